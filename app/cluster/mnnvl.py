@@ -272,8 +272,9 @@ class MnnvlResources:
         return sorted(resources, key=lambda stored: (stored.kind, stored.name))
 
     def cached_gang(self, namespace: str, name: str, uid: str) -> Gang | None:
-        """Returns the cached PodGang, or None if there is none with this uid, or it is being
-        deleted.
+        """Return the cached PodGang with this uid, or None.
+
+        One that is being deleted doesn't count.
         """
         cached = ready(self._gangs, "PodGangs").get(namespace, name)
         if cached is None or not uid or cached.uid != uid or cached.deleting:
@@ -297,8 +298,9 @@ class MnnvlResources:
     async def adopt(
         self, gang: Gang, *, dry_run: bool, resources: Sequence[MnnvlResource] | None = None
     ) -> list[Object]:
-        """Makes `gang`, which is stored, the owner of its resources that it may adopt, and returns
-        these. `resources` is an earlier result of `resources_of`, by default the current one.
+        """Make `gang`, which is stored, the owner of its resources that it may adopt.
+
+        Returns these resources. `resources` is an earlier result of `resources_of`, by default the current one.
         Conflict if one has changed since.
         """
         candidates = self.resources_of(gang) if resources is None else resources
