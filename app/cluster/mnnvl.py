@@ -300,8 +300,8 @@ class MnnvlResources:
     ) -> list[Object]:
         """Make `gang`, which is stored, the owner of its resources that it may adopt.
 
-        Returns these resources. `resources` is an earlier result of `resources_of`, by default the current one.
-        Conflict if one has changed since.
+        Returns these resources. `resources` is an earlier result of `resources_of`, by default the
+        current one. Conflict if one has changed since.
         """
         candidates = self.resources_of(gang) if resources is None else resources
         adoptable = [stored for stored in candidates if ownership(stored, gang) == "adoptable"]
