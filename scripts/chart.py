@@ -1,0 +1,351 @@
+"""Write what of `manifests/chart` repeats the manifests, so that no object, rule or setting exists
+in one of them only.
+
+The templates are the files of `manifests/base` and `manifests/overlays` with placeholders for the
+values of the chart. `values.schema.json` contains the schema of the configuration, as the server
+reads it. A text that a placeholder replaces must be in its file exactly as often as stated here: a
+change of the manifests that this file doesn't know ends with a ValueError.
+"""
+
+import json
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from app.config.schema import Configuration  # noqa: E402
+
+MANIFESTS = ROOT / "manifests"
+CHART = MANIFESTS / "chart"
+
+HEADER = "# Made by scripts/chart.py from manifests/{source}. Don't edit it.\n"
+WEBHOOKS = ".Values.webhooks.enabled"
+SERVER = ".Values.server.enabled"
+CERT_MANAGER = '(eq .Values.certificates "cert-manager")'
+NAMESPACE = "{{ .Release.Namespace }}"
+
+
+def replaced(text: str, former: str, new: str, times: int = 1) -> str:
+    """Return `text` with another text in place of `former`.
+
+    Raise ValueError unless it occurs exactly `times` times.
+    """
+    if text.count(former) != times:
+        raise ValueError(f"{former!r} occurs {text.count(former)} times, and not {times}")
+    return text.replace(former, new)
+
+
+def source(path: str) -> str:
+    """Return the text of a manifest, with its braces of templates as text."""
+    text = (MANIFESTS / path).read_text()
+    return re.sub(r"\{\{(.*?)\}\}", r'{{ "{{" }}\1{{ "}}" }}', text)
+
+
+def template(path: str, text: str, condition: str) -> str:
+    """Return a template made of the manifest at `path`, which is rendered under a condition."""
+    header = HEADER.format(source=path)
+    body = text.removeprefix("---\n").rstrip("\n")
+    return f"{header}{{{{- if {condition} }}}}\n{body}\n{{{{- end }}}}\n"
+
+
+def in_namespace(text: str) -> str:
+    """Return `text` with the namespace of the release in place of `grove-system`."""
+    return text.replace("grove-system", NAMESPACE)
+
+
+def rbac() -> str:
+    return template("base/rbac.yaml", in_namespace(source("base/rbac.yaml")), SERVER)
+
+
+def service() -> str:
+    text = in_namespace(source("base/service.yaml"))
+    text = replaced(
+        text,
+        "    - ports: [{port: https}]\n",
+        "    - ports: [{port: https}]\n"
+        "      {{- with .Values.networkPolicy.from }}\n"
+        "      from: {{- toYaml . | nindent 8 }}\n"
+        "      {{- end }}\n",
+    )
+    return template("base/service.yaml", text, SERVER)
+
+
+def configuration() -> str:
+    text = f"""apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{{{ include "grove-admission.configuration" . }}}}
+  namespace: {NAMESPACE}
+  labels: {{app.kubernetes.io/name: grove-admission}}
+data:
+  config.yaml: |
+    {{{{- include "grove-admission.config" . | nindent 4 }}}}
+"""
+    return template("base/kustomization.yaml", text, SERVER)
+
+
+def version() -> str:
+    """Return the version of the project."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return str(project["version"])
+
+
+def deployment() -> str:
+    text = in_namespace(source("base/deployment.yaml"))
+    text = replaced(text, "  replicas: 2\n", "  replicas: {{ .Values.replicas }}\n")
+    text = replaced(
+        text,
+        f"image: grove-admission:{version()}\n",
+        'image: {{ include "grove-admission.image" . }}\n'
+        "          {{- with .Values.image.pullPolicy }}\n"
+        "          imagePullPolicy: {{ . }}\n"
+        "          {{- end }}\n",
+    )
+    text = replaced(
+        text,
+        "      priorityClassName: system-cluster-critical\n",
+        "      {{- with .Values.priorityClassName }}\n"
+        "      priorityClassName: {{ . }}\n"
+        "      {{- end }}\n",
+    )
+    text = _with_pod_settings(text)
+    text = _with_resources(text)
+    text = replaced(
+        text,
+        "configMap: {name: grove-admission-configuration}",
+        'configMap: {name: {{ include "grove-admission.configuration" . }}}',
+    )
+    return template("base/deployment.yaml", _with_certificates(text), SERVER)
+
+
+def _with_pod_settings(text: str) -> str:
+    """Return the Deployment with the settings of a Pod that the base leaves out."""
+    settings = ("nodeSelector", "tolerations", "affinity")
+    lines = ["      serviceAccountName: grove-admission\n"]
+    lines += _optional(".Values.image.pullSecrets", "imagePullSecrets")
+    for name in settings:
+        lines += _optional(f".Values.{name}", name)
+    return replaced(text, lines[0], "".join(lines))
+
+
+def _optional(value: str, name: str) -> list[str]:
+    return [
+        f"      {{{{- with {value} }}}}\n",
+        f"      {name}: {{{{- toYaml . | nindent 8 }}}}\n",
+        "      {{- end }}\n",
+    ]
+
+
+def _with_resources(text: str) -> str:
+    former = re.search(r"          resources:\n(            .+\n)+", text)
+    if former is None:
+        raise ValueError("the container has no resources")
+
+    new = "          resources: {{- toYaml .Values.resources | nindent 12 }}\n"
+    return replaced(text, former[0], new)
+
+
+def _with_certificates(text: str) -> str:
+    """Return the Deployment with what the overlay `cert-manager` changes in it."""
+    patch = yaml.safe_load(source("overlays/cert-manager/certificates.yaml"))
+    pod = patch["spec"]["template"]["spec"]
+    (variable,) = pod["containers"][0]["env"]
+    secret = pod["volumes"][0]["secret"]["secretName"]
+
+    first = "          env:\n"
+    text = replaced(
+        text,
+        first,
+        f"{first}            {{{{- if {CERT_MANAGER} }}}}\n"
+        f"            - {{name: {variable['name']}, value: {variable['value']}}}\n"
+        "            {{- end }}\n",
+    )
+    memory = "          emptyDir: {medium: Memory, sizeLimit: 1Mi}\n"
+    return replaced(
+        text,
+        memory,
+        f"          {{{{- if {CERT_MANAGER} }}}}\n"
+        f"          secret: {{secretName: {secret}}}\n"
+        f"          {{{{- else }}}}\n{memory}"
+        "          {{- end }}\n",
+    )
+
+
+def webhooks() -> str:
+    text = in_namespace(source("base/webhooks.yaml"))
+    text = text.replace(
+        "      - kube-system\n",
+        "      - kube-system\n"
+        "    {{- with .Values.webhooks.namespaceSelector }}\n"
+        "    {{- toYaml . | nindent 4 }}\n"
+        "    {{- end }}\n",
+    )
+    label = "    app.kubernetes.io/name: grove-admission\n"
+    kinds = 2
+    text = replaced(
+        text,
+        label,
+        f"{label}    app.kubernetes.io/component: webhooks\n"
+        "  annotations:\n"
+        '    argocd.argoproj.io/sync-wave: "1"\n'
+        f"    {{{{- if {CERT_MANAGER} }}}}\n"
+        f"    cert-manager.io/inject-ca-from: {NAMESPACE}/grove-admission\n"
+        "    {{- end }}\n",
+        kinds,
+    )
+    return template("base/webhooks.yaml", _with_policies(text), WEBHOOKS)
+
+
+def _with_policies(text: str) -> str:
+    """Return the webhook configurations with a value for the failurePolicy of each webhook."""
+    name = ""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("- name: "):
+            name = line.removeprefix("- name: ")
+        if line.startswith("  failurePolicy: "):
+            policy = line.split(": ")[1]
+            value = f'index .Values.webhooks.failurePolicy "{name}" | default "{policy}"'
+            line = f"  failurePolicy: {{{{ {value} }}}}"
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def certificate() -> str:
+    path = "overlays/cert-manager/certificate.yaml"
+    return template(path, in_namespace(source(path)), f"and {SERVER} {CERT_MANAGER}")
+
+
+def monitoring(name: str) -> str:
+    path = f"overlays/monitoring/{name}.yaml"
+    text = in_namespace(source(path))
+    text = replaced(
+        text,
+        "metadata:\n  name: grove-admission\n",
+        f"metadata:\n  name: grove-admission\n  namespace: {NAMESPACE}\n"
+        "  {{- with .Values.monitoring.labels }}\n"
+        "  labels: {{- toYaml . | nindent 4 }}\n"
+        "  {{- end }}\n",
+    )
+    return template(path, text, f"and {SERVER} .Values.monitoring.enabled")
+
+
+def dashboard() -> str:
+    text = f"""apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: grove-admission-dashboard
+  namespace: {NAMESPACE}
+  labels: {{grafana_dashboard: "1"}}
+data:
+  dashboard.json: {{{{ .Files.Get "dashboard.json" | replace "grove-system" .Release.Namespace | quote }}}}
+"""
+    path = "overlays/monitoring/kustomization.yaml"
+    return template(path, text, f"and {SERVER} .Values.monitoring.enabled")
+
+
+def schema() -> str:
+    """Return the schema of the values: that of the configuration, and the chart's own."""
+    configuration = Configuration.model_json_schema(by_alias=True)
+    definitions = configuration.pop("$defs")
+    for section in (*definitions.values(), configuration):
+        section.pop("description", None)
+    document = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Values of the chart grove-admission",
+        **_object(_properties()),
+        "$defs": {**definitions, "Configuration": configuration},
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _properties() -> dict[str, Any]:
+    text = {"type": "string"}
+    switch = {"type": "boolean"}
+    anything = {"type": "object"}
+    objects = {"type": "array", "items": anything}
+    policy = {"enum": ["Fail", "Ignore"]}
+    names = [webhook["name"] for webhook in _all_webhooks()]
+    image = {
+        "repository": {**text, "minLength": 1},
+        "tag": text,
+        "digest": {**text, "pattern": "^(sha256:[0-9a-f]{64})?$"},
+        "pullPolicy": {"enum": ["", "Always", "IfNotPresent", "Never"]},
+        "pullSecrets": objects,
+    }
+    selector = {**objects, "description": "matchExpressions, beside ours"}
+    return {
+        "config": {"$ref": "#/$defs/Configuration"},
+        "certificates": {"enum": ["self-managed", "cert-manager"]},
+        "image": _object(image),
+        "replicas": {"type": "integer", "minimum": 1},
+        "resources": anything,
+        "priorityClassName": text,
+        "nodeSelector": {"type": "object", "additionalProperties": text},
+        "tolerations": objects,
+        "affinity": anything,
+        "networkPolicy": _object({"from": objects}),
+        "server": _object({"enabled": switch}),
+        "webhooks": _object(
+            {
+                "enabled": switch,
+                "failurePolicy": _object(dict.fromkeys(names, policy)),
+                "namespaceSelector": selector,
+            }
+        ),
+        "monitoring": _object(
+            {"enabled": switch, "labels": {"type": "object", "additionalProperties": text}}
+        ),
+        "global": anything,
+    }
+
+
+def _all_webhooks() -> list[dict[str, Any]]:
+    documents = yaml.safe_load_all((MANIFESTS / "base/webhooks.yaml").read_text())
+    return [webhook for document in documents for webhook in document["webhooks"]]
+
+
+def crd() -> str:
+    return (MANIFESTS / "crds/grove.io_clustertopologies.yaml").read_text()
+
+
+def files() -> dict[str, str]:
+    """Return the text of each generated file of the chart, by its path."""
+    return {
+        "crds/grove.io_clustertopologies.yaml": crd(),
+        "dashboard.json": (MANIFESTS / "overlays/monitoring/dashboard.json").read_text(),
+        "templates/alerts.yaml": monitoring("alerts"),
+        "templates/certificate.yaml": certificate(),
+        "templates/configuration.yaml": configuration(),
+        "templates/dashboard.yaml": dashboard(),
+        "templates/deployment.yaml": deployment(),
+        "templates/rbac.yaml": rbac(),
+        "templates/service.yaml": service(),
+        "templates/servicemonitor.yaml": monitoring("servicemonitor"),
+        "templates/webhooks.yaml": webhooks(),
+        "values.schema.json": schema(),
+    }
+
+
+def main() -> None:
+    """Write the generated files that differ, and print their names."""
+    for name, text in files().items():
+        path = CHART / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+            print(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()

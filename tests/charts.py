@@ -1,0 +1,60 @@
+"""Charts, rendered by Helm: the program `helm` if it is on the path, else the same Go code in the
+package helm-python-sdk.
+"""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.rendered import MANIFESTS, Object
+
+CHART = MANIFESTS / "chart"
+
+Values = Mapping[str, Any]
+
+
+class RefusedError(Exception):
+    """Helm has refused the values, or could not render the chart."""
+
+
+def render(
+    folder: Path, values: Values, namespace: str = "grove-system", *, release: str = "release"
+) -> list[Object]:
+    """Return the objects of a chart. Raise RefusedError with the words of Helm.
+
+    Skip the test if there is neither the program nor the package.
+    """
+    program = shutil.which("helm")
+    if program is not None:
+        texts = [_by_program(program, folder, values, namespace, release)]
+    else:
+        texts = _by_package(folder, values, namespace, release)
+    return [obj for text in texts for obj in yaml.safe_load_all(text) if obj]
+
+
+def _by_program(program: str, folder: Path, values: Values, namespace: str, release: str) -> str:
+    command = [program, "template", release, str(folder), "--namespace", namespace, "--values", "-"]
+    ended = subprocess.run(
+        command, input=json.dumps(values), capture_output=True, text=True, check=False
+    )
+    if ended.returncode != 0:
+        raise RefusedError(ended.stderr)
+    return ended.stdout
+
+
+def _by_package(folder: Path, values: Values, namespace: str, release: str) -> list[str]:
+    reason = "needs the program helm, or the package helm-python-sdk"
+    helm = pytest.importorskip("helm_python", reason=reason)
+    with helm.Chart.load(str(folder)) as chart:
+        try:
+            chart.validate_schema(dict(values))
+            texts = chart.render(dict(values), name=release, namespace=namespace)
+        except helm.HelmError as problem:
+            raise RefusedError(str(problem)) from None
+    return list(texts.values())

@@ -1,0 +1,241 @@
+"""The Helm chart: the same objects as those of the overlays, and values that a schema checks."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from app.config.schema import Configuration
+from scripts import chart as generator
+from tests.charts import CHART, RefusedError, Values, render
+from tests.rendered import Object, configuration, rendered
+
+DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+def by_name(objects: list[Object]) -> dict[tuple[str, str], Object]:
+    """Return the objects by kind and name.
+
+    The generated name of a ConfigMap depends on the text of the configuration, which is compared as
+    a document. The order of volumes means nothing.
+    """
+    text = json.dumps(objects)
+    for obj in objects:
+        name = obj["metadata"]["name"]
+        if obj["kind"] == "ConfigMap" and name.startswith("grove-admission-configuration-"):
+            text = text.replace(name, "grove-admission-configuration")
+    named = {(obj["kind"], obj["metadata"]["name"]): obj for obj in json.loads(text)}
+
+    generated = named.get(("ConfigMap", "grove-admission-configuration"))
+    if generated is not None:
+        generated["data"]["config.yaml"] = yaml.safe_load(generated["data"]["config.yaml"])
+
+    deployment = named.get(("Deployment", "grove-admission"))
+    if deployment is not None:
+        volumes = deployment["spec"]["template"]["spec"]["volumes"]
+        volumes.sort(key=lambda volume: str(volume["name"]))
+    return named
+
+
+def in_overlay(overlay: str, *others: str) -> dict[tuple[str, str], Object]:
+    objects = rendered(f"overlays/{overlay}")
+    for other in others:
+        objects += rendered(f"overlays/{other}")
+    return by_name(objects)
+
+
+def test_what_the_chart_repeats_is_up_to_date() -> None:
+    stale = [name for name, text in generator.files().items() if read(name) != text]
+    assert stale == [], "run scripts/chart.py"
+
+
+def read(name: str) -> str:
+    path = CHART / name
+    return path.read_text() if path.exists() else ""
+
+
+def test_the_chart_has_the_version_of_the_project() -> None:
+    chart = yaml.safe_load(read("Chart.yaml"))
+    project = tomllib.loads((CHART.parents[1] / "pyproject.toml").read_text())["project"]
+    assert {chart["version"], chart["appVersion"]} == {project["version"]}
+
+
+def test_no_other_file_is_in_the_chart() -> None:
+    by_hand = {"Chart.yaml", "values.yaml", "templates/_names.tpl"}
+    there = {str(path.relative_to(CHART)) for path in CHART.rglob("*") if path.is_file()}
+    assert there == by_hand | generator.files().keys()
+
+
+def test_a_text_that_is_not_there_as_often_as_stated_is_an_error() -> None:
+    with pytest.raises(ValueError, match="'a' occurs 2 times, and not 1"):
+        generator.replaced("aba", "a", "c")
+
+
+@pytest.mark.parametrize(
+    ("values", "overlays"),
+    [
+        pytest.param({}, ["self-managed"], id="self-managed"),
+        pytest.param({"certificates": "cert-manager"}, ["cert-manager"], id="cert-manager"),
+        pytest.param(
+            {"monitoring": {"enabled": True}}, ["self-managed", "monitoring"], id="monitoring"
+        ),
+        pytest.param(
+            {"certificates": "cert-manager", "monitoring": {"enabled": True}},
+            ["cert-manager", "monitoring"],
+            id="all",
+        ),
+    ],
+)
+def test_chart_and_overlays_are_the_same_objects(values: Values, overlays: list[str]) -> None:
+    assert by_name(render(CHART, values)) == in_overlay(*overlays)
+
+
+def test_the_namespace_of_the_release_is_the_only_difference_of_another_one() -> None:
+    values = {"certificates": "cert-manager", "monitoring": {"enabled": True}}
+    text = json.dumps(render(CHART, values))
+    expected = by_name(json.loads(text.replace("grove-system", "elsewhere")))
+
+    assert by_name(render(CHART, values, "elsewhere")) == expected
+
+
+def test_the_webhooks_come_in_a_second_step_or_in_a_release_of_their_own() -> None:
+    whole = by_name(render(CHART, {})).keys()
+    without = by_name(render(CHART, {"webhooks": {"enabled": False}})).keys()
+    alone = by_name(render(CHART, {"server": {"enabled": False}})).keys()
+    assert alone == {
+        ("MutatingWebhookConfiguration", "grove-admission"),
+        ("ValidatingWebhookConfiguration", "grove-admission"),
+    }
+    assert without | alone == whole
+    assert without & alone == set()
+
+
+def test_nothing_is_random_and_the_name_of_the_release_is_in_no_object() -> None:
+    assert render(CHART, {}, release="first") == render(CHART, {}, release="second")
+
+
+def test_each_setting_is_where_it_belongs() -> None:
+    name = "pod.mutate.grove-admission.grove.io"
+    selector = {"key": "team", "operator": "In", "values": ["a"]}
+    digest = "sha256:" + "0" * 64
+    toleration = {"key": "control-plane", "operator": "Exists"}
+    values = {
+        "config": {"mnnvl": {"claimMode": "template"}},
+        "image": {
+            "repository": "registry.example/grove-admission",
+            "digest": digest,
+            "pullPolicy": "Always",
+            "pullSecrets": [{"name": "registry"}],
+        },
+        "replicas": 3,
+        "resources": {"limits": {"memory": "1Gi"}, "requests": None},
+        "priorityClassName": "",
+        "nodeSelector": {"role": "control"},
+        "tolerations": [toleration],
+        "affinity": {"podAntiAffinity": {}},
+        "networkPolicy": {"from": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]},
+        "webhooks": {"failurePolicy": {name: "Fail"}, "namespaceSelector": [selector]},
+        "monitoring": {"enabled": True, "labels": {"release": "prometheus"}},
+    }
+    objects = by_name(render(CHART, values))
+
+    deployment = objects["Deployment", "grove-admission"]["spec"]
+    pod = deployment["template"]["spec"]
+    (container,) = pod["containers"]
+    assert deployment["replicas"] == 3
+    assert container["image"] == f"registry.example/grove-admission@{digest}"
+    assert container["imagePullPolicy"] == "Always"
+    assert container["resources"] == {"limits": {"memory": "1Gi"}}
+    assert pod["imagePullSecrets"] == [{"name": "registry"}]
+    assert pod["nodeSelector"] == {"role": "control"}
+    assert pod["tolerations"] == [toleration]
+    assert pod["affinity"] == {"podAntiAffinity": {}}
+    assert "priorityClassName" not in pod
+
+    policy = objects["NetworkPolicy", "grove-admission"]["spec"]
+    assert policy["ingress"][0]["from"] == [{"ipBlock": {"cidr": "192.0.2.0/24"}}]
+    for kind in ("Mutating", "Validating"):
+        for webhook in objects[f"{kind}WebhookConfiguration", "grove-admission"]["webhooks"]:
+            assert webhook["namespaceSelector"]["matchExpressions"][1:] == [selector]
+            assert webhook["name"] != name or webhook["failurePolicy"] == "Fail"
+    for kind in ("PrometheusRule", "ServiceMonitor"):
+        assert objects[kind, "grove-admission"]["metadata"]["labels"] == {"release": "prometheus"}
+    assert configuration(render(CHART, values)).mnnvl.claim_mode == "template"
+
+
+def test_a_change_of_the_configuration_replaces_the_replicas() -> None:
+    def name(drain_seconds: int) -> str:
+        objects = render(CHART, {"config": {"server": {"drainSeconds": drain_seconds}}})
+        (found,) = [obj["metadata"]["name"] for obj in objects if obj["kind"] == "ConfigMap"]
+        return str(found)
+
+    assert name(5) == name(5) != name(6)
+
+
+@pytest.mark.parametrize(
+    ("values", "path"),
+    [
+        ({"config": {"mnnvl": {"claimMode": "both"}}}, "/config/mnnvl/claimMode"),
+        ({"config": {"mnnvl": {"mode": "auto"}}}, "/config/mnnvl"),
+        ({"config": {"server": {"drainSeconds": -1}}}, "/config/server/drainSeconds"),
+        ({"config": {"clusterTopology": {"levels": [{"domain": "zone"}]}}}, "levels/0"),
+        ({"certificates": "files"}, "/certificates"),
+        ({"replicas": 0}, "/replicas"),
+        ({"image": {"digest": "latest"}}, "/image/digest"),
+        ({"webhooks": {"failurePolicy": {"pod": "Fail"}}}, "/webhooks/failurePolicy"),
+        ({"monitoring": {"enabled": "yes"}}, "/monitoring/enabled"),
+        ({"replica": 2}, "replica"),
+    ],
+)
+def test_a_bad_value_is_refused_with_its_path(values: Values, path: str) -> None:
+    with pytest.raises(RefusedError, match=path):
+        render(CHART, values)
+
+
+def test_the_schema_knows_each_key_of_the_configuration() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    keys = schema["$defs"]["Configuration"]["properties"].keys()
+    assert keys == {field.alias or name for name, field in Configuration.model_fields.items()}
+
+
+def test_every_value_has_a_default_that_the_schema_accepts() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert DEFAULTS.keys() | {"global"} == schema["properties"].keys()
+    assert render(CHART, DEFAULTS) == render(CHART, {})
+
+
+KNOWN = {
+    "range and with": (
+        "{{- range $i, $x := .Values.list }}\n{{ $i }}: {{ $x | quote }}\n{{- end }}\n"
+        "{{- with .Values.none }}\nnever: {{ . }}\n{{- end }}\n",
+        {0: "a", 1: "b"},
+    ),
+    "include and nindent": (
+        '{{- define "labels" }}app: x\ntier: {{ .Values.tier }}{{ end }}\n'
+        'labels: {{- include "labels" . | nindent 2 }}\n',
+        {"labels": {"app": "x", "tier": "front"}},
+    ),
+    "toYaml, default and the release": (
+        "list: {{- toYaml .Values.list | nindent 2 }}\n"
+        'name: {{ .Values.none | default "d" }}\nin: {{ .Release.Namespace }}\n',
+        {"list": ["a", "b"], "name": "d", "in": "ns"},
+    ),
+    "sha256sum and trunc": (
+        'sum: {{ "abc" | sha256sum | trunc 12 }}\n',
+        {"sum": "ba7816bf8f01"},
+    ),
+}
+"""Templates in the language that Helm documents, and what they are."""
+
+
+@pytest.mark.parametrize(("text", "expected"), KNOWN.values(), ids=KNOWN.keys())
+def test_the_engine_renders_known_charts_as_helm_does(
+    text: str, expected: Object, tmp_path: Path
+) -> None:
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "Chart.yaml").write_text("{apiVersion: v2, name: known, version: 1.0.0}")
+    (tmp_path / "values.yaml").write_text("{list: [a, b], none: null, tier: front}")
+    (tmp_path / "templates" / "known.yaml").write_text(text)
+    assert render(tmp_path, {}, "ns") == [expected]
