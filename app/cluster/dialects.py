@@ -7,14 +7,13 @@ from app.kube.api import Objects
 from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.design import DESIGN, UNSERVED
 from app.rules.dialects.dialect import Dialect
+from app.rules.dialects.epochs import EPOCHS
 
-DIALECTS: tuple[Dialect, ...] = (BINDINGS, DESIGN)
-"""The preferred dialect first: it is in force if the cluster serves both APIs."""
+DIALECTS: tuple[Dialect, ...] = (EPOCHS, BINDINGS, DESIGN)
+"""The latest dialect first: it is in force if the cluster serves the signs of several."""
 
 
 def dialect_of(client: Objects) -> Dialect:
     """Returns the dialect of the cluster of `client`, as of the last discovery."""
-    served = (
-        dialect for dialect in DIALECTS if client.served_version(dialect.resource) is not None
-    )
+    served = (dialect for dialect in DIALECTS if client.served_version(dialect.sign) is not None)
     return next(served, UNSERVED)

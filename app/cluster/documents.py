@@ -15,9 +15,17 @@ from app.kube.api import Conflict, Key, NotFound, Object, Patch, WatchEvent
 from app.objects.jsonpatch import apply_merge_patch
 from app.objects.resource import Resource
 from app.objects.shape import map_of
-from app.rules.kinds import ALL, CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
+from app.rules.kinds import (
+    ALL,
+    CLUSTER_TOPOLOGY,
+    CLUSTER_TOPOLOGY_BINDING,
+    POD_CLIQUE_SET,
+    POD_GANG_MAP,
+)
 from app.rules.podcliqueset import read_pod_clique_set
 from app.rules.topology.levels import Level, desired_levels
+
+_LATER_APIS = {CLUSTER_TOPOLOGY_BINDING, POD_GANG_MAP}
 
 
 def cluster_of(configuration: Configuration, documents: Iterable[Object]) -> Cluster:
@@ -95,9 +103,8 @@ class DocumentObjects:
     def __init__(self, documents: Iterable[Object]) -> None:
         self._objects: dict[Resource, dict[Key, Object]] = {}
         self._versions = itertools.count(1)
-        self._serves_bindings = False
-        """Whether the documents contain a ClusterTopologyBinding, or a PodCliqueSet that uses one.
-        """
+        self._later: set[Resource] = set()
+        """The APIs of later releases of Grove that documents belong to, see `_later_api`."""
         for document in documents:
             self.add(document)
 
@@ -122,10 +129,10 @@ class DocumentObjects:
         return list(self._objects.get(resource, {}).values())
 
     def served_version(self, resource: Resource) -> str | None:
-        """Returns the preferred version, or None for ClusterTopologyBindings if no document uses
-        them.
+        """Returns the preferred version, or None for an API of a later release of Grove that no
+        document belongs to.
         """
-        served = resource is not CLUSTER_TOPOLOGY_BINDING or self._serves_bindings
+        served = resource not in _LATER_APIS or resource in self._later
         return resource.versions[0] if served else None
 
     async def get(
@@ -168,14 +175,20 @@ class DocumentObjects:
         if resource.namespaced:
             metadata["namespace"] = namespace
         stored = {**obj, "metadata": metadata}
-        self._serves_bindings |= resource is CLUSTER_TOPOLOGY_BINDING
-        self._serves_bindings |= (
-            resource is POD_CLIQUE_SET and read_pod_clique_set(stored).uses_pack
-        )
+        self._later |= _later_api(resource, stored)
         self._objects.setdefault(resource, {})[
             (namespace if resource.namespaced else "", metadata["name"])
         ] = stored
         return stored
+
+
+def _later_api(resource: Resource, stored: Object) -> set[Resource]:
+    """Returns the API of a later release of Grove that the document `stored` belongs to: that of
+    ClusterTopologyBindings also for a PodCliqueSet that uses one.
+    """
+    if resource is POD_CLIQUE_SET and read_pod_clique_set(stored).uses_pack:
+        return {CLUSTER_TOPOLOGY_BINDING}
+    return {resource} & _LATER_APIS
 
 
 def _can_be_stored(metadata: Mapping[str, Any]) -> bool:

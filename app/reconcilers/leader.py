@@ -256,7 +256,7 @@ class Leader:
 
     def _served_changed(self, resource: Resource, version: str | None) -> None:
         """Reconciles everything if the dialect may have changed."""
-        if resource in {dialect.resource for dialect in DIALECTS}:
+        if resource in {dialect.sign for dialect in DIALECTS}:
             for loop in self.loops:
                 loop.add_all()
 

@@ -13,6 +13,7 @@ POD_CLIQUE = Resource("grove.io", "podcliques", "PodClique", True, ("v1alpha1",)
 POD_CLIQUE_SCALING_GROUP = Resource(
     "grove.io", "podcliquescalinggroups", "PodCliqueScalingGroup", True, ("v1alpha1",)
 )
+POD_GANG_MAP = Resource("grove.io", "podgangmaps", "PodGangMap", True, ("v1alpha1",))
 POD_GANG = Resource("scheduler.grove.io", "podgangs", "PodGang", True, ("v1alpha1",))
 
 KAI_TOPOLOGY = Resource("kai.scheduler", "topologies", "Topology", False, ("v1alpha1",))
@@ -56,7 +57,14 @@ PRIORITY_CLASS = Resource(
     "scheduling.k8s.io", "priorityclasses", "PriorityClass", False, ("v1",), optional=False
 )
 
-_GROVE = (CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_CLIQUE, POD_GANG)
+_GROVE = (
+    CLUSTER_TOPOLOGY,
+    CLUSTER_TOPOLOGY_BINDING,
+    POD_CLIQUE_SET,
+    POD_CLIQUE,
+    POD_GANG_MAP,
+    POD_GANG,
+)
 
 _SCHEDULING = (KAI_TOPOLOGY, POD_GROUP, COMPUTE_DOMAIN, RESOURCE_CLAIM, WORKLOAD, K8S_POD_GROUP)
 

@@ -6,16 +6,19 @@ from app.cluster.cluster import Cluster
 from app.cluster.documents import desired_cluster_topology, fill_from
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.kube.api import Object
-from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
+from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_GANG_MAP
 from app.rules.topology.levels import Level
 from tests.kube.memory.client import EVERYTHING, MemoryClient
+
+LATER = (CLUSTER_TOPOLOGY_BINDING, POD_GANG_MAP)
+"""The APIs that a cluster of the designs doesn't serve."""
 
 
 class OfflineCluster(Cluster):
     """Holds just `objects`.
 
-    Without a ClusterTopology of the managed name, one with `levels` takes its place. The API of
-    bindings is served if there is one among the objects.
+    Without a ClusterTopology of the managed name, one with `levels` takes its place. The APIs of
+    bindings and of PodGangMaps are served if there is one among the objects.
     """
 
     client: MemoryClient
@@ -30,9 +33,9 @@ class OfflineCluster(Cluster):
         node_labels: Sequence[str] = (),
     ) -> None:
         given = list(objects)
-        bindings = any(obj.get("kind") == CLUSTER_TOPOLOGY_BINDING.kind for obj in given)
-        served = {**EVERYTHING, CLUSTER_TOPOLOGY_BINDING: "v1alpha1"} if bindings else EVERYTHING
-        client = MemoryClient(given, served=served)
+        kinds = {obj.get("kind") for obj in given}
+        later = {sign: "v1alpha1" for sign in LATER if sign.kind in kinds}
+        client = MemoryClient(given, served={**EVERYTHING, **later})
         if levels and not any(
             one["metadata"]["name"] == topology_name for one in client.objects(CLUSTER_TOPOLOGY)
         ):

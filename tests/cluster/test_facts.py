@@ -12,7 +12,12 @@ from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.kube.api import NotFound, Object, Unavailable, WatchEvent
 from app.rules.dialects.bindings import BINDINGS as DIALECT
 from app.rules.dialects.design import DESIGN
-from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
+from app.rules.kinds import (
+    CLUSTER_TOPOLOGY,
+    CLUSTER_TOPOLOGY_BINDING,
+    POD_CLIQUE_SET,
+    POD_GANG_MAP,
+)
 from app.rules.topology.levels import Level, Topology
 from tests.builders import node, pod_clique_set
 from tests.cluster.offline import OfflineCluster
@@ -270,6 +275,18 @@ def test_bindings_that_were_not_listed_yet_are_not_known() -> None:
     assert cluster.facts.level_problems() == {}
 
 
+def test_the_latest_dialect_whose_sign_is_served_is_in_force() -> None:
+    cluster = OfflineCluster([])
+    del cluster.client.served[CLUSTER_TOPOLOGY]
+    names = [cluster.facts.dialect().name]
+    for sign in (CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_GANG_MAP):
+        cluster.client.served[sign] = "v1alpha1"
+        names.append(cluster.facts.dialect().name)
+    del cluster.client.served[CLUSTER_TOPOLOGY_BINDING]
+    names.append(cluster.facts.dialect().name)
+    assert names == ["none", "design", "bindings", "epochs", "epochs"]
+
+
 def test_nodes_are_counted_as_they_change() -> None:
     cluster = OfflineCluster([BOUND, node("a", k_rack="r1")])
     store = cluster.stores[NODES]
@@ -338,5 +355,7 @@ def test_documents_in_the_words_of_todays_grove_are_judged_in_its_dialect() -> N
         "bindings",
         {"grove-topology": (Level("rack", "k/rack"),)},
     )
+    gang_map = {"apiVersion": "grove.io/v1alpha1", "kind": "PodGangMap", "metadata": {"name": "a"}}
+    assert documents_cluster(configuration, [using, gang_map]).facts.dialect().name == "epochs"
     facts = documents_cluster(configuration, [pod_clique_set("using", domain="rack")]).facts
     assert (facts.dialect().name, facts.topology().levels) == ("design", (Level("rack", "k/rack"),))

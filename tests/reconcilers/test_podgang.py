@@ -24,7 +24,6 @@ from app.kube.rewrites import Rewrites
 from app.objects.resource import EVENT, Resource
 from app.reconcilers.podgang import CONTESTED_SECONDS, PodGangReconciler, subscribe
 from app.rules.kinds import (
-    ALL,
     CLUSTER_TOPOLOGY_BINDING,
     COMPUTE_DOMAIN,
     POD_GANG,
@@ -32,7 +31,7 @@ from app.rules.kinds import (
 )
 from tests import builders
 from tests.cluster.offline import configured
-from tests.kube.memory.client import MemoryClient
+from tests.kube.memory.client import EVERYTHING, MemoryClient
 
 RACK = "example.com/rack"
 HOST = "kubernetes.io/hostname"
@@ -464,7 +463,7 @@ def _without_podgang() -> Object:
     return found
 
 
-BINDINGS = {resource: resource.versions[0] for resource in ALL}
+BINDINGS = {**EVERYTHING, CLUSTER_TOPOLOGY_BINDING: "v1alpha1"}
 """A cluster that serves both of Grove's topology APIs."""
 
 

@@ -74,7 +74,8 @@ class LevelsVerdict:
 class Dialect(ABC):
     """The rules for the objects of one topology API.
 
-    `name` is for people, and `resource` is the one with the levels.
+    `name` is for people, and `resource` is the one with the levels. The dialect is in force if the
+    cluster serves `sign`.
 
     If `owns_topology` is true, the managed topology belongs to this program alone: it is deleted if
     topology support is disabled, its status is written, and the KAI Topology is made from it. If
@@ -83,6 +84,7 @@ class Dialect(ABC):
 
     name: str
     resource: Resource
+    sign: Resource
     owns_topology = False
     reads_groups = False
 

@@ -46,7 +46,7 @@ from tests.kube.memory.objects import (
 EVERYTHING: Mapping[Resource, str] = {
     resource: resource.versions[0]
     for resource in kinds.ALL
-    if resource is not kinds.CLUSTER_TOPOLOGY_BINDING
+    if resource not in (kinds.CLUSTER_TOPOLOGY_BINDING, kinds.POD_GANG_MAP)
 }
 """What a cluster of the designs serves."""
 WITHOUT_STATUS: Collection[Resource] = frozenset(

@@ -38,11 +38,12 @@ _STORED = "topology constraint stored before, and allowed to stay"
 
 class Bindings(Dialect):
     """In force if `clustertopologybindings.grove.io` is served, also beside
-    `clustertopologies.grove.io`.
+    `clustertopologies.grove.io`, and `podgangmaps.grove.io` is not.
     """
 
     name = "bindings"
     resource = CLUSTER_TOPOLOGY_BINDING
+    sign = CLUSTER_TOPOLOGY_BINDING
     reads_groups = True
 
     def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:

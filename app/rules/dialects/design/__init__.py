@@ -36,6 +36,7 @@ class Unserved(Dialect):
 
     name = "none"
     resource = CLUSTER_TOPOLOGY
+    sign = CLUSTER_TOPOLOGY
 
     def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:
         return read_levels(value_at(obj, ("spec", "levels")))
@@ -97,9 +98,7 @@ class Unserved(Dialect):
 
 
 class Design(Unserved):
-    """In force if `clustertopologies.grove.io` is served and `clustertopologybindings.grove.io` is
-    not.
-    """
+    """In force if `clustertopologies.grove.io` is served, and the CRD of no later dialect."""
 
     name = "design"
     owns_topology = True
