@@ -14,6 +14,7 @@ from app.commands import COMMANDS
 from app.commands.options import UNUSABLE, Command
 from app.config.error import ConfigurationError
 from app.dry_run.documents import UnusableInput
+from app.visible import visible
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return command.run(arguments)
     except (ConfigurationError, UnusableInput) as problem:
-        print(problem, file=sys.stderr)
+        print(visible(str(problem), kept="\n"), file=sys.stderr)
         return UNUSABLE
     except KeyboardInterrupt:
         return 130

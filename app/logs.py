@@ -10,6 +10,8 @@ import time
 import traceback
 from typing import TextIO
 
+from app.visible import visible
+
 _SHOWN = 160
 """The length at which messages below the level warning are cut on a terminal."""
 
@@ -37,17 +39,19 @@ class JsonFormatter(logging.Formatter):
 class ReadableFormatter(logging.Formatter):
     """A short line for each record, such as `12:00:01  warning  message`.
 
-    Levels below warning are not shown. A trace follows on separate lines.
+    Levels below warning are not shown. A trace follows on separate lines, which are
+    indented, so that the text of an exception can't look like a record.
     """
 
     def format(self, record: logging.LogRecord) -> str:
         level = f"{record.levelname.lower()}  " if record.levelno >= logging.WARNING else ""
-        message = one_line(record.getMessage())
+        message = visible(record.getMessage())
         if record.levelno < logging.WARNING and len(message) > _SHOWN:
             message = f"{message[: _SHOWN - 1]}…"
         line = f"{time_of_day(record.created)}  {level}{message}"
         if record.exc_info and record.exc_info[0] is not None:
-            line += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
+            trace = "".join(traceback.format_exception(*record.exc_info)).rstrip()
+            line += "\n" + "\n".join(f"  {visible(part)}" for part in trace.split("\n"))
         return line
 
 
@@ -57,13 +61,6 @@ def is_readable(log_format: str, stream: TextIO) -> bool:
     `log_format` is json, text, or "" to decide by the stream.
     """
     return log_format == "text" or (not log_format and stream.isatty())
-
-
-def one_line(text: str) -> str:
-    """`text` with control characters as codes, so that a name cannot begin a new line or change
-    colours.
-    """
-    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
 
 
 def time_of_day(seconds: float) -> str:

@@ -16,6 +16,7 @@ import orjson
 from app.admission.verdict import Verdict
 from app.objects.fields import FieldError, FieldPath, invalid, quote, wrong_type
 from app.objects.names import is_subdomain
+from app.visible import visible
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -239,13 +240,13 @@ def encode(uid: str, verdict: Verdict, request: Request | None = None) -> bytes:
 def _status(verdict: Verdict, request: Request | None) -> dict[str, Any]:
     status: dict[str, Any] = {
         "status": "Failure",
-        "message": verdict.message,
+        "message": visible(verdict.message),
         "reason": verdict.reason,
         "code": verdict.code,
     }
     if verdict.causes:
         causes = [
-            {"reason": cause.reason, "message": cause.message, "field": cause.field}
+            {"reason": cause.reason, "message": visible(cause.message), "field": cause.field}
             for cause in verdict.causes
         ]
         named = (
@@ -267,7 +268,7 @@ def one_line(warning: str) -> str:
     """Returns a warning as a valid HTTP header: printable, and so short that the API server doesn't
     cut it.
     """
-    text = warning if warning.isprintable() else quote(warning)[1:-1]
+    text = visible(warning)
     return text if len(text) <= _MAX_WARNING else f"{text[: _MAX_WARNING - 3]}..."
 
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from app.visible import visible
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -28,7 +30,7 @@ class Finding:
         place = "/".join(filter(None, (self.namespace, self.name)))
         code = f" ({self.code})" if self.code else ""
         lines = [f"{self.kind} {place}{code}", *(f"    {problem}" for problem in self.problems)]
-        return "\n".join([*lines, f"    remedy: {self.remedy}"])
+        return "\n".join(map(visible, [*lines, f"    remedy: {self.remedy}"]))
 
     def json(self) -> dict[str, Any]:
         return {**asdict(self), "problems": list(self.problems)}
@@ -76,7 +78,7 @@ class Tally:
         return 1 if any(count.with_findings for count in self.counts.values()) else 0
 
     def summary(self) -> str:
-        return "\n".join(self._lines())
+        return "\n".join(map(visible, self._lines()))
 
     def _lines(self) -> Iterator[str]:
         for kind, count in self.counts.items():

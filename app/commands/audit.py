@@ -8,7 +8,6 @@ import contextlib
 import sys
 from datetime import UTC, datetime
 
-import orjson
 import uvloop
 
 from app import logs
@@ -19,6 +18,7 @@ from app.commands.options import LIKE_KUBECTL, UNUSABLE, Command, add_cluster_op
 from app.config.schema import Configuration
 from app.kube.api import Client, ClusterError, Forbidden
 from app.objects.resource import NAMESPACE
+from app.visible import visible, visible_json
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise  # the reader of our output has ended
     except (ClusterError, OSError) as problem:
-        print(f"can't audit: {problem}", file=sys.stderr)
+        print(visible(f"can't audit: {problem}"), file=sys.stderr)
         return UNUSABLE
 
 
@@ -67,9 +67,9 @@ async def audit(
     auditor = Auditor(client, configuration, progress, datetime.now(UTC))
     async for finding in auditor.findings(namespace):
         progress.clear()
-        print(orjson.dumps(finding.json()).decode() if output == "json" else finding.text())
+        print(visible_json(finding.json()) if output == "json" else finding.text())
     tally = auditor.tally
-    print(orjson.dumps({"summary": tally.json()}).decode() if output == "json" else tally.summary())
+    print(visible_json({"summary": tally.json()}) if output == "json" else tally.summary())
     return tally.exit_code
 
 

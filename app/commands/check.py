@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from app.config.read import configuration_or_defaults
 from app.config.schema import Configuration
 from app.dry_run.judge import Asker, Judgement, describe, judge
 from app.kube.api import Object
+from app.visible import visible, visible_json
 from app.webhooks.registry import routes_over
 
 
@@ -61,9 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
             for (name, _), judgement in zip(sourced, judged, strict=True)
         ]
         print(
-            json.dumps(
+            visible_json(
                 {"allowed": not outcomes["refused"] + outcomes["failed"], "results": reports},
-                indent=2,
+                indented=True,
             )
         )
     else:
@@ -80,7 +80,10 @@ def _check_logs(
     Returns the exit code, which is 2 if no event could be judged.
     """
     report = asyncio.run(report_on(logs, facts, configuration))
-    print(json.dumps(report.json(), indent=2) if output == "json" else "\n".join(report.lines()))
+    if output == "json":
+        print(visible_json(report.json(), indented=True))
+    else:
+        print("\n".join(report.lines()))
     sys.stdout.flush()
     return UNUSABLE if not report.judged else REFUSED if report.rejected else 0
 
@@ -100,7 +103,7 @@ def _print_text(names: list[str], judged: list[Judgement], outcomes: Mapping[str
     before = ""
     for name, judgement in zip(names, judged, strict=True):
         if name != before:
-            print(name)
+            print(visible(name))
             before = name
         for line in describe(judgement):
             print(f"  {line}")

@@ -18,6 +18,7 @@ from app.kube.api import ClusterError
 from app.kube.credentials import is_in_cluster
 from app.kube.kubeconfig import context_of
 from app.server.process import signalled
+from app.visible import visible
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         uvloop.run(_run(arguments))
     except (ClusterError, OSError) as problem:
-        print(f"can't open the console: {problem}", file=sys.stderr)
+        print(visible(f"can't open the console: {problem}"), file=sys.stderr)
         return REFUSED
     return 0
 

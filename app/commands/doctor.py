@@ -5,7 +5,6 @@ Exit codes: 0 fine, 1 problems, 2 not everything could be looked at.
 
 import argparse
 import functools
-import json
 import sys
 from datetime import UTC, datetime
 
@@ -20,6 +19,7 @@ from app.doctor.examination import Patient, examine
 from app.doctor.report import Check, document, exit_code, lines
 from app.kube.api import ClusterError
 from app.kube.credentials import is_in_cluster
+from app.visible import visible, visible_json
 
 _HANDSHAKE_SECONDS = 3.0
 _UNCONFIGURED = Check(
@@ -41,10 +41,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         checks = uvloop.run(_examine(arguments, configuration))
     except (ClusterError, OSError) as problem:
-        print(f"can't examine the cluster: {problem}", file=sys.stderr)
+        print(visible(f"can't examine the cluster: {problem}"), file=sys.stderr)
         return UNUSABLE
     print(
-        json.dumps(document(checks), indent=2)
+        visible_json(document(checks), indented=True)
         if arguments.output == "json"
         else "\n".join(lines(checks))
     )

@@ -12,7 +12,6 @@ import time
 from dataclasses import replace
 from typing import Any, NoReturn
 
-import orjson
 import uvloop
 
 from app import logs
@@ -31,6 +30,7 @@ from app.explain.text import text, unseen_words
 from app.explain.words import listed
 from app.kube.api import ClusterError, Reader
 from app.kube.kubeconfig import namespace_of
+from app.visible import visible, visible_json
 
 _ROOM_SECONDS = 30.0
 _SECONDS = 5.0
@@ -128,10 +128,10 @@ def _print(facts: Facts, ref: Ref, arguments: argparse.Namespace) -> int:
             if facts.unseen
             else ""
         )
-        print(f"{ref} not found in namespace {ref.namespace}{unseen}", file=sys.stderr)
+        print(visible(f"{ref} not found in namespace {ref.namespace}{unseen}"), file=sys.stderr)
         return UNUSABLE
     if arguments.output == "json":
-        print(orjson.dumps(document(answer), option=orjson.OPT_INDENT_2).decode())
+        print(visible_json(document(answer), indented=True))
     else:
         print(
             text(
@@ -166,7 +166,7 @@ def summary(answer: Answer) -> str:
         else "not known whether placed"
     )
     ids = ", ".join(dict.fromkeys(reason.id for reason in answer.reasons))
-    return f"{answer.ref.name}: {answer.state}, {pods}" + (f": {ids}" if ids else "")
+    return visible(f"{answer.ref.name}: {answer.state}, {pods}" + (f": {ids}" if ids else ""))
 
 
 COMMAND = Command(

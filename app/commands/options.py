@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.visible import visible
+
 # pydantic takes a tenth of a second, which commands that read no configuration need not spend
 if TYPE_CHECKING:
     from app.config.schema import Configuration
@@ -95,7 +97,7 @@ def unreadable(failure: str, problem: Exception, arguments: argparse.Namespace) 
     # loads aiohttp, which commands without a cluster don't need
     from app.cluster.connect import how_to_renew
 
-    print(f"{failure}: {problem}", file=sys.stderr)
+    print(visible(f"{failure}: {problem}"), file=sys.stderr)
     command = how_to_renew(problem, arguments.kubeconfig, arguments.context)
     if command:
         print(f"renew your credentials: {command}", file=sys.stderr)

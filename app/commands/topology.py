@@ -9,7 +9,6 @@ import sys
 import time
 from typing import Any
 
-import orjson
 import uvloop
 
 from app import logs
@@ -35,6 +34,7 @@ from app.rules.dialects.bindings.levels import validate_binding
 from app.rules.dialects.design.levels import validate_cluster_topology
 from app.rules.kinds import POD_CLIQUE_SET, RESOURCE_CLAIM, RESOURCE_SLICE
 from app.rules.topology.levels import validate_levels
+from app.visible import visible_json
 
 _ROOM = re.compile(r"(\d{1,6})x(\d{1,4})")
 
@@ -156,7 +156,7 @@ def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Na
         answer: dict[str, Any] = survey_document(examined, index.facts, inside)
         answer |= {"room": room_document(room)} if room else {}
         answer |= {"preview": preview_document(changes)} if changes else {}
-        print(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
+        print(visible_json(answer, indented=True))
     else:
         parts = [survey_text(examined, index.facts), _domains(index, topology, inside, arguments)]
         parts += [room_text(room)] if room else []

@@ -3,7 +3,6 @@
 Every value is escaped, and characters that could disorder or hide text are shown as codes.
 """
 
-import re
 import time
 from pathlib import Path
 from typing import Any
@@ -11,22 +10,19 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
-)
-"""Control characters but tab and newline, marks of direction, and characters without width."""
+from app.visible import visible
 
 GLYPHS = {"well": "●", "waits": "◐", "warning": "▲", "problem": "■", "unknown": "?", "note": "▲"}
 """A state is shown by a glyph and a word, never by colour alone."""
 
 
-def visible(value: Any) -> Any:
-    """Text in which hidden characters are replaced by codes such as \\u202e.
+def _finalized(value: Any) -> Any:
+    """Text in which hidden characters are replaced by their codes.
 
-    Other values and HTML are not changed.
+    Tabs and newlines are space in HTML. Other values than text, and HTML, are not changed.
     """
     if isinstance(value, str) and not isinstance(value, Markup):
-        return _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", value)
+        return visible(value, kept="\t\n")
     return value
 
 
@@ -40,7 +36,7 @@ def environment() -> Environment:
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=visible,
+        finalize=_finalized,
         trim_blocks=True,
         lstrip_blocks=True,
     )

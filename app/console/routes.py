@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
 from urllib.parse import parse_qsl
 
-import orjson
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import ASGIApp
@@ -27,6 +26,7 @@ from app.console.snapshot import Snapshot
 from app.explain.answer import Answer
 from app.explain.json import document
 from app.explain.text import text
+from app.visible import visible_json
 
 _STATIC = Path(__file__).parent / "static"
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -191,7 +191,7 @@ class _Routes:
 
 
 def _json(value: dict[str, Any]) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2)
+    return visible_json(value, indented=True).encode()
 
 
 async def _form(request: Request) -> dict[str, str]:

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any, Literal
 
+from app.visible import visible
+
 Status = Literal["ok", "warning", "problem", "unknown"]
 
 
@@ -30,7 +32,14 @@ def exit_code(checks: Sequence[Check]) -> int:
 
 
 def lines(checks: Sequence[Check]) -> Iterator[str]:
-    """For people: by subject, then how many there are of each status."""
+    """Yield the checks for people, by subject, then how many there are of each status.
+
+    Each line is safe to show.
+    """
+    return map(visible, _lines(checks))
+
+
+def _lines(checks: Sequence[Check]) -> Iterator[str]:
     for subject, group in groupby(checks, key=lambda check: check.subject):
         yield subject
         for check in group:

@@ -10,6 +10,7 @@ from app.admission.verdict import Verdict
 from app.dry_run.audit_log import Write
 from app.dry_run.judge import with_field
 from app.kube.api import Object
+from app.visible import visible
 
 OUTCOMES = ("rejected", "changed", "warned")
 _MOST_ROWS = 50
@@ -98,7 +99,10 @@ class Report:
         }
 
     def lines(self) -> Iterator[str]:
-        """Yields the report as text for people."""
+        """Yield the report as lines for people, each of them safe to show."""
+        return map(visible, self._lines())
+
+    def _lines(self) -> Iterator[str]:
         writes = self.judged + sum(self.not_judged.values())
         yield (
             f"{self.events:,} events, {writes:,} writes that a webhook looks at, {self.judged:,} of"
@@ -112,7 +116,8 @@ class Report:
         for outcome in OUTCOMES:
             yield from self._messages(outcome)
         if self.not_judged:
-            yield "\nnot judged"
+            yield ""
+            yield "not judged"
             yield from (
                 f"  {count:>6,}  {reason}" for reason, count in self.not_judged.most_common()
             )
@@ -140,7 +145,8 @@ class Report:
             if finding.outcome == outcome
         ]
         if findings:
-            yield f"\n{outcome}"
+            yield ""
+            yield outcome
         for finding, count in findings[:_MOST_ROWS]:
             yield f"  {count:>6,}  {finding.kind}: {finding.message}"
             yield f"          first: {self.examples[finding]}"

@@ -19,6 +19,7 @@ from app.objects.fields import FieldError, FieldPath
 from app.objects.resource import POD, Resource
 from app.objects.shape import map_of
 from app.rules.kinds import ALL
+from app.visible import visible
 
 _TIMEOUT = 10.0
 _BINDING = ("v1", "Binding")
@@ -205,7 +206,11 @@ async def _decide(route: Route, review: dict[str, Any]) -> Verdict:
 
 
 def describe(judgement: Judgement) -> Sequence[str]:
-    """Returns the judgement as lines for people."""
+    """Return the judgement as lines for people, each of them safe to show."""
+    return [visible(line) for line in _lines(judgement)]
+
+
+def _lines(judgement: Judgement) -> Sequence[str]:
     api_version, kind, namespace, name = identify(judgement.document)
     title = f"{kind or 'document'} {namespace + '/' if namespace else ''}{name or '(no name)'}"
     verdict = judgement.verdict

@@ -14,6 +14,9 @@ from app.explain.facts.pods import NO_SHAPE, Pod, Shape
 from app.explain.gang import Gang, Member, Unit
 from app.explain.index import Index
 
+MOST_DEPTH = 16
+"""Levels of SubGroups. KAI's own workloads have three, and what reads a tree is recursive."""
+
 
 def gangs_of_set(index: Index, pcs: PodCliqueSet) -> tuple[Gang, ...]:
     pod_gangs = index.gangs_of_set.get((pcs.namespace, pcs.name), ())
@@ -123,21 +126,29 @@ def _unit_of_subgroups(index: Index, group: KaiPodGroup, pods: tuple[Pod, ...]) 
             group.told,
             (Member(group.name, group.minimum, replicas, _shape(index, pods), pods),),
         )
-    parents = {sub.parent for sub in group.subgroups}
+    by_name: dict[str, SubGroup] = {}
+    for sub in group.subgroups:
+        by_name.setdefault(sub.name, sub)
+    by_name.pop("", None)
+    parents = {sub.parent for sub in by_name.values()}
 
-    def unit(name: str, told: Told, parent: str) -> Unit:
+    def unit(name: str, told: Told, parent: str, depth: int) -> Unit:
         """The SubGroups whose parent is `parent`.
 
-        Parents that form a cycle are under no root and so are left out.
+        Parents that form a cycle are under no root and so are left out, as are SubGroups without a
+        name, repeated ones, and those below MOST_DEPTH.
         """
-        children = [sub for sub in group.subgroups if sub.parent == parent]
+        children = [sub for sub in by_name.values() if sub.parent == parent]
+        nested = parents if depth < MOST_DEPTH else frozenset()
         members = tuple(
-            _member_of_subgroup(index, sub, pods) for sub in children if sub.name not in parents
+            _member_of_subgroup(index, sub, pods) for sub in children if sub.name not in nested
         )
-        units = tuple(unit(sub.name, sub.told, sub.name) for sub in children if sub.name in parents)
+        units = tuple(
+            unit(sub.name, sub.told, sub.name, depth + 1) for sub in children if sub.name in nested
+        )
         return Unit(name, told, members, units)
 
-    return unit(group.name, group.told, "")
+    return unit(group.name, group.told, "", 1)
 
 
 def _member_of_subgroup(index: Index, sub: SubGroup, pods: tuple[Pod, ...]) -> Member:

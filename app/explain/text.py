@@ -8,6 +8,7 @@ from app.explain.facts import TITLES
 from app.explain.reason import Reason, Who
 from app.explain.tree import Branch, State
 from app.explain.words import listed
+from app.visible import visible
 
 MOST_LINES = 40
 _IDS_FROM = 88
@@ -29,9 +30,10 @@ def text(answer: Answer, *, everything: bool = False, colour: bool = False) -> s
     tree ends so that there are at most 40 lines. With `colour`, states have the colours of a
     terminal.
     """
-    headline = _coloured(answer.headline, answer.state) if colour else answer.headline
-    head = [headline, *reason_lines(answer.reasons), *_said(answer)]
-    foot = list(_foot(answer))
+    headline = visible(answer.headline)
+    headline = _coloured(headline, answer.state) if colour else headline
+    head = [headline, *reason_lines(answer.reasons), *map(visible, _said(answer))]
+    foot = [visible(line) for line in _foot(answer)]
     tree = list(tree_lines(answer.tree, everything=everything, colour=colour))
     room = MOST_LINES - len(head) - len(foot)
     if not everything and len(tree) > room:
@@ -41,7 +43,11 @@ def text(answer: Answer, *, everything: bool = False, colour: bool = False) -> s
 
 
 def reason_lines(reasons: Sequence[Reason]) -> Iterator[str]:
-    """Numbered reasons, each with what helps and who can do it."""
+    """Numbered reasons, each with what helps and who can do it: lines that are safe to show."""
+    return map(visible, _reason_lines(reasons))
+
+
+def _reason_lines(reasons: Sequence[Reason]) -> Iterator[str]:
     for number, reason in enumerate(reasons, 1):
         objects = len(reason.objects)
         count = f" ({objects} objects)" if objects > 1 and not reason.text[:1].isdigit() else ""
@@ -110,7 +116,7 @@ def _coloured(words: str, state: State) -> str:
 def _rows(
     branch: Branch, first: str, rest: str, everything: bool, colour: bool, parent: str = ""
 ) -> Iterator[tuple[str, ...]]:
-    *cells, state = _cells(branch, first, parent)
+    *cells, state = map(visible, _cells(branch, first, parent))
     yield (*cells, _coloured(state, branch.state) if colour else state)
     shown = (
         list(folded(branch.children))

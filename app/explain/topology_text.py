@@ -1,6 +1,6 @@
 """Topologies for people, as lines of text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from app.explain.facts import Facts
 from app.explain.index import Index
@@ -9,6 +9,7 @@ from app.explain.preview import Preview
 from app.explain.text import not_seen, reason_lines, table
 from app.explain.topology import DomainReport, RoomAnswer, Survey, domain_reports
 from app.explain.words import amount, counted, gpus_of, listed, plain, pods_of_size
+from app.visible import visible
 
 MOST_DOMAINS = 40
 MOST_INSIDE = 3
@@ -16,17 +17,22 @@ MOST_INSIDE = 3
 
 def survey_text(survey: Survey, facts: Facts) -> str:
     """Levels with their coverage, then what there is to look at."""
-    lines = [_title(survey, facts)]
+    lines = [visible(_title(survey, facts))]
     rows = [("level", "label", "nodes", "domains", "")]
     for report in survey.levels:
         coverage = f"{report.nodes:,} of {report.total:,}", f"{report.domains:,}"
         state = f"{report.findings} to look at" if report.findings else ""
         rows.append((report.level.domain, report.level.key, *_if_known(facts, coverage), state))
-    lines += table(rows) if survey.levels else []
+    lines += _aligned(rows) if survey.levels else []
     lines += reason_lines(survey.reasons)
     unseen = {need: facts.unseen[need] for unknown in survey.unknown for need in unknown.needs}
-    lines += not_seen(unseen, [unknown.id for unknown in survey.unknown])
+    lines += map(visible, not_seen(unseen, [unknown.id for unknown in survey.unknown]))
     return "\n".join(lines)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table whose cells are safe to show."""
+    return table([[visible(cell) for cell in row] for row in rows])
 
 
 def _if_known(facts: Facts, coverage: tuple[str, str]) -> tuple[str, str]:
@@ -58,7 +64,9 @@ def domains_text(
 ) -> str:
     """Domains, each with the domains inside it that have most free GPUs."""
     shown = parents if everything else parents[:MOST_DOMAINS]
-    lines = [_domain_line(index, topology, report, everything=everything) for report in shown]
+    lines = [
+        visible(_domain_line(index, topology, report, everything=everything)) for report in shown
+    ]
     if len(parents) > len(shown):
         lines.append(f"… {len(parents) - len(shown)} more: --all")
     return "\n".join(lines)
@@ -124,11 +132,15 @@ def nodes_text(
         if len(domain.nodes) > len(shown)
         else []
     )
-    return "\n".join([*table(rows), *more])
+    return "\n".join([*_aligned(rows), *more])
 
 
 def room_text(answer: RoomAnswer) -> str:
-    """`room for 10 pods of 8 GPUs in one rack: none; zone-b/rack-b5 9, zone-c/rack-c6 8`."""
+    """Return `room for 10 pods of 8 GPUs in one rack: none; zone-b/rack-b5 9, zone-c/rack-c6 8`."""
+    return visible(_room_text(answer))
+
+
+def _room_text(answer: RoomAnswer) -> str:
     what = f"room for {pods_of_size(answer.pods, answer.gpus)} in one {answer.level}"
     labels = {room.domain.path: room.pods for room in answer.with_labels}
 
@@ -149,10 +161,9 @@ def preview_text(preview: Preview) -> str:
     """What an edit of the levels would do."""
     levels = listed((level.domain for level in preview.after.levels), 16)
     sets = len({effect.ref for effect in preview.effects})
-    lines = [f"with the levels {levels}: {counted(sets, 'PodCliqueSet')} affected"]
+    lines = [visible(f"with the levels {levels}: {counted(sets, 'PodCliqueSet')} affected")]
     for effect in preview.effects:
         mark = "!" if effect.severe else " "
-        lines.append(
-            f"{mark} {effect.ref.namespace}/{effect.ref.name}  {effect.text}  ({effect.field})"
-        )
+        name = f"{effect.ref.namespace}/{effect.ref.name}"
+        lines.append(visible(f"{mark} {name}  {effect.text}  ({effect.field})"))
     return "\n".join([*lines, *reason_lines(preview.reasons)])

@@ -10,7 +10,8 @@ from typing import BinaryIO
 from app.admission.review import Request, dumps
 from app.admission.verdict import Verdict
 from app.kube.gauge import Gauge
-from app.logs import one_line, time_of_day
+from app.logs import time_of_day
+from app.visible import visible
 
 _MAX_MESSAGE = 1000
 _FLUSH_LINES = 256
@@ -93,7 +94,7 @@ class VerdictLog:
         line = f"{time_of_day(at)}  {verdict.outcome:8} {operation} {kind} {place} by {user}"
         line += " (dry run)" if dry_run else ""
         line += f": {verdict.message[:_MAX_MESSAGE]}" if verdict.message else ""
-        return one_line(line).encode("utf-8", "replace")
+        return visible(line).encode()
 
     def _line(
         self,

@@ -13,7 +13,10 @@ LEVELS = {
     "host": "kubernetes.io/hostname",
 }
 _PLURALS = {"ClusterTopology": "clustertopologies", "Topology": "topologies"}
-HOSTILE = "<script>alert(1)</script>\"'&\u202egnp.exe" + "x" * 220
+UNSEEN = "\u202egnp.exe\x1b[2J\x9b1m\r\n\u2028\u200b"
+"""What rewrites a terminal, begins a line, turns a line around, or isn't seen."""
+
+HOSTILE = f"<script>alert(1)</script>\"'&{UNSEEN}" + "x" * 220
 
 
 def objects() -> dict[str, list[Object]]:
@@ -73,8 +76,8 @@ def _kai_topology() -> Object:
     }
 
 
-def hostile() -> dict[str, list[Object]]:
-    """The fleet with a hostile text wherever a value is shown: names, namespaces, labels, levels,
+def hostile(text: str = HOSTILE) -> dict[str, list[Object]]:
+    """The fleet with a hostile `text` wherever a value is shown: names, namespaces, labels, levels,
     messages.
     """
     by_plural = objects()
@@ -94,7 +97,7 @@ def hostile() -> dict[str, list[Object]]:
             "team-llm",
             "block-c",
         )
-        return f"{value}{HOSTILE}" if isinstance(value, str) and value.startswith(shown) else value
+        return f"{value}{text}" if isinstance(value, str) and value.startswith(shown) else value
 
     kept = {"clustertopologies", "topologies"}
     return {name: items if name in kept else spoil(items) for name, items in by_plural.items()}

@@ -252,7 +252,7 @@ def test_readable_lines_are_short_and_name_the_level_from_warnings_on() -> None:
         return ReadableFormatter().format(record)[8:]
 
     assert line(logging.INFO, "serving") == "  serving"
-    assert line(logging.WARNING, "slow\n\x1b[31m") == "  warning  slow\\u000a\\u001b[31m"
+    assert line(logging.WARNING, "slow\n\x1b[31m") == "  warning  slow\\x0a\\x1b[31m"
     assert len(line(logging.INFO, "x" * 1000)) == 162
     assert len(line(logging.ERROR, "x" * 1000)) > 1000
     try:
@@ -269,7 +269,7 @@ def test_a_readable_verdict_says_who_what_and_why_on_one_line() -> None:
     log.record("/validate/clustertopology", "u", None, FAILED, 0.001)
     log.close()
     first, second = stream.getvalue().decode().splitlines()
-    assert first[8:] == "  refused  UPDATE clustertopology grove-topology by alice: no\\u000away"
+    assert first[8:] == "  refused  UPDATE clustertopology grove-topology by alice: no\\x0away"
     assert second[8:].startswith(
         "  failed   a request clustertopology  by somebody: grove-admission failed"
     )

@@ -1,5 +1,6 @@
 """Reasons in ResourceClaims, device classes and ComputeDomains."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -141,7 +142,7 @@ def claim_held(gang: Gang) -> Iterator[Reason]:
                 continue
             text = f"The claim {claim.name} is held by {consumer.name}, {state}"
             evidence = (Evidence(claim.ref, "status.reservedFor", consumer.name),)
-            remedy = f"look at that pod: kubectl describe pod {consumer.name}"
+            remedy = f"look at that pod: kubectl describe pod {shlex.quote(consumer.name)}"
             yield Reason("ClaimHeld", (claim.ref,), text, remedy, "you", evidence)
 
 

@@ -1,6 +1,7 @@
 """Reasons in the room on nodes: pod by pod, as `room` counts it."""
 
 import itertools
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -270,7 +271,7 @@ def _unfit(places: Places, domain: Domain, closed: list[tuple[Node, str]]) -> Re
     verb = "is" if len(closed) == 1 else "are"
     text = f"{len(closed)} of {counted(len(domain.nodes), 'node')} of {domain} {verb} out: {whys}"
     cordoned = [node.name for node, why in closed if why == "cordoned"]
-    commands = (f"kubectl uncordon {' '.join(cordoned)}",) if cordoned else ()
+    commands = (f"kubectl uncordon {shlex.join(cordoned)}",) if cordoned else ()
     refs = tuple(node.ref for node, _ in closed)
     evidence = tuple(Evidence(node.ref, "spec, status", why) for node, why in closed[:8])
     remedies = {

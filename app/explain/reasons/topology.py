@@ -3,6 +3,7 @@ scheduler.
 """
 
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
@@ -63,10 +64,11 @@ def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], *, help
         f" {them} out of every gang with a constraint{cost}"
     )
     names = [node.name for node in nodes]
-    labels = " ".join(f"{key}={value if len(keys) == 1 and value else 'VALUE'}" for key in keys)
+    label_value = value if len(keys) == 1 and value else "VALUE"
+    labels = [f"{key}={label_value}" for key in keys]
     refs = tuple(Ref("Node", "", name) for name in names)
     evidence = tuple(Evidence(refs[0], f"metadata.labels[{key}]", "absent") for key in keys)
-    command = f"kubectl label node {' '.join(names)} {labels}"
+    command = f"kubectl label node {shlex.join([*names, *labels])}"
     remedy = f"label the nodes: {listed(names)}"
     severity: Severity = "warning" if gpus else "note"
     return Reason(

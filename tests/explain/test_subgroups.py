@@ -1,0 +1,47 @@
+"""The tree of a PodGroup's SubGroups, however their parents are named."""
+
+import pytest
+
+from app.explain.assembly import MOST_DEPTH, gang_of_pod_group
+from app.explain.facts.kai import KaiPodGroup, SubGroup
+from app.explain.gang import Unit
+from app.explain.index import Index
+from tests.explain.fleet import NAMESPACE, facts
+
+Tree = dict[str, "Tree"]
+
+
+def tree_of(unit: Unit) -> Tree:
+    leaves: Tree = {member.name: {} for member in unit.members}
+    return leaves | {inner.name: tree_of(inner) for inner in unit.units}
+
+
+@pytest.mark.parametrize(
+    ("subgroups", "tree"),
+    [
+        pytest.param([], {"train": {}}, id="none"),
+        pytest.param(["a", "b:a", "c:a"], {"a": {"b": {}, "c": {}}}, id="a parent"),
+        pytest.param(["a:b", "b:a", "c"], {"c": {}}, id="a cycle"),
+        pytest.param(["a:a", "c"], {"c": {}}, id="its own parent"),
+        pytest.param(["", "a"], {"a": {}}, id="no name"),
+        pytest.param(["a", "a:a", "b:a"], {"a": {"b": {}}}, id="a repeated name below itself"),
+        pytest.param(["a", "a", "b:a", "b:a"], {"a": {"b": {}}}, id="repeated names"),
+        pytest.param(["a:missing"], {}, id="a parent that does not exist"),
+    ],
+)
+def test_each_subgroup_is_at_one_place(subgroups: list[str], tree: Tree) -> None:
+    parts = [subgroup.partition(":") for subgroup in subgroups]
+    given = tuple(SubGroup(name, parent) for name, _, parent in parts)
+    group = KaiPodGroup(NAMESPACE, "train", subgroups=given)
+    assert tree_of(gang_of_pod_group(Index(facts()), group).whole) == tree
+
+
+def test_the_tree_has_a_bounded_depth() -> None:
+    chain = tuple(SubGroup(f"g{n}", f"g{n - 1}" if n else "") for n in range(5000))
+    unit = gang_of_pod_group(Index(facts()), KaiPodGroup(NAMESPACE, "t", subgroups=chain)).whole
+    names = []
+    while unit.units:
+        (unit,) = unit.units
+        names.append(unit.name)
+    assert names == [f"g{n}" for n in range(MOST_DEPTH - 1)]
+    assert [member.name for member in unit.members] == [f"g{MOST_DEPTH - 1}"]
