@@ -126,11 +126,8 @@ def _unit_of_subgroups(index: Index, group: KaiPodGroup, pods: tuple[Pod, ...]) 
             group.told,
             (Member(group.name, group.minimum, replicas, _shape(index, pods), pods),),
         )
-    by_name: dict[str, SubGroup] = {}
-    for sub in group.subgroups:
-        by_name.setdefault(sub.name, sub)
-    by_name.pop("", None)
-    parents = {sub.parent for sub in by_name.values()}
+    subgroups = _distinct(group.subgroups)
+    parents = {sub.parent for sub in subgroups}
 
     def unit(name: str, told: Told, parent: str, depth: int) -> Unit:
         """The SubGroups whose parent is `parent`.
@@ -138,7 +135,7 @@ def _unit_of_subgroups(index: Index, group: KaiPodGroup, pods: tuple[Pod, ...]) 
         Parents that form a cycle are under no root and so are left out, as are SubGroups without a
         name, repeated ones, and those below MOST_DEPTH.
         """
-        children = [sub for sub in by_name.values() if sub.parent == parent]
+        children = [sub for sub in subgroups if sub.parent == parent]
         nested = parents if depth < MOST_DEPTH else frozenset()
         members = tuple(
             _member_of_subgroup(index, sub, pods) for sub in children if sub.name not in nested
@@ -149,6 +146,16 @@ def _unit_of_subgroups(index: Index, group: KaiPodGroup, pods: tuple[Pod, ...]) 
         return Unit(name, told, members, units)
 
     return unit(group.name, group.told, "", 1)
+
+
+def _distinct(subgroups: Iterable[SubGroup]) -> list[SubGroup]:
+    """Return the SubGroups that have a name, and of those of one name the first."""
+    by_name: dict[str, SubGroup] = {}
+    for sub in subgroups:
+        by_name.setdefault(sub.name, sub)
+
+    by_name.pop("", None)
+    return list(by_name.values())
 
 
 def _member_of_subgroup(index: Index, sub: SubGroup, pods: tuple[Pod, ...]) -> Member:
