@@ -19,6 +19,8 @@ PCSG_REPLICA = "grove.io/pcsg-replica-index"
 CLIQUE_NAME = "grove.io/clique-name"
 PODGANG = "grove.io/podgang"
 BASE_PODGANG = "grove.io/base-podgang"
+POD_GANG_ROLE = "grove.io/podgang-role"
+"""The label of a PodGang of a release of Grove that names PodGangs after epochs."""
 
 GROVE_PCS_NAME = "app.kubernetes.io/part-of"
 GROVE_PCS_REPLICA = "grove.io/podcliqueset-replica-index"

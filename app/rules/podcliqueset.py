@@ -8,6 +8,7 @@ from app.objects.metadata import annotations_of
 from app.objects.shape import int_of, list_of, map_of, maps_of, text_of
 from app.rules.labels import MNNVL_GROUP
 from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
+from app.rules.pod_requests import Requests, read_requests
 
 CONDITION = "TopologyConstraintSatisfied"
 
@@ -28,12 +29,14 @@ class Clique:
     """One entry of `spec.template.cliques`.
 
     `pack_domain` is None if it has no packDomain, `pack` None if its constraint has no other field.
+    `requests` is what each of its pods asks for.
     """
 
     name: str
     replicas: int
     pack_domain: str | None
     pack: Pack | None = None
+    requests: Requests = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +131,7 @@ def read_pod_clique_set(obj: Mapping[str, Any]) -> PodCliqueSet:
         generation=int_of(metadata.get("generation")),
         deleting=metadata.get("deletionTimestamp") is not None,
         pack_domain=pack_domain(template),
-        cliques=tuple(
-            Clique(
-                item["name"],
-                int_of(map_of(item.get("spec")).get("replicas"), 1),
-                pack_domain(item),
-                read_pack(item),
-            )
-            for item in _named(template.get("cliques"))
-        ),
+        cliques=tuple(_read_clique(item) for item in _named(template.get("cliques"))),
         groups=tuple(
             Group(
                 item["name"],
@@ -153,6 +148,17 @@ def read_pod_clique_set(obj: Mapping[str, Any]) -> PodCliqueSet:
         replicas=int_of(map_of(obj.get("spec")).get("replicas"), 1),
         mnnvl_groups=_mnnvl_groups(metadata, template),
         mnnvl=read_mnnvl(annotations_of(obj)),
+    )
+
+
+def _read_clique(item: Mapping[str, Any]) -> Clique:
+    spec = map_of(item.get("spec"))
+    return Clique(
+        item["name"],
+        int_of(spec.get("replicas"), 1),
+        pack_domain(item),
+        read_pack(item),
+        read_requests(map_of(spec.get("podSpec"))),
     )
 
 

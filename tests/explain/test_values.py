@@ -1,4 +1,4 @@
-"""Quantities, times and requests as Kubernetes has them."""
+"""Times and words, and objects of another form."""
 
 from typing import Any
 
@@ -7,51 +7,9 @@ import pytest
 from app.explain.facts.fields import reader
 from app.explain.facts.kai import WorkloadGroup
 from app.explain.facts.nodes import Node
-from app.explain.facts.pods import Pod, pod_requests
-from app.explain.facts.values import amounts, duration, seconds_since_1970, thousandths
+from app.explain.facts.pods import Pod
+from app.explain.facts.values import duration, seconds_since_1970
 from app.explain.words import ago, amount, clock, counted, listed, plain
-
-MOST = (2**63 - 1) * 1000
-"""The largest quantity, in thousandths."""
-
-
-@pytest.mark.parametrize(
-    ("quantity", "expected"),
-    [
-        ("8", 8000),
-        (8, 8000),
-        (0.5, 500),
-        ("100m", 100),
-        ("1.5", 1500),
-        (".5", 500),
-        ("1Ki", 1_024_000),
-        ("900Gi", 900 * 2**30 * 1000),
-        ("1k", 1_000_000),
-        ("2e3", 2_000_000),
-        ("1E", 10**21),
-        ("1500u", 2),
-        ("-1", -1000),
-        ("", 0),
-        ("many", 0),
-        (".", 0),
-        ("1..2", 0),
-        ("9" * 5000, 0),
-        ("9" * 64, MOST),
-        ("-" + "9" * 63, -MOST),
-        ("1e99", MOST),
-        (1e300, MOST),
-        (float("inf"), 0),
-        (float("nan"), 0),
-        ("٣", 0),
-    ],
-)
-def test_quantities_in_thousandths(quantity: str | int | float, expected: int) -> None:
-    assert thousandths(quantity) == expected
-
-
-def test_what_is_no_quantity_is_left_out() -> None:
-    assert amounts({"cpu": "1", "memory": None, "x": {}, "y": []}) == {"cpu": 1000}
-    assert amounts(None) == {}
 
 
 @pytest.mark.parametrize(
@@ -105,39 +63,6 @@ def test_durations(value: object, expected: float) -> None:
 
 def container(cpu: str, **more: Any) -> dict[str, Any]:
     return {"name": "c", "resources": {"requests": {"cpu": cpu}}, **more}
-
-
-@pytest.mark.parametrize(
-    ("spec", "cpu"),
-    [
-        ({"containers": [container("1"), container("2")]}, 3000),
-        (
-            {"containers": [container("1")], "initContainers": [container("4"), container("2")]},
-            4000,
-        ),
-        (
-            {
-                "containers": [container("1")],
-                "initContainers": [container("1", restartPolicy="Always")],
-            },
-            2000,
-        ),
-        (
-            {
-                "containers": [container("1")],
-                "initContainers": [container("1", restartPolicy="Always"), container("3")],
-            },
-            4000,
-        ),
-        ({"containers": [container("1")], "overhead": {"cpu": "250m"}}, 1250),
-        ({"containers": [container("1")], "resources": {"requests": {"cpu": "5"}}}, 5000),
-        ({"containers": [{"name": "c", "resources": {"limits": {"cpu": "2"}}}]}, 2000),
-    ],
-)
-def test_requests_of_a_pod_are_counted_as_the_scheduler_does(
-    spec: dict[str, Any], cpu: int
-) -> None:
-    assert pod_requests(spec) == {"cpu": cpu, "pods": 1000}
 
 
 def test_of_a_pod_only_what_decides_on_placement_is_kept() -> None:

@@ -14,6 +14,8 @@ from app.rules.podcliqueset import Clique, Group, PodCliqueSet, read_pod_clique_
 from app.rules.topology.levels import refusal_to_write
 from app.rules.topology.node_labels import binding_changes
 
+GPU_CONTAINER = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
+
 
 def test_a_set_is_read_whole() -> None:
     obj = {
@@ -30,7 +32,7 @@ def test_a_set_is_read_whole() -> None:
                 "cliques": [
                     {
                         "name": "w",
-                        "spec": {"replicas": 4},
+                        "spec": {"replicas": 4, "podSpec": {"containers": [GPU_CONTAINER]}},
                         "topologyConstraint": {"packDomain": "host"},
                     }
                 ],
@@ -45,7 +47,8 @@ def test_a_set_is_read_whole() -> None:
         },
     }
     found = read_pod_clique_set(obj)
-    cliques = (Clique("w", 4, "host"),)
+    requests = (("nvidia.com/gpu", 8000), ("pods", 1000))
+    cliques = (Clique("w", 4, "host", requests=requests),)
     groups = (Group("g", ("w",), None),)
     assert found == PodCliqueSet(
         "ns", "a", "u", 3, True, "zone", cliques, groups, ("True", "", "", 2)

@@ -1,11 +1,15 @@
 """SubGroup names; the messages are the design's."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from app.objects.names import LABEL_RULE, is_label, label_key_problem
 from app.rules.subgroups import validate_pod_group
+
+EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"
 
 
 def names(*subgroups: Any) -> dict[str, Any]:
@@ -200,6 +204,17 @@ def test_findings_do_not_contradict_kais_webhook(
     assert list(map(str, validate_pod_group(obj))) == messages
     assert not (allowed and messages)
     assert message in messages or not messages
+
+
+@pytest.mark.parametrize(
+    "example", sorted(EXAMPLES.glob("podgroup-*.yaml")), ids=lambda path: path.name
+)
+def test_kais_webhook_has_nothing_to_say_about_the_minima_of_an_example(example: Path) -> None:
+    """KAI d5bc503a was asked about each of them, and about the one with minMember of a parent."""
+    subgroups = yaml.safe_load(example.read_text())["spec"]["subGroups"]
+    parents = {one.get("parent") for one in subgroups}
+    for one in subgroups:
+        assert ("minMember" in one) is (one["name"] not in parents)
 
 
 def test_causes_name_fields_that_exist() -> None:

@@ -221,11 +221,13 @@ async def test_a_set_that_is_not_cached_is_read_once(exists: bool) -> None:
     gang = load("podgang.replica-0")
     gang["request"]["object"]["metadata"]["labels"] |= {"grove.io/pcs-name": "tas-deep"}
     response = await Caller(offline).ask("/mutate/podgang", gang)
-    pack = apply_patch(gang["request"]["object"], patch_of(response))["spec"]["topologyConstraint"][
-        "packConstraint"
-    ]
-    assert pack.get("required") == ("topology.kubernetes.io/zone" if exists else None)
-    assert pack["preferred"] == "topology.kubernetes.io/numa"
+    spec = apply_patch(gang["request"]["object"], patch_of(response))["spec"]
+    preferred = {"preferred": "topology.kubernetes.io/numa"}
+    required = {"required": "topology.kubernetes.io/zone"}
+    whole = {"packConstraint": {**required, **preferred}} if exists else None
+    assert spec.get("topologyConstraint") == whole
+    packs = [one["topologyConstraint"]["packConstraint"] for one in spec["podgroups"]]
+    assert packs == [preferred] * 2
     assert [call.resource for call in offline.client.calls] == [POD_CLIQUE_SET]
     assert ("warnings" in response) is not exists
 

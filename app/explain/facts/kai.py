@@ -7,7 +7,8 @@ from typing import Any
 from app.explain.facts.common import Amounts, Named, Namespaced, Object, Told
 from app.explain.facts.fields import each, number, read, texts_at
 from app.explain.facts.pods import NODE_POOL
-from app.explain.facts.values import amounts, at, duration, seconds_since_1970, text
+from app.explain.facts.values import at, duration, seconds_since_1970, text
+from app.objects.quantity import amounts
 from app.objects.shape import map_of, maps_of
 
 GPU = ("nvidia.com/gpu", "gpu")

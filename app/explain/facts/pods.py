@@ -4,12 +4,11 @@ What decides on placement is kept; env, args and other annotations are not.
 """
 
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from app.explain.facts.common import Namespaced, Object, Place, interned, place
+from app.explain.facts.common import Namespaced, Place, interned, place
 from app.explain.facts.fields import number, read
 from app.explain.facts.selectors import (
     Term,
@@ -18,8 +17,9 @@ from app.explain.facts.selectors import (
     required_affinity,
     tolerations,
 )
-from app.explain.facts.values import amounts, at, seconds_since_1970, text, texts
+from app.explain.facts.values import at, seconds_since_1970, text, texts
 from app.objects.shape import map_of, maps_of
+from app.rules.pod_requests import pod_requests
 
 POD_GROUP_NAME = "pod-group-name"
 SUBGROUP = "kai.scheduler/subgroup-name"
@@ -84,53 +84,6 @@ def _shape(
     tolerated: tuple[Toleration, ...],
 ) -> Shape:
     return Shape(requests, selector, affinity, tolerated)
-
-
-def pod_requests(spec: Object) -> dict[str, int]:
-    """The requests of a pod as the scheduler counts them: containers and sidecars together, or the
-    largest moment of the init containers if that is more, plus overhead; a request of the pod
-    itself replaces them. One of `pods`.
-    """
-    total: dict[str, int] = {}
-    for container in maps_of(spec.get("containers")):
-        _add(total, _requests(container))
-    sidecars: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for container in maps_of(spec.get("initContainers")):
-        requests = _requests(container)
-        if container.get("restartPolicy") == "Always":
-            _add(sidecars, requests)
-            _raise(peak, sidecars)
-        else:
-            _raise(peak, _sum(sidecars, requests))
-    _add(total, sidecars)
-    _raise(total, peak)
-    total |= _requests(spec)
-    _add(total, amounts(spec.get("overhead")))
-    return {**{name: amount for name, amount in total.items() if amount}, "pods": 1000}
-
-
-def _requests(holder: Object) -> dict[str, int]:
-    resources = holder.get("resources")
-    if not isinstance(resources, dict):
-        return {}
-    return amounts(resources.get("limits")) | amounts(resources.get("requests"))
-
-
-def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
-
-
-def _sum(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
-    total = dict(first)
-    _add(total, second)
-    return total
-
-
-def _raise(total: dict[str, int], least: Mapping[str, int]) -> None:
-    for name, amount in least.items():
-        total[name] = max(total.get(name, 0), amount)
 
 
 def _unscheduled(conditions: Any) -> str:

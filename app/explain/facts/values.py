@@ -1,11 +1,10 @@
-"""Values of Kubernetes objects: maps, lists, quantities, durations and times, read without trust in
+"""Values of Kubernetes objects: maps, lists, durations and times, read without trust in
 their shape.
 """
 
 import calendar
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from app.objects.shape import list_of, map_of, text_of
@@ -14,19 +13,14 @@ _TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:Z|([+-])(\d\d):(\d\d))",
     re.ASCII,
 )
-_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d{1,2})|([numkMGTPE]i?|Ki))?", re.ASCII)
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(h|ms|us|µs|ns|m|s)")
 _MOST_TEXT = 64
-"""Characters of a time, a quantity or a duration. What Kubernetes writes is shorter."""
+"""Characters of a time or a duration. What Kubernetes writes is shorter."""
 
 _MOST_SECONDS = 2.0**63 / 1e9
 """The longest duration that Go has."""
 
-_MOST_THOUSANDTHS = (2**63 - 1) * 1000
-"""Kubernetes reads a larger quantity as 2^63 - 1, and has nothing smaller than its negative."""
-
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-_POWERS = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18, "m": -3, "u": -6, "n": -9}
 
 
 def texts(value: Any) -> tuple[str, ...]:
@@ -75,46 +69,3 @@ def duration(value: Any) -> float:
     if "".join(count + unit for count, unit in parts) != value:
         return 0.0
     return min(sum(float(count) * _SECONDS[unit] for count, unit in parts), _MOST_SECONDS)
-
-
-def amounts(value: Any) -> dict[str, int]:
-    """A map of quantities in thousandths."""
-    return {
-        name: thousandths(quantity)
-        for name, quantity in map_of(value).items()
-        if isinstance(quantity, str | int | float)
-    }
-
-
-@lru_cache(maxsize=8192)
-def thousandths(quantity: str | int | float) -> int:
-    """A Kubernetes quantity in thousandths, rounded up; 0 for what is no quantity.
-
-    A quantity beyond the range of Kubernetes becomes the largest or the smallest one.
-    """
-    try:
-        amount = _read_quantity(quantity)
-    except (ValueError, OverflowError):  # a number that is not finite, or that has two points
-        return 0
-    return max(-_MOST_THOUSANDTHS, min(amount, _MOST_THOUSANDTHS))
-
-
-def _read_quantity(quantity: str | int | float) -> int:
-    if not isinstance(quantity, str):
-        return -int(-quantity * 1000 // 1)
-    match = _QUANTITY.fullmatch(quantity.strip()) if len(quantity) <= _MOST_TEXT else None
-    if match is None:
-        return 0
-    digits, exponent, suffix = match.groups()
-    return _scaled(digits, int(exponent or 0), suffix or "")
-
-
-def _scaled(digits: str, exponent: int, suffix: str) -> int:
-    whole, _, fraction = digits.partition(".")
-    value = int((whole or "0") + fraction)
-    power = exponent + 3 - len(fraction)
-    if suffix.endswith("i"):
-        value *= 1024 ** ("KMGTPE".index(suffix[0]) + 1)
-    else:
-        power += _POWERS[suffix]
-    return int(value * 10**power) if power >= 0 else int(-(-value // 10**-power))

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from app.objects.edits import value_at
+from app.objects.metadata import labels_of
 from app.objects.shape import map_of, maps_of
+from app.rules.labels import POD_GANG_ROLE
 from app.rules.podcliqueset import Clique, Group, PodCliqueSet
 from app.rules.topology.levels import Level
-from app.rules.topology.members import Members
+from app.rules.topology.members import Member, Members
 
 
 def drifted_constraints(
@@ -34,25 +36,57 @@ def drifted_constraints(
 Pack = tuple[str, str]
 """The required and the preferred node label, "" if there is none."""
 
+_NO_PACK: Pack = ("", "")
+
 
 def _pairs(
     name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, keys: Mapping[str, str]
 ) -> Iterator[tuple[str, Pack, Pack]]:
-    """Yields the path, the current value and the desired value of each constraint."""
+    """Yields the path, the current value and the desired value of each constraint.
+
+    The whole PodGang has the constraint of the set, and its groups have theirs. Only a scaled
+    PodGang of a release without PodGangMaps has the constraint of its group.
+    """
     podgroups = maps_of(value_at(gang, ("spec", "podgroups")))
     known = Members(pcs)
     members = [known.find(str(podgroup.get("name"))) for podgroup in podgroups]
-    group = next((member.group for member in members if member is not None and member.group), None)
-    is_base = any(
-        member is not None and name == f"{pcs.name}-{member.replica}" for member in members
-    )
-    owner: PodCliqueSet | Group | None = pcs if is_base else group
-    if owner is not None:
+    found = [member for member in members if member is not None]
+
+    has_role = POD_GANG_ROLE in labels_of(gang)
+    is_base = any(name == f"{pcs.name}-{member.replica}" for member in found)
+    group = next((member.group for member in found if member.group), None)
+    owner: PodCliqueSet | Group | None = pcs if has_role or is_base else group
+    if found and owner is not None:
         yield "spec.topologyConstraint", _current(gang.get("spec")), _desired(owner, keys)
+    if found and owner is pcs:
+        yield from _group_pairs(gang, pcs, found, keys)
+
     for position, (podgroup, member) in enumerate(zip(podgroups, members, strict=True)):
         if member is not None and member.clique is not None:
             path = f"spec.podgroups[{position}].topologyConstraint"
             yield path, _current(podgroup), _desired(member.clique, keys)
+
+
+def _group_pairs(
+    gang: Mapping[str, Any],
+    pcs: PodCliqueSet,
+    members: Sequence[Member],
+    keys: Mapping[str, str],
+) -> Iterator[tuple[str, Pack, Pack]]:
+    """Yield the constraints of the scaling group replicas in a PodGang, by their names."""
+    desired = {
+        f"{pcs.name}-{member.replica}-{member.group.name}-{member.index}": _desired(
+            member.group, keys
+        )
+        for member in members
+        if member.group is not None
+    }
+    entries = maps_of(value_at(gang, ("spec", "topologyConstraintGroupConfigs")))
+    current = {str(entry.get("name")): _current(entry) for entry in entries}
+
+    for name in {**desired, **current}:
+        path = f"spec.topologyConstraintGroupConfigs[{name}].topologyConstraint"
+        yield path, current.get(name, _NO_PACK), desired.get(name, _NO_PACK)
 
 
 def _desired(holder: PodCliqueSet | Group | Clique, keys: Mapping[str, str]) -> Pack:

@@ -13,11 +13,13 @@ from app.objects.edits import ABSENT, Edit, Path, value_at
 from app.objects.fields import FieldError, FieldPath, walk_list, walk_map, walk_maps
 from app.objects.shape import list_of, map_of, maps_of
 from app.rules.labels import TOPOLOGY_NAME
-from app.rules.podcliqueset import Clique, PodCliqueSet
+from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.levels import Topology
 from app.rules.topology.members import Member, Members
+from app.rules.topology.sizes import are_counted_exactly
 
 _OURS = ("required", "preferred")
+_PACK = ("topologyConstraint", "packConstraint")
 
 
 def validate_shape(obj: Mapping[str, Any]) -> list[FieldError]:
@@ -50,39 +52,81 @@ def constraint_changes(
     If `pcs` is None, the set is not known: only preferred constraints are written, and
     required ones stay. If topology support is disabled, all constraints are removed.
     """
-    changes = _constraints(obj, pcs, topology) if topology.enabled else _removals(obj)
+    if not topology.enabled:
+        changes = _removals(obj)
+    elif pcs is None:
+        changes = _preferences(obj, topology)
+    else:
+        changes = _constraints(obj, pcs, topology)
     return [change for change in changes if value_at(obj, change.path) != change.value]
 
 
-def _constraints(
-    obj: Mapping[str, Any], pcs: PodCliqueSet | None, topology: Topology
-) -> list[Edit]:
+def _constraints(obj: Mapping[str, Any], pcs: PodCliqueSet, topology: Topology) -> list[Edit]:
+    known = Members(pcs)
     names = [str(item.get("name", "")) for item in list_of(value_at(obj, ("spec", "podgroups")))]
-    known = Members(pcs) if pcs is not None else None
-    members = [known.find(name) if known else None for name in names]
-    changes = [
-        Edit(("metadata", "annotations", TOPOLOGY_NAME), topology.name),
-        *_pack(("spec",), pcs, pcs, topology),
-    ]
+    members = [known.find(name) for name in names]
+
+    changes = [Edit(("metadata", "annotations", TOPOLOGY_NAME), topology.name)]
+    changes += _constraint(obj, ("spec",), _pack(pcs.pack_domain, members, topology))
     for position, member in enumerate(members):
-        changes += _pack(
-            ("spec", "podgroups", position), pcs, member.clique if member else None, topology
-        )
-    if pcs is not None:
-        changes += _group_configs(obj, pcs, topology, list(zip(names, members, strict=True)))
-    return changes
+        domain = member.clique.pack_domain if member and member.clique else None
+        pack = _pack(domain, [member], topology)
+        changes += _constraint(obj, ("spec", "podgroups", position), pack)
+
+    named = list(zip(names, members, strict=True))
+    return [*changes, *_group_configs(obj, pcs, topology, named)]
+
+
+def _preferences(obj: Mapping[str, Any], topology: Topology) -> list[Edit]:
+    """Return the changes to a PodGang whose set is not known.
+
+    Its pods may differ in size, so that as a whole it prefers a level only if it requires one.
+    """
+    podgroups = list_of(value_at(obj, ("spec", "podgroups")))
+    holders: list[Path] = [("spec", "podgroups", position) for position in range(len(podgroups))]
+    required = value_at(obj, ("spec", *_PACK, "required"))
+    if len(podgroups) == 1 or (isinstance(required, str) and required):
+        holders.insert(0, ("spec",))
+
+    named = Edit(("metadata", "annotations", TOPOLOGY_NAME), topology.name)
+    preferred = topology.strictest_key
+    return [named, *(Edit((*holder, *_PACK, "preferred"), preferred) for holder in holders)]
 
 
 def _pack(
-    path: Path, pcs: PodCliqueSet | None, holder: PodCliqueSet | Clique | None, topology: Topology
-) -> list[Edit]:
-    """Returns the constraint at `path`, which is that of `holder`: the set `pcs` or one of its
-    cliques.
+    domain: str | None, members: Sequence[Member | None], topology: Topology
+) -> dict[str, str]:
+    """Return the constraint of `members` whose set, scaling group or clique requires `domain`.
+
+    The strictest level is preferred if a level is required, or if KAI then asks for no more room
+    than the pods need. Otherwise it might never place them.
     """
-    path = (*path, "topologyConstraint", "packConstraint")
-    key = topology.key_of(holder.pack_domain) if holder and holder.pack_domain else None
-    required = [] if pcs is None else [Edit((*path, "required"), ABSENT if key is None else key)]
-    return [*required, Edit((*path, "preferred"), topology.strictest_key)]
+    required = topology.key_of(domain) if domain else None
+    pack = {"required": required} if required else {}
+    if topology.strictest_key and (required or _are_counted_exactly(members)):
+        pack["preferred"] = topology.strictest_key
+    return pack
+
+
+def _are_counted_exactly(members: Sequence[Member | None]) -> bool:
+    """Return whether the preferred level asks for no more room than the pods of `members` need.
+
+    The pods of one PodGroup are equal, also if its clique is not known.
+    """
+    cliques = [member.clique if member else None for member in members]
+    known = [clique for clique in cliques if clique is not None]
+    all_known = len(known) == len(cliques)
+    return len(cliques) == 1 or (
+        all_known and are_counted_exactly(clique.requests for clique in known)
+    )
+
+
+def _constraint(obj: Mapping[str, Any], holder: Path, pack: Mapping[str, str]) -> list[Edit]:
+    """Return the changes that make `pack` the constraint at `holder`."""
+    stored = map_of(value_at(obj, (*holder, *_PACK)))
+    if pack:
+        return [Edit((*holder, *_PACK, field), pack.get(field, ABSENT)) for field in _OURS]
+    return [] if stored.keys().isdisjoint(_OURS) else _removal(obj, holder)
 
 
 def _group_configs(
@@ -97,21 +141,16 @@ def _group_configs(
     stored = value_at(obj, path)
     entries = maps_of(stored)
     current = {entry["name"]: entry for entry in entries if isinstance(entry.get("name"), str)}
+
     desired: dict[str, dict[str, Any]] = {}
-    for podgroup, member in members:
-        if member is None or member.group is None or member.group.pack_domain is None:
-            continue
-        name = f"{pcs.name}-{member.replica}-{member.group.name}-{member.index}"
-        if name not in desired:
-            required = topology.key_of(member.group.pack_domain)
-            constraint = _merged(current.get(name), required, topology.strictest_key)
-            desired[name] = {
-                **current.get(name, {}),
-                "name": name,
-                "podGroupNames": [],
-                **constraint,
-            }
-        desired[name]["podGroupNames"].append(podgroup)
+    for name, replica in _group_replicas(pcs, members).items():
+        group = next(iter(replica.values())).group
+        pack = _pack(group.pack_domain if group else None, list(replica.values()), topology)
+        entry = current.get(name, {})
+        if pack or _has_more(entry):
+            fields = {"name": name, "podGroupNames": list(replica)}
+            desired[name] = {**entry, **fields, **_merged(entry, pack)}
+
     others = [
         _without_pack(entry)
         for entry in entries
@@ -121,20 +160,29 @@ def _group_configs(
     return [Edit(path, value or ABSENT)] if value or stored else []
 
 
-def _merged(
-    entry: dict[str, Any] | None, required: str | None, preferred: str | None
-) -> dict[str, Any]:
-    """Returns the constraint of `entry` with these values."""
+def _group_replicas(
+    pcs: PodCliqueSet, members: Sequence[tuple[str, Member | None]]
+) -> dict[str, dict[str, Member]]:
+    """Return the members of each scaling group replica whose group has a constraint, by the name
+    of the replica, and then by the names of their PodGroups.
+    """
+    replicas: dict[str, dict[str, Member]] = {}
+    for podgroup, member in members:
+        if member is not None and member.group is not None and member.group.pack_domain:
+            name = f"{pcs.name}-{member.replica}-{member.group.name}-{member.index}"
+            replicas.setdefault(name, {})[podgroup] = member
+    return replicas
+
+
+def _merged(entry: Mapping[str, Any], pack: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the constraint of `entry` with the values of `pack`."""
     constraint = map_of(value_at(entry, ("topologyConstraint",)))
-    pack = {
+    others = {
         field: value
         for field, value in map_of(constraint.get("packConstraint")).items()
-        if field != "required"
+        if field not in _OURS
     }
-    if required is not None:
-        pack["required"] = required
-    pack["preferred"] = preferred
-    return {"topologyConstraint": {**constraint, "packConstraint": pack}}
+    return {"topologyConstraint": {**constraint, "packConstraint": {**others, **pack}}}
 
 
 def _removals(obj: Mapping[str, Any]) -> list[Edit]:
@@ -154,8 +202,7 @@ def _removal(obj: Any, holder: Path) -> list[Edit]:
     """
     if not _has_more(value_at(obj, holder)):
         return [Edit((*holder, "topologyConstraint"), ABSENT)]
-    path = (*holder, "topologyConstraint", "packConstraint")
-    return [Edit((*path, field), ABSENT) for field in _OURS]
+    return [Edit((*holder, *_PACK, field), ABSENT) for field in _OURS]
 
 
 def _has_more(holder: Any) -> bool:

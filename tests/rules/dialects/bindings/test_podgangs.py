@@ -16,17 +16,35 @@ LEVELS = [Level(domain, f"topology.kubernetes.io/{domain}") for domain in ("zone
 AROUND = Around(bound={"grove-topology": [*LEVELS, Level("host", "kubernetes.io/hostname")]})
 
 
-def gang(name: str) -> Any:
-    return load(f"grove-fcc3b3bb/podgang.{name}")["request"]["object"]
+EPOCHS = "grove-616762f7"
+
+
+def gang(name: str, operator: str = "grove-fcc3b3bb") -> Any:
+    return load(f"{operator}/podgang.{name}")["request"]["object"]
 
 
 def drifted(obj: Any, around: Around = AROUND) -> list[str]:
     return BINDINGS.drifted(obj["metadata"]["name"], obj, SET, around)
 
 
-@pytest.mark.parametrize("name", ["create-base", "create-scaled", "skip-annotation-removed"])
-def test_as_grove_writes_it(name: str) -> None:
-    assert drifted(gang(name)) == []
+@pytest.mark.parametrize(
+    ("operator", "name"),
+    [
+        ("grove-fcc3b3bb", "create-base"),
+        ("grove-fcc3b3bb", "create-scaled"),
+        ("grove-fcc3b3bb", "skip-annotation-removed"),
+        (EPOCHS, "create-anchor"),
+        (EPOCHS, "create-tail"),
+        (EPOCHS, "create-scale-out"),
+    ],
+)
+def test_as_grove_writes_it(operator: str, name: str) -> None:
+    assert drifted(gang(name, operator)) == []
+
+
+ZONE = "{required: topology.kubernetes.io/zone, preferred: topology.kubernetes.io/block}"
+BLOCK = "{required: topology.kubernetes.io/block, preferred: topology.kubernetes.io/rack}"
+OF_PREFILL = "spec.topologyConstraintGroupConfigs[infer-0-prefill-2].topologyConstraint"
 
 
 def test_edited_by_hand() -> None:
@@ -37,15 +55,47 @@ def test_edited_by_hand() -> None:
     assert drifted(base) == [
         "spec.podgroups[0].topologyConstraint: is {}, and would be {required: topology.kubernetes.io/rack}"
     ]
+    assert drifted(scaled) == [f"spec.topologyConstraint: is {{required: x}}, and would be {BLOCK}"]
+
+
+def test_a_group_edited_by_hand() -> None:
+    tail = gang("create-tail", EPOCHS)
+    group = tail["spec"]["topologyConstraintGroupConfigs"][0]
+    group["topologyConstraint"] = {"packConstraint": {"required": "x"}}
+    assert drifted(tail) == [f"{OF_PREFILL}: is {{required: x}}, and would be {BLOCK}"]
+
+    del tail["spec"]["topologyConstraintGroupConfigs"]
+    assert drifted(tail) == [f"{OF_PREFILL}: is {{}}, and would be {BLOCK}"]
+
+    base = gang("create-base")
+    other = {"name": "other", "topologyConstraint": {"packConstraint": {"required": "x"}}}
+    base["spec"]["topologyConstraintGroupConfigs"].append(other)
+    assert drifted(base) == [
+        "spec.topologyConstraintGroupConfigs[other].topologyConstraint: is {required: x}, and would be {}"
+    ]
+
+
+def test_each_podgang_is_judged_by_its_own_role() -> None:
+    tail = gang("create-tail", EPOCHS)
+    del tail["metadata"]["labels"]["grove.io/podgang-role"]
+    assert drifted(tail) == [f"spec.topologyConstraint: is {ZONE}, and would be {BLOCK}"]
+
+    scaled = gang("create-scaled")
+    scaled["metadata"]["labels"]["grove.io/podgang-role"] = "Tail"
     assert drifted(scaled) == [
-        "spec.topologyConstraint: is {required: x}, and would be {required: topology.kubernetes.io/block, preferred: "
-        "topology.kubernetes.io/rack}"
+        f"spec.topologyConstraint: is {BLOCK}, and would be {ZONE}",
+        f"{OF_PREFILL.replace('prefill-2', 'prefill-1')}: is {{}}, and would be {BLOCK}",
     ]
 
 
 def test_a_level_that_the_binding_has_no_more_is_in_no_podgang() -> None:
     around = Around(bound={"grove-topology": LEVELS[:2]})
-    assert len(drifted(gang("create-base"), around)) == 2
+    of_group = "spec.topologyConstraintGroupConfigs[infer-0-prefill-0].topologyConstraint"
+    assert drifted(gang("create-base"), around) == [
+        f"{of_group}: is {BLOCK}, and would be {{required: topology.kubernetes.io/block}}",
+        "spec.podgroups[0].topologyConstraint: is {required: topology.kubernetes.io/rack}, and would be {}",
+        "spec.podgroups[2].topologyConstraint: is {preferred: kubernetes.io/hostname}, and would be {}",
+    ]
 
 
 def test_what_can_not_be_told() -> None:

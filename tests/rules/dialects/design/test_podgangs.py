@@ -9,7 +9,7 @@ from jsonpatch import apply_patch
 
 from app.objects.edits import operations
 from app.rules.dialects.design.podgangs import constraint_changes
-from app.rules.podcliqueset import read_pod_clique_set
+from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.rules.topology.levels import Level, Topology
 from app.rules.topology.members import Member, Members
 
@@ -59,6 +59,20 @@ def gang(*podgroups: str, **spec: Any) -> dict[str, Any]:
 def pack(required: str | None, preferred: str = HOST) -> dict[str, Any]:
     held = {"required": required} if required else {}
     return {"packConstraint": {**held, "preferred": preferred}}
+
+
+def clique(name: str, domain: str = "", **requests: str) -> dict[str, Any]:
+    """A clique whose pods ask for these resources, and for GPUs as `gpus`."""
+    limits = {"nvidia.com/gpu" if name == "gpus" else name: n for name, n in requests.items()}
+    pod_spec = {"containers": [{"name": "c", "resources": {"limits": limits}}]}
+    constraint = {"topologyConstraint": {"packDomain": domain}} if domain else {}
+    return {"name": name, "spec": {"podSpec": pod_spec}, **constraint}
+
+
+def of_cliques(*cliques: dict[str, Any], domain: str = "", **template: Any) -> PodCliqueSet:
+    constraint = {"topologyConstraint": {"packDomain": domain}} if domain else {}
+    spec = {"template": {"cliques": list(cliques), **constraint, **template}}
+    return read_pod_clique_set({"metadata": {"name": "pcs"}, "spec": spec})
 
 
 def after(obj: dict[str, Any], topology: Topology = FULL, pcs: Any = PCS) -> dict[str, Any]:
@@ -137,11 +151,127 @@ def test_disabled_topology_leaves_nothing() -> None:
 
 
 def test_an_unknown_set_gets_preferred_only_and_keeps_what_it_has() -> None:
-    obj = gang("pcs-0-router", topologyConstraint=pack("k/zone", "old"))
+    obj = gang("pcs-0-router", "pcs-0-worker", topologyConstraint=pack("k/zone", "old"))
     result = after(obj, pcs=None)["spec"]
     assert result["topologyConstraint"] == pack("k/zone")
     assert result["podgroups"][0]["topologyConstraint"] == pack(None)
     assert "topologyConstraintGroupConfigs" not in result
+
+
+@pytest.mark.parametrize(
+    ("podgroups", "whole"),
+    [
+        pytest.param(["pcs-0-router"], pack(None), id="pods of one PodGroup are equal"),
+        pytest.param(["pcs-0-router", "pcs-0-worker"], None, id="those of two may differ"),
+    ],
+)
+def test_of_an_unknown_set_only_what_can_be_placed_is_preferred(
+    podgroups: list[str], whole: dict[str, Any] | None
+) -> None:
+    result = after(gang(*podgroups), pcs=None)["spec"]
+    assert result.get("topologyConstraint") == whole
+    assert [one["topologyConstraint"] for one in result["podgroups"]] == [pack(None)] * len(
+        podgroups
+    )
+
+
+GPUS = {"gpus": "8"}
+FEW = {"gpus": "1"}
+
+
+@pytest.mark.parametrize(
+    ("pcs", "whole"),
+    [
+        pytest.param(
+            of_cliques(clique("a", **GPUS), clique("b", **FEW)),
+            None,
+            id="d2-webhook-preferred: nothing is required, and GPUs differ",
+        ),
+        pytest.param(
+            of_cliques(clique("a", **GPUS), clique("b", "host", **FEW)),
+            None,
+            id="the whole requires nothing, whatever a clique requires",
+        ),
+        pytest.param(
+            of_cliques(clique("a", cpu="2", **GPUS), clique("b", cpu="1", **GPUS)),
+            None,
+            id="CPUs differ",
+        ),
+        pytest.param(
+            of_cliques(clique("a", **GPUS), clique("b", **GPUS)),
+            pack(None),
+            id="podgang-018a: equal pods",
+        ),
+        pytest.param(
+            of_cliques(clique("a", cpu="2"), clique("b", **GPUS)),
+            pack(None),
+            id="podgang-023a: some have no GPUs, and KAI adds up",
+        ),
+        pytest.param(
+            of_cliques(clique("a", **GPUS), clique("b", **FEW), domain="zone"),
+            pack("k/zone"),
+            id="d5-one-rack-preferred: with a required level it only helps",
+        ),
+        pytest.param(
+            of_cliques(clique("a", **GPUS), clique("b", **FEW), domain="galaxy"),
+            None,
+            id="the required level is gone",
+        ),
+        pytest.param(
+            of_cliques(clique("a", **GPUS)), None, id="a PodGroup that is no clique of the set"
+        ),
+    ],
+)
+def test_what_the_whole_prefers(pcs: PodCliqueSet, whole: dict[str, Any] | None) -> None:
+    obj = gang("pcs-0-a", "pcs-0-b")
+    result = after(obj, pcs=pcs)["spec"]
+    assert result.get("topologyConstraint") == whole
+    assert [
+        one["topologyConstraint"]["packConstraint"]["preferred"] for one in result["podgroups"]
+    ] == [HOST, HOST]
+
+
+def test_a_stored_preferred_level_that_hinders_is_removed() -> None:
+    pcs = of_cliques(clique("a", **GPUS), clique("b", **FEW))
+    desired = after(gang("pcs-0-a", "pcs-0-b"), pcs=pcs)
+
+    stored = copy.deepcopy(desired)
+    stored["spec"]["topologyConstraint"] = pack(None)
+    assert after(stored, pcs=pcs) == desired
+
+    stored["spec"]["topologyConstraint"] = {"packConstraint": {"preferred": HOST, "theirs": 1}}
+    theirs = {"packConstraint": {"theirs": 1}}
+    assert after(stored, pcs=pcs)["spec"]["topologyConstraint"] == theirs
+
+    for foreign in (theirs, {}, None):
+        stored["spec"]["topologyConstraint"] = foreign
+        assert after(stored, pcs=pcs)["spec"]["topologyConstraint"] == foreign
+
+
+def test_a_group_whose_level_is_gone_prefers_one_only_if_its_pods_are_counted_exactly() -> None:
+    pool = {"name": "pool", "topologyConstraint": {"packDomain": "rack"}, "cliqueNames": ["a", "b"]}
+    podgroups = ("pcs-0-pool-0-a", "pcs-0-pool-0-b")
+    entry = {"name": "pcs-0-pool-0", "podGroupNames": list(podgroups)}
+    equal = of_cliques(clique("a", **GPUS), clique("b", **GPUS), podCliqueScalingGroups=[pool])
+    mixed = of_cliques(clique("a", **GPUS), clique("b", **FEW), podCliqueScalingGroups=[pool])
+
+    of_equal = after(after(gang(*podgroups), pcs=equal), WITHOUT_RACK, pcs=equal)["spec"]
+    assert of_equal["topologyConstraintGroupConfigs"] == [
+        {**entry, "topologyConstraint": pack(None)}
+    ]
+
+    stored = after(gang(*podgroups), pcs=mixed)
+    assert stored["spec"]["topologyConstraintGroupConfigs"] == [
+        {**entry, "topologyConstraint": pack("k/rack")}
+    ]
+    of_mixed = after(stored, WITHOUT_RACK, pcs=mixed)["spec"]
+    assert "topologyConstraintGroupConfigs" not in of_mixed
+
+    stored["spec"]["topologyConstraintGroupConfigs"][0]["topologyConstraint"]["theirs"] = 1
+    of_mixed = after(stored, WITHOUT_RACK, pcs=mixed)["spec"]
+    assert of_mixed["topologyConstraintGroupConfigs"] == [
+        {**entry, "topologyConstraint": {"packConstraint": {}, "theirs": 1}}
+    ]
 
 
 def test_a_podgroup_that_is_no_clique_of_the_set_is_preferred_only() -> None:

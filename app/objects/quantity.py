@@ -1,0 +1,61 @@
+"""Quantities of Kubernetes in thousandths, as integers: `100m` is 100, `8` is 8000.
+
+Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+"""
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from app.objects.shape import map_of
+
+_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d{1,2})|([numkMGTPE]i?|Ki))?", re.ASCII)
+_POWERS = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18, "m": -3, "u": -6, "n": -9}
+_MOST_TEXT = 64
+"""Characters of a quantity. What Kubernetes writes is shorter."""
+
+_MOST_THOUSANDTHS = (2**63 - 1) * 1000
+"""Kubernetes reads a larger quantity as 2^63 - 1, and has nothing smaller than its negative."""
+
+
+def amounts(value: Any) -> dict[str, int]:
+    """Return the quantities of the map `value` in thousandths, without what is no quantity."""
+    return {
+        name: thousandths(quantity)
+        for name, quantity in map_of(value).items()
+        if isinstance(quantity, str | int | float)
+    }
+
+
+@lru_cache(maxsize=8192)
+def thousandths(quantity: str | int | float) -> int:
+    """Return `quantity` in thousandths, rounded up, or 0 if it is no quantity.
+
+    A quantity beyond the range of Kubernetes becomes the largest or the smallest one.
+    """
+    try:
+        amount = _read_quantity(quantity)
+    except (ValueError, OverflowError):  # a number that is not finite, or that has two points
+        return 0
+    return max(-_MOST_THOUSANDTHS, min(amount, _MOST_THOUSANDTHS))
+
+
+def _read_quantity(quantity: str | int | float) -> int:
+    if not isinstance(quantity, str):
+        return -int(-quantity * 1000 // 1)
+    match = _QUANTITY.fullmatch(quantity.strip()) if len(quantity) <= _MOST_TEXT else None
+    if match is None:
+        return 0
+    digits, exponent, suffix = match.groups()
+    return _scaled(digits, int(exponent or 0), suffix or "")
+
+
+def _scaled(digits: str, exponent: int, suffix: str) -> int:
+    whole, _, fraction = digits.partition(".")
+    value = int((whole or "0") + fraction)
+    power = exponent + 3 - len(fraction)
+    if suffix.endswith("i"):
+        value *= 1024 ** ("KMGTPE".index(suffix[0]) + 1)
+    else:
+        power += _POWERS[suffix]
+    return int(value * 10**power) if power >= 0 else int(-(-value // 10**-power))

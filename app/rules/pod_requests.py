@@ -1,0 +1,84 @@
+"""What a pod asks of a node, as schedulers count it.
+
+Source: https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from app.objects.quantity import amounts
+from app.objects.shape import maps_of
+
+Requests = tuple[tuple[str, int], ...]
+"""The names of resources, sorted, with their amounts in thousandths."""
+
+
+def pod_requests(spec: Mapping[str, Any]) -> dict[str, int]:
+    """Return the requests of the pods of `spec`, a pod spec, in thousandths, and one of `pods`.
+
+    Containers and sidecars count together, or the largest moment of the init containers if that is
+    more, plus overhead. A request of the pod itself replaces them. Limits stand in for requests
+    that are not set.
+    """
+    total: dict[str, int] = {}
+    for container in maps_of(spec.get("containers")):
+        _add(total, _requests(container))
+
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in maps_of(spec.get("initContainers")):
+        requests = _requests(container)
+        if container.get("restartPolicy") == "Always":
+            _add(sidecars, requests)
+            _raise(peak, sidecars)
+        else:
+            _raise(peak, _sum(sidecars, requests))
+
+    _add(total, sidecars)
+    _raise(total, peak)
+    total |= _requests(spec)
+    _add(total, amounts(spec.get("overhead")))
+    return {**{name: amount for name, amount in total.items() if amount}, "pods": 1000}
+
+
+def read_requests(spec: Mapping[str, Any]) -> Requests:
+    """Return the requests of the pods of `spec`, and its claims by the names of their templates.
+
+    Equal results are one object, because many PodCliqueSets ask for the same.
+    """
+    total = pod_requests(spec)
+    for claim in maps_of(spec.get("resourceClaims")):
+        name = claim.get("resourceClaimTemplateName") or claim.get("resourceClaimName")
+        _add(total, {f"claim {name}": 1000})
+
+    return _shared(tuple(sorted(total.items())))
+
+
+@lru_cache(maxsize=4096)
+def _shared(requests: Requests) -> Requests:
+    return requests
+
+
+def _requests(holder: Mapping[str, Any]) -> dict[str, int]:
+    resources = holder.get("resources")
+    if not isinstance(resources, dict):
+        return {}
+
+    return amounts(resources.get("limits")) | amounts(resources.get("requests"))
+
+
+def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _sum(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
+    total = dict(first)
+    _add(total, second)
+    return total
+
+
+def _raise(total: dict[str, int], least: Mapping[str, int]) -> None:
+    for name, amount in least.items():
+        total[name] = max(total.get(name, 0), amount)
