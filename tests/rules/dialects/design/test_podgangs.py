@@ -200,7 +200,7 @@ FEW = {"gpus": "1"}
         pytest.param(
             of_cliques(clique("a", **GPUS), clique("b", **GPUS)),
             pack(None),
-            id="podgang-018a: equal pods",
+            id="podgang-025a: equal pods",
         ),
         pytest.param(
             of_cliques(clique("a", cpu="2"), clique("b", **GPUS)),

@@ -1,0 +1,61 @@
+"""The preferred levels that we write for the PodCliqueSets of recorded decisions of KAI."""
+
+from app.objects.edits import ABSENT, Edit
+from app.rules.dialects.design.levels import read_levels
+from app.rules.dialects.design.podgangs import constraint_changes
+from app.rules.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
+from app.rules.podcliqueset import read_pod_clique_set
+from app.rules.topology.levels import Topology
+from tests.explain.decisions.recording import RECORDINGS, Recording, recordings_of
+
+LEFT_OUT = {
+    "d2-webhook-preferred": "pending",
+    "podgang-001a": "placed",
+    "podgang-008a": "pending",
+    "podgang-012a": "pending",
+    "podgang-018a": "placed",
+    "podgang-019a": "pending",
+    "podgang-116a": "placed",
+}
+"""What KAI decided of the PodGangs whose pods differ in size, with the preferred level."""
+
+
+def of_design() -> list[Recording]:
+    """The recordings of PodCliqueSets of the dialect `design`, whose PodGangs have all preferred
+    levels that the document asks for.
+    """
+    files = (RECORDINGS / "podgang.jsonl.gz", RECORDINGS / "hand.jsonl.gz")
+    found = [recording for file in files for recording in recordings_of(file)]
+    return [
+        recording
+        for recording in found
+        if recording.ref.kind == POD_CLIQUE_SET.kind
+        and any(item["kind"] == CLUSTER_TOPOLOGY.kind for item in recording.items)
+    ]
+
+
+def changes(recording: Recording) -> list[Edit]:
+    """The changes to the first PodGang of a recording."""
+    kinds = {item["kind"]: item for item in reversed(recording.items)}
+    named = {
+        item["metadata"]["name"]: item
+        for item in recording.items
+        if item["kind"] == POD_CLIQUE_SET.kind
+    }
+    gang = next(
+        item
+        for item in recording.items
+        if item["kind"] == POD_GANG.kind and item["metadata"]["name"] == f"{recording.ref.name}-0"
+    )
+    levels = read_levels(kinds[CLUSTER_TOPOLOGY.kind]["spec"]["levels"])
+    topology = Topology(kinds[CLUSTER_TOPOLOGY.kind]["metadata"]["name"], True, levels)
+    return constraint_changes(gang, read_pod_clique_set(named[recording.ref.name]), topology)
+
+
+def test_of_recorded_podgangs_only_a_preferred_level_that_may_hinder_is_left_out() -> None:
+    found = of_design()
+    left_out = {recording.name: recording.outcome for recording in found if changes(recording)}
+    assert len(found) >= 30
+    assert left_out == LEFT_OUT
+    for recording in found:
+        assert changes(recording) in ([], [Edit(("spec", "topologyConstraint"), ABSENT)])
