@@ -42,29 +42,35 @@ _NO_PACK: Pack = ("", "")
 def _pairs(
     name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, keys: Mapping[str, str]
 ) -> Iterator[tuple[str, Pack, Pack]]:
-    """Yields the path, the current value and the desired value of each constraint.
-
-    The whole PodGang has the constraint of the set, and its groups have theirs. Only a scaled
-    PodGang of a release without PodGangMaps has the constraint of its group.
-    """
+    """Yields the path, the current value and the desired value of each constraint."""
     podgroups = maps_of(value_at(gang, ("spec", "podgroups")))
     known = Members(pcs)
     members = [known.find(str(podgroup.get("name"))) for podgroup in podgroups]
     found = [member for member in members if member is not None]
 
-    has_role = POD_GANG_ROLE in labels_of(gang)
-    is_base = any(name == f"{pcs.name}-{member.replica}" for member in found)
-    group = next((member.group for member in found if member.group), None)
-    owner: PodCliqueSet | Group | None = pcs if has_role or is_base else group
-    if found and owner is not None:
+    owner = _owner_of_whole(name, gang, pcs, found)
+    if owner is not None:
         yield "spec.topologyConstraint", _current(gang.get("spec")), _desired(owner, keys)
-    if found and owner is pcs:
+    if owner is pcs:
         yield from _group_pairs(gang, pcs, found, keys)
 
     for position, (podgroup, member) in enumerate(zip(podgroups, members, strict=True)):
         if member is not None and member.clique is not None:
             path = f"spec.podgroups[{position}].topologyConstraint"
             yield path, _current(podgroup), _desired(member.clique, keys)
+
+
+def _owner_of_whole(
+    name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, members: Sequence[Member]
+) -> PodCliqueSet | Group | None:
+    """Return the owner of the constraint of the whole PodGang, or None if `members` are unknown.
+
+    Only a scaled PodGang of a release without PodGangMaps has the constraint of its group.
+    """
+    is_base = any(name == f"{pcs.name}-{member.replica}" for member in members)
+    if members and (is_base or POD_GANG_ROLE in labels_of(gang)):
+        return pcs
+    return next((member.group for member in members if member.group), None)
 
 
 def _group_pairs(

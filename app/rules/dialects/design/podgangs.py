@@ -6,7 +6,7 @@ constraint are kept, and so are entries of `spec.topologyConstraintGroupConfigs`
 fields.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from app.objects.edits import ABSENT, Edit, Path, value_at
@@ -140,38 +140,54 @@ def _group_configs(
     path = ("spec", "topologyConstraintGroupConfigs")
     stored = value_at(obj, path)
     entries = maps_of(stored)
-    current = {entry["name"]: entry for entry in entries if isinstance(entry.get("name"), str)}
+    desired = {
+        name: _group_config(name, replica, entry, topology)
+        for name, replica, entry in _group_replicas(pcs, members, entries)
+    }
 
-    desired: dict[str, dict[str, Any]] = {}
-    for name, replica in _group_replicas(pcs, members).items():
-        group = next(iter(replica.values())).group
-        pack = _pack(group.pack_domain if group else None, list(replica.values()), topology)
-        entry = current.get(name, {})
-        if pack or _has_more(entry):
-            fields = {"name": name, "podGroupNames": list(replica)}
-            desired[name] = {**entry, **fields, **_merged(entry, pack)}
-
-    others = [
-        _without_pack(entry)
-        for entry in entries
-        if str(entry.get("name")) not in desired and _has_more(entry)
-    ]
-    value = [*desired.values(), *others]
+    kept = [config for config in desired.values() if config is not None]
+    others = [entry for entry in entries if str(entry.get("name")) not in desired]
+    value = [*kept, *_without_packs(others)]
     return [Edit(path, value or ABSENT)] if value or stored else []
 
 
+def _group_config(
+    name: str, replica: Mapping[str, Member], entry: Mapping[str, Any], topology: Topology
+) -> dict[str, Any] | None:
+    """Return the constraint of a scaling group replica, whose stored one is `entry`.
+
+    None if it has no constraint.
+    """
+    group = next(iter(replica.values())).group
+    pack = _pack(group.pack_domain if group else None, list(replica.values()), topology)
+    if not pack and not _has_more(entry):
+        return None
+
+    return {**entry, "name": name, "podGroupNames": list(replica), **_merged(entry, pack)}
+
+
+def _without_packs(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return those of `entries` that have more than our fields, without these."""
+    return [_without_pack(entry) for entry in entries if _has_more(entry)]
+
+
 def _group_replicas(
-    pcs: PodCliqueSet, members: Sequence[tuple[str, Member | None]]
-) -> dict[str, dict[str, Member]]:
-    """Return the members of each scaling group replica whose group has a constraint, by the name
-    of the replica, and then by the names of their PodGroups.
+    pcs: PodCliqueSet,
+    members: Sequence[tuple[str, Member | None]],
+    entries: Sequence[dict[str, Any]],
+) -> Iterator[tuple[str, dict[str, Member], dict[str, Any]]]:
+    """Yield the name of each scaling group replica whose group has a constraint, its members by
+    the names of their PodGroups, and its entry in `entries`, {} if there is none.
     """
     replicas: dict[str, dict[str, Member]] = {}
     for podgroup, member in members:
         if member is not None and member.group is not None and member.group.pack_domain:
             name = f"{pcs.name}-{member.replica}-{member.group.name}-{member.index}"
             replicas.setdefault(name, {})[podgroup] = member
-    return replicas
+
+    current = {str(entry.get("name")): entry for entry in entries}
+    for name, replica in replicas.items():
+        yield name, replica, current.get(name, {})
 
 
 def _merged(entry: Mapping[str, Any], pack: Mapping[str, str]) -> dict[str, Any]:
@@ -188,7 +204,7 @@ def _merged(entry: Mapping[str, Any], pack: Mapping[str, str]) -> dict[str, Any]
 def _removals(obj: Mapping[str, Any]) -> list[Edit]:
     changes = [Edit(("metadata", "annotations", TOPOLOGY_NAME), ABSENT), *_removal(obj, ("spec",))]
     entries = value_at(obj, ("spec", "topologyConstraintGroupConfigs"))
-    others = [_without_pack(entry) for entry in maps_of(entries) if _has_more(entry)]
+    others = _without_packs(maps_of(entries))
     changes.append(Edit(("spec", "topologyConstraintGroupConfigs"), others or ABSENT))
     for position, _ in enumerate(list_of(value_at(obj, ("spec", "podgroups")))):
         changes += _removal(obj, ("spec", "podgroups", position))
