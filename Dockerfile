@@ -1,13 +1,21 @@
-FROM python:3.11-slim AS build
-WORKDIR /src
-COPY pyproject.toml README.md LICENSE scripts/constraints.txt ./
-COPY app ./app
-# Bytecode by hash: the same files give the same image, and a read-only root still starts fast.
-RUN python -m venv --without-pip /opt/grove-admission \
-    && pip --python /opt/grove-admission/bin/python install --no-cache-dir --no-compile --constraint constraints.txt . \
-    && /opt/grove-admission/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/grove-admission/lib
+# The base with its digest: --build-arg PYTHON=python:3.11-slim@sha256:...
+ARG PYTHON=python:3.11-slim
 
-FROM python:3.11-slim
+FROM ${PYTHON} AS build
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE ./
+COPY scripts/install scripts/constraints.txt scripts/build-constraints.txt ./scripts/
+COPY app ./app
+RUN ./scripts/install /opt/grove-admission /tmp/wheels
+
+FROM ${PYTHON}
+ARG VERSION=0.6.0
+ARG REVISION=
+LABEL org.opencontainers.image.title="grove-admission" \
+      org.opencontainers.image.description="Admission webhooks and reconcilers for clusters that run Grove, the KAI Scheduler and NVIDIA ComputeDomains" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
 RUN pip uninstall --yes --quiet --root-user-action=ignore pip setuptools wheel
 COPY --from=build /opt/grove-admission /opt/grove-admission
 USER 65532:65532

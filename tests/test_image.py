@@ -4,6 +4,7 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -11,26 +12,47 @@ ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
 
+CONSTRAINTS = (ROOT / "scripts" / "constraints.txt").read_text()
+BUILD_CONSTRAINTS = (ROOT / "scripts" / "build-constraints.txt").read_text()
+INSTALL = (ROOT / "scripts" / "install").read_text()
+PIN = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)(?: ; .+?)? \\$", re.MULTILINE)
+
+
 def pinned() -> dict[str, str]:
-    lines = (ROOT / "scripts" / "constraints.txt").read_text().splitlines()
-    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
-    return {canonicalize_name(name): version for name, version in pairs}
+    return {canonicalize_name(name): version for name, version in PIN.findall(CONSTRAINTS)}
 
 
 def test_every_dependency_is_pinned_within_its_range() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = [Requirement(text) for text in project["dependencies"]]
+    requirements = [Requirement(text) for text in project["dependencies"]]
     versions = pinned()
     outside = [
-        str(one)
-        for one in wanted
-        if not one.specifier.contains(versions.get(canonicalize_name(one.name), "0"))
+        str(requirement)
+        for requirement in requirements
+        if not requirement.specifier.contains(
+            versions.get(canonicalize_name(requirement.name), "0")
+        )
     ]
     assert outside == []
 
 
-def test_the_recipe_uses_the_pins_and_copies_only_what_the_context_has() -> None:
-    assert "--constraint constraints.txt" in DOCKERFILE
+@pytest.mark.parametrize("constraints", [CONSTRAINTS, BUILD_CONSTRAINTS])
+def test_each_pin_has_hashes_and_no_host_is_named(constraints: str) -> None:
+    pins = re.split(r"^(?=[A-Za-z])", constraints, flags=re.MULTILINE)[1:]
+    assert pins != []
+    assert [pin for pin in pins if "--hash=sha256:" not in pin or not PIN.match(pin)] == []
+    assert "://" not in constraints
+
+
+def test_only_what_has_a_known_hash_is_installed() -> None:
+    steps = [line for line in INSTALL.splitlines() if re.search(r"pip\S* .*\binstall\b", line)]
+    assert len(steps) == 3
+    assert [step for step in steps if "$pinned" not in step and "--no-index" not in step] == []
+    assert "--require-hashes" in INSTALL
+
+
+def test_the_recipe_installs_with_the_script_and_copies_only_what_the_context_has() -> None:
+    assert "RUN ./scripts/install /opt/grove-admission" in DOCKERFILE
     let_in = {
         line[1:]
         for line in (ROOT / ".dockerignore").read_text().splitlines()
@@ -39,6 +61,13 @@ def test_the_recipe_uses_the_pins_and_copies_only_what_the_context_has() -> None
     copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE)
     assert {name for line in copied for name in line.split()} == let_in
     assert [name for name in let_in if not (ROOT / name).exists()] == []
+
+
+def test_the_base_is_an_argument_and_the_labels_have_the_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE) == ["${PYTHON}", "${PYTHON}"]
+    assert f"ARG VERSION={version}\n" in DOCKERFILE
+    assert 'org.opencontainers.image.version="${VERSION}"' in DOCKERFILE
 
 
 def test_the_sandbox_stays_out_of_the_image_and_in_the_wheel() -> None:
