@@ -17,7 +17,8 @@ from app.rules import kinds
 from app.rules.dialects.bindings import BINDINGS as BINDINGS_DIALECT
 from app.rules.dialects.design import DESIGN
 from app.rules.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED, Place
-from app.rules.mnnvl.demand import Demand, read_demand
+from app.rules.mnnvl.demand import Demand
+from app.rules.mnnvl.missing import Unclaimed, read_clique
 from app.rules.mnnvl.ownership import MnnvlResource, read_resource
 from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.rules.topology.kai import KaiTopology, read_kai_topology
@@ -89,7 +90,7 @@ def replica_key(namespace: str, place: Place) -> Key:
 
 
 BY_BASE = "base"
-"""Index of PodCliques: namespace and the base name of the MNNVL resources that they ask for."""
+"""Index of PodCliques with a claim of ours: namespace and the base name of its resources."""
 
 
 def read_name(obj: Object) -> str:
@@ -139,15 +140,21 @@ SETS: Fact[PodCliqueSet] = Fact(
 )
 NODES: Fact[NodeLabels] = Fact(NODE, read_node_labels, metadata_only=True)
 DEVICE_CLASSES: Fact[str] = Fact(kinds.DEVICE_CLASS, read_name, metadata_only=True)
-CLIQUES: Fact[Demand] = Fact(
+StoredClique = Demand | Unclaimed
+
+CLIQUES: Fact[StoredClique] = Fact(
     kinds.POD_CLIQUE,
-    read_demand,
+    read_clique,
     {
-        BY_SET: lambda demand: in_namespace(demand.member.namespace, demand.member.place.pcs),
-        BY_BASE: lambda demand: in_namespace(demand.member.namespace, demand.base_name),
+        BY_SET: lambda clique: in_namespace(clique.member.namespace, clique.member.place.pcs),
+        BY_BASE: lambda clique: (
+            in_namespace(clique.member.namespace, clique.base_name)
+            if isinstance(clique, Demand)
+            else []
+        ),
     },
 )
-"""Only the leader needs them, to restore and to collect MNNVL resources."""
+"""Only the leader needs them, to put claims back, and to restore and to collect MNNVL resources."""
 
 FOR_VERDICTS: tuple[Fact[Any], ...] = (
     DOMAINS,

@@ -47,6 +47,8 @@ _ALWAYS = (
     Need("", "nodes", _WATCH, "labels at binding"),
     Need("grove.io", "podcliquesets", _READ, "verdicts"),
     Need("grove.io", "podcliques", _WATCH, "restoring and collecting MNNVL resources"),
+    Need("grove.io", "podcliques", ("patch",), "putting MNNVL claims back"),
+    Need("", "pods", ("list",), "Pods that use MNNVL claims, or run without one"),
     Need("resource.k8s.io", "deviceclasses", _WATCH, "the form of MNNVL claims"),
     Need(
         "grove.io",
@@ -129,8 +131,6 @@ def needs_of(configuration: Configuration) -> list[Need]:
     needs = [*_ALWAYS, *(_WORKLOADS if configuration.workloads.enabled else ())]
     lease = configuration.leader_election
     certificates = configuration.certificates
-    if configuration.mnnvl.collect_after_seconds:
-        needs.append(Need("", "pods", ("list",), "collecting MNNVL resources that no Pod uses"))
     if lease.enabled:
         needs += [
             Need("coordination.k8s.io", "leases", ("create",), "leader election", lease.namespace),

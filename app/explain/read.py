@@ -21,6 +21,7 @@ from app.kube.pages import pages
 from app.objects.resource import EVENT, NODE, POD, Resource
 from app.objects.shape import maps_of
 from app.rules import kinds
+from app.rules.labels import SET_SELECTORS
 
 PAGE = 500
 MOST_GETS = 12
@@ -28,9 +29,6 @@ MOST_GETS = 12
 
 MOST_OWNERS = 4
 """How far owner references are followed to find the PodCliqueSet of an object without its label."""
-
-SELECTORS = ("app.kubernetes.io/part-of={}", "grove.io/pcs-name={}")
-"""How the objects of a PodCliqueSet are labelled: by Grove's operator, and in the designs."""
 
 TOPOLOGY = (kinds.CLUSTER_TOPOLOGY, kinds.CLUSTER_TOPOLOGY_BINDING, kinds.KAI_TOPOLOGY)
 _CLAIMS = (kinds.CLAIM_TEMPLATE, kinds.DEVICE_CLASS, kinds.COMPUTE_DOMAIN, kinds.DOMAIN_CLIQUE)
@@ -224,7 +222,7 @@ async def _of_set(reading: Reading, resource: Resource, namespace: str, pcs: str
     if not pcs:
         await reading.list(resource, namespace)
         return
-    for selector in SELECTORS:
+    for selector in SET_SELECTORS:
         if await reading.list(resource, namespace, selector=selector.format(pcs)):
             return
 

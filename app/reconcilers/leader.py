@@ -20,6 +20,7 @@ from app.cluster.table import (
     SETS,
     TOPOLOGIES,
     Fact,
+    StoredClique,
     Stores,
 )
 from app.cluster.watched import run_from_empty
@@ -33,8 +34,9 @@ from app.kube.lease import Elector, LeaseTiming
 from app.kube.loop import Loop, Observe, Reconciler
 from app.kube.owners import Kinds, Owners
 from app.kube.rewrites import TOLERATED, WINDOW_SECONDS, Rewrites
+from app.kube.store import WatchStore
 from app.objects.resource import Resource
-from app.reconcilers import conditions, mnnvl_resources, podgang, workload
+from app.reconcilers import conditions, mnnvl_claims, mnnvl_resources, podgang, workload
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.kai_topology import KaiTopologyReconciler
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
@@ -43,8 +45,19 @@ from app.rules.workload.kai_podgroup import Conventions, LabelKeys
 WORKERS = 16
 """Keys of one reconciler that are worked on at once. A step mostly waits for the API server."""
 
+CLAIM_WORKERS = 4
+"""PodCliqueSets whose claims are put back at once, each with several PodCliques at once."""
+
 MANY_RESTORES = 20
 """Restores of the same MNNVL resources within two minutes that are tolerated.
+
+More of them fight another writer.
+"""
+
+
+MANY_REPAIRS = 3
+REPAIR_SECONDS = 300.0
+"""Claims that are put back into one PodClique in this time.
 
 More of them fight another writer.
 """
@@ -84,7 +97,7 @@ class Leader:
             self._podgang_loop(),
             self._status_loop(),
             self._coverage_loop(),
-            self._mnnvl_loop(),
+            *self._mnnvl_loops(),
         ]
         if configuration.workloads.enabled:
             self.loops.append(self._workload_loop())
@@ -133,6 +146,9 @@ class Leader:
     def gauges(self) -> Iterator[Gauge]:
         """Yields the metrics of the leader and of its loops."""
         yield "leader", "1 while this process does the reconcilers' work.", {}, float(self.leading)
+        missing = self._claims.missing if self.leading else 0
+        text = "PodCliques that ask for MNNVL and have no claim, on the leader."
+        yield "mnnvl_claims_missing", text, {}, float(missing)
         yield "events_lost_total", "Events that could not be written.", {}, self._recorder.lost
         text = "Statuses that the ClusterTopology's CRD didn't take."
         yield "statuses_lost_total", text, {}, self._kai.statuses_lost
@@ -202,12 +218,17 @@ class Leader:
         conditions.subscribe_coverage(loop, self._stores)
         return loop
 
-    def _mnnvl_loop(self) -> Loop:
+    def _mnnvl_loops(self) -> list[Loop]:
+        """Return the loops over the PodCliques, which only the leader caches."""
         only_here = Stores((CLIQUES,))
         self._only_here.append(only_here)
+        cliques = only_here[CLIQUES]
+        return [self._mnnvl_resources_loop(cliques), self._mnnvl_claims_loop(cliques)]
+
+    def _mnnvl_resources_loop(self, cliques: WatchStore[StoredClique]) -> Loop:
         reconciler = mnnvl_resources.MnnvlResourcesReconciler(
             self._client,
-            only_here[CLIQUES],
+            cliques,
             self._facts,
             self._stores,
             self._mnnvl,
@@ -216,8 +237,17 @@ class Leader:
             collect_after=self._configuration.mnnvl.collect_after_seconds,
         )
         loop = self._loop(reconciler, begin=reconciler.begin)
-        mnnvl_resources.subscribe(loop, only_here[CLIQUES], self._stores)
+        mnnvl_resources.subscribe(loop, cliques, self._stores)
         mnnvl_resources.subscribe_to_apis(loop, self._client.discovery)
+        return loop
+
+    def _mnnvl_claims_loop(self, cliques: WatchStore[StoredClique]) -> Loop:
+        rewrites = self._count("mnnvl-claims", MANY_REPAIRS, REPAIR_SECONDS)
+        self._claims = mnnvl_claims.MnnvlClaimsReconciler(
+            self._client, cliques, self._facts, self._recorder, rewrites
+        )
+        loop = self._loop(self._claims, workers=CLAIM_WORKERS, begin=self._claims.begin)
+        mnnvl_claims.subscribe(loop, cliques, self._stores)
         return loop
 
     def _workload_loop(self) -> Loop:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources, NotOurs
-from app.cluster.table import BY_BASE, BY_SET, CLAIMS, DOMAINS, SETS, Stores
+from app.cluster.table import BY_BASE, BY_SET, CLAIMS, DOMAINS, SETS, StoredClique, Stores
 from app.kube.api import Client, Forbidden, Key, Object, find
 from app.kube.discovery import Discovery
 from app.kube.events import Notices, Recorder, Regarding
@@ -23,6 +23,7 @@ from app.rules.labels import read_place
 from app.rules.mnnvl.demand import (
     Demand,
     claim_names,
+    demands_in,
     is_made_by_us,
     is_reserved,
     lasting_demands,
@@ -51,8 +52,9 @@ class MnnvlResourcesReconciler:
     """Reconciles one base name at a time: the ComputeDomain and the claim whose names begin with
     it.
 
-    `cliques` contains the PodCliques with a claim of ours. Resources that no PodClique needs are
-    deleted after `collect_after` seconds, or never if that is 0. `clock` is monotonic, in seconds.
+    `cliques` contains the PodCliques with a claim of ours, among others. Resources that no
+    PodClique needs are deleted after `collect_after` seconds, or never if that is 0. `clock` is
+    monotonic, in seconds.
     """
 
     name = "mnnvl-resources"
@@ -60,7 +62,7 @@ class MnnvlResourcesReconciler:
     def __init__(
         self,
         client: Client,
-        cliques: WatchStore[Demand],
+        cliques: WatchStore[StoredClique],
         facts: Facts,
         stores: Stores,
         resources: MnnvlResources,
@@ -95,7 +97,10 @@ class MnnvlResourcesReconciler:
         self._unneeded_since.clear()
 
     def all_keys(self) -> set[Key]:
-        needed = {(demand.member.namespace, demand.base_name) for demand in self._cliques.values()}
+        needed = {
+            (demand.member.namespace, demand.base_name)
+            for demand in demands_in(self._cliques.values())
+        }
         stored = (
             resource for store in (self._domains, self._claims) for resource in store.values()
         )
@@ -108,7 +113,7 @@ class MnnvlResourcesReconciler:
     async def reconcile(self, key: Key) -> float | None:
         if not self._cliques.synced:
             return SETTLE_SECONDS
-        demands = self._cliques.by_index(BY_BASE, key)
+        demands = demands_in(self._cliques.by_index(BY_BASE, key))
         if not demands:
             self._notices.forget(key)
         pause = await self._restore(key, demands) if demands else None
@@ -265,7 +270,7 @@ class MnnvlResourcesReconciler:
             self._events.record(_regarding(pcs), "Normal", "MnnvlResourcesCollected", note)
 
 
-def subscribe(loop: Loop, cliques: WatchStore[Demand], stores: Stores) -> None:
+def subscribe(loop: Loop, cliques: WatchStore[StoredClique], stores: Stores) -> None:
     """Reconciles a base name soon after a change of a PodClique, PodCliqueSet or resource that it
     depends on.
     """
@@ -274,8 +279,8 @@ def subscribe(loop: Loop, cliques: WatchStore[Demand], stores: Stores) -> None:
         if base:
             loop.add_after((namespace, base), SETTLE_SECONDS)
 
-    def clique_changed(key: Key, before: Demand | None, after: Demand | None) -> None:
-        for base in {demand.base_name for demand in (before, after) if demand is not None}:
+    def clique_changed(key: Key, before: StoredClique | None, after: StoredClique | None) -> None:
+        for base in {demand.base_name for demand in demands_in((before, after))}:
             add(key[0], base)
 
     def resource_changed(
@@ -286,7 +291,7 @@ def subscribe(loop: Loop, cliques: WatchStore[Demand], stores: Stores) -> None:
             add(key[0], base_of(resource.kind, key[1]))
 
     def set_changed(key: Key, before: object, after: object) -> None:
-        for demand in cliques.by_index(BY_SET, key):
+        for demand in demands_in(cliques.by_index(BY_SET, key)):
             add(key[0], demand.base_name)
 
     cliques.subscribe(clique_changed)

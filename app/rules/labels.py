@@ -27,6 +27,9 @@ GROVE_PCS_REPLICA = "grove.io/podcliqueset-replica-index"
 GROVE_PCSG_NAME = "grove.io/podcliquescalinggroup"
 GROVE_PCSG_REPLICA = "grove.io/podcliquescalinggroup-replica-index"
 
+SET_SELECTORS = (f"{GROVE_PCS_NAME}={{}}", f"{PCS_NAME}={{}}")
+"""How the objects of a PodCliqueSet are labelled: by Grove's operator, and in the designs."""
+
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "grove-admission"
 MNNVL_MANAGED = "grove.io/mnnvl-managed"

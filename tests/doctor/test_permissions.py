@@ -48,10 +48,9 @@ kind: OperatorConfiguration
 workloads: {enabled: false}
 leaderElection: {enabled: false}
 certificates: {mode: files}
-mnnvl: {collectAfterSeconds: 0}
 """
     resources = {need.resource for need in needs_of(read_configuration(text, "test"))}
-    off = {"workloads", "pods", "jobs", "leases", "secrets", "mutatingwebhookconfigurations"}
+    off = {"workloads", "podgroups", "jobs", "leases", "secrets", "mutatingwebhookconfigurations"}
     assert off & {need.resource for need in needs_of(SELF_MANAGED)} == off
     assert off & resources == set()
 

@@ -83,11 +83,47 @@ async def adopts(cluster: Cluster, name: str) -> None:
     await _created(cluster, GANGS, builders.pod_gang(f"{name}-0", labels, f"{name}-0-worker"))
     for path in (DOMAINS, CLAIMS):
         await cluster.until(partial(_owners, cluster, path), lambda owners: owners == [["PodGang"]])
-    for path in (f"{GANGS}/{name}-0", f"{CLIQUES}/{name}-0-worker", f"{SETS}/{name}"):
+    await deletes(cluster, f"{GANGS}/{name}-0", f"{CLIQUES}/{name}-0-worker", f"{SETS}/{name}")
+
+
+async def deletes(cluster: Cluster, *paths: str) -> None:
+    """Deletes objects or collections, and waits until no MNNVL resource is left."""
+    for path in paths:
         await cluster.admin.delete(path)
     if cluster.api.collects_garbage:
         for path in (DOMAINS, CLAIMS):
             await cluster.until(partial(_owners, cluster, path), lambda owners: owners == [])
+
+
+async def stores_without_claims(cluster: Cluster, name: str, count: int) -> None:
+    """A set and PodCliques that ask for MNNVL are stored while no webhook is called."""
+    await _created(cluster, SETS, builders.pod_clique_set(name))
+    for number in range(count):
+        labels = builders.labels(name, number, f"{name}-{number}", grove=True)
+        clique = builders.pod_clique(f"{name}-{number}-worker", labels)
+        await _created(cluster, CLIQUES, clique)
+    assert await claimed(cluster, name) == 0
+
+
+async def claimed(cluster: Cluster, name: str) -> int:
+    """How many PodCliques of a set have a claim."""
+    items = (await cluster.admin.get(CLIQUES))["items"]
+    return sum(
+        item["metadata"]["name"].startswith(f"{name}-")
+        and "resourceClaims" in item["spec"]["podSpec"]
+        for item in items
+    )
+
+
+async def kills_the_leader(cluster: Cluster) -> str:
+    """Ends the process of the leader without grace. Returns the name of its Pod."""
+    holder = (await cluster.admin.get(LEASE))["spec"]["holderIdentity"]
+    async with httpx.AsyncClient(verify=False, timeout=10) as client:
+        for pod in cluster.pods.ready:
+            text = (await client.get(f"{pod.url}/metrics")).text
+            if "grove_admission_leader 1.0" in text:
+                pod.process.kill()
+    return str(holder)
 
 
 async def _created(cluster: Cluster, path: str, obj: Object) -> None:

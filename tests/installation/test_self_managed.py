@@ -2,7 +2,21 @@
 
 import pytest
 
-from tests.installation.checks import adopts, certificate, levels, rotates, verdict, works
+from tests.installation.checks import (
+    CLIQUES,
+    LEASE,
+    SETS,
+    adopts,
+    certificate,
+    claimed,
+    deletes,
+    kills_the_leader,
+    levels,
+    rotates,
+    stores_without_claims,
+    verdict,
+    works,
+)
 from tests.installation.cluster import CONFIGURATIONS, Cluster
 from tests.installation.readme import commands
 
@@ -48,9 +62,15 @@ async def test_it_is_installed_changed_switched_off_and_on_and_uninstalled(
     await cluster.run(*commands("### Switch off"))
     assert [path for path in CONFIGURATIONS if await cluster.admin.find(path)] == []
     assert await verdict(cluster) == ""
+    await stores_without_claims(cluster, "left", 150)
 
     await cluster.run(*commands(UPGRADE))
+    await cluster.until(lambda: claimed(cluster, "left"))
+    former = await kills_the_leader(cluster)
+    await cluster.until(lambda: claimed(cluster, "left"), lambda count: count == 150)
+    assert (await cluster.admin.get(LEASE))["spec"]["holderIdentity"] != former
     await works(cluster)
+    await deletes(cluster, CLIQUES, f"{SETS}/left")
 
     await cluster.run(*commands("### Switch off"), *commands("### Uninstall"))
     await cluster.until(cluster.everything, lambda after: after - before == set())

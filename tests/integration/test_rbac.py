@@ -193,10 +193,21 @@ class Play:
             lambda found: found == "true",
         )
         await eventually(lambda: self.held(POD_CLIQUE_SET, "train", "status", "conditions"))
+        await self.claim_put_back()
         leaked = builders.pod_clique("train-1-worker", builders.labels("train", 1, "train-1"))
         await self.grove.create(POD_CLIQUE, leaked, self.namespace)
         await self.grove.delete(POD_CLIQUE, "train-1-worker", self.namespace)
         await eventually(lambda: is_gone(self.admin, COMPUTE_DOMAIN, "train-1-cd", self.namespace))
+
+    async def claim_put_back(self) -> None:
+        """A PodClique inherits the annotation that its set gets afterwards."""
+        late = builders.pod_clique("train-0-late", builders.labels("train", 0, "train-0"))
+        del late["metadata"]["annotations"]
+        await self.grove.create(POD_CLIQUE, late, self.namespace)
+        annotated = {"metadata": {"annotations": {"grove.io/mnnvl-enabled": "true"}}}
+        await self.admin.patch(POD_CLIQUE_SET, "train", annotated, self.namespace)
+        path = ("spec", "podSpec", "resourceClaims")
+        await eventually(lambda: self.held(POD_CLIQUE, "train-0-late", *path))
 
     async def workload(self) -> None:
         """A Workload's Pod, which the PodClique owns, until it is told its PodGroup; then another

@@ -140,6 +140,11 @@ def _plan(
     )
 
 
+def requests_gpus(pod_spec: Mapping[str, Any]) -> bool:
+    """Whether a container or init container of a stored `pod_spec` requests a GPU."""
+    return bool(_gpu_containers(dict(pod_spec), []))
+
+
 def _no_gpu(name: str) -> str:
     return (
         f'PodClique "{name}" is annotated {MNNVL_ENABLED}: "true", but no container asks for'

@@ -68,7 +68,7 @@ def read_demand(obj: Mapping[str, Any]) -> Demand | None:
         return None
     own = read_mnnvl(annotations_of(obj)).device_class
     return Demand(
-        _interned(member),
+        interned(member),
         scope,
         form_of_entry(entry),
         intern(member.base_name(scope)),
@@ -77,7 +77,8 @@ def read_demand(obj: Mapping[str, Any]) -> Demand | None:
     )
 
 
-def _interned(member: Member) -> Member:
+def interned(member: Member) -> Member:
+    """Return an equal Member that shares its texts with others."""
     owner = member.owner
     return Member(
         intern(member.namespace),
@@ -86,6 +87,11 @@ def _interned(member: Member) -> Member:
         intern(member.base_podgang),
         Owner(intern(owner.name), intern(owner.uid)),
     )
+
+
+def demands_in(cliques: Iterable[object]) -> list[Demand]:
+    """Return those of `cliques` that have a claim of ours."""
+    return [clique for clique in cliques if isinstance(clique, Demand)]
 
 
 def lasting_demands(demands: Iterable[Demand], pcs: PodCliqueSet | None) -> list[Demand]:

@@ -1,0 +1,284 @@
+"""Puts MNNVL claims back into stored PodCliques that ask for one and have none.
+
+The leader writes no claim itself. It sends a patch without any change, and our own webhook, which
+the API server calls for it as for every other write, injects the claim. If the webhook is not
+called, nothing is changed, and the answer shows it. `README.md` in this folder states why this
+restarts no pod.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from app.cluster.facts import Facts
+from app.cluster.table import BY_SET, SETS, StoredClique, Stores
+from app.kube.api import Client, ClusterError, Forbidden, Key, NotFound
+from app.kube.events import Notices, Recorder, Regarding
+from app.kube.loop import Loop
+from app.kube.pages import pages
+from app.kube.rewrites import Rewrites
+from app.kube.store import WatchStore
+from app.objects.fields import listed
+from app.objects.resource import POD
+from app.rules.kinds import POD_CLIQUE, POD_CLIQUE_SET
+from app.rules.labels import SET_SELECTORS
+from app.rules.mnnvl.demand import Demand
+from app.rules.mnnvl.missing import (
+    Unclaimed,
+    clique_of_pod,
+    lacking_claims,
+    read_clique,
+    runs_without_claim,
+)
+from app.rules.podcliqueset import PodCliqueSet
+
+SETTLE_SECONDS = 1.0
+"""The time between a change and the step for it: a PodCliqueSet and its PodCliques arrive through
+two watches.
+"""
+
+OFF_SECONDS = 10.0
+"""The time until the next try in a namespace for which the webhook was not called."""
+
+REFUSED_SECONDS = 60.0
+"""The time until the next try if the webhook rejects a PodClique."""
+
+AT_ONCE = 8
+"""The number of PodCliques of a set that are written at once."""
+
+_SHOWN = 5
+
+
+@dataclass(slots=True)
+class Repairs:
+    """The result of writes of PodCliques.
+
+    `restored` are the names of those that got their claim, `rejections` are messages, and `in_vain`
+    is whether the webhook was not called.
+    """
+
+    restored: list[str] = field(default_factory=list)
+    rejections: list[str] = field(default_factory=list)
+    in_vain: bool = False
+
+    @property
+    def pause(self) -> float | None:
+        if self.in_vain:
+            return OFF_SECONDS
+        return REFUSED_SECONDS if self.rejections else None
+
+
+class MnnvlClaimsReconciler:
+    """Reconciles one PodCliqueSet at a time: the claims of its PodCliques.
+
+    `cliques` contains the PodCliques without a claim of ours, among others.
+    """
+
+    name = "mnnvl-claims"
+
+    def __init__(
+        self,
+        client: Client,
+        cliques: WatchStore[StoredClique],
+        facts: Facts,
+        events: Recorder,
+        rewrites: Rewrites,
+    ) -> None:
+        self._client = client
+        self._cliques = cliques
+        self._facts = facts
+        self._events = events
+        self._notices = Notices(events)
+        self._rewrites = rewrites
+        self._lacking: dict[Key, int] = {}
+        self._off_until: dict[str, float] = {}
+
+    @property
+    def missing(self) -> int:
+        """The number of PodCliques that ask for MNNVL and have no claim."""
+        return sum(self._lacking.values())
+
+    def begin(self) -> None:
+        """Forget what was found in an earlier term as the leader."""
+        self._lacking.clear()
+        self._off_until.clear()
+
+    def all_keys(self) -> set[Key]:
+        keys = {
+            (clique.member.namespace, clique.member.place.pcs)
+            for clique in unclaimed_in(self._cliques.values())
+        }
+        return keys | self._lacking.keys()
+
+    async def reconcile(self, key: Key) -> float | None:
+        pcs = self._facts.cached_set(*key)
+        unclaimed = unclaimed_in(self._cliques.by_index(BY_SET, key))
+        lacking = [clique.member.name for clique in self._lack(unclaimed, pcs)]
+        if pcs is None or not lacking:
+            self._lacking.pop(key, None)
+            self._notices.forget(key)
+            return None
+
+        self._lacking[key] = len(lacking)
+        pause = self._off_until.get(pcs.namespace, 0.0) - _now()
+        if pause > 0:
+            self._say_off(pcs, lacking)
+            return pause
+        return await self._repair(pcs, lacking)
+
+    def _lack(self, cliques: list[Unclaimed], pcs: PodCliqueSet | None) -> list[Unclaimed]:
+        return lacking_claims(cliques, pcs, reads_groups=self._facts.dialect().reads_groups)
+
+    # Repair.
+
+    async def _repair(self, pcs: PodCliqueSet, lacking: list[str]) -> float | None:
+        contested = [name for name in lacking if self._is_contested(pcs, name)]
+        repairs = await self._put_back(pcs, [name for name in lacking if name not in contested])
+        self._report(pcs, lacking, contested, repairs)
+        if repairs.restored:
+            await self._report_pods(pcs, set(repairs.restored))
+        return OFF_SECONDS if contested else repairs.pause
+
+    def _is_contested(self, pcs: PodCliqueSet, name: str) -> bool:
+        return self._rewrites.pause((pcs.namespace, name)) is not None
+
+    async def _put_back(self, pcs: PodCliqueSet, names: list[str]) -> Repairs:
+        """Write the PodCliques `names` without a change: the first alone, then several at once.
+
+        No more are written if the webhook is not called. Raises ClusterError if a later call may
+        succeed.
+        """
+        repairs = Repairs()
+        try:
+            for batch in (names[:1], *_batches(names[1:])):
+                tries = (self._try(pcs, name, repairs) for name in batch)
+                for result in await asyncio.gather(*tries, return_exceptions=True):
+                    if isinstance(result, BaseException):
+                        raise result
+                if repairs.in_vain:
+                    break
+        except ClusterError as problem:
+            note = f"{_asking(names)}, and can't get it yet: {problem.message}"
+            self._say(pcs, "MnnvlClaimsMissing", note)
+            raise
+        finally:
+            self._report_restored(pcs, repairs.restored)
+        return repairs
+
+    async def _try(self, pcs: PodCliqueSet, name: str, repairs: Repairs) -> None:
+        try:
+            obj = await self._client.patch(POD_CLIQUE, name, {}, pcs.namespace)
+        except NotFound:
+            return
+        except Forbidden as rejection:
+            if rejection.passes:
+                raise
+            repairs.rejections.append(rejection.message)
+            return
+
+        self._cliques.note(obj)
+        clique = read_clique(obj)
+        if isinstance(clique, Unclaimed) and self._lack([clique], pcs):
+            repairs.in_vain = True
+            self._off_until[pcs.namespace] = _now() + OFF_SECONDS
+        elif isinstance(clique, Demand):
+            repairs.restored.append(name)
+            self._off_until.pop(pcs.namespace, None)
+            self._rewrites.count((pcs.namespace, name))
+
+    # Reports.
+
+    def _report(
+        self, pcs: PodCliqueSet, lacking: list[str], contested: list[str], repairs: Repairs
+    ) -> None:
+        remaining = len(lacking) - len(repairs.restored)
+        self._lacking[pcs.namespace, pcs.name] = remaining
+        if repairs.in_vain:
+            self._say_off(pcs, lacking)
+        elif repairs.rejections:
+            note = f"{_asking(lacking)}, and can't get it: {repairs.rejections[0]}"
+            self._say(pcs, "MnnvlClaimsMissing", note)
+        elif contested:
+            note = (
+                f"something removes the claim from {_cliques(contested)} again and again: not put"
+                " back for a while"
+            )
+            self._say(pcs, "MnnvlClaimsContested", note)
+        else:
+            self._notices.forget((pcs.namespace, pcs.name))
+
+    def _say_off(self, pcs: PodCliqueSet, names: list[str]) -> None:
+        note = (
+            f"{_asking(names)}: the webhook that injects it is not called in this namespace. Pods"
+            " that start now run outside of their NVLink domain"
+        )
+        self._say(pcs, "MnnvlClaimsMissing", note)
+
+    def _report_restored(self, pcs: PodCliqueSet, names: list[str]) -> None:
+        if names:
+            note = f"put the claim back into {_cliques(names)}"
+            self._events.record(_regarding(pcs), "Normal", "MnnvlClaimsRestored", note)
+
+    async def _report_pods(self, pcs: PodCliqueSet, cliques: set[str]) -> None:
+        """Name the pods of `cliques` that have started without the claim."""
+        pods: set[str] = set()
+        for selector in SET_SELECTORS:
+            async for page in pages(
+                self._client, POD, pcs.namespace, label_selector=selector.format(pcs.name)
+            ):
+                pods |= {
+                    pod["metadata"]["name"]
+                    for pod in page.items
+                    if clique_of_pod(pod) in cliques and runs_without_claim(pod)
+                }
+        if pods:
+            note = (
+                f"Pods {listed(sorted(pods), _SHOWN)} run without the claim that their PodCliques"
+                " have again, outside of their NVLink domain, until they are deleted and replaced"
+            )
+            self._events.record(_regarding(pcs), "Warning", "MnnvlPodsWithoutClaim", note)
+
+    def _say(self, pcs: PodCliqueSet, reason: str, note: str) -> None:
+        self._notices.say((pcs.namespace, pcs.name), [_regarding(pcs)], reason, note)
+
+
+def unclaimed_in(cliques: Iterable[StoredClique | None]) -> list[Unclaimed]:
+    """Return those of `cliques` that have no claim of ours."""
+    return [clique for clique in cliques if isinstance(clique, Unclaimed)]
+
+
+def subscribe(loop: Loop, cliques: WatchStore[StoredClique], stores: Stores) -> None:
+    """Reconcile a PodCliqueSet soon after a change of it, or of its PodCliques without a claim."""
+
+    def clique_changed(key: Key, before: StoredClique | None, after: StoredClique | None) -> None:
+        for clique in unclaimed_in((before, after)):
+            loop.add_after((key[0], clique.member.place.pcs), SETTLE_SECONDS)
+
+    def set_changed(key: Key, before: object, after: object) -> None:
+        if unclaimed_in(cliques.by_index(BY_SET, key)):
+            loop.add_after(key, SETTLE_SECONDS)
+
+    cliques.subscribe(clique_changed)
+    stores[SETS].subscribe(set_changed)
+
+
+def _batches(names: list[str]) -> list[list[str]]:
+    return [names[begin : begin + AT_ONCE] for begin in range(0, len(names), AT_ONCE)]
+
+
+def _asking(names: list[str]) -> str:
+    return f"{_cliques(names)} must have an MNNVL claim and have none"
+
+
+def _cliques(names: list[str]) -> str:
+    return f"PodCliques {listed(names, _SHOWN)}"
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _regarding(pcs: PodCliqueSet) -> Regarding:
+    return Regarding(
+        POD_CLIQUE_SET.api_version(), POD_CLIQUE_SET.kind, pcs.namespace, pcs.name, pcs.uid
+    )

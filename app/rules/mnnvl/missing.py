@@ -1,0 +1,120 @@
+"""PodCliques that ask for MNNVL and have no claim of ours, and pods that run without it.
+
+While no webhook answers, the next write of Grove's operator resets the spec of a PodClique to its
+template, without the claim. The operator sees no difference afterwards, so it does not write again.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.objects.edits import value_at
+from app.objects.metadata import annotations_of
+from app.objects.shape import map_of, maps_of, text_of
+from app.rules.kinds import POD_CLIQUE
+from app.rules.mnnvl.annotations import MnnvlAnnotations, read_mnnvl
+from app.rules.mnnvl.claims import CLAIM, requests_gpus
+from app.rules.mnnvl.demand import Demand, inherited_annotations, interned, read_demand
+from app.rules.mnnvl.plan import Member, read_member, read_plan
+from app.rules.mnnvl.set_annotations import both_vocabularies
+from app.rules.podcliqueset import PodCliqueSet
+
+_ENABLED = MnnvlAnnotations("true")
+
+
+@dataclass(frozen=True, slots=True)
+class Unclaimed:
+    """A stored PodClique that requests GPUs, has no claim of ours, and does not refuse one.
+
+    `own` are its own annotations. `in_group` is whether it is in an MNNVL group of Grove.
+    """
+
+    member: Member
+    own: MnnvlAnnotations
+    in_group: bool
+    deleting: bool
+
+
+def read_clique(obj: Mapping[str, Any]) -> Demand | Unclaimed | None:
+    """Read a stored PodClique.
+
+    Returns None if it has no claim of ours and can't need one.
+    """
+    return read_demand(obj) or read_unclaimed(obj)
+
+
+def read_unclaimed(obj: Mapping[str, Any]) -> Unclaimed | None:
+    """Read a stored PodClique that has no claim of ours.
+
+    Returns None if it can't need one: without GPUs, if its own annotation says so, and if a
+    different claim has the name of ours.
+    """
+    own = read_mnnvl(annotations_of(obj))
+    refuses = own.enabled is not None and not own.enables
+    pod_spec = map_of(value_at(obj, ("spec", "podSpec")))
+    if refuses or _has_claim(pod_spec) or not requests_gpus(pod_spec):
+        return None
+
+    metadata = map_of(obj.get("metadata"))
+    return Unclaimed(
+        interned(read_member(obj, text_of(metadata.get("namespace")))),
+        own,
+        both_vocabularies(obj, _ENABLED) is not None,
+        metadata.get("deletionTimestamp") is not None,
+    )
+
+
+def lacks_claim(clique: Unclaimed, inherited: MnnvlAnnotations, *, reads_groups: bool) -> bool:
+    """Whether `clique` would get a claim of ours if it were written now.
+
+    `inherited` are the annotations of its scaling group and its PodCliqueSet. `reads_groups` is
+    whether Grove reads its own MNNVL annotation: its groups then exclude our claim.
+    """
+    if clique.deleting or (reads_groups and clique.in_group):
+        return False
+
+    annotations = clique.own.over(inherited)
+    return annotations.enables and read_plan(clique.member, annotations, []) is not None
+
+
+def lacking_claims(
+    cliques: Iterable[Unclaimed], pcs: PodCliqueSet | None, *, reads_groups: bool
+) -> list[Unclaimed]:
+    """Return those of `cliques` that lack a claim of ours, sorted by name.
+
+    `pcs` is their PodCliqueSet. PodCliques of a former set of that name are left out.
+    """
+    if pcs is None or pcs.deleting:
+        return []
+
+    lacking = (
+        clique
+        for clique in cliques
+        if clique.member.owner.uid in ("", pcs.uid)
+        and lacks_claim(
+            clique, inherited_annotations(pcs, clique.member.place), reads_groups=reads_groups
+        )
+    )
+    return sorted(lacking, key=lambda clique: clique.member.name)
+
+
+def clique_of_pod(pod: Mapping[str, Any]) -> str:
+    """Return the name of the PodClique that owns `pod`, or ""."""
+    owners = maps_of(map_of(pod.get("metadata")).get("ownerReferences"))
+    names = (text_of(owner.get("name")) for owner in owners if owner.get("kind") == POD_CLIQUE.kind)
+    return next(names, "")
+
+
+def runs_without_claim(pod: Mapping[str, Any]) -> bool:
+    """Whether `pod` requests GPUs and has no claim of ours.
+
+    False if it has finished or is being deleted.
+    """
+    spec = map_of(pod.get("spec"))
+    phase = map_of(pod.get("status")).get("phase")
+    ends = phase in ("Succeeded", "Failed") or map_of(pod.get("metadata")).get("deletionTimestamp")
+    return not ends and not _has_claim(spec) and requests_gpus(spec)
+
+
+def _has_claim(pod_spec: Mapping[str, Any]) -> bool:
+    return any(claim.get("name") == CLAIM for claim in maps_of(pod_spec.get("resourceClaims")))

@@ -1,0 +1,346 @@
+"""Claims that are put back, over a cluster in memory with a webhook that can be switched off."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from jsonpatch import apply_patch
+
+from app.cluster.cluster import Cluster
+from app.cluster.documents import fill_from
+from app.cluster.table import CLIQUES, SETS, Stores, fill
+from app.kube.api import Forbidden, Object, Patch, Unavailable
+from app.kube.events import Recorder
+from app.kube.loop import Loop
+from app.kube.rewrites import Rewrites
+from app.objects.resource import EVENT, Resource
+from app.reconcilers.mnnvl_claims import (
+    OFF_SECONDS,
+    REFUSED_SECONDS,
+    SETTLE_SECONDS,
+    MnnvlClaimsReconciler,
+    subscribe,
+)
+from app.rules.kinds import POD_CLIQUE
+from app.rules.mnnvl.annotations import MnnvlAnnotations
+from tests import builders
+from tests.builders import injection_into
+from tests.cluster.offline import configured
+from tests.kube import virtual
+from tests.kube.memory.client import MemoryClient
+
+KEY = ("ns", "train")
+NAMES = [f"train-0-w{number}" for number in range(3)]
+ENABLED = MnnvlAnnotations("true")
+
+
+def pcs(name: str = "train", **metadata: Any) -> Object:
+    obj = builders.pod_clique_set(name)
+    given = {"namespace": "ns", "uid": "u", "annotations": {"grove.io/mnnvl-enabled": "true"}}
+    return {**obj, "metadata": {**obj["metadata"], **given, **metadata}}
+
+
+def clique(name: str, pcs: str = "train") -> Object:
+    """A PodClique as Grove's operator has written it while no webhook answered."""
+    obj = builders.pod_clique(name, builders.labels(pcs, 0, f"{pcs}-0", grove=True))
+    return {
+        **obj,
+        "metadata": {"name": name, "namespace": "ns", "labels": obj["metadata"]["labels"]},
+    }
+
+
+def admitted(obj: Object) -> Object:
+    """What the webhook makes of a PodClique."""
+    patched: Object = apply_patch(obj, list(injection_into(obj, "ns", inherited=ENABLED).patch))
+    return patched
+
+
+def pod(name: str, owner: str, claims: Any = (), **labels: str) -> Object:
+    metadata = {
+        "name": name,
+        "namespace": "ns",
+        "labels": labels or {"app.kubernetes.io/part-of": "train"},
+        "ownerReferences": [{"kind": "PodClique", "name": owner, "uid": "x", "apiVersion": "v1"}],
+    }
+    spec = {**builders.pod_spec(), "resourceClaims": list(claims)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": spec,
+        "status": {"phase": "Running"},
+    }
+
+
+class Admitting(MemoryClient):
+    """A cluster in which our webhook is called for PodCliques while it is `on`."""
+
+    on = True
+
+    def __init__(self, objects: Iterable[Object]) -> None:
+        self.touched: list[str] = []
+        super().__init__(objects)
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Patch,
+        namespace: str | None = None,
+        **options: Any,
+    ) -> Object:
+        obj = await super().patch(resource, name, patch, namespace, **options)
+        self.touched += [name] if resource is POD_CLIQUE and patch == {} else []
+        if resource is not POD_CLIQUE or not self.on:
+            return obj
+        operations = list(injection_into(obj, "ns", inherited=ENABLED).patch)
+        return await super().patch(resource, name, operations, namespace, kind="json")
+
+
+class World:
+    """A cluster, caches filled from it, and a reconciler: one life of a leader."""
+
+    def __init__(self, *objects: Object, on: bool = True) -> None:
+        self.client = Admitting(objects)
+        self.client.on = on
+        self.cluster = Cluster(self.client, configured("grove-topology", False))
+        fill_from(self.cluster, self.client.objects)
+        self.cliques = Stores((CLIQUES,))[CLIQUES]
+        self.look_again()
+        self.events = Recorder(self.client, "test")
+        self.rewrites = Rewrites(tolerated=2, window=300, clock=virtual.now)
+        self.reconciler = MnnvlClaimsReconciler(
+            self.client, self.cliques, self.cluster.facts, self.events, self.rewrites
+        )
+
+    def look_again(self) -> None:
+        fill(self.cliques, self.client.objects(POD_CLIQUE))
+
+    async def step(self, key: tuple[str, str] = KEY) -> float | None:
+        return await self.reconciler.reconcile(key)
+
+    def claimed(self) -> list[str]:
+        stored = self.client.objects(POD_CLIQUE)
+        return [obj["metadata"]["name"] for obj in stored if obj == admitted(obj)]
+
+    async def happened(self) -> list[tuple[str, str]]:
+        running = asyncio.create_task(self.events.run())
+        await self.events.written()
+        running.cancel()
+        return sorted((event["reason"], event["note"]) for event in self.client.objects(EVENT))
+
+    async def reasons(self) -> list[str]:
+        return [reason for reason, _ in await self.happened()]
+
+
+def test_claims_are_put_back_by_a_write_that_changes_nothing() -> None:
+    async def main() -> None:
+        world = World(pcs(), *map(clique, NAMES))
+        assert await world.step() is None
+        assert world.claimed() == world.client.touched == NAMES
+        for obj in world.client.objects(POD_CLIQUE):
+            assert obj["spec"] == admitted(clique(obj["metadata"]["name"]))["spec"]
+        assert world.reconciler.missing == 0
+        assert await world.step() is None
+        assert world.client.touched == NAMES
+        text = "put the claim back into PodCliques train-0-w0, train-0-w1, train-0-w2"
+        assert await world.happened() == [("MnnvlClaimsRestored", text)]
+
+    virtual.run(main())
+
+
+def test_pods_that_started_without_the_claim_are_named() -> None:
+    async def main() -> None:
+        claim = {"name": "mnnvl", "resourceClaimName": "train-0-mnnvl-claim"}
+        world = World(
+            pcs(),
+            clique(NAMES[0]),
+            admitted(clique(NAMES[1])),
+            pod("without", NAMES[0]),
+            pod("of-the-designs", NAMES[0], **{"grove.io/pcs-name": "train"}),
+            pod("with", NAMES[0], [claim]),
+            pod("of-another-clique", NAMES[1]),
+            pod("of-another-set", NAMES[0], **{"app.kubernetes.io/part-of": "other"}),
+        )
+        assert await world.step() is None
+        happened = dict(await world.happened())
+        assert happened["MnnvlPodsWithoutClaim"] == (
+            "Pods of-the-designs, without run without the claim that their PodCliques have again,"
+            " outside of their NVLink domain, until they are deleted and replaced"
+        )
+
+    virtual.run(main())
+
+
+OTHERS = [pcs(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["x/y"])]
+ALONE: list[Object] = []
+REFUSING = [pcs(annotations={"grove.io/mnnvl-enabled": "false"})]
+
+
+@pytest.mark.parametrize("sets", [OTHERS, ALONE, REFUSING])
+def test_what_asks_for_nothing_is_left_alone(sets: list[Object]) -> None:
+    async def main() -> None:
+        world = World(*sets, clique(NAMES[0]))
+        assert await world.step() is None
+        assert (world.client.calls, world.reconciler.missing) == ([], 0)
+
+    virtual.run(main())
+
+
+def test_while_the_webhook_is_off_one_write_in_a_namespace_shows_it() -> None:
+    async def main() -> None:
+        world = World(pcs(), pcs("other"), *map(clique, NAMES), on=False)
+        world.client.load([clique("other-0-w", "other")])
+        world.look_again()
+        assert await world.step() == OFF_SECONDS
+        assert await world.step(("ns", "other")) == OFF_SECONDS
+        assert world.client.touched == NAMES[:1]
+        assert world.reconciler.missing == 4
+        assert [obj["metadata"]["name"] for obj in world.client.objects(POD_CLIQUE)] == [
+            "other-0-w",
+            *NAMES,
+        ]
+        happened = await world.happened()
+        assert happened[1] == (
+            "MnnvlClaimsMissing",
+            "PodCliques train-0-w0, train-0-w1, train-0-w2 must have an MNNVL claim and have none:"
+            " the webhook that injects it is not called in this namespace. Pods that start now run"
+            " outside of their NVLink domain",
+        )
+        assert [reason for reason, _ in happened] == ["MnnvlClaimsMissing"] * 2
+
+    virtual.run(main())
+
+
+def test_once_the_webhook_is_on_all_claims_come_back() -> None:
+    async def main() -> None:
+        world = World(pcs(), *map(clique, NAMES), on=False)
+        assert await world.step() == OFF_SECONDS
+        await asyncio.sleep(OFF_SECONDS)
+        world.client.touched.clear()
+        world.client.on = True
+        assert await world.step() is None
+        assert world.claimed() == world.client.touched == NAMES
+        assert world.reconciler.missing == 0
+        assert await world.reasons() == ["MnnvlClaimsMissing", "MnnvlClaimsRestored"]
+
+    virtual.run(main())
+
+
+def test_a_claim_that_is_removed_again_and_again_is_not_put_back_for_a_while() -> None:
+    async def main() -> None:
+        world = World(pcs(), clique(NAMES[0]), clique(NAMES[1]))
+        for _ in range(2):
+            assert await world.step() is None
+            world.client.load([clique(NAMES[0])])
+            world.look_again()
+        assert await world.step() == OFF_SECONDS
+        assert world.client.touched == [NAMES[0], NAMES[1], NAMES[0]]
+        assert (world.reconciler.missing, world.rewrites.fights) == (1, 1)
+        await asyncio.sleep(300)
+        assert await world.step() is None
+        assert world.claimed() == NAMES[:2]
+        assert await world.reasons() == ["MnnvlClaimsContested", *["MnnvlClaimsRestored"] * 2]
+
+    virtual.run(main())
+
+
+def test_a_rejection_is_reported_and_the_others_get_their_claims() -> None:
+    async def main() -> None:
+        world = World(pcs(), *map(clique, NAMES))
+        refusal = Forbidden('ComputeDomain "train-0-cd" was not made for this', code=403)
+        world.client.fail_next("patch", POD_CLIQUE, refusal)
+        assert await world.step() == REFUSED_SECONDS
+        assert world.claimed() == NAMES[1:]
+        assert world.reconciler.missing == 1
+        assert dict(await world.happened())["MnnvlClaimsMissing"] == (
+            "PodCliques train-0-w0, train-0-w1, train-0-w2 must have an MNNVL claim and have none,"
+            ' and can\'t get it: ComputeDomain "train-0-cd" was not made for this'
+        )
+
+    virtual.run(main())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unavailable("failed calling webhook: no endpoints available", code=500),
+        Forbidden("the namespace cannot find RESTMapping", code=403),
+    ],
+)
+def test_while_no_server_answers_it_waits_and_says_so(error: Any) -> None:
+    async def main() -> None:
+        world = World(pcs(), *map(clique, NAMES))
+        world.client.fail_next("patch", POD_CLIQUE, error)
+        with pytest.raises(type(error)):
+            await world.step()
+        assert (world.client.touched, world.reconciler.missing) == ([], 3)
+        assert await world.reasons() == ["MnnvlClaimsMissing"]
+        assert await world.step() is None
+        assert await world.reasons() == ["MnnvlClaimsMissing", "MnnvlClaimsRestored"]
+
+    virtual.run(main())
+
+
+def test_a_podclique_that_has_gone_meanwhile_is_forgotten() -> None:
+    async def main() -> None:
+        world = World(pcs(), clique(NAMES[0]))
+        await world.client.delete(POD_CLIQUE, NAMES[0], "ns")
+        assert await world.step() is None
+        assert await world.reasons() == []
+        assert world.reconciler.all_keys() == {KEY}
+        world.cliques.mark_not_served()
+        assert await world.step() is None
+        assert (world.reconciler.missing, world.reconciler.all_keys()) == (0, set())
+
+    virtual.run(main())
+
+
+def test_a_podclique_that_asks_no_more_is_not_counted_as_a_write_in_vain() -> None:
+    async def main() -> None:
+        world = World(pcs(), clique(NAMES[0]), on=False)
+        deleting = clique(NAMES[0])
+        deleting["metadata"] |= {
+            "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "finalizers": ["grove.io/podclique"],
+        }
+        world.client.load([deleting])
+        assert await world.step() is None
+        assert (world.client.touched, await world.reasons()) == (NAMES[:1], [])
+
+    virtual.run(main())
+
+
+def test_changes_of_podcliques_and_sets_lead_to_a_step() -> None:
+    async def main() -> None:
+        world = World(pcs())
+        loop = Loop(world.reconciler, begin=world.reconciler.begin)
+        subscribe(loop, world.cliques, world.cluster.stores)
+        running = asyncio.create_task(loop.run())
+        await asyncio.sleep(1)
+        world.client.load([clique(NAMES[0])])
+        world.look_again()
+        await asyncio.sleep(2 * SETTLE_SECONDS)
+        assert world.claimed() == NAMES[:1]
+        world.client.load([clique(NAMES[1])])
+        world.look_again()
+        fill(world.cluster.stores[SETS], [pcs(uid="anew")])
+        await asyncio.sleep(2 * SETTLE_SECONDS)
+        assert world.claimed() == NAMES[:2]
+        running.cancel()
+
+    virtual.run(main())
+
+
+def test_a_new_term_begins_with_nothing_known() -> None:
+    async def main() -> None:
+        world = World(pcs(), clique(NAMES[0]), on=False)
+        assert await world.step() == OFF_SECONDS
+        world.client.on = True
+        world.reconciler.begin()
+        assert world.reconciler.missing == 0
+        assert await world.step() is None
+        assert world.claimed() == NAMES[:1]
+
+    virtual.run(main())
