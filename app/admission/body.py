@@ -28,6 +28,10 @@ class Body(Protocol):
     complete: bool
     too_large: bool
 
+    @property
+    def size(self) -> int:
+        """The number of kept bytes."""
+
     def read(self, data: bytes, position: int) -> int:
         """Reads the bytes from `position` in `data` that belong to the request.
 
@@ -84,6 +88,10 @@ class Sized:
             self.too_large = self._is_over and self._kept.size >= SALVAGED
         return position + len(piece)
 
+    @property
+    def size(self) -> int:
+        return self._kept.size if self._kept is not None else 0
+
     def whole(self) -> bytes:
         return self._kept.joined() if self._kept is not None else b""
 
@@ -124,6 +132,10 @@ class Chunked:
                 self._kept.add(step)
         self.too_large = self._kept is not None and self._kept.size > MAX_CHUNKED
         return position
+
+    @property
+    def size(self) -> int:
+        return self._kept.size if self._kept is not None else 0
 
     def whole(self) -> bytes:
         return self._kept.joined() if self._kept is not None else b""

@@ -58,6 +58,7 @@ class Connection(asyncio.Protocol):
     _body: Body
     _route: Route | None
     _review: bytes
+    _judged_bytes: int
     _query: bytes
     _content_type: bytes
 
@@ -72,7 +73,10 @@ class Connection(asyncio.Protocol):
         self._is_last = False
         self._is_paused = False
         self._task: asyncio.Task[None] | None = None
+        self._is_welcome = False
+        self._holds = 0
         self._is_active = False
+        self._has_ended = False
         self._idle_at = self._loop.time()
         self._asked_at: float | None = None
         self._unread_at: float | None = None
@@ -95,15 +99,25 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._read(self._kept + data if self._kept else data)
 
-    def eof_received(self) -> None:
-        self._serving.judge_now()  # the transport is closed next, and writes nothing then
+    def eof_received(self) -> bool:
+        """Return whether the connection stays open, because there are answers to write."""
+        self._has_ended = True
+        return self._owes_answers()
 
     def pause_writing(self) -> None:
         self._unread_at = self._loop.time()
+        self._hold()
 
     def resume_writing(self) -> None:
         self._unread_at = None
+        self._hold()
         self._read_kept()
+        self._close_if_done()
+
+    def idle_since(self) -> float | None:
+        if self._state is not State.HEAD or self._kept or self._unread_at is not None:
+            return None
+        return self._loop.time() if self._is_active else self._idle_at
 
     def finish(self) -> None:
         if self._state is State.HEAD and not self._kept:
@@ -116,6 +130,7 @@ class Connection(asyncio.Protocol):
     def judge(self) -> Answer | Awaitable[Answer] | None:
         review = self._review
         self._review = b""
+        self._judged_bytes = len(review)
         if self._state is _ENDED or self._route is None:
             return None
         try:
@@ -127,12 +142,14 @@ class Connection(asyncio.Protocol):
     def take(self, answer: Answer | Awaitable[Answer]) -> None:
         if not isinstance(answer, tuple):
             self._task = self._loop.create_task(self._answer_later(answer))
+            self._hold()
             return
         try:
             self._write(answer)
             self._end_request()
             if self._kept:
                 self._read_kept()
+            self._close_if_done()
         except Exception:  # the other requests of this turn need their answers
             self._fail()
 
@@ -162,6 +179,21 @@ class Connection(asyncio.Protocol):
         if len(self._kept) > MAX_HEAD and not self._is_paused:
             self._is_paused = True
             self._transport.pause_reading()
+        if self._kept or self._state is _IN_BODY:
+            self._hold()
+
+    def _hold(self) -> None:
+        """Counts the bytes that are held for this connection."""
+        size = len(self._kept)
+        if self._state is _IN_BODY:
+            size += self._body.size
+        if self._task is not None:
+            size += self._judged_bytes
+        if self._unread_at is not None:
+            size += self._transport.get_write_buffer_size()
+        if size != self._holds:
+            self._holds = size
+            self._serving.crowd.hold(self, size)
 
     def _read_kept(self) -> None:
         """Continues after an answer was written, or after the client has read it."""
@@ -258,6 +290,9 @@ class Connection(asyncio.Protocol):
         self._state = _WAITING
         self._asked_at = None
         self._review = review
+        if not self._is_welcome:
+            self._is_welcome = True
+            self._serving.crowd.welcome(self)
         if is_at_end and self._serving.judges_later(self):
             return
         answer = self.judge()
@@ -288,7 +323,18 @@ class Connection(asyncio.Protocol):
     def _end_request(self) -> None:
         self._state = State.HEAD
         self._asked_at = None
+        if self._holds:
+            self._hold()
         if self._is_last:
+            self._close()
+
+    def _owes_answers(self) -> bool:
+        """Whether a request waits for its verdict, or for the reading of answers before it."""
+        return self._state is _WAITING or (self._unread_at is not None and bool(self._kept))
+
+    def _close_if_done(self) -> None:
+        """Closes the connection after the last answer, if the client sends nothing more."""
+        if self._has_ended and self._state is not _ENDED and not self._owes_answers():
             self._close()
 
     def _close(self) -> None:

@@ -7,12 +7,21 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from app.admission.crowd import Crowd, Open
 from app.admission.exchange import Answer, Exchange
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The time limits of connections."""
+    """The limits of connections: their number, the bytes that they hold, and times."""
+
+    connections: int = 2000
+    """With a complete handshake.
+
+    Five API servers keep up to 25 for each of the seven webhooks. An idle one takes 20 KiB.
+    """
+    held_bytes: int = 64 * 2**20
+    """Of requests that are incomplete or wait for their verdict, and of unread answers."""
 
     request_seconds: float = 30.0
     """From the first byte of a request to the last byte of its body.
@@ -33,19 +42,6 @@ class Limits:
     """Between two checks of a connection. The first three limits are exact to this time."""
     close_seconds: float = 1.0
     """For the end of TLS when the server stops. An idle client may not read it."""
-
-
-class Open(Protocol):
-    """A connection of a listener."""
-
-    def finish(self) -> None:
-        """Closes the connection if it is idle.
-
-        Otherwise, it ends with the next answer, because the server drains.
-        """
-
-    def abort(self) -> None:
-        """Closes the connection at once."""
 
 
 class Asking(Protocol):
@@ -78,19 +74,26 @@ class Serving:
     limits: Limits = field(default_factory=Limits)
     draining: bool = False
     """If true, each answer has `connection: close` and is the last one of its connection."""
-    connections: set[Open] = field(default_factory=set)
     all_closed: asyncio.Event = field(default_factory=asyncio.Event)
+    crowd: Crowd = field(init=False)
     _asking: list[Asking] = field(default_factory=list)
     _is_first: bool = True
     """Whether the next request is the first one of this turn of the event loop."""
 
+    def __post_init__(self) -> None:
+        self.crowd = Crowd(self.limits.connections, self.limits.held_bytes)
+
+    @property
+    def connections(self) -> list[Open]:
+        return self.crowd.connections()
+
     def opened(self, connection: Open) -> None:
-        self.connections.add(connection)
         self.all_closed.clear()
+        self.crowd.add(connection)
 
     def closed(self, connection: Open) -> None:
-        self.connections.discard(connection)
-        if not self.connections:
+        self.crowd.remove(connection)
+        if not self.crowd:
             self.all_closed.set()
 
     def judges_later(self, connection: Asking) -> bool:

@@ -42,6 +42,7 @@ class ToUvicorn:
         guarded = Guarded(serving, protocol)
         transport.set_protocol(guarded)
         guarded.connection_made(transport)
+        serving.crowd.hold(guarded, len(request))
         protocol.data_received(request)
 
 
@@ -72,8 +73,12 @@ class Guarded(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         pass
 
-    def eof_received(self) -> bool | None:
-        return self._protocol.eof_received()
+    def eof_received(self) -> bool:
+        """Keep the connection open, because the answer to its request ends it."""
+        return True
+
+    def idle_since(self) -> None:
+        """Return None, because a request is in progress until the connection is closed."""
 
     def pause_writing(self) -> None:
         self._unread = self._loop.call_later(self._serving.limits.answer_seconds, self.abort)

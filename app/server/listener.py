@@ -1,14 +1,18 @@
-"""The HTTPS listener: the socket, TLS, and the open connections until their end."""
+"""The HTTPS listener: the socket, and its connections from their first byte to their end."""
 
 import asyncio
 import contextlib
 import socket
 import ssl
+from collections.abc import Iterator
 
 from app.admission.asgi import AdmissionApp
 from app.admission.connection import Connection
 from app.admission.serving import Limits, Serving
+from app.kube.gauge import Gauge
+from app.server.door import Handshakes
 from app.server.handover import ToUvicorn
+from app.server.tls import TlsTransport
 
 _BACKLOG = 2048
 _FINISH_SECONDS = 10.0
@@ -29,6 +33,7 @@ class Listener:
         limits: Limits | None = None,
     ) -> None:
         self.serving = Serving(app.exchange, ToUvicorn(app), limits or Limits())
+        self.handshakes = Handshakes(self.serving.limits.connections)
         self._sock = sock
         self._context = context
         self._listening = asyncio.Event()
@@ -38,20 +43,19 @@ class Listener:
     def port(self) -> int:
         return int(self._sock.getsockname()[1])
 
+    @property
+    def most_connections(self) -> int:
+        """The most connections that are open at a time, with unfinished handshakes."""
+        return self.serving.limits.connections + self.handshakes.most
+
     async def run_until_stopped(self) -> None:
         """Runs until `stop` is called.
 
         If it is cancelled, because another task has failed, it ends in the same way: requests are
         finished.
         """
-        seconds = self.serving.limits.request_seconds
         server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self.serving),
-            sock=self._sock,
-            backlog=_BACKLOG,
-            ssl=self._context,
-            ssl_handshake_timeout=seconds,
-            ssl_shutdown_timeout=seconds,
+            self._accepted, sock=self._sock, backlog=_BACKLOG
         )
         self._listening.set()
         try:
@@ -59,6 +63,17 @@ class Listener:
         finally:
             server.close()
             await self._finish()
+
+    def gauges(self) -> Iterator[Gauge]:
+        crowd = self.serving.crowd
+        text = "Open connections by their state."
+        yield "connections", text, {"state": "silent"}, float(len(self.handshakes.silent))
+        yield "connections", text, {"state": "handshake"}, float(len(self.handshakes.begun))
+        yield "connections", text, {"state": "open"}, float(len(crowd))
+
+        text = "Connections that were closed because there were too many, or held too many bytes."
+        closed_early = self.handshakes.closed_early + crowd.closed_early
+        yield "connections_closed_total", text, {}, float(closed_early)
 
     async def wait_started(self) -> None:
         await self._listening.wait()
@@ -74,12 +89,20 @@ class Listener:
         """Accepts no more connections, finishes the open requests, and closes the connections."""
         self._stopping.set()
 
+    def _accepted(self) -> TlsTransport:
+        seconds = self.serving.limits.request_seconds
+        return TlsTransport(self._context, self._connection, self.handshakes, seconds)
+
+    def _connection(self) -> Connection:
+        return Connection(self.serving)
+
     async def _finish(self) -> None:
         self.drain()
-        for connection in list(self.serving.connections):
+        self.handshakes.end()
+        for connection in self.serving.connections:
             connection.finish()
         await self._all_closed(_FINISH_SECONDS)
-        for connection in list(self.serving.connections):
+        for connection in self.serving.connections:
             connection.abort()
         await self._all_closed(_ABORT_SECONDS)
 

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.admission.asgi import AdmissionApp
+from app.admission.serving import Limits
 from app.certificates.files import client_cas_of, file_source
 from app.certificates.keeper import self_managed_source
 from app.certificates.source import CertificateSource
 from app.cluster import documents, watched
 from app.cluster.cluster import Cluster
-from app.cluster.connect import api_client, limits
+from app.cluster.connect import api_client
+from app.cluster.connect import limits as client_limits
 from app.config.schema import Configuration
 from app.kube.api import Object
 from app.kube.client import HttpClient
@@ -27,7 +29,7 @@ from app.reconcilers.leader import Leader
 from app.server.endpoints import build_app
 from app.server.listener import Listener, bind
 from app.server.metrics import Metrics
-from app.server.process import drain, settle_garbage_collector, signalled
+from app.server.process import allow_files, drain, settle_garbage_collector, signalled
 from app.server.readiness import Readiness
 from app.server.verdict_log import VerdictLog
 from app.webhooks.registry import routes_over
@@ -121,9 +123,11 @@ async def serving(
     sock = bind(configuration.server.host, configuration.server.port)
     log = VerdictLog(sys.stdout.buffer, readable=readable)
     readiness = Readiness([source, cluster])
-    listener = Listener(
-        _app(configuration, cluster, metrics, log, readiness), sock, source.certificate.context
-    )
+    app = _app(configuration, cluster, metrics, log, readiness)
+    limits = Limits(connections=configuration.server.max_connections)
+    listener = Listener(app, sock, source.certificate.context, limits)
+    allow_files(listener.most_connections)
+    metrics.add_gauges(listener.gauges)
     try:
         async with (
             leading(configuration, cluster, client, metrics) as leader,
@@ -183,7 +187,7 @@ async def leading(
     if client is None:
         yield None
         return
-    async with client.sibling(limits(configuration)) as sibling:
+    async with client.sibling(client_limits(configuration)) as sibling:
         leader = Leader(configuration, cluster, sibling, metrics.reconciled)
         metrics.add_gauges(leader.gauges)
         yield leader

@@ -324,6 +324,9 @@ class Wire(asyncio.Transport):
     def is_closing(self) -> bool:
         return self.closed
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def pause_reading(self) -> None:
         assert not self.paused
         self.paused = True
@@ -508,10 +511,11 @@ async def test_the_first_request_of_a_turn_is_judged_at_once_and_the_others_befo
 
 async def test_a_client_that_ends_its_stream_with_the_request_gets_the_answer_first() -> None:
     turn = Turn("first a b")
-    turn.connections[1].eof_received()
-    assert turn.order == [*FIRST, "read", "read", "judged a", "judged b", "answered", "answered"]
+    stays_open = [connection.eof_received() for connection in turn.connections[:2]]
+    assert (stays_open, [wire.closed for wire in turn.wires]) == ([False, True], [False] * 3)
     await asyncio.sleep(0)
-    assert turn.order[9:] == []
+    assert turn.order == [*FIRST, "read", "read", "judged a", "judged b", "answered", "answered"]
+    assert [wire.closed for wire in turn.wires] == [False, True, False]
     turn.lose_all()
 
 

@@ -208,7 +208,7 @@ async def _answered(pieces: Sequence[bytes], beside: int) -> Answered:
     if not beside & LOST:
         stream.connection.connection_lost(None)
     assert (
-        stream.serving.connections <= {stream.connection}
+        set(stream.serving.connections) <= {stream.connection}
         if stream.handed_over
         else not stream.serving.connections
     )

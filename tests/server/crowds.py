@@ -109,6 +109,53 @@ async def strange(address: Address, clients: int = 300) -> AsyncIterator[None]:
         yield
 
 
+def hello() -> bytes:
+    """The first bytes of a TLS client."""
+    outgoing = ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(
+        ssl.MemoryBIO(), outgoing, server_hostname="localhost"
+    )
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+@contextlib.asynccontextmanager
+async def silent(address: Address, clients: int = 12_000) -> AsyncIterator[None]:
+    """Connections on which TLS is never begun."""
+    async with _opened(address.open_plain, clients):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def half_open(address: Address, clients: int = 12_000) -> AsyncIterator[None]:
+    """TLS handshakes that are begun and never ended."""
+    begin = hello()
+
+    async def open_one() -> Opened:
+        opened = await address.open_plain()
+        opened[1].write(begin)
+        return opened
+
+    async with _opened(open_one, clients):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def holding(address: Address, clients: int = 60) -> AsyncIterator[None]:
+    """Each client sends a body of 7 MiB but for its last byte."""
+    request = post(b" " * MAX_BODY)[:-1]
+
+    async def send(opened: Opened, _: int) -> None:
+        opened[1].write(request)
+        with contextlib.suppress(ConnectionError):
+            await opened[1].drain()
+
+    async with _busy(address.open, clients, send) as sending:
+        await asyncio.gather(*sending)
+        yield
+
+
 @contextlib.asynccontextmanager
 async def greedy(address: Address, clients: int = 8) -> AsyncIterator[None]:
     """Each client sends a review of 7 MiB of `{}` three times, and reads the rejection."""
@@ -129,10 +176,13 @@ async def greedy(address: Address, clients: int = 8) -> AsyncIterator[None]:
 
 
 CROWDS: dict[str, Crowd] = {
+    "silent": silent,
+    "half-open": half_open,
     "idle": idle,
     "slow": slow,
     "unread": unread,
     "strange": strange,
+    "holding": holding,
     "greedy": greedy,
 }
 

@@ -1,0 +1,101 @@
+"""Who is closed if there are too many connections, or if they hold too many bytes."""
+
+import pytest
+
+from app.admission.crowd import Crowd
+
+STAYS: list[str] = []
+
+
+class Guest:
+    """A connection that has been idle since a time, or is busy (None)."""
+
+    def __init__(self, name: str, log: list[str], since: float | None = 0.0) -> None:
+        self.name = name
+        self._log = log
+        self._since = since
+
+    def finish(self) -> None:
+        raise NotImplementedError
+
+    def abort(self) -> None:
+        self._log.append(self.name)
+
+    def idle_since(self) -> float | None:
+        return self._since
+
+
+NUMBERS = {
+    "all have room": ("a b c", STAYS),
+    "the oldest stranger goes": ("a b c d", ["a"]),
+    "one after the other goes": ("a b c d e", ["a", "b"]),
+    "a caller stays, however old it is": ("a* b c d e", ["b", "c"]),
+    "if all others are callers, the one that has been idle for longest goes": (
+        "a*7 b*5 c*9 d",
+        ["b"],
+    ),
+    "of callers that are equal, the oldest goes": ("a*5 b*5 c*5 d", ["a"]),
+    "a busy caller stays": ("a*busy b*5 c*busy d", ["b"]),
+    "if all others are busy callers, the newest goes": ("a*busy b*busy c*busy d", ["d"]),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_of_too_many_connections_the_least_useful_one_is_closed(name: str) -> None:
+    names, closed = NUMBERS[name]
+    log: list[str] = []
+    crowd = Crowd(3, 100)
+    for described in names.split():
+        guest_name, star, since = described.partition("*")
+        guest = Guest(guest_name, log, None if since == "busy" else float(since or 0))
+        crowd.add(guest)
+        if star:
+            crowd.welcome(guest)
+    assert (log, crowd.closed_early, len(crowd)) == (
+        closed,
+        len(closed),
+        len(names.split()) - len(closed),
+    )
+
+
+def test_a_connection_that_goes_leaves_room() -> None:
+    log: list[str] = []
+    crowd = Crowd(2, 100)
+    guests = [Guest(str(number), log) for number in range(4)]
+    for guest in guests[:3]:
+        crowd.add(guest)
+        crowd.welcome(guest)
+    assert log == ["0"]
+    crowd.remove(guests[0])
+    crowd.remove(guests[1])
+    crowd.add(guests[3])
+    assert (log, crowd.connections()) == (["0"], [guests[3], guests[2]])
+
+
+HELD = {
+    "as many as are allowed": ([("a", 40), ("b", 60)], STAYS),
+    "the one that holds most goes": ([("a", 40), ("b", 59), ("c", 2)], ["b"]),
+    "the last bytes of all are not the ones that count": ([("a", 90), ("b", 20)], ["a"]),
+    "who has given bytes back is not counted": ([("a", 90), ("a", 0), ("b", 90)], STAYS),
+    "as many go as have to": ([("a", 33), ("b", 33), ("c", 33), ("d", 98)], ["d"]),
+    "more than all may hold": ([("a", 10), ("b", 101)], ["b"]),
+    "one that has gone counts no more": ([("a", 101), ("a", 50), ("b", 100)], ["a"]),
+}
+
+
+@pytest.mark.parametrize("welcome", ["", "ab", "abcd"])
+@pytest.mark.parametrize("name", HELD)
+def test_of_those_that_hold_too_many_bytes_the_one_that_holds_most_is_closed(
+    name: str, welcome: str
+) -> None:
+    steps, closed = HELD[name]
+    log: list[str] = []
+    crowd = Crowd(10, 100)
+    guests = {guest: Guest(guest, log) for guest in "abcd"}
+    for guest in guests.values():
+        crowd.add(guest)
+        if guest.name in welcome:
+            crowd.welcome(guest)
+    for guest_name, size in steps:
+        crowd.hold(guests[guest_name], size)
+    assert log == closed

@@ -1,0 +1,228 @@
+"""TLS of the listener: handshakes without an end, too many connections, and clients that have
+nothing more to say.
+"""
+
+import asyncio
+import contextlib
+import json
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.admission.serving import Limits
+from app.server.listener import Listener
+from tests.server.crowds import hello
+from tests.server.test_serving import (
+    LONG,
+    SLOW,
+    Waiting,
+    answer,
+    asked,
+    listening,
+    request,
+    uid_of,
+    verdict_request,
+)
+
+
+class Client:
+    """A TLS client over a plain stream, which sees and says each step itself."""
+
+    def __init__(self, server: Waiting) -> None:
+        context = ssl.create_default_context(cafile=server.directory / "ca.crt")
+        self._port = server.listener.port
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+
+    async def connect(self) -> None:
+        self._reader, self.writer = await asyncio.open_connection("127.0.0.1", self._port)
+        await self._until(self._tls.do_handshake)
+
+    def write(self, data: bytes, *, last: bool = False) -> None:
+        """Send `data`; if it is the `last`, with the end of TLS in the same segment."""
+        self._tls.write(data)
+        if last:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                self._tls.unwrap()
+        self._send()
+
+    async def read(self) -> bytes:
+        """Return what the server sends before it ends TLS."""
+        received = b""
+        with contextlib.suppress(ssl.SSLZeroReturnError):
+            while data := await self._until(lambda: self._tls.read(65536)):
+                received += data
+        return received
+
+    async def _until(self, step: Any) -> Any:
+        while True:
+            try:
+                result = step()
+            except ssl.SSLWantReadError:
+                self._send()
+                data = await self._reader.read(65536)
+                self._incoming.write(data) if data else self._incoming.write_eof()
+            else:
+                self._send()
+                return result
+
+    def _send(self) -> None:
+        if self._outgoing.pending:
+            self.writer.write(self._outgoing.read())
+
+
+@pytest.fixture
+async def waiting(tmp_path: Path) -> AsyncIterator[Waiting]:
+    async with listening(Waiting(tmp_path, Limits(connections=64))) as server:
+        yield server
+
+
+ENDS = {
+    "a verdict": (verdict_request(), 1),
+    "verdicts": (verdict_request() * 3, 3),
+    "a verdict that waits": (verdict_request(SLOW) + verdict_request(), 2),
+    "a large verdict": (verdict_request(LONG), 1),
+    "handed over": (request(), 1),
+    "handed over behind a verdict": (verdict_request() + request(), 2),
+    "half a request": (verdict_request()[:-1], 0),
+    "half a request behind a verdict": (verdict_request() + request()[:-1], 1),
+}
+
+
+@pytest.mark.parametrize("how", ["end of TLS", "end of the stream", "both"])
+@pytest.mark.parametrize("name", ENDS)
+async def test_a_client_that_has_nothing_more_to_say_gets_its_answers(
+    waiting: Waiting, name: str, how: str
+) -> None:
+    sent, answers = ENDS[name]
+    client = Client(waiting)
+    async with asyncio.timeout(10):
+        await client.connect()
+        client.write(sent, last=how != "end of the stream")
+        if how != "end of TLS":
+            client.writer.write_eof()
+        if SLOW.encode() in sent:
+            while not waiting.listener.serving.exchange.waiting:  # noqa: ASYNC110 - no event for it
+                await asyncio.sleep(0.01)
+            waiting.release.set()
+        received = await client.read()
+    assert received.count(b"HTTP/1.1 200") == answers
+    client.writer.close()
+    await waiting.until_closed()
+
+
+async def flood(server: Waiting, count: int, begin: bytes = b"") -> list[socket.socket]:
+    """Connections that send `begin`, and nothing more, as soon as the server has accepted all."""
+    sockets = []
+    for _ in range(count):
+        sock = socket.create_connection(("127.0.0.1", server.listener.port))
+        sockets.append(sock)
+        sock.setblocking(False)
+        sock.send(begin) if begin else None
+        await asyncio.sleep(0)
+    return sockets
+
+
+def states(listener: Listener) -> dict[str, float]:
+    return {"".join(labels.values()) or name: value for name, _, labels, value in listener.gauges()}
+
+
+@pytest.mark.parametrize(
+    ("begin", "state", "most"), [(b"", "silent", 128), (hello(), "handshake", 16)]
+)
+async def test_of_too_many_unfinished_handshakes_the_oldest_are_closed(
+    waiting: Waiting, begin: bytes, state: str, most: int
+) -> None:
+    reader, writer = await waiting.open()
+    sockets = await flood(waiting, most + 40, begin)
+    async with asyncio.timeout(10):
+        while states(waiting.listener)["connections_closed_total"] < 40:  # noqa: ASYNC110 - no event for it
+            await asyncio.sleep(0.01)
+        writer.write(verdict_request())
+        assert uid_of((await answer(reader))[1]) == "u"
+        assert json.loads((await asked(waiting))[1])[0] == "/"
+    assert states(waiting.listener)[state] == most - 1  # the last one that came has entered
+    for sock in sockets:
+        sock.close()
+    writer.close()
+
+
+async def test_a_caller_stays_however_many_others_connect(waiting: Waiting) -> None:
+    reader, writer = await waiting.open()
+    writer.write(verdict_request(uid="first"))
+    assert uid_of((await answer(reader))[1]) == "first"
+    others = [await waiting.open() for _ in range(100)]
+    async with asyncio.timeout(10):
+        assert await others[0][0].read() == b""
+        writer.write(verdict_request(uid="still there"))
+        assert uid_of((await answer(reader))[1]) == "still there"
+        others[-1][1].write(verdict_request(uid="new"))
+        assert uid_of((await answer(others[-1][0]))[1]) == "new"
+    assert states(waiting.listener) == {
+        "silent": 0,
+        "handshake": 0,
+        "open": 64,
+        "connections_closed_total": 37,
+    }
+    for _, other in [*others, (reader, writer)]:
+        other.transport.abort()
+    await waiting.until_closed()
+
+
+async def test_callers_that_are_many_do_not_keep_a_new_one_out(waiting: Waiting) -> None:
+    callers = [await waiting.open() for _ in range(70)]
+    for number, (reader, writer) in enumerate(callers[6:]):
+        writer.write(verdict_request(uid=f"u{number}"))
+        assert uid_of((await answer(reader))[1]) == f"u{number}"
+    assert uid_of((await asked(waiting, verdict_request(uid="new")))[1]) == "new"
+    for _, writer in callers:
+        writer.transport.abort()
+    await waiting.until_closed()
+
+
+@pytest.mark.parametrize(
+    ("sent", "reply"),
+    [
+        (b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", b"\x15\x03"),
+        (b"\x16\x03\x01\x00\x05hello", b"\x15\x03"),
+        (b"\x00" * 600, b"\x15\x03"),
+    ],
+    ids=["HTTP", "half of TLS", "zeros"],
+)
+async def test_what_is_no_tls_gets_an_alert_and_the_end(
+    waiting: Waiting, sent: bytes, reply: bytes
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", waiting.listener.port)
+    writer.write(sent)
+    async with asyncio.timeout(10):
+        with contextlib.suppress(ConnectionError):
+            assert (await reader.read())[:2] in (reply, b"")
+    assert states(waiting.listener)["handshake"] == 0
+    writer.close()
+
+
+async def test_a_handshake_that_is_not_ended_in_time_is_closed(tmp_path: Path) -> None:
+    async with listening(Waiting(tmp_path, Limits(request_seconds=0.1))) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.listener.port)
+        writer.write(hello())
+        async with asyncio.timeout(10):
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+        assert states(server.listener)["handshake"] == 0
+        writer.close()
+
+
+async def test_a_listener_that_stops_closes_unfinished_handshakes(tmp_path: Path) -> None:
+    async with asyncio.timeout(10), listening(Waiting(tmp_path)) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.listener.port)
+        while not states(server.listener)["silent"]:  # noqa: ASYNC110 - no event for it
+            await asyncio.sleep(0.01)
+    async with asyncio.timeout(10):
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+    writer.close()
