@@ -133,11 +133,13 @@ class PodBinding(_Section):
 class Server(_Section):
     """The listening address, and the time for which the server still serves after SIGTERM.
 
+    `::` is all addresses, of IPv6 and of IPv4; on a machine without IPv6, those of IPv4.
+
     With `clientCaFile` (PEM), only callers with a certificate of one of its CAs get a verdict.
     `maxConnections` is the number of connections with a complete handshake.
     """
 
-    host: str = "0.0.0.0"  # noqa: S104 - a Service has to reach it
+    host: str = "::"
     port: Annotated[int, Field(ge=0, le=65535)] = 8443
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 10
     max_connections: Annotated[int, Field(ge=100, le=100_000)] = 2000

@@ -70,7 +70,7 @@ def etcd_flags(url: str, data: str) -> list[str]:
 
 
 def api_flags(
-    etcd: str, port: int, pair: tuple[Path, Path], data: str, unserved: Collection[str]
+    etcd: str, pair: tuple[Path, Path], data: str, unserved: Collection[str]
 ) -> list[str]:
     """The flags of kube-apiserver.
 
@@ -81,14 +81,11 @@ def api_flags(
     certificate, key = pair
     return [
         f"--etcd-servers={etcd}",
-        f"--secure-port={port}",
-        "--bind-address=127.0.0.1",
         f"--tls-cert-file={certificate}",
         f"--tls-private-key-file={key}",
         f"--cert-dir={data}",
         f"--token-auth-file={data}/tokens.csv",
         "--authorization-mode=RBAC",
-        "--service-cluster-ip-range=10.0.0.0/24",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={certificate}",
         f"--service-account-signing-key-file={key}",
@@ -96,6 +93,21 @@ def api_flags(
         "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         ",".join(["--runtime-config=api/all=true", *(f"{version}=false" for version in unserved)]),
     ]
+
+
+def address_flags(host: str, port: int) -> list[str]:
+    """Return the flags of kube-apiserver that depend on the family of its address."""
+    if ":" in host:
+        family = ["--advertise-address=fd00::1", "--service-cluster-ip-range=fd00:10::/112"]
+    else:
+        family = ["--service-cluster-ip-range=10.0.0.0/24"]
+    return [f"--bind-address={host}", f"--secure-port={port}", *family]
+
+
+def url(host: str, port: int) -> str:
+    """Return the URL of an API server at `host`, an IP address."""
+    bracketed = f"[{host}]" if ":" in host else host
+    return f"https://{bracketed}:{port}"
 
 
 async def feature_gates(binary: Path) -> list[str]:

@@ -61,6 +61,7 @@ class RealApiServer:
         self,
         *,
         binaries: Mapping[str, Path],
+        host: str = "127.0.0.1",
         port: int = 0,
         state_dir: Path,
         crds: Path | None = None,
@@ -75,6 +76,7 @@ class RealApiServer:
         self.collects_garbage = _COLLECTOR in binaries
         self.reaches_services = False
         self._binaries = dict(binaries)
+        self._host = host
         self._port = port or processes.free_port()
         self._crds = crds
         self._unserved = tuple(unserved)
@@ -83,7 +85,7 @@ class RealApiServer:
         self._data = tempfile.TemporaryDirectory(prefix="grove-admission-")
         self._processes = processes.Processes(binaries, state_dir)
         self._pair = pki.issue()
-        self.url = f"https://127.0.0.1:{self._port}"
+        self.url = processes.url(host, self._port)
         headers = {"Authorization": f"Bearer {self.tokens['admin']}"}
         context = ssl.create_default_context(cadata=self._pair.ca.decode("ascii"))
         self._client = httpx.AsyncClient(
@@ -104,7 +106,8 @@ class RealApiServer:
         etcd = f"http://127.0.0.1:{processes.free_port()}"
         self._report(f"starting etcd and kube-apiserver, with logs in {self.state_dir}")
         await self._processes.start("etcd", processes.etcd_flags(etcd, self._data.name))
-        flags = processes.api_flags(etcd, self._port, files, self._data.name, self._unserved)
+        flags = processes.api_flags(etcd, files, self._data.name, self._unserved)
+        flags += processes.address_flags(self._host, self._port)
         gates = await processes.feature_gates(self._binaries["kube-apiserver"])
         await self._processes.start("kube-apiserver", [*flags, *gates])
         await self._until_ready()

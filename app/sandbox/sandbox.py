@@ -12,7 +12,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from app.sandbox import crd_names, kubeconfig, manifests, pki
+from app.sandbox import crd_names, kubeconfig, manifests, pki, processes
 from app.sandbox.admission.authorization import Authorizer
 from app.sandbox.admission.chain import Admission
 from app.sandbox.admission.webhook import Services, Transport
@@ -47,6 +47,7 @@ class Sandbox:
     def __init__(
         self,
         *,
+        host: str = "127.0.0.1",
         port: int = 0,
         state_dir: Path,
         crds: Path | None = None,
@@ -62,6 +63,7 @@ class Sandbox:
         self.collects_garbage = True
         self.reaches_services = True
         self.url = ""
+        self._host = host
         self._port = port
         self._crds = crds
         self._rules = list(rules)
@@ -98,9 +100,10 @@ class Sandbox:
         await self.apply([*manifests.definitions(self._crds), *self._rules])
         self.state_dir.mkdir(parents=True, exist_ok=True)
         pair = pki.issue()
-        server = LoopbackServer(self.app, self._port, *pair.write(self.state_dir, "apiserver"))
+        files = pair.write(self.state_dir, "apiserver")
+        server = LoopbackServer(self.app, self._host, self._port, *files)
         self._running.push_async_callback(server.stop, self._storage.close)
-        self.url = f"https://127.0.0.1:{server.port}"
+        self.url = processes.url(self._host, server.port)
         self.ca_file.write_bytes(pair.ca)
         server.start()
         kubeconfig.write(self.kubeconfig, self.url, pair.ca, self.tokens)
@@ -165,17 +168,18 @@ class _Quiet(uvicorn.Server):
 
 
 class LoopbackServer:
-    """One ASGI app over TLS on 127.0.0.1.
+    """One ASGI app over TLS on `host`, a loopback address.
 
     It listens at once: connections wait until it is started.
     """
 
-    def __init__(self, app: ASGIApp, port: int, certificate: Path, key: Path) -> None:
+    def __init__(self, app: ASGIApp, host: str, port: int, certificate: Path, key: Path) -> None:
         # asyncio sets TCP_NODELAY only if the protocol is given. Without it, each response waits 40
         # ms for an ACK.
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind(("127.0.0.1", port))
+        self._socket.bind((host, port))
         self._socket.listen(1024)
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(

@@ -113,21 +113,35 @@ class Listener:
                 await self.serving.all_closed.wait()
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; with port 0, a free port.
+EVERY_ADDRESS = "::"
 
-    Raises OSError if the address is not available.
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a bound socket; with port 0, at a free port.
+
+    With EVERY_ADDRESS it takes connections of IPv6 and of IPv4, or only of IPv4 if the machine has
+    no IPv6. Raise OSError if the address is not available.
     """
+    if host == EVERY_ADDRESS and not socket.has_dualstack_ipv6():
+        host = "0.0.0.0"  # noqa: S104 - a Service has to reach it
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, host != EVERY_ADDRESS)
         sock.bind((host, port))
         sock.set_inheritable(True)
     except OSError as error:
         sock.close()
-        raise OSError(f"{host}:{port}: {error.strerror or error}") from error
+        raise OSError(f"{authority(host, port)}: {error.strerror or error}") from error
     return sock
+
+
+def authority(host: str, port: int) -> str:
+    """Return `host:port`, as it is written in a URL."""
+    bracketed = f"[{host}]" if ":" in host else host
+    return f"{bracketed}:{port}"
 
 
 def free_port() -> int:

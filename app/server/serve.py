@@ -27,7 +27,7 @@ from app.kube.client import HttpClient
 from app.reconcilers.cluster_topology import CreationFailed
 from app.reconcilers.leader import Leader
 from app.server.endpoints import build_app
-from app.server.listener import Listener, bind
+from app.server.listener import Listener, authority, bind
 from app.server.metrics import Metrics
 from app.server.process import allow_files, drain, settle_garbage_collector, signalled
 from app.server.readiness import Readiness
@@ -58,7 +58,7 @@ async def serve(
             serving(configuration, certificates, cluster, client, readable) as served,
         ):
             settle_garbage_collector()
-            logger.info("serving on https://%s:%d", server.host, served.listener.port)
+            logger.info("serving on https://%s", authority(server.host, served.listener.port))
             await signalled()
             served.readiness.draining = True
             served.listener.drain()

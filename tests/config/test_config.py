@@ -225,13 +225,13 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("environment", "flags", "host", "port"),
     [
-        ({}, {}, "0.0.0.0", 8443),
+        ({}, {}, "::", 8443),
         ({"GROVE_ADMISSION_HOST": "::1", "GROVE_ADMISSION_PORT": "1"}, {}, "::1", 1),
-        ({"GROVE_ADMISSION_PORT": "1"}, {"port": 2, "host": None}, "0.0.0.0", 2),
+        ({"GROVE_ADMISSION_PORT": "1"}, {"port": 2, "host": None}, "::", 2),
         pytest.param(
             {"GROVE_ADMISSION_PORT": "tcp://10.0.0.7:443"},
             {},
-            "0.0.0.0",
+            "::",
             8443,
             id="a Service's, by kubelet",
         ),

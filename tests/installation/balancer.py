@@ -12,15 +12,18 @@ from tests.installation.pods import Pod
 
 
 class Balancer:
-    def __init__(self, ready: Callable[[], Sequence[Pod]]) -> None:
+    """`host` is an address on loopback."""
+
+    def __init__(self, ready: Callable[[], Sequence[Pod]], host: str = "127.0.0.1") -> None:
         self._ready = ready
+        self._host = host
         self._turns = itertools.count()
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self.port = 0
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, self._host, 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -38,7 +41,7 @@ class Balancer:
         try:
             pods = self._ready()
             if pods:
-                await _join(reader, writer, pods[next(self._turns) % len(pods)].address)
+                await _join(reader, writer, pods[next(self._turns) % len(pods)])
         except (OSError, asyncio.CancelledError):
             pass
         finally:
@@ -46,9 +49,9 @@ class Balancer:
             writer.transport.abort()
 
 
-async def _join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str) -> None:
+async def _join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pod: Pod) -> None:
     """Until one side closes."""
-    pod_reader, pod_writer = await asyncio.open_connection(address, 8443)
+    pod_reader, pod_writer = await asyncio.open_connection(pod.address, pod.port)
     pumps = [
         asyncio.create_task(_pump(*pair)) for pair in ((reader, pod_writer), (pod_reader, writer))
     ]

@@ -151,7 +151,7 @@ async def certificate(cluster: Cluster) -> str:
 
 async def shown(pod: Pod) -> str:
     """The certificate (PEM) that a Pod shows."""
-    return await asyncio.to_thread(ssl.get_server_certificate, (pod.address, 8443))
+    return await asyncio.to_thread(ssl.get_server_certificate, (pod.address, pod.port))
 
 
 async def rotates(cluster: Cluster, former: str) -> None:

@@ -14,10 +14,12 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import yaml
 
 from app.commands.beside import ApiServer
+from app.server.listener import authority
 from tests.installation.balancer import Balancer
 from tests.installation.kubernetes import Kubernetes, Object
 from tests.installation.pods import NAME, NAMESPACE, Pods, rebased
@@ -49,7 +51,9 @@ class Cluster:
         )
         bundle = base64.b64encode(api.ca_file.read_bytes()).decode()
         server = {"server": api.url, "certificate-authority-data": bundle}
-        self.pods = Pods(self.admin, server, folder, api.reaches_services)
+        self.host = urlsplit(api.url).hostname or ""
+        is_ipv6 = ":" in self.host
+        self.pods = Pods(self.admin, server, folder, api.reaches_services, is_ipv6)
         self.url = ""
 
     def configure(self, configuration: str) -> None:
@@ -181,11 +185,11 @@ class Cluster:
 async def cluster_of(api: ApiServer, folder: Path) -> AsyncIterator[Cluster]:
     """A cluster with the manifests and nothing installed. `api` has been started."""
     cluster = Cluster(api, folder)
-    balancer = Balancer(lambda: cluster.pods.ready)
+    balancer = Balancer(lambda: cluster.pods.ready, cluster.host)
     shutil.copytree(MANIFESTS, folder / "manifests")
     if not api.reaches_services:
         await balancer.start()
-        cluster.url = f"https://127.0.0.1:{balancer.port}"
+        cluster.url = f"https://{authority(cluster.host, balancer.port)}"
         _readdress(cluster, folder / "manifests/base/webhooks.yaml")
     running = asyncio.create_task(cluster.pods.run())
     try:

@@ -31,20 +31,26 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture
+def host() -> str:
+    """The address on loopback at which the API server listens."""
+    return "127.0.0.1"
+
+
 @pytest_asyncio.fixture
-async def cluster(kind: str, tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(kind: str, host: str, tmp_path: Path) -> AsyncIterator[Cluster]:
     """Grove, KAI and NVIDIA's driver are there as CRDs.
 
     Our account has no rights but those that get installed.
     """
     rules = [of_kind(rendered("prerequisites"), "Namespace")]
+    state_dir = tmp_path / "api"
     api: ApiServer
     if kind == "real":
-        api = RealApiServer(
-            binaries=find_binaries(os.environ), state_dir=tmp_path / "api", rules=rules
-        )
+        binaries = find_binaries(os.environ)
+        api = RealApiServer(binaries=binaries, host=host, state_dir=state_dir, rules=rules)
     else:
-        api = Sandbox(state_dir=tmp_path / "api", rules=rules)
+        api = Sandbox(host=host, state_dir=state_dir, rules=rules)
     try:
         await api.start()
         async with cluster_of(api, tmp_path) as cluster:

@@ -4,7 +4,7 @@ EndpointSlice controller.
 It serves a single Deployment. Each Pod is a process on this machine with the rendered command,
 files and environment, an address of its own on loopback, and a token of the rendered
 ServiceAccount. The port is the rendered one, so nothing on this machine may listen on port 8443 of
-all addresses.
+all addresses. IPv6 has a single address on loopback, so that there each Pod has a port of its own.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from typing import IO
 import httpx
 import yaml
 
+from app.server.listener import authority, free_port
 from tests.installation.kubernetes import Kubernetes, Object
 from tests.installation.readme import ROOT
 
@@ -47,6 +48,7 @@ class Pod:
     spec: Object
     folder: Path
     address: str
+    port: int
     process: asyncio.subprocess.Process
     log: IO[bytes]
     is_ready: bool = False
@@ -54,7 +56,7 @@ class Pod:
 
     @property
     def url(self) -> str:
-        return f"https://{self.address}:8443"
+        return f"https://{authority(self.address, self.port)}"
 
     @property
     def text(self) -> str:
@@ -80,17 +82,19 @@ def rebased(text: str, spec: Object, folder: Path) -> str:
 class Pods:
     """The Pods of the Deployment, kept as it asks for while `run` runs.
 
-    `kubernetes` is an administrator; `server` is the `cluster` of a kubeconfig. If `has_slices`, an
-    EndpointSlice has the addresses of those that are ready.
+    `kubernetes` is an administrator; `server` is the `cluster` of a kubeconfig. If `has_slices`,
+    EndpointSlices have the addresses of those that are ready, one for each port. If `ipv6`, the
+    Pods listen at all addresses, and are called at ::1.
     """
 
     kubernetes: Kubernetes
     server: Object
     folder: Path
     has_slices: bool
+    ipv6: bool = False
     pods: list[Pod] = field(default_factory=list)
     _count: int = 0
-    _published: list[str] | None = None
+    _published: dict[int, list[str]] = field(default_factory=dict)
 
     @property
     def ready(self) -> list[Pod]:
@@ -167,7 +171,7 @@ class Pods:
         if not await self._mount(spec, folder) or not await self._write_kubeconfig(spec, folder):
             return None
         name = f"{NAME}-{version}-{self._count}"
-        address = _address()
+        address, port = ("::1", free_port()) if self.ipv6 else (_address(), 8443)
         await self._create(name, template, address)
         (container,) = spec["containers"]
         command = [rebased(argument, spec, folder) for argument in container["args"]]
@@ -175,13 +179,19 @@ class Pods:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "app", *command, "--kubeconfig", str(folder / "kubeconfig")),
             cwd=ROOT,
-            env={**_inherited(), **_environment(container), "GROVE_ADMISSION_HOST": address},
+            env={**_inherited(), **_environment(container), **self._listening(address, port)},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=log,
             stderr=log,
         )
-        self.pods.append(Pod(name, version, spec, folder, address, process, log))
+        self.pods.append(Pod(name, version, spec, folder, address, port, process, log))
         return self.pods[-1]
+
+    def _listening(self, address: str, port: int) -> dict[str, str]:
+        """The variables for what differs from a container, which has its addresses for itself."""
+        if self.ipv6:
+            return {"GROVE_ADMISSION_PORT": str(port)}
+        return {"GROVE_ADMISSION_HOST": address}
 
     async def _mount(self, spec: Object, folder: Path) -> bool:
         for volume in spec["volumes"]:
@@ -253,30 +263,36 @@ class Pods:
 
     async def _publish(self) -> None:
         service = await self.kubernetes.find(f"{CORE}/services/{NAME}")
-        addresses = [pod.address for pod in self.ready] if service else None
-        if addresses == self._published:
-            return
-        if addresses is None:
-            await self.kubernetes.delete(f"{SLICES}/{NAME}-1")
-        else:
-            await self._write_slice(addresses)
+        addresses: dict[int, list[str]] = {}
+        for pod in self.ready if service else ():
+            addresses.setdefault(pod.port, []).append(pod.address)
+
+        for port in addresses.keys() | self._published.keys():
+            if addresses.get(port) != self._published.get(port):
+                await self._write_slice(port, addresses.get(port, []))
         self._published = addresses
 
-    async def _write_slice(self, addresses: list[str]) -> None:
+    async def _write_slice(self, port: int, addresses: list[str]) -> None:
+        path = f"{SLICES}/{NAME}-{port}"
+        if not addresses:
+            await self.kubernetes.delete(path)
+            return
+
         endpoints = [
             {"addresses": [address], "conditions": {"ready": True}} for address in addresses
         ]
-        if self._published is not None:
-            await self.kubernetes.write("PATCH", f"{SLICES}/{NAME}-1", {"endpoints": endpoints})
+        if port in self._published:
+            await self.kubernetes.write("PATCH", path, {"endpoints": endpoints})
             return
+
         labels = {"kubernetes.io/service-name": NAME}
         content = {
             "apiVersion": "discovery.k8s.io/v1",
             "kind": "EndpointSlice",
-            "metadata": {"name": f"{NAME}-1", "labels": labels},
-            "addressType": "IPv4",
+            "metadata": {"name": f"{NAME}-{port}", "labels": labels},
+            "addressType": "IPv6" if self.ipv6 else "IPv4",
             "endpoints": endpoints,
-            "ports": [{"name": "https", "port": 8443}],
+            "ports": [{"name": "https", "port": port}],
         }
         await self.kubernetes.write("POST", SLICES, content)
 

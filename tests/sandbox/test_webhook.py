@@ -75,7 +75,7 @@ async def listening(folder: Path, *names: str) -> AsyncIterator[Webhook]:
     webhook = Webhook()
     pair = pki.issue(names) if names else pki.issue()
     app = Starlette(routes=[Route("/{path:path}", webhook.answer, methods=["POST"])])
-    server = LoopbackServer(app, 0, *pair.write(folder, "webhook"))
+    server = LoopbackServer(app, "127.0.0.1", 0, *pair.write(folder, "webhook"))
     webhook.address = f"127.0.0.1:{server.port}"
     webhook.ca = pair.ca
     webhook.url = f"https://{webhook.address}"

@@ -38,7 +38,7 @@ from app.admission.verdict import ALLOWED, Verdict, not_allowed
 from app.certificates.files import file_source
 from app.certificates.issue import make_ca, make_leaf
 from app.server.handover import ToUvicorn
-from app.server.listener import Listener, bind
+from app.server.listener import Listener, authority, bind
 from tests.reviews import Seen, load
 
 ROOT = Path(__file__).parent.parent.parent
@@ -717,3 +717,24 @@ def test_an_address_that_is_not_ours() -> None:
     with pytest.raises(OSError, match="assign requested address"):
         bind("192.0.2.1", 0)
     bind("::1", 0).close()
+
+
+def test_all_addresses_are_those_of_both_families() -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("needs IPv6 on this machine")
+    with bind("::", 0) as listening:
+        listening.listen()
+        port = listening.getsockname()[1]
+        for address in ("127.0.0.1", "::1"):
+            socket.create_connection((address, port), timeout=5).close()
+
+
+def test_without_ipv6_all_addresses_are_those_of_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    with bind("::", 0) as listening:
+        assert listening.family == socket.AF_INET
+
+
+def test_an_address_of_ipv6_is_in_brackets_where_a_port_follows() -> None:
+    assert authority("::1", 8443) == "[::1]:8443"
+    assert authority("127.0.0.1", 8443) == "127.0.0.1:8443"

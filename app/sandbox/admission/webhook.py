@@ -251,4 +251,6 @@ def _addresses(endpoints: Object, port_name: str) -> Iterator[str]:
     ]
     for endpoint in endpoints.get("endpoints") or ():
         if (endpoint.get("conditions") or {}).get("ready") is not False:
-            yield from (f"{endpoint['addresses'][0]}:{port}" for port in ports)
+            address = endpoint["addresses"][0]
+            host = f"[{address}]" if ":" in address else address
+            yield from (f"{host}:{port}" for port in ports)
