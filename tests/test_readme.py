@@ -120,6 +120,7 @@ OTHERWISE_SHOWN = {
     "jsonpatch.py": "a bug of ours, said as such",
     "kai.py": "the Ready condition",
     "ownership.py": "findings of an audit",
+    "missing.py": "findings of an audit",
     "podgangs.py": "findings of an audit",
     "satisfaction.py": "the condition TopologyConstraintSatisfied",
     "kai_podgroup.py": "events on PodGroups",

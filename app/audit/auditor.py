@@ -5,9 +5,11 @@ so that the memory in use doesn't depend on the number of objects. The owners of
 ResourceClaims are checked too.
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import TypeVar
 
+from app.audit.claims import ClaimAudit
 from app.audit.finding import Finding, Tally
 from app.audit.progress import Progress
 from app.audit.remedy import NEVER_ALLOCATED, remedy_for
@@ -20,7 +22,7 @@ from app.dry_run.judge import Asker, judge
 from app.kube.api import Client, ClusterError, NotFound, Object, Unavailable
 from app.kube.pages import pages
 from app.objects.metadata import labels_of
-from app.objects.resource import Resource
+from app.objects.resource import POD, Resource
 from app.rules.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
@@ -37,6 +39,8 @@ from app.rules.mnnvl.allocation import unallocatable
 from app.rules.mnnvl.ownership import Gang, MnnvlResource, belongs_to, ownership_problem
 from app.webhooks.configurations import EXEMPT_NAMESPACE
 from app.webhooks.registry import routes_over
+
+T = TypeVar("T")
 
 JUDGED = (
     CLUSTER_TOPOLOGY,
@@ -88,6 +92,7 @@ class Auditor:
         self._client = client
         self._cluster = Cluster(client, configuration)
         self._routes = routes_over(configuration, self._cluster, authorized=(_ASKER.username,))
+        self._claims = ClaimAudit(client, self._cluster.facts, self._cluster.stores)
         self._levels = configuration.levels
         self._listing = listed.Listing()
         self._exempt = (EXEMPT_NAMESPACE, configuration.certificates.namespace)
@@ -100,6 +105,7 @@ class Auditor:
         `tally` is complete at the end.
         """
         self._listing = await listed.read(self._cluster, self._client, self._levels, namespace)
+        await self._try_pods(self._claims.read_pods())
         for resource in self._resources():
             async for finding in self._judged(resource, namespace):
                 self.tally.add(finding)
@@ -108,11 +114,22 @@ class Auditor:
             for finding in self._owned(resource):
                 self.tally.add(finding)
                 yield finding
+        for finding in await self._try_pods(self._claims.in_deletion(self._exempt)) or ():
+            self.tally.add(finding)
+            yield finding
         if self._listing.stands_in:
             self.tally.notes.append(
                 "the managed ClusterTopology does not exist: the configuration's levels stand in"
             )
         self._progress.clear()
+
+    async def _try_pods(self, reading: Awaitable[T]) -> T | None:
+        """Return the result of `reading`, or None if Pods can't be read."""
+        try:
+            return await reading
+        except ClusterError as error:
+            self.tally.unread[str(POD)] = error.message
+            return None
 
     # Objects that would be rejected.
 
@@ -159,14 +176,19 @@ class Auditor:
         if verdict is None:
             return None
         if verdict.allowed:
-            remarks = (
-                [*verdict.warnings, *self._remarks(resource, obj)] if resource in REMARKED else []
-            )
-            return _finding(resource.kind, obj, 0, remarks) if remarks else None
+            return self._finding_of_allowed(resource, obj, verdict.warnings)
         problems = [f"{cause.field}: {cause.message}" for cause in verdict.causes] or [
             verdict.message
         ]
         return _finding(resource.kind, obj, verdict.code, problems)
+
+    def _finding_of_allowed(
+        self, resource: Resource, obj: Object, warnings: Sequence[str]
+    ) -> Finding | None:
+        if resource is POD_CLIQUE:
+            return self._claims.of_clique(obj)
+        remarks = [*warnings, *self._remarks(resource, obj)] if resource in REMARKED else []
+        return _finding(resource.kind, obj, 0, remarks) if remarks else None
 
     def _remarks(self, resource: Resource, obj: Object) -> list[str]:
         """Returns problems of an object that would be allowed."""

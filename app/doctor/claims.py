@@ -1,13 +1,31 @@
-"""Whether the ResourceClaims for MNNVL can be allocated."""
+"""Whether ResourceClaims for MNNVL can be allocated, and whether PodCliques and Pods have them."""
 
+import contextlib
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+
+from app.cluster.dialects import dialect_of
+from app.cluster.pods import claims_held_in_deletion, pods_without_claim
+from app.cluster.table import StoredClique
 from app.config.schema import Configuration
 from app.doctor.report import Check
-from app.kube.api import Client, list_all
+from app.kube.api import Client, Key, NotFound, Object, list_all
+from app.kube.pages import pages
 from app.objects.fields import listed
-from app.rules.kinds import DEVICE_CLASS, RESOURCE_CLAIM
+from app.objects.resource import Resource
+from app.rules.kinds import DEVICE_CLASS, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.rules.labels import MNNVL_MANAGED
 from app.rules.mnnvl.allocation import awaited_classes, unallocatable
+from app.rules.mnnvl.demand import demands_in
+from app.rules.mnnvl.missing import (
+    PUT_BACK,
+    REPLACE,
+    Unclaimed,
+    held_in_deletion,
+    lacking_claims,
+    read_clique,
+)
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS
+from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
 
 SUBJECT = "claims"
 _SHOWN = 5
@@ -16,25 +34,108 @@ _SHOWN = 5
 async def check_claims(client: Client, configuration: Configuration) -> list[Check]:
     """Checks of the configured form of claims, and of the stored claims. Raises ClusterError."""
     classes = {obj["metadata"]["name"] for obj in await list_all(client, DEVICE_CLASS)}
-    checks: list[Check] = []
-    if configuration.mnnvl.claim_mode == "shared" and unallocatable(
-        [DEFAULT_DEVICE_CLASS], classes
-    ):
-        message = (
-            f'mnnvl.claimMode is "shared", but DeviceClass "{DEFAULT_DEVICE_CLASS}" does not exist:'
-            " claims that name no other class can never be allocated"
-        )
-        remedy = "Set mnnvl.claimMode to auto, or create the DeviceClass."
-        checks.append(Check(SUBJECT, "problem", message, remedy))
+    claims = await list_all(client, RESOURCE_CLAIM, f"{MNNVL_MANAGED}=true")
+    checks = _check_mode(configuration, classes)
     waiting: dict[str, list[str]] = {}
-    for obj in await list_all(client, RESOURCE_CLAIM, f"{MNNVL_MANAGED}=true"):
+    for obj in claims:
         name = unallocatable(awaited_classes(obj), classes)
         if name:
-            waiting.setdefault(name, []).append(
-                f"{obj['metadata'].get('namespace')}/{obj['metadata']['name']}"
-            )
-    checks += [_never_allocated(name, claims) for name, claims in sorted(waiting.items())]
-    return checks or [Check(SUBJECT, "ok", "no ResourceClaim for MNNVL lacks its DeviceClass")]
+            waiting.setdefault(name, []).append(_name(obj))
+    checks += [_never_allocated(name, names) for name, names in sorted(waiting.items())]
+    checks = checks or [Check(SUBJECT, "ok", "no ResourceClaim for MNNVL lacks its DeviceClass")]
+    held = await claims_held_in_deletion(client, claims)
+    return [*checks, *(_held(claim, pods) for claim, pods in held)]
+
+
+def _check_mode(configuration: Configuration, classes: set[str]) -> list[Check]:
+    if configuration.mnnvl.claim_mode != "shared" or not unallocatable(
+        [DEFAULT_DEVICE_CLASS], classes
+    ):
+        return []
+
+    message = (
+        f'mnnvl.claimMode is "shared", but DeviceClass "{DEFAULT_DEVICE_CLASS}" does not exist:'
+        " claims that name no other class can never be allocated"
+    )
+    remedy = "Set mnnvl.claimMode to auto, or create the DeviceClass."
+    return [Check(SUBJECT, "problem", message, remedy)]
+
+
+async def check_lost_claims(client: Client) -> list[Check]:
+    """Checks of PodCliques that must have a claim, and of their Pods. Raises ClusterError."""
+    sets = {_key(obj): read_pod_clique_set(obj) async for obj in _all(client, POD_CLIQUE_SET)}
+    cliques = [
+        clique async for obj in _all(client, POD_CLIQUE) if (clique := read_clique(obj)) is not None
+    ]
+    claimed = {(demand.member.namespace, demand.member.name) for demand in demands_in(cliques)}
+    pods = await pods_without_claim(client, {namespace for namespace, _ in claimed})
+    return [
+        *_check_cliques(cliques, sets, reads_groups=dialect_of(client).reads_groups),
+        *_check_pods(pods, claimed),
+    ]
+
+
+def _check_cliques(
+    cliques: Sequence[StoredClique], sets: Mapping[Key, PodCliqueSet], *, reads_groups: bool
+) -> list[Check]:
+    lacking = sorted(
+        f"{clique.member.namespace}/{clique.member.name}"
+        for clique in cliques
+        if isinstance(clique, Unclaimed)
+        and lacking_claims(
+            [clique],
+            sets.get((clique.member.namespace, clique.member.place.pcs)),
+            reads_groups=reads_groups,
+        )
+    )
+    if not lacking:
+        return [Check(SUBJECT, "ok", "every PodClique that asks for an MNNVL claim has one")]
+
+    message = (
+        "PodCliques must have an MNNVL claim and have none, so that their new Pods run outside of"
+        f" their NVLink domain: {listed(lacking, _SHOWN)}"
+    )
+    return [Check(SUBJECT, "problem", message, PUT_BACK)]
+
+
+def _check_pods(pods: Mapping[Key, list[str]], claimed: Collection[Key]) -> list[Check]:
+    without = sorted(
+        f"{namespace}/{name}"
+        for (namespace, clique), names in pods.items()
+        if (namespace, clique) in claimed
+        for name in names
+    )
+    if not without:
+        return []
+
+    message = (
+        "Pods run without the MNNVL claim that their PodClique has, outside of their NVLink"
+        f" domain: {listed(without, _SHOWN)}"
+    )
+    return [
+        Check(SUBJECT, "problem", message, f"{REPLACE} `grove-admission audit` lists them all.")
+    ]
+
+
+def _held(claim: Object, pods: Sequence[str]) -> Check:
+    problem, remedy = held_in_deletion(claim["metadata"]["namespace"], pods)
+    return Check(SUBJECT, "problem", f"ResourceClaim {_name(claim)} {problem}", remedy)
+
+
+async def _all(client: Client, resource: Resource) -> AsyncIterator[Object]:
+    """Yield the objects of `resource` in pages; none if it is not served."""
+    with contextlib.suppress(NotFound):
+        async for page in pages(client, resource):
+            for obj in page.items:
+                yield obj
+
+
+def _key(obj: Object) -> Key:
+    return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
+
+
+def _name(obj: Object) -> str:
+    return "/".join(_key(obj))
 
 
 def _never_allocated(name: str, claims: list[str]) -> Check:

@@ -76,6 +76,7 @@ async def examine(patient: Patient) -> list[Check]:
     checks += await _attempted(topology.SUBJECT, topology_checks)
     checks += await _attempted(topology.DIALECT, topology.check_dialects(client))
     checks += await _attempted(claims.SUBJECT, claims.check_claims(client, configuration))
+    checks += await _attempted(claims.SUBJECT, claims.check_lost_claims(client))
     return checks + await _attempted(grove.SUBJECT, grove.check_grove(client, configuration))
 
 

@@ -7,6 +7,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
+from jsonpatch import apply_patch
 
 from app.audit.auditor import JUDGED, Auditor
 from app.audit.finding import Count, Finding
@@ -63,6 +64,12 @@ def train(**metadata: Any) -> Object:
 def clique(*owners: Object, name: str = "train-0-worker", **spec: Any) -> Object:
     made = builders.pod_clique(name, builders.labels("train", 0, "train-0"), **spec)
     return changed(made, ownerReferences=[reference(owner) for owner in owners])
+
+
+def admitted(obj: Object) -> Object:
+    """A PodClique with its claim."""
+    patched: Object = apply_patch(obj, list(builders.injection_into(obj).patch))
+    return patched
 
 
 def reference(owner: Object) -> Object:
@@ -124,7 +131,7 @@ async def test_each_kind_is_judged_by_its_rule_and_all_its_causes_are_told() -> 
         builders.pod_group("fine", {"name": "workers"}),
         train(),
         clique(train(), scope="galaxy"),
-        clique(train(), name="train-0-fine"),
+        admitted(clique(train(), name="train-0-fine")),
         gang(),
     )
     assert [(kind, where, code) for kind, where, code, _ in found] == [
@@ -169,7 +176,7 @@ async def test_each_kind_is_judged_by_its_rule_and_all_its_causes_are_told() -> 
             id="a PodClique of a former set of that name",
         ),
         pytest.param(
-            [TOPOLOGY, train(), gang(), clique(train()), domain(gang())],
+            [TOPOLOGY, train(), gang(), admitted(clique(train())), domain(gang())],
             id="a PodClique whose ComputeDomain is ours",
         ),
         pytest.param(
@@ -306,7 +313,7 @@ async def test_what_may_not_be_read_is_said_and_the_rest_is_audited(
             TOPOLOGY,
             builders.pod_clique_set("lost", domain="block"),
             train(),
-            clique(train()),
+            admitted(clique(train())),
             gang(),
         ]
     )

@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 
 from app.config.schema import Configuration, Mnnvl
-from app.doctor.claims import check_claims
-from app.rules.kinds import DEVICE_CLASS, RESOURCE_CLAIM
+from app.doctor.claims import check_claims, check_lost_claims
+from app.rules.kinds import DEVICE_CLASS, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
+from app.rules.mnnvl.missing import PUT_BACK
+from tests.audit import test_claims as lost
+from tests.audit.test_audit import admitted
 from tests.kube.memory.client import MemoryClient
 
 Object = dict[str, Any]
@@ -86,3 +89,68 @@ async def test_a_cluster_without_dynamic_resource_allocation() -> None:
         del client.served[resource]
     checks = await check_claims(client, Configuration())
     assert [(check.status, check.message) for check in checks] == FINE
+
+
+async def test_a_claim_that_pods_use_although_it_is_being_deleted_is_a_problem() -> None:
+    pods = [lost.pod("a", "train-0-worker", lost.OURS), lost.pod("b", "train-0-worker", lost.OURS)]
+    resources = lost.resources("a", "b", **lost.DELETED)
+    checks = await check_claims(MemoryClient([*resources, *pods]), Configuration())
+    assert [(check.status, check.message, check.remedy) for check in checks[1:]] == [
+        (
+            "problem",
+            "ResourceClaim ml/train-0-mnnvl-claim is being deleted, and Pods a, b still use it: no other Pod can get it",
+            "Delete these Pods together: kubectl -n ml delete pod a b. The claim is then gone, the leader creates it "
+            "again, and the new Pods start.",
+        )
+    ]
+
+
+EVERY = ("ok", "every PodClique that asks for an MNNVL claim has one", "")
+LACKING = (
+    "problem",
+    "PodCliques must have an MNNVL claim and have none, so that their new Pods run outside of their NVLink domain: "
+    "ml/train-0-lost",
+    PUT_BACK,
+)
+WITHOUT = (
+    "problem",
+    "Pods run without the MNNVL claim that their PodClique has, outside of their NVLink domain: ml/a",
+    "Delete these Pods as soon as their workload can do without them: Grove's operator replaces them, and the new ones "
+    "have the claim. `grove-admission audit` lists them all.",
+)
+
+
+@pytest.mark.parametrize(
+    ("objects", "checks"),
+    [
+        pytest.param([], [EVERY], id="nothing at all"),
+        pytest.param(
+            [lost.pcs(), admitted(lost.clique("train-0-worker"))], [EVERY], id="all is well"
+        ),
+        pytest.param([lost.clique("train-0-lost")], [EVERY], id="a PodClique whose set is gone"),
+        pytest.param([lost.pcs(), lost.clique("train-0-lost")], [LACKING], id="a lost claim"),
+        pytest.param(
+            [
+                lost.pcs(),
+                admitted(lost.clique("train-0-worker")),
+                lost.pod("a", "train-0-worker"),
+                lost.pod("of-another", "train-0-other"),
+            ],
+            [EVERY, WITHOUT],
+            id="a Pod from before the claim came back",
+        ),
+    ],
+)
+async def test_claims_that_podcliques_and_pods_have_lost(
+    objects: list[Object], checks: list[tuple[str, str, str]]
+) -> None:
+    found = await check_lost_claims(MemoryClient(objects))
+    assert [(check.status, check.message, check.remedy) for check in found] == checks
+
+
+async def test_without_grove_no_claim_is_lost() -> None:
+    client = MemoryClient()
+    for resource in (POD_CLIQUE, POD_CLIQUE_SET):
+        del client.served[resource]
+    found = await check_lost_claims(client)
+    assert [(check.status, check.message, check.remedy) for check in found] == [EVERY]

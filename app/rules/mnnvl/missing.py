@@ -1,10 +1,10 @@
-"""PodCliques that ask for MNNVL and have no claim of ours, and pods that run without it.
+"""MNNVL claims that are missing: in PodCliques, in their pods, and soon if they are being deleted.
 
 While no webhook answers, the next write of Grove's operator resets the spec of a PodClique to its
 template, without the claim. The operator sees no difference afterwards, so it does not write again.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,16 @@ from app.rules.mnnvl.demand import Demand, inherited_annotations, interned, read
 from app.rules.mnnvl.plan import Member, read_member, read_plan
 from app.rules.mnnvl.set_annotations import both_vocabularies
 from app.rules.podcliqueset import PodCliqueSet
+
+PUT_BACK = (
+    "While the webhooks are registered, the leader puts the claim back within a minute; if not, the"
+    " events of the PodCliqueSet state the reason. If they are switched off, switch them on."
+)
+
+REPLACE = (
+    "Delete these Pods as soon as their workload can do without them: Grove's operator replaces"
+    " them, and the new ones have the claim."
+)
 
 _ENABLED = MnnvlAnnotations("true")
 
@@ -111,9 +121,40 @@ def runs_without_claim(pod: Mapping[str, Any]) -> bool:
     False if it has finished or is being deleted.
     """
     spec = map_of(pod.get("spec"))
+    return not is_ending(pod) and not _has_claim(spec) and requests_gpus(spec)
+
+
+def is_ending(pod: Mapping[str, Any]) -> bool:
+    """Whether `pod` has finished or is being deleted."""
     phase = map_of(pod.get("status")).get("phase")
-    ends = phase in ("Succeeded", "Failed") or map_of(pod.get("metadata")).get("deletionTimestamp")
-    return not ends and not _has_claim(spec) and requests_gpus(spec)
+    deleted = map_of(pod.get("metadata")).get("deletionTimestamp")
+    return phase in ("Succeeded", "Failed") or deleted is not None
+
+
+def reserving_pods(claim: Mapping[str, Any]) -> set[str]:
+    """Return the names of the Pods that reserve a ResourceClaim which is being deleted.
+
+    Empty if it is not being deleted.
+    """
+    if not map_of(claim.get("metadata")).get("deletionTimestamp"):
+        return set()
+
+    consumers = maps_of(map_of(claim.get("status")).get("reservedFor"))
+    return {
+        text_of(consumer.get("name"))
+        for consumer in consumers
+        if consumer.get("resource") == "pods"
+    }
+
+
+def held_in_deletion(namespace: str, pods: Sequence[str]) -> tuple[str, str]:
+    """Return the problem and the remedy for a claim that `pods` use while it is being deleted."""
+    problem = f"is being deleted, and Pods {', '.join(pods)} still use it: no other Pod can get it"
+    remedy = (
+        f"Delete these Pods together: kubectl -n {namespace} delete pod {' '.join(pods)}. The claim"
+        " is then gone, the leader creates it again, and the new Pods start."
+    )
+    return problem, remedy
 
 
 def _has_claim(pod_spec: Mapping[str, Any]) -> bool:

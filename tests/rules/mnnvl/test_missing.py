@@ -10,10 +10,12 @@ from app.rules.mnnvl.demand import Demand
 from app.rules.mnnvl.missing import (
     Unclaimed,
     clique_of_pod,
+    held_in_deletion,
     lacking_claims,
     lacks_claim,
     read_clique,
     read_unclaimed,
+    reserving_pods,
     runs_without_claim,
 )
 from app.rules.podcliqueset import Group, PodCliqueSet
@@ -176,6 +178,25 @@ def pod(phase: str = "Running", deleting: bool = False, **spec: Any) -> Object:
 )
 def test_a_pod_runs_without_the_claim(obj: Object, without: bool) -> None:
     assert runs_without_claim(obj) is without
+
+
+CONSUMERS = [
+    {"resource": "pods", "name": "a"},
+    {"resource": "pods", "name": "b"},
+    {"resource": "others", "name": "c"},
+]
+
+
+def test_pods_reserve_a_claim_that_is_being_deleted() -> None:
+    claim: Object = {"metadata": {"name": "c"}, "status": {"reservedFor": CONSUMERS}}
+    assert reserving_pods(claim) == set()
+    claim["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert reserving_pods(claim) == {"a", "b"}
+    assert held_in_deletion("ml", ["a", "b"]) == (
+        "is being deleted, and Pods a, b still use it: no other Pod can get it",
+        "Delete these Pods together: kubectl -n ml delete pod a b. The claim is then gone, the leader creates it again, "
+        "and the new Pods start.",
+    )
 
 
 def test_a_pod_belongs_to_the_podclique_that_owns_it() -> None:

@@ -1,0 +1,88 @@
+"""MNNVL claims that PodCliques, and Pods, have lost or are about to lose."""
+
+from collections.abc import Collection
+
+from app.audit.finding import Finding
+from app.cluster.facts import Facts
+from app.cluster.pods import claims_held_in_deletion, pods_without_claim
+from app.cluster.table import CLAIMS, DOMAINS, Stores
+from app.kube.api import Client, Key, Object, find
+from app.rules.kinds import POD_CLIQUE, RESOURCE_CLAIM
+from app.rules.mnnvl.demand import read_demand
+from app.rules.mnnvl.missing import (
+    PUT_BACK,
+    REPLACE,
+    held_in_deletion,
+    lacking_claims,
+    read_unclaimed,
+)
+
+LACKS = (
+    "must have an MNNVL claim and has none: Pods that start now run outside of their NVLink domain"
+)
+
+
+class ClaimAudit:
+    """What PodCliques and ResourceClaims lack, as far as `facts` and Pods show it."""
+
+    def __init__(self, client: Client, facts: Facts, stores: Stores) -> None:
+        self._client = client
+        self._facts = facts
+        self._stores = stores
+        self._pods: dict[Key, list[str]] = {}
+
+    async def read_pods(self) -> None:
+        """Read the Pods of all namespaces with ComputeDomains of ours. Raises ClusterError."""
+        namespaces = {domain.namespace for domain in self._stores[DOMAINS].values()}
+        self._pods = await pods_without_claim(self._client, namespaces)
+
+    def of_clique(self, obj: Object) -> Finding | None:
+        """Return the finding about a stored PodClique if it or its Pods have no claim."""
+        if read_demand(obj) is None:
+            return self._without_claim(obj)
+
+        namespace, name = _key(obj)
+        pods = self._pods.get((namespace, name))
+        if pods is None:
+            return None
+        problem = f"Pods {', '.join(pods)} run without its claim, outside of their NVLink domain"
+        return Finding(POD_CLIQUE.kind, namespace, name, 0, (problem,), REPLACE)
+
+    def _without_claim(self, obj: Object) -> Finding | None:
+        clique = read_unclaimed(obj)
+        if clique is None:
+            return None
+
+        namespace, name = _key(obj)
+        pcs = self._facts.cached_set(namespace, clique.member.place.pcs)
+        reads_groups = self._facts.dialect().reads_groups
+        if not lacking_claims([clique], pcs, reads_groups=reads_groups):
+            return None
+        return Finding(POD_CLIQUE.kind, namespace, name, 0, (LACKS,), PUT_BACK)
+
+    async def in_deletion(self, exempt: Collection[str]) -> list[Finding]:
+        """Return the findings about claims that Pods use although they are being deleted.
+
+        Raises ClusterError.
+        """
+        keys = sorted(
+            (claim.namespace, claim.name)
+            for claim in self._stores[CLAIMS].values()
+            if claim.deleting and claim.namespace not in exempt
+        )
+        found = [await find(self._client, RESOURCE_CLAIM, name, ns) for ns, name in keys]
+        claims = [claim for claim in found if claim is not None]
+        return [
+            _held(claim, pods)
+            for claim, pods in await claims_held_in_deletion(self._client, claims)
+        ]
+
+
+def _held(claim: Object, pods: list[str]) -> Finding:
+    namespace, name = _key(claim)
+    problem, remedy = held_in_deletion(namespace, pods)
+    return Finding(RESOURCE_CLAIM.kind, namespace, name, 0, (problem,), remedy)
+
+
+def _key(obj: Object) -> Key:
+    return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]

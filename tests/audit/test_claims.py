@@ -1,0 +1,118 @@
+"""Claims that PodCliques and Pods have lost or are about to lose, in an audit."""
+
+from datetime import UTC, datetime
+from io import StringIO
+from typing import Any
+
+from app.audit.auditor import Auditor
+from app.audit.claims import LACKS
+from app.audit.finding import Finding
+from app.audit.progress import Progress
+from app.config.schema import Configuration
+from app.kube.api import Forbidden, Object
+from app.objects.resource import POD
+from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE, RESOURCE_CLAIM
+from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
+from app.rules.mnnvl.missing import PUT_BACK, REPLACE
+from tests import builders
+from tests.audit.test_audit import admitted, changed
+from tests.builders import injection_into
+from tests.kube.memory.client import MemoryClient
+
+CLAIM = "train-0-mnnvl-claim"
+OURS = [{"name": "mnnvl", "resourceClaimName": CLAIM}]
+DELETED: Object = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}
+
+
+def pcs() -> Object:
+    return changed(builders.pod_clique_set("train"), namespace="ml", uid="u")
+
+
+def clique(name: str, namespace: str = "ml") -> Object:
+    made = builders.pod_clique(name, builders.labels("train", 0, "train-0", grove=True))
+    return changed(made, namespace=namespace)
+
+
+def pod(name: str, owner: str, claims: Any = (), **metadata: Any) -> Object:
+    owners = [{"kind": "PodClique", "name": owner, "uid": "x", "apiVersion": "grove.io/v1alpha1"}]
+    labels = {"grove.io/podgang": "train-0"}
+    given = {"name": name, "namespace": "ml", "labels": labels, "ownerReferences": owners}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**given, **metadata},
+        "spec": {**builders.pod_spec(), "resourceClaims": list(claims)},
+        "status": {"phase": "Running"},
+    }
+
+
+def resources(*users: str, **metadata: Any) -> list[Object]:
+    """The ComputeDomain and the claim of the replica; `users` are Pods that reserve the claim."""
+    plan = injection_into(clique("train-0-worker"), "ml").plan
+    assert plan is not None
+    reserved = [{"resource": "pods", "name": name, "uid": "x"} for name in users]
+    claim = changed(desired_claim(plan, "v1"), **metadata)
+    return [desired_compute_domain(plan, "v1beta1"), {**claim, "status": {"reservedFor": reserved}}]
+
+
+def auditing(client: MemoryClient) -> Auditor:
+    return Auditor(client, Configuration(), Progress(StringIO()), datetime.now(UTC))
+
+
+async def findings(*objects: Object) -> list[Finding]:
+    auditor = auditing(MemoryClient([pcs(), *objects]))
+    resources = (POD_CLIQUE.kind, RESOURCE_CLAIM.kind, COMPUTE_DOMAIN.kind)
+    return [finding async for finding in auditor.findings(None) if finding.kind in resources]
+
+
+async def test_a_podclique_that_has_lost_its_claim_is_listed() -> None:
+    other = clique("train-0-other")
+    del other["metadata"]["annotations"]
+    stored = [clique("train-0-worker"), admitted(clique("train-0-leader")), other]
+    assert await findings(*stored, clique("train-0-worker", "kube-system")) == [
+        Finding("PodClique", "ml", "train-0-worker", 0, (LACKS,), PUT_BACK)
+    ]
+
+
+async def test_pods_that_run_without_the_claim_of_their_podclique_are_listed_with_it() -> None:
+    pods = [
+        pod("b", "train-0-worker"),
+        pod("a", "train-0-worker"),
+        pod("with", "train-0-worker", OURS),
+        pod("ending", "train-0-worker", **DELETED),
+        pod("lost", "train-0-lost"),
+    ]
+    problem = "Pods a, b run without its claim, outside of their NVLink domain"
+    stored = [admitted(clique("train-0-worker")), clique("train-0-lost"), *resources()]
+    assert await findings(*stored, *pods) == [
+        Finding("PodClique", "ml", "train-0-lost", 0, (LACKS,), PUT_BACK),
+        Finding("PodClique", "ml", "train-0-worker", 0, (problem,), REPLACE),
+    ]
+
+
+async def test_a_claim_that_pods_use_although_it_is_being_deleted_is_listed_with_them() -> None:
+    pods = [
+        pod("b", "train-0-worker", OURS),
+        pod("a", "train-0-worker", OURS),
+        pod("ending", "train-0-worker", OURS, **DELETED),
+    ]
+    stored = [admitted(clique("train-0-worker")), *pods]
+    users = ("b", "gone", "a", "ending")
+    problem = "is being deleted, and Pods a, b still use it: no other Pod can get it"
+    remedy = (
+        "Delete these Pods together: kubectl -n ml delete pod a b. The claim is then gone, the"
+        " leader creates it again, and the new Pods start."
+    )
+    assert await findings(*stored, *resources(*users, **DELETED)) == [
+        Finding("ResourceClaim", "ml", CLAIM, 0, (problem,), remedy)
+    ]
+    assert await findings(*stored, *resources(*users)) == []
+    assert await findings(*stored, *resources("gone", "ending", **DELETED)) == []
+
+
+async def test_pods_that_may_not_be_read_are_said_to_be_unread() -> None:
+    client = MemoryClient([pcs(), *resources("a", **DELETED)])
+    client.fail_next("list", POD, Forbidden("may not list pods", code=403), times=10)
+    auditor = auditing(client)
+    assert [finding async for finding in auditor.findings(None)] == []
+    assert (auditor.tally.unread["pods"], auditor.tally.exit_code) == ("may not list pods", 2)
