@@ -13,7 +13,7 @@ from app import __version__
 from app.commands import COMMANDS
 from app.commands.options import UNUSABLE, Command
 from app.config.error import ConfigurationError
-from app.dry_run.documents import UnusableInput
+from app.dry_run.budget import UnusableInput
 from app.visible import visible
 
 

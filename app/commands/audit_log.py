@@ -19,7 +19,7 @@ from app.cluster import documents
 from app.config.schema import Configuration
 from app.dry_run.audit_log import EVENT_VERSION, History
 from app.dry_run.audit_report import Report
-from app.dry_run.documents import UnusableInput
+from app.dry_run.budget import UnusableInput
 from app.dry_run.judge import Asker, judge
 from app.kube.api import Object
 from app.webhooks.configurations import EXEMPT_NAMESPACE

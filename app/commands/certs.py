@@ -14,7 +14,7 @@ from app.certificates.report import Material, describe, read_live, validate_mate
 from app.certificates.rotate import Terms, rotated
 from app.cluster.connect import api_client
 from app.commands.options import Command, configured
-from app.dry_run.documents import UnusableInput
+from app.dry_run.budget import UnusableInput
 from app.kube.api import ClusterError, NotFound
 from app.objects.names import is_subdomain
 

@@ -13,7 +13,7 @@ import uvloop
 
 from app import logs
 from app.commands.options import REFUSED, Command, add_cluster_options, configured, port_number
-from app.dry_run.documents import UnusableInput
+from app.dry_run.budget import UnusableInput
 from app.kube.api import ClusterError
 from app.kube.credentials import is_in_cluster
 from app.kube.kubeconfig import context_of

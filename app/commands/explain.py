@@ -18,7 +18,7 @@ from app import logs
 from app.cluster.connect import reading_client
 from app.commands.files import documents_of
 from app.commands.options import UNUSABLE, Command, add_reading_options, unreadable
-from app.dry_run.documents import UnusableInput
+from app.dry_run.budget import UnusableInput
 from app.explain.answer import Answer, explain
 from app.explain.facts import RESOURCES, Facts
 from app.explain.facts.common import Ref

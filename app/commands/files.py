@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from app.dry_run.documents import UnusableInput, read_documents
+from app.dry_run.budget import OF_FILE, Budget, UnusableInput
+from app.dry_run.documents import read_documents
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -27,9 +28,10 @@ def documents_of(names: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
     for name in names:
         for path in _files(name):
             try:
-                documents += [(path, document) for document in read_documents(text_of(path))]
+                read = read_documents(text_of(path), Budget(OF_FILE))
             except UnusableInput as problem:
                 raise UnusableInput(f"{path}: {problem}") from None
+            documents += [(path, document) for document in read]
     return documents
 
 

@@ -17,7 +17,7 @@ from app.commands.options import (
     port_number,
 )
 from app.config.error import ConfigurationError
-from app.dry_run.documents import UnusableInput
+from app.dry_run.budget import UnusableInput
 from app.kube.api import ClusterError
 from app.reconcilers.cluster_topology import CreationFailed
 from app.server.serve import connected, serve

@@ -15,7 +15,7 @@ from app import logs
 from app.cluster.connect import reading_client
 from app.commands.files import documents_of
 from app.commands.options import Command, add_reading_options, unreadable
-from app.dry_run.documents import UnusableInput
+from app.dry_run.budget import UnusableInput
 from app.explain.facts import RESOURCES, Facts
 from app.explain.facts.grove import ClusterTopology, cluster_topology, cluster_topology_binding
 from app.explain.index import Index

@@ -9,7 +9,7 @@ import yaml
 from app.certificates.inspect import split_bundle
 from app.commands.files import text_of
 from app.commands.options import Command
-from app.dry_run.documents import UnusableInput
+from app.dry_run.budget import UnusableInput
 from app.objects.names import is_label
 from app.webhooks.configurations import ServiceTarget, Target, UrlTarget, webhook_configurations
 

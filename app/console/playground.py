@@ -18,7 +18,8 @@ from app.console.live import Live
 from app.console.page import Page, Query
 from app.console.snapshot import Snapshot
 from app.console.source import difference, line_of, masked, roots
-from app.dry_run.documents import UnusableInput, read_documents
+from app.dry_run.budget import UnusableInput
+from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, Judgement, identify, judge
 from app.explain.index import Index
 from app.explain.planned import PLACEMENT, planned

@@ -67,7 +67,8 @@ def line_of(root: yaml.Node, path: str) -> int:
 
 def masked(text: str, nodes: list[yaml.Node]) -> str:
     """The text with the values of Secrets masked."""
-    spans = sorted(span for node in nodes for span in _secrets(node))
+    # an alias may stand for a Secret at several places
+    spans = sorted({span for node in nodes for span in _secrets(node)})
     for start, end in reversed(spans):
         length = len(text[start:end].rstrip())
         text = f"{text[:start]}{MASK}{text[start + length :]}"

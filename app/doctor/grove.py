@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from app.config.schema import Configuration, own_account
 from app.doctor.report import Check
+from app.dry_run.documents import read_documents
 from app.kube.api import Client, ClusterError, Object
 from app.objects.resource import CONFIG_MAP, VALIDATING_WEBHOOKS
 
@@ -103,14 +102,10 @@ async def _read_operator(client: Client) -> Operator | None:
 
 def _settings(text: Any) -> Mapping[str, Any] | None:
     try:
-        settings = yaml.safe_load(text) if isinstance(text, str) else None
-    except yaml.YAMLError:
+        (settings,) = read_documents(text if isinstance(text, str) else "")
+    except ValueError:  # it can't be read, or has several documents
         return None
-    return (
-        settings
-        if isinstance(settings, dict) and settings.get("kind") == "OperatorConfiguration"
-        else None
-    )
+    return settings if settings.get("kind") == "OperatorConfiguration" else None
 
 
 def _what_to_check(configuration: Configuration) -> str:

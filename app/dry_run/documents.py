@@ -6,104 +6,74 @@ from typing import Any
 import orjson
 import yaml
 
-MAX_DOCUMENTS = 1000
+from app.dry_run.budget import OF_REQUEST, Budget, UnusableInput
+from app.dry_run.expansion import spend_json, spend_yaml
 
-_MAX_NODES = 1_000_000
-
-_MAX_EVENTS = 500_000
-
-_MAX_DEPTH = 200
+_UNREADABLE = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError)
+"""What the loader raises for a text, such as a KeyError for `!!bool 7`."""
 
 
-class UnusableInput(ValueError):
-    """The text contains no valid documents, or too many.
+def read_documents(text: str, budget: Budget | None = None) -> list[dict[str, Any]]:
+    """Return the documents in YAML or JSON text.
 
-    The message states the reason and the place.
-    """
-
-
-def read_documents(text: str) -> list[dict[str, Any]]:
-    """Returns the documents in YAML or JSON text.
-
-    The items of a List count as documents. UnusableInput if there are none or too many.
+    The items of a List count as documents. `budget` is what they may cost, by default as much as
+    those of a request. Raise UnusableInput if there are none or too many.
     """
     documents: list[dict[str, Any]] = []
     try:
-        for position, document in enumerate(_load(text)):
-            if document is None:
-                continue
-            if not isinstance(document, dict):
-                raise UnusableInput(
-                    f"document {position + 1} is not a map with apiVersion and kind"
-                )
-            documents += _expand(document)
+        with budget or Budget(OF_REQUEST) as spent:
+            for position, document in enumerate(_load(text, spent)):
+                if document is None:
+                    continue
+                if not isinstance(document, dict):
+                    raise UnusableInput(
+                        f"document {position + 1} is not a map with apiVersion and kind"
+                    )
+                items = _expand(document)
+                spent.spend_documents(len(items) - 1)
+                documents += items
     except UnusableInput:
         raise
-    except (yaml.YAMLError, ValueError) as problem:
+    except _UNREADABLE as problem:
         raise UnusableInput(
             f"not YAML or JSON that can be read: {' '.join(str(problem).split())}"
         ) from None
     if not documents:
         raise UnusableInput("there is no document in it")
-    if len(documents) > MAX_DOCUMENTS:
-        raise UnusableInput(
-            f"there are {len(documents)} documents in it; at most {MAX_DOCUMENTS} are judged at"
-            " once"
-        )
     return documents
 
 
-def _load(text: str) -> Iterator[Any]:
+def _load(text: str, budget: Budget) -> Iterator[Any]:
     if text.lstrip()[:1] in ("{", "["):
         try:
             loaded = orjson.loads(text)
         except orjson.JSONDecodeError:
             pass  # flow-style YAML begins like JSON
         else:
-            for document in loaded if isinstance(loaded, list) else [loaded]:
-                _count(document, [_MAX_NODES])
-                yield document
+            spend_json(loaded, budget)
+            documents = loaded if isinstance(loaded, list) else [loaded]
+            budget.spend_documents(len(documents))
+            yield from documents
             return
-    _check_depth(text)
+    spend_yaml(yaml.parse(text, Loader=_Loader), budget)
     for document in yaml.load_all(text, Loader=_Loader):
-        _count(document, [_MAX_NODES])
+        budget.check_time()
+        _check_keys(document)
         yield document
 
 
-def _check_depth(text: str) -> None:
-    """Raises UnusableInput for deep nesting, because the loader is recursive, and for too many
-    values.
-    """
-    depth = 0
-    for number, event in enumerate(yaml.parse(text, Loader=_Loader)):
-        if number > _MAX_EVENTS:
-            raise UnusableInput(f"it has more than {_MAX_EVENTS} values")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _MAX_DEPTH:
-                raise UnusableInput(f"it is nested too deeply: more than {_MAX_DEPTH} levels")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-
-
-def _count(value: Any, budget: list[int], depth: int = 0) -> None:
-    """Raises UnusableInput for deep nesting, because later steps are recursive, and for documents
-    whose aliases expand to too many values or refer to themselves. `budget` is the number of
-    values that may still come.
-    """
-    budget[0] -= 1
-    if depth > _MAX_DEPTH:
-        raise UnusableInput(f"it is nested too deeply: more than {_MAX_DEPTH} levels")
-    if budget[0] < 0:
-        raise UnusableInput(f"a document has more than {_MAX_NODES} values, counting its aliases")
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise UnusableInput(f"the key {key!r} is not a string; put it in quotes")
-            _count(item, budget, depth + 1)
-    elif isinstance(value, list):
-        for item in value:
-            _count(item, budget, depth + 1)
+def _check_keys(document: Any) -> None:
+    """Raise UnusableInput for a key that is no string. Aliases are visited at each place."""
+    waiting = [document]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            for key in value:
+                if not isinstance(key, str):
+                    raise UnusableInput(f"the key {key!r} is not a string; put it in quotes")
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
 
 
 def _expand(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -114,10 +84,36 @@ def _expand(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Loads safe YAML like Kubernetes: a timestamp is a string."""
+    """Loads safe YAML like Kubernetes: a timestamp is a string, and so is 12:30.
+
+    YAML 1.1 has numbers to the base of 60, which cost the square of their length. An integer of
+    more than 64 bits is a float, as in JSON.
+    """
+
+    def number_of(self, node: yaml.ScalarNode) -> Any:
+        """Return the number in a scalar; its text if it is none here."""
+        text = str(self.construct_scalar(node))
+        if ":" in text:
+            return text
+        if node.tag == _FLOAT:
+            return self.construct_yaml_float(node)
+        number = self.construct_yaml_int(node)
+        return number if -(2**63) <= number < 2**64 else _float(number, text)
 
 
+def _float(number: int, text: str) -> float | str:
+    try:
+        return float(number)
+    except OverflowError:
+        return text
+
+
+_INT = "tag:yaml.org,2002:int"
+_FLOAT = "tag:yaml.org,2002:float"
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
     for first, resolvers in _Loader.yaml_implicit_resolvers.items()
 }
+for _tag in (_INT, _FLOAT):
+    _Loader.add_constructor(_tag, _Loader.number_of)

@@ -8,6 +8,7 @@ defaults and webhooks of other programs are not applied, because only an API ser
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jsonpatch
@@ -25,7 +26,7 @@ _TIMEOUT = 10.0
 _BINDING = ("v1", "Binding")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Asker:
     """The user and the operation of a dry run.
 
@@ -36,6 +37,15 @@ class Asker:
     groups: tuple[str, ...] = ()
     operation: str = "CREATE"
     old: tuple[dict[str, Any], ...] = ()
+
+    @cached_property
+    def _old(self) -> Mapping[tuple[str, str, str], dict[str, Any]]:
+        """The old documents by what they are about, of several the first."""
+        return {_subject(document): document for document in reversed(self.old)}
+
+    def old_of(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Return the document that this one replaces: if none is known, one like it."""
+        return self._old.get(_subject(document), document)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +173,7 @@ def _review(
 ) -> dict[str, Any]:
     api_version, kind, namespace, name = identify(document)
     group, _, version = api_version.rpartition("/")
-    old = next((candidate for candidate in asker.old if _is_same(candidate, document)), document)
+    creating = asker.operation == "CREATE"
     deleting = asker.operation == "DELETE"
     return {
         "apiVersion": API_VERSION,
@@ -178,24 +188,19 @@ def _review(
             "operation": asker.operation,
             "userInfo": {"username": asker.username, "groups": list(asker.groups)},
             "object": None if deleting else document,
-            "oldObject": old if asker.operation in ("UPDATE", "DELETE") else None,
+            "oldObject": None if creating else asker.old_of(document),
             "dryRun": True,
         },
     }
 
 
-def _is_same(document: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two documents are about the same object.
+def _subject(document: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return kind, namespace and name of the object that a document is about.
 
-    If a document has no namespace, it is in `default`.
+    If it has no namespace, it is in `default`.
     """
     _, kind, namespace, name = identify(document)
-    _, other_kind, other_namespace, other_name = identify(other)
-    return (kind, namespace or "default", name) == (
-        other_kind,
-        other_namespace or "default",
-        other_name,
-    )
+    return kind, namespace or "default", name
 
 
 async def _decide(route: Route, review: dict[str, Any]) -> Verdict:

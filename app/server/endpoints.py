@@ -23,7 +23,8 @@ from app.admission.exchange import Exchange
 from app.admission.review import Request as AdmissionRequest
 from app.admission.review import dumps
 from app.admission.verdict import Verdict
-from app.dry_run.documents import UnusableInput, read_documents
+from app.dry_run.budget import OF_REQUEST, Budget, UnusableInput
+from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, Judgement, describe, judge
 from app.kube.api import Object
 from app.server.metrics import Metrics
@@ -215,8 +216,8 @@ def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
         except UnusableInput as problem:
             return JSONResponse({"error": str(problem)}, status_code=400)
         asker = Asker(user, tuple(filter(None, groups.split(","))), operation, replaced)
-        judged = [await judge(routes, document, asker) for document in documents]
-        return _judged_response(judged, output)
+        judged = await _judged(routes, documents, asker)
+        return await asyncio.to_thread(_judged_response, judged, output)
 
 
 async def _documents(
@@ -225,8 +226,26 @@ async def _documents(
     """The documents in the body, and those in `old`."""
     text = await _body(request)
     async with turns.taken():
-        documents = await asyncio.to_thread(read_documents, text)
-        return documents, tuple(await asyncio.to_thread(read_documents, old) if old else ())
+        return await asyncio.to_thread(_read, text, old)
+
+
+def _read(text: str, old: str) -> tuple[list[Object], tuple[Object, ...]]:
+    """Return the documents of both texts, which share a budget."""
+    budget = Budget(OF_REQUEST)
+    documents = read_documents(text, budget)
+    replaced = read_documents(old, budget) if old else []
+    return documents, tuple(replaced)
+
+
+async def _judged(
+    routes: Mapping[str, Route], documents: Sequence[Object], asker: Asker
+) -> list[Judgement]:
+    """Return the judgements of some documents. Other requests are answered between two of them."""
+    judged = []
+    for document in documents:
+        judged.append(await judge(routes, document, asker))
+        await asyncio.sleep(0)
+    return judged
 
 
 def _judged_response(judged: Sequence[Judgement], output: str) -> Response:

@@ -11,7 +11,7 @@ import yaml
 from app.cli import main
 from app.cluster.connect import how_to_renew
 from app.commands.explain import reference, summary
-from app.dry_run.documents import UnusableInput
+from app.dry_run.budget import UnusableInput
 from app.explain.facts import Facts
 from app.explain.facts.common import Ref
 from app.explain.text import text

@@ -6,7 +6,8 @@ import pytest
 
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Effect, Verdict, patched
-from app.dry_run.documents import UnusableInput, read_documents
+from app.dry_run.budget import UnusableInput
+from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, Judgement, describe, identify, judge
 from app.objects.fields import FieldError
 from app.rules.kinds import ALL

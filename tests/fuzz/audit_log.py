@@ -12,7 +12,7 @@ from typing import Any
 
 from app.commands.audit_log import is_audit_log, report_on
 from app.config.read import configuration_or_defaults
-from app.dry_run.documents import UnusableInput
+from app.dry_run.budget import UnusableInput
 from tests.fuzz.mutation import Vocabulary, changed_bytes, dump, read
 from tests.fuzz.target import Target
 from tests.fuzz.verdicts import PATHS, reviews, run_coroutine

@@ -12,7 +12,8 @@ import yaml
 
 from app.cluster.documents import cluster_of
 from app.config.read import configuration_or_defaults
-from app.dry_run.documents import MAX_DOCUMENTS, UnusableInput, read_documents
+from app.dry_run.budget import OF_REQUEST, UnusableInput
+from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, describe, judge
 from app.server.endpoints import pretty
 from app.webhooks.registry import routes_over
@@ -58,7 +59,7 @@ def run(data: bytes) -> None:
         documents = read_documents(data[1:].decode("utf-8-sig"))
     except (UnicodeDecodeError, UnusableInput):
         return
-    assert 0 < len(documents) <= MAX_DOCUMENTS
+    assert 0 < len(documents) <= OF_REQUEST.documents
     operation = OPERATIONS[data[0] % len(OPERATIONS)]
     run_coroutine(_judged(documents[:MOST_JUDGED], operation))
 

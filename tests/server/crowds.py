@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.admission.exchange import MAX_BODY
+from tests.dry_run.attacks import LONG_ALIASES, MANY_LAUGHS, MERGED_LAUGHS
 from tests.reviews import load
 
 Opened = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -175,6 +176,24 @@ async def greedy(address: Address, clients: int = 8) -> AsyncIterator[None]:
         await asyncio.gather(*sending)
 
 
+@contextlib.asynccontextmanager
+async def laughing(address: Address, clients: int = 12) -> AsyncIterator[None]:
+    """Each client asks for a dry run of a short text that stands for a great deal."""
+    texts = (LONG_ALIASES, MANY_LAUGHS, MERGED_LAUGHS)
+
+    async def send(opened: Opened, number: int) -> None:
+        reader, writer = opened
+        body = texts[number % len(texts)].encode()
+        head = b"POST /dry-run HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
+        writer.write(head % len(body) + body)
+        answer = await reader.readuntil(b"}")
+        assert b" 400 " in answer, answer
+
+    async with _busy(address.open, clients, send) as sending:
+        yield
+        await asyncio.gather(*sending)
+
+
 CROWDS: dict[str, Crowd] = {
     "silent": silent,
     "half-open": half_open,
@@ -184,6 +203,7 @@ CROWDS: dict[str, Crowd] = {
     "strange": strange,
     "holding": holding,
     "greedy": greedy,
+    "laughing": laughing,
 }
 
 

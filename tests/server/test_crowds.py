@@ -28,6 +28,7 @@ MEBIBYTES = {
     "strange": 30,
     "holding": 140,
     "greedy": 160,
+    "laughing": 60,
 }
 """By how much a crowd may raise the server's peak memory.
 

@@ -16,6 +16,7 @@ from app.server.endpoints import MAX_DRY_RUN, build_app
 from app.server.metrics import Metrics
 from app.server.verdict_log import VerdictLog
 from app.webhooks.registry import routes_over
+from tests.dry_run.attacks import LONG_ALIASES, MANY_LAUGHS
 from tests.reviews import Caller, cluster, load
 
 EXAMPLES = Path(__file__).parent.parent.parent / "manifests" / "examples"
@@ -186,8 +187,10 @@ async def test_text_is_for_people() -> None:
         pytest.param(b"\xff\xfe", "is not UTF-8 text", id="not UTF-8"),
         pytest.param(b"1: 2", "the key 1 is not a string", id="a key that is a number"),
         pytest.param(b"[" * 100_000, "nested too deeply", id="deep nesting"),
-        pytest.param(b"a: &a [*a]", "nested too deeply", id="a list that holds itself"),
-        pytest.param(b"&a {kind: Pod, x: *a}", "nested too deeply", id="a map that holds itself"),
+        pytest.param(b"a: &a [*a]", "refers to what it is in", id="a list that holds itself"),
+        pytest.param(
+            b"&a {kind: Pod, x: *a}", "refers to what it is in", id="a map that holds itself"
+        ),
         pytest.param(
             b"a0: &a0 [x]\n"
             + b"".join(b"a%d: &a%d [*a%d]\n" % (n, n, n - 1) for n in range(1, 1500)),
@@ -205,7 +208,7 @@ async def test_text_is_for_people() -> None:
         pytest.param(
             b"a: !!int one", "not YAML or JSON that can be read", id="a number that is none"
         ),
-        pytest.param(b"a: 1\n---\n" * 1001, "at most 1000 are judged at once", id="too many"),
+        pytest.param(b"a: 1\n---\n" * 1001, "more than 1000 documents", id="too many"),
         pytest.param(
             b"a: &a [x,x,x,x,x,x,x,x,x,x]\n"
             + b"".join(
@@ -214,6 +217,10 @@ async def test_text_is_for_people() -> None:
             ),
             "counting its aliases",
             id="aliases that blow up",
+        ),
+        pytest.param(LONG_ALIASES.encode(), "more than 4 MiB of text", id="aliases of a long text"),
+        pytest.param(
+            MANY_LAUGHS.encode(), "more than 250,000 values", id="many documents of aliases"
         ),
     ],
 )
@@ -396,7 +403,7 @@ async def test_a_path_that_there_is_not_says_what_there_is(
 
 @pytest.mark.parametrize(
     ("old", "text"),
-    [("a: [", "not YAML or JSON"), ("7", "is not a map"), ("a: &a [*a]", "nested too deeply")],
+    [("a: [", "not YAML or JSON"), ("7", "is not a map"), ("a: &a [*a]", "refers to what")],
 )
 async def test_an_old_document_that_can_not_be_read(old: str, text: str) -> None:
     answer = await Served().request(

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from app.dry_run.documents import UnusableInput
+from app.dry_run.budget import UnusableInput
 from app.explain.answer import Answer, explain
 from app.explain.facts.common import Ref
 from app.explain.index import Index
