@@ -64,7 +64,7 @@ NEEDS: Mapping[Resource, tuple[Resource, ...]] = {
 BY_LEVELS = (POD_CLIQUE_SET, POD_GANG)
 """The resources that can be judged only if the levels of topologies are known."""
 
-REMARKED = (CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GANG)
+REMARKED = (CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GROUP, POD_GANG)
 """The resources whose objects are also listed if they would be allowed with a warning."""
 
 FORMER_API = "belongs to a former topology API of Grove, which nothing reads any more"

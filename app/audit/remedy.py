@@ -47,6 +47,7 @@ _BY_KIND_IF_ALLOWED = {
         " correct the labels of the nodes."
     ),
     POD_CLIQUE_SET.kind: "Check its constraints and annotations; they may not have their effect.",
+    POD_GROUP.kind: "Correct its levels where they come from: its PodCliqueSet, or its workload.",
     POD_GANG.kind: (
         "Write the constraint into the PodCliqueSet; the next change of its template resets the"
         " PodGang."

@@ -3,6 +3,8 @@
 from app.cluster import table
 from app.cluster.projections import StoredPod, StoredPodGroup
 from app.kube.api import Key
+from app.kube.store import WatchStore
+from app.rules.topology.kai import KaiTopology
 from app.rules.workload.groups import GroupRef, instance_key
 
 
@@ -10,13 +12,17 @@ class WorkloadCaches:
     """The stores of Pods of `scheduler_name` in groups, of Workloads, of PodGroups of Kubernetes
     (`instances`) and of KAI (`pod_groups`), and of the names of PriorityClasses.
     `watched.run_from_empty` fills them.
+
+    `topologies` is the store of KAI Topologies, which verdicts need too, and which is filled for
+    them.
     """
 
-    def __init__(self, scheduler_name: str) -> None:
+    def __init__(self, scheduler_name: str, topologies: WatchStore[KaiTopology]) -> None:
         pods = table.pods_of_scheduler(scheduler_name)
         self.stores = table.Stores(
             (table.WORKLOADS, table.INSTANCES, table.POD_GROUPS, pods, table.PRIORITY_CLASSES)
         )
+        self.topologies = topologies
         self.pods = self.stores[pods]
         self.workloads = self.stores[table.WORKLOADS]
         self.instances = self.stores[table.INSTANCES]
@@ -30,7 +36,8 @@ class WorkloadCaches:
         An API server always serves Pods: after a 404, their cache is empty although there may be
         Pods, and has to be filled again.
         """
-        return self.pods.served and all(store.synced for _, store in self.stores)
+        filled = all(store.synced for _, store in self.stores)
+        return self.pods.served and self.topologies.synced and filled
 
     def key_of(self, pod: StoredPod) -> Key:
         """Returns the namespace and the key of the KAI PodGroup of `pod`: the key of the group that

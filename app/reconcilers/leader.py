@@ -253,7 +253,7 @@ class Leader:
     def _workload_loop(self) -> Loop:
         settings = self._configuration.workloads
         client = self._client
-        caches = WorkloadCaches(settings.scheduler_name)
+        caches = WorkloadCaches(settings.scheduler_name, self._stores[KAI_TOPOLOGIES])
         self._only_here.append(caches.stores)
         keys = LabelKeys(**settings.labels.model_dump())
         loop = self._loop(

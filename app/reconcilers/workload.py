@@ -213,6 +213,7 @@ class WorkloadReconciler:
             ),
             common_owner=_reference(owner) if owner is not None and len(uids) == 1 else None,
             priority_classes=frozenset(self._caches.priority_classes.values()),
+            topology_of=lambda name: self._caches.topologies.get("", name),
         )
 
     # The end of a KAI PodGroup.
@@ -292,7 +293,8 @@ class _Changes:
 def subscribe(loop: Loop, caches: WorkloadCaches, discovery: Discovery) -> None:
     """Reconciles a group after a change of its Pods, its Workload or its PodGroups.
 
-    Reconciles all groups after a change of a PriorityClass, and after KAI was installed or removed.
+    Reconciles all groups after a change of a PriorityClass or a KAI Topology, and after KAI was
+    installed or removed.
     """
     changes = _Changes(loop, caches)
     caches.pods.subscribe(changes.pod_changed)
@@ -300,6 +302,7 @@ def subscribe(loop: Loop, caches: WorkloadCaches, discovery: Discovery) -> None:
     caches.instances.subscribe(changes.instance_changed)
     caches.pod_groups.subscribe(changes.pod_group_changed)
     caches.priority_classes.subscribe(changes.all_changed)
+    caches.topologies.subscribe(changes.all_changed)
     discovery.subscribe(
         lambda resource, version: changes.all_changed() if resource == POD_GROUP else None
     )

@@ -6,6 +6,7 @@ the reconciler makes the PodGang the owner.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable
 from dataclasses import replace
@@ -14,7 +15,7 @@ from app.admission.review import Request
 from app.admission.verdict import Effect, Verdict, bad_request, judged, patched
 from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources
-from app.kube.api import ClusterError
+from app.kube.api import ClusterError, Unavailable
 from app.objects.edits import ABSENT, Edit, operations, value_at
 from app.rules.labels import MNNVL_ADOPTED
 from app.rules.mnnvl.ownership import Gang, adopted_annotation, ownership, read_gang
@@ -93,6 +94,8 @@ class PodGangWebhook:
     ) -> Verdict:
         changes = self._facts.dialect().podgang_changes(request.object, pcs, self._facts)
         warnings = [_unknown_set(gang)] if changes and pcs is None else []
+        with contextlib.suppress(Unavailable):
+            warnings += self._facts.dialect().podgang_warnings(request.object, self._facts)
         changes += self._adopted(request, gang)
         return patched(operations(request.object, changes), warnings=warnings, effects=effects)
 

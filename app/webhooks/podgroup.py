@@ -1,9 +1,30 @@
-"""PodGroup of KAI: validates the names and parents of its SubGroups."""
+"""PodGroup of KAI: validates the names and parents of its SubGroups, and warns of constraints that
+KAI ignores or never satisfies.
+"""
+
+import contextlib
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
+from app.cluster.facts import Facts
+from app.kube.api import Unavailable
+from app.rules.podgroup import constraint_warnings
 from app.rules.subgroups import validate_pod_group
+from app.rules.topology.kai import KaiTopology
 
 
-def pod_group_webhook(request: Request) -> Verdict:
-    return judged(validate_pod_group(request.object))
+class PodGroupWebhook:
+    """A verdict never depends on a fact: without the KAI Topology, there are fewer warnings."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    def __call__(self, request: Request) -> Verdict:
+        findings = validate_pod_group(request.object)
+        warnings = [] if findings else constraint_warnings(request.object, self._topology)
+        return judged(findings, warnings)
+
+    def _topology(self, name: str) -> KaiTopology | None:
+        with contextlib.suppress(Unavailable):
+            return self._facts.kai_topology(name)
+        return None

@@ -31,7 +31,7 @@ from app.webhooks.pod_binding import PodBindingWebhook
 from app.webhooks.podclique import PodCliqueWebhook
 from app.webhooks.podcliqueset import PodCliqueSetWebhook
 from app.webhooks.podgang import PodGangWebhook
-from app.webhooks.podgroup import pod_group_webhook
+from app.webhooks.podgroup import PodGroupWebhook
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,7 +203,7 @@ def routes_over(
     handlers: dict[Webhook, Handler] = {
         VALIDATE_CLUSTER_TOPOLOGY: ClusterTopologyWebhook(topology.name, guarded, users, facts),
         VALIDATE_POD_CLIQUE_SET: PodCliqueSetWebhook(facts),
-        VALIDATE_POD_GROUP: pod_group_webhook,
+        VALIDATE_POD_GROUP: PodGroupWebhook(facts),
         MUTATE_POD_CLIQUE: PodCliqueWebhook(facts, resources, configuration.mnnvl.claim_mode),
         MUTATE_POD_GANG: PodGangWebhook(facts, resources),
         MUTATE_POD_BINDING: PodBindingWebhook(facts, configuration.node_labels),

@@ -120,6 +120,13 @@ async def findings(
     return [(one.kind, f"{one.namespace}/{one.name}", one.code, one.problems) for one in found]
 
 
+async def test_podgroups_that_kai_ignores_or_never_places_are_listed_with_their_warnings() -> None:
+    pod_group = builders.pod_group("mixed", {"name": "workers"})
+    pod_group["spec"]["topologyConstraint"] = {"requiredTopologyLevel": "k/rack"}
+    text = 'spec.topologyConstraint.requiredTopologyLevel "k/rack" is ignored by KAI: no topology is named beside it'
+    assert await findings(TOPOLOGY, pod_group) == [("PodGroup", "default/mixed", 0, (text,))]
+
+
 async def test_each_kind_is_judged_by_its_rule_and_all_its_causes_are_told() -> None:
     worst = builders.pod_group("mixed", {"name": "Workers"}, {"name": "a", "parent": "b"})
     found = await findings(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.cluster.table import fill
+from app.cluster.table import KAI_TOPOLOGIES, Stores, fill
 from app.cluster.watched import run_from_empty
 from app.cluster.workload_caches import WorkloadCaches
 from app.kube.api import Conflict, Forbidden, Object
@@ -19,7 +19,7 @@ from app.kube.owners import FRESH_SECONDS, Owners
 from app.kube.rewrites import TOLERATED, Rewrites
 from app.objects.resource import EVENT, POD, Resource
 from app.reconcilers.workload import EMPTY_SECONDS, TAKEN_SECONDS, WorkloadReconciler, subscribe
-from app.rules.kinds import K8S_POD_GROUP, POD_GROUP, PRIORITY_CLASS, WORKLOAD
+from app.rules.kinds import K8S_POD_GROUP, KAI_TOPOLOGY, POD_GROUP, PRIORITY_CLASS, WORKLOAD
 from app.rules.workload.kai_podgroup import Conventions
 from tests.cluster.watched import SlowMemory
 from tests.kube import virtual
@@ -151,8 +151,10 @@ class World:
     def __init__(self, *objects: Object) -> None:
         self.client = Cluster(WORKLOAD)
         self.client.served[JOB] = "v1"
-        self.client.load(objects)
-        self.caches = WorkloadCaches("kai-scheduler")
+        self.client.load([obj for obj in objects if obj["kind"] != KAI_TOPOLOGY.kind])
+        self.topologies = Stores((KAI_TOPOLOGIES,))[KAI_TOPOLOGIES]
+        fill(self.topologies, [obj for obj in objects if obj["kind"] == KAI_TOPOLOGY.kind])
+        self.caches = WorkloadCaches("kai-scheduler", self.topologies)
         self.events = Recorder(self.client, "test")
         owners = Owners(self.client, self._kind, clock=virtual.now)
         rewrites = (
@@ -877,6 +879,35 @@ def test_a_part_of_a_composite_podgroup_waits_and_that_is_reported() -> None:
                 {"p": "true"},
             )
             assert world.happened() == [("p", "CompositePodGroupNotSupported")]
+
+    virtual.run(story())
+
+
+def test_a_preferred_level_with_which_kai_never_places_the_pods_is_left_out() -> None:
+    async def story() -> None:
+        levels = [{"nodeLabel": "zone"}, {"nodeLabel": "rack", "alias": "r"}]
+        kai = stored(KAI_TOPOLOGY, "fabric", spec={"levels": levels})
+        kai["metadata"].pop("namespace", None)
+        annotations = {
+            "kai.scheduler/topology": "fabric",
+            "kai.scheduler/topology-required-placement": "r",
+            "kai.scheduler/topology-preferred-placement": "zone",
+        }
+        group = of_1_37("i", "w", "g", 2)
+        owner = stored(WORKLOAD, "w", metadata={"annotations": annotations}, spec={})
+        required = {"topology": "fabric", "requiredTopologyLevel": "r"}
+
+        world = World(kai, owner, group, pod_of("p", "i"))
+        async with world.leading():
+            assert world.specs("topologyConstraint") == [required]
+            assert world.happened() == [("i", "PreferredLevelLeftOut")]
+
+            narrower = {**kai, "spec": {"levels": list(reversed(levels))}}
+            fill(world.topologies, [narrower])
+            await asyncio.sleep(SOON)
+            assert world.specs("topologyConstraint") == [
+                {**required, "preferredTopologyLevel": "zone"}
+            ]
 
     virtual.run(story())
 

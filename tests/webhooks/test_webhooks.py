@@ -6,13 +6,22 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.cluster.table import CLAIMS, DOMAINS, NODES, SETS, TOPOLOGIES, Fact
+from app.cluster.table import (
+    CLAIMS,
+    DOMAINS,
+    KAI_TOPOLOGIES,
+    NODES,
+    SETS,
+    TOPOLOGIES,
+    Fact,
+    fill,
+)
 from app.config.schema import Configuration, PodBinding
 from app.kube.api import ClusterError, Conflict, Forbidden, Unavailable
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.webhooks.registry import WEBHOOKS
 from tests.cluster.offline import OfflineCluster
-from tests.reviews import LEVELS, NODE, Caller, cluster, load, patch_of, path_of
+from tests.reviews import LEVELS, NODE, Caller, cluster, load, operator_cluster, patch_of, path_of
 
 ADOPTED = "grove.io/mnnvl-resources-adopted"
 
@@ -358,6 +367,67 @@ async def test_a_binding_is_never_refused(target: Any, warning: str) -> None:
     assert response["allowed"] is True
     assert "patch" not in response
     assert warning in response["warnings"][0]
+
+
+KAI = {
+    "apiVersion": "kai.scheduler/v1alpha1",
+    "kind": "Topology",
+    "metadata": {"name": "fabric"},
+    "spec": {"levels": [{"nodeLabel": "k/rack"}, {"nodeLabel": "k/host"}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("objects", "synced", "warnings"),
+    [
+        pytest.param(
+            [KAI],
+            True,
+            [
+                'spec.topologyConstraint.preferredTopologyLevel "k/rack" is broader than the required level "k/host": KAI'
+                " never places these pods; remove it, or name a narrower level"
+            ],
+            id="the order of levels is known",
+        ),
+        pytest.param([], True, None, id="there is no such Topology"),
+        pytest.param([KAI], False, None, id="the cache is not filled yet"),
+    ],
+)
+async def test_a_podgroup_that_kai_never_places_is_warned_about_and_stored(
+    objects: list[Any], synced: bool, warnings: list[str] | None
+) -> None:
+    offline = OfflineCluster(objects)
+    if not synced:
+        offline.stores[KAI_TOPOLOGIES].forget()
+    review = load("podgroup.valid")
+    review["request"]["object"]["spec"]["topologyConstraint"] = {
+        "topology": "fabric",
+        "requiredTopologyLevel": "k/host",
+        "preferredTopologyLevel": "k/rack",
+    }
+    response = await Caller(offline).ask("/validate/podgroup", review)
+    assert (response["allowed"], response.get("warnings")) == (True, warnings)
+
+
+@pytest.mark.parametrize("synced", [True, False])
+async def test_a_podgang_of_todays_grove_that_kai_never_places_is_warned_about(
+    synced: bool,
+) -> None:
+    offline = operator_cluster("grove-fcc3b3bb")
+    keys = [f"topology.kubernetes.io/{domain}" for domain in ("zone", "block", "rack")]
+    levels = [{"nodeLabel": key} for key in (*keys, "kubernetes.io/hostname")]
+    fill(
+        offline.stores[KAI_TOPOLOGIES],
+        [{**KAI, "metadata": {"name": "grove-topology"}, "spec": {"levels": levels}}],
+    )
+    if not synced:
+        offline.stores[KAI_TOPOLOGIES].forget()
+    review = load("grove-fcc3b3bb/podgang.create-base")
+    pack = review["request"]["object"]["spec"]["topologyConstraint"]["packConstraint"]
+    pack["required"] = "topology.kubernetes.io/rack"
+    response = await Caller(offline).ask("/mutate/podgang", review)
+    assert response["allowed"] is True
+    assert len(response.get("warnings", [])) == int(synced)
 
 
 async def test_configured_labels_hold_without_a_topology() -> None:

@@ -142,6 +142,10 @@ class Dialect(ABC):
         """
         return []
 
+    def podgang_warnings(self, gang: Mapping[str, Any], facts: TopologyFacts) -> list[str]:
+        """Return warnings about the constraints of a PodGang that this program does not write."""
+        return []
+
     def drifted(
         self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, facts: TopologyFacts
     ) -> list[str]:

@@ -22,7 +22,7 @@ class KaiTopology:
     """A stored KAI Topology.
 
     `keys` are the node labels of its levels, broadest first. The fields of the controller are "" if
-    it has none.
+    it has none. `aliases` are the second names of levels, with their node labels.
     """
 
     name: str
@@ -31,13 +31,16 @@ class KaiTopology:
     controller_kind: str = ""
     controller_name: str = ""
     controller_uid: str = ""
+    aliases: tuple[tuple[str, str], ...] = ()
+
+    def position(self, level: str) -> int | None:
+        """Return the position of `level`, a node label or an alias, or None if it is no level."""
+        key = dict(self.aliases).get(level, level)
+        return self.keys.index(key) if key in self.keys else None
 
 
 def read_kai_topology(obj: Mapping[str, Any]) -> KaiTopology:
-    """Reads a stored KAI Topology.
-
-    Aliases of levels are left out, because administrators set them.
-    """
+    """Reads a stored KAI Topology."""
     metadata = obj["metadata"]
     owners = maps_of(metadata.get("ownerReferences"))
     controller = next((owner for owner in owners if owner.get("controller") is True), {})
@@ -48,6 +51,11 @@ def read_kai_topology(obj: Mapping[str, Any]) -> KaiTopology:
         str(controller.get("kind", "")),
         str(controller.get("name", "")),
         str(controller.get("uid", "")),
+        tuple(
+            (level["alias"], str(level.get("nodeLabel")))
+            for level in maps_of(value_at(obj, ("spec", "levels")))
+            if isinstance(level.get("alias"), str) and level["alias"]
+        ),
     )
 
 

@@ -14,6 +14,8 @@ from typing import Any
 from app.objects.metadata import annotations_of, labels_of, string_map
 from app.rules.kinds import K8S_POD_GROUP, POD_GROUP
 from app.rules.labels import MANAGED_BY, MANAGER
+from app.rules.topology.kai import KaiTopology
+from app.rules.topology.placing import TopologyOf, is_broader_level
 from app.rules.workload.groups import Group, Layer
 
 KAI_SCHEDULER = "kai-scheduler"
@@ -68,13 +70,17 @@ class Conventions:
     default_queue: str = "default-queue"
 
 
+def _unknown(name: str) -> KaiTopology | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
     """The sources of the fields of a PodGroup, beside its group: the top owner and the first Pod.
 
     `kind` is the API group and kind of the top owner. `common_owner` is the reference to the top
     owner that all Pods have in common, or None. `priority_classes` are the names of all
-    PriorityClasses.
+    PriorityClasses. `topology_of` returns a KAI Topology by its name.
     """
 
     owner: Layer
@@ -82,6 +88,7 @@ class Sources:
     kind: tuple[str, str]
     common_owner: Mapping[str, Any] | None
     priority_classes: Collection[str]
+    topology_of: TopologyOf = _unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +156,9 @@ def _spec(group: Group, sources: Sources, conventions: Conventions) -> dict[str,
         "queue": named_queue(chain, keys) or conventions.default_queue,
         "priorityClassName": _priority_class(group, sources, keys.priority_class),
         "preemptibility": _preemptibility(chain, keys.preemptibility),
-        "topologyConstraint": _topology(group, sources.owner, conventions.topology),
+        "topologyConstraint": _placeable(
+            _topology(group, sources.owner, conventions.topology), sources
+        ),
     }
     minimum = 1 if group.minimum is None else group.minimum
     return {"minMember": minimum} | {field: value for field, value in fields.items() if value}
@@ -197,6 +206,20 @@ def _topology(group: Group, owner: Layer, topology: str) -> dict[str, str]:
     return constraint | ({"preferredTopologyLevel": preferred} if preferred else {})
 
 
+def _placeable(constraint: dict[str, str], sources: Sources) -> dict[str, str]:
+    """Return `constraint` without a preferred level with which KAI never places the pods."""
+    without = {key: value for key, value in constraint.items() if key != "preferredTopologyLevel"}
+    return without if _is_never_placed(constraint, sources) else constraint
+
+
+def _is_never_placed(constraint: Mapping[str, str], sources: Sources) -> bool:
+    """Return whether the preferred level is broader than the required one."""
+    kai = sources.topology_of(constraint.get("topology", ""))
+    preferred = constraint.get("preferredTopologyLevel", "")
+    required = constraint.get("requiredTopologyLevel", "")
+    return kai is not None and is_broader_level(preferred, required, kai)
+
+
 def remarks(
     stored: Mapping[str, Any], group: Group, sources: Sources, conventions: Conventions
 ) -> dict[str, Remark | None]:
@@ -207,6 +230,7 @@ def remarks(
     return {
         "queue": _queue_remark(stored, named_queue(_chain(group, sources), conventions.keys)),
         "topology": _topology_remark(group, sources.owner),
+        "levels": _levels_remark(_topology(group, sources.owner, conventions.topology), sources),
     }
 
 
@@ -229,6 +253,18 @@ def _topology_remark(group: Group, owner: Layer) -> Remark | None:
         "TopologyConflict",
         f'schedulingConstraints.topology asks for "{group.topology_key}", the annotation'
         f' {TOPOLOGY_REQUIRED} for "{annotated}": the first counts. Remove one of them',
+    )
+
+
+def _levels_remark(constraint: Mapping[str, str], sources: Sources) -> Remark | None:
+    if not _is_never_placed(constraint, sources):
+        return None
+
+    return Remark(
+        "PreferredLevelLeftOut",
+        f'the preferred level "{constraint["preferredTopologyLevel"]}" is broader than the required'
+        f' level "{constraint["requiredTopologyLevel"]}", and KAI would never place the pods: it is'
+        " left out of the PodGroup. Remove it, or name a narrower level",
     )
 
 

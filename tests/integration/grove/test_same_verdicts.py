@@ -28,6 +28,8 @@ DOMAINS = ("zone", "rack", "host", "galaxy")
 NAMES = ("wide", "narrow", "absent")
 AROUND = Around(bound=BOUND)
 COUNT = 400
+NEVER_PLACED = "so that KAI never places these pods"
+"""Grove allows what only KAI can't place."""
 
 
 def template() -> Object:
@@ -138,7 +140,8 @@ async def test_our_verdicts_are_those_of_groves_webhook(
             old = None if operation == "CREATE" else constrained(base, chance, former=True)
             pcs = constrained(base, chance) if old is None else changed(old, chance)
             theirs = await denial(operator, pcs, old)
-            ours, _ = BINDINGS.validate_set(pcs, old, AROUND)
+            findings, _ = BINDINGS.validate_set(pcs, old, AROUND)
+            ours = [finding for finding in findings if NEVER_PLACED not in finding.message]
             assert bool(theirs) == bool(ours), (
                 pcs["spec"]["template"],
                 old,

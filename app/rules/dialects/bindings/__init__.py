@@ -15,12 +15,13 @@ from app.objects.edits import value_at
 from app.objects.fields import FieldError
 from app.objects.shape import map_of, maps_of
 from app.rules.dialects.bindings.levels import refusal_to_delete, validate_binding
-from app.rules.dialects.bindings.podgangs import drifted_constraints
+from app.rules.dialects.bindings.podgangs import drifted_constraints, gang_warnings
 from app.rules.dialects.bindings.sets import (
     deprecated_fields,
     effective_names,
     is_unchanged,
     needs_names,
+    never_placed,
     packing_warnings,
     read_packings,
     validate_change,
@@ -94,8 +95,10 @@ class Bindings(Dialect):
         bindings = facts.bindings()
         warnings = packing_warnings(packings, bindings)
         findings = validate_packings(packings, bindings)
+        hindered = never_placed(packings, bindings)
         if old is None:
-            return [*findings, *deprecated_fields(packings)], warnings
+            return [*findings, *hindered, *deprecated_fields(packings)], warnings
+        warnings += [f"{_STORED}: {finding}" for finding in hindered]
         changes = validate_change(packings, stored)
         if changes:
             return [*changes, *findings], warnings
@@ -112,6 +115,9 @@ class Bindings(Dialect):
         return levels, {
             packing.owner: packing.required for packing in packings.constraints if packing.required
         }
+
+    def podgang_warnings(self, gang: Mapping[str, Any], facts: TopologyFacts) -> list[str]:
+        return gang_warnings(gang, facts.kai_topology)
 
     def drifted(
         self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, facts: TopologyFacts

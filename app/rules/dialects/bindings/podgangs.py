@@ -1,4 +1,5 @@
-"""PodGangs of the dialect `bindings` whose constraints are not those of their PodCliqueSet.
+"""PodGangs of the dialect `bindings`: constraints that are not those of their PodCliqueSet, and
+constraints that KAI never satisfies.
 
 If somebody edits them by hand, Grove copies the edited constraints to the scheduler until the
 PodCliqueSet changes.
@@ -11,12 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from app.objects.edits import value_at
-from app.objects.metadata import labels_of
-from app.objects.shape import map_of, maps_of
-from app.rules.labels import POD_GANG_ROLE
+from app.objects.fields import FieldPath
+from app.objects.metadata import annotations_of, labels_of
+from app.objects.shape import list_of, map_of, maps_of, text_of
+from app.rules.labels import POD_GANG_ROLE, TOPOLOGY_NAME
 from app.rules.podcliqueset import Clique, Group, PodCliqueSet
 from app.rules.topology.levels import Level
 from app.rules.topology.members import Member, Members
+from app.rules.topology.placing import WHOLE, Part, TopologyOf, placing_warnings
 
 
 def drifted_constraints(
@@ -31,6 +34,41 @@ def drifted_constraints(
         for path, current, desired in _pairs(name, gang, pcs, keys)
         if current != desired
     ]
+
+
+def gang_warnings(gang: Mapping[str, Any], topology_of: TopologyOf) -> list[str]:
+    """Return warnings about constraints of the PodGang `gang` that KAI ignores or never satisfies.
+
+    Grove writes them, and only its PodCliqueSet can be corrected.
+    """
+    spec = map_of(gang.get("spec"))
+    topology = text_of(annotations_of(gang).get(TOPOLOGY_NAME))
+    at = FieldPath("spec")
+    parts = {WHOLE: _part(spec, topology, at, WHOLE)}
+
+    group_of: dict[str, str] = {}
+    for position, entry in enumerate(list_of(spec.get("topologyConstraintGroupConfigs"))):
+        name = f"group {position}"
+        path = at.child("topologyConstraintGroupConfigs").index(position)
+        parts[name] = _part(entry, topology, path, WHOLE)
+        group_of |= {
+            str(podgroup): name for podgroup in list_of(map_of(entry).get("podGroupNames"))
+        }
+
+    for position, podgroup in enumerate(list_of(spec.get("podgroups"))):
+        path = at.child("podgroups").index(position)
+        parent = group_of.get(str(map_of(podgroup).get("name")), WHOLE)
+        parts[f"podgroup {position}"] = _part(podgroup, topology, path, parent)
+
+    return placing_warnings(parts, topology_of)
+
+
+def _part(holder: Any, topology: str, at: FieldPath, parent: str) -> Part:
+    required, preferred = _current(holder)
+    path = at.child("topologyConstraint", "packConstraint")
+    return Part(
+        topology, required, path.child("required"), preferred, path.child("preferred"), parent
+    )
 
 
 Pack = tuple[str, str]

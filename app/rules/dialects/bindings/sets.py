@@ -253,6 +253,27 @@ def _validate_parents(
             findings.append(invalid(path, domain, text))
 
 
+def never_placed(packings: Packings, bindings: Bindings) -> list[FieldError]:
+    """Return findings about preferred domains that are broader than the required one beside them.
+
+    Grove allows them, but KAI never places such pods, and Grove allows no correction later. Source:
+    `d3-*` in `tests/testdata/kai-decisions`.
+    """
+    names = effective_names(packings, [])
+    findings: list[FieldError] = []
+    for packing in packings.constraints:
+        levels = bindings.get(names.get(packing.owner, ""), ())
+        domains = [level.domain for level in levels]
+        if is_broader(packing.preferred, packing.required, domains):
+            allowed = ", ".join(domains[domains.index(packing.required) :])
+            text = (
+                f'broader than the required domain "{packing.required}", so that KAI never places'
+                f" these pods: remove it, or use one of: {allowed}"
+            )
+            findings.append(invalid(packing.preferred_path, packing.preferred, text))
+    return findings
+
+
 def deprecated_fields(packings: Packings) -> list[FieldError]:
     """Returns findings about packDomain in a new PodCliqueSet, in which Grove's CRD doesn't allow
     it.
@@ -274,21 +295,16 @@ def packing_warnings(packings: Packings, bindings: Bindings) -> list[str]:
     warnings = [text] if paths else []
     for packing in packings.constraints:
         domains = [level.domain for level in bindings.get(names.get(packing.owner, ""), ())]
-        warnings += _own_warnings(packing, domains)
+        warnings += _own_warnings(packing)
         for parent in packings.parents(packing):
             warnings += _parent_warnings(packing, parent, domains)
     return warnings
 
 
-def _own_warnings(packing: Packing, domains: Sequence[str]) -> Iterator[str]:
+def _own_warnings(packing: Packing) -> Iterator[str]:
     if not packing.required and not packing.preferred:
         yield (
             f"{packing.path} has neither pack.required nor pack.preferred, so it constrains nothing"
-        )
-    if is_broader(packing.preferred, packing.required, domains):
-        yield (
-            f'{packing.preferred_path} "{packing.preferred}" is broader than the required domain'
-            f' "{packing.required}" and has no effect'
         )
 
 

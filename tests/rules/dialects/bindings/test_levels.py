@@ -252,7 +252,15 @@ def test_a_stored_kai_topology() -> None:
         },
         "spec": {"levels": [{"nodeLabel": "k/rack", "alias": "rack"}, 3]},
     }
-    assert read_kai_topology(stored) == KaiTopology(
-        "gb200", ("k/rack",), True, "ClusterTopologyBinding", "gb200", "u"
+    kai = read_kai_topology(stored)
+    assert kai == KaiTopology(
+        "gb200",
+        ("k/rack",),
+        True,
+        "ClusterTopologyBinding",
+        "gb200",
+        "u",
+        aliases=(("rack", "k/rack"),),
     )
+    assert [kai.position(level) for level in ("k/rack", "rack", "k/zone", "")] == [0, 0, None, None]
     assert read_kai_topology({"metadata": {"name": "a"}, "spec": []}) == KaiTopology("a")

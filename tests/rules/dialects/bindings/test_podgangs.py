@@ -7,6 +7,7 @@ import pytest
 from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.design import DESIGN
 from app.rules.podcliqueset import read_pod_clique_set
+from app.rules.topology.kai import KaiTopology
 from app.rules.topology.levels import Level
 from tests.reviews import load
 from tests.rules.dialects.around import Around
@@ -86,6 +87,44 @@ def test_each_podgang_is_judged_by_its_own_role() -> None:
         f"spec.topologyConstraint: is {BLOCK}, and would be {ZONE}",
         f"{OF_PREFILL.replace('prefill-2', 'prefill-1')}: is {{}}, and would be {BLOCK}",
     ]
+
+
+KAI = KaiTopology("grove-topology", (*(level.key for level in LEVELS), "kubernetes.io/hostname"))
+
+
+def warnings(obj: Any) -> list[str]:
+    return BINDINGS.podgang_warnings(obj, Around(kai={"grove-topology": KAI}))
+
+
+@pytest.mark.parametrize("name", ["create-base", "create-scaled"])
+def test_kai_can_place_what_grove_writes(name: str) -> None:
+    assert warnings(gang(name)) == []
+
+
+def test_levels_of_a_podgang_with_which_kai_never_places_it() -> None:
+    base = gang("create-base")
+    spec = base["spec"]
+    spec["topologyConstraint"]["packConstraint"]["required"] = "topology.kubernetes.io/rack"
+    assert warnings(base) == [
+        'spec.topologyConstraint.packConstraint.preferred "topology.kubernetes.io/block" is broader than the required level'
+        ' "topology.kubernetes.io/rack": KAI never places these pods; remove it, or name a narrower level',
+    ]
+
+    group = spec["topologyConstraintGroupConfigs"][0]["topologyConstraint"]["packConstraint"]
+    del group["preferred"]
+    spec["podgroups"][1]["topologyConstraint"] = {"packConstraint": {"required": "x"}}
+    assert warnings(base)[1:] == [
+        'spec.topologyConstraintGroupConfigs[0].topologyConstraint.packConstraint.required "topology.kubernetes.io/block" is'
+        ' broader than "topology.kubernetes.io/rack", which the part above requires: KAI never places these pods; require'
+        " a level that is as narrow",
+        'spec.podgroups[1].topologyConstraint.packConstraint.required "x" is not a level of KAI Topology "grove-topology",'
+        " which has: topology.kubernetes.io/zone, topology.kubernetes.io/block, topology.kubernetes.io/rack,"
+        " kubernetes.io/hostname; KAI never places these pods",
+    ]
+
+    del base["metadata"]["annotations"]["grove.io/topology-name"]
+    assert len(warnings(base)) == 6
+    assert DESIGN.podgang_warnings(base, AROUND) == []
 
 
 def test_a_level_that_the_binding_has_no_more_is_in_no_podgang() -> None:

@@ -263,12 +263,6 @@ def test_what_is_stored_is_warned_about() -> None:
             [f"{OF_SET} has neither pack.required nor pack.preferred, so it constrains nothing"],
         ),
         (
-            pcs(c("gb200", "rack", "zone")),
-            [
-                f'{OF_SET}.pack.preferred "zone" is broader than the required domain "rack" and has no effect'
-            ],
-        ),
-        (
             pcs(c("gb200", "rack"), None, c("", "", "block"), None),
             [
                 f'{OF_POOL}.pack.preferred "block" has no effect: the PodCliqueSet already requires the narrower "rack"'
@@ -287,6 +281,46 @@ def test_warnings_about_constraints_without_effect(
     obj: dict[str, Any], warnings: list[str]
 ) -> None:
     assert BINDINGS.validate_set(obj, None, AROUND) == ([], warnings)
+
+
+NEVER = 'broader than the required domain "rack", so that KAI never places these pods: remove it, or use one of: rack, host'
+
+
+@pytest.mark.parametrize(
+    ("constraint", "findings"),
+    [
+        pytest.param(
+            c("gb200", "rack", "zone"),
+            [f'{OF_SET}.pack.preferred: Invalid value: "zone": {NEVER}'],
+            id="d3-grove: preferred is broader",
+        ),
+        pytest.param(c("gb200", "rack", "rack"), [], id="equal"),
+        pytest.param(c("gb200", "rack", "host"), [], id="narrower"),
+        pytest.param(c("gb200", "", "zone"), [], id="nothing is required"),
+        pytest.param(c("gb200", "rack", ""), [], id="nothing is preferred"),
+    ],
+)
+def test_a_preferred_domain_that_is_broader_than_the_required_one(
+    constraint: dict[str, Any], findings: list[str]
+) -> None:
+    obj = pcs(constraint)
+    created, _ = BINDINGS.validate_set(obj, None, AROUND)
+    assert list(map(str, created)) == findings
+
+    scaled = {**obj, "spec": {**obj["spec"], "replicas": 2}}
+    stored = [f"topology constraint stored before, and allowed to stay: {one}" for one in findings]
+    assert BINDINGS.validate_set(scaled, obj, AROUND) == ([], stored)
+
+
+def test_of_a_packdomain_and_of_a_set_that_must_get_a_name_the_same_holds() -> None:
+    old = pcs(c("", "", "zone", "rack"))
+    new = pcs(c("gb200", "", "zone", "rack"))
+    findings, warnings = BINDINGS.validate_set(new, old, AROUND)
+    assert findings == []
+    assert (
+        f'topology constraint stored before, and allowed to stay: {OF_SET}.pack.preferred: Invalid value: "zone": {NEVER}'
+        in warnings
+    )
 
 
 def test_which_levels_a_set_requires() -> None:

@@ -1,0 +1,52 @@
+"""The topology constraints of a KAI PodGroup and its SubGroups.
+
+Source: https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/pkg/apis/scheduling/v2alpha2/podgroup_types.go
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.objects.fields import FieldPath
+from app.objects.shape import list_of, map_of, text_of
+from app.rules.topology.placing import WHOLE, Part, TopologyOf, placing_warnings
+
+_SPEC = FieldPath("spec")
+
+
+def constraint_warnings(obj: Mapping[str, Any], topology_of: TopologyOf) -> list[str]:
+    """Return warnings about constraints of the PodGroup `obj` that KAI ignores, or never satisfies.
+
+    The names and parents of its SubGroups are valid.
+    """
+    spec = map_of(obj.get("spec"))
+    subgroups = list_of(spec.get("subGroups"))
+    if "topologyConstraint" not in spec and not _any_constrained(subgroups):
+        return []
+
+    parts = {WHOLE: _part(spec, _SPEC, WHOLE)}
+    for position, subgroup in enumerate(subgroups):
+        holder = map_of(subgroup)
+        at = _SPEC.child("subGroups").index(position)
+        parts[text_of(holder.get("name"))] = _part(holder, at, text_of(holder.get("parent")))
+    return placing_warnings(parts, topology_of)
+
+
+def _any_constrained(subgroups: list[Any]) -> bool:
+    """Return whether a SubGroup may have a constraint. Most PodGroups have none."""
+    for subgroup in subgroups:
+        if isinstance(subgroup, dict) and "topologyConstraint" in subgroup:
+            return True
+    return False
+
+
+def _part(holder: Mapping[str, Any], at: FieldPath, parent: str) -> Part:
+    constraint = map_of(holder.get("topologyConstraint"))
+    path = at.child("topologyConstraint")
+    return Part(
+        text_of(constraint.get("topology")),
+        text_of(constraint.get("requiredTopologyLevel")),
+        path.child("requiredTopologyLevel"),
+        text_of(constraint.get("preferredTopologyLevel")),
+        path.child("preferredTopologyLevel"),
+        parent,
+    )
