@@ -8,7 +8,7 @@ from typing import Any
 
 from app.objects.fields import FieldPath
 from app.objects.shape import list_of, map_of, text_of
-from app.rules.topology.placing import WHOLE, Part, TopologyOf, placing_warnings
+from app.rules.topology.placing import WHOLE, PartLevels, TopologyOf, placing_warnings
 
 _SPEC = FieldPath("spec")
 
@@ -39,10 +39,10 @@ def _any_constrained(subgroups: list[Any]) -> bool:
     return False
 
 
-def _part(holder: Mapping[str, Any], at: FieldPath, parent: str) -> Part:
+def _part(holder: Mapping[str, Any], at: FieldPath, parent: str) -> PartLevels:
     constraint = map_of(holder.get("topologyConstraint"))
     path = at.child("topologyConstraint")
-    return Part(
+    return PartLevels(
         text_of(constraint.get("topology")),
         text_of(constraint.get("requiredTopologyLevel")),
         path.child("requiredTopologyLevel"),

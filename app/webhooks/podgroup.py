@@ -1,6 +1,4 @@
-"""PodGroup of KAI: validates the names and parents of its SubGroups, and warns of constraints that
-KAI ignores or never satisfies.
-"""
+"""PodGroup of KAI: names and parents of its SubGroups, and levels that KAI can't use."""
 
 import contextlib
 

@@ -20,7 +20,7 @@ WHOLE = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartLevels:
     """A part of a gang with its levels, each "" if it is not set, and their paths.
 
     `topology` is the name of the KAI Topology, or "". `parent` is the name of the part around it.
@@ -45,7 +45,7 @@ class Required:
 NOTHING = Required()
 
 
-def placing_warnings(parts: Mapping[str, Part], topology_of: TopologyOf) -> list[str]:
+def placing_warnings(parts: Mapping[str, PartLevels], topology_of: TopologyOf) -> list[str]:
     """Return the warnings about `parts`, which are given by name and have no cycles."""
     names = {part.topology for part in parts.values() if part.topology}
     topologies = {name: topology_of(name) for name in names}
@@ -70,13 +70,13 @@ def is_broader_level(level: str, other: str, kai: KaiTopology) -> bool:
     return first is not None and second is not None and first < second
 
 
-def _ignored(part: Part) -> Iterator[str]:
+def _ignored(part: PartLevels) -> Iterator[str]:
     for at, level in ((part.required_at, part.required), (part.preferred_at, part.preferred)):
         if level:
             yield f'{at} "{level}" is ignored by KAI: no topology is named beside it'
 
 
-def _never_placed(part: Part, kai: KaiTopology, above: str) -> Iterator[str]:
+def _never_placed(part: PartLevels, kai: KaiTopology, above: str) -> Iterator[str]:
     for at, level in ((part.required_at, part.required), (part.preferred_at, part.preferred)):
         if level and kai.position(level) is None:
             yield (
@@ -97,7 +97,7 @@ def _never_placed(part: Part, kai: KaiTopology, above: str) -> Iterator[str]:
 
 
 def _narrowest_required(
-    parts: Mapping[str, Part], topologies: Mapping[str, KaiTopology | None]
+    parts: Mapping[str, PartLevels], topologies: Mapping[str, KaiTopology | None]
 ) -> dict[str, Required]:
     """Return, by the name of a part, the narrowest level that it or a part around it requires.
 

@@ -1,6 +1,6 @@
-"""PodGangs of the dialect `bindings`: constraints that are not those of their PodCliqueSet, and
-constraints that KAI never satisfies.
+"""Stored constraints of PodGangs in the dialect `bindings`.
 
+They may differ from those of the PodCliqueSet, or be such that KAI never satisfies them.
 If somebody edits them by hand, Grove copies the edited constraints to the scheduler until the
 PodCliqueSet changes.
 
@@ -19,7 +19,7 @@ from app.rules.labels import POD_GANG_ROLE, TOPOLOGY_NAME
 from app.rules.podcliqueset import Clique, Group, PodCliqueSet
 from app.rules.topology.levels import Level
 from app.rules.topology.members import Member, Members
-from app.rules.topology.placing import WHOLE, Part, TopologyOf, placing_warnings
+from app.rules.topology.placing import WHOLE, PartLevels, TopologyOf, placing_warnings
 
 
 def drifted_constraints(
@@ -63,10 +63,10 @@ def gang_warnings(gang: Mapping[str, Any], topology_of: TopologyOf) -> list[str]
     return placing_warnings(parts, topology_of)
 
 
-def _part(holder: Any, topology: str, at: FieldPath, parent: str) -> Part:
+def _part(holder: Any, topology: str, at: FieldPath, parent: str) -> PartLevels:
     required, preferred = _current(holder)
     path = at.child("topologyConstraint", "packConstraint")
-    return Part(
+    return PartLevels(
         topology, required, path.child("required"), preferred, path.child("preferred"), parent
     )
 
