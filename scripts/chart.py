@@ -217,6 +217,25 @@ def _with_policies(text: str) -> str:
     return "\n".join(lines)
 
 
+def flow_control() -> str:
+    path = "components/flow-control/flow-control.yaml"
+    return template(path, in_namespace(source(path)), f"and {SERVER} .Values.flowControl.enabled")
+
+
+def egress() -> str:
+    path = "components/egress/network-policy.yaml"
+    first = "    - ports:\n"
+    text = replaced(
+        in_namespace(source(path)),
+        first,
+        "    - {{- with .Values.networkPolicy.egress.to }}\n"
+        "      to: {{- toYaml . | nindent 8 }}\n"
+        "      {{- end }}\n"
+        "      ports:\n",
+    )
+    return template(path, text, f"and {SERVER} .Values.networkPolicy.egress.enabled")
+
+
 def certificate() -> str:
     path = "overlays/cert-manager/certificate.yaml"
     return template(path, in_namespace(source(path)), f"and {SERVER} {CERT_MANAGER}")
@@ -294,7 +313,10 @@ def _properties() -> dict[str, Any]:
         "nodeSelector": {"type": "object", "additionalProperties": text},
         "tolerations": objects,
         "affinity": anything,
-        "networkPolicy": _object({"from": objects}),
+        "networkPolicy": _object(
+            {"from": objects, "egress": _object({"enabled": switch, "to": objects})}
+        ),
+        "flowControl": _object({"enabled": switch}),
         "server": _object({"enabled": switch}),
         "webhooks": _object(
             {
@@ -329,6 +351,8 @@ def files() -> dict[str, str]:
         "templates/configuration.yaml": configuration(),
         "templates/dashboard.yaml": dashboard(),
         "templates/deployment.yaml": deployment(),
+        "templates/egress.yaml": egress(),
+        "templates/flow-control.yaml": flow_control(),
         "templates/rbac.yaml": rbac(),
         "templates/service.yaml": service(),
         "templates/servicemonitor.yaml": monitoring("servicemonitor"),

@@ -5,9 +5,10 @@ installed.
 """
 
 import functools
+import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,20 @@ def rendered(folder: str) -> list[Object]:
     return [
         obj for obj in yaml.load_all(kustomize(MANIFESTS / folder), Loader=yaml.CSafeLoader) if obj
     ]
+
+
+COMPONENTS = ("flow-control", "egress")
+"""Those that a user can add to an overlay."""
+
+
+def with_components(overlay: str, folder: Path, components: Sequence[str] = COMPONENTS) -> str:
+    """Return the YAML of an overlay with components, whose kustomization is written to `folder`."""
+    folder.mkdir(exist_ok=True)
+    paths = [f"overlays/{overlay}", *(f"components/{name}" for name in components)]
+    relative = [os.path.relpath(MANIFESTS / path, folder.resolve()) for path in paths]
+    content = {"resources": relative[:1], "components": relative[1:]}
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(content))
+    return kustomize(folder)
 
 
 def kustomize(folder: Path) -> str:

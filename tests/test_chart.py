@@ -10,7 +10,7 @@ import yaml
 from app.config.schema import Configuration
 from scripts import chart as generator
 from tests.charts import CHART, RefusedError, Values, render
-from tests.rendered import Object, configuration, rendered
+from tests.rendered import Object, configuration, rendered, with_components
 
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 
@@ -92,6 +92,15 @@ def test_chart_and_overlays_are_the_same_objects(values: Values, overlays: list[
     assert by_name(render(CHART, values)) == in_overlay(*overlays)
 
 
+def test_components_are_the_same_objects_in_chart_and_overlay(tmp_path: Path) -> None:
+    text = with_components("self-managed", tmp_path)
+    values = {
+        "flowControl": {"enabled": True},
+        "networkPolicy": {"egress": {"enabled": True}},
+    }
+    assert by_name(render(CHART, values)) == by_name(list(yaml.safe_load_all(text)))
+
+
 def test_the_namespace_of_the_release_is_the_only_difference_of_another_one() -> None:
     values = {"certificates": "cert-manager", "monitoring": {"enabled": True}}
     text = json.dumps(render(CHART, values))
@@ -135,7 +144,10 @@ def test_each_setting_is_where_it_belongs() -> None:
         "nodeSelector": {"role": "control"},
         "tolerations": [toleration],
         "affinity": {"podAntiAffinity": {}},
-        "networkPolicy": {"from": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]},
+        "networkPolicy": {
+            "from": [{"ipBlock": {"cidr": "192.0.2.0/24"}}],
+            "egress": {"enabled": True, "to": [{"ipBlock": {"cidr": "198.51.100.0/24"}}]},
+        },
         "webhooks": {"failurePolicy": {name: "Fail"}, "namespaceSelector": [selector]},
         "monitoring": {"enabled": True, "labels": {"release": "prometheus"}},
     }
@@ -156,6 +168,8 @@ def test_each_setting_is_where_it_belongs() -> None:
 
     policy = objects["NetworkPolicy", "grove-admission"]["spec"]
     assert policy["ingress"][0]["from"] == [{"ipBlock": {"cidr": "192.0.2.0/24"}}]
+    egress = objects["NetworkPolicy", "grove-admission-egress"]["spec"]["egress"]
+    assert [rule["to"] for rule in egress] == [[{"ipBlock": {"cidr": "198.51.100.0/24"}}]]
     for kind in ("Mutating", "Validating"):
         for webhook in objects[f"{kind}WebhookConfiguration", "grove-admission"]["webhooks"]:
             assert webhook["namespaceSelector"]["matchExpressions"][1:] == [selector]
