@@ -21,10 +21,11 @@ def pod_clique_set(
     domain: str | None = None,
     clique_domain: str | None = None,
     group_domain: str | None = None,
+    mnnvl: bool = False,
     **spec: Any,
 ) -> Object:
     """A clique `worker` and, in the scaling group `pool`, a clique `leader`; each level's
-    packDomain is an argument.
+    packDomain is an argument. With `mnnvl`, both ask for it, in the scope `replica`.
     """
     worker = {
         "name": "worker",
@@ -37,10 +38,13 @@ def pod_clique_set(
     }
     pool = {"name": "pool", "cliqueNames": ["leader"], **constraint(group_domain)}
     template = {"cliques": [worker, leader], "podCliqueScalingGroups": [pool], **constraint(domain)}
+    metadata: Object = {"name": name}
+    if mnnvl:
+        metadata["annotations"] = {"grove.io/mnnvl-enabled": "true"}
     return {
         "apiVersion": "grove.io/v1alpha1",
         "kind": "PodCliqueSet",
-        "metadata": {"name": name},
+        "metadata": metadata,
         "spec": {"replicas": 1, "template": template, **spec},
     }
 

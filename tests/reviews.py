@@ -28,6 +28,18 @@ LEVELS = tuple(
     )
     for domain in ("zone", "block", "rack", "host", "numa")
 )
+
+
+def _clique(name: str, scope: str) -> dict[str, Any]:
+    annotations = {"grove.io/mnnvl-enabled": "true", "grove.io/mnnvl-scope": scope}
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 8}}}
+    return {
+        "name": name,
+        "annotations": annotations,
+        "spec": {"podSpec": {"containers": [container]}},
+    }
+
+
 NODE = {
     "apiVersion": "v1",
     "kind": "Node",
@@ -57,6 +69,28 @@ PATHS = {
 def names() -> list[str]:
     return sorted(path.stem for path in DIRECTORY.glob("*.json"))
 
+
+NVL = {
+    "apiVersion": "grove.io/v1alpha1",
+    "kind": "PodCliqueSet",
+    "metadata": {
+        "name": "nvl",
+        "namespace": "t",
+        "uid": "2afede81-986f-406d-a574-ffb0ac4cf318",
+    },
+    "spec": {
+        "replicas": 1,
+        "template": {
+            "cliques": [
+                _clique("rep", "replica"),
+                _clique("cl", "clique"),
+                _clique("pw", "scalingGroupReplica"),
+            ],
+            "podCliqueScalingGroups": [{"name": "g", "cliqueNames": ["pw"], "replicas": 2}],
+        },
+    },
+}
+"""The set of the recorded PodCliques with MNNVL, as far as it asks for MNNVL; it was not recorded."""
 
 OPERATORS = ("grove-a5b8e0dc", "grove-fcc3b3bb")
 """The folders with what a real Grove operator caused, by its commit."""
@@ -91,7 +125,7 @@ def operator_cluster(operator: str, *, enabled: bool = False) -> OfflineCluster:
         for number in range(8)
     ]
     if operator == "grove-a5b8e0dc":
-        sets = [load(f"{operator}/podcliqueset.create-by-user")["request"]["object"]]
+        sets = [load(f"{operator}/podcliqueset.create-by-user")["request"]["object"], NVL]
         return OfflineCluster([*nodes, *sets], levels=LEVELS[:4])
     sets = [
         load(f"{operator}/podcliqueset.{name}")["request"]["object"]

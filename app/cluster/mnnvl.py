@@ -19,6 +19,7 @@ from app.kube.store import WatchStore
 from app.objects.resource import Resource
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.rules.labels import PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA
+from app.rules.mnnvl.asked import asks_for
 from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
 from app.rules.mnnvl.ownership import (
     Gang,
@@ -30,6 +31,7 @@ from app.rules.mnnvl.ownership import (
     read_resource,
 )
 from app.rules.mnnvl.plan import ClaimMode, Owner, Plan
+from app.rules.mnnvl.template import read_template
 from app.rules.podcliqueset import PodCliqueSet
 
 _OWNERS = {POD_CLIQUE_SET.kind: POD_CLIQUE_SET, POD_GANG.kind: POD_GANG}
@@ -113,17 +115,20 @@ class MnnvlResources:
         return [domain, _Needed(RESOURCE_CLAIM, self._stores[RESOURCE_CLAIM], plan.claim)]
 
     async def ensure(self, plan: Plan, mode: ClaimMode, *, dry_run: bool) -> list[Object]:
-        """Creates the missing resources of `plan`.
+        """Create the missing resources of `plan`, for which a review asks.
 
         Returns the created objects, or, on a dry run, those that would be created. NotOurs if they
-        can't be created, Unavailable if a later call may succeed.
+        can't be created, Unavailable if a later call may succeed or if the leader has to create
+        them, because a review alone proves nothing and the stored set doesn't ask for them.
         """
         self._check_served(plan, mode)
         key = (plan.namespace, plan.base_name)
         lock = self._in_flight.setdefault(key, asyncio.Lock())
         try:
             async with lock:
-                return await self._ensure_all(plan, mode, dry_run)
+                if dry_run or self.is_ensured(plan, mode):
+                    return await self._ensure_all(plan, mode, dry_run)
+                return await self._ensure_asked(plan, mode)
         finally:
             if not lock.locked():
                 self._in_flight.pop(key, None)
@@ -136,6 +141,27 @@ class MnnvlResources:
                     f"{kind} is not an API of this cluster ({needed.resource}): MNNVL can't be set"
                     " up here"
                 )
+
+    async def _ensure_asked(self, plan: Plan, mode: ClaimMode) -> list[Object]:
+        doubt = await self._doubt(plan)
+        created = await self._ensure_all(plan, mode, dry_run=doubt is not None)
+        if created and doubt is not None:
+            raise Unavailable(doubt)
+        return created
+
+    async def _doubt(self, plan: Plan) -> str | None:
+        """Return why the stored set doesn't ask for the resources of `plan`, or None if it does."""
+        name = plan.owner.name
+        stored = await find(self._client, POD_CLIQUE_SET, name, plan.namespace)
+        if stored is None:
+            return f'PodCliqueSet "{name}", which would own them, does not exist'
+        if stored["metadata"].get("deletionTimestamp") is not None:
+            return f'PodCliqueSet "{name}", which would own them, is being deleted'
+        if plan.owner.uid not in ("", stored["metadata"].get("uid")):
+            return _former(name)
+        if not asks_for(read_template(stored), plan):
+            return f'the template of PodCliqueSet "{name}" does not ask for them'
+        return None
 
     async def _ensure_all(self, plan: Plan, mode: ClaimMode, dry_run: bool) -> list[Object]:
         created: list[Object] = []
@@ -186,10 +212,7 @@ class MnnvlResources:
             state = "is being deleted" if pcs else "does not exist"
             raise Unavailable(f'PodCliqueSet "{plan.owner.name}", which would own them, {state}')
         if plan.owner.uid and plan.owner.uid != pcs.uid:
-            raise Unavailable(
-                f'the PodClique belongs to a former PodCliqueSet "{pcs.name}", which was created'
-                " again"
-            )
+            raise Unavailable(_former(pcs.name))
         return Owner(pcs.name, pcs.uid)
 
     async def _create(self, needed: _Needed, plan: Plan, dry_run: bool) -> Object | None:
@@ -335,6 +358,10 @@ def _owned(stored: MnnvlResource, gang: Gang) -> Object:
         "kind": stored.kind,
         "metadata": {"name": stored.name, "namespace": stored.namespace, **version},
     }
+
+
+def _former(name: str) -> str:
+    return f'the PodClique belongs to a former PodCliqueSet "{name}", which was created again'
 
 
 def _check_is_ours(needed: _Needed, stored: MnnvlResource | None, plan: Plan) -> MnnvlResource:

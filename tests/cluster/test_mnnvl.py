@@ -1,6 +1,7 @@
 """The races around ComputeDomains and ResourceClaims, and their adoption, over a cluster in memory."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ from app.kube.api import Conflict, NotFound, Unavailable, WatchEvent
 from app.kube.store import WatchStore
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.rules.mnnvl.ownership import Gang, ownership, read_gang, read_resource
-from app.rules.mnnvl.plan import Plan
-from tests.builders import injection_into
+from app.rules.mnnvl.plan import Owner, Plan
+from tests.builders import injection_into, pod_spec
 from tests.cluster.offline import OfflineCluster
 
 LABELS = {
@@ -24,7 +25,13 @@ MANAGED = {**LABELS, "grove.io/mnnvl-managed": "true"}
 SET = {
     "apiVersion": "grove.io/v1alpha1",
     "kind": "PodCliqueSet",
-    "metadata": {"name": "pcs", "namespace": "ns", "uid": "u"},
+    "metadata": {
+        "name": "pcs",
+        "namespace": "ns",
+        "uid": "u",
+        "annotations": {"grove.io/mnnvl-enabled": "true"},
+    },
+    "spec": {"template": {"cliques": [{"name": "worker", "spec": {"podSpec": pod_spec()}}]}},
 }
 GANG = {
     "apiVersion": "scheduler.grove.io/v1alpha1",
@@ -103,9 +110,9 @@ async def test_both_are_made_and_the_next_clique_asks_nobody() -> None:
     assert not cluster.resources.is_ensured(plan(), "shared")
     created = await cluster.resources.ensure(plan(), "shared", dry_run=False)
     assert [one["metadata"]["name"] for one in created] == ["pcs-0-cd", "pcs-0-mnnvl-claim"]
-    assert verbs(cluster) == ["create ComputeDomain", "create ResourceClaim"]
+    assert verbs(cluster) == ["get PodCliqueSet", "create ComputeDomain", "create ResourceClaim"]
     assert cluster.resources.is_ensured(plan(), "shared")
-    assert len(cluster.client.calls) == 2
+    assert len(cluster.client.calls) == 3
 
 
 async def test_twenty_at_once_make_one_of_each() -> None:
@@ -117,10 +124,31 @@ async def test_twenty_at_once_make_one_of_each() -> None:
     assert len(cluster.client.writes()) == 2
 
 
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        pytest.param({"base_name": "pcs-0-worker", "scope": "clique"}, "ask", id="another scope"),
+        pytest.param({"device_class": "example.com/other"}, "ask", id="another DeviceClass"),
+        pytest.param({"namespace": "other"}, "exist", id="a namespace without the set"),
+        pytest.param({"labels": {**LABELS, "grove.io/podgang": "x"}}, "ask", id="another PodGang"),
+        pytest.param({"owner": Owner("pcs", "invented")}, "former", id="an invented uid"),
+        pytest.param({"owner": Owner("gone", "invented")}, "exist", id="an invented set"),
+    ],
+)
+async def test_what_the_stored_set_does_not_ask_for_is_left_to_the_leader(
+    changes: dict[str, Any], why: str
+) -> None:
+    forged = replace(plan(), **changes)
+    for cluster in (OfflineCluster([SET]), unseen(OfflineCluster(), SET)):
+        with pytest.raises(Unavailable, match=why):
+            await cluster.resources.ensure(forged, "shared", dry_run=False)
+        assert cluster.client.writes() == []
+
+
 async def test_a_template_needs_no_claim() -> None:
     cluster = OfflineCluster([SET])
     await cluster.resources.ensure(plan(), "template", dry_run=False)
-    assert verbs(cluster) == ["create ComputeDomain"]
+    assert verbs(cluster) == ["get PodCliqueSet", "create ComputeDomain"]
     assert cluster.resources.is_ensured(plan(), "template")
 
 
@@ -136,6 +164,7 @@ async def test_what_another_server_made_first_counts() -> None:
     cluster = unseen(OfflineCluster([SET]), domain(), claim())
     assert await cluster.resources.ensure(plan(), "shared", dry_run=False) == []
     assert verbs(cluster) == [
+        "get PodCliqueSet",
         "create ComputeDomain",
         "get ComputeDomain",
         "create ResourceClaim",
@@ -252,7 +281,7 @@ async def test_a_scaling_group_has_a_set_behind_it(cached: bool) -> None:
     made = await cluster.resources.ensure(plan(owner=None), "shared", dry_run=False)
     assert [one["metadata"]["ownerReferences"][0]["uid"] for one in made] == ["u", "u"]
     reads = [call for call in cluster.client.calls if call.resource == POD_CLIQUE_SET]
-    assert len(reads) == (0 if cached else 1)
+    assert len(reads) == (1 if cached else 2)
 
 
 @pytest.mark.parametrize(
@@ -402,7 +431,7 @@ async def test_half_of_it_there_makes_the_other_half() -> None:
     assert [
         one["kind"] for one in await cluster.resources.ensure(plan(), "shared", dry_run=False)
     ] == ["ResourceClaim"]
-    assert verbs(cluster) == ["create ResourceClaim"]
+    assert verbs(cluster) == ["get PodCliqueSet", "create ResourceClaim"]
 
 
 async def test_an_answer_that_was_lost_is_found_at_the_next_try() -> None:
@@ -539,4 +568,4 @@ async def test_a_clique_of_a_former_set_makes_nothing(owner: str) -> None:
         return
     with pytest.raises(Unavailable, match='belongs to a former PodCliqueSet "pcs"'):
         await cluster.resources.ensure(plan(owner=owner), "shared", dry_run=False)
-    assert cluster.client.calls == []
+    assert cluster.client.writes() == []

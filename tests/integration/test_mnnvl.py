@@ -30,7 +30,9 @@ FIRST, SECOND = ({"matchLabels": {"judge": name}} for name in ("first", "second"
 @pytest_asyncio.fixture(loop_scope="module")
 async def owner(clients: Users, served: Running, namespace: str) -> Object:
     """A PodCliqueSet `train` that our server knows."""
-    made = await clients.user.create(POD_CLIQUE_SET, builders.pod_clique_set("train"), namespace)
+    made = await clients.user.create(
+        POD_CLIQUE_SET, builders.pod_clique_set("train", mnnvl=True, replicas=50), namespace
+    )
     await known(served, namespace, "train")
     return made
 

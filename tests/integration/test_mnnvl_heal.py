@@ -52,8 +52,8 @@ class Cluster:
         self.namespace = namespace
 
     async def create_set(self, **annotations: str) -> Object:
-        pcs = builders.pod_clique_set("train")
-        pcs["metadata"]["annotations"] = {
+        pcs = builders.pod_clique_set("train", mnnvl=True, replicas=3)
+        pcs["metadata"]["annotations"] |= {
             f"grove.io/mnnvl-{key}": value for key, value in annotations.items()
         }
         stored = await self.clients.user.create(POD_CLIQUE_SET, pcs, self.namespace)

@@ -57,7 +57,9 @@ async def api(
 async def test_a_claim_is_made_in_the_version_that_is_served(
     clients: Users, served: Running, namespace: str, version: str
 ) -> None:
-    await clients.user.create(POD_CLIQUE_SET, builders.pod_clique_set("train"), namespace)
+    await clients.user.create(
+        POD_CLIQUE_SET, builders.pod_clique_set("train", mnnvl=True), namespace
+    )
 
     async def is_known() -> bool:
         return served.cluster.stores[SETS].get(namespace, "train") is not None

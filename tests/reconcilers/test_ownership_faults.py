@@ -275,10 +275,10 @@ async def calm(server: MemoryClient, grove: Grove, network: Faulty, random: Rand
 
 async def story(seed: int) -> None:
     random = Random(seed)
-    pcs = builders.pod_clique_set("train", domain="rack")
+    pcs = builders.pod_clique_set("train", domain="rack", mnnvl=True, replicas=100)
     topology = builders.cluster_topology("grove-topology", rack="example.com/rack")
     server = Server(
-        [topology, {**pcs, "metadata": {"name": "train", "namespace": "ns", "uid": "uid-train"}}]
+        [topology, {**pcs, "metadata": pcs["metadata"] | {"namespace": "ns", "uid": "uid-train"}}]
     )
     network = Faulty(server, random)
     async with Replica(server, random).running(leading=False) as quiet:

@@ -177,12 +177,16 @@ async def test_a_claim_has_the_shape_of_the_served_version(version: str, nested:
 
 
 async def test_the_annotation_chooses_the_device_class() -> None:
-    caller = Caller()
     review = load("podclique.custom-device-class")
     review["request"]["dryRun"] = False
+    annotations = review["request"]["object"]["metadata"]["annotations"]
+    pcs = load("podcliqueset.mnnvl-replica-scope")["request"]["object"]
+    pcs["metadata"]["annotations"] = annotations
+    pcs["spec"]["replicas"] = 7
+    caller = Caller(cluster(pcs))
     await caller.ask("/mutate/podclique", review)
     (claim,) = caller.cluster.client.objects(RESOURCE_CLAIM)
-    wanted = review["request"]["object"]["metadata"]["annotations"]["grove.io/mnnvl-device-class"]
+    wanted = annotations["grove.io/mnnvl-device-class"]
     assert claim["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == wanted
 
 

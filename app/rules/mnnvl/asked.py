@@ -1,0 +1,126 @@
+"""Whether a stored PodCliqueSet asks for MNNVL resources.
+
+A review of a PodClique that is created proves nothing: nothing is stored yet that it could be
+compared with, and anybody who reaches the port can send one. So the webhook creates only what the
+template of the stored set asks for. Everything else is created when the PodClique is stored.
+"""
+
+from collections.abc import Iterator
+
+from app.rules.labels import (
+    MNNVL_DEVICE_CLASS,
+    PCS_NAME,
+    PCS_REPLICA,
+    PCSG_NAME,
+    PCSG_REPLICA,
+    PODGANG,
+    Place,
+)
+from app.rules.mnnvl.plan import (
+    DEFAULT_DEVICE_CLASS,
+    SCOPES,
+    Member,
+    Plan,
+    plan_of,
+)
+from app.rules.mnnvl.template import CliqueTemplate, Template
+
+_EPOCH_DIGITS = 19
+_MOST_DIGITS = 10
+"""The digits of the largest number of replicas in Kubernetes, 2,147,483,647."""
+
+
+def asks_for(template: Template, plan: Plan) -> bool:
+    """Whether a clique of `template` asks for the resources of `plan`, with the same labels.
+
+    Scaling groups count as the template has them: one that was scaled out has replicas of which the
+    template knows nothing.
+    """
+    return any(_equals(plan, asked) for asked in _plans(template, plan))
+
+
+def _equals(plan: Plan, asked: Plan) -> bool:
+    return _shape(plan) == _shape(asked) and _may_have_podgang(plan, asked)
+
+
+def _shape(plan: Plan) -> tuple[object, ...]:
+    labels = {key: value for key, value in plan.labels.items() if key != PODGANG}
+    return plan.scope, plan.base_name, plan.device_class, labels
+
+
+def _may_have_podgang(plan: Plan, asked: Plan) -> bool:
+    """Whether the PodGang that is to adopt the resources of `plan` can be theirs.
+
+    With epochs, the name of a PodGang has its epoch after that of the replica, and no PodGang
+    adopts anything. The designs count the PodGangs of a scaling group from its first replica, and
+    Grove's operators from the first one above minAvailable.
+    """
+    podgang = plan.labels.get(PODGANG)
+    if podgang is None:
+        return True
+
+    base = f"{plan.labels[PCS_NAME]}-{plan.labels[PCS_REPLICA]}"
+    names = {asked.labels.get(PODGANG)}
+    tail = ""
+    if PCSG_NAME in plan.labels:
+        tail = f"-{plan.labels[PCSG_NAME]}-{plan.labels[PCSG_REPLICA]}"
+        names.add(base + tail)
+    return podgang in names or _is_of_epoch(podgang, base, tail)
+
+
+def _is_of_epoch(podgang: str, base: str, tail: str) -> bool:
+    if not podgang.startswith(f"{base}-") or not podgang.endswith(tail):
+        return False
+    epoch = podgang[len(base) + 1 : len(podgang) - len(tail)]
+    return len(epoch) == _EPOCH_DIGITS and epoch.isascii() and epoch.isdecimal()
+
+
+def _plans(template: Template, plan: Plan) -> Iterator[Plan]:
+    """Yield the plans of all cliques of `template` in the replica that `plan` is for."""
+    replica = plan.labels.get(PCS_REPLICA, "")
+    if not _is_index(replica, template.replicas):
+        return
+
+    for clique in template.cliques:
+        member = _member(template, clique, plan, replica)
+        scope = next((scope for scope in SCOPES if scope == clique.scope), None)
+        if member is None or scope is None or clique.enabling is None or not clique.gpus:
+            continue
+        yield plan_of(member, scope, _device_class(clique))
+
+
+def _member(template: Template, clique: CliqueTemplate, plan: Plan, replica: str) -> Member | None:
+    """Return the PodClique of `clique`, or None if its scaling group has no such replica."""
+    base = f"{template.name}-{replica}"
+    group = clique.group
+    if group is None:
+        place = Place(template.name, replica, podgang=base)
+        return Member(plan.namespace, f"{base}-{clique.name}", place, "", plan.owner)
+
+    # Resources of a whole replica are named without the replica of a scaling group.
+    index = plan.labels.get(PCSG_REPLICA, "0")
+    if not _is_index(index, group.replicas):
+        return None
+
+    scaled = int(index) - group.min_available
+    podgang = base
+    if scaled >= 0:
+        podgang = f"{base}-{group.name}-{scaled}"
+    place = Place(template.name, replica, group.name, index, podgang)
+    name = f"{base}-{group.name}-{index}-{clique.name}"
+    return Member(plan.namespace, name, place, base, plan.owner)
+
+
+def _is_index(text: str, count: int) -> bool:
+    """Whether `text` is a number from 0 below `count`, as Kubernetes writes numbers."""
+    if not (text.isascii() and text.isdecimal()) or len(text) > _MOST_DIGITS:
+        return False
+    return text == str(int(text)) and int(text) < count
+
+
+def _device_class(clique: CliqueTemplate) -> str:
+    layer = clique.layer_with(MNNVL_DEVICE_CLASS)
+    value = None
+    if layer is not None:
+        value = layer.annotations[MNNVL_DEVICE_CLASS]
+    return str(value or DEFAULT_DEVICE_CLASS)
