@@ -113,6 +113,7 @@ RULES = (
     "admission/*.py",
     "cluster/facts.py",
     "cluster/mnnvl.py",
+    "cluster/doubt.py",
 )
 OTHERWISE_SHOWN = {
     "connection.py": "no verdict",

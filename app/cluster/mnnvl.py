@@ -8,10 +8,10 @@ their preconditions.
 """
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from app.cluster.doubt import doubt_about, former_set
 from app.cluster.facts import Facts, ready
 from app.cluster.table import CLAIMS, DOMAINS, GANGS, OF_GANG, Stores, replica_key
 from app.kube.api import Conflict, Object, Objects, Unavailable, find
@@ -19,7 +19,6 @@ from app.kube.store import WatchStore
 from app.objects.resource import Resource
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.rules.labels import PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA
-from app.rules.mnnvl.asked import asks_for
 from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
 from app.rules.mnnvl.ownership import (
     Gang,
@@ -31,7 +30,6 @@ from app.rules.mnnvl.ownership import (
     read_resource,
 )
 from app.rules.mnnvl.plan import ClaimMode, Owner, Plan
-from app.rules.mnnvl.template import read_template
 from app.rules.podcliqueset import PodCliqueSet
 
 _OWNERS = {POD_CLIQUE_SET.kind: POD_CLIQUE_SET, POD_GANG.kind: POD_GANG}
@@ -118,8 +116,7 @@ class MnnvlResources:
         """Create the missing resources of `plan`, for which a review asks.
 
         Returns the created objects, or, on a dry run, those that would be created. NotOurs if they
-        can't be created, Unavailable if a later call may succeed or if the leader has to create
-        them, because a review alone proves nothing and the stored set doesn't ask for them.
+        can't be created, Unavailable if the leader has to create them.
         """
         self._check_served(plan, mode)
         key = (plan.namespace, plan.base_name)
@@ -143,25 +140,11 @@ class MnnvlResources:
                 )
 
     async def _ensure_asked(self, plan: Plan, mode: ClaimMode) -> list[Object]:
-        doubt = await self._doubt(plan)
+        doubt = await doubt_about(plan, self._client)
         created = await self._ensure_all(plan, mode, dry_run=doubt is not None)
         if created and doubt is not None:
             raise Unavailable(doubt)
         return created
-
-    async def _doubt(self, plan: Plan) -> str | None:
-        """Return why the stored set doesn't ask for the resources of `plan`, or None if it does."""
-        name = plan.owner.name
-        stored = await find(self._client, POD_CLIQUE_SET, name, plan.namespace)
-        if stored is None:
-            return f'PodCliqueSet "{name}", which would own them, does not exist'
-        if stored["metadata"].get("deletionTimestamp") is not None:
-            return f'PodCliqueSet "{name}", which would own them, is being deleted'
-        if plan.owner.uid not in ("", stored["metadata"].get("uid")):
-            return _former(name)
-        if not asks_for(read_template(stored), plan):
-            return f'the template of PodCliqueSet "{name}" does not ask for them'
-        return None
 
     async def _ensure_all(self, plan: Plan, mode: ClaimMode, dry_run: bool) -> list[Object]:
         created: list[Object] = []
@@ -212,7 +195,7 @@ class MnnvlResources:
             state = "is being deleted" if pcs else "does not exist"
             raise Unavailable(f'PodCliqueSet "{plan.owner.name}", which would own them, {state}')
         if plan.owner.uid and plan.owner.uid != pcs.uid:
-            raise Unavailable(_former(pcs.name))
+            raise Unavailable(former_set(pcs.name))
         return Owner(pcs.name, pcs.uid)
 
     async def _create(self, needed: _Needed, plan: Plan, dry_run: bool) -> Object | None:
@@ -300,11 +283,11 @@ class MnnvlResources:
         One that is being deleted doesn't count.
         """
         cached = ready(self._gangs, "PodGangs").get(namespace, name)
-        if cached is None or not uid or cached.uid != uid or cached.deleting:
+        if cached is None or cached.uid != uid or cached.deleting:
             return None
         return cached
 
-    async def is_stored(self, gang: Gang) -> bool:
+    async def _is_stored(self, gang: Gang) -> bool:
         """Whether the API server still has this cached PodGang.
 
         The cache may lag: a PodGang that is gone would take the resources from its successor, and
@@ -315,19 +298,20 @@ class MnnvlResources:
             return False
 
         self._gangs.note(obj)
-        stored = read_gang(obj, gang.namespace)
-        return stored.uid == gang.uid and not stored.deleting
+        return self.cached_gang(gang.namespace, gang.name, gang.uid) is not None
 
-    async def adopt(
-        self, gang: Gang, *, dry_run: bool, resources: Sequence[MnnvlResource] | None = None
-    ) -> list[Object]:
-        """Make `gang`, which is stored, the owner of its resources that it may adopt.
+    async def adopt(self, gang: Gang, *, dry_run: bool) -> list[Object]:
+        """Make `gang`, which is cached, the owner of its resources that it may adopt.
 
-        Returns these resources. `resources` is an earlier result of `resources_of`, by default the
-        current one. Conflict if one has changed since.
+        Returns these resources; none if the API server does not have this PodGang any more.
+        Conflict if one has changed since.
         """
-        candidates = self.resources_of(gang) if resources is None else resources
+        candidates = self.resources_of(gang)
         adoptable = [stored for stored in candidates if ownership(stored, gang) == "adoptable"]
+        # What another PodGang adopts during this read leads to a Conflict.
+        if not adoptable or not await self._is_stored(gang):
+            return []
+
         if dry_run:
             return [_owned(stored, gang) for stored in adoptable]
         results = await asyncio.gather(
@@ -358,10 +342,6 @@ def _owned(stored: MnnvlResource, gang: Gang) -> Object:
         "kind": stored.kind,
         "metadata": {"name": stored.name, "namespace": stored.namespace, **version},
     }
-
-
-def _former(name: str) -> str:
-    return f'the PodClique belongs to a former PodCliqueSet "{name}", which was created again'
 
 
 def _check_is_ours(needed: _Needed, stored: MnnvlResource | None, plan: Plan) -> MnnvlResource:

@@ -77,12 +77,7 @@ class PodGangReconciler:
         self._report_foreign(
             gang, [resource for resource in resources if ownership(resource, gang) == "foreign"]
         )
-        adoptable = any(ownership(resource, gang) == "adoptable" for resource in resources)
-        if not adoptable or not await self._resources.is_stored(gang):
-            return
-        # These are the resources from before that read: what another PodGang has adopted since
-        # leads to a Conflict.
-        adopted = await self._resources.adopt(gang, dry_run=False, resources=resources)
+        adopted = await self._resources.adopt(gang, dry_run=False)
         names = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in adopted)
         if names:
             self._events.record(

@@ -73,21 +73,13 @@ class PodGangWebhook:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 pcs = await self._facts.read_set(request.namespace, gang.place.pcs)
                 if adopting is not None:
-                    effects = await self._adopt(adopting, dry_run=request.dry_run)
+                    written = await self._resources.adopt(adopting, dry_run=request.dry_run)
+                    effects = [Effect("adopt", obj) for obj in written]
         except (ClusterError, TimeoutError) as problem:
             logger.info(
                 "PodGang %s/%s: left to the reconciler: %s", gang.namespace, gang.name, problem
             )
         return self._verdict(request, gang, pcs, effects)
-
-    async def _adopt(self, gang: Gang, *, dry_run: bool) -> list[Effect]:
-        # From before the read: what another PodGang has adopted since leads to a Conflict.
-        resources = self._resources.resources_of(gang)
-        if not await self._resources.is_stored(gang):
-            return []
-
-        written = await self._resources.adopt(gang, dry_run=dry_run, resources=resources)
-        return [Effect("adopt", obj) for obj in written]
 
     def _verdict(
         self, request: Request, gang: Gang, pcs: PodCliqueSet | None, effects: list[Effect]

@@ -71,7 +71,9 @@ def _may_have_podgang(plan: Plan, asked: Plan) -> bool:
 def _is_of_epoch(podgang: str, base: str, tail: str) -> bool:
     if not podgang.startswith(f"{base}-") or not podgang.endswith(tail):
         return False
-    epoch = podgang[len(base) + 1 : len(podgang) - len(tail)]
+    begin = len(base) + 1
+    end = len(podgang) - len(tail)
+    epoch = podgang[begin:end]
     return len(epoch) == _EPOCH_DIGITS and epoch.isascii() and epoch.isdecimal()
 
 
@@ -113,9 +115,13 @@ def _member(template: Template, clique: CliqueTemplate, plan: Plan, replica: str
 
 def _is_index(text: str, count: int) -> bool:
     """Whether `text` is a number from 0 below `count`, as Kubernetes writes numbers."""
-    if not (text.isascii() and text.isdecimal()) or len(text) > _MOST_DIGITS:
+    if not (text.isascii() and text.isdecimal()):
         return False
-    return text == str(int(text)) and int(text) < count
+    if len(text) > _MOST_DIGITS:
+        return False
+
+    index = int(text)
+    return text == str(index) and index < count
 
 
 def _device_class(clique: CliqueTemplate) -> str:
