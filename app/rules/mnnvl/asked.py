@@ -40,7 +40,9 @@ def asks_for(template: Template, plan: Plan) -> bool:
 
 
 def _equals(plan: Plan, asked: Plan) -> bool:
-    return _shape(plan) == _shape(asked) and _may_have_podgang(plan, asked)
+    if _shape(plan) != _shape(asked):
+        return False
+    return _may_have_podgang(plan, asked)
 
 
 def _shape(plan: Plan) -> tuple[object, ...]:
@@ -69,12 +71,16 @@ def _may_have_podgang(plan: Plan, asked: Plan) -> bool:
 
 
 def _is_of_epoch(podgang: str, base: str, tail: str) -> bool:
-    if not podgang.startswith(f"{base}-") or not podgang.endswith(tail):
+    if not podgang.startswith(f"{base}-"):
+        return False
+    if not podgang.endswith(tail):
         return False
     begin = len(base) + 1
     end = len(podgang) - len(tail)
     epoch = podgang[begin:end]
-    return len(epoch) == _EPOCH_DIGITS and epoch.isascii() and epoch.isdecimal()
+    if len(epoch) != _EPOCH_DIGITS:
+        return False
+    return epoch.isascii() and epoch.isdecimal()
 
 
 def _plans(template: Template, plan: Plan) -> Iterator[Plan]:
@@ -86,7 +92,9 @@ def _plans(template: Template, plan: Plan) -> Iterator[Plan]:
     for clique in template.cliques:
         member = _member(template, clique, plan, replica)
         scope = next((scope for scope in SCOPES if scope == clique.scope), None)
-        if member is None or scope is None or clique.enabling is None or not clique.gpus:
+        if member is None or scope is None:
+            continue
+        if clique.enabling is None or not clique.gpus:
             continue
         yield plan_of(member, scope, _device_class(clique))
 
