@@ -32,6 +32,11 @@ _UNCONFIGURED = Check(
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_cluster_options(parser, LIKE_KUBECTL)
+    parser.add_argument(
+        "--all-webhooks",
+        action="store_true",
+        help="also rehearse an outage of each webhook of the cluster, whoever it belongs to",
+    )
     parser.add_argument("--output", default="text", choices=("text", "json"), help="default: text")
 
 
@@ -56,7 +61,15 @@ async def _examine(arguments: argparse.Namespace, configuration: Configuration) 
     async with looking_client(configuration, arguments.kubeconfig, arguments.context) as client:
         shake = functools.partial(handshake, seconds=_HANDSHAKE_SECONDS)
         checks = await examine(
-            Patient(client, client.read, shake, configuration, in_pod, datetime.now(UTC))
+            Patient(
+                client,
+                client.read,
+                shake,
+                configuration,
+                in_pod,
+                datetime.now(UTC),
+                arguments.all_webhooks,
+            )
         )
         return checks if arguments.config else [_UNCONFIGURED, *checks]
 

@@ -17,6 +17,7 @@ from app.doctor import (
     grove,
     leader,
     permissions,
+    rehearsal,
     replicas,
     service,
     topology,
@@ -37,7 +38,8 @@ _ASK = "Look as somebody who may read it, and see whether the API server is well
 class Patient:
     """The cluster and the installation.
 
-    If `is_server` is true, this process has the service account of the server. `now` is in UTC.
+    If `is_server` is true, this process has the service account of the server. If `all_webhooks` is
+    true, those of others are examined too. `now` is in UTC.
     """
 
     client: Client
@@ -46,6 +48,7 @@ class Patient:
     configuration: Configuration
     is_server: bool
     now: datetime
+    all_webhooks: bool = False
 
 
 async def examine(patient: Patient) -> list[Check]:
@@ -77,7 +80,11 @@ async def examine(patient: Patient) -> list[Check]:
     checks += await _attempted(topology.DIALECT, topology.check_dialects(client))
     checks += await _attempted(claims.SUBJECT, claims.check_claims(client, configuration))
     checks += await _attempted(claims.SUBJECT, claims.check_lost_claims(client))
-    return checks + await _attempted(grove.SUBJECT, grove.check_grove(client, configuration))
+    checks += await _attempted(grove.SUBJECT, grove.check_grove(client, configuration))
+    if patient.all_webhooks:
+        others = rehearsal.check_all(client, patient.shake, patient.now)
+        checks += await _attempted(rehearsal.SUBJECT, others)
+    return checks
 
 
 async def _attempted(subject: str, looking: Awaitable[list[Check]]) -> list[Check]:

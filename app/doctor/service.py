@@ -1,6 +1,6 @@
 """The Service that API servers call, and its endpoints."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +57,9 @@ async def check_service(
         return [Check(SUBJECT, "problem", message, "Apply the manifests.")], []
     selector = f"kubernetes.io/service-name={name}"
     slices = (await client.list(ENDPOINT_SLICE, namespace, label_selector=selector, limit=0)).items
-    ready = [endpoint for item in slices for endpoint in _ready(item, port.get("name") or "")]
+    ready = [
+        endpoint for item in slices for endpoint in ready_endpoints(item, port.get("name") or "")
+    ]
     return [_judge(title, len(ready))], ready
 
 
@@ -70,8 +72,8 @@ def _judge(title: str, ready: int) -> Check:
     return Check(SUBJECT, "ok", f"{title} has {ready} ready endpoints")
 
 
-def _ready(endpoint_slice: Object, port_name: str) -> Iterator[Endpoint]:
-    """The ready endpoints of an EndpointSlice.
+def ready_endpoints(endpoint_slice: Mapping[str, Any], port_name: str) -> Iterator[Endpoint]:
+    """Yield the ready endpoints of an EndpointSlice.
 
     Without the condition, an endpoint counts as ready:
     https://kubernetes.io/docs/reference/kubernetes-api/service-resources/endpoint-slice-v1/.

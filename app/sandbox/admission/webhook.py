@@ -251,6 +251,9 @@ def _addresses(endpoints: Object, port_name: str) -> Iterator[str]:
     ]
     for endpoint in endpoints.get("endpoints") or ():
         if (endpoint.get("conditions") or {}).get("ready") is not False:
-            address = endpoint["addresses"][0]
-            host = f"[{address}]" if ":" in address else address
+            host = _in_url(endpoint["addresses"][0])
             yield from (f"{host}:{port}" for port in ports)
+
+
+def _in_url(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

@@ -1,0 +1,384 @@
+"""The outage rehearsal of every webhook in a cluster, whoever it belongs to: what stops if it is
+down, whether it prevents its own recovery, timeouts that add up, Services without endpoints, and
+certificates that don't fit.
+
+The rules of selectors and failure policies are those of Kubernetes:
+https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from app.doctor.certificate import Bundle, Shake, Shown, bundles_of, check_bundle
+from app.doctor.report import Check, Status
+from app.doctor.service import Endpoint, ready_endpoints
+from app.doctor.webhooks import while_down
+from app.kube.api import Client
+from app.objects.metadata import labels_of
+from app.objects.resource import (
+    ENDPOINT_SLICE,
+    MUTATING_WEBHOOKS,
+    NAMESPACE,
+    SERVICE,
+    VALIDATING_WEBHOOKS,
+)
+from app.objects.selector import selects
+from app.objects.shape import map_of, maps_of
+
+SUBJECT = "all webhooks"
+
+Object = Mapping[str, Any]
+ServiceKey = tuple[str, str]
+
+_SERVICE_LABEL = "kubernetes.io/service-name"
+_SYSTEM = "kube-system"
+_SLOW_SECONDS = 30
+_LIMIT_SECONDS = 60
+"""The time after which an API server gives a request up, by default."""
+
+_DEFAULT_TIMEOUT_SECONDS = 10
+
+_COMPARED = 2
+"""The most endpoints of a Service whose certificates are compared: each may take some seconds."""
+
+_PODS = ("", "pods")
+_VITAL = {
+    _PODS: "no Pod of the cluster itself starts",
+    ("", "endpoints"): "Services don't follow their Pods",
+    ("discovery.k8s.io", "endpointslices"): "Services don't follow their Pods",
+    ("coordination.k8s.io", "leases"): "nodes and leaders lose their Leases",
+}
+"""What a cluster needs in kube-system to keep working."""
+
+_CLUSTER_WIDE = {("", "nodes"): "nodes can't join"}
+
+_CALLED = "See what installed it. If nobody needs it any more, delete the configuration."
+_REPLICAS = "See why the Pods of this Service are not ready."
+_WRITER = "See what writes this caBundle: cert-manager's cainjector, or the owner's controller."
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWebhook:
+    """One webhook of a configuration, as it is stored."""
+
+    configuration: str
+    is_mutating: bool
+    content: Object
+
+    @property
+    def name(self) -> str:
+        return str(self.content.get("name", ""))
+
+    @property
+    def is_fatal(self) -> bool:
+        """Whether requests are refused while it is down."""
+        return self.content.get("failurePolicy") != "Ignore"
+
+    @property
+    def has_conditions(self) -> bool:
+        return bool(self.content.get("matchConditions"))
+
+    @property
+    def service(self) -> ServiceKey | None:
+        """Namespace and name of its Service, None if it is called at a URL."""
+        service = map_of(map_of(self.content.get("clientConfig")).get("service"))
+        if not service:
+            return None
+        return str(service.get("namespace", "")), str(service.get("name", ""))
+
+    @property
+    def port(self) -> int:
+        service = map_of(map_of(self.content.get("clientConfig")).get("service"))
+        return int(service.get("port", 443))
+
+    @property
+    def timeout_seconds(self) -> int:
+        return int(self.content.get("timeoutSeconds", _DEFAULT_TIMEOUT_SECONDS))
+
+    def sees(self, resource: tuple[str, str], operation: str) -> bool:
+        """Return whether a rule matches a resource (group and plural) and an operation."""
+        return any(
+            _has(rule, "apiGroups", resource[0])
+            and _has(rule, "resources", resource[1])
+            and _has(rule, "operations", operation)
+            for rule in maps_of(self.content.get("rules"))
+        )
+
+
+def _has(rule: Object, key: str, value: str) -> bool:
+    values = rule.get(key) or ()
+    return value in values or "*" in values or (key == "resources" and "*/*" in values)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What webhooks depend on: Services, their EndpointSlices, and the labels of namespaces."""
+
+    services: Mapping[ServiceKey, Object]
+    slices: Mapping[ServiceKey, Sequence[Object]]
+    namespaces: Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """All webhook configurations, by kind and name, their webhooks, and what these depend on."""
+
+    configurations: Mapping[str, Object]
+    webhooks: Sequence[StoredWebhook]
+    surroundings: Surroundings
+
+
+async def read_installed(client: Client) -> Installed:
+    """Return what the rehearsal needs. Raise ClusterError if something cannot be read."""
+    configurations: dict[str, Object] = {}
+    webhooks: list[StoredWebhook] = []
+    for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+        is_mutating = resource is MUTATING_WEBHOOKS
+        for item in (await client.list(resource, limit=0)).items:
+            title = f"{resource.kind} {item['metadata']['name']}"
+            configurations[title] = item
+            contents = maps_of(item.get("webhooks"))
+            webhooks += [StoredWebhook(title, is_mutating, content) for content in contents]
+    return Installed(configurations, webhooks, await _read_surroundings(client))
+
+
+async def _read_surroundings(client: Client) -> Surroundings:
+    slices: dict[ServiceKey, list[Object]] = {}
+    for item in (await client.list(ENDPOINT_SLICE, limit=0)).items:
+        key = item["metadata"].get("namespace", ""), labels_of(item).get(_SERVICE_LABEL, "")
+        slices.setdefault(key, []).append(item)
+
+    services = (await client.list(SERVICE, limit=0)).items
+    namespaces = (await client.list(NAMESPACE, limit=0)).items
+    return Surroundings(
+        {
+            (item["metadata"].get("namespace", ""), item["metadata"]["name"]): item
+            for item in services
+        },
+        slices,
+        {item["metadata"]["name"]: labels_of(item) for item in namespaces},
+    )
+
+
+async def check_all(client: Client, shake: Shake, now: datetime) -> list[Check]:
+    """Return the checks of all webhooks. Raise ClusterError if something cannot be read."""
+    installed = await read_installed(client)
+    return rehearse(installed) + await check_certificates(installed, shake, now)
+
+
+def rehearse(installed: Installed) -> list[Check]:
+    """Return what stops while each webhook is down, and what is wrong with it."""
+    checks: list[Check] = []
+    for webhook in installed.webhooks:
+        problems = [
+            *_recovery(webhook, installed.surroundings),
+            *_vital(webhook, installed.surroundings),
+            *_target(webhook, installed.surroundings),
+        ]
+        text = f"{webhook.configuration}, {webhook.name}: {while_down(webhook.content)}"
+        checks += problems or [Check(SUBJECT, "ok", text)]
+    return checks + list(_timeouts(installed.webhooks))
+
+
+def _severity(webhook: StoredWebhook) -> Status:
+    return "problem" if webhook.is_fatal else "warning"
+
+
+def _recovery(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Check]:
+    """Yield a problem if the Pods that answer a webhook can't start while it is down."""
+    if not webhook.is_fatal or webhook.service is None or not webhook.sees(_PODS, "CREATE"):
+        return
+    namespace = webhook.service[0]
+    if not _is_selected(webhook, namespace, surroundings):
+        return
+    service = surroundings.services.get(webhook.service, {})
+    pods = map_of(map_of(service.get("spec")).get("selector"))
+    if not selects(webhook.content.get("objectSelector"), pods):
+        return
+
+    message = (
+        f"{webhook.configuration}, {webhook.name}: while it is down, its own Pods in {namespace}"
+        " can't be created, so that it doesn't come back by itself"
+    )
+    if webhook.has_conditions:
+        message += ", unless its matchConditions leave them out"
+    remedy = (
+        f"Leave {namespace} out by its namespaceSelector: kubernetes.io/metadata.name NotIn"
+        f" [{namespace}]."
+    )
+    yield Check(SUBJECT, "warning" if webhook.has_conditions else "problem", message, remedy)
+
+
+def _is_selected(webhook: StoredWebhook, namespace: str, surroundings: Surroundings) -> bool:
+    labels = {
+        "kubernetes.io/metadata.name": namespace,
+        **surroundings.namespaces.get(namespace, {}),
+    }
+    return selects(webhook.content.get("namespaceSelector"), labels)
+
+
+def _vital(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Check]:
+    """Yield a warning if the cluster itself can't write what it needs while a webhook is down."""
+    if not webhook.is_fatal or webhook.content.get("objectSelector"):
+        return
+    stopped = _stopped(webhook, in_system=_is_selected(webhook, _SYSTEM, surroundings))
+    if not stopped:
+        return
+
+    harms = "; ".join(dict.fromkeys(stopped.values()))
+    message = (
+        f"{webhook.configuration}, {webhook.name}: while it is down, writes of"
+        f" {', '.join(stopped)} are refused in {_SYSTEM} too: {harms}"
+    )
+    if webhook.has_conditions:
+        message += ", unless its matchConditions leave them out"
+    remedy = f"Leave {_SYSTEM} and these resources out of its rules, or set failurePolicy: Ignore."
+    yield Check(SUBJECT, "warning", message, remedy)
+
+
+def _stopped(webhook: StoredWebhook, *, in_system: bool) -> dict[str, str]:
+    """Return what the cluster needs and a webhook sees, with the harm if it can't be written.
+
+    Namespaces don't limit nodes, which are in none.
+    """
+    vital = _VITAL if in_system else {}
+    return {
+        _full_name(*resource): harm
+        for resource, harm in {**vital, **_CLUSTER_WIDE}.items()
+        if webhook.sees(resource, "CREATE") or webhook.sees(resource, "UPDATE")
+    }
+
+
+def _full_name(group: str, plural: str) -> str:
+    return f"{plural}.{group}" if group else plural
+
+
+def _target(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Check]:
+    """Yield what is wrong with the Service of a webhook."""
+    if webhook.service is None:
+        return
+    where = "/".join(webhook.service)
+    title = f"{webhook.configuration}, {webhook.name}"
+    fate = "are refused" if webhook.is_fatal else "pass unchanged"
+    consequence = f"nobody answers, and its requests {fate}"
+    service = surroundings.services.get(webhook.service)
+    if service is None:
+        message = f"{title}: Service {where} does not exist: {consequence}"
+        yield Check(SUBJECT, _severity(webhook), message, _CALLED)
+        return
+
+    if _service_port(service, webhook.port) is None:
+        message = f"{title}: Service {where} has no port {webhook.port}: {consequence}"
+        remedy = "Correct clientConfig.service.port, or the Service."
+        yield Check(SUBJECT, _severity(webhook), message, remedy)
+        return
+
+    count = len(endpoints_of(webhook.service, webhook.port, surroundings))
+    if count == 0:
+        message = f"{title}: Service {where} has no ready endpoint: {consequence}"
+        yield Check(SUBJECT, _severity(webhook), message, _REPLICAS)
+    elif count == 1 and webhook.is_fatal:
+        message = f"{title}: Service {where} has 1 ready endpoint: nobody answers while it restarts"
+        yield Check(SUBJECT, "warning", message, "Run two replicas or more.")
+
+
+def _service_port(service: Object, number: int) -> Object | None:
+    ports = maps_of(map_of(service.get("spec")).get("ports"))
+    return next((port for port in ports if port.get("port") == number), None)
+
+
+def endpoints_of(key: ServiceKey, number: int, surroundings: Surroundings) -> list[Endpoint]:
+    """Return the ready endpoints behind a port of a Service, [] if there is no such port."""
+    port = _service_port(surroundings.services.get(key, {}), number)
+    if port is None:
+        return []
+    name = str(port.get("name") or "")
+    return [
+        endpoint
+        for item in surroundings.slices.get(key, ())
+        for endpoint in ready_endpoints(item, name)
+    ]
+
+
+def _timeouts(webhooks: Sequence[StoredWebhook]) -> Iterator[Check]:
+    """Yield a warning for each resource whose webhooks together take too long.
+
+    Mutating webhooks are called one after the other, validating ones at the same time.
+    """
+    slow: dict[tuple[str, int, tuple[str, ...]], list[str]] = {}
+    for resource, operation in _requests(webhooks):
+        called = [webhook for webhook in webhooks if webhook.sees(resource, operation)]
+        total = _longest(called)
+        if total > _SLOW_SECONDS:
+            names = tuple(webhook.name for webhook in called)
+            slow.setdefault((_full_name(*resource), total, names), []).append(operation)
+
+    for (name, total, names), operations in slow.items():
+        message = (
+            f"{', '.join(operations)} of {name} waits up to {total} s if none of its {len(names)}"
+            f" webhooks answers; an API server gives up after {_LIMIT_SECONDS} s"
+        )
+        remedy = f"Lower timeoutSeconds of {', '.join(names)}."
+        yield Check(SUBJECT, "warning", message, remedy)
+
+
+def _longest(called: Sequence[StoredWebhook]) -> int:
+    """Return the time in seconds after which none of the webhooks has answered."""
+    mutating = [webhook.timeout_seconds for webhook in called if webhook.is_mutating]
+    validating = [webhook.timeout_seconds for webhook in called if not webhook.is_mutating]
+    return sum(mutating) + max(validating, default=0)
+
+
+def _requests(webhooks: Sequence[StoredWebhook]) -> list[tuple[tuple[str, str], str]]:
+    """Return each resource and operation that a rule names, once, in the order of the rules."""
+    named: dict[tuple[tuple[str, str], str], None] = {}
+    for webhook in webhooks:
+        for rule in maps_of(webhook.content.get("rules")):
+            parts = (rule.get(key) or () for key in ("apiGroups", "resources", "operations"))
+            for group, plural, operation in itertools.product(*parts):
+                if "*" not in f"{group} {plural} {operation}":
+                    named[(group, plural), operation] = None
+    return list(named)
+
+
+async def check_certificates(installed: Installed, shake: Shake, now: datetime) -> list[Check]:
+    """Return the problems of all caBundles, and how many could not be compared from here."""
+    checks: list[Check] = []
+    unknown = 0
+    for title, configuration in installed.configurations.items():
+        for bundle in bundles_of([configuration]):
+            webhooks = maps_of(configuration.get("webhooks"))
+            results = await _check_bundle(bundle, webhooks, installed.surroundings, shake, now)
+            unknown += any(check.status == "unknown" for check in results)
+            checks += [
+                Check(SUBJECT, check.status, f"{title}: {check.message}", _WRITER)
+                for check in results
+                if check.status == "problem"
+            ]
+    if unknown:
+        message = f"{unknown} caBundles were not compared with the certificates of their servers"
+        checks.append(Check(SUBJECT, "unknown", message, "Run this inside the cluster."))
+    return checks
+
+
+async def _check_bundle(
+    bundle: Bundle,
+    webhooks: Sequence[Object],
+    surroundings: Surroundings,
+    shake: Shake,
+    now: datetime,
+) -> list[Check]:
+    """Return the checks of a caBundle. A URL without one is verified with the API server's own."""
+    if bundle.target.port and not bundle.ca_bundle:
+        return []
+    content = next(webhook for webhook in webhooks if webhook["name"] == bundle.webhooks[0])
+    webhook = StoredWebhook("", is_mutating=False, content=content)
+    endpoints: list[Endpoint] = []
+    if webhook.service is not None:
+        ready = endpoints_of(webhook.service, webhook.port, surroundings)
+        endpoints = ready[:_COMPARED]
+    shown = Shown(None, "the Secret of others is not read", is_readable=False)
+    return await check_bundle(bundle, endpoints, shown, shake, now)

@@ -1,0 +1,35 @@
+"""Label selectors of Kubernetes.
+
+Source:
+https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#resources-that-support-set-based-requirements.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.objects.shape import list_of, map_of, maps_of
+
+Labels = Mapping[str, str]
+
+
+def selects(selector: Any, labels: Labels) -> bool:
+    """Return whether a LabelSelector matches labels. An empty one, or none, matches all."""
+    content = map_of(selector)
+    if any(labels.get(key) != value for key, value in map_of(content.get("matchLabels")).items()):
+        return False
+    return all(_holds(term, labels) for term in maps_of(content.get("matchExpressions")))
+
+
+def _holds(term: Mapping[str, Any], labels: Labels) -> bool:
+    key = str(term.get("key"))
+    value = labels.get(key)
+    match term.get("operator"):
+        case "In":
+            return value in list_of(term.get("values"))
+        case "NotIn":
+            return value not in list_of(term.get("values"))
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+    return False

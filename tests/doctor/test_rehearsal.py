@@ -1,0 +1,520 @@
+"""The outage rehearsal of the webhooks of a cluster with Grove, KAI, Kueue, cert-manager, Kyverno
+and NVIDIA's driver, as their charts install them, and ten mistakes in it.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from app.doctor.certificate import Handshake
+from app.doctor.rehearsal import check_all
+from app.doctor.report import Check
+from app.webhooks.configurations import ServiceTarget, webhook_configurations
+from tests.doctor.answering import AnsweringClient
+from tests.doctor.installation import CA, NOW, OTHER_CA, encoded
+
+Object = dict[str, Any]
+
+KYVERNO = "ValidatingWebhookConfiguration kyverno-resource-validating-webhook-cfg"
+KUEUE = "MutatingWebhookConfiguration kueue-mutating-webhook-configuration"
+CERT_MANAGER = "ValidatingWebhookConfiguration cert-manager-webhook"
+DRIVER = "ValidatingWebhookConfiguration dra-driver-nvidia-gpu-webhook"
+GROVE = "ValidatingWebhookConfiguration podcliqueset-validating-webhook"
+KAI = "MutatingWebhookConfiguration kai-admission"
+
+
+def rule(group: str, resources: str, operations: str = "CREATE UPDATE") -> Object:
+    return {
+        "apiGroups": [group],
+        "apiVersions": ["*"],
+        "resources": resources.split(),
+        "operations": operations.split(),
+        "scope": "*",
+    }
+
+
+def leaving_out(*namespaces: str) -> Object:
+    expression = {
+        "key": "kubernetes.io/metadata.name",
+        "operator": "NotIn",
+        "values": list(namespaces),
+    }
+    return {"matchExpressions": [expression]}
+
+
+def webhook(
+    name: str,
+    service: str,
+    *rules: Object,
+    port: int = 443,
+    timeout: int = 10,
+    **settings: Any,
+) -> Object:
+    """Return a webhook as the API server stores it. `service` is namespace/name."""
+    namespace, _, service_name = service.partition("/")
+    client = {"namespace": namespace, "name": service_name, "path": "/", "port": port}
+    return {
+        "name": name,
+        "clientConfig": {"service": client, "caBundle": encoded(CA.cert_pem)},
+        "rules": list(rules),
+        "failurePolicy": "Fail",
+        "namespaceSelector": {},
+        "objectSelector": {},
+        "matchPolicy": "Equivalent",
+        "sideEffects": "None",
+        "timeoutSeconds": timeout,
+        "admissionReviewVersions": ["v1"],
+        **settings,
+    }
+
+
+def configuration(title: str, *webhooks: Object) -> Object:
+    kind, _, name = title.partition(" ")
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "webhooks": list(webhooks),
+    }
+
+
+def service(key: str, port: int = 443, endpoints: int = 2) -> list[Object]:
+    """Return a Service with an EndpointSlice."""
+    namespace, _, name = key.partition("/")
+    addresses = [{"addresses": [f"10.0.0.{number + 1}"]} for number in range(endpoints)]
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"namespace": namespace, "name": name},
+            "spec": {"ports": [{"name": "https", "port": port}], "selector": {"app": name}},
+        },
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "namespace": namespace,
+                "name": f"{name}-1",
+                "labels": {"kubernetes.io/service-name": name},
+            },
+            "ports": [{"name": "https", "port": 9443}],
+            "endpoints": addresses,
+        },
+    ]
+
+
+def namespace(name: str) -> Object:
+    labels = {"kubernetes.io/metadata.name": name}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def neighbours() -> dict[str, Object]:
+    """Return the webhook configurations by their titles."""
+    configurations = [
+        configuration(
+            GROVE,
+            webhook(
+                "pcs.validating.webhooks.grove.io",
+                "grove-system/grove-operator",
+                rule("grove.io", "podcliquesets", "CREATE UPDATE DELETE"),
+            ),
+        ),
+        configuration(
+            KAI,
+            webhook(
+                "pods.admission.kai.scheduler",
+                "kai-scheduler/admission",
+                rule("", "pods", "CREATE"),
+                timeout=5,
+                namespaceSelector=leaving_out("kube-system", "kai-scheduler"),
+            ),
+        ),
+        configuration(
+            KUEUE,
+            webhook(
+                "mpod.kb.io",
+                "kueue-system/kueue-webhook-service",
+                rule("", "pods", "CREATE"),
+                timeout=5,
+                namespaceSelector=leaving_out("kube-system", "kueue-system"),
+            ),
+            webhook(
+                "mjob.kb.io",
+                "kueue-system/kueue-webhook-service",
+                rule("batch", "jobs", "CREATE"),
+            ),
+        ),
+        configuration(
+            CERT_MANAGER,
+            webhook(
+                "webhook.cert-manager.io",
+                "cert-manager/cert-manager-webhook",
+                rule("cert-manager.io", "*/*"),
+                timeout=30,
+                namespaceSelector=leaving_out("cert-manager"),
+            ),
+        ),
+        configuration(
+            KYVERNO,
+            webhook(
+                "validate.kyverno.svc-fail",
+                "kyverno/kyverno-svc",
+                rule("*", "*", "CREATE UPDATE DELETE CONNECT"),
+                namespaceSelector=leaving_out("kube-system", "kyverno"),
+                matchConditions=[
+                    {
+                        "name": "exclude-kubelet",
+                        "expression": "!('system:nodes' in request.userInfo.groups)",
+                    }
+                ],
+            ),
+        ),
+        configuration(
+            DRIVER,
+            webhook(
+                "validate-resource-claim-parameters.nvidia.com",
+                "nvidia-dra-driver-gpu/webhook",
+                rule("resource.k8s.io", "resourceclaims resourceclaimtemplates"),
+            ),
+        ),
+    ]
+    titled = {f"{item['kind']} {item['metadata']['name']}": item for item in configurations}
+    mutating, validating = webhook_configurations(ServiceTarget())
+    for ours in (mutating, validating):
+        for entry in ours["webhooks"]:
+            entry["clientConfig"]["caBundle"] = encoded(CA.cert_pem)
+    return {**titled, "ours, mutating": mutating, "ours, validating": validating}
+
+
+SERVICES = (
+    "grove-system/grove-operator",
+    "grove-system/grove-admission",
+    "kai-scheduler/admission",
+    "kueue-system/kueue-webhook-service",
+    "cert-manager/cert-manager-webhook",
+    "kyverno/kyverno-svc",
+    "nvidia-dra-driver-gpu/webhook",
+)
+NAMESPACES = ("kube-system", *dict.fromkeys(key.partition("/")[0] for key in SERVICES))
+
+
+class Rehearsed:
+    """A cluster in which mistakes can be made."""
+
+    def __init__(self) -> None:
+        self.configurations = copy.deepcopy(neighbours())
+        self.services = {key: service(key) for key in SERVICES}
+        self.unreachable: set[str] = set()
+
+    def webhook(self, title: str, position: int = 0) -> Object:
+        entry: Object = self.configurations[title]["webhooks"][position]
+        return entry
+
+    async def checks(self) -> list[Check]:
+        client = AnsweringClient(self.configurations.values())
+        client.load([item for items in self.services.values() for item in items])
+        client.load([namespace(name) for name in NAMESPACES])
+        return await check_all(client, self._shake, NOW)
+
+    async def _shake(self, address: str, port: int, name: str, ca_bundle: bytes) -> Handshake:
+        if name in self.unreachable:
+            return Handshake("unreachable", "timed out")
+        if ca_bundle != CA.cert_pem:
+            return Handshake("refused", "unable to get issuer")
+        return Handshake("trusted")
+
+
+KUBE_SYSTEM_NODES = (
+    f"{KYVERNO}, validate.kyverno.svc-fail: while it is down, writes of nodes are refused in"
+    " kube-system too: nodes can't join, unless its matchConditions leave them out"
+)
+
+
+async def test_a_cluster_that_is_well_is_told_what_stops_without_each_webhook() -> None:
+    checks = await Rehearsed().checks()
+    assert [(check.status, check.message) for check in checks if check.status != "ok"] == [
+        ("warning", KUBE_SYSTEM_NODES)
+    ]
+    described = [check.message for check in checks if check.status == "ok"]
+    assert [message for message in described if message.startswith((KAI, KUEUE))][:2] == [
+        f"{KAI}, pods.admission.kai.scheduler: while the server is down, CREATE of pods are"
+        " refused, except in kube-system, kai-scheduler",
+        f"{KUEUE}, mpod.kb.io: while the server is down, CREATE of pods are refused, except in"
+        " kube-system, kueue-system",
+    ]
+    assert len(described) == sum(len(item["webhooks"]) for item in neighbours().values()) - 1
+
+
+Mistake = Callable[[Rehearsed], None]
+
+
+def no_service(cluster: Rehearsed) -> None:
+    del cluster.services["kueue-system/kueue-webhook-service"]
+
+
+def no_endpoint(cluster: Rehearsed) -> None:
+    cluster.services["nvidia-dra-driver-gpu/webhook"] = service(
+        "nvidia-dra-driver-gpu/webhook", endpoints=0
+    )
+
+
+def no_endpoint_but_ignored(cluster: Rehearsed) -> None:
+    cluster.webhook(DRIVER)["failurePolicy"] = "Ignore"
+    no_endpoint(cluster)
+
+
+def one_endpoint(cluster: Rehearsed) -> None:
+    cluster.services["cert-manager/cert-manager-webhook"] = service(
+        "cert-manager/cert-manager-webhook", endpoints=1
+    )
+
+
+def another_port(cluster: Rehearsed) -> None:
+    cluster.webhook(GROVE)["clientConfig"]["service"]["port"] = 9443
+
+
+def own_pods(cluster: Rehearsed) -> None:
+    cluster.webhook(KAI)["namespaceSelector"] = leaving_out("kube-system")
+
+
+def own_pods_with_conditions(cluster: Rehearsed) -> None:
+    cluster.webhook(KYVERNO)["namespaceSelector"] = leaving_out("kube-system")
+
+
+def everywhere(cluster: Rehearsed) -> None:
+    cluster.webhook(KUEUE)["namespaceSelector"] = leaving_out("kueue-system")
+
+
+def leases(cluster: Rehearsed) -> None:
+    cluster.webhook(DRIVER)["rules"].append(rule("coordination.k8s.io", "leases"))
+
+
+def slow(cluster: Rehearsed) -> None:
+    for title in (KAI, KUEUE):
+        cluster.webhook(title)["timeoutSeconds"] = 15
+
+
+def another_ca(cluster: Rehearsed) -> None:
+    cluster.webhook(CERT_MANAGER)["clientConfig"]["caBundle"] = encoded(OTHER_CA.cert_pem)
+
+
+def no_ca(cluster: Rehearsed) -> None:
+    del cluster.webhook(CERT_MANAGER)["clientConfig"]["caBundle"]
+
+
+WRITER = "See what writes this caBundle: cert-manager's cainjector, or the owner's controller."
+REPLICAS = "See why the Pods of this Service are not ready."
+
+
+@pytest.mark.parametrize(
+    ("mistake", "expected"),
+    [
+        (
+            no_service,
+            [
+                (
+                    "problem",
+                    f"{KUEUE}, {name}: Service kueue-system/kueue-webhook-service does not exist:"
+                    " nobody answers, and its requests are refused",
+                    "See what installed it. If nobody needs it any more, delete the configuration.",
+                )
+                for name in ("mpod.kb.io", "mjob.kb.io")
+            ]
+            + [
+                (
+                    "unknown",
+                    "1 caBundles were not compared with the certificates of their servers",
+                    "Run this inside the cluster.",
+                )
+            ],
+        ),
+        (
+            no_endpoint,
+            [
+                (
+                    "problem",
+                    f"{DRIVER}, validate-resource-claim-parameters.nvidia.com: Service"
+                    " nvidia-dra-driver-gpu/webhook has no ready endpoint: nobody answers, and its"
+                    " requests are refused",
+                    REPLICAS,
+                ),
+                (
+                    "unknown",
+                    "1 caBundles were not compared with the certificates of their servers",
+                    "Run this inside the cluster.",
+                ),
+            ],
+        ),
+        (
+            no_endpoint_but_ignored,
+            [
+                (
+                    "warning",
+                    f"{DRIVER}, validate-resource-claim-parameters.nvidia.com: Service"
+                    " nvidia-dra-driver-gpu/webhook has no ready endpoint: nobody answers, and its"
+                    " requests pass unchanged",
+                    REPLICAS,
+                ),
+                (
+                    "unknown",
+                    "1 caBundles were not compared with the certificates of their servers",
+                    "Run this inside the cluster.",
+                ),
+            ],
+        ),
+        (
+            one_endpoint,
+            [
+                (
+                    "warning",
+                    f"{CERT_MANAGER}, webhook.cert-manager.io: Service"
+                    " cert-manager/cert-manager-webhook has 1 ready endpoint: nobody answers while"
+                    " it restarts",
+                    "Run two replicas or more.",
+                )
+            ],
+        ),
+        (
+            another_port,
+            [
+                (
+                    "problem",
+                    f"{GROVE}, pcs.validating.webhooks.grove.io: Service"
+                    " grove-system/grove-operator has no port 9443: nobody answers, and its"
+                    " requests are refused",
+                    "Correct clientConfig.service.port, or the Service.",
+                ),
+                (
+                    "unknown",
+                    "1 caBundles were not compared with the certificates of their servers",
+                    "Run this inside the cluster.",
+                ),
+            ],
+        ),
+        (
+            own_pods,
+            [
+                (
+                    "problem",
+                    f"{KAI}, pods.admission.kai.scheduler: while it is down, its own Pods in"
+                    " kai-scheduler can't be created, so that it doesn't come back by itself",
+                    "Leave kai-scheduler out by its namespaceSelector:"
+                    " kubernetes.io/metadata.name NotIn [kai-scheduler].",
+                )
+            ],
+        ),
+        (
+            own_pods_with_conditions,
+            [
+                (
+                    "warning",
+                    f"{KYVERNO}, validate.kyverno.svc-fail: while it is down, its own Pods in"
+                    " kyverno can't be created, so that it doesn't come back by itself, unless its"
+                    " matchConditions leave them out",
+                    "Leave kyverno out by its namespaceSelector: kubernetes.io/metadata.name NotIn"
+                    " [kyverno].",
+                )
+            ],
+        ),
+        (
+            everywhere,
+            [
+                (
+                    "warning",
+                    f"{KUEUE}, mpod.kb.io: while it is down, writes of pods are refused in"
+                    " kube-system too: no Pod of the cluster itself starts",
+                    "Leave kube-system and these resources out of its rules, or set"
+                    " failurePolicy: Ignore.",
+                )
+            ],
+        ),
+        (
+            leases,
+            [
+                (
+                    "warning",
+                    f"{DRIVER}, validate-resource-claim-parameters.nvidia.com: while it is down,"
+                    " writes of leases.coordination.k8s.io are refused in kube-system too: nodes"
+                    " and leaders lose their Leases",
+                    "Leave kube-system and these resources out of its rules, or set"
+                    " failurePolicy: Ignore.",
+                )
+            ],
+        ),
+        (
+            slow,
+            [
+                (
+                    "warning",
+                    "CREATE of pods waits up to 42 s if none of its 4 webhooks answers; an API"
+                    " server gives up after 60 s",
+                    "Lower timeoutSeconds of pod.mutate.grove-admission.grove.io,"
+                    " pods.admission.kai.scheduler, mpod.kb.io, validate.kyverno.svc-fail.",
+                )
+            ],
+        ),
+        (
+            another_ca,
+            [
+                (
+                    "problem",
+                    f"{CERT_MANAGER}: 10.0.0.{number}:9443 shows a certificate that the caBundle of"
+                    " webhook.cert-manager.io doesn't verify as"
+                    " cert-manager-webhook.cert-manager.svc: unable to get issuer",
+                    WRITER,
+                )
+                for number in (1, 2)
+            ],
+        ),
+        (
+            no_ca,
+            [
+                (
+                    "problem",
+                    f"{CERT_MANAGER}: the caBundle of webhook.cert-manager.io is empty: API servers"
+                    " refuse to call",
+                    WRITER,
+                )
+            ],
+        ),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+async def test_a_mistake_is_named(
+    mistake: Mistake, expected: Sequence[tuple[str, str, str]]
+) -> None:
+    cluster = Rehearsed()
+    mistake(cluster)
+    checks = [check for check in await cluster.checks() if check.status != "ok"]
+    assert [
+        (check.status, check.message, check.remedy)
+        for check in checks
+        if check.message != KUBE_SYSTEM_NODES
+    ] == list(expected)
+
+
+async def test_from_outside_certificates_are_counted_and_not_called_wrong() -> None:
+    cluster = Rehearsed()
+    cluster.unreachable = {
+        f"{name}.{space}.svc" for space, _, name in (key.partition("/") for key in SERVICES)
+    }
+    checks = await cluster.checks()
+    assert [check.message for check in checks if check.status == "unknown"] == [
+        "8 caBundles were not compared with the certificates of their servers"
+    ]
+    assert [check for check in checks if check.status == "problem"] == []
+
+
+async def test_a_url_has_no_service_and_may_be_verified_by_the_api_servers_own_cas() -> None:
+    cluster = Rehearsed()
+    cluster.webhook(GROVE)["clientConfig"] = {"url": "https://grove.example.com/validate"}
+    checks = [check for check in await cluster.checks() if GROVE in check.message]
+    assert [(check.status, check.message) for check in checks] == [
+        (
+            "ok",
+            f"{GROVE}, pcs.validating.webhooks.grove.io: while the server is down, CREATE, UPDATE,"
+            " DELETE of podcliquesets.grove.io are refused",
+        )
+    ]
