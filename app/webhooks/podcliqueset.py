@@ -12,7 +12,7 @@ from app.rules.kinds import COMPUTE_DOMAIN
 from app.rules.mnnvl.preflight import preflight_warnings
 from app.rules.mnnvl.set_annotations import ignored_annotations, validate_annotations
 from app.rules.mnnvl.template import Template, read_template
-from app.rules.topology.capacity import capacity_warnings, required_levels
+from app.rules.topology.capacity import capacity_warnings, required_levels, size_warnings
 
 
 class PodCliqueSetWebhook:
@@ -57,4 +57,5 @@ class PodCliqueSetWebhook:
             return warnings
         nodes = self._facts.nodes()
         warnings += preflight_warnings(template, required_levels(template, required, levels), nodes)
-        return [*warnings, *capacity_warnings(template, required, levels, nodes)]
+        warnings += capacity_warnings(template, required, levels, nodes)
+        return [*warnings, *size_warnings(template, dialect.constrained(request.object))]

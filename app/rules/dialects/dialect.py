@@ -130,6 +130,10 @@ class Dialect(ABC):
         requires.
         """
 
+    @abstractmethod
+    def constrained(self, obj: Mapping[str, Any]) -> Sequence[Owner]:
+        """Return the owners in the PodCliqueSet `obj` whose pods KAI places by a constraint."""
+
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
         """Returns findings about the parts of a PodGang that `podgang_changes` reads."""
         return []

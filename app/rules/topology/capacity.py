@@ -3,7 +3,8 @@ labels of the nodes.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from app.rules.mnnvl.template import CliqueTemplate, Template
 from app.rules.topology.coverage import Nodes
@@ -50,6 +51,50 @@ def required_levels(
     return narrowest
 
 
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """The number of pods, the GPUs of the largest, and the GPUs of all."""
+
+    pods: int
+    largest: int
+    needed: int
+
+
+def _counted_by_kai(cliques: Sequence[tuple[CliqueTemplate, int]]) -> _Count | None:
+    """Return what KAI counts for pods whose GPUs differ, or None if it adds them up.
+
+    Source: `rules/topology/sizes.py`.
+    """
+    sizes = {clique.whole_gpus for clique, pods in cliques if pods}
+    if len(sizes) < 2 or 0 in sizes:
+        return None
+
+    needed = sum(clique.whole_gpus * pods for clique, pods in cliques)
+    return _Count(sum(pods for _, pods in cliques), max(sizes), needed)
+
+
+def size_warnings(template: Template, constrained: Iterable[Owner]) -> list[str]:
+    """Return warnings about pods with different GPUs under one constraint, of which KAI counts each
+    like the largest.
+
+    `constrained` are the owners of constraints.
+    """
+    members = _members(template)
+    warnings: list[str] = []
+    for owner in dict.fromkeys(constrained):
+        cliques = members.get(owner, [])
+        counted = _counted_by_kai(cliques)
+        if counted is not None:
+            sizes = sorted({clique.whole_gpus for clique, pods in cliques if pods}, reverse=True)
+            warnings.append(
+                f"a replica of {owner_text(owner)} has pods with {' and '.join(map(str, sizes))}"
+                f" GPUs under one topology constraint: KAI looks for room for {counted.pods} x"
+                f" {counted.largest} = {counted.pods * counted.largest} GPUs, in place of"
+                f" {counted.needed}"
+            )
+    return warnings
+
+
 def _members(template: Template) -> Mapping[Owner, list[tuple[CliqueTemplate, int]]]:
     """Returns the cliques that one replica of each owner has in one PodGang, each with its number
     of pods. The PodGang of the set contains `minAvailable` replicas of a scaling group. Further
@@ -87,6 +132,13 @@ def _too_small(
                 f"{clique.whole_gpus} GPUs each, and it has {pods}: they will stay pending"
             )
             return
+    counted = _counted_by_kai(cliques)
+    if counted is not None and counted.pods > (room.pods(counted.largest) or 0):
+        yield (
+            f"{intro} KAI counts each of its {counted.pods} pods like the largest, with"
+            f" {counted.largest} GPUs, and no domain has room for that: they will stay pending"
+        )
+        return
     needed = sum(clique.whole_gpus * pods for clique, pods in cliques)
     if needed > sum(room.gpus):
         yield (

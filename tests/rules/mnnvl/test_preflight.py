@@ -9,7 +9,7 @@ import pytest
 
 from app.rules.mnnvl.preflight import preflight_warnings
 from app.rules.mnnvl.template import read_template
-from app.rules.topology.capacity import capacity_warnings, required_levels
+from app.rules.topology.capacity import capacity_warnings, required_levels, size_warnings
 from app.rules.topology.coverage import Nodes
 from app.rules.topology.levels import Level
 from tests.rules.mnnvl.test_grove_groups import clique, pcs
@@ -225,6 +225,52 @@ POOLED = pcs(
 )
 def test_capacity(required: dict[tuple[str, str], str], nodes: Nodes, warnings: list[str]) -> None:
     assert capacity_warnings(read_template(POOLED), required, LEVELS, Nodes(nodes)) == warnings
+
+
+MIXED = pcs(
+    clique("w", replicas=4, gpus=1),
+    clique("l", replicas=1),
+    clique("cpu", replicas=1, gpus=0),
+    groups=[{"name": "pool", "cliqueNames": ["w", "l"], "replicas": 1}],
+)
+OF_POOL = 'a replica of scaling group "pool"'
+COUNTED = f"{OF_POOL} has pods with 8 and 1 GPUs under one topology constraint: KAI looks for room for 5 x 8 = 40 GPUs, in place of 12"
+
+
+@pytest.mark.parametrize(
+    ("owners", "warnings"),
+    [
+        pytest.param([], [], id="no constraint"),
+        pytest.param([("group", "pool")], [COUNTED], id="d2-rack: GPUs differ"),
+        pytest.param([("group", "pool")] * 2, [COUNTED], id="once for each owner"),
+        pytest.param([OF_SET], [], id="some have no GPUs, and KAI adds up"),
+        pytest.param([("clique", "w")], [], id="pods of one clique are equal"),
+        pytest.param([("clique", "absent")], [], id="an unknown clique"),
+    ],
+)
+def test_pods_of_different_sizes_under_one_constraint(
+    owners: list[tuple[str, str]], warnings: list[str]
+) -> None:
+    assert size_warnings(read_template(MIXED), owners) == warnings
+
+
+@pytest.mark.parametrize(
+    ("nodes", "warnings"),
+    [
+        pytest.param([node(5, count="8")], [], id="enough for five of the largest"),
+        pytest.param(
+            [node(4, count="8")],
+            [
+                f'{OF_POOL} must fit into one "rack", but KAI counts each of its 5 pods like the largest, with 8 GPUs, and'
+                " no domain has room for that: they will stay pending"
+            ],
+            id="enough for all pods, but not for five of the largest",
+        ),
+    ],
+)
+def test_room_is_counted_as_kai_counts_it(nodes: Any, warnings: list[str]) -> None:
+    required = {("group", "pool"): "rack"}
+    assert capacity_warnings(read_template(MIXED), required, LEVELS, Nodes(nodes)) == warnings
 
 
 def test_the_narrowest_required_level_of_each_clique() -> None:

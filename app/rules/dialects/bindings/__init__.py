@@ -116,6 +116,10 @@ class Bindings(Dialect):
             packing.owner: packing.required for packing in packings.constraints if packing.required
         }
 
+    def constrained(self, obj: Mapping[str, Any]) -> Sequence[Owner]:
+        constraints = read_packings(obj, []).constraints
+        return [packing.owner for packing in constraints if packing.required or packing.preferred]
+
     def podgang_warnings(self, gang: Mapping[str, Any], facts: TopologyFacts) -> list[str]:
         return gang_warnings(gang, facts.kai_topology)
 

@@ -93,6 +93,9 @@ class Unserved(Dialect):
         levels = facts.topology().levels if constraints else ()
         return levels, {constraint.owner: constraint.domain for constraint in constraints}
 
+    def constrained(self, obj: Mapping[str, Any]) -> Sequence[Owner]:
+        return [constraint.owner for constraint in read_constraints(obj, []).all]
+
     def condition(self, pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
         return constraint_condition(pcs, topology)
 
