@@ -23,6 +23,7 @@ from app.kube.api import Client, ClusterError, NotFound, Object, Unavailable
 from app.kube.pages import pages
 from app.objects.metadata import labels_of
 from app.objects.resource import POD, Resource
+from app.rules.dialects.epochs import EPOCHS
 from app.rules.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
@@ -37,6 +38,7 @@ from app.rules.kinds import (
 from app.rules.labels import read_place
 from app.rules.mnnvl.allocation import unallocatable
 from app.rules.mnnvl.ownership import Gang, MnnvlResource, belongs_to, ownership_problem
+from app.rules.mnnvl.template import read_template
 from app.webhooks.configurations import EXEMPT_NAMESPACE
 from app.webhooks.registry import routes_over
 
@@ -68,6 +70,8 @@ REMARKED = (CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GROU
 """The resources whose objects are also listed if they would be allowed with a warning."""
 
 FORMER_API = "belongs to a former topology API of Grove, which nothing reads any more"
+
+_NEXT_RELEASES = "with a later release of Grove, which serves PodGangMaps"
 
 SETTLE = timedelta(minutes=1)
 """The age from which a problem of a resource counts that may resolve by itself.
@@ -196,6 +200,9 @@ class Auditor:
         facts = self._cluster.facts
         if resource is CLUSTER_TOPOLOGY and facts.dialect().resource is not CLUSTER_TOPOLOGY:
             return [FORMER_API]
+        if resource is POD_CLIQUE_SET and facts.dialect() is not EPOCHS:
+            template = read_template(obj)
+            return [f"{_NEXT_RELEASES}: {text}" for text in EPOCHS.set_warnings(template)]
         if resource is POD_GANG:
             pcs = facts.cached_set(metadata.get("namespace") or "", read_place(labels_of(obj)).pcs)
             return [] if pcs is None else facts.dialect().drifted(metadata["name"], obj, pcs, facts)

@@ -49,6 +49,7 @@ class PodCliqueSetWebhook:
         warnings = ignored_annotations(
             template, groups_read=dialect.reads_groups, compute_domains=served
         )
+        warnings += dialect.set_warnings(template)
         try:
             levels, required = dialect.placement(request.object, self._facts)
         except (

@@ -127,6 +127,17 @@ async def test_podgroups_that_kai_ignores_or_never_places_are_listed_with_their_
     assert await findings(TOPOLOGY, pod_group) == [("PodGroup", "default/mixed", 0, (text,))]
 
 
+async def test_a_set_whose_podgangs_get_too_long_names_with_a_later_grove_is_listed() -> None:
+    name = "s" * 45
+    text = (
+        f'with a later release of Grove, which serves PodGangMaps: the name of PodGang "{name}-0-<epoch>-pool-1" would be 74'
+        " characters long, 11 more than a label holds: Grove never creates its PodCliques. Use shorter names for the"
+        " PodCliqueSet or its scaling groups"
+    )
+    found = await findings(TOPOLOGY, builders.pod_clique_set(name), builders.pod_clique_set("fine"))
+    assert found == [("PodCliqueSet", f"default/{name}", 0, (text,))]
+
+
 async def test_each_kind_is_judged_by_its_rule_and_all_its_causes_are_told() -> None:
     worst = builders.pod_group("mixed", {"name": "Workers"}, {"name": "a", "parent": "b"})
     found = await findings(
@@ -449,10 +460,15 @@ async def test_mistakes_beside_todays_grove(capsys: Any) -> None:
     assert problems.keys() == {
         "ClusterTopology grove-topology",
         f"ClusterTopologyBinding {first['metadata']['name']}",
+        "PodCliqueSet infer",
         "PodCliqueSet legacy",
         "PodCliqueSet nvl",
         "PodGang infer-0",
     }
+    assert problems["PodCliqueSet infer"] == [
+        'a replica of scaling group "prefill" has pods with 8 and 1 GPUs under one topology constraint: KAI looks for room'
+        " for 3 x 8 = 24 GPUs, in place of 17"
+    ]
     assert problems["PodGang infer-0"] == [
         "spec.topologyConstraint: is {required: edited/by-hand, preferred: topology.kubernetes.io/block}, and would be "
         "{required: topology.kubernetes.io/zone, preferred: topology.kubernetes.io/block}"

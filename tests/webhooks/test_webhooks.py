@@ -18,7 +18,7 @@ from app.cluster.table import (
 )
 from app.config.schema import Configuration, PodBinding
 from app.kube.api import ClusterError, Conflict, Forbidden, Unavailable
-from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, POD_GANG_MAP, RESOURCE_CLAIM
 from app.webhooks.registry import WEBHOOKS
 from tests.cluster.offline import OfflineCluster
 from tests.reviews import LEVELS, NODE, Caller, cluster, load, operator_cluster, patch_of, path_of
@@ -428,6 +428,27 @@ async def test_a_podgang_of_todays_grove_that_kai_never_places_is_warned_about(
     response = await Caller(offline).ask("/mutate/podgang", review)
     assert response["allowed"] is True
     assert len(response.get("warnings", [])) == int(synced)
+
+
+@pytest.mark.parametrize("epochs", [True, False])
+async def test_who_creates_a_set_is_warned_of_names_that_grove_makes_too_long(epochs: bool) -> None:
+    podgangmap = {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": POD_GANG_MAP.kind,
+        "metadata": {"name": "a-0", "namespace": "t"},
+    }
+    bound = {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "ClusterTopologyBinding",
+        "metadata": {"name": "b"},
+        "spec": {"levels": []},
+    }
+    review = load("podcliqueset.no-topology")
+    review["request"]["object"]["metadata"]["name"] = "s" * 45
+    offline = OfflineCluster([bound, *([podgangmap] if epochs else [])])
+    response = await Caller(offline).ask("/validate/podcliqueset", review)
+    too_long = [one for one in response.get("warnings", []) if "than a label holds" in one]
+    assert (response["allowed"], len(too_long)) == (True, int(epochs))
 
 
 async def test_configured_labels_hold_without_a_topology() -> None:

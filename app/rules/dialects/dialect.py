@@ -14,6 +14,7 @@ from app.objects.conditions import Condition
 from app.objects.edits import Edit
 from app.objects.fields import FieldError
 from app.objects.resource import Resource
+from app.rules.mnnvl.template import Template
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.coverage import Nodes
 from app.rules.topology.kai import KaiTopology
@@ -133,6 +134,10 @@ class Dialect(ABC):
     @abstractmethod
     def constrained(self, obj: Mapping[str, Any]) -> Sequence[Owner]:
         """Return the owners in the PodCliqueSet `obj` whose pods KAI places by a constraint."""
+
+    def set_warnings(self, template: Template) -> list[str]:
+        """Return further warnings about a PodCliqueSet, which depend on no fact."""
+        return []
 
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
         """Returns findings about the parts of a PodGang that `podgang_changes` reads."""

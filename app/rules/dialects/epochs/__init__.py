@@ -9,7 +9,9 @@ Source: https://github.com/ai-dynamo/grove/tree/616762f7
 """
 
 from app.rules.dialects.bindings import Bindings
+from app.rules.dialects.epochs.names import name_warnings
 from app.rules.kinds import POD_GANG_MAP
+from app.rules.mnnvl.template import Template
 
 
 class Epochs(Bindings):
@@ -17,6 +19,9 @@ class Epochs(Bindings):
 
     name = "epochs"
     sign = POD_GANG_MAP
+
+    def set_warnings(self, template: Template) -> list[str]:
+        return name_warnings(template)
 
 
 EPOCHS = Epochs()
