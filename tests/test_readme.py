@@ -135,7 +135,6 @@ PARTS = {
     "Use a shorter name for the PodCliqueSet",
     "Use at most … characters",
     "a replica of the PodCliqueSet",
-    'a replica of … must fit into one "…", but',
     "of the largest kind",
     "there is none in this cluster",
     "The labels of the nodes carry all levels",

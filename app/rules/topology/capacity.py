@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.rules.mnnvl.template import CliqueTemplate, Template
-from app.rules.topology.coverage import Nodes
+from app.rules.topology.coverage import Nodes, Room
 from app.rules.topology.levels import Level
 from app.rules.topology.owners import SET, Owner, owner_text
 
@@ -69,8 +69,11 @@ def _counted_by_kai(cliques: Sequence[tuple[CliqueTemplate, int]]) -> _Count | N
     if len(sizes) < 2 or 0 in sizes:
         return None
 
-    needed = sum(clique.whole_gpus * pods for clique, pods in cliques)
-    return _Count(sum(pods for _, pods in cliques), max(sizes), needed)
+    return _Count(
+        pods=sum(pods for _, pods in cliques),
+        largest=max(sizes),
+        needed=sum(clique.whole_gpus * pods for clique, pods in cliques),
+    )
 
 
 def size_warnings(template: Template, constrained: Iterable[Owner]) -> list[str]:
@@ -123,25 +126,30 @@ def _too_small(
     room = nodes.largest_room(tuple(level.key for level in levels[: position + 1]))
     if room is None or room.gpus is None:
         return
-    intro = f'a replica of {owner_text(owner)} must fit into one "{domain}", but'
+    problem = _beyond(room, cliques)
+    if problem:
+        yield f'a replica of {owner_text(owner)} must fit into one "{domain}", but {problem}'
+
+
+def _beyond(room: Room, cliques: Sequence[tuple[CliqueTemplate, int]]) -> str:
+    """Return why the pods of `cliques` have no place in `room`, or "" if they may have one."""
     for clique, pods in cliques:
         most = room.pods(clique.whole_gpus)
         if most is not None and pods > most:
-            yield (
-                f'{intro} the largest holds at most {most} pods of clique "{clique.name}" with '
+            return (
+                f'the largest holds at most {most} pods of clique "{clique.name}" with '
                 f"{clique.whole_gpus} GPUs each, and it has {pods}: they will stay pending"
             )
-            return
+
     counted = _counted_by_kai(cliques)
     if counted is not None and counted.pods > (room.pods(counted.largest) or 0):
-        yield (
-            f"{intro} KAI counts each of its {counted.pods} pods like the largest, with"
+        return (
+            f"KAI counts each of its {counted.pods} pods like the largest, with"
             f" {counted.largest} GPUs, and no domain has room for that: they will stay pending"
         )
-        return
+
     needed = sum(clique.whole_gpus * pods for clique, pods in cliques)
-    if needed > sum(room.gpus):
-        yield (
-            f"{intro} it needs {needed} GPUs and the largest has {sum(room.gpus)}: its pods will"
-            " stay pending"
-        )
+    available = sum(room.gpus or ())
+    if needed > available:
+        return f"it needs {needed} GPUs and the largest has {available}: its pods will stay pending"
+    return ""
