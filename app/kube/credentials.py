@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from app.kube.api import ClusterError, Unavailable
+from app.kube.impersonation import Headers
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_SECONDS = 60.0
@@ -34,6 +35,11 @@ class Credentials(Protocol):
         """
         ...
 
+    @property
+    def impersonation(self) -> Headers:
+        """The headers of the user as whom requests are made, if it is not the authenticated one."""
+        ...
+
     def ssl_context(self) -> ssl.SSLContext | None: ...
 
     async def authorization(self) -> str | None:
@@ -53,6 +59,7 @@ class PodCredentials:
 
     proxy: str | None = None
     server_hostname: str | None = None
+    impersonation: Headers = ()
 
     def __init__(
         self,

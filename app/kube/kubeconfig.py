@@ -26,6 +26,7 @@ from kubernetes_asyncio.config.kube_config import (
 )
 
 from app.kube.api import ClusterError, Unavailable
+from app.kube.impersonation import Headers, impersonation_headers
 
 # what it logs is raised too
 logging.getLogger("kubernetes_asyncio.config.kube_config").disabled = True
@@ -66,6 +67,7 @@ class KubeconfigCredentials:
         self._path = path
         self._context = context
         self._configuration: Any = Configuration()
+        self.impersonation: Headers = ()
         self._renewing = asyncio.Lock()
 
     async def load(self) -> None:
@@ -82,6 +84,7 @@ class KubeconfigCredentials:
             raise ConfigException(f"there is no file {self._path}")
         path = None if self._path is None else str(self._path)
         await load_kube_config(path, self._context, self._configuration, persist_config=False)
+        self.impersonation = _impersonation_of(self._path, self._context)
 
     @property
     def host(self) -> str:
@@ -209,6 +212,21 @@ def _end_of_certificate(user: Any) -> str:
         base64.b64decode(data) if data else file.read_bytes()
     ).not_valid_after_utc
     return f", which {'ended' if end < datetime.now(UTC) else 'ends'} at {end:%Y-%m-%d %H:%M} UTC"
+
+
+def _impersonation_of(path: Path | None, context: str | None) -> Headers:
+    """The headers for the user of a context, which kubernetes_asyncio doesn't make.
+
+    Raises ConfigException if its fields can't be followed.
+    """
+    try:
+        name, user = _named_user_of(path, context)
+    except (ConfigException, LookupError):  # a context without a user
+        return ()
+    try:
+        return impersonation_headers(user.value)
+    except (TypeError, ValueError) as error:
+        raise ConfigException(f"user {name}: {error}") from error
 
 
 def _named_user_of(path: Path | None, context: str | None) -> tuple[str, Any]:

@@ -162,11 +162,7 @@ class Transport:
     async def _answer(
         self, request: Request, timeouts: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        headers = {"Accept": request.accept, "User-Agent": self.user_agent}
-        if (authorization := await self.credentials.authorization()) is not None:
-            headers["Authorization"] = authorization
-        if request.body is not None:
-            headers["Content-Type"] = request.content_type
+        headers = await self._headers(request)
         try:
             async with asyncio.timeout(self._limits.total):
                 response = await self._session().request(
@@ -189,6 +185,15 @@ class Transport:
             raise
         self._count(request, str(response.status))
         return response
+
+    async def _headers(self, request: Request) -> list[tuple[str, str]]:
+        headers = [("Accept", request.accept), ("User-Agent", self.user_agent)]
+        authorization = await self.credentials.authorization()
+        if authorization is not None:
+            headers.append(("Authorization", authorization))
+        if request.body is not None:
+            headers.append(("Content-Type", request.content_type))
+        return [*headers, *self.credentials.impersonation]
 
     def _session(self) -> aiohttp.ClientSession:
         if self._opened is None:

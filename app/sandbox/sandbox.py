@@ -69,7 +69,8 @@ class Sandbox:
         self._rules = list(rules)
         self._storage = Storage(history)
         self._registry = Registry(builtins(unserved, later))
-        self.authorizer = Authorizer(self._storage)
+        free = {user.name for user in kubeconfig.USERS.values()}
+        self.authorizer = Authorizer(self._storage, free)
         if rules:
             self.authorizer.limited.add(OPERATOR.name)
         self._transport = Transport(Services(self._storage).address)

@@ -3,6 +3,8 @@
 import ssl
 from dataclasses import dataclass
 
+from app.kube.impersonation import Headers
+
 
 @dataclass(frozen=True, slots=True)
 class PlainCredentials:
@@ -13,6 +15,7 @@ class PlainCredentials:
     context: ssl.SSLContext | None = None
     proxy: str | None = None
     server_hostname: str | None = None
+    impersonation: Headers = ()
 
     def ssl_context(self) -> ssl.SSLContext | None:
         return self.context

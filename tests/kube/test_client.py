@@ -35,6 +35,7 @@ from app.kube.api import (
 )
 from app.kube.client import HttpClient
 from app.kube.credentials import PodCredentials, from_kubeconfig, in_cluster
+from app.kube.impersonation import Headers
 from app.kube.transport import Decoder, Limits, LineTooLong, TokenBucket, lines_of
 from app.objects.resource import LEASE, NODE, POD, SECRET
 from app.rules.kinds import ALL, COMPUTE_DOMAIN
@@ -347,6 +348,7 @@ async def test_credentials_are_renewed_after_a_401() -> None:
         token: str = "old"
         proxy: str | None = None
         server_hostname: str | None = None
+        impersonation: Headers = ()
 
         def ssl_context(self) -> ssl.SSLContext | None:
             return None

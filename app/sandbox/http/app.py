@@ -12,6 +12,7 @@ from starlette.routing import Route
 from app.sandbox.admission import authorization
 from app.sandbox.admission.authorization import Authorizer
 from app.sandbox.http import discovery
+from app.sandbox.http.impersonation import acting_user
 from app.sandbox.http.messages import (
     Target,
     access_of,
@@ -74,7 +75,7 @@ class Api:
         user = self.tokens.user(token.strip()) if scheme.lower() == "bearer" else None
         if user is None:
             raise errors.ApiError(401, "Unauthorized", "Unauthorized")
-        return user
+        return acting_user(request.headers, user, self.authorizer)
 
     async def _dispatch(self, request: Request, caller: Caller) -> Response:
         parts = [part for part in request.path_params["path"].split("/") if part]

@@ -1,0 +1,98 @@
+"""A kubeconfig with `as:` runs each command with the rights of that user, and no others."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from app.commands.beside import ApiServer
+from app.kube.api import Object
+from app.objects.resource import Resource
+from app.rules.kinds import POD_CLIQUE_SET
+from tests import builders
+from tests.integration.system import Users
+
+pytestmark = pytest.mark.untraced
+
+ROOT = Path(__file__).parents[2]
+RBAC = "rbac.authorization.k8s.io"
+GROUP = {"kind": "Group", "name": "auditors", "apiGroup": RBAC}
+READ = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}
+ASK = {"apiGroups": ["authorization.k8s.io"], "resources": ["*"], "verbs": ["create"]}
+REFUSED = 'User "bob" cannot list resource'
+
+
+@pytest.fixture(scope="module")
+def former() -> Sequence[Resource]:
+    return (POD_CLIQUE_SET,)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
+async def rights(api: ApiServer) -> None:
+    """Auditors may read everything, and bob, on his own, nothing."""
+    objects: list[Object] = [
+        {"kind": "ClusterRole", "metadata": {"name": "auditors"}, "rules": [READ, ASK]},
+        {
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "auditors"},
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "auditors"},
+            "subjects": [GROUP],
+        },
+    ]
+    await api.apply([{"apiVersion": f"{RBAC}/v1", **obj} for obj in objects])
+
+
+def kubeconfig(api: ApiServer, folder: Path, user: str, **fields: object) -> Path:
+    """The kubeconfig of `user`, who acts as somebody else."""
+    content = yaml.safe_load(api.kubeconfig.read_text())
+    for entry in content["users"]:
+        if entry["name"] == user:
+            entry["user"] |= {key.replace("_", "-"): value for key, value in fields.items()}
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump({**content, "current-context": user}))
+    return path
+
+
+async def run(path: Path, *command: str) -> tuple[int, str]:
+    """The exit code and all output of a command."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "app", *command, "--kubeconfig", str(path)),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    return process.returncode or 0, output.decode()
+
+
+NO_RIGHT = "no right to list"
+COMMANDS = {
+    ("audit",): REFUSED,
+    ("doctor",): REFUSED,
+    ("topology",): NO_RIGHT,
+    ("explain", "podcliqueset/train"): NO_RIGHT,
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command[0]))
+async def test_a_command_has_the_rights_of_the_user_that_it_acts_as(
+    api: ApiServer, clients: Users, namespace: str, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    await clients.admin.create(POD_CLIQUE_SET, builders.pod_clique_set("train"), namespace)
+    within = ("--namespace", namespace) if command[0] == "explain" else ()
+    users: list[dict[str, object]] = [{}, {"as": "bob"}, {"as": "bob", "as_groups": ["auditors"]}]
+    outputs = [
+        (await run(kubeconfig(api, tmp_path, "admin", **fields), *command, *within))[1]
+        for fields in users
+    ]
+    assert [COMMANDS[command] in output for output in outputs] == [False, True, False]
+
+
+async def test_who_may_not_impersonate_gets_no_answer(api: ApiServer, tmp_path: Path) -> None:
+    code, output = await run(kubeconfig(api, tmp_path, "operator", **{"as": "bob"}), "audit")
+    assert code == 2
+    assert "cannot impersonate" in output
