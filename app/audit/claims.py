@@ -46,7 +46,14 @@ class ClaimAudit:
         if pods is None:
             return None
         problem = f"Pods {', '.join(pods)} run without its claim, outside of their NVLink domain"
-        return Finding(POD_CLIQUE.kind, namespace, name, 0, (problem,), REPLACE)
+        return Finding(
+            kind=POD_CLIQUE.kind,
+            namespace=namespace,
+            name=name,
+            code=0,
+            problems=(problem,),
+            remedy=REPLACE,
+        )
 
     def _without_claim(self, obj: Object) -> Finding | None:
         clique = read_unclaimed(obj)
@@ -58,7 +65,14 @@ class ClaimAudit:
         reads_groups = self._facts.dialect().reads_groups
         if not lacking_claims([clique], pcs, reads_groups=reads_groups):
             return None
-        return Finding(POD_CLIQUE.kind, namespace, name, 0, (LACKS,), PUT_BACK)
+        return Finding(
+            kind=POD_CLIQUE.kind,
+            namespace=namespace,
+            name=name,
+            code=0,
+            problems=(LACKS,),
+            remedy=PUT_BACK,
+        )
 
     async def in_deletion(self, exempt: Collection[str]) -> list[Finding]:
         """Return the findings about claims that Pods use although they are being deleted.
@@ -81,7 +95,14 @@ class ClaimAudit:
 def _held(claim: Object, pods: list[str]) -> Finding:
     namespace, name = _key(claim)
     problem, remedy = held_in_deletion(namespace, pods)
-    return Finding(RESOURCE_CLAIM.kind, namespace, name, 0, (problem,), remedy)
+    return Finding(
+        kind=RESOURCE_CLAIM.kind,
+        namespace=namespace,
+        name=name,
+        code=0,
+        problems=(problem,),
+        remedy=remedy,
+    )
 
 
 def _key(obj: Object) -> Key:

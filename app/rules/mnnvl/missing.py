@@ -66,11 +66,12 @@ def read_unclaimed(obj: Mapping[str, Any]) -> Unclaimed | None:
         return None
 
     metadata = map_of(obj.get("metadata"))
+    member = read_member(obj, text_of(metadata.get("namespace")))
     return Unclaimed(
-        interned(read_member(obj, text_of(metadata.get("namespace")))),
-        own,
-        both_vocabularies(obj, _ENABLED) is not None,
-        metadata.get("deletionTimestamp") is not None,
+        member=interned(member),
+        own=own,
+        in_group=both_vocabularies(obj, _ENABLED) is not None,
+        deleting=metadata.get("deletionTimestamp") is not None,
     )
 
 
