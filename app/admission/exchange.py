@@ -39,8 +39,9 @@ Answer = tuple[int, bytes]
 """HTTP status and body, which is always JSON."""
 
 _MARGIN = 0.9
-_DURATION = re.compile(rb"(\d+\.?\d*|\.\d+)(ns|us|ms|s|m|h)")
-_DURATIONS = re.compile(rb"(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|ms|s|m|h))+")
+_DURATION = re.compile(rb"(\d+(?:\.\d*)?|\.\d+)(ns|us|ms|s|m|h)")
+_LONGEST_DURATION = 64
+"""Bytes. What an API server sends has three."""
 _UNITS = {b"ns": 1e-9, b"us": 1e-6, b"ms": 0.001, b"s": 1.0, b"m": 60.0, b"h": 3600.0}
 
 
@@ -205,7 +206,16 @@ def deadline(query: bytes) -> float:
 
 
 def _seconds(value: bytes) -> float:
-    """Returns a Go duration (`time.ParseDuration`) in seconds, or 0 if it is invalid."""
-    if not _DURATIONS.fullmatch(value):
+    """Return a Go duration (`time.ParseDuration`) in seconds, or 0 if it is invalid or too long."""
+    if len(value) > _LONGEST_DURATION:
         return 0.0
-    return sum(float(amount) * _UNITS[unit] for amount, unit in _DURATION.findall(value))
+
+    seconds = 0.0
+    position = 0
+    while position < len(value):
+        part = _DURATION.match(value, position)
+        if part is None:
+            return 0.0
+        seconds += float(part[1]) * _UNITS[part[2]]
+        position = part.end()
+    return seconds

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_STEP = re.compile(r"[^.\[\]]+|\[[^\]]*\]")
+_STEP = re.compile(r"[^.\[\]]+|\[[^\[\]]*\]")
 MASK = '"***"'
 
 

@@ -19,7 +19,7 @@ from app.explain.reason import Evidence, Reason, Severity
 from app.explain.words import amount, counted, gpus_of, listed
 from app.rules.topology.levels import HOSTNAME_KEY, Level
 
-_NUMBER = re.compile(r"(.*?)(\d+)")
+_NUMBER = re.compile(r"(.*?[^0-9]|)([0-9]{1,18})")
 
 
 def level_label_missing(gang: Gang) -> Iterator[Reason]:

@@ -1,0 +1,212 @@
+"""Regular expressions that meet text of others take a time that grows with its length, not with its
+square: one request must not stop a replica.
+"""
+
+import ast
+import importlib
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.admission.exchange import DEFAULT_TIMEOUT, deadline
+
+ROOT = Path(__file__).parent.parent
+LENGTH = 64 * 1024
+SLACK = 40
+"""A linear expression takes up to 8 times as long as the loop that it is compared with, and the
+cheapest quadratic one 700 times as long.
+"""
+
+SAMPLES: dict[str, str] = {
+    "admission/connection.py _EXPECT": "\r\nexpect: 100-continue\r\n",
+    "admission/exchange.py _DURATION": "1.5ms",
+    "admission/review.py _UID": '"uid" : "a-1"',
+    "commands/audit_log.py 0": '"apiVersion" : "audit.k8s.io/v1"',
+    "commands/audit_log.py 1": '"kind" : "Event"',
+    "console/guard.py _HOST": "127.0.0.1:8443",
+    "console/playground.py _FIELD": "spec.a-b[0]/c_d: x",
+    "console/source.py _STEP": "a.b[c].d",
+    "doctor/apis.py 0": "35+ a\n",
+    "doctor/replicas.py _VERSION": "a:v1.22.333",
+    "explain/facts/devices.py _DRIVER": "device.driver  ==  'gpu.nvidia.com'",
+    "explain/facts/devices.py _TYPE": "device.type  ==  'gpu'",
+    "explain/facts/values.py _DURATION": "1.5h30ms",
+    "explain/facts/values.py _TIME": "2026-11-22T10:00:00.123Z",
+    "explain/reasons/topology.py _NUMBER": "node-a1-22",
+    "objects/names.py _LABEL": "ab-c-0",
+    "objects/names.py _QUALIFIED": "Ab-c_d.0",
+    "objects/names.py _SUBDOMAIN": "ab-c.d0.e",
+    "objects/quantity.py _QUANTITY": "-1.5e-3",
+    "rules/dialects/bindings/levels.py _DOMAIN": "ab-c0",
+    "visible.py _IN_JSON": "a\x00\u202eb\n",
+}
+"""A text for each expression; parts of it are repeated."""
+
+LENGTHS = {"explain/facts/values.py _DURATION": 64}
+"""The longest text that an expression meets, because its length is checked before."""
+
+NOT_OF_OTHERS = {
+    "commands/topology.py _ROOM": "an argument of the command, which its user types",
+}
+"""Where no text of others arrives. The sandbox is not listed: it is a local server for its user."""
+
+Use = Callable[[Any], Any]
+
+
+def uses_of(source: Path) -> Iterator[tuple[str, Use]]:
+    """The regular expressions of a module: a name for each, and how it is applied to a text."""
+    module = source.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
+    tree = ast.parse(source.read_text())
+    name = source.relative_to(ROOT / "app").as_posix()
+    named = {
+        id(node.value): node.targets[0].id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    number = 0
+    for node in ast.walk(tree):
+        if not is_of_re(node):
+            continue
+        assert isinstance(node, ast.Call)
+        assert isinstance(node.func, ast.Attribute)
+        if id(node) in named:
+            pattern = getattr(importlib.import_module(module), named[id(node)])
+            for method in methods_of(tree, named[id(node)]):
+                yield f"{name} {named[id(node)]}", applied(pattern, method)
+            continue
+        pattern = re.compile(ast.literal_eval(node.args[0]))
+        method = "search" if node.func.attr == "compile" else node.func.attr
+        yield f"{name} {number}", applied(pattern, method)
+        number += 1
+
+
+def is_of_re(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "re"
+    )
+
+
+def methods_of(tree: ast.Module, name: str) -> list[str]:
+    methods = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == name
+    }
+    assert methods, f"{name} is not used in its module"
+    return sorted(methods)
+
+
+def applied(pattern: re.Pattern[Any], method: str) -> Use:
+    called = getattr(pattern, method)
+
+    def use(text: str) -> Any:
+        read = text.encode() if isinstance(pattern.pattern, bytes) else text
+        if method == "sub":
+            return called(read[:0], read)
+        return list(called(read)) if method == "finditer" else called(read)
+
+    return use
+
+
+USES = {
+    f"{name} {number}": (name, use)
+    for source in sorted((ROOT / "app").rglob("*.py"))
+    if "sandbox" not in source.parts
+    for number, (name, use) in enumerate(uses_of(source))
+    if name not in NOT_OF_OTHERS
+}
+
+
+def texts(sample: str, length: int) -> Iterator[str]:
+    """Texts in which a part of `sample` is repeated: as it is, cut off, and with a wrong end."""
+    for begin in range(len(sample)):
+        for end in range(begin + 1, min(begin + 2, len(sample)) + 1):
+            repeated = sample[:begin] + sample[begin:end] * (length // (end - begin))
+            yield from (repeated, repeated + sample[end:], repeated + "\x00")
+    yield sample * (length // len(sample))
+
+
+def is_linear(use: Use, text: str) -> bool:
+    """Whether `use` takes no more time for each character than a loop would, times SLACK.
+
+    Shorter texts come first, so that an expression that needs years is found in milliseconds.
+    """
+    for length in (12, 16, 20, 24, 28, 256, 2048, 16 * 1024, len(text)):
+        piece = text[: length - 8] + text[-8:] if length < len(text) else text
+        allowed = SLACK * LOOP_SECONDS * max(len(piece), 4096) / LENGTH
+        if any(took < allowed for took in times(use, piece)):
+            continue
+        return False
+    return True
+
+
+def times(use: Use, text: str) -> Iterator[float]:
+    """The processor time of up to three calls."""
+    for _ in range(3):
+        begin = time.process_time()
+        use(text)
+        yield time.process_time() - begin
+
+
+LOOP_SECONDS = min(
+    times(lambda text: [character for character in text if character == "y"], "x" * LENGTH)
+)
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("key", USES)
+def test_an_expression_takes_a_time_that_grows_with_the_length_of_the_text(key: str) -> None:
+    name, use = USES[key]
+    slow = [
+        text[:40]
+        for text in texts(SAMPLES[name], LENGTHS.get(name, LENGTH))
+        if not is_linear(use, text)
+    ]
+    assert slow == []
+
+
+def test_each_expression_that_meets_text_of_others_has_a_sample_that_it_matches() -> None:
+    assert SAMPLES.keys() == {name for name, _ in USES.values()}
+    for name, use in USES.values():
+        assert use(SAMPLES[name]), name
+
+
+SLOW = {
+    r"(.*?)(\d+)": "node-1",
+    r"(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|ms|s|m|h))+": "1.5ms",
+    r"(a|a)*b": "aab",
+    r"(\w+\s*)+:": "ab c:",
+}
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("pattern", SLOW)
+def test_an_expression_that_backtracks_is_found(pattern: str) -> None:
+    use = re.compile(pattern).fullmatch
+    assert not all(is_linear(use, text) for text in texts(SLOW[pattern], LENGTH))
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize(
+    "query",
+    [
+        b"timeout=" + b"1" * LENGTH,
+        b"timeout=" + b"1s" * (LENGTH // 2),
+        b"timeout=" + b"1." * (LENGTH // 2),
+        b"&" * LENGTH,
+        b"timeout=&" * (LENGTH // 9),
+    ],
+    ids=["digits", "parts", "dots", "pairs", "empty pairs"],
+)
+def test_a_time_limit_of_64_kib_is_none(query: bytes) -> None:
+    assert is_linear(lambda text: deadline.__wrapped__(text.encode()), query.decode())
+    assert deadline(query) == DEFAULT_TIMEOUT * 0.9
