@@ -22,7 +22,10 @@ cheapest quadratic one 700 times as long.
 """
 
 SAMPLES: dict[str, str] = {
-    "admission/connection.py _EXPECT": "\r\nexpect: 100-continue\r\n",
+    "admission/connection.py _EXPECT": "\r\nexpect: 100\r\n -continue\r\n",
+    "admission/connection.py _UPGRADE": "\r\nupgrade: a\r\n b\r\n",
+    "admission/head.py _HOST": "[fd00::1]:8443",
+    "admission/head.py _VERSION": " HTTP/1.1",
     "admission/exchange.py _DURATION": "1.5ms",
     "admission/review.py _UID": '"uid" : "a-1"',
     "commands/audit_log.py 0": '"apiVersion" : "audit.k8s.io/v1"',

@@ -41,7 +41,8 @@ def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
             yield from keys(kind, f"{path}.")
         elif inner:
             (item, _) = kind.__args__  # type: ignore[union-attr]
-            yield from keys(item, f"{path}[].") if issubclass(item, BaseModel) else (f"{path}[]",)
+            is_section = isinstance(item, type) and issubclass(item, BaseModel)
+            yield from keys(item, f"{path}[].") if is_section else (f"{path}[]",)
         else:
             yield path
 

@@ -13,6 +13,7 @@ import enum
 import logging
 import re
 from collections.abc import Awaitable
+from http import HTTPStatus
 
 from app.admission.body import Body, Chunked, Sized
 from app.admission.decide import Route
@@ -28,12 +29,14 @@ MAX_HEAD = 64 * 1024
 API servers send a few hundred.
 """
 
-_BAD_REQUEST = (
-    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
+_REFUSAL = (
+    b"HTTP/1.1 %d %b\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
     b"connection: close\r\n\r\n%b"
 )
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_EXPECT = re.compile(rb"\r\nexpect:[^\r]*", re.IGNORECASE)
+_FOLDED = rb"[^\r]*(?:\r\n[ \t][^\r]*)*"
+_EXPECT = re.compile(rb"\r\nexpect:" + _FOLDED, re.IGNORECASE)
+_UPGRADE = re.compile(rb"\r\nupgrade:" + _FOLDED, re.IGNORECASE)
 
 
 class State(enum.Enum):
@@ -210,13 +213,14 @@ class Connection(asyncio.Protocol):
         end = data.find(END, position)
         if end < 0 or end - position > MAX_HEAD:
             if len(data) - position > MAX_HEAD:
-                self._reject(f"The head of a request has at most {MAX_HEAD // 1024} KiB here.")
+                reason = f"The head of a request has at most {MAX_HEAD // 1024} KiB here."
+                self._reject(NotHttp(reason))
             return position
         end += len(END)
         try:
             head = Head(data[position:end])
-        except NotHttp:
-            self._reject("Invalid HTTP request received.")
+        except NotHttp as refusal:
+            self._reject(refusal)
             return position
         path, self._query = path_and_query(head.url)
         self._route = self._exchange.routes.get(path) if head.method == b"POST" else None
@@ -235,6 +239,8 @@ class Connection(asyncio.Protocol):
         Returns the position after the bytes that were read.
         """
         self._head = data[begin:end]
+        if b"upgrade" in head.fields:
+            self._head = _UPGRADE.sub(b"", self._head)  # otherwise, the body would not be read
         self._body = Chunked(self._head) if head.is_chunked else Sized(head.length)
         self._is_last |= head.is_chunked
         self._state = State.BODY
@@ -247,8 +253,8 @@ class Connection(asyncio.Protocol):
         body = self._body
         try:
             position = body.read(data, position)
-        except NotHttp:
-            self._reject("Invalid HTTP request received.")
+        except NotHttp as refusal:
+            self._reject(refusal)
             return position
         if self._state is State.BODY:
             self._answer_early(body)
@@ -341,10 +347,12 @@ class Connection(asyncio.Protocol):
         self._state = State.END
         self._transport.close()
 
-    def _reject(self, reason: str) -> None:
-        """Closes the connection after bytes that are no valid HTTP, or too many."""
+    def _reject(self, refusal: NotHttp) -> None:
+        """Close the connection after bytes that are no valid HTTP, or too many."""
         if self._state is not State.SKIP:  # otherwise, the request is answered already
-            self._transport.write(_BAD_REQUEST % (len(reason), reason.encode()))
+            reason = str(refusal).encode()
+            phrase = HTTPStatus(refusal.code).phrase.encode()
+            self._transport.write(_REFUSAL % (refusal.code, phrase, len(reason), reason))
         self._close()
 
     def _hand_over(self, request: bytes) -> None:

@@ -3,6 +3,7 @@ an answer.
 """
 
 import functools
+import re
 from http import HTTPStatus
 
 import httptools
@@ -10,12 +11,25 @@ import httptools
 END = b"\r\n\r\n"
 
 
+_VERSION = re.compile(rb" HTTP/[0-9]\.[0-9]")
+_HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+;=%-]+)(:[0-9]{0,5})?")
+
+_LONGEST_HOST = 253 + len(":65535")
+
+
 class NotHttp(Exception):
-    """Bytes that llhttp rejects, such as a request with two lengths."""
+    """A request that is not HTTP/1.1 or 1.0, or that asks for something that is not implemented.
+
+    `code` is the status of its answer, and the message is for its client.
+    """
+
+    def __init__(self, reason: str = "Invalid HTTP request received.", code: int = 400) -> None:
+        super().__init__(reason)
+        self.code = code
 
 
 class Head:
-    """A complete head, with the empty line at its end. NotHttp if it is invalid."""
+    """A complete head, with the empty line at its end. Raises NotHttp if it is invalid."""
 
     __slots__ = (
         "_complete",
@@ -32,7 +46,7 @@ class Head:
         self.fields: dict[bytes, bytes] = {}
         """The values of the headers by name in lower case.
 
-        If a header was sent twice, the last one counts.
+        If a header was sent several times, its values are joined by commas.
         """
         self._complete = False
         parser = httptools.HttpRequestParser(self)
@@ -41,18 +55,21 @@ class Head:
         except httptools.HttpParserUpgrade:
             pass  # the request is answered as if it had not asked for an upgrade
         except httptools.HttpParserError:
-            raise NotHttp from None
+            raise _refusal(data, self.fields) from None
         if not self._complete:
-            raise NotHttp  # HTTP/2
+            raise _refusal(data, self.fields)  # HTTP/2
+        is_current = _is_current(data, parser)
+        self._check_host(is_current)
         self.method: bytes = parser.get_method()
         self.keep_alive: bool = parser.should_keep_alive()
         self.length = int(self.fields.get(b"content-length", 0))
         """The number of bytes of the body, if it isn't chunked."""
         self.is_chunked = b"transfer-encoding" in self.fields
+        if self.is_chunked:
+            _check_transfer_encoding(self.fields, is_current)
         self.expects_continue = False
         """Whether the client waits for `100 Continue` before it sends the body."""
         if b"connection" in self.fields or b"expect" in self.fields:
-            is_current = parser.get_http_version() == "1.1"
             self.keep_alive &= is_current
             self.expects_continue = (
                 is_current and self.fields.get(b"expect", b"").lower() == b"100-continue"
@@ -62,10 +79,61 @@ class Head:
         self.url = url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.fields[name.lower()] = value
+        name = name.lower()
+        if name in self.fields:
+            value = b"%b, %b" % (self.fields[name], value)
+        self.fields[name] = value
 
     def on_headers_complete(self) -> None:
         self._complete = True
+
+    def _check_host(self, is_current: bool) -> None:
+        host = self.fields.get(b"host")
+        if host is None:
+            if is_current:
+                raise NotHttp("A request has one Host.")
+        elif not _is_host(host):
+            raise NotHttp("A request has one Host, which is a name or an address with a port.")
+
+
+def _is_current(data: bytes, parser: httptools.HttpRequestParser) -> bool:
+    """Return whether the version is 1.1 and not 1.0. Raise NotHttp for any other version."""
+    if data.endswith(b" HTTP/1.1", 0, data.find(b"\r\n")):
+        return True
+    version: str = parser.get_http_version()
+    if version not in ("1.0", "1.1"):
+        raise _wrong_version()
+    return version == "1.1"
+
+
+@functools.lru_cache(maxsize=64)
+def _is_host(value: bytes) -> bool:
+    """Return whether a value is a name or an address, with or without a port."""
+    host = value.strip(b" \t")
+    return len(host) <= _LONGEST_HOST and _HOST.fullmatch(host) is not None
+
+
+def _check_transfer_encoding(fields: dict[bytes, bytes], is_current: bool) -> None:
+    if fields[b"transfer-encoding"].strip().lower() != b"chunked":
+        raise NotHttp("Of transfer codings, only chunked is implemented.", 501)
+    if not is_current:
+        raise NotHttp("HTTP/1.0 has no transfer codings.")
+
+
+def _refusal(data: bytes, fields: dict[bytes, bytes]) -> NotHttp:
+    """Return the reason why llhttp rejects a head, of which it has read `fields`."""
+    first_line = data.strip(b"\r\n").partition(b"\r\n")[0]
+    version = first_line[-9:]
+    if _VERSION.fullmatch(version) and version not in (b" HTTP/1.0", b" HTTP/1.1"):
+        return _wrong_version()
+    coding = fields.get(b"transfer-encoding", b"chunked")
+    if coding.strip().lower() != b"chunked" and b"content-length" not in fields:
+        return NotHttp("Of transfer codings, only chunked is implemented.", 501)
+    return NotHttp()
+
+
+def _wrong_version() -> NotHttp:
+    return NotHttp("This server speaks HTTP/1.1.", 505)
 
 
 @functools.lru_cache(maxsize=64)

@@ -23,6 +23,7 @@ from app.certificates.inspect import (
 from app.certificates.issue import make_ca, make_leaf
 from app.certificates.source import BrokenPairError, CertificateSource, ServingCertificate, utc_now
 from app.config.schema import Server
+from app.mounted import read_mounted
 
 DEVELOPMENT_NAMES = ("localhost", "127.0.0.1", "::1", "grove-admission.grove-system.svc")
 LOOK_SECONDS = 10.0
@@ -88,13 +89,13 @@ class FileSource(CertificateSource):
     def ca_bundle(self) -> bytes | None:
         """The content of the CA bundle now; None if it cannot be read."""
         try:
-            return (self._directory / "ca.crt").read_bytes()
+            return read_mounted(self._directory / "ca.crt")
         except OSError:
             return None
 
     def _load_changes(self) -> CertificateInfo | None:
         pair = Pair(
-            (self._directory / "tls.crt").read_bytes(), (self._directory / "tls.key").read_bytes()
+            read_mounted(self._directory / "tls.crt"), read_mounted(self._directory / "tls.key")
         )
         if pair == self._loaded:
             return None
@@ -141,7 +142,7 @@ def client_cas_of(server: Server) -> bytes:
     """
     if not server.client_ca_file:
         return b""
-    pem = Path(server.client_ca_file).read_bytes()
+    pem = read_mounted(Path(server.client_ca_file))
     try:
         split_bundle(pem)
     except ValueError as error:
@@ -210,7 +211,7 @@ def _make_leaf(ca: Pair, names: Sequence[str], now: datetime) -> Pair:
 def _read(directory: Path, name: str) -> Pair | None:
     try:
         return Pair(
-            (directory / f"{name}.crt").read_bytes(), (directory / f"{name}.key").read_bytes()
+            read_mounted(directory / f"{name}.crt"), read_mounted(directory / f"{name}.key")
         )
     except FileNotFoundError:
         return None

@@ -135,7 +135,8 @@ class Server(_Section):
 
     `::` is all addresses, of IPv6 and of IPv4; on a machine without IPv6, those of IPv4.
 
-    With `clientCaFile` (PEM), only callers with a certificate of one of its CAs get a verdict.
+    With `clientCaFile` (PEM), only callers with a certificate of one of its CAs get a verdict, or
+    what `clientCertificateFor` names.
     `maxConnections` is the number of connections with a complete handshake.
     """
 
@@ -144,6 +145,9 @@ class Server(_Section):
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 10
     max_connections: Annotated[int, Field(ge=100, le=100_000)] = 2000
     client_ca_file: str = ""
+    client_certificate_for: tuple[Literal["dry-run", "metrics", "docs"], ...] = Field(
+        default=("dry-run", "docs"), strict=False
+    )
 
 
 class Client(_Section):

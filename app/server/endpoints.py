@@ -1,7 +1,7 @@
 """The ASGI app: admission, and FastAPI for all other requests (health, metrics, dry run, docs).
 
-`/dry-run` and the health endpoints change nothing and need no credentials, as the webhooks
-themselves. A NetworkPolicy limits who can reach the port.
+Without `server.clientCaFile`, nothing here needs credentials, as the webhooks themselves. A
+NetworkPolicy limits who can reach the port. The README of this folder has a table.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from app.dry_run.budget import OF_REQUEST, Budget, UnusableInput
 from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, Judgement, describe, judge
 from app.kube.api import Object
+from app.server.access import answering_head, for_known_callers
 from app.server.metrics import Metrics
 from app.server.verdict_log import VerdictLog
 
@@ -74,11 +75,13 @@ def build_app(
     notes: Notes = dict,
     *,
     only_known: bool = False,
+    protected: frozenset[str] = frozenset(),
 ) -> AdmissionApp:
     """The ASGI app.
 
     `ready` is called for each request to `/readyz`, and `notes` for `/readyz?verbose`. With
-    `only_known`, AdmissionReviews are accepted only from callers with a certificate.
+    `only_known`, AdmissionReviews are accepted only from callers with a certificate, and so are
+    requests to the paths of `protected`.
     """
     api = FastAPI(
         title="grove-admission",
@@ -116,7 +119,7 @@ def build_app(
 
     exchange = Exchange(routes, observe, only_known=only_known)
     metrics.add_gauges(exchange.gauges)
-    return AdmissionApp(exchange, api)
+    return AdmissionApp(exchange, answering_head(for_known_callers(api, protected)))
 
 
 def _add_health(api: FastAPI, ready: Checks, notes: Notes) -> None:

@@ -26,6 +26,7 @@ from app.kube.api import Object
 from app.kube.client import HttpClient
 from app.reconcilers.cluster_topology import CreationFailed
 from app.reconcilers.leader import Leader
+from app.server.access import protected_paths
 from app.server.endpoints import build_app
 from app.server.listener import Listener, authority, bind
 from app.server.metrics import Metrics
@@ -171,9 +172,21 @@ def _app(
 ) -> AdmissionApp:
     for gauges in (cluster.gauges, readiness.gauges, log.gauges, readiness.parts[0].gauges):
         metrics.add_gauges(gauges)
-    only_known = bool(configuration.server.client_ca_file)
-    routes = routes_over(configuration, cluster)
-    return build_app(routes, metrics, log, readiness.ready, readiness.notes, only_known=only_known)
+    server = configuration.server
+    only_known = bool(server.client_ca_file)
+    protected: frozenset[str] = frozenset()
+    if only_known:
+        protected = protected_paths(server.client_certificate_for)
+
+    return build_app(
+        routes_over(configuration, cluster),
+        metrics,
+        log,
+        readiness.ready,
+        readiness.notes,
+        only_known=only_known,
+        protected=protected,
+    )
 
 
 @contextlib.asynccontextmanager

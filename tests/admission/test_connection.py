@@ -211,12 +211,10 @@ async def test_a_chunked_body_is_expected_too() -> None:
 
 NO_HTTP: list[Any] = [
     pytest.param(b"hello there\r\n\r\n", id="text"),
-    pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", id="HTTP/2"),
     pytest.param(HEAD + b"content-length: 2\r\ncontent-length: 3\r\n\r\n{}", id="two lengths"),
     pytest.param(
         HEAD + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n{}", id="length and chunked"
     ),
-    pytest.param(HEAD + b"transfer-encoding: gzip\r\n\r\n{}", id="not chunked"),
     pytest.param(
         HEAD + b"content-length: 99999999999999999999\r\n\r\n{}", id="a length that is none"
     ),
@@ -235,6 +233,89 @@ NO_HTTP: list[Any] = [
         id="a head that is too large",
     ),
 ]
+
+
+OTHER_HTTP: list[Any] = [
+    pytest.param(b"GET / HTTP/1.1\r\n\r\n", 400, id="no Host"),
+    pytest.param(b"GET / HTTP/1.1\r\nhost: x\r\nHost: x\r\n\r\n", 400, id="two Hosts"),
+    pytest.param(post(b"{}", headers=b"host: y\r\n"), 400, id="two Hosts of a review"),
+    pytest.param(b"GET / HTTP/1.0\r\nhost: x\r\nHost: x\r\n\r\n", 400, id="two Hosts, 1.0"),
+    pytest.param(b"GET / HTTP/1.1\r\nhost:\r\n\r\n", 400, id="an empty Host"),
+    pytest.param(b"GET / HTTP/1.1\r\nhost: a b\r\n\r\n", 400, id="a Host with a space"),
+    pytest.param(b"GET / HTTP/1.1\r\nhost: a/b\r\n\r\n", 400, id="a Host with a path"),
+    pytest.param(b"GET / HTTP/1.1\r\nhost: a@b\r\n\r\n", 400, id="a Host with a user"),
+    pytest.param(b"GET / HTTP/1.1\r\nhost: a:b\r\n\r\n", 400, id="a port that is none"),
+    pytest.param(b"GET / HTTP/1.1\r\nhost: a,b\r\n\r\n", 400, id="a list of Hosts"),
+    pytest.param(b"GET / HTTP/1.1\r\nhost: " + b"a" * 1000 + b"\r\n\r\n", 400, id="a long Host"),
+    pytest.param(b"GET / HTTP/2.0\r\nhost: x\r\n\r\n", 505, id="HTTP/2.0"),
+    pytest.param(post(b"{}", version=b"2.0"), 505, id="a review in HTTP/2.0"),
+    pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, id="the preface of HTTP/2"),
+    pytest.param(b"GET / HTTP/3.0\r\nhost: x\r\n\r\n", 505, id="HTTP/3.0"),
+    pytest.param(b"\r\nGET / HTTP/1.9\r\nhost: x\r\n\r\n", 505, id="HTTP/1.9"),
+    pytest.param(b"GET / HTTP/0.9\r\nhost: x\r\n\r\n", 505, id="HTTP/0.9"),
+    pytest.param(b"GET /\r\n\r\n", 505, id="no version"),
+    pytest.param(HEAD + b"transfer-encoding: gzip\r\n\r\n{}", 501, id="not chunked"),
+    pytest.param(HEAD + b"transfer-encoding: identity\r\n\r\n{}", 501, id="identity"),
+    pytest.param(
+        HEAD + b"transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501, id="gzip, then chunked"
+    ),
+    pytest.param(
+        HEAD + b"transfer-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        501,
+        id="two codings",
+    ),
+    pytest.param(
+        HEAD.replace(b"1.1", b"1.0") + b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        400,
+        id="chunked, 1.0",
+    ),
+]
+
+
+@pytest.mark.parametrize(("sent", "code"), OTHER_HTTP)
+async def test_what_this_server_does_not_speak_is_refused_with_the_reason(
+    sent: bytes, code: int
+) -> None:
+    server = Server()
+    async with opened(server) as (reader, writer):
+        writer.write(sent)
+        head, _, reason = (await reader.read()).partition(b"\r\n\r\n")
+    assert (int(head.split()[1]), b"connection: close" in head) == (code, True)
+    assert reason.endswith(b".")
+    assert server.seen.verdicts == []
+
+
+HOSTS = ["grove-admission.grove-system.svc:443", "10.0.0.1", "[fd00::1]:8443", "x_y", "a:"]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+async def test_a_host_is_a_name_or_an_address_with_a_port(host: str) -> None:
+    async with opened(Server()) as (reader, writer):
+        writer.write(post(review("u")).replace(b"host: x", b"host: " + host.encode()))
+        assert uid_of(await answer(reader)) == "u"
+        writer.write(GET.replace(b" x", b"   " + host.encode() + b" "))
+        assert (await answer(reader))[0] == 200
+
+
+UPGRADE = b"connection: keep-alive, upgrade\r\nUpgrade: websocket\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        post(b"a body", path="/other", headers=UPGRADE),
+        chunked(b"a body", headers=UPGRADE).replace(PATH.encode(), b"/other"),
+        post(
+            b"a body", path="/other", headers=b"connection: upgrade\r\nupgrade: a\r\nupgrade: b\r\n"
+        ),
+    ],
+    ids=["sized", "chunked", "two"],
+)
+async def test_an_upgrade_is_ignored_and_the_body_kept(sent: bytes) -> None:
+    async with opened(Server()) as (reader, writer):
+        writer.write(sent)
+        method, path, size, names = (await answer(reader))[2]
+    assert (method, path, size, "upgrade" in names) == ("POST", "/other", len(b"a body"), False)
 
 
 @pytest.mark.parametrize("sent", NO_HTTP)

@@ -393,6 +393,18 @@ def test_missing_files_are_an_error_and_the_old_pair_goes_on(
     assert files.source.healthy()
 
 
+@pytest.mark.parametrize("name", ["tls.crt", "tls.key", "ca.crt"])
+def test_a_fifo_does_not_stop_the_server(files: Fixture, tmp_path: Path, name: str) -> None:
+    files.volume.write(FIRST)
+    assert files.source.poll()
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    assert not files.source.poll()
+    problem = f"{tmp_path / name} is not a regular file"
+    assert files.source.last_error == (None if name == "ca.crt" else problem)
+    assert (files.source.healthy(), files.source.ca_bundle()) == (True, None)
+
+
 def test_unhealthy_once_the_certificate_has_expired(files: Fixture) -> None:
     files.volume.write(FIRST)
     files.source.poll()

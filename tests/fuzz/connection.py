@@ -39,7 +39,7 @@ LOST = 8
 read its answers for a while; the client hangs up after half of the pieces.
 """
 
-STATUSES = {100, 200, 400, 401, 413, 415}
+STATUSES = {100, 200, 400, 401, 413, 415, 501, 505}
 Answered = tuple[list[tuple[int, Any]], list[bytes]]
 """Status and body of each answer, and what was handed over."""
 _ANSWER = re.compile(rb"HTTP/1\.1 (\d{3}) [A-Za-z ]+\r\n((?:[a-z-]+: [^\r\n]*\r\n)*)\r\n")
@@ -53,6 +53,9 @@ TOKENS = (
     PATH.encode(),
     SLOW.encode(),
     b"http://host",
+    b"host: y\r\n",
+    b" HTTP/2.0\r\n",
+    b"transfer-encoding: gzip\r\n",
     b"content-length: 2\r\n",
     b"content-length: 7340033\r\n",
     b"content-length: -1\r\n",
@@ -155,7 +158,7 @@ class Stream:
 
 
 def _checked(status: int, body: bytes) -> Any:
-    if status == 400 and not body.startswith(b"{"):
+    if status in (400, 501, 505) and not body.startswith(b"{"):
         return body
     answer = orjson.loads(body)
     if status == 200:
@@ -193,7 +196,7 @@ def _comparable(answered: Answered) -> Answered:
     the rest of it.
     """
     answers, handed_over = answered
-    if answers and answers[-1][0] in (400, 401, 413):
+    if answers and answers[-1][0] in (400, 401, 413, 501, 505):
         answers = [*answers[:-1], (400, None)]
     # some of what is sent behind may follow
     heads = [request.partition(b"\r\n\r\n")[0] for request in handed_over]

@@ -179,6 +179,9 @@ async def test_with_a_client_ca_verdicts_are_for_those_who_show_a_certificate_of
                 401,
                 True,
             )
+            codes = [(await client.get(path)).status_code for path in ("/metrics", "/docs")]
+            codes.append((await client.post("/dry-run", content=b"")).status_code)
+            assert codes == [200, 401, 401]
             handed_over = await client.post(
                 "/validate/podgroup", content=in_chunks(review), headers=JSON
             )
@@ -196,6 +199,9 @@ async def test_with_a_client_ca_verdicts_are_for_those_who_show_a_certificate_of
                 422,
                 "close",
             )
+            codes = [(await client.get(path)).status_code for path in ("/metrics", "/docs")]
+            codes.append((await client.post("/dry-run", content=b"")).status_code)
+            assert codes == [200, 200, 400]
             assert (await client.get("/readyz")).text == "ok\n"
         stranger.load_verify_locations(served.certificates / "ca.crt")
         with pytest.raises(httpx.TransportError):

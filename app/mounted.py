@@ -1,0 +1,24 @@
+"""Files that others mount or replace while the process runs: certificates, keys and tokens."""
+
+import os
+import stat
+from pathlib import Path
+
+MOST_BYTES = 1024 * 1024
+"""A bundle of 500 CAs has about so many."""
+
+
+def read_mounted(path: Path) -> bytes:
+    """Return the content of a regular file.
+
+    Raise OSError if it is something else: opening a FIFO would wait for its other end and stop the
+    event loop, and a device may have no end.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(f"{path} is not a regular file")
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise OSError(f"{path} is larger than {MOST_BYTES // 1024} KiB")
+    return content

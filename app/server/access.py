@@ -1,0 +1,59 @@
+"""What stands before the endpoints for people: who may use them, and HEAD."""
+
+from collections.abc import Collection
+
+from app.admission.asgi import KNOWN_CALLER, App, Message, Receive, Scope, Send
+from app.admission.review import dumps
+
+PATHS = {
+    "dry-run": ("/dry-run",),
+    "metrics": ("/metrics",),
+    "docs": ("/docs", "/docs/oauth2-redirect", "/openapi.json"),
+}
+"""The paths of each name in `server.clientCertificateFor`."""
+
+
+def protected_paths(names: Collection[str]) -> frozenset[str]:
+    return frozenset(path for name in names for path in PATHS[name])
+
+
+def for_known_callers(app: App, paths: frozenset[str]) -> App:
+    """Return `app`, whose `paths` are only for callers with a certificate."""
+
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        is_protected = scope["type"] == "http" and scope["path"] in paths
+        if not is_protected or scope.get("state", {}).get(KNOWN_CALLER, False):
+            await app(scope, receive, send)
+            return
+
+        problem = (
+            f"{scope['path']} is for callers that show a client certificate (server.clientCaFile,"
+            " server.clientCertificateFor)"
+        )
+        body = dumps({"error": problem})
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+        ]
+        await send({"type": "http.response.start", "status": 401, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    return guarded
+
+
+def answering_head(app: App) -> App:
+    """Return `app`, which answers HEAD as GET, without the body. FastAPI answers 405."""
+
+    async def answering(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await app(scope, receive, send)
+            return
+
+        async def send_head(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                message = {**message, "body": b""}
+            await send(message)
+
+        await app({**scope, "method": "GET"}, receive, send_head)
+
+    return answering

@@ -1,0 +1,106 @@
+"""Who may use the endpoints for people, and HEAD where GET is served."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.admission.asgi import KNOWN_CALLER, App
+from app.config.schema import Configuration, Server
+from app.mounted import MOST_BYTES, read_mounted
+from app.server.access import PATHS, protected_paths
+from app.server.endpoints import build_app
+from app.server.metrics import Metrics
+from app.webhooks.registry import routes_over
+from tests.admission.ways import ask_both
+from tests.reviews import cluster
+
+OPEN = ("/healthz", "/readyz", "/version")
+GET = [*OPEN, "/metrics", "/docs", "/docs/oauth2-redirect", "/openapi.json"]
+
+
+def app_with(*names: str) -> Any:
+    routes = routes_over(Configuration(), cluster())
+    protected = protected_paths(names)
+    return build_app(routes, Metrics(), None, dict, only_known=True, protected=protected)
+
+
+def known(app: App) -> App:
+    """The app, asked by a caller that has shown a certificate."""
+
+    async def asked(scope: Any, receive: Any, send: Any) -> None:
+        await app({**scope, "state": {KNOWN_CALLER: True}}, receive, send)
+
+    return asked
+
+
+async def status(app: App, method: str, path: str) -> int:
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="https://server") as client:
+        return (await client.request(method, path, content=b"")).status_code
+
+
+ALLOWED = {
+    (): set(GET),
+    ("dry-run", "docs"): {*OPEN, "/metrics"},
+    ("metrics",): {*GET} - {"/metrics"},
+    ("dry-run", "docs", "metrics"): {*OPEN},
+}
+
+
+@pytest.mark.parametrize("names", ALLOWED)
+async def test_what_is_named_is_for_callers_with_a_certificate(names: tuple[str, ...]) -> None:
+    app = app_with(*names)
+    for path in GET:
+        expected = 200 if path in ALLOWED[names] else 401
+        assert await status(app, "GET", path) == expected, path
+        assert await status(app, "HEAD", path) == expected, path
+        assert await status(known(app), "GET", path) == 200, path
+    dry_run = 401 if "dry-run" in names else 400
+    assert await status(app, "POST", "/dry-run") == dry_run
+    assert await status(app, "POST", "/dry%2Drun") == dry_run
+    assert await status(known(app), "POST", "/dry-run") == 400
+    assert await status(app, "GET", "/unknown") == 404
+
+
+def test_by_default_dry_runs_and_docs_need_a_certificate() -> None:
+    assert Server().client_certificate_for == ("dry-run", "docs")
+    assert protected_paths(PATHS) == {path for paths in PATHS.values() for path in paths}
+
+
+@pytest.mark.parametrize("path", GET)
+async def test_head_is_answered_as_get_without_the_body(path: str) -> None:
+    app = app_with()
+    head = await ask_both(app, "HEAD", path)
+    get = await ask_both(app, "GET", path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == get.headers["content-type"]
+    if path != "/metrics":
+        assert head.headers["content-length"] == get.headers["content-length"]
+
+
+@pytest.mark.parametrize("path", ["/dry-run", "/validate/podgroup"])
+async def test_head_is_refused_where_get_is_not_served(path: str) -> None:
+    assert (await ask_both(app_with(), "HEAD", path)).status_code == 405
+
+
+def test_only_regular_files_of_a_sane_size_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("fifo")
+    (tmp_path / "large").write_bytes(b"x" * (MOST_BYTES + 1))
+    (tmp_path / "right").write_bytes(b"x" * MOST_BYTES)
+    (tmp_path / "linked").symlink_to("right")
+    for name, problem in (
+        ("fifo", "not a regular file"),
+        ("link", "not a regular file"),
+        ("large", "larger than 1024 KiB"),
+        (".", "[Dd]irectory"),
+        ("none", "No such file"),
+    ):
+        with pytest.raises(OSError, match=problem):
+            read_mounted(tmp_path / name)
+    with pytest.raises(OSError, match="not a regular file"):
+        read_mounted(Path("/dev/zero"))
+    assert read_mounted(tmp_path / "linked") == b"x" * MOST_BYTES
