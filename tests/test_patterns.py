@@ -40,6 +40,8 @@ SAMPLES: dict[str, str] = {
     "explain/facts/values.py _DURATION": "1.5h30ms",
     "explain/facts/values.py _TIME": "2026-11-22T10:00:00.123Z",
     "explain/reasons/topology.py _NUMBER": "node-a1-22",
+    "kube/impersonation.py _NOT_IN_NAMES": "a b\x00",
+    "kube/impersonation.py _UNSAFE": "a\x00\nb",
     "objects/names.py _LABEL": "ab-c-0",
     "objects/names.py _QUALIFIED": "Ab-c_d.0",
     "objects/names.py _SUBDOMAIN": "ab-c.d0.e",
@@ -169,6 +171,7 @@ LOOP_SECONDS = min(
 @pytest.mark.parametrize("key", USES)
 def test_an_expression_takes_a_time_that_grows_with_the_length_of_the_text(key: str) -> None:
     name, use = USES[key]
+    assert name in SAMPLES, f"SAMPLES needs a text that {name} matches"
     slow = [
         text[:40]
         for text in texts(SAMPLES[name], LENGTHS.get(name, LENGTH))
