@@ -258,7 +258,7 @@ def test_the_configuration_can_be_used_and_drains_within_the_grace_period(overla
 
 def exposed() -> set[str]:
     """Every metric name that the code can expose, read from where it is written."""
-    named = re.compile(r'yield\s*\(?\s*"([a-z_]+)"|PREFIX}_([a-z_]+)"')
+    named = re.compile(r'\b(?:gauge|counter)\(\s*"([a-z_]+)"|PREFIX}_([a-z_]+)"')
     found: set[str] = set()
     for path in (ROOT / "app").rglob("*.py"):
         for match in named.finditer(path.read_text()):

@@ -12,6 +12,7 @@ from typing import Protocol
 from app.admission.decide import Route, decide
 from app.admission.review import BadReview, Request, dumps, encode, parse, salvage_uid
 from app.admission.verdict import Verdict, bad_request
+from app.sample import Sample, gauge
 
 MAX_BODY = 7 * 1024 * 1024
 """Bytes.
@@ -103,8 +104,8 @@ class Exchange:
         """Returns the answer to a request that is `bad` before its body is read."""
         return self._refused(route, bad, time.perf_counter())
 
-    def gauges(self) -> Iterator[tuple[str, str, dict[str, str], float]]:
-        yield "in_flight_requests", "Awaited verdicts.", {}, float(self.waiting)
+    def samples(self) -> Iterator[Sample]:
+        yield gauge("in_flight_requests", "Awaited verdicts.", self.waiting)
 
     async def _awaited(
         self, route: Route, request: Request, verdict: Awaitable[Verdict], begin: float

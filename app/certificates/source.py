@@ -19,7 +19,7 @@ from app.certificates.inspect import (
     plainly,
     split_bundle,
 )
-from app.kube.gauge import Gauge
+from app.sample import Sample, counter, gauge
 
 
 class BrokenPairError(ValueError):
@@ -171,26 +171,25 @@ class CertificateSource(ABC):
     def notes(self) -> dict[str, str]:
         return {}
 
-    def gauges(self) -> Iterator[Gauge]:
+    def samples(self) -> Iterator[Sample]:
         if self.not_after is not None:
             text = "When the serving certificate expires, in seconds since the epoch."
-            yield "certificate_expiry_timestamp_seconds", text, {}, self.not_after.timestamp()
+            yield gauge("certificate_expiry_timestamp_seconds", text, self.not_after.timestamp())
         if (ca_not_after := self.ca_not_after) is not None:
             text = "When the CA expires, in seconds since the epoch."
-            yield "certificate_ca_expiry_timestamp_seconds", text, {}, ca_not_after.timestamp()
+            yield gauge("certificate_ca_expiry_timestamp_seconds", text, ca_not_after.timestamp())
+
+        text = "Certificates replaced, by why."
         for reason, count in self.rotations.items():
-            yield (
-                "certificate_rotations_total",
-                "Certificates replaced, by why.",
-                {"reason": reason},
-                count,
-            )
+            yield counter("certificate_rotations_total", text, count, reason=reason)
+
         text = "Looks at certificates that found something that can't be used or done."
-        yield "certificate_failures_total", text, {}, self.failures
+        yield counter("certificate_failures_total", text, self.failures)
+
+        text = "Watches begun again."
         for resource, restarts in self.restarts().items():
             for reason, count in restarts.items():
-                labels = {"resource": resource, "reason": reason}
-                yield "watch_restarts_total", "Watches begun again.", labels, count
+                yield counter("watch_restarts_total", text, count, resource=resource, reason=reason)
 
     def _problem(self) -> str:
         state = "is not there yet" if self.not_after is None else "has expired"

@@ -1,6 +1,7 @@
 """One cluster: stores of facts, readers over them, and the MNNVL resources."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources
@@ -8,8 +9,9 @@ from app.cluster.table import FOR_VERDICTS, Stores
 from app.config.schema import Configuration
 from app.kube.api import Objects
 from app.kube.discovery import Discovery
-from app.kube.gauge import Gauge
+from app.kube.store import WatchStore
 from app.rules.kinds import NEIGHBOURS
+from app.sample import Sample, counter, gauge
 
 NOT_INSTALLED = "is not installed; it is picked up when its CRD appears"
 
@@ -63,48 +65,28 @@ class Cluster:
         }
         return {**notes, "dialect": self.facts.dialect().name}
 
-    def gauges(self) -> Iterator[Gauge]:
-        dialect = {"dialect": self.facts.dialect().name}
-        yield (
-            "dialect_info",
-            "1 for the dialect of Grove's topology API that is in force.",
-            dialect,
-            1.0,
-        )
+    def samples(self) -> Iterator[Sample]:
+        text = "1 for the dialect of Grove's topology API that is in force."
+        yield gauge("dialect_info", text, 1, dialect=self.facts.dialect().name)
+
+        text = "Levels that the labels of the nodes don't carry, or not as a tree."
         for name, problems in self.facts.level_problems().items():
-            text = "Levels that the labels of the nodes don't carry, or not as a tree."
-            yield "level_problems", text, {"topology": name}, float(len(problems))
-        stores = self.stores.by_name()
-        for name, store in stores.items():
-            yield "cache_objects", "Objects in the cache.", {"resource": name}, len(store)
-        for name, store in stores.items():
-            yield (
-                "cache_synced",
-                "1 once the first list is in.",
-                {"resource": name},
-                float(store.synced),
-            )
-        for name, store in stores.items():
-            yield (
-                "cache_served",
-                "1 where the cluster serves the resource.",
-                {"resource": name},
-                float(store.served),
-            )
-        for name, store in stores.items():
-            for reason, count in store.restarts.items():
-                yield (
-                    "watch_restarts_total",
-                    "Watches begun again.",
-                    {"resource": name, "reason": reason},
-                    count,
-                )
-        for name, store in stores.items():
-            age = store.age() if self.discovery is not None else None
-            if age is not None:
-                yield (
-                    "cache_age_seconds",
-                    "Since the last sign of life of the watch.",
-                    {"resource": name},
-                    age,
-                )
+            yield gauge("level_problems", text, len(problems), topology=name)
+
+        for name, store in self.stores.by_name().items():
+            yield from self._of_cache(name, store)
+
+    def _of_cache(self, name: str, store: WatchStore[Any]) -> Iterator[Sample]:
+        yield gauge("cache_objects", "Objects in the cache.", len(store), resource=name)
+        yield gauge("cache_synced", "1 once the first list is in.", store.synced, resource=name)
+        text = "1 where the cluster serves the resource."
+        yield gauge("cache_served", text, store.served, resource=name)
+
+        text = "Watches begun again."
+        for reason, count in store.restarts.items():
+            yield counter("watch_restarts_total", text, count, resource=name, reason=reason)
+
+        age = store.age() if self.discovery is not None else None
+        if age is not None:
+            text = "Since the last sign of life of the watch."
+            yield gauge("cache_age_seconds", text, age, resource=name)

@@ -21,9 +21,9 @@ from app.kube.api import (
 )
 from app.kube.credentials import Credentials
 from app.kube.discovery import Discovery
-from app.kube.gauge import Gauge
 from app.kube.transport import JSON, Limits, Params, Request, Transport, decoded
 from app.objects.resource import Resource
+from app.sample import Sample, counter
 
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -67,10 +67,12 @@ class HttpClient:
     def calls(self) -> dict[tuple[str, str, str], int]:
         return self._transport.calls
 
-    def gauges(self) -> Iterator[Gauge]:
+    def samples(self) -> Iterator[Sample]:
         for (verb, resource, code), count in self.calls.items():
-            labels = {"verb": verb, "resource": resource, "code": code}
-            yield "api_requests_total", "Calls of the API server.", labels, count
+            text = "Calls of the API server."
+            yield counter(
+                "api_requests_total", text, count, verb=verb, resource=resource, code=code
+            )
 
     async def __aenter__(self) -> Self:
         return self

@@ -29,7 +29,6 @@ from app.config.schema import Configuration, LeaderElection
 from app.kube.api import Client
 from app.kube.client import HttpClient
 from app.kube.events import Recorder
-from app.kube.gauge import Gauge
 from app.kube.lease import Elector, LeaseTiming
 from app.kube.loop import Loop, Observe, Reconciler
 from app.kube.owners import Kinds, Owners
@@ -41,6 +40,7 @@ from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.kai_topology import KaiTopologyReconciler
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.rules.workload.kai_podgroup import Conventions, LabelKeys
+from app.sample import Sample, counter, gauge
 
 WORKERS = 16
 """Keys of one reconciler that are worked on at once. A step mostly waits for the API server."""
@@ -143,24 +143,26 @@ class Leader:
         """Returns who leads."""
         return {"leader": "this process" if self.leading else self.holder or "nobody"}
 
-    def gauges(self) -> Iterator[Gauge]:
+    def samples(self) -> Iterator[Sample]:
         """Yields the metrics of the leader and of its loops."""
-        yield "leader", "1 while this process does the reconcilers' work.", {}, float(self.leading)
+        yield gauge("leader", "1 while this process does the reconcilers' work.", self.leading)
         missing = self._claims.missing if self.leading else 0
         text = "PodCliques that ask for MNNVL and have no claim, on the leader."
-        yield "mnnvl_claims_missing", text, {}, float(missing)
-        yield "events_lost_total", "Events that could not be written.", {}, self._recorder.lost
+        yield gauge("mnnvl_claims_missing", text, missing)
+        yield counter("events_lost_total", "Events that could not be written.", self._recorder.lost)
         text = "Statuses that the ClusterTopology's CRD didn't take."
-        yield "statuses_lost_total", text, {}, self._kai.statuses_lost
+        yield counter("statuses_lost_total", text, self._kai.statuses_lost)
+
         for loop in self.loops:
-            labels = {"reconciler": loop.reconciler.name}
-            yield "reconcile_queue_depth", "Keys that wait or are worked on.", labels, loop.depth
+            name = loop.reconciler.name
+            text = "Keys that wait or are worked on."
+            yield gauge("reconcile_queue_depth", text, loop.depth, reconciler=name)
+            text = "Keys whose last step failed."
+            yield gauge("reconcile_failing", text, loop.failing, reconciler=name)
+
+        text = "Writes held back because something writes back."
         for name, rewrites in self._rewrites.items():
-            text = "Writes held back because something writes back."
-            yield "rewrites_total", text, {"reconciler": name}, rewrites.fights
-        for loop in self.loops:
-            labels = {"reconciler": loop.reconciler.name}
-            yield "reconcile_failing", "Keys whose last step failed.", labels, loop.failing
+            yield counter("rewrites_total", text, rewrites.fights, reconciler=name)
 
     # The reconcilers.
 

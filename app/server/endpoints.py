@@ -118,7 +118,7 @@ def build_app(
             log.record(path, uid, request, verdict, seconds)
 
     exchange = Exchange(routes, observe, only_known=only_known)
-    metrics.add_gauges(exchange.gauges)
+    metrics.add(exchange.samples)
     return AdmissionApp(exchange, answering_head(for_known_callers(api, protected)))
 
 

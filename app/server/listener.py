@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from app.admission.asgi import AdmissionApp
 from app.admission.connection import Connection
 from app.admission.serving import Limits, Serving
-from app.kube.gauge import Gauge
+from app.sample import Sample, counter, gauge
 from app.server.door import Handshakes
 from app.server.handover import ToUvicorn
 from app.server.tls import TlsTransport
@@ -64,16 +64,16 @@ class Listener:
             server.close()
             await self._finish()
 
-    def gauges(self) -> Iterator[Gauge]:
+    def samples(self) -> Iterator[Sample]:
         crowd = self.serving.crowd
         text = "Open connections by their state."
-        yield "connections", text, {"state": "silent"}, float(len(self.handshakes.silent))
-        yield "connections", text, {"state": "handshake"}, float(len(self.handshakes.begun))
-        yield "connections", text, {"state": "open"}, float(len(crowd))
+        yield gauge("connections", text, len(self.handshakes.silent), state="silent")
+        yield gauge("connections", text, len(self.handshakes.begun), state="handshake")
+        yield gauge("connections", text, len(crowd), state="open")
 
         text = "Connections that were closed because there were too many, or held too many bytes."
         closed_early = self.handshakes.closed_early + crowd.closed_early
-        yield "connections_closed_total", text, {}, float(closed_early)
+        yield counter("connections_closed_total", text, closed_early)
 
     async def wait_started(self) -> None:
         await self._listening.wait()

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from app.admission.review import Request
 from app.admission.verdict import FAILED, Verdict
+from app.sample import Sample
 
 BUCKETS = (
     0.0001,
@@ -40,8 +41,8 @@ BUCKETS = (
 )
 PREFIX = "grove_admission"
 
-Gauges = Callable[[], Iterable[tuple[str, str, dict[str, str], float]]]
-"""Returns name without prefix, help text, labels and value of each metric, for a scrape."""
+Samples = Callable[[], Iterable[Sample]]
+"""Returns the figures of a part of the server, at a scrape."""
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ class _Series:
 
 
 class Metrics(Collector):
-    """Counts verdicts and steps of reconcilers. A scrape also has the metrics of `add_gauges`."""
+    """Counts verdicts and steps of reconcilers. A scrape also has the samples of `add`."""
 
     def __init__(self) -> None:
         self._requests: dict[tuple[str, str, str, int, bool], int] = {}
@@ -63,12 +64,12 @@ class Metrics(Collector):
         self._panics: dict[str, int] = {}
         self._steps: dict[tuple[str, str], int] = {}
         self._step_durations: dict[str, _Series] = {}
-        self._gauges: list[Gauges] = []
+        self._samples: list[Samples] = []
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
-    def add_gauges(self, gauges: Gauges) -> None:
-        self._gauges.append(gauges)
+    def add(self, samples: Samples) -> None:
+        self._samples.append(samples)
 
     def record(self, path: str, request: Request | None, verdict: Verdict, seconds: float) -> None:
         operation, dry_run = (
@@ -100,7 +101,7 @@ class Metrics(Collector):
         yield _histogram(
             "reconcile", "a step's begin to its end", "reconciler", self._step_durations
         )
-        yield from self._read_gauges()
+        yield from self._read_samples()
 
     def _request_counts(self) -> Metric:
         family = CounterMetricFamily(
@@ -130,14 +131,13 @@ class Metrics(Collector):
             family.add_metric([reconciler, result], count)
         return family
 
-    def _read_gauges(self) -> Iterator[Metric]:
+    def _read_samples(self) -> Iterator[Metric]:
         families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
-        for read in self._gauges:
-            for name, text, labels, value in read():
-                kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-                full = f"{PREFIX}_{name}"
-                family = families.setdefault(full, kind(full, text, labels=list(labels)))
-                family.add_metric(list(labels.values()), value)
+        for sample in (sample for read in self._samples for sample in read()):
+            kind = CounterMetricFamily if sample.is_counter else GaugeMetricFamily
+            name = f"{PREFIX}_{sample.name}"
+            family = families.setdefault(name, kind(name, sample.text, labels=list(sample.labels)))
+            family.add_metric(list(sample.labels.values()), sample.value)
         yield from families.values()
 
 

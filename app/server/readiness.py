@@ -1,16 +1,16 @@
-"""The checks of all parts of the server, for /readyz and /healthz."""
+"""The parts of the server: their checks and notes, for /readyz and /healthz, and their samples."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
-from app.kube.gauge import Gauge
+from app.sample import Sample, gauge
 
 logger = logging.getLogger(__name__)
 
 
 class Part(Protocol):
-    """A long-lived part of the server, with its checks, notes and metrics."""
+    """A long-lived part of the server, with its checks, notes and samples."""
 
     def checks(self) -> Mapping[str, str | None]:
         """The problem of each check by its name; None if there is none."""
@@ -20,11 +20,11 @@ class Part(Protocol):
         """Information by name, which is not a problem."""
         ...
 
-    def gauges(self) -> Iterable[Gauge]: ...
+    def samples(self) -> Iterable[Sample]: ...
 
 
 class Readiness:
-    """The checks of `parts`, for `/readyz` and `/healthz`."""
+    """The checks, notes and samples of `parts`."""
 
     def __init__(self, parts: Iterable[Part] = ()) -> None:
         self.parts = list(parts)
@@ -46,8 +46,10 @@ class Readiness:
     def notes(self) -> dict[str, str]:
         return {name: note for part in self.parts for name, note in part.notes().items()}
 
-    def gauges(self) -> Iterator[Gauge]:
-        yield "ready", "Whether /readyz is well.", {}, float(self.is_ready)
+    def samples(self) -> Iterator[Sample]:
+        yield gauge("ready", "Whether /readyz is well.", self.is_ready)
+        for part in self.parts:
+            yield from part.samples()
 
     def _log_change(self, checks: Mapping[str, str | None]) -> None:
         """Logs the failing checks if they have changed, so that the log has the responses of

@@ -128,7 +128,8 @@ async def serving(
     limits = Limits(connections=configuration.server.max_connections)
     listener = Listener(app, sock, source.certificate.context, limits)
     allow_files(listener.most_connections)
-    metrics.add_gauges(listener.gauges)
+    for samples in (readiness.samples, log.samples, listener.samples):
+        metrics.add(samples)
     try:
         async with (
             leading(configuration, cluster, client, metrics) as leader,
@@ -139,7 +140,7 @@ async def serving(
                 tasks.create_task(source.run(), name="certificate"),
             ]
             if client is not None:
-                metrics.add_gauges(client.gauges)
+                metrics.add(client.samples)
                 background.append(
                     tasks.create_task(
                         watched.run(cluster, client, client.discovery), name="cluster"
@@ -170,8 +171,6 @@ def _app(
     log: VerdictLog,
     readiness: Readiness,
 ) -> AdmissionApp:
-    for gauges in (cluster.gauges, readiness.gauges, log.gauges, readiness.parts[0].gauges):
-        metrics.add_gauges(gauges)
     server = configuration.server
     only_known = bool(server.client_ca_file)
     protected: frozenset[str] = frozenset()
@@ -202,7 +201,6 @@ async def leading(
         return
     async with client.sibling(client_limits(configuration)) as sibling:
         leader = Leader(configuration, cluster, sibling, metrics.reconciled)
-        metrics.add_gauges(leader.gauges)
         yield leader
 
 

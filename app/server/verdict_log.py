@@ -9,8 +9,8 @@ from typing import BinaryIO
 
 from app.admission.review import Request, dumps
 from app.admission.verdict import Verdict
-from app.kube.gauge import Gauge
 from app.logs import time_of_day
+from app.sample import Sample, counter
 from app.visible import visible
 
 _MAX_MESSAGE = 1000
@@ -148,6 +148,6 @@ class VerdictLog:
             ):  # the reader has closed the stream: the server continues without a log
                 continue
 
-    def gauges(self) -> Iterable[Gauge]:
+    def samples(self) -> Iterable[Sample]:
         text = "Verdicts that were not logged, for a slow reader of the log."
-        yield "log_lines_lost_total", text, {}, float(self.lost)
+        yield counter("log_lines_lost_total", text, self.lost)

@@ -44,7 +44,7 @@ def unobserved(name: str, result: str, seconds: float) -> None:
 
 
 def values(source: Any) -> dict[str, float]:
-    return {f"{name}{labels or ''}": value for name, _text, labels, value in source.gauges()}
+    return {f"{sample.name}{sample.labels or ''}": sample.value for sample in source.samples()}
 
 
 def test_the_configuration_says_what_is_kept_where() -> None:

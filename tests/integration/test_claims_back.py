@@ -142,8 +142,8 @@ class Cluster:
         return {item["reason"]: item["note"] for item in items if "Claim" in item["reason"]}
 
     def missing(self) -> float:
-        gauges = self._served.leader.gauges() if self._served.leader is not None else ()
-        return sum(gauge[3] for gauge in gauges if gauge[0] == "mnnvl_claims_missing")
+        samples = self._served.leader.samples() if self._served.leader is not None else ()
+        return sum(sample.value for sample in samples if sample.name == "mnnvl_claims_missing")
 
 
 @pytest_asyncio.fixture(loop_scope="module")

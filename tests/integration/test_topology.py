@@ -229,7 +229,7 @@ async def test_a_crd_without_status_is_said_in_an_event_and_a_metric_and_the_syn
 
 async def gauge(served: Running, name: str) -> float:
     assert served.leader is not None
-    return sum(value for found, _, _, value in served.leader.gauges() if found == name)
+    return sum(sample.value for sample in served.leader.samples() if sample.name == name)
 
 
 @contextlib.asynccontextmanager

@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.admission.review import parse
 from app.admission.verdict import ALLOWED, FAILED, not_allowed, patched
+from app.sample import Sample, counter, gauge
 from app.server.metrics import Metrics
 from tests.reviews import load
 
@@ -38,17 +39,17 @@ def test_verdicts_are_counted_and_timed() -> None:
     assert f'{name}_duration_seconds_bucket{{le="+Inf",path="/a"}} 4.0' in text
 
 
-def test_gauges_are_read_at_the_scrape() -> None:
+def test_samples_are_read_at_the_scrape() -> None:
     metrics = Metrics()
-    held = [1.0]
+    cached = [1.0]
 
-    def gauges() -> Iterator[tuple[str, str, dict[str, str], float]]:
-        yield "cache_objects", "Objects.", {"resource": "nodes"}, held[0]
-        yield "restarts_total", "Restarts.", {"reason": "gone"}, 2
-        yield "restarts_total", "Restarts.", {"reason": "error"}, 3
+    def samples() -> Iterator[Sample]:
+        yield gauge("cache_objects", "Objects.", cached[0], resource="nodes")
+        yield counter("restarts_total", "Restarts.", 2, reason="gone")
+        yield counter("restarts_total", "Restarts.", 3, reason="error")
 
-    metrics.add_gauges(gauges)
-    held[0] = 7.0
+    metrics.add(samples)
+    cached[0] = 7.0
     text = metrics.exposition().decode()
     assert 'grove_admission_cache_objects{resource="nodes"} 7.0' in text
     assert "# TYPE grove_admission_restarts_total counter" in text
@@ -96,7 +97,7 @@ def test_a_histogram_adds_up() -> None:
 
 def test_names_follow_the_conventions() -> None:
     metrics = Metrics()
-    metrics.add_gauges(lambda: [("certificate_expiry_seconds", "When.", {}, 1.5)])
+    metrics.add(lambda: [gauge("certificate_expiry_seconds", "When.", 1.5)])
     metrics.record("/p", None, ALLOWED, 0)
     families = {
         one.name: one.type for one in text_string_to_metric_families(metrics.exposition().decode())

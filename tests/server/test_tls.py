@@ -129,7 +129,10 @@ async def flood(server: Waiting, count: int, begin: bytes = b"") -> list[socket.
 
 
 def states(listener: Listener) -> dict[str, float]:
-    return {"".join(labels.values()) or name: value for name, _, labels, value in listener.gauges()}
+    return {
+        "".join(sample.labels.values()) or sample.name: sample.value
+        for sample in listener.samples()
+    }
 
 
 @pytest.mark.parametrize(
