@@ -31,7 +31,13 @@ from app.kube.api import Unavailable
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import Limits
-from app.objects.resource import EVENT, LEASE, Resource
+from app.objects.resource import (
+    EVENT,
+    LEASE,
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+    Resource,
+)
 from app.rules.kinds import (
     ALL,
     COMPUTE_DOMAIN,
@@ -42,7 +48,7 @@ from app.rules.kinds import (
 )
 from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port
-from app.webhooks.configurations import ServiceTarget, webhook_configurations
+from app.webhooks.configurations import NAME, ServiceTarget, webhook_configurations
 from tests import builders
 
 GANGS_OF_A_SET = 100
@@ -59,7 +65,7 @@ apiVersion: config.grove.io/v1alpha1
 kind: OperatorConfiguration
 clusterTopology: {{enabled: true, levels: [{levels}]}}
 server: {{host: 127.0.0.1, port: {port}, drainSeconds: 0}}
-client: {{queriesPerSecond: 10000, burst: 10000}}
+client: {{queriesPerSecond: {rate}, burst: {burst}}}
 leaderElection: {{leaseSeconds: 5, renewSeconds: 3, retrySeconds: 1}}
 """
 
@@ -70,6 +76,7 @@ async def main() -> None:
     parser.add_argument("--directory", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--adoptions", type=int, default=500)
     parser.add_argument("--gangs", type=int, default=10_000)
+    parser.add_argument("--claims", type=int, help="only claims that come back, so many")
     arguments = parser.parse_args()
     if arguments.api:
         await run_api(arguments.directory, arguments.api)
@@ -81,6 +88,10 @@ async def main() -> None:
             await until(lambda: (directory / "listening").exists())
             async with await connect(directory) as client:
                 bench = Bench(directory, port, client)
+                if arguments.claims:
+                    await bench.claims_back(arguments.claims)
+                    return
+                await bench.claims_back(1000)
                 await bench.adoption(arguments.adoptions)
                 await bench.restore(arguments.adoptions)
                 await bench.killed_while_adopting(arguments.adoptions)
@@ -110,12 +121,19 @@ async def run_api(directory: Path, port: int) -> None:
 
 
 class Server:
-    """One server process, and its metrics."""
+    """One server process, and its metrics.
 
-    def __init__(self, directory: Path, port: int, levels: dict[str, str]) -> None:
+    If it is `limited`, it sends as many requests as by default: 50 a second, and 100 at once.
+    """
+
+    def __init__(
+        self, directory: Path, port: int, levels: dict[str, str], *, limited: bool = False
+    ) -> None:
         listed = ", ".join(f"{{domain: {domain}, key: {key}}}" for domain, key in levels.items())
+        rate = 50 if limited else 10_000
+        burst = 2 * rate
         path = directory / f"config-{port}.yaml"
-        path.write_text(CONFIGURATION.format(levels=listed, port=port))
+        path.write_text(CONFIGURATION.format(levels=listed, port=port, rate=rate, burst=burst))
         command = [
             sys.executable,
             "-m",
@@ -182,6 +200,10 @@ class Server:
         return int(
             self.value("api_requests_total", verb="patch", resource=str(POD_GANG), code="200")
         )
+
+    def touches(self) -> int:
+        """PATCHes of PodCliques."""
+        return int(self.value("api_requests_total", verb="patch", resource=str(POD_CLIQUE)))
 
     def resident(self) -> float:
         """MiB."""
@@ -331,6 +353,94 @@ class Bench:
             return True
 
         return owned
+
+    async def claims_back(self, count: int) -> None:
+        """The webhooks are switched off, and Grove's operator writes each PodClique; then they are
+        switched on, once with one server, and once with two, of which the leader is killed.
+        """
+        servers = [Server(self.directory, self.port, LEVELS, limited=True)]
+        await servers[0].ready()
+        await until((self.directory / "registered").exists)
+        await until(lambda: servers[0].value("leader") == 1)
+        pcs = builders.pod_clique_set("lost")
+        pcs["metadata"]["annotations"] = {"grove.io/mnnvl-enabled": "true"}
+        await self.client.create(POD_CLIQUE_SET, pcs, "default")
+        await until_async(self._inherits)
+        names = [f"lost-{number}-worker" for number in range(count)]
+        labels = [
+            builders.labels("lost", number, f"lost-{number}", grove=True) for number in range(count)
+        ]
+        await self._all(POD_CLIQUE, map(builders.pod_clique, names, labels))
+        assert await self._claimed() == count
+
+        await self._switched_off(names)
+        touched = servers[0].touches()
+        await asyncio.sleep(QUIET_SECONDS)
+        tries = servers[0].touches() - touched
+        print(f"claims: off for {QUIET_SECONDS} s: {tries} writes in vain, {count:,} missing")
+        seconds = await self._switched_on(count)
+        print(f"claims: {count:,} PodCliques have theirs again {seconds:.1f} s after switching on")
+
+        servers.append(Server(self.directory, free_port(), LEVELS, limited=True))
+        await servers[1].ready()
+        await self._switched_off(names)
+        switched_on = asyncio.create_task(self._switched_on(count))
+        await until_async(self._half_claimed(count))
+        servers[0].stop(signal.SIGKILL)
+        servers[0] = Server(self.directory, self.port, LEVELS, limited=True)
+        seconds = await switched_on
+        print(f"claims: the same with the leader killed half way: {seconds:.1f} s")
+        for server in servers:
+            server.stop()
+
+    async def _inherits(self) -> bool:
+        """Whether the server knows the set of `claims_back`."""
+        probe = builders.pod_clique("lost-0-probe", builders.labels("lost", 0, "lost-0"))
+        del probe["metadata"]["annotations"]
+        answer = await self.client.create(POD_CLIQUE, probe, "default", dry_run=True)
+        return "resourceClaims" in answer["spec"]["podSpec"]
+
+    async def _switched_off(self, names: list[str]) -> None:
+        """Deletes the webhook configurations; then each PodClique gets the spec of its template."""
+        self._configurations = [
+            (resource, await self.client.get(resource, NAME))
+            for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+        ]
+        for resource, _ in self._configurations:
+            await self.client.delete(resource, NAME)
+        template = {"spec": {"podSpec": {**builders.pod_spec(), "resourceClaims": None}}}
+        for name in names:
+            await self.client.patch(POD_CLIQUE, name, template, "default")
+        assert await self._claimed() == 0
+
+    async def _switched_on(self, count: int) -> float:
+        """Creates the webhook configurations again.
+
+        Returns the seconds until all PodCliques have a claim.
+        """
+        for resource, configuration in self._configurations:
+            metadata = {"name": NAME, "labels": configuration["metadata"]["labels"]}
+            await self.client.create(resource, {**configuration, "metadata": metadata})
+        begin = time.monotonic()
+
+        async def all_claimed() -> bool:
+            return await self._claimed() == count
+
+        await until_async(all_claimed, 0.2)
+        return time.monotonic() - begin
+
+    def _half_claimed(self, count: int) -> Callable[[], Awaitable[bool]]:
+        async def half_claimed() -> bool:
+            return await self._claimed() >= count // 2
+
+        return half_claimed
+
+    async def _claimed(self) -> int:
+        """How many PodCliques of `claims_back` have a claim."""
+        page = await self.client.list(
+            POD_CLIQUE, "default", label_selector="app.kubernetes.io/part-of=lost", limit=0
+        )
+        return sum("resourceClaims" in item["spec"]["podSpec"] for item in page.items)
 
     async def level_change(self, count: int) -> None:
         server = Server(self.directory, self.port, LEVELS)

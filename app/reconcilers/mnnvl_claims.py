@@ -46,6 +46,9 @@ REFUSED_SECONDS = 60.0
 AT_ONCE = 8
 """The number of PodCliques of a set that are written at once."""
 
+LACKING = "PodCliques of this set must have an MNNVL claim and have none"
+"""Without their names, which change while Grove's operator writes: each would be an event."""
+
 _SHOWN = 5
 
 
@@ -122,7 +125,7 @@ class MnnvlClaimsReconciler:
         self._lacking[key] = len(lacking)
         pause = self._off_until.get(pcs.namespace, 0.0) - _now()
         if pause > 0:
-            self._say_off(pcs, lacking)
+            self._say_off(pcs)
             return pause
         return await self._repair(pcs, lacking)
 
@@ -158,7 +161,7 @@ class MnnvlClaimsReconciler:
                 if repairs.in_vain:
                     break
         except ClusterError as problem:
-            note = f"{_asking(names)}, and can't get it yet: {problem.message}"
+            note = f"{LACKING}, and can't get it yet: {problem.message}"
             self._say(pcs, "MnnvlClaimsMissing", note)
             raise
         finally:
@@ -194,9 +197,9 @@ class MnnvlClaimsReconciler:
         remaining = len(lacking) - len(repairs.restored)
         self._lacking[pcs.namespace, pcs.name] = remaining
         if repairs.in_vain:
-            self._say_off(pcs, lacking)
+            self._say_off(pcs)
         elif repairs.rejections:
-            note = f"{_asking(lacking)}, and can't get it: {repairs.rejections[0]}"
+            note = f"{LACKING}, and can't get it: {repairs.rejections[0]}"
             self._say(pcs, "MnnvlClaimsMissing", note)
         elif contested:
             note = (
@@ -207,9 +210,9 @@ class MnnvlClaimsReconciler:
         else:
             self._notices.forget((pcs.namespace, pcs.name))
 
-    def _say_off(self, pcs: PodCliqueSet, names: list[str]) -> None:
+    def _say_off(self, pcs: PodCliqueSet) -> None:
         note = (
-            f"{_asking(names)}: the webhook that injects it is not called in this namespace. Pods"
+            f"{LACKING}: the webhook that injects it is not called in this namespace. Pods"
             " that start now run outside of their NVLink domain"
         )
         self._say(pcs, "MnnvlClaimsMissing", note)
@@ -264,10 +267,6 @@ def subscribe(loop: Loop, cliques: WatchStore[StoredClique], stores: Stores) -> 
 
 def _batches(names: list[str]) -> list[list[str]]:
     return [names[begin : begin + AT_ONCE] for begin in range(0, len(names), AT_ONCE)]
-
-
-def _asking(names: list[str]) -> str:
-    return f"{_cliques(names)} must have an MNNVL claim and have none"
 
 
 def _cliques(names: list[str]) -> str:

@@ -204,7 +204,7 @@ def test_while_the_webhook_is_off_one_write_in_a_namespace_shows_it() -> None:
         happened = await world.happened()
         assert happened[1] == (
             "MnnvlClaimsMissing",
-            "PodCliques train-0-w0, train-0-w1, train-0-w2 must have an MNNVL claim and have none:"
+            "PodCliques of this set must have an MNNVL claim and have none:"
             " the webhook that injects it is not called in this namespace. Pods that start now run"
             " outside of their NVLink domain",
         )
@@ -255,7 +255,7 @@ def test_a_rejection_is_reported_and_the_others_get_their_claims() -> None:
         assert world.claimed() == NAMES[1:]
         assert world.reconciler.missing == 1
         assert dict(await world.happened())["MnnvlClaimsMissing"] == (
-            "PodCliques train-0-w0, train-0-w1, train-0-w2 must have an MNNVL claim and have none,"
+            "PodCliques of this set must have an MNNVL claim and have none,"
             ' and can\'t get it: ComputeDomain "train-0-cd" was not made for this'
         )
 
