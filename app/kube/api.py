@@ -1,5 +1,6 @@
-"""The calls of a cluster as Protocols, and their errors, which are made from HTTP responses and
-Status objects. `client.py` implements `Client`.
+"""The calls of a cluster as Protocols, and their errors.
+
+The errors are made from HTTP responses and Status objects. `client.py` implements `Client`.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -40,8 +41,9 @@ class ClusterError(Exception):
 
 
 class NotFound(ClusterError):
-    """404: the object does not exist or, if `no_resource`, the cluster does not serve the
-    resource.
+    """404: there is no such object.
+
+    If `no_resource` is true, the cluster does not serve the resource.
     """
 
     no_resource = False
@@ -54,8 +56,10 @@ class NotServed(NotFound):
 
 
 class Conflict(ClusterError):
-    """409: the object exists already (reason AlreadyExists), or has changed since it was read
-    (reason Conflict).
+    """409: another write came first.
+
+    The object exists already (reason AlreadyExists), or has changed since it was read (reason
+    Conflict).
     """
 
     @property
@@ -72,9 +76,10 @@ class Forbidden(ClusterError):
 
     @property
     def passes(self) -> bool:
-        """Whether the call may succeed later: an expired token is replaced, a namespace that is
-        being deleted can be created again, and an API server looks for the kind of a new CRD in
-        owner references only every 30 s.
+        """Whether the call may succeed later.
+
+        An expired token is replaced, a namespace that is being deleted can be created again, and an
+        API server looks for the kind of a new CRD in owner references only every 30 s.
         """
         passing = ("because it is being terminated", "cannot find RESTMapping")
         return self.code == 401 or any(text in self.message for text in passing)
@@ -86,9 +91,10 @@ class Unavailable(ClusterError):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a list: items with apiVersion and kind, the resourceVersion of the list, the token
-    of the next page ("" on the last page), and the number of items on later pages, if the API
-    server gives it.
+    """A page of a list.
+
+    It has items with apiVersion and kind, the resourceVersion of the list, the token of the next
+    page ("" on the last page), and the number of items on later pages, if the API server gives it.
     """
 
     items: list[Object]
@@ -144,16 +150,17 @@ class Objects(Protocol):
         subresource: str = "",
         dry_run: bool = False,
     ) -> Object:
-        """Applies a merge patch (a map) or a JSON patch (a list of operations).
+        """Apply a merge patch (a map) or a JSON patch (a list of operations).
 
-        Raises Conflict if the patch sets `metadata.resourceVersion` and this is not the current
+        Raise Conflict if the patch sets `metadata.resourceVersion` and this is not the current
         one.
         """
         ...
 
     def served_version(self, resource: Resource) -> str | None:
-        """The preferred known version in which the cluster serves `resource`, or None if it serves
-        none.
+        """Return the preferred known version in which the cluster serves `resource`.
+
+        None if it serves none.
         """
         ...
 
@@ -189,9 +196,10 @@ class Reader(Protocol):
         metadata_only: bool = False,
         timeout_seconds: int = 270,
     ) -> AsyncGenerator[WatchEvent, None]:
-        """The changes after `resource_version`, and bookmarks, until the API server ends the
-        stream. A caller that stops earlier must close it (`contextlib.aclosing`). Raises Gone if
-        the version is too old.
+        """Yield the changes after `resource_version`, and bookmarks.
+
+        The API server ends the stream. A caller that stops earlier must close it
+        (`contextlib.aclosing`). Raise Gone if the version is too old.
         """
         ...
 
@@ -210,9 +218,9 @@ class Client(Objects, Reader, Protocol):
         uid: str | None = None,
         resource_version: str | None = None,
     ) -> None:
-        """Deletes an object in the background.
+        """Delete an object in the background.
 
-        Raises Conflict if it does not have this `uid` or `resource_version`.
+        Raise Conflict if it does not have this `uid` or `resource_version`.
         """
         ...
 
@@ -225,8 +233,9 @@ async def find(
     *,
     metadata_only: bool = False,
 ) -> Object | None:
-    """The object as `client.get` returns it, or None if it does not exist or its resource is not
-    served. Raises any other ClusterError.
+    """Return the object as `client.get` does, or None.
+
+    None means that it does not exist or its resource is not served. Raise any other ClusterError.
     """
     try:
         return await client.get(resource, name, namespace, metadata_only=metadata_only)
@@ -235,7 +244,7 @@ async def find(
 
 
 async def list_all(client: Reader, resource: Resource, label_selector: str = "") -> list[Object]:
-    """All objects of `resource` with these labels, read at once.
+    """Return all objects of `resource` with these labels, read at once.
 
     Empty if the resource is not served. Raises any other ClusterError.
     """
@@ -246,7 +255,7 @@ async def list_all(client: Reader, resource: Resource, label_selector: str = "")
 
 
 def error_from(code: int, headers: Mapping[str, str], body: bytes) -> ClusterError:
-    """The error for an HTTP response with a status of 300 or more.
+    """Return the error for an HTTP response with a status of 300 or more.
 
     If the body is not a Status, such as that of a proxy, its text is the message.
     """
@@ -261,7 +270,7 @@ def error_from(code: int, headers: Mapping[str, str], body: bytes) -> ClusterErr
 
 
 def error_from_status(status: Object, code: int = 0, wait: float | None = None) -> ClusterError:
-    """The error for a Status in a response, or in an ERROR event of a watch."""
+    """Return the error for a Status in a response, or in an ERROR event of a watch."""
     code = code or int(status.get("code") or 500)
     details = status.get("details") or {}
     message = str(status.get("message") or f"HTTP {code}")

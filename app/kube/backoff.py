@@ -19,8 +19,9 @@ class Backoff:
         self._failures = 0
 
     def next(self, at_least: float | None = None) -> float:
-        """The next wait in seconds: at least `at_least`, such as the Retry-After of a server, and
-        at most `most`.
+        """Return the next wait in seconds.
+
+        It is at least `at_least`, such as the Retry-After of a server, and at most `most`.
         """
         full = min(self._most, self._first * float(1 << min(self._failures, 30)))
         self._failures += 1

@@ -53,9 +53,10 @@ class HttpClient:
         self.discovery = Discovery(self.read, resources)
 
     def sibling(self, limits: Limits) -> "HttpClient":
-        """A client of the same cluster with the same discovery and counts, but with its own limits
-        and connections, so that its calls do not delay those of this client. It has to be closed
-        separately.
+        """Return a client of the same cluster with its own limits and connections.
+
+        It shares discovery and counts, its calls do not delay those of this client, and it has to
+        be closed separately.
         """
         transport = self._transport
         sibling = HttpClient(transport.credentials, (), limits, user_agent=transport.user_agent)
@@ -81,11 +82,11 @@ class HttpClient:
         await self.close()
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         await self._transport.close()
 
     async def read(self, path: str) -> Object:
-        """The JSON object at any path of the API server, such as /version."""
+        """Return the JSON object at any path of the API server, such as /version."""
         return await self._transport.call(Request("get", "", "GET", path))
 
     def served_version(self, resource: Resource) -> str | None:
@@ -242,7 +243,7 @@ def _write_params(dry_run: bool) -> Params:
 
 
 def _page(answer: Object) -> Page:
-    """A list as a page.
+    """Return a list as a page.
 
     The items of a list have no apiVersion and kind, so they get those of the list.
     """
@@ -259,7 +260,7 @@ def _page(answer: Object) -> Page:
 
 
 def _watch_event(line: bytes) -> WatchEvent | None:
-    """A line as an event, or None if its type is unknown. Raises the error of an ERROR line."""
+    """Return a line as an event, or None if its type is unknown. Raises the error of an ERROR line."""
     event = decoded(line)
     kind = event.get("type")
     obj = event.get("object")

@@ -1,5 +1,6 @@
-"""The address of the API server and the identity for its calls: those of a Pod, or of a
-kubeconfig.
+"""The address of the API server and the identity for its calls.
+
+They are those of a Pod, or of a kubeconfig.
 """
 
 import os
@@ -30,8 +31,9 @@ class Credentials(Protocol):
 
     @property
     def server_hostname(self) -> str | None:
-        """The name for which the certificate of the server is verified, if it is not that in
-        `host`.
+        """The name for which the certificate of the server is verified.
+
+        It is given if it is not that in `host`.
         """
         ...
 
@@ -43,11 +45,11 @@ class Credentials(Protocol):
     def ssl_context(self) -> ssl.SSLContext | None: ...
 
     async def authorization(self) -> str | None:
-        """The Authorization header for the next request. A rotated token is read again."""
+        """Return the Authorization header for the next request. A rotated token is read again."""
         ...
 
     async def renew(self) -> None:
-        """Reads the token or runs the exec plugin again. Called after a 401."""
+        """Read the token or runs the exec plugin again. Called after a 401."""
         ...
 
 
@@ -84,7 +86,7 @@ class PodCredentials:
         return f"Bearer {self._token}"
 
     async def renew(self) -> None:
-        """Reads the token. Raises Unavailable if there is none."""
+        """Read the token. Raise Unavailable if there is none."""
         try:
             token = self._token_file.read_text().strip()
         except (OSError, ValueError) as error:
@@ -95,16 +97,17 @@ class PodCredentials:
 
 
 def is_in_cluster() -> bool:
-    """Whether this process runs in a Pod, in which Kubernetes sets the address of the API
-    server.
+    """Return whether this process runs in a Pod.
+
+    Kubernetes sets the address of the API server there.
     """
     return "KUBERNETES_SERVICE_HOST" in os.environ
 
 
 async def in_cluster(directory: Path = SERVICE_ACCOUNT) -> PodCredentials:
-    """The credentials that Kubernetes mounts into a Pod at `directory`.
+    """Return the credentials that Kubernetes mounts into a Pod at `directory`.
 
-    Raises ClusterError if there are none.
+    Raise ClusterError if there are none.
     """
     if not is_in_cluster():
         raise ClusterError(
@@ -123,8 +126,10 @@ async def in_cluster(directory: Path = SERVICE_ACCOUNT) -> PodCredentials:
 
 
 async def from_kubeconfig(path: Path | None = None, context: str | None = None) -> Credentials:
-    """The credentials of one context of a kubeconfig (default: $KUBECONFIG or ~/.kube/config, and
-    its current context). Raises ClusterError if it cannot be read.
+    """Return the credentials of one context of a kubeconfig.
+
+    The default is $KUBECONFIG or ~/.kube/config, and its current context. Raise ClusterError if it
+    cannot be read.
     """
     from app.kube.kubeconfig import KubeconfigCredentials
 

@@ -66,7 +66,7 @@ class Discovery:
         return self._has_refreshed.is_set()
 
     async def until_known(self) -> None:
-        """Returns when a refresh has succeeded.
+        """Return when a refresh has succeeded.
 
         Until then, a resource that does not count as served may be served.
         """
@@ -76,17 +76,18 @@ class Discovery:
         return self._served.get(resource)
 
     def subscribe(self, served: Served) -> None:
-        """Calls `served` with a resource and its new version, or with None if it is no longer
-        served.
+        """Call `served` with a resource and its new version after each change.
+
+        The version is None if the resource is no longer served.
         """
         self._subscribers.append(served)
 
     def trigger(self) -> None:
-        """Makes `run` refresh soon, for example after a CRD was created."""
+        """Make `run` refresh soon, for example after a CRD was created."""
         self._triggered.set()
 
     async def changed(self) -> None:
-        """Returns after the next change of the served resources or their versions."""
+        """Return after the next change of the served resources or their versions."""
         await self._changed.wait()
 
     def note_redefined(self, crd: str) -> None:
@@ -94,7 +95,7 @@ class Discovery:
         self._redefined.pop(crd, asyncio.Event()).set()
 
     async def redefined(self, resource: Resource) -> None:
-        """Returns some seconds after the spec of the CRD of `resource` has changed.
+        """Return some seconds after the spec of the CRD of `resource` has changed.
 
         An open watch of `resource` continues with the former schema, without the fields that this
         schema lacks.
@@ -103,7 +104,7 @@ class Discovery:
         await asyncio.sleep(2 * SETTLE_SECONDS)
 
     async def run(self) -> NoReturn:
-        """Refreshes now, every `INTERVAL_SECONDS`, and after each trigger, until it is cancelled.
+        """Refresh now, every `INTERVAL_SECONDS`, and after each trigger, until it is cancelled.
 
         A CRD is served some time after it was stored, so a trigger causes two refreshes: after
         `SETTLE_SECONDS`, and after five times `SETTLE_SECONDS`.
@@ -131,11 +132,11 @@ class Discovery:
                 again = 4 * SETTLE_SECONDS
 
     async def refresh(self) -> None:
-        """Reads what the cluster serves.
+        """Read what the cluster serves.
 
         If the list of a group version cannot be read, because its extension server is unavailable,
         its last list is used. Without a last list, its resources keep their former versions, and
-        the ClusterError is raised after all other changes. Raises ClusterError if the groups cannot
+        the ClusterError is raised after all other changes. Raise ClusterError if the groups cannot
         be read.
         """
         async with self._refreshing:
@@ -165,16 +166,18 @@ class Discovery:
             self.problem = ""
 
     def _former(self, resource: Resource, unread: Collection[GroupVersion]) -> str | None:
-        """The former version of `resource`, if the list of one of its group versions is
-        `unread`.
+        """Return the former version of `resource`, None if it counts as gone.
+
+        It counts if the list of one of its group versions is `unread`.
         """
         is_unread = any((resource.group, version) in unread for version in resource.versions)
         return self.served_version(resource) if is_unread else None
 
     async def assume(self) -> None:
-        """Reads only the groups, in one call: a resource counts as served if its group version is
-        served. If it is not, its list raises NotServed. For commands that read each resource
-        once. Raises ClusterError.
+        """Read only the groups, in one call.
+
+        A resource counts as served if its group version is served. If it is not, its list raises
+        NotServed. For commands that read each resource once. Raise ClusterError.
         """
         groups = _group_versions(await self._read("/apis")) | {("", "v1")}
         versions = {
@@ -208,7 +211,7 @@ class Discovery:
             self._changed = asyncio.Event()
 
     async def _is_triggered(self) -> bool:
-        """Waits for a trigger, up to `INTERVAL_SECONDS` less a random part.
+        """Wait for a trigger, up to `INTERVAL_SECONDS` less a random part.
 
         Returns whether there was one.
         """
@@ -220,8 +223,9 @@ class Discovery:
 
 
 async def watch_crds(client: Client, discovery: Discovery) -> NoReturn:
-    """Triggers `discovery` after each change of the CRD of a known resource, until it is
-    cancelled.
+    """Trigger `discovery` after each change of the CRD of a known resource.
+
+    It runs until it is cancelled.
     """
     names = {str(resource) for resource in discovery.resources}
 

@@ -84,7 +84,7 @@ class Recorder:
         self._counts: OrderedDict[str, int] = OrderedDict()
 
     def record(self, regarding: Regarding, kind: EventType, reason: str, note: str) -> None:
-        """Logs a message and adds an Event to the queue, without waiting.
+        """Log a message and add an Event to the queue, without waiting.
 
         If the queue is full, the Event is lost. `reason` is a CamelCase word, and `note` a sentence
         for people.
@@ -103,7 +103,7 @@ class Recorder:
             self.lost += 1
 
     async def run(self) -> Never:
-        """Writes the Events in the queue until it is cancelled."""
+        """Write the Events in the queue until it is cancelled."""
         while True:
             event = await self._waiting.get()
             try:
@@ -118,7 +118,7 @@ class Recorder:
                 self._waiting.task_done()
 
     async def written(self) -> None:
-        """Waits until the queue is empty."""
+        """Wait until the queue is empty."""
         await self._waiting.join()
 
     async def _write(self, event: Object) -> None:
@@ -155,7 +155,7 @@ class Recorder:
             self._counts.popitem(last=False)
 
     def _event(self, regarding: Regarding, kind: EventType, reason: str, note: str) -> Object:
-        """The Event.
+        """Return the Event.
 
         Its name is the same for the same content, in all replicas and after a restart.
         """
@@ -188,8 +188,10 @@ def _shortened(note: str) -> str:
 
 
 class Notices:
-    """Records warnings, one for each problem, although a level-driven reconciler sees the problem
-    again and again. It remembers the current warnings of the last `MAX_KEYS` keys.
+    """Events of warnings, one for each problem.
+
+    A level-driven reconciler sees a problem again and again. The current warnings of the last
+    `MAX_KEYS` keys are remembered.
     """
 
     def __init__(self, events: Recorder) -> None:
@@ -197,7 +199,7 @@ class Notices:
         self._current: OrderedDict[Key, set[tuple[Regarding, str, str]]] = OrderedDict()
 
     def say(self, key: Key, regarding: Collection[Regarding], reason: str, note: str) -> None:
-        """Records a warning on each of `regarding` that does not have it already.
+        """Record a warning on each of `regarding` that does not have it already.
 
         It replaces the former warnings of `key`. `note` must not have figures that change often.
         """
@@ -210,5 +212,5 @@ class Notices:
                 self._events.record(target, "Warning", reason, note)
 
     def forget(self, key: Key) -> None:
-        """Forgets the warnings of `key`, so that the next problem is recorded again."""
+        """Forget the warnings of `key`, so that the next problem is recorded again."""
         self._current.pop(key, None)

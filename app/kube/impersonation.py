@@ -16,7 +16,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9!#$&'*+.^_`|~-]")
 def impersonation_headers(user: Mapping[str, Any]) -> Headers:
     """Return the headers for the fields `as`, `as-uid`, `as-groups` and `as-user-extra` of a user.
 
-    Empty if it has none of them. Raises ValueError or TypeError if they can't be followed
+    Empty if it has none of them. Raise ValueError or TypeError if they can't be followed
     exactly: a request without them would have other rights.
     """
     name = _text(user.get("as") or "", "as")

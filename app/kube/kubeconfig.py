@@ -39,8 +39,9 @@ _LOGINS = {
     "oci": "oci session authenticate",
     "tsh": "tsh login",
 }
-"""The commands that renew the credentials of known exec plugins, which are not interactive
-themselves.
+"""The commands that renew the credentials of known exec plugins.
+
+The plugins themselves are not interactive.
 """
 
 _PROVIDERS = {"gcp": "gcloud auth login", "azure": "az login"}
@@ -71,7 +72,7 @@ class KubeconfigCredentials:
         self._renewing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Reads the file. Raises ClusterError if it cannot be read."""
+        """Read the file. Raise ClusterError if it cannot be read."""
         try:
             await self._read()
         except _UNREADABLE as error:
@@ -130,7 +131,7 @@ class KubeconfigCredentials:
 
 
 def namespace_of(path: Path | None = None, context: str | None = None) -> str:
-    """The namespace that kubectl uses: that of the context, or `default`."""
+    """Return the namespace that kubectl uses: that of the context, or `default`."""
     contexts, active = _contexts_in(path)
     named = (
         next((item for item in contexts if item["name"] == context), active) if context else active
@@ -139,8 +140,9 @@ def namespace_of(path: Path | None = None, context: str | None = None) -> str:
 
 
 def context_of(path: Path | None = None, context: str | None = None) -> str:
-    """The name of the context in the kubeconfig that is used, or "" if the kubeconfig cannot be
-    read.
+    """Return the name of the context in the kubeconfig that is used.
+
+    "" if the kubeconfig cannot be read.
     """
     return context or str(_contexts_in(path)[1].get("name") or "")
 
@@ -155,10 +157,11 @@ def _contexts_in(path: Path | None) -> tuple[list[Any], dict[str, Any]]:
 
 
 def renewal_of(path: Path | None = None, context: str | None = None) -> str:
-    """The command that renews the credentials of a context: the login command of a known exec
-    plugin, or the plugin itself with its subcommands, which is interactive if a person runs it.
-    "" if there is no exec plugin, as for a token or a certificate, or if the file cannot be
-    read.
+    """Return the command that renews the credentials of a context.
+
+    It is the login command of a known exec plugin, or the plugin itself with its subcommands, which
+    is interactive if a person runs it. "" if there is no exec plugin, as for a token or a
+    certificate, or if the file cannot be read.
     """
     try:
         user = _named_user_of(path, context)[1]
@@ -189,7 +192,7 @@ def renewal_of(path: Path | None = None, context: str | None = None) -> str:
 
 
 def user_in_words(path: Path | None = None, context: str | None = None) -> str:
-    """The credentials of a context, such as `the token of user dev`.
+    """Return the credentials of a context, such as `the token of user dev`.
 
     A certificate is shown with its end, as in `the certificate of user dev, which ended at
     2026-11-20 10:00 UTC`. "" if the file cannot be read.
@@ -215,9 +218,9 @@ def _end_of_certificate(user: Any) -> str:
 
 
 def _impersonation_of(path: Path | None, context: str | None) -> Headers:
-    """The headers for the user of a context, which kubernetes_asyncio doesn't make.
+    """Return the headers for the user of a context, which kubernetes_asyncio doesn't make.
 
-    Raises ConfigException if its fields can't be followed.
+    Raise ConfigException if its fields can't be followed.
     """
     try:
         name, user = _named_user_of(path, context)
@@ -230,7 +233,7 @@ def _impersonation_of(path: Path | None, context: str | None) -> Headers:
 
 
 def _named_user_of(path: Path | None, context: str | None) -> tuple[str, Any]:
-    """The name of the user of a context, and its entries as a node of the merged kubeconfig.
+    """Return the name of the user of a context, and its entries as a node of the merged kubeconfig.
 
     Raises one of `_UNREADABLE` if there is none.
     """

@@ -1,5 +1,6 @@
-"""Leader election on a Lease (coordination.k8s.io): at any time, at most one replica does the work
-of the leader.
+"""Leader election on a Lease (coordination.k8s.io).
+
+At any time, at most one replica does the work of the leader.
 
 - A leader has the lease until `lease` seconds after it began its last successful renewal. It stops
   its work earlier: `renew` seconds after that time, the work is cancelled. If the work is still
@@ -60,7 +61,7 @@ class Lost(Exception):
 
 
 def end_process() -> None:
-    """Ends the process at once, because another candidate may lead from now on."""
+    """End the process at once, because another candidate may lead from now on."""
     os._exit(70)
 
 
@@ -108,7 +109,7 @@ class Elector:
         return str(_spec(self._lease).get("holderIdentity") or "")
 
     async def lead(self, work: Work) -> None:
-        """Runs `work` while this candidate leads, until `work` returns or raises.
+        """Run `work` while this candidate leads, until `work` returns or raises.
 
         If the lease is lost, the work is cancelled and awaited, and this is a candidate again. At
         the end, the lease is released.
@@ -131,7 +132,7 @@ class Elector:
             await asyncio.sleep(self._timing.retry * (1 + self._random() / 5))
 
     def _complain(self, why: str) -> None:
-        """Logs `why` if it differs from the last reason."""
+        """Log `why` if it differs from the last reason."""
         if why != self._complaint:
             log.warning("lease %s/%s: %s", self._namespace, self._name, why)
         self._complaint = why
@@ -151,7 +152,7 @@ class Elector:
         return True
 
     async def _look(self) -> None:
-        """Reads the Lease.
+        """Read the Lease.
 
         The holder of a deleted Lease keeps it until it expires, because the deletion does not stop
         a leader.
@@ -217,9 +218,9 @@ class Elector:
         return self._renewed_at + self._timing.lease
 
     async def _renew_until_lost(self) -> Never:
-        """Renews every `retry` seconds.
+        """Renew every `retry` seconds.
 
-        Raises Lost if another candidate has the lease, if it was deleted, or if it is not renewed
+        Raise Lost if another candidate has the lease, if it was deleted, or if it is not renewed
         in time.
         """
         while True:
@@ -231,7 +232,7 @@ class Elector:
                 raise Lost(f"not renewed for {self._timing.renew:g} s") from None
 
     async def _renew(self) -> None:
-        """Renews the lease, with as many attempts as necessary."""
+        """Renew the lease, with as many attempts as necessary."""
         stale = False
         while True:
             try:
@@ -258,16 +259,16 @@ class Elector:
                 return
 
     async def _look_again(self) -> None:
-        """Reads the Lease after a conflict or a write without a response.
+        """Read the Lease after a conflict or a write without a response.
 
-        Raises Lost if another candidate has it.
+        Raise Lost if another candidate has it.
         """
         self._observe(await self._client.get(LEASE, self._name, self._namespace))
         if self.holder != self._identity:
             raise Lost(f"the lease is held by {self.holder or 'nobody'}")
 
     async def _release(self) -> None:
-        """Releases the lease, so that another candidate can lead at once.
+        """Release the lease, so that another candidate can lead at once.
 
         If this fails, the lease expires.
         """
@@ -320,7 +321,7 @@ class Elector:
 
 
 async def _cancelled(renewing: "asyncio.Future[Never]") -> BaseException | None:
-    """Ends the renewals. Returns the error with which they had ended before, or None."""
+    """End the renewals. Returns the error with which they had ended before, or None."""
     renewing.cancel()
     await asyncio.wait({renewing})
     return None if renewing.cancelled() else renewing.exception()

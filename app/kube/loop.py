@@ -30,8 +30,10 @@ PROGRESS_SECONDS = 5.0
 PROGRESS_DEPTH = 500
 
 Observe = Callable[[str, str, float], None]
-"""Called after each step with the name of the reconciler, the result (done, again, conflict, error
-or failure) and the duration in seconds.
+"""A function that is called after each step of a reconciler.
+
+It gets the name of the reconciler, the result (done, again, conflict, error or failure) and the
+duration in seconds.
 """
 
 
@@ -44,11 +46,11 @@ class Reconciler(Protocol):
         ...
 
     def all_keys(self) -> Iterable[Key]:
-        """The keys for a resync."""
+        """Return the keys for a resync."""
         ...
 
     async def reconcile(self, key: Key) -> float | None:
-        """Writes the difference for `key`.
+        """Write the difference for `key`.
 
         Returns None, or the seconds after which to reconcile the key again. After an exception it
         is reconciled again: soon and without a warning after a Conflict, otherwise with backoff.
@@ -132,7 +134,7 @@ class Loop:
         self._timers[key] = loop.call_later(seconds, self.add, key)
 
     async def run(self) -> Never:
-        """Runs until it is cancelled. Exceptions of the reconciler do not end it."""
+        """Run until it is cancelled. Exceptions of the reconciler do not end it."""
         self._running = True
         self.steps = 0
         self._warned = 0
@@ -216,7 +218,7 @@ class Loop:
         return "again"
 
     def _warn(self, text: str, *values: object) -> None:
-        """Logs the first failures.
+        """Log the first failures.
 
         The others are counted, because thousands of keys may fail for one reason.
         """
@@ -236,7 +238,7 @@ class Loop:
             timer.cancel()
 
     async def _log_progress(self) -> Never:
-        """Logs the length of a long queue, such as after a change of levels."""
+        """Log the length of a long queue, such as after a change of levels."""
         busy = False
         before = 0
         while True:

@@ -42,10 +42,11 @@ class Owners:
         self._read: OrderedDict[str, tuple[float, Object | None]] = OrderedDict()
 
     async def top_owner(self, namespace: str, reference: Controller) -> Object:
-        """The last owner, from `reference` upwards, that can be read, as metadata with apiVersion
-        and kind. An owner that does not exist or that RBAC does not allow to read ends the
-        search. If this is the first one, the result is made of the reference. Raises
-        ClusterError if the API server is unavailable.
+        """Return the last owner, from `reference` upwards, that can be read.
+
+        It is metadata with apiVersion and kind. An owner that does not exist or that RBAC does not
+        allow to read ends the search. If this is the first one, the result is made of the
+        reference. Raise ClusterError if the API server is unavailable.
         """
         top: Object = {
             "apiVersion": reference.api_version,
@@ -92,7 +93,7 @@ class Owners:
 
 
 def controller_of(obj: Object) -> Controller | None:
-    """The owner reference of `obj` that controls it."""
+    """Return the owner reference of `obj` that controls it."""
     references = obj["metadata"].get("ownerReferences") or []
     controller = next(
         (reference for reference in references if reference.get("controller") is True), None
@@ -113,7 +114,7 @@ class Kinds:
         self._lists: dict[str, dict[str, Resource]] = {}
 
     async def find(self, api_version: str, kind: str) -> Resource | None:
-        """The resource of an apiVersion and kind, or None if the cluster does not serve it."""
+        """Return the resource of an apiVersion and kind, or None if the cluster does not serve it."""
         if kind not in self._lists.get(api_version, {}):
             await self._read_list(api_version)
         return self._lists.get(api_version, {}).get(kind)

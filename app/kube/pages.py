@@ -40,10 +40,10 @@ async def pages(
     limit: int = PAGE,
     label_selector: str = "",
 ) -> AsyncGenerator[Page, None]:
-    """Each object once, in pages of at most `limit`.
+    """Yield each object once, in pages of at most `limit`.
 
     A list expires after some minutes (Gone). It is then started again, without the objects that
-    were returned before. Raises Gone if this happens again without progress, and any other
+    were returned before. Raise Gone if this happens again without progress, and any other
     ClusterError.
     """
     position = _Position()

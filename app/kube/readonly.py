@@ -1,5 +1,6 @@
-"""Clients that can only read: commands for people get one of these, so that none of their code can
-write.
+"""Clients that can only read.
+
+Commands for people get one of these, so that none of their code can write.
 """
 
 from collections.abc import AsyncGenerator, Collection

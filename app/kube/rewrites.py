@@ -1,5 +1,6 @@
-"""Detects another writer of the same fields, by the number of writes to each object, so that a
-fight is not continued.
+"""The detection of another writer of the same fields.
+
+The number of writes to each object shows it, so that a fight is not continued.
 """
 
 import time
@@ -38,7 +39,7 @@ class Rewrites:
         self._writes: OrderedDict[Key, tuple[float, ...]] = OrderedDict()
 
     def count(self, key: Key) -> None:
-        """Counts a write to `key` now."""
+        """Count a write to `key` now."""
         times = (*self._writes.get(key, ()), self._clock())
         self._writes[key] = times[-self._tolerated :]
         self._writes.move_to_end(key)
@@ -46,7 +47,7 @@ class Rewrites:
             self._writes.popitem(last=False)
 
     def pause(self, key: Key) -> float | None:
-        """The seconds to wait before a write to `key`, or None if it can be made now."""
+        """Return the seconds to wait before a write to `key`, or None if it can be made now."""
         times = self._writes.get(key)
         if times is None or len(times) < self._tolerated:
             return None
@@ -65,7 +66,7 @@ class Rewrites:
 
 
 def same(target: str, written: Object | list[Object]) -> Key:
-    """A key for `written` in `target`.
+    """Return a key for `written` in `target`.
 
     Writes of other content have other keys, because frequent changes of the desired content are not
     a fight.

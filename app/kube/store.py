@@ -1,5 +1,6 @@
-"""The cache of a resource: a projection of each object and its resourceVersion, by key and by
-index.
+"""The cache of a resource.
+
+It has a projection of each object and its resourceVersion, by key and by index.
 
 Resource versions are compared as numbers, which Kubernetes guarantees since 1.35 (KEP-5504):
 https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/5504-comparable-resource-version.
@@ -19,8 +20,9 @@ Version = int | str
 Projection = Callable[[Object], T | None]
 IndexFunction = Callable[[T], Iterable[Key]]
 Change = Callable[[Key, T | None, T | None], None]
-"""Called after a change of a store with the key, the value before and the value now; None if there
-is none.
+"""A function that is called after a change of a store.
+
+It gets the key, the value before and the value now; None if there is none.
 """
 
 
@@ -41,8 +43,9 @@ class WatchStore(Generic[T]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.restarts: dict[str, int] = {}
-        """The number of restarts of the watch by reason: ended, quiet, silent, gone, error,
-        not_served.
+        """The number of restarts of the watch by reason.
+
+        The reasons are ended, quiet, silent, gone, error and not_served.
         """
         self.problem = ""
         """The reason why the store is not up to date, or ""."""
@@ -83,9 +86,9 @@ class WatchStore(Generic[T]):
         return None if entry is None else str(entry[0])
 
     def by_index(self, index: str, value: Key) -> list[T]:
-        """The values for which the function of `index` returns `value`.
+        """Return the values for which the function of `index` returns `value`.
 
-        Raises KeyError if there is no such index.
+        Raise KeyError if there is no such index.
         """
         return [self._entries[key][1] for key in self._indexes[index].keys(value)]
 
@@ -108,9 +111,10 @@ class WatchStore(Generic[T]):
     # Writes by the rest of the program.
 
     def note(self, obj: Object) -> None:
-        """Stores the object in the response of a write, so that reads have it before the watch
-        delivers it. It is ignored if the watch is past its version: the object may have been
-        deleted since.
+        """Store the object in the response of a write.
+
+        So reads have it before the watch delivers it. It is ignored if the watch is past its
+        version: the object may have been deleted since.
         """
         version = _version(obj)
         if not _is_older(self._version, version):
@@ -131,9 +135,11 @@ class WatchStore(Generic[T]):
     # Writes by the watch.
 
     def begin_list(self) -> None:
-        """Starts to replace the objects by those of a list: then come `take_listed` for slices of
-        the list, `drop_unlisted` for slices of `known_keys`, and `end_list`. If a list is not
-        finished, the store is in a mixed state, which the next list corrects.
+        """Start to replace the objects by those of a list.
+
+        Then come `take_listed` for slices of the list, `drop_unlisted` for slices of `known_keys`,
+        and `end_list`. If a list is not finished, the store is in a mixed state, which the next
+        list corrects.
         """
         self._noted.clear()
         self._listed.clear()
@@ -147,7 +153,7 @@ class WatchStore(Generic[T]):
                 self._keep(key, version, self._project(item))
 
     def drop_unlisted(self, keys: Iterable[Key], resource_version: str) -> None:
-        """Removes those of `keys` that are not in the list.
+        """Remove those of `keys` that are not in the list.
 
         `resource_version` is that of the list.
         """
@@ -165,7 +171,7 @@ class WatchStore(Generic[T]):
         self.sign_of_life()
 
     def apply(self, event: WatchEvent) -> Version:
-        """Applies an event of the watch or a bookmark.
+        """Apply an event of the watch or a bookmark.
 
         Returns the resourceVersion from which to continue.
         """
@@ -206,7 +212,7 @@ class WatchStore(Generic[T]):
         self.restarts[reason] = self.restarts.get(reason, 0) + 1
 
     def _was_noted_after(self, key: Key, version: Version) -> bool:
-        """Whether the cached object is newer than `version`.
+        """Return whether the cached object is newer than `version`.
 
         After a restore of etcd, the versions in a list may be lower than the cached ones. Only
         objects that were noted since the list was started can be newer than it.
@@ -301,5 +307,5 @@ def _number(version: str) -> Version:
 
 
 def _is_older(version: Version, other: Version) -> bool:
-    """Whether `version` is older than `other`. False if they cannot be compared."""
+    """Return whether `version` is older than `other`. False if they cannot be compared."""
     return isinstance(version, int) and isinstance(other, int) and version < other

@@ -1,5 +1,6 @@
-"""Requests to an API server over aiohttp: time limits, rate limit, retries, credentials, and
-translation of errors.
+"""Requests to an API server over aiohttp.
+
+This has time limits, rate limit, retries, credentials, and the translation of errors.
 """
 
 import asyncio
@@ -90,10 +91,10 @@ class Transport:
             self._opened = None
 
     async def call(self, request: Request) -> Object:
-        """The body of the response.
+        """Return the body of the response.
 
         A read is tried again if the cluster is unavailable; a write only if the API server has
-        rejected it with 429 and Retry-After. Raises ClusterError.
+        rejected it with 429 and Retry-After. Raise ClusterError.
         """
         try:
             async with asyncio.timeout(self._limits.total):
@@ -104,7 +105,7 @@ class Transport:
             raise Unavailable(text, reason="Timeout") from None
 
     async def lines(self, request: Request) -> AsyncGenerator[bytes, None]:
-        """The lines of a response that has no end, such as that of a watch. Raises ClusterError."""
+        """The lines of a response that has no end, such as that of a watch. Raise ClusterError."""
         limits = self._limits
         timeouts = aiohttp.ClientTimeout(
             total=None, sock_connect=limits.connect, sock_read=limits.watch_silence
@@ -146,7 +147,7 @@ class Transport:
     async def _send(
         self, request: Request, timeouts: aiohttp.ClientTimeout
     ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
-        """The response, when its headers have arrived.
+        """Return the response, when its headers have arrived.
 
         After a 401 the credentials are renewed and the request is sent again, because a request
         without authentication has had no effect.
@@ -215,15 +216,16 @@ class Transport:
 
 
 def _proxy_of_environment(url: URL) -> str | None:
-    """The proxy for `url` in HTTPS_PROXY or HTTP_PROXY, or None if there is none or NO_PROXY has
-    the host.
+    """Return the proxy for `url` in HTTPS_PROXY or HTTP_PROXY.
+
+    None if there is none or NO_PROXY has the host.
     """
     return None if url.host is None or proxy_bypass(url.host) else getproxies().get(url.scheme)
 
 
 @asynccontextmanager
 async def _translated(host: str) -> AsyncGenerator[None, None]:
-    """Raises errors of the connection as Unavailable with the name of the server.
+    """Raise errors of the connection as Unavailable with the name of the server.
 
     Other errors are not changed.
     """
@@ -241,8 +243,9 @@ async def _translated(host: str) -> AsyncGenerator[None, None]:
 
 
 def _plainly(error: Exception) -> str:
-    """The message of a network error, such as "Connection refused", without the format of a
-    library.
+    """Return the message of a network error, such as "Connection refused".
+
+    The format of a library is left out.
     """
     inner = getattr(error, "os_error", error)
     if isinstance(inner, ssl.SSLError):
@@ -253,15 +256,16 @@ def _plainly(error: Exception) -> str:
 
 
 class Decoder:
-    """Decodes at most one long body in a turn of the event loop, so that lists that are read at the
-    same time do not add up to a long turn.
+    """Decode at most one long body in a turn of the event loop.
+
+    Lists that are read at the same time do not add up to a long turn.
     """
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
 
     async def decode(self, body: bytes) -> Object:
-        """`body` as a JSON object. Raises Unavailable if it is not one."""
+        """`body` as a JSON object. Raise Unavailable if it is not one."""
         if len(body) < _LONG:
             return decoded(body)
         async with self._turn:
@@ -270,7 +274,7 @@ class Decoder:
 
 
 def decoded(body: bytes) -> Object:
-    """`body` as a JSON object. Raises Unavailable if it is not one."""
+    """`body` as a JSON object. Raise Unavailable if it is not one."""
     try:
         answer = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -289,7 +293,7 @@ class LineTooLong(Exception):
 async def lines_of(chunks: AsyncIterable[bytes], longest: int) -> AsyncGenerator[bytes, None]:
     """The non-empty lines of `chunks` without line ends, and the last one even without a line end.
 
-    Raises LineTooLong after more than `longest` bytes without a line end.
+    Raise LineTooLong after more than `longest` bytes without a line end.
     """
     parts: list[bytes] = []
     length = 0
@@ -323,7 +327,7 @@ class TokenBucket:
         self._free_at = -math.inf
 
     async def take(self) -> None:
-        """Waits until a call is allowed."""
+        """Wait until a call is allowed."""
         now = asyncio.get_running_loop().time()
         self._free_at = max(self._free_at, now - self._burst * self._interval) + self._interval
         wait = self._free_at - now

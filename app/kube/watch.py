@@ -45,8 +45,9 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The times of watches in seconds, and the numbers of objects in a page and in one step of the
-    event loop.
+    """The limits of watches.
+
+    Times are in seconds; numbers are those of objects in a page and in one step of the event loop.
 
     A watch that breaks after `steady_after` is tried again soon: some proxies end connections that
     are silent for half a minute, which is sooner than a bookmark comes.
@@ -77,7 +78,7 @@ async def run_store(
     not_found: Callable[[], None] = lambda: None,
     needs_right: bool = False,
 ) -> NoReturn:
-    """Fills `store` and keeps it up to date until it is cancelled.
+    """Fill `store` and keep it up to date until it is cancelled.
 
     After a ClusterError, which is counted in `store.restarts` and described in `store.problem`, it
     tries again. Any other exception is raised. With `needs_right`, Forbidden is raised if a list
@@ -112,7 +113,7 @@ async def run_store(
 
 
 async def list_into(client: Reader, store: WatchStore[T], selection: Selection, pace: Pace) -> str:
-    """Replaces the content of `store` by a list, which is read in pages.
+    """Replace the content of `store` by a list, which is read in pages.
 
     After each slice of a page, other tasks can run. Returns the resourceVersion of the list.
     """
@@ -152,9 +153,9 @@ async def follow(
     pace: Pace,
     backoff: Backoff,
 ) -> NoReturn:
-    """Watches from `version`, one request after the other.
+    """Watch from `version`, one request after the other.
 
-    After a broken connection it continues from the last version. Raises Gone if this is too old,
+    After a broken connection it continues from the last version. Raise Gone if this is too old,
     and NotFound if the resource is no longer served.
     """
     timeout = pace.next_watch_timeout()
@@ -194,9 +195,9 @@ async def follow(
 async def events_of_connection(
     client: Reader, selection: Selection, version: str, timeout_seconds: int, pace: Pace
 ) -> AsyncGenerator[WatchEvent, None]:
-    """The events of one watch request.
+    """Yield the events of one watch request.
 
-    Raises Silent after `pace.quiet_after` seconds without an event.
+    Raise Silent after `pace.quiet_after` seconds without an event.
     """
     stream = client.watch(
         selection.resource,

@@ -24,9 +24,10 @@ class Condition:
 
 
 def with_condition(conditions: Any, desired: Condition, now: str) -> list[dict[str, Any]]:
-    """Returns `conditions` with `desired` in place of the condition of the same type, or at the end
-    if there is none. If the status differs from the stored one, `now` (RFC 3339) becomes the
-    time of transition.
+    """Return `conditions` with `desired` in place of the one of its type.
+
+    It comes last if there is none. If the status differs from the stored one, `now` (RFC 3339)
+    becomes the time of transition.
     """
     merged = []
     replaced = False
@@ -39,12 +40,12 @@ def with_condition(conditions: Any, desired: Condition, now: str) -> list[dict[s
 
 
 def without_condition(conditions: Any, kind: str) -> list[dict[str, Any]]:
-    """Returns `conditions` without those of type `kind`."""
+    """Return `conditions` without those of type `kind`."""
     return [condition for condition in maps_of(conditions) if condition.get("type") != kind]
 
 
 def has_condition(conditions: Any, desired: Condition) -> bool:
-    """Whether `conditions` contain `desired`. The time of transition is not compared."""
+    """Return whether `conditions` contain `desired`. The time of transition is not compared."""
     return any(_equals(condition, desired) for condition in maps_of(conditions))
 
 

@@ -33,7 +33,7 @@ class Edit:
 
 
 def value_at(obj: Any, path: Path) -> Any:
-    """Returns the value at `path` of `obj`, or ABSENT if the path doesn't exist."""
+    """Return the value at `path` of `obj`, or ABSENT if the path doesn't exist."""
     for step in path:
         if isinstance(obj, dict):
             obj = obj.get(step, ABSENT)
@@ -46,7 +46,7 @@ def value_at(obj: Any, path: Path) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def pointer(path: Path) -> str:
-    """Returns the JSON pointer (RFC 6901) of `path`.
+    """Return the JSON pointer (RFC 6901) of `path`.
 
     Results are cached, because all objects of a kind have the same few paths.
     """
@@ -54,7 +54,7 @@ def pointer(path: Path) -> str:
 
 
 def operations(obj: dict[str, Any], changes: list[Edit]) -> list[Operation]:
-    """Returns the JSON Patch operations that apply `changes` to `obj`, in their order.
+    """Return the JSON Patch operations that apply `changes` to `obj`, in their order.
 
     `obj` itself is not changed.
 

@@ -71,7 +71,7 @@ class FieldPath:
 
 
 def quote(value: Any) -> str:
-    """Returns `value` as one line of JSON for people.
+    """Return `value` as one line of JSON for people.
 
     Control characters are escaped, and a long text is cut.
     """
@@ -114,8 +114,9 @@ def wrong_type(path: FieldPath, value: Any, expected: str) -> FieldError:
 
 
 def summary(findings: Sequence[FieldError]) -> str:
-    """Returns all findings on one line, as the API server prints them: a single one as it is,
-    several as `[a, b]`.
+    """Return all findings on one line, as the API server prints them.
+
+    A single one is printed as it is, several as `[a, b]`.
     """
     if len(findings) == 1:
         return str(findings[0])
@@ -123,13 +124,13 @@ def summary(findings: Sequence[FieldError]) -> str:
 
 
 def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
-    """Returns the first `most` of `texts` for people, and how many more there are."""
+    """Return the first `most` of `texts` for people, and how many more there are."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return f"{separator.join(texts[:most])}{more}"
 
 
 def walk_list(holder: Any, name: str, path: FieldPath, findings: list[FieldError]) -> list[Any]:
-    """Returns the list at `holder[name]`, or an empty list if it is absent or null.
+    """Return the list at `holder[name]`, or an empty list if it is absent or null.
 
     For a value of another type, adds a finding and returns an empty list. `path` is the path of
     `holder`.
@@ -146,7 +147,7 @@ def walk_list(holder: Any, name: str, path: FieldPath, findings: list[FieldError
 def walk_maps(
     items: Sequence[Any], path: FieldPath, findings: list[FieldError]
 ) -> Iterator[tuple[FieldPath, dict[str, Any]]]:
-    """Yields the maps in `items`, a list at `path`, each with its path.
+    """Yield the maps in `items`, a list at `path`, each with its path.
 
     For an item of another type, adds a finding as soon as the iteration reaches it.
     """
@@ -158,7 +159,7 @@ def walk_maps(
 
 
 def walk_map(holder: Any, name: str, path: FieldPath, findings: list[FieldError]) -> dict[str, Any]:
-    """Returns the map at `holder[name]`, or an empty map if it is absent or null.
+    """Return the map at `holder[name]`, or an empty map if it is absent or null.
 
     For a value of another type, adds a finding and returns an empty map. `path` is the path of
     `holder`.
@@ -173,7 +174,7 @@ def walk_map(holder: Any, name: str, path: FieldPath, findings: list[FieldError]
 
 
 def as_map(value: Any, path: FieldPath, findings: list[FieldError]) -> dict[str, Any] | None:
-    """Returns `value` if it is a map. Otherwise adds a finding and returns None."""
+    """Return `value` if it is a map. Otherwise adds a finding and return None."""
     if isinstance(value, dict):
         return value
     findings.append(wrong_type(path, value, "a map"))

@@ -11,8 +11,10 @@ Operation = dict[str, Any]
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
-    """Returns `target` with `patch` merged in: null deletes a member, maps are merged, lists and
-    scalars are replaced. Neither argument is changed.
+    """Return `target` with `patch` merged in.
+
+    null deletes a member, maps are merged, lists and scalars are replaced. Neither argument is
+    changed.
     """
     if not isinstance(patch, dict):
         return patch
@@ -26,9 +28,10 @@ def apply_merge_patch(target: Any, patch: Any) -> Any:
 
 
 def applies(obj: Any, patch: Iterable[Operation]) -> bool:
-    """Whether every operation applies to `obj`, which is not changed: there is a parent to add to,
-    or a value to replace or remove. For patches made by `edits.operations`, in which no
-    operation changes what another one added.
+    """Return whether every operation applies to `obj`, which is not changed.
+
+    There is a parent to add to, or a value to replace or remove. For patches made by
+    `edits.operations`, in which no operation changes what another one added.
     """
     for operation in patch:
         steps = operation["path"].split("/")
@@ -47,7 +50,7 @@ def _unescaped(step: str) -> str:
 
 
 def _resolve(target: Any, steps: list[str]) -> Any:
-    """Returns the value at a JSON pointer that was split at its slashes, or None.
+    """Return the value at a JSON pointer that was split at its slashes, or None.
 
     The first step is empty.
     """

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def string_map(holder: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Returns the map `name` of the metadata, such as `labels`.
+    """Return the map `name` of the metadata, such as `labels`.
 
     It is empty if it is absent or not a map.
     """

@@ -16,12 +16,12 @@ LABEL_RULE = (
 
 
 def is_label(name: str) -> bool:
-    """Whether `name` is a DNS-1123 label."""
+    """Return whether `name` is a DNS-1123 label."""
     return len(name) <= MAX_LABEL and _LABEL.fullmatch(name) is not None
 
 
 def label_problem(name: str) -> str | None:
-    """Returns the reason why `name` is not a DNS-1123 label, or None if it is one."""
+    """Return the reason why `name` is not a DNS-1123 label, or None if it is one."""
     if is_label(name):
         return None
     if not name:
@@ -32,13 +32,14 @@ def label_problem(name: str) -> str | None:
 
 
 def is_subdomain(name: str) -> bool:
-    """Whether `name` is a DNS-1123 subdomain, as the names of most objects must be."""
+    """Return whether `name` is a DNS-1123 subdomain, as the names of most objects must be."""
     return len(name) <= MAX_SUBDOMAIN and _SUBDOMAIN.fullmatch(name) is not None
 
 
 def label_key_problem(key: str) -> str | None:
-    """Returns the reason why `key` is not a qualified label name (`[prefix/]name`), or None if it
-    is one.
+    """Return the reason why `key` is not a qualified label name.
+
+    None if it is one: `[prefix/]name`.
     """
     prefix, slash, name = key.rpartition("/")
     if slash and not is_subdomain(prefix):

@@ -23,7 +23,7 @@ class Resource:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def api_version(self, version: str | None = None) -> str:
-        """Returns `group/version`, or `version` for the core group.
+        """Return `group/version`, or `version` for the core group.
 
         The default is the preferred version.
         """
@@ -31,7 +31,7 @@ class Resource:
         return f"{self.group}/{chosen}" if self.group else chosen
 
     def owner_reference(self, name: str, uid: str) -> dict[str, Any]:
-        """Returns an owner reference to an object of this resource, as the controller."""
+        """Return an owner reference to an object of this resource, as the controller."""
         return {
             "apiVersion": self.api_version(),
             "kind": self.kind,

@@ -18,7 +18,7 @@ def list_of(value: Any) -> list[Any]:
 
 
 def maps_of(value: Any) -> list[dict[str, Any]]:
-    """The maps in the list `value`. Empty if `value` is not a list."""
+    """Return the maps in the list `value`. Empty if `value` is not a list."""
     return [item for item in list_of(value) if isinstance(item, dict)]
 
 

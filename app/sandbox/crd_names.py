@@ -1,5 +1,6 @@
-"""Which names of a CustomResourceDefinition are accepted: in an API group, each name belongs to the
-first CRD with it.
+"""The names of a CustomResourceDefinition that are accepted.
+
+In an API group, each name belongs to the first CRD with it.
 
 The rules and reasons are those of the naming controller of apiextensions-apiserver:
 https://github.com/kubernetes/apiextensions-apiserver/blob/v0.34.0/pkg/controller/status/naming_controller.go
@@ -22,10 +23,11 @@ Kinds are compared with kinds, and all other names with each other.
 
 
 def accepted_status(crd: Object, others: Iterable[Object], now: str) -> Object:
-    """The status of `crd`, whose spec is valid; `others` are all stored CRDs, and `now` is a
-    timestamp. A CRD that is established remains established. A CRD whose spec has exactly the
-    accepted names is not examined: if a name was rejected before and has been removed from the
-    spec, the CRD has to be created anew.
+    """Return the status of `crd`, whose spec is valid.
+
+    `others` are all stored CRDs, and `now` is a timestamp. A CRD that is established remains
+    established. A CRD whose spec has exactly the accepted names is not examined: if a name was
+    rejected before and has been removed from the spec, the CRD has to be created anew.
     """
     before = crd.get("status") or {}
     names = crd["spec"]["names"]
@@ -62,13 +64,14 @@ def accepted_status(crd: Object, others: Iterable[Object], now: str) -> Object:
 
 
 def is_established(crd: Object) -> bool:
-    """Whether the condition Established of `crd` is True."""
+    """Return whether the condition Established of `crd` is True."""
     return _find_condition(crd, "Established", "True") is not None
 
 
 def conflict(crd: Object) -> str | None:
-    """The reason why names of `crd` are not accepted, or None if all are, or if `crd` has not been
-    examined yet.
+    """Return the reason why names of `crd` are not accepted.
+
+    None if all are accepted, or if `crd` has not been examined yet.
     """
     rejected = _find_condition(crd, "NamesAccepted", "False")
     return None if rejected is None else f"{rejected['reason']}: {rejected['message']}"

@@ -1,5 +1,6 @@
-"""A small fleet for demonstrations: four zones of racks, 64 nodes of 8 GPUs, and three
-PodCliqueSets.
+"""A small fleet for demonstrations.
+
+It has four zones of racks, 64 nodes of 8 GPUs, and three PodCliqueSets.
 
 `llm-serve` is stuck: its workers need a whole rack, and every rack has a node in use, except one
 rack, in which a node has lost its rack label. It can be scheduled after this node is labelled, or
@@ -25,7 +26,7 @@ _GPU = "nvidia.com/gpu"
 
 
 def fleet() -> list[Object]:
-    """All objects, in an order in which they can be created."""
+    """Return all objects, in an order in which they can be created."""
     return [*_namespaces(), *_nodes(), *_queues(), *_chat(), *_embed(), *_stuck(), *_batch()]
 
 
@@ -93,7 +94,7 @@ class _Workload:
         self._cliques = cliques
 
     def objects(self, nodes: tuple[str, ...] = ()) -> Iterator[Object]:
-        """The objects of the workload.
+        """Yield the objects of the workload.
 
         `nodes` has the node of each pod, in order; pods without a node are pending.
         """
@@ -190,19 +191,19 @@ def _status(node: str) -> dict[str, Any]:
 
 
 def _chat() -> Iterator[Object]:
-    """A workload that runs in one rack."""
+    """Yield a workload that runs in one rack."""
     chat = _Workload(_INFERENCE, "chat-70b", "rack", {"decode": (2, 8), "prefill": (1, 8)})
     yield from chat.objects(("gpu-a-01", "gpu-a-02", "gpu-a-03"))
 
 
 def _embed() -> Iterator[Object]:
-    """A workload that runs in one zone."""
+    """Yield a workload that runs in one zone."""
     embed = _Workload(_INFERENCE, "embed", "zone", {"worker": (4, 4)})
     yield from embed.objects(("gpu-b-01", "gpu-b-01", "gpu-b-05", "gpu-b-05"))
 
 
 def _stuck() -> Iterator[Object]:
-    """A workload that waits, because no rack has room for four pods of 8 GPUs."""
+    """Yield a workload that waits, because no rack has room for four pods of 8 GPUs."""
     yield from _Workload(
         _INFERENCE, "llm-serve", "rack", {"router": (1, 0), "worker": (4, 8)}
     ).objects()

@@ -16,13 +16,14 @@ USERS: dict[str, User] = {"admin": ADMIN, "operator": OPERATOR, "user": ALICE, "
 
 
 def new_tokens() -> dict[str, str]:
-    """A fresh bearer token for each user."""
+    """Return a fresh bearer token for each user."""
     return {name: secrets.token_urlsafe(24) for name in USERS}
 
 
 def write(path: Path, url: str, ca: bytes, tokens: dict[str, str]) -> None:
-    """Writes a kubeconfig with a context for each of `tokens`, which only the owner can read; `ca`
-    is PEM.
+    """Write a kubeconfig with a context for each of `tokens`.
+
+    Only the owner can read the file. `ca` is PEM.
     """
     cluster = {"server": url, "certificate-authority-data": base64.b64encode(ca).decode()}
     content = {

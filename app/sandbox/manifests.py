@@ -16,17 +16,19 @@ A test compares both.
 
 
 def load(folder: Path) -> list[Object]:
-    """All objects in the `*.yaml` files of `folder`, in the order of the file names. [] if there is
-    no such folder.
+    """Return all objects in the `*.yaml` files of `folder`.
+
+    They are in the order of the file names. [] if there is no such folder.
     """
     files = sorted(folder.glob("*.yaml"))
     return [obj for file in files for obj in yaml.load_all(file.read_text(), Loader=_LOADER) if obj]
 
 
 def definitions(neighbours: Path | None) -> list[Object]:
-    """Our own CRDs, and those of other systems: the minimal ones in `crds`, or those in the folder
-    `neighbours`, which also replace our own of the same name. Raises FileNotFoundError for a
-    folder without CRDs.
+    """Return our own CRDs, and those of other systems.
+
+    The latter are the minimal ones in `crds`, or those in the folder `neighbours`, which also
+    replace our own of the same name. Raise FileNotFoundError for a folder without CRDs.
     """
     definitions_by_name: dict[str, Object] = {}
     for folder in (OWN, neighbours or BUILT_IN):

@@ -18,7 +18,7 @@ class Pair:
     key: bytes
 
     def write(self, folder: Path, name: str) -> tuple[Path, Path]:
-        """Writes `<name>.crt` and `<name>.key`, which only the owner can read.
+        """Write `<name>.crt` and `<name>.key`, which only the owner can read.
 
         Returns both paths.
         """
@@ -31,7 +31,7 @@ class Pair:
 
 
 def issue(names: Sequence[str] = _LOOPBACK) -> Pair:
-    """A new CA and a serving certificate for `names`, which are DNS names and IP addresses."""
+    """Return a new CA and a serving certificate for `names`, which are DNS names and IP addresses."""
     authority = trustme.CA(organization_name="grove-admission sandbox")
     certificate = authority.issue_cert(*names)
     return Pair(

@@ -1,5 +1,6 @@
-"""The processes of a control plane on this machine: etcd, kube-apiserver and
-kube-controller-manager.
+"""The processes of a control plane on this machine.
+
+They are etcd, kube-apiserver and kube-controller-manager.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ class Processes:
         self._logs: list[IO[bytes]] = []
 
     async def start(self, name: str, flags: list[str]) -> None:
-        """Starts a process."""
+        """Start a process."""
         log = (self._log_folder / f"{name}.log").open("wb")
         self._logs.append(log)
         self.running[name] = await asyncio.create_subprocess_exec(
@@ -29,7 +30,7 @@ class Processes:
         )
 
     def check(self) -> None:
-        """Raises RuntimeError with the last line of its log if a process has ended."""
+        """Raise RuntimeError with the last line of its log if a process has ended."""
         for name, process in self.running.items():
             if process.returncode is not None:
                 log = self._log_folder / f"{name}.log"
@@ -39,7 +40,7 @@ class Processes:
                 )
 
     async def stop(self) -> None:
-        """Ends the processes, the last one first."""
+        """End the processes, the last one first."""
         for process in reversed(self.running.values()):
             await _end(process)
         for log in self._logs:
@@ -59,7 +60,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def etcd_flags(url: str, data: str) -> list[str]:
-    """The flags of etcd, which listens at `url` and stores in the folder `data`."""
+    """Return the flags of etcd, which listens at `url` and stores in the folder `data`."""
     return [
         f"--data-dir={data}/etcd",
         f"--listen-client-urls={url}",
@@ -72,7 +73,7 @@ def etcd_flags(url: str, data: str) -> list[str]:
 def api_flags(
     etcd: str, pair: tuple[Path, Path], data: str, unserved: Collection[str]
 ) -> list[str]:
-    """The flags of kube-apiserver.
+    """Return the flags of kube-apiserver.
 
     `etcd` is a URL, `pair` the serving certificate and its key, `data` the folder with tokens.csv,
     and `unserved` are group versions. The disabled plugins need controllers that do not run: one
@@ -111,7 +112,7 @@ def url(host: str, port: int) -> str:
 
 
 async def feature_gates(binary: Path) -> list[str]:
-    """The flag that enables the Workload API, which is alpha, if this kube-apiserver has it."""
+    """Return the flag that enables the Workload API, which is alpha, if this kube-apiserver has it."""
     process = await asyncio.create_subprocess_exec(
         binary, "--help", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
@@ -120,8 +121,9 @@ async def feature_gates(binary: Path) -> list[str]:
 
 
 def controller_flags(kubeconfig: Path, data: str) -> list[str]:
-    """The flags of kube-controller-manager, with the garbage collector and the namespace controller
-    only.
+    """Return the flags of kube-controller-manager.
+
+    It runs the garbage collector and the namespace controller only.
     """
     return [
         f"--kubeconfig={kubeconfig}",
@@ -134,7 +136,7 @@ def controller_flags(kubeconfig: Path, data: str) -> list[str]:
 
 
 def free_port() -> int:
-    """A TCP port that is free now."""
+    """Return a TCP port that is free now."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
         return port

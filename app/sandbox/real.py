@@ -32,7 +32,7 @@ _MANAGER = "grove-admission-sandbox"
 def find_binaries(environment: Mapping[str, str]) -> dict[str, Path]:
     """The binaries by name, from the folder KUBEBUILDER_ASSETS or /usr/local/kubebuilder/bin.
 
-    Raises FileNotFoundError with the missing names and the folder.
+    Raise FileNotFoundError with the missing names and the folder.
     """
     folder = Path(environment.get(ASSETS) or DEFAULT_ASSETS)
     binaries = {
@@ -47,8 +47,9 @@ def find_binaries(environment: Mapping[str, str]) -> dict[str, Path]:
 
 
 class RealApiServer:
-    """A Kubernetes API server of three processes on loopback, with the users, files and CRDs of
-    `Sandbox`.
+    """A Kubernetes API server of three processes on loopback.
+
+    It has the users, files and CRDs of `Sandbox`.
 
     `rules` are a Namespace, a ServiceAccount, roles and bindings, which limit the user `operator`;
     without them it may do everything, as the other users. The admission plugin
@@ -93,9 +94,9 @@ class RealApiServer:
         )
 
     async def start(self) -> None:
-        """Returns when the API server is ready and serves the CRDs.
+        """Return when the API server is ready and serves the CRDs.
 
-        Raises RuntimeError if a process ends, if the API server is not ready in time, or if a CRD
+        Raise RuntimeError if a process ends, if the API server is not ready in time, or if a CRD
         is not established.
         """
         self.state_dir.mkdir(parents=True, exist_ok=True)
@@ -128,15 +129,15 @@ class RealApiServer:
             )
 
     async def stop(self) -> None:
-        """Ends the processes, the API server before its etcd."""
+        """End the processes, the API server before its etcd."""
         await self._client.aclose()
         await self._processes.stop()
         self._data.cleanup()
 
     async def apply(self, objects: list[Object]) -> None:
-        """Creates or updates `objects` as admin, with admission.
+        """Create or updates `objects` as admin, with admission.
 
-        If an object has a status, it is stored too. Raises ApiError for the first object that is
+        If an object has a status, it is stored too. Raise ApiError for the first object that is
         rejected, and RuntimeError for a CRD that is not established.
         """
         for obj in objects:
@@ -174,9 +175,9 @@ class RealApiServer:
         return f"{root}{namespace}/{resource['name']}/{meta['name']}"
 
     async def _until_established(self, name: str) -> None:
-        """Waits for the CRD `name`.
+        """Wait for the CRD `name`.
 
-        Raises RuntimeError if its names are in use, or if it takes too long.
+        Raise RuntimeError if its names are in use, or if it takes too long.
         """
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
         reason: str | None = None
@@ -193,9 +194,9 @@ class RealApiServer:
         )
 
     async def _until_ready(self) -> None:
-        """Waits for /readyz, and reports its response every `REPORT_SECONDS`.
+        """Wait for /readyz, and report its response every `REPORT_SECONDS`.
 
-        Raises RuntimeError if it takes too long.
+        Raise RuntimeError if it takes too long.
         """
         clock = asyncio.get_running_loop().time
         begin = reported = clock()
@@ -211,7 +212,7 @@ class RealApiServer:
             await asyncio.sleep(0.1)
 
     async def _unready(self) -> str:
-        """The failed checks of /readyz, or "" if the API server is ready."""
+        """Return the failed checks of /readyz, or "" if the API server is ready."""
         try:
             response = await self._client.get("/readyz")
         except httpx.TransportError as error:
@@ -246,7 +247,7 @@ def _binding(names: Iterable[str]) -> Object:
 
 
 def _body(response: httpx.Response) -> Object:
-    """The body of `response`. Raises ApiError if it is an error."""
+    """Return the body of `response`. Raise ApiError if it is an error."""
     body: Object = response.json()
     if response.is_error:
         message = body.get("message", response.text)

@@ -1,5 +1,6 @@
-"""The sandbox as a whole: storage, webhooks, collector and HTTPS server, started and stopped
-together.
+"""The sandbox as a whole.
+
+Storage, webhooks, collector and HTTPS server are started and stopped together.
 """
 
 import asyncio
@@ -92,7 +93,7 @@ class Sandbox:
         ).app()
 
     async def start(self) -> None:
-        """Stores the namespaces and CRDs, then listens.
+        """Store the namespaces and CRDs, then listens.
 
         After this, `url` and the files in `state_dir` are valid.
         """
@@ -110,13 +111,13 @@ class Sandbox:
         kubeconfig.write(self.kubeconfig, self.url, pair.ca, self.tokens)
 
     async def stop(self) -> None:
-        """Ends all watches, requests and background tasks."""
+        """End all watches, requests and background tasks."""
         await self._running.aclose()
 
     async def apply(self, objects: list[Object]) -> None:
-        """Creates or updates `objects` as admin, with admission.
+        """Create or updates `objects` as admin, with admission.
 
-        If an object has a status, it is stored too. Raises ApiError for the first object that is
+        If an object has a status, it is stored too. Raise ApiError for the first object that is
         rejected, and RuntimeError for a CRD whose names are in use.
         """
         for obj in objects:
@@ -144,8 +145,9 @@ class Sandbox:
             raise RuntimeError(f"CRD {key[1]} is not established: {conflict}")
 
     def compact(self) -> None:
-        """Clears the history: older watches and list pages get 410, as after a compaction of
-        etcd.
+        """Clear the history.
+
+        Older watches and list pages get 410, as after a compaction of etcd.
         """
         self._storage.compact()
         self._reader.forget_snapshots()
@@ -202,8 +204,9 @@ class LoopbackServer:
         self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
 
     async def stop(self, before: Callable[[], None]) -> None:
-        """Accepts no more connections, calls `before`, which ends open streams, and waits for open
-        requests.
+        """Accept no more connections, and wait for open requests.
+
+        `before` is called first, and ends open streams.
         """
         self._server.should_exit = True
         before()

@@ -1,5 +1,7 @@
-"""Objects in memory: one resourceVersion for all tables, a bounded history for each table,
-watchers, and indexes by uid and owner.
+"""Objects in memory.
+
+There is one resourceVersion for all tables, a bounded history for each table, watchers, and indexes
+by uid and owner.
 
 Nothing is awaited: a write, its entry in the history and its delivery to watchers are one step of
 the event loop.
@@ -49,7 +51,7 @@ class Watcher:
         self._wake.set()
 
     async def take(self, seconds: float) -> list[Change]:
-        """All waiting changes.
+        """Return all waiting changes.
 
         If there is none, waits up to `seconds` for the first, and returns [] after that.
         """
@@ -74,7 +76,7 @@ class Table:
         self._forgotten = forgotten
 
     def keys(self, namespace: str = "") -> list[Key]:
-        """All keys, or those of one namespace, in the order of namespace and name."""
+        """Return all keys, or those of one namespace, in the order of namespace and name."""
         return sorted(key for key in self.objects if not namespace or key[0] == namespace)
 
     def items(self, namespace: str = "") -> list[Object]:
@@ -88,18 +90,18 @@ class Table:
             watcher.offer(change)
 
     def forget(self, version: int) -> None:
-        """Clears the history: watches from a version before `version` get 410."""
+        """Clear the history: watches from a version before `version` get 410."""
         self._history.clear()
         self._forgotten = version
 
     def since(self, version: int) -> list[Change]:
-        """The changes after `version`. Raises 410 if the history begins later."""
+        """Return the changes after `version`. Raise 410 if the history begins later."""
         if version < self._forgotten:
             raise errors.gone(f"too old resource version: {version} ({self._forgotten})")
         return [change for change in self._history if change.version > version]
 
     def close(self) -> None:
-        """Ends all watches."""
+        """End all watches."""
         for watcher in list(self.watchers):
             watcher.close()
 
@@ -125,19 +127,19 @@ class Storage:
         return self.table(table).objects.get(key)
 
     def existing(self, table: TableId, key: Key) -> Object:
-        """The object `key`. Raises 404 if there is none."""
+        """Return the object `key`. Raise 404 if there is none."""
         obj = self.get(table, key)
         if obj is None:
             raise errors.not_found(*table, key[1])
         return obj
 
     def check_absent(self, table: TableId, key: Key) -> None:
-        """Raises 409 if there is an object `key`."""
+        """Raise 409 if there is an object `key`."""
         if self.get(table, key) is not None:
             raise errors.already_exists(*table, key[1])
 
     def in_namespace(self, namespace: str) -> list[Place]:
-        """The places of all objects in `namespace`."""
+        """Return the places of all objects in `namespace`."""
         return [
             (table, key)
             for table, objects in self.tables.items()
@@ -145,7 +147,7 @@ class Storage:
         ]
 
     def dependents(self, uid: str) -> list[Place]:
-        """The places of the objects with an owner reference to `uid`."""
+        """Return the places of the objects with an owner reference to `uid`."""
         return list(self._dependents.get(uid, ()))
 
     def insert(self, table: TableId, obj: Object) -> Object:
@@ -153,9 +155,9 @@ class Storage:
         return self._commit("ADDED", table, obj, None)
 
     def replace(self, table: TableId, obj: Object, version: str) -> Object:
-        """Stores `obj`.
+        """Store `obj`.
 
-        Raises 409 if the stored object does not have the resourceVersion `version`.
+        Raise 409 if the stored object does not have the resourceVersion `version`.
         """
         key = key_of(obj)
         old = self.existing(table, key)
@@ -168,13 +170,13 @@ class Storage:
         return self._commit("DELETED", table, old, old)
 
     def compact(self) -> None:
-        """Clears the history of all tables, as a compaction of etcd does: older watches get 410."""
+        """Clear the history of all tables, as a compaction of etcd does: older watches get 410."""
         self._compacted = self.version
         for table in self.tables.values():
             table.forget(self.version)
 
     def close(self) -> None:
-        """Ends all watches."""
+        """End all watches."""
         for table in self.tables.values():
             table.close()
 

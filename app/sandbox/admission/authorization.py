@@ -1,5 +1,6 @@
-"""RBAC, access reviews, and the admission plugin OwnerReferencesPermissionEnforcement, which checks
-owner references by RBAC.
+"""RBAC, access reviews and the rules of owner references.
+
+The admission plugin OwnerReferencesPermissionEnforcement checks owner references by RBAC.
 
 https://github.com/kubernetes/kubernetes/blob/v1.34.0/plugin/pkg/auth/authorizer/rbac/rbac.go and
 https://github.com/kubernetes/kubernetes/blob/v1.34.0/plugin/pkg/admission/gc/gc_admission.go
@@ -55,7 +56,7 @@ class Authorizer:
         self._free = free
 
     def check(self, user: User, access: Access) -> None:
-        """Raises 403 if `user` does not have this access."""
+        """Raise 403 if `user` does not have this access."""
         if not self.may(user, access):
             why = f'User "{user.name}" cannot {access}'
             raise errors.forbidden(access.group, access.resource, access.name, why)
@@ -78,9 +79,10 @@ class Authorizer:
     def check_owners(
         self, user: User, access: Access, new: Object, old: Object | None, registry: Registry
     ) -> None:
-        """Raises 403 if `user` changes the owner references of an object without the right to
-        delete the object, or sets `blockOwnerDeletion` without the right to update the
-        finalizers of the owner. `access` is that of the write itself.
+        """Raise 403 if `user` may not change owner references in this way.
+
+        It needs the right to delete the object, and for `blockOwnerDeletion` the right to update
+        the finalizers of the owner. `access` is that of the write itself.
         """
         before = _owners(old or {})
         after = _owners(new)
@@ -95,8 +97,9 @@ class Authorizer:
 
 
 def bound_rules(objects: Sequence[Object], user: User) -> Iterator[tuple[str, Object]]:
-    """The namespace and the rule for every rule that is bound to `user`; namespace "" is all
-    namespaces.
+    """Yield the namespace and the rule for every rule that is bound to `user`.
+
+    Namespace "" is all namespaces.
     """
     roles = {(obj["kind"], *key_of(obj)): obj for obj in objects}
     for binding in objects:
@@ -109,8 +112,9 @@ def bound_rules(objects: Sequence[Object], user: User) -> Iterator[tuple[str, Ob
 
 
 def allows(rule: Object, access: Access, within: str = "") -> bool:
-    """Whether a rule that is bound in the namespace `within` ("" is all namespaces) allows
-    `access`.
+    """Return whether a rule that is bound in the namespace `within` allows `access`.
+
+    Namespace "" is all namespaces.
     """
     resources = {"*", access.resource, f"*/{access.resource.partition('/')[2]}"}
     return (
@@ -145,9 +149,9 @@ def _finalizers(access: Access, owner: Object, registry: Registry) -> Access:
 
 
 def answered(review: Object, served: Served, caller: User, authorizer: Authorizer) -> Object:
-    """A review with its status.
+    """Return a review with its status.
 
-    Raises 400 for another kind, and without `resourceAttributes` or without a user.
+    Raise 400 for another kind, and without `resourceAttributes` or without a user.
     """
     review = copy(review)
     lifecycle.check_identity(served, review, "", "")

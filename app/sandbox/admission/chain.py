@@ -1,5 +1,6 @@
-"""The admission chain: which webhooks are called for a request, in which order, and how their
-responses apply.
+"""The admission chain.
+
+It decides which webhooks are called for a request, in which order, and how their responses apply.
 """
 
 import asyncio
@@ -33,8 +34,9 @@ class Attributes:
     subresource: str = ""
 
     def request(self, matched: Served) -> Object:
-        """The `request` of an AdmissionReview, in the version `matched` that a rule of the webhook
-        names.
+        """Return the `request` of an AdmissionReview.
+
+        `matched` is the version that a rule of the webhook names.
         """
         present = {
             "subResource": self.subresource,
@@ -79,7 +81,7 @@ class Admission:
     async def mutate(
         self, attributes: Attributes, settle: Callable[[Object], object]
     ) -> Object | None:
-        """The object after all mutating webhooks.
+        """Return the object after all mutating webhooks.
 
         `settle` (pruning and defaults) is called after each patch. A webhook with
         reinvocationPolicy IfNeeded is called once more if a later webhook has changed the object.
@@ -101,7 +103,7 @@ class Admission:
         return attributes.obj
 
     async def validate(self, attributes: Attributes) -> None:
-        """Calls all validating webhooks concurrently.
+        """Call all validating webhooks concurrently.
 
         Raises the first rejection, in the order of the webhooks.
         """
@@ -146,8 +148,10 @@ class Admission:
         return None if patched == attributes.obj else patched
 
     async def _call(self, hook: Hook, matched: Served, attributes: Attributes) -> Answer | None:
-        """The answer of a webhook that allows the request, or None if the call failed and failures
-        are ignored. Raises the rejection of a webhook that does not allow it.
+        """Return the answer of a webhook that allows the request.
+
+        None if the call failed and failures are ignored. Raise the rejection of a webhook that does
+        not allow it.
         """
         if not self._conditions_hold(hook, attributes, matched):
             return None
@@ -165,7 +169,7 @@ class Admission:
         return answer
 
     def _conditions_hold(self, hook: Hook, attributes: Attributes, matched: Served) -> bool:
-        """Whether all matchConditions are true.
+        """Return whether all matchConditions are true.
 
         If one is false, errors of the others do not matter.
         """
@@ -207,7 +211,7 @@ class Admission:
         ]
 
     def _rule(self, hook: Hook, attributes: Attributes) -> Served | None:
-        """The version of the request for the hook, or None if none of its rules matches."""
+        """Return the version of the request for the hook, or None if none of its rules matches."""
         versions = [attributes.served]
         if hook.equivalent:
             versions += self._registry.versions(attributes.served.table)
@@ -258,8 +262,9 @@ def _resource_matches(pattern: str, plural: str, subresource: str) -> bool:
 
 
 def refusal(name: str, status: Object) -> errors.ApiError:
-    """The error for a request that the webhook `name` denied: with the message, code and details of
-    its Status.
+    """Return the error for a request that the webhook `name` denied.
+
+    It has the message, code and details of the Status of the webhook.
     """
     denied = f'admission webhook "{name}" denied the request'
     explanation = status.get("message") or status.get("reason")

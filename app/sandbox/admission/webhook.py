@@ -35,8 +35,9 @@ _SERVICE_NAME = "kubernetes.io/service-name"
 
 
 class CallFailedError(Exception):
-    """The webhook could not be called, or its response is not a usable AdmissionReview.
-    failurePolicy applies.
+    """A failed call of a webhook, to which its failurePolicy applies.
+
+    The webhook could not be called, or its response is not a usable AdmissionReview.
     """
 
 
@@ -82,7 +83,7 @@ class _Review(BaseModel):
 
 
 def hooks_of(configuration: Object) -> list[Hook]:
-    """The webhooks of a MutatingWebhookConfiguration or ValidatingWebhookConfiguration."""
+    """Return the webhooks of a MutatingWebhookConfiguration or ValidatingWebhookConfiguration."""
     mutating = configuration["kind"] == "MutatingWebhookConfiguration"
     return [_hook(item, mutating) for item in configuration.get("webhooks") or ()]
 
@@ -122,7 +123,7 @@ class Transport:
         await asyncio.gather(*(client.close() for client in clients))
 
     async def call(self, hook: Hook, request: Object) -> Answer:
-        """Sends `request`, the `request` of an AdmissionReview. Raises CallFailedError."""
+        """Send `request`, the `request` of an AdmissionReview. Raise CallFailedError."""
         url = hook.client.get("url") or _service_url(hook.client["service"])
         shown = f'Post "{url}?timeout={hook.timeout}s"'
         body = orjson.dumps(
@@ -146,7 +147,7 @@ class Transport:
         return _answer(content, request["uid"], hook.mutating)
 
     async def _post(self, hook: Hook, url: str, body: bytes) -> tuple[int, bytes]:
-        """The status code and the body of the response."""
+        """Return the status code and the body of the response."""
         posted = self._client(hook.client.get("caBundle") or "").post(
             self._reached(url, hook.client),
             params={"timeout": f"{hook.timeout}s"},
@@ -159,9 +160,9 @@ class Transport:
             return response.status, await response.read()
 
     def _reached(self, url: str, client: Object) -> str:
-        """The URL at which a webhook with the URL `url` is called.
+        """Return the URL at which a webhook with the URL `url` is called.
 
-        Raises LookupError for a Service without one.
+        Raise LookupError for a Service without one.
         """
         if client.get("url"):
             return url
@@ -181,7 +182,7 @@ class Transport:
 
 
 def _service_url(service: Object) -> str:
-    """The URL of a webhook at a Service. The certificate must be valid for its host."""
+    """Return the URL of a webhook at a Service. The certificate must be valid for its host."""
     host = f"{service['name']}.{service['namespace']}.svc"
     return f"https://{host}:{service.get('port') or 443}{service.get('path') or '/'}"
 
@@ -224,7 +225,7 @@ class Services:
     def address(self, namespace: str, name: str, port: int) -> str:
         """`<address>:<port>` of a ready endpoint, each time of the next one.
 
-        Raises LookupError if there is none.
+        Raise LookupError if there is none.
         """
         service = self._storage.get(_SERVICES, (namespace, name))
         if service is None:

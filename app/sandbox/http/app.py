@@ -1,5 +1,6 @@
-"""The Starlette app: authentication by bearer token, authorization, and one method for each kind of
-request.
+"""The Starlette app of the API server.
+
+It authenticates by bearer token, authorizes, and has one method for each kind of request.
 """
 
 from dataclasses import dataclass
@@ -191,7 +192,7 @@ def _version(request: Request) -> Response:
 
 
 def _methods(target: Target) -> tuple[str, ...]:
-    """The methods that the target allows."""
+    """Return the methods that the target allows."""
     if target.subresource:
         return (
             ("POST",) if target.subresource in discovery.CREATED_ONLY else ("GET", "PUT", "PATCH")

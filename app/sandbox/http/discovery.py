@@ -29,7 +29,7 @@ _KINDS: dict[str, Object] = {
 
 
 def document(registry: Registry, parts: list[str], address: str) -> Object | None:
-    """The document at a path, split into `parts`, of the server at `address`.
+    """Return the document at a path, split into `parts`, of the server at `address`.
 
     None if there is none.
     """
@@ -70,7 +70,7 @@ def document(registry: Registry, parts: list[str], address: str) -> Object | Non
 
 
 def _versions(registry: Registry) -> dict[str, dict[str, list[Served]]]:
-    """The resources by group and version, the preferred version of a group first."""
+    """Return the resources by group and version, the preferred version of a group first."""
     groups: dict[str, dict[str, list[Served]]] = {item.group: {} for item in registry.all()}
     for item in sorted(registry.all(), key=lambda item: _priority(item.version), reverse=True):
         groups[item.group].setdefault(item.version, []).append(item)
@@ -78,8 +78,9 @@ def _versions(registry: Registry) -> dict[str, dict[str, list[Served]]]:
 
 
 def _priority(version: str) -> tuple[str, int, int]:
-    """A sort key for versions: v2, v1, v1beta2, v1beta1, v1alpha1 and all others in descending
-    order.
+    """Return a sort key for versions.
+
+    The order is v2, v1, v1beta2, v1beta1, v1alpha1, and then all others in descending order.
     """
     match = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
     return (match[2] or "stable", int(match[1]), int(match[3] or 0)) if match else ("", 0, 0)
@@ -105,7 +106,7 @@ def _resource_list(registry: Registry, group: str, version: str) -> Object | Non
 
 
 def _resources(item: Served) -> Iterator[Object]:
-    """A resource and its subresources. Access reviews can only be created."""
+    """Yield a resource and its subresources. Access reviews can only be created."""
     common = {"namespaced": item.namespaced, "kind": item.kind}
     yield {
         "name": item.plural,
@@ -131,8 +132,9 @@ def _prefix(item: Served) -> str:
 
 
 def _openapi(registry: Registry, prefix: str) -> Object | None:
-    """The PATCH operations of a group version, without schemas, or None if the group version is not
-    served.
+    """Return the PATCH operations of a group version, without schemas.
+
+    None if the group version is not served.
     """
     string = {"type": "string", "uniqueItems": True}
     names = ("dryRun", "fieldManager", "fieldValidation")

@@ -17,7 +17,7 @@ _AUTHENTICATED = "system:authenticated"
 def acting_user(headers: Headers, user: User, authorizer: Authorizer) -> User:
     """Return the user as whom `user` acts: the one that is impersonated, else itself.
 
-    Raises 403 if `user` may not impersonate the other, and 400 for headers that are not known here.
+    Raise 403 if `user` may not impersonate the other, and 400 for headers that are not known here.
     An impersonated user has the rights that RBAC gives, and no others.
     """
     used = {name for name in headers if name.startswith("impersonate-")}

@@ -1,6 +1,7 @@
-"""Requests and responses: what a path names and needs of RBAC, ListOptions of a read, the options
-of a write (a DELETE may have them in its body), bodies, media types, representations and
-warnings.
+"""Requests and responses.
+
+What a path names and needs of RBAC, ListOptions of a read, the options of a write (a DELETE may
+have them in its body), bodies, media types, representations and warnings.
 """
 
 from collections.abc import Mapping
@@ -25,12 +26,12 @@ _TRUE = ("1", "true")
 
 
 def media_type_of(request: Request) -> str:
-    """The Content-Type without its parameters."""
+    """Return the Content-Type without its parameters."""
     return request.headers.get("content-type", _JSON).partition(";")[0].strip()
 
 
 async def read_body(request: Request) -> Any:
-    """The parsed body, or None if it is empty. Raises 400 or 415 if it cannot be read."""
+    """Return the parsed body, or None if it is empty. Raise 400 or 415 if it cannot be read."""
     content = await request.body()
     if not content:
         return None
@@ -47,14 +48,14 @@ async def read_body(request: Request) -> Any:
 
 
 def require_object(body: Any) -> Object:
-    """`body`. Raises 400 if it is not an object."""
+    """`body`. Raise 400 if it is not an object."""
     if not isinstance(body, dict):
         raise errors.bad_request("the body of the request must be an object")
     return body
 
 
 def representation_of(request: Request) -> Representation:
-    """The first representation in Accept that the sandbox supports."""
+    """Return the first representation in Accept that the sandbox supports."""
     for offer in request.headers.get("accept", "").split(","):
         if "as=PartialObjectMetadata" in offer:
             return Representation(metadata_only=True)
@@ -68,7 +69,7 @@ def json_response(body: Any, code: int = 200) -> Response:
 
 
 def warning(text: str) -> str:
-    """The value of a Warning header."""
+    """Return the value of a Warning header."""
     printable = "".join(
         char if char.isprintable() and ord(char) < 256 else "?" for char in text.replace("\n", " ")
     )
@@ -91,9 +92,9 @@ class Target:
 
 
 def find_target(registry: Registry, parts: list[str]) -> Target:
-    """The target of a path `api/v1/...` or `apis/<group>/<version>/...`, split into `parts`.
+    """Return the target of a path `api/v1/...` or `apis/<group>/<version>/...`, split into `parts`.
 
-    Raises 404 if it is not served.
+    Raise 404 if it is not served.
     """
     group, version, path = (
         ("", parts[1], parts[2:]) if parts[0] == "api" else (parts[1], parts[2], parts[3:])
@@ -114,7 +115,7 @@ def find_target(registry: Registry, parts: list[str]) -> Target:
 
 
 def access_of(method: str, params: Mapping[str, str], target: Target) -> Access:
-    """The access that a request needs.
+    """Return the access that a request needs.
 
     A collection with a field selector for one name counts as that object.
     """
@@ -140,7 +141,7 @@ def _verb(method: str, params: Mapping[str, str], target: Target) -> str:
 def write_options(params: QueryParams) -> WriteOptions:
     """The options in the query of a write; `delete_options` adds those in the body of a DELETE.
 
-    Raises 400 for a dry run that is misspelt, because it must not become a write.
+    Raise 400 for a dry run that is misspelt, because it must not become a write.
     """
     return WriteOptions(
         dry_run=_dry_run(params.getlist("dryRun")),
@@ -151,9 +152,9 @@ def write_options(params: QueryParams) -> WriteOptions:
 
 
 def delete_options(query: WriteOptions, body: Object) -> WriteOptions:
-    """The options in the `query`, and those of the DeleteOptions in the `body`.
+    """Return the options in the `query`, and those of the DeleteOptions in the `body`.
 
-    Raises 400 for a misspelt dry run.
+    Raise 400 for a misspelt dry run.
     """
     dry_run = query.dry_run or _dry_run(body.get("dryRun") or [])
     return WriteOptions(
@@ -168,9 +169,9 @@ def _dry_run(values: Any) -> bool:
 
 
 def list_query(params: Mapping[str, str], served: Served, namespace: str) -> Query:
-    """The options of a list or watch of `served`.
+    """Return the options of a list or watch of `served`.
 
-    Raises 400 or 422 for an option that is malformed or not supported. Clients that ask for the
+    Raise 400 or 422 for an option that is malformed or not supported. Clients that ask for the
     initial list in a watch (`sendInitialEvents`) fall back to list and watch.
     """
     if params.get("sendInitialEvents") in _TRUE:

@@ -33,8 +33,9 @@ class Tokens:
         self._accounts: dict[str, tuple[Key, str]] = {}
 
     def user(self, token: str) -> User | None:
-        """The user of `token`, or None if the token is unknown or its ServiceAccount has been
-        deleted.
+        """Return the user of `token`.
+
+        None if the token is unknown or its ServiceAccount has been deleted.
         """
         if token in self._users:
             return self._users[token]
@@ -47,9 +48,9 @@ class Tokens:
         )
 
     def issue(self, key: Key, request: Object) -> Object:
-        """The TokenRequest with a new token for the ServiceAccount `key`.
+        """Return the TokenRequest with a new token for the ServiceAccount `key`.
 
-        Raises 404 if it does not exist.
+        Raise 404 if it does not exist.
         """
         account = self._storage.existing(_ACCOUNTS, key)
         token = secrets.token_urlsafe(24)

@@ -1,5 +1,6 @@
-"""CEL, evaluated by common-expression-language, and the CEL rules of a structural schema
-(`x-kubernetes-validations`):
+"""CEL, and the CEL rules of a structural schema (`x-kubernetes-validations`).
+
+common-expression-language evaluates it. The rules are those of
 https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules.
 `messageExpression` and `fieldPath` are not supported.
 
@@ -29,9 +30,9 @@ def _compiled(expression: str) -> Any:
 
 
 def holds(expression: str, variables: dict[str, Any]) -> bool:
-    """The value of the expression.
+    """Return the value of the expression.
 
-    Raises CelError if it has none, or if the value is not a bool.
+    Raise CelError if it has none, or if the value is not a bool.
     """
     try:
         value = _compiled(expression).execute(variables)
@@ -48,8 +49,9 @@ MISSING = object()
 
 
 def broken_rules(schema: Object, value: Any, old: Any, path: Path = ()) -> Iterator[Object]:
-    """The causes why `value`, which is valid otherwise, cannot replace `old` (MISSING if there is
-    no old value).
+    """Return the causes why `value`, which is valid otherwise, cannot replace `old`.
+
+    `old` is MISSING if there is no old value.
     """
     for rule in schema.get("x-kubernetes-validations") or ():
         if message := _problem(rule, value, old):
@@ -70,7 +72,7 @@ def broken_rules(schema: Object, value: Any, old: Any, path: Path = ()) -> Itera
 
 
 def _problem(rule: Object, value: Any, before: Any) -> str:
-    """Why `value` cannot replace `before`, or "".
+    """Return why `value` cannot replace `before`, or "".
 
     A transition rule is evaluated only if there is an old value or if it has `optionalOldSelf`. Any
     other rule is evaluated only if the value has changed.

@@ -34,7 +34,7 @@ _CORE_NAMES = {name: core_name for core_name, name in _EVENT_NAMES.items()}
 
 
 def relabel(api_version: str) -> Convert:
-    """A conversion that changes only the apiVersion."""
+    """Return a conversion that changes only the apiVersion."""
     return lambda obj: (
         obj if obj.get("apiVersion") == api_version else {**obj, "apiVersion": api_version}
     )
@@ -67,7 +67,7 @@ def _nested(request: Object) -> Object:
 
 
 def conversions(group: str, version: str, stored: str) -> tuple[Convert, Convert]:
-    """The conversions of a built-in kind from the version `stored` to `version`, and back."""
+    """Return the conversions of a built-in kind from the version `stored` to `version`, and back."""
     prefix = f"{group}/" if group else ""
     if group == "events.k8s.io":
         return lambda obj: _renamed(obj, _EVENT_NAMES, "events.k8s.io/v1"), lambda obj: _renamed(

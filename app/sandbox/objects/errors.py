@@ -1,5 +1,7 @@
-"""Errors of the API with the messages of kube-apiserver: `Status` objects with code, reason and
-details, and the causes of a 422: what is wrong with which field.
+"""Errors of the API with the messages of kube-apiserver.
+
+They are `Status` objects with code, reason and details, and the causes of a 422: what is wrong with
+which field.
 """
 
 import json
@@ -35,7 +37,7 @@ def qualified(group: str, plural: str) -> str:
 
 
 def about(group: str, plural: str, name: str, uid: str = "") -> Object:
-    """The details of a Status."""
+    """Return the details of a Status."""
     details = {"name": name, "group": group, "kind": plural, "uid": uid}
     return {key: value for key, value in details.items() if value}
 
@@ -113,13 +115,14 @@ Path = tuple[str | int, ...]
 
 
 def cause(reason: str, message: str, path: Path) -> Object:
-    """A StatusCause. `reason` is without its prefix `FieldValue`."""
+    """Return a StatusCause. `reason` is without its prefix `FieldValue`."""
     return {"reason": f"FieldValue{reason}", "message": message, "field": field_name(path)}
 
 
 def field_name(path: Iterable[str | int]) -> str:
-    """`path` as text, such as `spec.levels[0].domain`; `<nil>` for the whole object, as in
-    kube-apiserver.
+    """Return `path` as text, such as `spec.levels[0].domain`.
+
+    The whole object is `<nil>`, as in kube-apiserver.
     """
     text = ""
     for step in path:

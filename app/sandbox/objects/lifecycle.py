@@ -1,5 +1,6 @@
-"""The fields that the server sets: identity, names, generation, deletion, and the separation of
-`status`.
+"""The fields that the server sets.
+
+They are identity, names, generation, deletion, and the separation of `status`.
 """
 
 import secrets
@@ -21,9 +22,9 @@ _SERVER_FIELDS = (
 
 
 def check_identity(served: Served, obj: Object, namespace: str, name: str) -> None:
-    """Adds the apiVersion, kind, namespace and name of the request to `obj` if they are missing.
+    """Add the apiVersion, kind, namespace and name of the request to `obj` if they are missing.
 
-    Raises 400 if `obj` has others.
+    Raise 400 if `obj` has others.
     """
     version = obj.get("apiVersion") or served.api_version
     kind = obj.get("kind") or served.kind
@@ -51,7 +52,7 @@ def check_identity(served: Served, obj: Object, namespace: str, name: str) -> No
 
 
 def strip_for_create(served: Served, obj: Object) -> None:
-    """Removes the fields that only the server writes. Raises 400 for a resourceVersion."""
+    """Remove the fields that only the server writes. Raise 400 for a resourceVersion."""
     meta = obj["metadata"]
     if meta.get("resourceVersion"):
         raise errors.bad_request("resourceVersion should not be set on objects to be created")
@@ -62,8 +63,9 @@ def strip_for_create(served: Served, obj: Object) -> None:
 
 
 def complete_new(served: Served, obj: Object) -> None:
-    """Sets the name, uid, creationTimestamp, generation and first status, between mutating and
-    validating admission.
+    """Set the name, uid, creationTimestamp, generation and first status.
+
+    This is done between mutating and validating admission.
     """
     meta = obj["metadata"]
     if not meta.get("name") and meta.get("generateName"):
@@ -80,7 +82,7 @@ def complete_new(served: Served, obj: Object) -> None:
 
 
 def _generated(prefix: str) -> str:
-    """A name with a random suffix.
+    """Return a name with a random suffix.
 
     A long prefix is cut, so that the name also fits into a label (63 characters).
     """
@@ -88,7 +90,7 @@ def _generated(prefix: str) -> str:
 
 
 def keep_own_label(served: Served, obj: Object) -> None:
-    """Sets the label of a Namespace that contains its name, for namespaceSelectors."""
+    """Set the label of a Namespace that contains its name, for namespaceSelectors."""
     if served.table == _NAMESPACES:
         meta = obj["metadata"]
         meta["labels"] = {
@@ -123,7 +125,7 @@ def _with_status_of(other: Object, obj: Object) -> Object:
 
 
 def check_preconditions(served: Served, obj: Object, preconditions: Object) -> None:
-    """Raises 409 if `obj` does not have the uid or resourceVersion in `preconditions`."""
+    """Raise 409 if `obj` does not have the uid or resourceVersion in `preconditions`."""
     for name, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         expected = preconditions.get(name)
         actual = metadata(obj).get(name)
@@ -146,7 +148,7 @@ def _desired(served: Served, obj: Object) -> Object:
 
 
 def is_unchanged(new: Object, old: Object) -> bool:
-    """Whether `new` differs from `old` in nothing but the resourceVersion."""
+    """Return whether `new` differs from `old` in nothing but the resourceVersion."""
     version = {"resourceVersion": resource_version(old)}
     return {**new, "metadata": {**metadata(new), **version}} == {
         **old,

@@ -1,5 +1,6 @@
-"""Validation of `metadata`: its fields and their types, names, labels, annotations and owner
-references.
+"""Validation of `metadata`.
+
+It covers the fields and their types, names, labels, annotations and owner references.
 
 The rules are those of ValidateObjectMeta:
 https://github.com/kubernetes/apimachinery/blob/v0.34.0/pkg/api/validation/objectmeta.go
@@ -61,9 +62,9 @@ _VALUE: Rule = (
 
 
 def prune(obj: Object) -> list[str]:
-    """Removes unknown fields of the metadata and returns their paths.
+    """Remove unknown fields of the metadata and return their paths.
 
-    Raises 400 for a field of the wrong type.
+    Raise 400 for a field of the wrong type.
     """
     meta = metadata(obj)
     _check_shape(meta)
@@ -90,7 +91,7 @@ def _check_shape(meta: Object) -> None:
 
 
 def check(served: Served, obj: Object) -> None:
-    """Raises 422 with all problems of the metadata of `obj`."""
+    """Raise 422 with all problems of the metadata of `obj`."""
     meta = metadata(obj)
     causes = [
         *_name_causes(served, meta.get("name") or ""),
@@ -125,7 +126,7 @@ def _name_causes(served: Served, name: str) -> Iterator[Object]:
 
 
 def label_causes(labels: dict[str, str]) -> Iterator[Object]:
-    """The causes why labels are not valid, with the field `metadata.labels`."""
+    """Yield the causes why labels are not valid, with the field `metadata.labels`."""
     for key, value in labels.items():
         yield from _causes(key, _KEY, "labels")
         yield from _causes(value, _VALUE, "labels")

@@ -24,12 +24,12 @@ class User:
     groups: tuple[str, ...] = ()
 
     def info(self) -> Object:
-        """The `userInfo` of an admission review."""
+        """Return the `userInfo` of an admission review."""
         return {"username": self.name, "uid": self.name, "groups": list(self.groups)}
 
 
 def service_account(namespace: str, name: str) -> User:
-    """The user of a ServiceAccount."""
+    """Return the user of a ServiceAccount."""
     groups = (
         "system:serviceaccounts",
         f"system:serviceaccounts:{namespace}",
@@ -81,7 +81,7 @@ class Caller:
 
 
 def copy(obj: Object) -> Object:
-    """A deep copy. orjson is several times faster than copy.deepcopy."""
+    """Return a deep copy. orjson is several times faster than copy.deepcopy."""
     copied: Object = orjson.loads(orjson.dumps(obj))
     return copied
 
@@ -109,7 +109,7 @@ def is_deleting(obj: Object) -> bool:
 
 
 def at(obj: Any, *path: str | int) -> Any:
-    """The value at `path`, or None if there is none."""
+    """Return the value at `path`, or None if there is none."""
     for step in path:
         if isinstance(obj, dict) and isinstance(step, str):
             obj = obj.get(step)

@@ -1,5 +1,7 @@
-"""The patch types: JSON Merge Patch (RFC 7386), JSON Patch (RFC 6902) and strategic merge patch of
-known lists.
+"""The patch types.
+
+They are JSON Merge Patch (RFC 7386), JSON Patch (RFC 6902) and strategic merge patch of known
+lists.
 """
 
 from typing import Any
@@ -30,9 +32,9 @@ _DELETED = "$deleteFromPrimitiveList/"
 
 
 def apply_patch(obj: Object, patch: Any, media_type: str, *, custom: bool = False) -> Object:
-    """A copy of `obj` with `patch` applied.
+    """Return a copy of `obj` with `patch` applied.
 
-    Raises 415 for a type that is not supported (strategic merge patch of a `custom` resource,
+    Raise 415 for a type that is not supported (strategic merge patch of a `custom` resource,
     server-side apply), 422 for a JSON Patch that cannot be applied, and 400 for a malformed one.
     """
     if media_type == JSON:
@@ -53,9 +55,9 @@ def apply_patch(obj: Object, patch: Any, media_type: str, *, custom: bool = Fals
 
 
 def apply_json(obj: Object, operations: Any) -> Object:
-    """A copy of `obj` with the `operations` (RFC 6902) applied.
+    """Return a copy of `obj` with the `operations` (RFC 6902) applied.
 
-    Raises 400 if they are not a list of operations, and 422 if one of them cannot be applied.
+    Raise 400 if they are not a list of operations, and 422 if one of them cannot be applied.
     """
     if not isinstance(operations, list) or not all(isinstance(item, dict) for item in operations):
         raise errors.bad_request("the JSON patch is malformed: it must be a list of operations")
@@ -74,8 +76,10 @@ def apply_json(obj: Object, operations: Any) -> Object:
 
 
 def _replacing(obj: Object, operation: Object) -> Object:
-    """In a map, `replace` of a missing key adds the key, as in the library that kube-apiserver
-    uses: https://github.com/evanphx/json-patch/blob/v4.12.0/patch.go.
+    """Apply `replace`, which in a map adds a missing key.
+
+    The library that kube-apiserver uses does so too:
+    https://github.com/evanphx/json-patch/blob/v4.12.0/patch.go.
     """
     if operation.get("op") != "replace":
         return operation
@@ -89,7 +93,7 @@ def _merged(current: Any, patch: Object, strategic: bool) -> Object:
     In a `strategic` patch, known lists are merged by the key of their items, and the directives
     that kubectl computes, `$patch: delete` of items and `$deleteFromPrimitiveList`, are applied:
     https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/.
-    Others are ignored: new items are appended. Raises 400 for an item without its key, and for any
+    Others are ignored: new items are appended. Raise 400 for an item without its key, and for any
     other `$patch`.
     """
     if strategic and "$patch" in patch:

@@ -1,5 +1,6 @@
-"""The resources that the sandbox serves: the built-in ones, and those of every stored
-CustomResourceDefinition.
+"""The resources that the sandbox serves.
+
+They are the built-in ones, and those of every stored CustomResourceDefinition.
 """
 
 from collections.abc import Iterator
@@ -63,7 +64,7 @@ class Registry:
         return list(self._served.values())
 
     def for_kind(self, api_version: str, kind: str) -> Served | None:
-        """The resource of an apiVersion and kind, or None if it is not served."""
+        """Return the resource of an apiVersion and kind, or None if it is not served."""
         matching = (
             item
             for item in self._served.values()
@@ -72,18 +73,18 @@ class Registry:
         return next(matching, None)
 
     def group_kind(self, group: str, kind: str) -> Served | None:
-        """A version of a kind, for its table and scope, or None if it is not served."""
+        """Return a version of a kind, for its table and scope, or None if it is not served."""
         return next(
             (item for item in self._served.values() if (item.group, item.kind) == (group, kind)),
             None,
         )
 
     def versions(self, table: TableId) -> list[Served]:
-        """All served versions of the objects in `table`, in all API groups."""
+        """Return all served versions of the objects in `table`, in all API groups."""
         return [item for item in self._served.values() if item.table == table]
 
     def install(self, crd: Object) -> None:
-        """Serves the resources of `crd`, instead of its former ones."""
+        """Serve the resources of `crd`, instead of its former ones."""
         self.uninstall(crd)
         for item in custom_resources(crd):
             self._served[item.group, item.version, item.plural] = item
@@ -98,7 +99,7 @@ class Registry:
 
 
 def custom_resources(crd: Object) -> list[Served]:
-    """The served versions of a CRD. Raises 422 if the CRD is invalid."""
+    """Return the served versions of a CRD. Raise 422 if the CRD is invalid."""
     name = crd["metadata"]["name"]
     spec = crd.get("spec") or {}
     try:

@@ -27,7 +27,7 @@ def _is_date_time(value: Any) -> bool:
 
 
 def _matches(_: Any, pattern: str, value: Any, __: Any) -> Iterator[jsonschema.ValidationError]:
-    """A pattern as in Go, where `$` does not match before a newline at the end."""
+    """Yield a pattern as in Go, where `$` does not match before a newline at the end."""
     if isinstance(value, str) and not re.search(re.sub(r"(?<!\\)\$$", r"\\Z", pattern), value):
         yield jsonschema.ValidationError(f"should match '{pattern}'")
 
@@ -48,7 +48,7 @@ class Schema:
         self._validator = _Validator(_translated(self._source), format_checker=_FORMATS)
 
     def prepare(self, obj: Object) -> list[str]:
-        """Removes unknown fields from `obj` and adds defaults, in place.
+        """Remove unknown fields from `obj` and add defaults, in place.
 
         Returns the paths of the removed fields.
         """
@@ -57,7 +57,7 @@ class Schema:
         return [path.removeprefix(".") for path in dropped]
 
     def validate(self, obj: Object, old: Object | None = None) -> list[Object]:
-        """The causes (see `errors.invalid`) why `obj` cannot be stored in place of `old`."""
+        """Return the causes (see `errors.invalid`) why `obj` cannot be stored in place of `old`."""
         causes: list[Object] = []
         for error in sorted(
             self._validator.iter_errors(obj),
@@ -72,7 +72,7 @@ class Schema:
 
 
 def _translated(schema: Object) -> Object:
-    """The JSON Schema that is equivalent to a structural schema.
+    """Return the JSON Schema that is equivalent to a structural schema.
 
     Validators ignore the keywords of Kubernetes.
     """
@@ -95,8 +95,9 @@ def _translated(schema: Object) -> Object:
 
 
 def _settle(value: Any, schema: Object, path: str, dropped: list[str]) -> None:
-    """Adds the defaults of `schema` to `value`, and removes unknown fields, whose paths it adds to
-    `dropped`, and nulls that are not allowed.
+    """Add the defaults of `schema` to `value`, and remove what it does not allow.
+
+    Unknown fields, whose paths are added to `dropped`, and nulls that are not allowed are removed.
     """
     if isinstance(value, list):
         for index, item in enumerate(value):

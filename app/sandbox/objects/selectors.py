@@ -40,9 +40,9 @@ _OPERATORS = {"!=": "NotIn", "notin": "NotIn"}
 
 
 def label_selector(text: str) -> Matches | None:
-    """Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
+    """Parse `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
 
-    None if the text is empty. Raises 400 if it is malformed.
+    None if the text is empty. Raise 400 if it is malformed.
     """
     terms = re.split(r",(?![^(]*\))", text) if text.strip() else []
     return _all([_parsed(term) for term in terms]) if terms else None
@@ -65,7 +65,7 @@ def _parsed(term: str) -> Requirement:
 
 
 def object_selector(selector: Object | None) -> Matches:
-    """Parses a LabelSelector, as in webhook configurations.
+    """Parse a LabelSelector, as in webhook configurations.
 
     None and an empty one match everything.
     """
@@ -99,9 +99,9 @@ def _all(requirements: list[Requirement]) -> Matches:
 
 
 def field_selector(text: str, table: tuple[str, str]) -> Matches | None:
-    """Parses `metadata.name=x,spec.nodeName!=y`.
+    """Parse `metadata.name=x,spec.nodeName!=y`.
 
-    None if the text is empty. Raises 400 if it is malformed, or has a field that kube-apiserver
+    None if the text is empty. Raise 400 if it is malformed, or has a field that kube-apiserver
     does not support for this resource. Paths are those of the stored version.
     """
     terms: list[tuple[str, bool, str]] = []
@@ -121,8 +121,9 @@ def field_selector(text: str, table: tuple[str, str]) -> Matches | None:
 
 
 def _field(obj: Object, path: str) -> str:
-    """The value at `path` as text, or its default: the sandbox does not store the defaults of
-    built-in kinds.
+    """Return the value at `path` as text, or its default.
+
+    The sandbox does not store the defaults of built-in kinds.
     """
     return _text(at(obj, *path.split("."))) or _DEFAULTS.get(path, "")
 
@@ -136,7 +137,7 @@ def _text(value: Any) -> str:
 
 
 def combined(*matchers: Matches | None) -> Matches | None:
-    """A matcher that requires all of the given ones, or None if there is none."""
+    """Return a matcher that requires all of the given ones, or None if there is none."""
     present = [matcher for matcher in matchers if matcher is not None]
     if not present:
         return None

@@ -1,3 +1,4 @@
-"""What the API does with each request: reads, writes, tables, and the kinds with rules of their
-own.
+"""What the API does with each request.
+
+There are reads, writes, tables, and the kinds with rules of their own.
 """

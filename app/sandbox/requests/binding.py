@@ -1,5 +1,7 @@
-"""The subresources pods/binding, which assigns a pod to a node and adds the labels and annotations
-of the Binding, and `scale` (autoscaling/v1) of objects with replicas.
+"""The subresources pods/binding and `scale`.
+
+The first assigns a pod to a node and adds the labels and annotations of the Binding; the second is
+that of autoscaling/v1, of objects with replicas.
 """
 
 from dataclasses import replace
@@ -33,10 +35,11 @@ class Binder:
         self._admission = admission
 
     async def bind(self, pods: Served, key: Key, binding: Object, caller: Caller) -> None:
-        """Sets spec.nodeName of the pod `key`, and copies the labels and annotations of the Binding
-        after mutating webhooks. Raises 400 or 500 for an invalid Binding, 404 if there is no
-        such pod, and 409 if the pod is bound, being deleted or gated, or does not have the uid
-        or resourceVersion of the Binding.
+        """Set spec.nodeName of the pod `key`, after mutating webhooks.
+
+        The labels and annotations of the Binding are copied. Raise 400 or 500 for an invalid
+        Binding, 404 if there is no such pod, and 409 if the pod is bound, being deleted or gated,
+        or does not have the uid or resourceVersion of the Binding.
         """
         bindings = replace(pods, kind="Binding")
         binding = self._with_topology(_completed(bindings, binding, key))
@@ -48,10 +51,11 @@ class Binder:
             self._storage.replace(pods.table, _bound(pod, binding), resource_version(pod))
 
     def _with_topology(self, binding: Object) -> Object:
-        """Adds the region and zone of the node to the labels, as the admission plugin
-        PodTopologyLabels does:
+        """Add the region and zone of the node to the labels.
+
+        The admission plugin PodTopologyLabels does so:
         https://github.com/kubernetes/kubernetes/blob/v1.34.0/plugin/pkg/admission/podtopologylabels/admission.go.
-        The plugin ignores a target without a kind.
+        It ignores a target without a kind.
         """
         if binding["target"].get("kind") != "Node":
             return binding
@@ -78,9 +82,9 @@ def _hindrance(pod: Object) -> str:
 
 
 def _completed(bindings: Served, binding: Object, key: Key) -> Object:
-    """The Binding with its optional fields.
+    """Return the Binding with its optional fields.
 
-    Raises 400 if it is not a Binding for the pod `key`, and 500 for an invalid target, as
+    Raise 400 if it is not a Binding for the pod `key`, and 500 for an invalid target, as
     kube-apiserver does.
     """
     binding = copy(binding)
@@ -109,7 +113,7 @@ def _bound(pod: Object, binding: Object) -> Object:
 
 
 def scale_of(obj: Object) -> Object:
-    """The Scale of a stored object."""
+    """Return the Scale of a stored object."""
     spec = {"replicas": (obj.get("spec") or {}).get("replicas", 1)}
     status = {"replicas": at(obj, "status", "replicas") or 0}
     identity = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -124,7 +128,8 @@ def scale_of(obj: Object) -> Object:
 
 
 def scaled(scale: Object) -> Object:
-    """The merge patch for an object that sets the replicas of a Scale, or those of a merge patch of
-    a Scale.
+    """Return the merge patch for an object that sets the replicas of a Scale.
+
+    The input is a Scale, or a merge patch of one.
     """
     return {"spec": {"replicas": at(scale, "spec", "replicas")}}

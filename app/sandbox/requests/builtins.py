@@ -24,8 +24,10 @@ _DRA = ("v1", "v1beta2", "v1beta1")
 
 
 def builtins(unserved: Collection[str] = (), later: Collection[str] = ()) -> Iterator[Served]:
-    """The resources that are served without a CRD, without the group versions `unserved` (such as
-    `resource.k8s.io/v1`), and with those of a later Kubernetes that are in `later`.
+    """Return the resources that are served without a CRD.
+
+    The group versions `unserved` (such as `resource.k8s.io/v1`) are left out, and those of a later
+    Kubernetes that are in `later` are added.
     """
     for served in _resources():
         is_later = served.group == _SCHEDULING and served.version in _OF_1_37
@@ -97,7 +99,7 @@ def _kind(
     versions: tuple[str, ...] = ("v1",),
     **fields: Any,
 ) -> Iterator[Served]:
-    """A kind in all its `versions`, the stored one first.
+    """Yield a kind in all its `versions`, the stored one first.
 
     `short` are its short names, `fields` those of Served.
     """

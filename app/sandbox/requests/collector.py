@@ -1,5 +1,7 @@
-"""What the controllers of a cluster delete: objects whose owners are gone, the content of deleted
-namespaces, and the objects of deleted CRDs.
+"""What the controllers of a cluster delete.
+
+That is objects whose owners are gone, the content of deleted namespaces, and the objects of deleted
+CRDs.
 
 Deletion is in the background: first the owner, then its dependents. Deletions pass admission, and
 rejected ones are tried again.
@@ -44,7 +46,7 @@ class Collector:
         storage.listeners.append(self._noticed)
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Work until cancelled."""
         while True:
             table, key = await self._waiting.get()
             try:
@@ -117,7 +119,7 @@ class Collector:
         return stored is not None and is_deleting(stored)
 
     def _may_live(self, owner: Object, namespace: str) -> bool:
-        """Whether the owner exists.
+        """Return whether the owner exists.
 
         An owner of a kind that is not served counts as existing, unless it was seen to be deleted,
         as with its CRD.

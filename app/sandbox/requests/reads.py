@@ -116,7 +116,7 @@ class Reader:
     async def watch(
         self, served: Served, query: Query, shown: Representation
     ) -> AsyncIterator[bytes]:
-        """The lines of a watch, until its timeout or until the storage closes.
+        """Yield the lines of a watch, until its timeout or until the storage closes.
 
         A resource version that is too old gives an ERROR line.
         """
@@ -152,7 +152,7 @@ class Reader:
 
 
 def _event(change: Change, served: Served, query: Query, shown: Representation) -> bytes:
-    """The line of a change, or b"" if the change is not part of the watch."""
+    """Return the line of a change, or b"" if the change is not part of the watch."""
     kind = _kind(change, query)
     if not kind:
         return b""
@@ -183,7 +183,7 @@ def _line(kind: str, obj: Object) -> bytes:
 
 
 def _read_token(token: str) -> tuple[int, int]:
-    """The number of a snapshot, and the position in it, of a token `<number>-<position>`."""
+    """Return the number of a snapshot, and the position in it, of a token `<number>-<position>`."""
     try:
         snapshot, start = map(int, token.split("-"))
     except ValueError as error:

@@ -1,5 +1,7 @@
-"""Create, update, patch and delete, in the order of kube-apiserver: defaults, mutating webhooks,
-identity, schema, validating webhooks, storage.
+"""Create, update, patch and delete.
+
+The order is that of kube-apiserver: defaults, mutating webhooks, identity, schema, validating
+webhooks, storage.
 
 Nothing is awaited except webhook calls. After these, the stored object is compared with the one
 that was read before.
@@ -70,9 +72,9 @@ class Writer:
     async def update(
         self, served: Served, key: Key, obj: Object, caller: Caller, subresource: str = ""
     ) -> Object:
-        """Replaces an object.
+        """Replace an object.
 
-        Raises 409 if `obj` has a uid or a resourceVersion that is not the current one.
+        Raise 409 if `obj` has a uid or a resourceVersion that is not the current one.
         """
 
         def replaced(current: Object) -> Object:
@@ -98,7 +100,7 @@ class Writer:
         caller: Caller,
         subresource: str = "",
     ) -> Object:
-        """Patches an object.
+        """Patch an object.
 
         The patch is applied again if another write came between, unless it has a resourceVersion.
         """
@@ -125,7 +127,7 @@ class Writer:
         preconditions: Object | None = None,
         bulk: bool = False,
     ) -> Object:
-        """Removes an object, or sets its deletionTimestamp if it has finalizers.
+        """Remove an object, or sets its deletionTimestamp if it has finalizers.
 
         Returns its last state. `bulk` is part of a deletion of a collection, in which webhooks get
         no name.
@@ -220,7 +222,7 @@ class Writer:
         )
 
     def _must_stay(self, served: Served, obj: Object) -> bool:
-        """Whether finalizers keep the object, or its content, if it is a namespace."""
+        """Return whether finalizers keep the object, or its content, if it is a namespace."""
         if metadata(obj).get("finalizers"):
             return True
         return served.table == _NAMESPACES and bool(
@@ -246,8 +248,9 @@ class Writer:
         return stored
 
     def names_freed(self, group: str) -> None:
-        """Examines the CRDs of `group` whose names were not accepted, because another CRD may have
-        given one up.
+        """Examine the CRDs of `group` whose names were not accepted.
+
+        Another CRD may have given one up.
         """
         for crd in self._storage.table(CRDS).items():
             if crd["spec"]["group"] == group and crd_names.conflict(crd) is not None:
@@ -263,7 +266,7 @@ class Writer:
                 self.set_owners(table, obj, owners)
 
     def set_owners(self, table: tuple[str, str], obj: Object, owners: list[Object]) -> None:
-        """Replaces the owner references, without admission."""
+        """Replace the owner references, without admission."""
         meta = {key: value for key, value in metadata(obj).items() if key != "ownerReferences"}
         changed = {**obj, "metadata": {**meta, "ownerReferences": owners} if owners else meta}
         self._storage.replace(table, changed, resource_version(obj))
@@ -280,13 +283,14 @@ class Writer:
 
 
 class _RacedError(Exception):
-    """Another write came during the webhook calls, and the caller gave no resourceVersion: the
-    write is tried again.
+    """Another write during the webhook calls.
+
+    The caller gave no resourceVersion, so that the write is tried again.
     """
 
 
 def _admitted_namespace(served: Served, key: Key) -> str:
-    """The namespace in admission reviews: that of a Namespace is its own name."""
+    """Return the namespace in admission reviews: that of a Namespace is its own name."""
     return key[1] if served.table == _NAMESPACES else key[0]
 
 
@@ -310,9 +314,7 @@ def _settle(served: Served, obj: Object) -> list[str]:
 
 
 def _check_known(served: Served, dropped: list[str], caller: Caller) -> None:
-    """For unknown fields of the caller, raises 400 or adds warnings, depending on
-    fieldValidation.
-    """
+    """Raise 400 or add warnings for unknown fields, depending on fieldValidation."""
     listed = [f'unknown field "{path}"' for path in dropped]
     if listed and caller.options.field_validation == "Strict":
         raise errors.bad_request(
