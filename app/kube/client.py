@@ -260,7 +260,10 @@ def _page(answer: Object) -> Page:
 
 
 def _watch_event(line: bytes) -> WatchEvent | None:
-    """Return a line as an event, or None if its type is unknown. Raises the error of an ERROR line."""
+    """Return a line as an event, or None if its type is unknown.
+
+    Raise the error of an ERROR line.
+    """
     event = decoded(line)
     kind = event.get("type")
     obj = event.get("object")

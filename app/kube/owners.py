@@ -114,7 +114,7 @@ class Kinds:
         self._lists: dict[str, dict[str, Resource]] = {}
 
     async def find(self, api_version: str, kind: str) -> Resource | None:
-        """Return the resource of an apiVersion and kind, or None if the cluster does not serve it."""
+        """Return the resource of an apiVersion and kind, or None if it is not served."""
         if kind not in self._lists.get(api_version, {}):
             await self._read_list(api_version)
         return self._lists.get(api_version, {}).get(kind)

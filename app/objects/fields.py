@@ -174,7 +174,7 @@ def walk_map(holder: Any, name: str, path: FieldPath, findings: list[FieldError]
 
 
 def as_map(value: Any, path: FieldPath, findings: list[FieldError]) -> dict[str, Any] | None:
-    """Return `value` if it is a map. Otherwise adds a finding and return None."""
+    """Return `value` if it is a map. Otherwise add a finding and return None."""
     if isinstance(value, dict):
         return value
     findings.append(wrong_type(path, value, "a map"))

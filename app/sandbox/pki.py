@@ -31,7 +31,7 @@ class Pair:
 
 
 def issue(names: Sequence[str] = _LOOPBACK) -> Pair:
-    """Return a new CA and a serving certificate for `names`, which are DNS names and IP addresses."""
+    """Return a new CA and a serving certificate for `names`, DNS names and IP addresses."""
     authority = trustme.CA(organization_name="grove-admission sandbox")
     certificate = authority.issue_cert(*names)
     return Pair(

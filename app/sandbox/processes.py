@@ -112,7 +112,7 @@ def url(host: str, port: int) -> str:
 
 
 async def feature_gates(binary: Path) -> list[str]:
-    """Return the flag that enables the Workload API, which is alpha, if this kube-apiserver has it."""
+    """Return the flag that enables the alpha Workload API, if this kube-apiserver has it."""
     process = await asyncio.create_subprocess_exec(
         binary, "--help", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )

@@ -93,7 +93,7 @@ class Sandbox:
         ).app()
 
     async def start(self) -> None:
-        """Store the namespaces and CRDs, then listens.
+        """Store the namespaces and CRDs, then listen.
 
         After this, `url` and the files in `state_dir` are valid.
         """

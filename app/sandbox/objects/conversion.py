@@ -67,7 +67,7 @@ def _nested(request: Object) -> Object:
 
 
 def conversions(group: str, version: str, stored: str) -> tuple[Convert, Convert]:
-    """Return the conversions of a built-in kind from the version `stored` to `version`, and back."""
+    """Return the conversions of a built-in kind from `stored` to `version`, and back."""
     prefix = f"{group}/" if group else ""
     if group == "events.k8s.io":
         return lambda obj: _renamed(obj, _EVENT_NAMES, "events.k8s.io/v1"), lambda obj: _renamed(
