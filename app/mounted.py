@@ -8,7 +8,7 @@ MOST_BYTES = 1024 * 1024
 """A bundle of 500 CAs has about so many."""
 
 
-def read_mounted(path: Path) -> bytes:
+def read_mounted(path: Path | str) -> bytes:
     """Return the content of a regular file.
 
     Raise OSError if it is something else: opening a FIFO would wait for its other end and stop the

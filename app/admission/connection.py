@@ -80,6 +80,7 @@ class Connection(asyncio.Protocol):
         self._holds = 0
         self._is_active = False
         self._has_ended = False
+        self._is_retired = False
         self._idle_at = self._loop.time()
         self._asked_at: float | None = None
         self._unread_at: float | None = None
@@ -126,6 +127,9 @@ class Connection(asyncio.Protocol):
         if self._state is State.HEAD and not self._kept:
             self._close()
             self._loop.call_later(self._limits.close_seconds, self.abort)
+
+    def retire(self) -> None:
+        self._is_retired = True
 
     def abort(self) -> None:
         self._transport.abort()
@@ -323,7 +327,7 @@ class Connection(asyncio.Protocol):
 
     def _write(self, answer: Answer) -> None:
         code, body = answer
-        self._is_last |= self._serving.draining
+        self._is_last |= self._serving.draining or self._is_retired
         self._transport.write(answer_head(code, len(body), self._is_last) + body)
 
     def _end_request(self) -> None:

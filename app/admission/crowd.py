@@ -18,6 +18,9 @@ class Open(Protocol):
         Otherwise, it ends with the next answer, because the server drains.
         """
 
+    def retire(self) -> None:
+        """Ends the connection with its next answer."""
+
     def abort(self) -> None:
         """Closes the connection at once."""
 

@@ -17,12 +17,9 @@ from app.certificates.inspect import (
     Pair,
     check_pair,
     inspect,
-    plainly,
-    split_bundle,
 )
 from app.certificates.issue import make_ca, make_leaf
 from app.certificates.source import BrokenPairError, CertificateSource, ServingCertificate, utc_now
-from app.config.schema import Server
 from app.mounted import read_mounted
 
 DEVELOPMENT_NAMES = ("localhost", "127.0.0.1", "::1", "grove-admission.grove-system.svc")
@@ -133,21 +130,6 @@ def file_source(directory: Path, client_cas: bytes = b"") -> FileSource:
     if source.not_after is None:
         raise OSError(source.last_error)
     return source
-
-
-def client_cas_of(server: Server) -> bytes:
-    """The content (PEM) of `server.clientCaFile`, or b"" without one.
-
-    Raises OSError if it is not usable.
-    """
-    if not server.client_ca_file:
-        return b""
-    pem = read_mounted(Path(server.client_ca_file))
-    try:
-        split_bundle(pem)
-    except ValueError as error:
-        raise OSError(f"server.clientCaFile {server.client_ca_file}: {plainly(error)}") from None
-    return pem
 
 
 def ensure_development_certificate(directory: Path, names: Sequence[str], now: datetime) -> None:

@@ -36,27 +36,36 @@ class ServingCertificate:
     """
 
     def __init__(self, client_cas: bytes = b"") -> None:
-        self._client_cas = client_cas
+        self.client_cas = client_cas
         self.context = _server_context(client_cas)
         self.context.sni_callback = self._hand_over
         self.info: CertificateInfo | None = None
+        self._pair: Pair | None = None
         self._newest: ssl.SSLContext | None = None
 
     def load(self, pair: Pair) -> CertificateInfo:
-        """Uses `pair` from the next handshake.
+        """Use `pair` from the next handshake.
 
-        Raises BrokenPairError, without a change, if it cannot serve.
+        Raise BrokenPairError, without a change, if it cannot serve.
         """
-        context = _server_context(self._client_cas)
         try:
             info = inspect(pair.cert_pem)
-            with _as_file(pair.cert_pem) as certificate, _as_file(pair.key_pem) as key:
-                context.load_cert_chain(certificate, key, password=_no_password)
+            context = _context_of(pair, self.client_cas)
         except (ssl.SSLError, ValueError) as error:
             raise BrokenPairError("; ".join(_reasons(pair)) or plainly(error)) from error
+        self._pair = pair
         self._newest = context
         self.info = info
         return info
+
+    def trust_clients(self, client_cas: bytes) -> None:
+        """Use `client_cas` (PEM) from the next handshake, in place of the former ones.
+
+        Raise ValueError or OSError, without a change, if they are invalid.
+        """
+        if self._pair is not None:
+            self._newest = _context_of(self._pair, client_cas)
+        self.client_cas = client_cas
 
     def _hand_over(
         self, connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext
@@ -66,6 +75,13 @@ class ServingCertificate:
             return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
         connection.context = self._newest
         return None
+
+
+def _context_of(pair: Pair, client_cas: bytes) -> ssl.SSLContext:
+    context = _server_context(client_cas)
+    with _as_file(pair.cert_pem) as certificate, _as_file(pair.key_pem) as key:
+        context.load_cert_chain(certificate, key, password=_no_password)
+    return context
 
 
 def _server_context(client_cas: bytes) -> ssl.SSLContext:

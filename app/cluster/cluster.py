@@ -13,6 +13,9 @@ from app.kube.store import WatchStore
 from app.rules.kinds import NEIGHBOURS
 from app.sample import Sample, counter, gauge
 
+STALE_SECONDS = 120.0
+"""A watch has a sign of life each minute."""
+
 NOT_INSTALLED = "is not installed; it is picked up when its CRD appears"
 
 
@@ -56,14 +59,24 @@ class Cluster:
         return checks
 
     def notes(self) -> dict[str, str]:
-        """Returns the served version of each API in NEIGHBOURS, and the dialect in force."""
+        """Return the version of each API in NEIGHBOURS, the dialect, and the age of stale caches."""
         if self.discovery is None or not self.discovery.known:
             return {}
         versions = {resource: self.discovery.served_version(resource) for resource in NEIGHBOURS}
         notes = {
             f"api/{resource}": version or NOT_INSTALLED for resource, version in versions.items()
         }
-        return {**notes, "dialect": self.facts.dialect().name}
+        return {**notes, "dialect": self.facts.dialect().name, **self._stale()}
+
+    def _stale(self) -> dict[str, str]:
+        """Returns how old the facts are whose cache is not refreshed, and why."""
+        notes = {}
+        for name, store in self.stores.by_name().items():
+            age = store.age()
+            if store.served and age is not None and age > STALE_SECONDS:
+                reason = store.problem or "its watch is silent"
+                notes[f"stale/{name}"] = f"verdicts use facts that are {age:.0f} s old: {reason}"
+        return notes
 
     def samples(self) -> Iterator[Sample]:
         text = "1 for the dialect of Grove's topology API that is in force."

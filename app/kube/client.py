@@ -62,13 +62,21 @@ class HttpClient:
         sibling = HttpClient(transport.credentials, (), limits, user_agent=transport.user_agent)
         sibling.discovery = self.discovery
         sibling._transport.calls = transport.calls
+        sibling._transport.reach = transport.reach
         return sibling
 
     @property
     def calls(self) -> dict[tuple[str, str, str], int]:
         return self._transport.calls
 
+    def checks(self) -> dict[str, str | None]:
+        return {"api-server": self._transport.reach.check()}
+
+    def notes(self) -> dict[str, str]:
+        return {}
+
     def samples(self) -> Iterator[Sample]:
+        yield from self._transport.reach.samples()
         for (verb, resource, code), count in self.calls.items():
             text = "Calls of the API server."
             yield counter(

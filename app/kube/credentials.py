@@ -6,12 +6,13 @@ They are those of a Pod, or of a kubeconfig.
 import os
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from app.kube.api import ClusterError, Unavailable
 from app.kube.impersonation import Headers
+from app.mounted import read_mounted
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_SECONDS = 60.0
@@ -43,6 +44,10 @@ class Credentials(Protocol):
         ...
 
     def ssl_context(self) -> ssl.SSLContext | None: ...
+
+    def files(self) -> Sequence[str]:
+        """The files whose change makes another `ssl_context` necessary, after `renew`."""
+        ...
 
     async def authorization(self) -> str | None:
         """Return the Authorization header for the next request. A rotated token is read again."""
@@ -78,7 +83,13 @@ class PodCredentials:
         self._read_at = 0.0
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        return ssl.create_default_context(cafile=str(self._ca_file))
+        bundle = read_mounted(self._ca_file).decode()
+        if not bundle.strip():  # otherwise, the CAs of the system would be trusted
+            raise OSError(f"{self._ca_file} is empty")
+        return ssl.create_default_context(cadata=bundle)
+
+    def files(self) -> Sequence[str]:
+        return [str(self._ca_file)]
 
     async def authorization(self) -> str | None:
         if not self._token or self._clock() - self._read_at > TOKEN_SECONDS:
@@ -88,7 +99,7 @@ class PodCredentials:
     async def renew(self) -> None:
         """Read the token. Raise Unavailable if there is none."""
         try:
-            token = self._token_file.read_text().strip()
+            token = read_mounted(self._token_file).decode().strip()
         except (OSError, ValueError) as error:
             raise Unavailable(f"credentials: {error}", reason="Credentials") from error
         if not token:
@@ -120,7 +131,7 @@ async def in_cluster(directory: Path = SERVICE_ACCOUNT) -> PodCredentials:
     try:
         await credentials.renew()
         credentials.ssl_context()
-    except (Unavailable, OSError) as error:
+    except (Unavailable, OSError, ValueError) as error:
         raise ClusterError(f"no credentials for the cluster: {error}") from error
     return credentials
 

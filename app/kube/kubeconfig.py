@@ -9,8 +9,10 @@ import asyncio
 import base64
 import itertools
 import logging
+import os
 import shlex
 import ssl
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -110,6 +112,12 @@ class KubeconfigCredentials:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
+
+    def files(self) -> Sequence[str]:
+        configuration = self._configuration
+        kubeconfigs = str(self._path or KUBE_CONFIG_DEFAULT_LOCATION).split(os.pathsep)
+        named = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
+        return [*kubeconfigs, *filter(None, named)]
 
     async def authorization(self) -> str | None:
         try:

@@ -19,6 +19,8 @@ from yarl import URL
 
 from app.kube.api import Object, Unavailable, error_from
 from app.kube.credentials import Credentials
+from app.kube.reach import Reach
+from app.kube.trust import ServerTrust
 from app.objects.resource import LEASE
 
 Params = dict[str, str]
@@ -40,7 +42,7 @@ class Limits:
     `total` is for a whole call: the wait for the rate limit, all attempts and the pauses between
     them. `reads` is the number of attempts of a read. A watch that is silent for `watch_silence` is
     ended (`app.kube.watch` notices silence earlier), and so is one with an event longer than
-    `longest_event`.
+    `longest_event`. `look` is between two looks at the files of the credentials.
     """
 
     connect: float = 5.0
@@ -52,6 +54,7 @@ class Limits:
     pause: float = 0.2
     connections: int = 100
     longest_event: int = 16 * 2**20
+    look: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,8 @@ class Transport:
         self.user_agent = user_agent
         self._limits = limits
         self._opened: aiohttp.ClientSession | None = None
-        self._tls: ssl.SSLContext | bool | None = None
+        self.reach = Reach()
+        self._trust = ServerTrust(credentials, limits.look)
         self._turns = TokenBucket(limits.qps, limits.burst)
         self._decoder = Decoder()
 
@@ -114,6 +118,7 @@ class Transport:
             if response.status != 200:
                 raise error_from(response.status, response.headers, await response.read())
             async for line in lines_of(response.content.iter_any(), limits.longest_event):
+                self.reach.answered()
                 yield line
 
     async def _tries(self, request: Request) -> Object:
@@ -149,13 +154,18 @@ class Transport:
     ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
         """Return the response, when its headers have arrived.
 
-        After a 401 the credentials are renewed and the request is sent again, because a request
-        without authentication has had no effect.
+        After a 401 or a failed handshake, the credentials are renewed and the request is sent
+        again, because it has had no effect.
         """
-        response = await self._answer(request, timeouts)
+        try:
+            response = await self._answer(request, timeouts)
+        except aiohttp.ClientSSLError:
+            if not await self._trust.renew_after_failure():
+                raise
+            response = await self._answer(request, timeouts)
         if response.status == 401:
             response.release()
-            await self.credentials.renew()
+            await self._trust.renew()
             response = await self._answer(request, timeouts)
         async with response:
             yield response
@@ -175,15 +185,14 @@ class Transport:
                     data=None if request.body is None else orjson.dumps(request.body),
                     timeout=timeouts,
                     server_hostname=self.credentials.server_hostname,
-                    ssl=self._tls_context(),
+                    ssl=await self._trust.context(),
                     allow_redirects=False,
                 )
         except Exception as error:
-            if isinstance(error, aiohttp.ClientConnectorCertificateError):
-                # its CA may have been replaced, and the next request reads it again
-                self._tls = None
+            self.reach.failed(_plainly(error))
             self._count(request, "error")
             raise
+        self.reach.answered()
         self._count(request, str(response.status))
         return response
 
@@ -204,11 +213,6 @@ class Transport:
             proxy = self.credentials.proxy or _proxy_of_environment(URL(self.credentials.host))
             self._opened = aiohttp.ClientSession(connector=connector, proxy=proxy)
         return self._opened
-
-    def _tls_context(self) -> ssl.SSLContext | bool:
-        if self._tls is None:
-            self._tls = self.credentials.ssl_context() or True
-        return self._tls
 
     def _count(self, request: Request, code: str) -> None:
         key = (request.verb, request.resource, code)

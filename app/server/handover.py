@@ -91,6 +91,9 @@ class Guarded(asyncio.Protocol):
     def finish(self) -> None:
         """Does nothing, because the current response is the last one."""
 
+    def retire(self) -> None:
+        """Does nothing, because the current response is the last one."""
+
     def abort(self) -> None:
         self._transport.abort()
 

@@ -85,6 +85,14 @@ class Listener:
         """
         self.serving.draining = True
 
+    def renew(self) -> None:
+        """End each connection that is open now with its next response.
+
+        Its client may have shown a certificate of a CA that is no longer trusted.
+        """
+        for connection in self.serving.connections:
+            connection.retire()
+
     def stop(self) -> None:
         """Accepts no more connections, finishes the open requests, and closes the connections."""
         self._stopping.set()

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from app.admission.asgi import AdmissionApp
 from app.admission.serving import Limits
-from app.certificates.files import client_cas_of, file_source
+from app.certificates.client_cas import ClientCas, read_client_cas
+from app.certificates.files import file_source
 from app.certificates.keeper import self_managed_source
 from app.certificates.source import CertificateSource
 from app.cluster import documents, watched
@@ -139,8 +140,14 @@ async def serving(
                 tasks.create_task(_flush(log), name="log"),
                 tasks.create_task(source.run(), name="certificate"),
             ]
+            if configuration.server.client_ca_file:
+                client_cas = ClientCas(
+                    Path(configuration.server.client_ca_file), source.certificate, listener.renew
+                )
+                readiness.parts.append(client_cas)
+                background.append(tasks.create_task(client_cas.run(), name="client CAs"))
             if client is not None:
-                metrics.add(client.samples)
+                readiness.parts.append(client)
                 background.append(
                     tasks.create_task(
                         watched.run(cluster, client, client.discovery), name="cluster"
@@ -226,7 +233,10 @@ def certificate_source(
     configuration: Configuration, directory: Path, client: HttpClient | None, metrics: Metrics
 ) -> CertificateSource:
     """The source of the serving certificate. Raises OSError if there is no usable one."""
-    client_cas = client_cas_of(configuration.server)
+    client_ca_file = configuration.server.client_ca_file
+    client_cas = b""
+    if client_ca_file:
+        client_cas = read_client_cas(Path(client_ca_file))
     if configuration.certificates.mode == "files":
         return file_source(directory, client_cas)
     if client is None:

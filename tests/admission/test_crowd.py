@@ -18,6 +18,9 @@ class Guest:
     def finish(self) -> None:
         raise NotImplementedError
 
+    def retire(self) -> None:
+        raise NotImplementedError
+
     def abort(self) -> None:
         self._log.append(self.name)
 

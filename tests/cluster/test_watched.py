@@ -80,6 +80,19 @@ async def test_nodes_are_grouped_by_the_label_of_a_new_level_without_another_lis
     assert [call.verb for call in client.calls if call.resource == NODE].count("list") == 1
 
 
+async def test_facts_that_are_not_refreshed_say_how_old_they_are() -> None:
+    async with running(WatchedMemory([topology(RACK)])) as cluster:
+        nodes = cluster.stores.by_name()["nodes"]
+        assert [name for name in cluster.notes() if name.startswith("stale/")] == []
+        now = nodes._clock()
+        nodes._clock = lambda: now + 500
+        said = {name: note for name, note in cluster.notes().items() if name.startswith("stale/")}
+        assert said == {"stale/nodes": "verdicts use facts that are 500 s old: its watch is silent"}
+        nodes.problem = "nodes: 403"
+        assert cluster.notes()["stale/nodes"].endswith(" 500 s old: nodes: 403")
+        assert all(problem is None for problem in cluster.checks().values())
+
+
 async def test_nothing_counts_as_not_served_before_the_cluster_has_said_so() -> None:
     answering = asyncio.Event()
 

@@ -20,6 +20,9 @@ class PlainCredentials:
     def ssl_context(self) -> ssl.SSLContext | None:
         return self.context
 
+    def files(self) -> tuple[str, ...]:
+        return ()
+
     async def authorization(self) -> str | None:
         return f"Bearer {self.token}" if self.token else None
 

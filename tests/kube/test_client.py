@@ -353,6 +353,9 @@ async def test_credentials_are_renewed_after_a_401() -> None:
         def ssl_context(self) -> ssl.SSLContext | None:
             return None
 
+        def files(self) -> tuple[str, ...]:
+            return ()
+
         async def authorization(self) -> str | None:
             return f"Bearer {self.token}"
 

@@ -22,9 +22,11 @@ from cryptography.x509.oid import NameOID
 from app.kube.api import Unavailable
 from app.kube.client import HttpClient
 from app.kube.credentials import PodCredentials, from_kubeconfig
+from app.kube.reach import Reach
 from app.kube.transport import Limits
 from app.objects.resource import NODE
 from app.rules.kinds import ALL
+from tests.kube.credentials import PlainCredentials
 
 
 @dataclass(frozen=True)
@@ -149,3 +151,81 @@ async def test_a_replaced_ca_of_the_api_server_is_read_again(tmp_path: Path) -> 
             await client.get(NODE, "a")
         written(ca_file, current.pem())  # the kubelet is later than the API server
         assert await client.get(NODE, "a") == {"user": "nobody"}
+
+
+async def test_a_ca_that_is_there_in_time_fails_no_call(tmp_path: Path) -> None:
+    """The file has the new CA before the client connects again: not even a write fails."""
+    former = issue("former")
+    current = issue("current")
+    config = tmp_path / "config"
+    async with serving(tmp_path, former) as url:
+        kubeconfig(config, url, former, issue("alice", former))
+        client = HttpClient(await from_kubeconfig(config), ALL, Limits(total=5.0, reads=1))
+        assert await client.get(NODE, "a") == {"user": "alice"}
+    port = int(url.rpartition(":")[2])
+    async with client, serving(tmp_path, current, port=port):
+        kubeconfig(config, url, current, issue("bob", current))
+        assert await client.patch(NODE, "a", {}) == {"user": "bob"}
+
+
+async def test_files_of_the_identity_are_looked_at_again_and_bad_ones_are_not_used(
+    tmp_path: Path,
+) -> None:
+    """The server trusts the CA of both; the client shows what its files contain."""
+    ca = issue("ca")
+    config = tmp_path / "config"
+    async with serving(tmp_path, ca) as url:
+        kubeconfig(config, url, ca, issue("alice", ca))
+        limits = Limits(total=5.0, look=0.0)
+        async with HttpClient(await from_kubeconfig(config), ALL, limits) as client:
+            assert await client.get(NODE, "a") == {"user": "alice"}
+            good = config.read_bytes()
+            for bad in (b"", b"{", good.replace(b"certificate-authority-data: ", b"&x [] #")):
+                config.write_bytes(bad)
+                assert await client.get(NODE, "a") == {"user": "alice"}
+            kubeconfig(config, url, ca, issue("bob", ca))
+            assert await client.get(NODE, "a") == {"user": "bob"}
+
+
+async def test_an_empty_ca_file_does_not_mean_the_cas_of_the_system(tmp_path: Path) -> None:
+    credentials = PodCredentials("https://127.0.0.1:1", tmp_path / "token", tmp_path / "ca.crt")
+    written(tmp_path / "token", b"t")
+    written(tmp_path / "ca.crt", b"\n")
+    async with HttpClient(credentials, ALL, Limits(total=5.0, reads=1)) as client:
+        with pytest.raises(Unavailable, match="is empty"):
+            await client.get(NODE, "a")
+
+
+def test_an_api_server_that_does_not_answer_for_a_while_is_a_problem() -> None:
+    time = 0.0
+    reach = Reach(lambda: time)
+    checks = []
+    for now, call in (
+        (1000.0, "silent"),
+        (1000.0, "failed"),
+        (1100.0, "answered"),
+        (1300.0, "failed"),
+        (1399.0, "failed"),
+        (1400.0, "failed"),
+        (1500.0, "answered"),
+        (1900.0, "silent"),
+    ):
+        time = now
+        if call == "answered":
+            reach.answered()
+        elif call == "failed":
+            reach.failed("Connection refused")
+        checks.append(reach.check())
+    said = "has not answered for {} s, and the facts are as old: Connection refused"
+    assert checks == [None, said.format(1000), None, None, None, said.format(300), None, None]
+    assert [sample.value for sample in reach.samples()] == [400.0]
+
+
+async def test_what_prevents_an_answer_is_kept_for_the_check(tmp_path: Path) -> None:
+    client = HttpClient(PlainCredentials("http://127.0.0.1:1"), ALL, Limits(total=5.0, reads=1))
+    async with client:
+        with pytest.raises(Unavailable):
+            await client.get(NODE, "a")
+        assert client.checks() == {"api-server": None}
+        client.sibling(Limits())._transport.reach._answered_at -= 301
+        assert "Connection refused" in str(client.checks()["api-server"])

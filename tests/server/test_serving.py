@@ -35,6 +35,7 @@ from app.admission.decide import Route
 from app.admission.exchange import Exchange
 from app.admission.serving import Limits
 from app.admission.verdict import ALLOWED, Verdict, not_allowed
+from app.certificates.client_cas import ClientCas
 from app.certificates.files import file_source
 from app.certificates.issue import make_ca, make_leaf
 from app.server.handover import ToUvicorn
@@ -204,9 +205,52 @@ async def test_with_a_client_ca_verdicts_are_for_those_who_show_a_certificate_of
             assert codes == [200, 200, 400]
             assert (await client.get("/readyz")).text == "ok\n"
         stranger.load_verify_locations(served.certificates / "ca.crt")
-        with pytest.raises(httpx.TransportError):
+        with pytest.raises((httpx.TransportError, ssl.SSLError)):
             async with httpx.AsyncClient(base_url=served.url, verify=stranger) as client:
                 await client.post("/validate/podgroup?timeout=5s", json=review)
+
+
+async def test_other_client_cas_are_used_from_the_next_connection(tmp_path: Path) -> None:
+    file, former = client_certificate(tmp_path, "former")
+    next_file, current = client_certificate(tmp_path, "current")
+    waiting = Waiting(tmp_path, client_cas=file.read_bytes())
+    cas = ClientCas(file, waiting.source.certificate, waiting.listener.renew)
+    assert not cas.poll()
+    async with listening(waiting):
+        opened = await as_client(waiting, former)
+        assert b"connection: close" not in (await verdict_of(opened))[0]
+        for bad in (b"", b"no PEM", b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"):
+            file.write_bytes(bad)
+            assert not cas.poll()
+            assert "former ones are used" in cas.notes()["client-cas"]
+        assert b"connection: close" not in (await verdict_of(opened))[0]
+
+        file.write_bytes(next_file.read_bytes())
+        assert (cas.poll(), cas.poll(), cas.notes()) == (True, False, {})
+        assert b"connection: close" in (await verdict_of(opened))[0]
+        assert await opened[0].read() == b""
+        accepted = await as_client(waiting, current)
+        assert uid_of((await verdict_of(accepted))[1]) == "u"
+        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+            await verdict_of(await as_client(waiting, former))
+        for _, writer in (opened, accepted):
+            writer.close()
+    assert len(waiting.seen.verdicts) == 4
+
+
+async def as_client(
+    server: "Waiting", context: ssl.SSLContext
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection of a client that shows the certificate of `context`."""
+    context.load_verify_locations(server.directory / "ca.crt")
+    return await asyncio.open_connection("localhost", server.listener.port, ssl=context)
+
+
+async def verdict_of(
+    opened: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+) -> tuple[bytes, bytes]:
+    opened[1].write(verdict_request())
+    return await answer(opened[0])
 
 
 async def in_chunks(review: dict[str, Any]) -> AsyncIterator[bytes]:
@@ -239,8 +283,10 @@ class Waiting:
     Its ASGI app answers at once; the verdicts of SLOW wait for `release`.
     """
 
-    def __init__(self, directory: Path, limits: Limits | None = None) -> None:
-        self.source = file_source(directory)
+    def __init__(
+        self, directory: Path, limits: Limits | None = None, client_cas: bytes = b""
+    ) -> None:
+        self.source = file_source(directory, client_cas)
         self.directory = directory
         self.bodies: list[int] = []
         self.release = asyncio.Event()
@@ -252,7 +298,9 @@ class Waiting:
         }
         self.seen = Seen()
         exchange = Exchange(
-            {path: route(path, handler) for path, handler in handlers.items()}, self.seen
+            {path: route(path, handler) for path, handler in handlers.items()},
+            self.seen,
+            only_known=bool(client_cas),
         )
         app = AdmissionApp(exchange, self.app)
         self.listener = Listener(app, bind("127.0.0.1", 0), self.source.certificate.context, limits)

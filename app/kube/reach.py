@@ -1,0 +1,40 @@
+"""Whether the API server answers, for readiness and metrics."""
+
+import time
+from collections.abc import Callable, Iterator
+
+from app.sample import Sample, gauge
+
+UNREACHABLE_SECONDS = 300.0
+"""How long an API server may be silent.
+
+One of a single control plane is away for some minutes during an upgrade. If every replica was
+unready then, no review would be answered right after it.
+"""
+
+
+class Reach:
+    """When the API server has answered last, and what prevents it from answering."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._answered_at = clock()
+        self._problem = ""
+
+    def answered(self) -> None:
+        self._answered_at = self._clock()
+        self._problem = ""
+
+    def failed(self, problem: str) -> None:
+        self._problem = problem
+
+    def check(self) -> str | None:
+        """Return the reason why verdicts may rest on facts that are too old, or None."""
+        age = self._clock() - self._answered_at
+        if not self._problem or age < UNREACHABLE_SECONDS:
+            return None
+        return f"has not answered for {age:.0f} s, and the facts are as old: {self._problem}"
+
+    def samples(self) -> Iterator[Sample]:
+        age = self._clock() - self._answered_at
+        yield gauge("api_answer_age_seconds", "Since the API server has answered last.", age)

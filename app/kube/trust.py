@@ -1,0 +1,86 @@
+"""The TLS context for an API server, made again if the files behind it change."""
+
+import asyncio
+import contextlib
+import logging
+import ssl
+
+from app.kube.api import Unavailable
+from app.kube.credentials import Credentials
+from app.mounted import read_mounted
+
+logger = logging.getLogger(__name__)
+
+
+class ServerTrust:
+    """The context of `credentials`, with its CA and its client certificate.
+
+    Files that are unusable never replace a context. Connections that are open go on. `look_seconds`
+    is between two looks at the files, and the least time between two renewals after failures.
+    """
+
+    def __init__(self, credentials: Credentials, look_seconds: float) -> None:
+        self._credentials = credentials
+        self._look_seconds = look_seconds
+        self._context: ssl.SSLContext | bool | None = None
+        self._is_stale = False
+        self._content: list[bytes] = []
+        self._looked_at = 0.0
+        self._renewed_at = float("-inf")
+
+    async def context(self) -> ssl.SSLContext | bool:
+        """Return the context for the next connection; True without TLS.
+
+        Raise OSError if there is none yet, and the files are unusable.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._context is not None and now - self._looked_at >= self._look_seconds:
+            self._looked_at = now
+            if self._read() != self._content:
+                self._is_stale = True
+                with contextlib.suppress(Unavailable):  # it is being written: see the next look
+                    await self._credentials.renew()
+        if self._context is None or self._is_stale:
+            self._looked_at = now
+            self._make()
+        return self._context or True
+
+    async def renew(self) -> None:
+        """Read the credentials again, because the API server has refused them.
+
+        Raise Unavailable if they can't be read.
+        """
+        self._is_stale = True
+        self._renewed_at = asyncio.get_running_loop().time()
+        await self._credentials.renew()
+
+    async def renew_after_failure(self) -> bool:
+        """Return whether it is worth to connect again after a failed handshake."""
+        self._is_stale = True
+        is_recent = asyncio.get_running_loop().time() - self._renewed_at < self._look_seconds
+        if is_recent and self._read() == self._content:
+            return False
+        await self.renew()
+        return True
+
+    def _make(self) -> None:
+        content = self._read()
+        try:
+            self._context = self._credentials.ssl_context() or True
+        except (OSError, ValueError) as error:
+            if self._context is None:
+                raise
+            logger.warning("the CA of the API server is not loaded, the former one is: %s", error)
+            return
+        self._content = content
+        self._is_stale = False
+
+    def _read(self) -> list[bytes]:
+        return [_content(path) for path in self._credentials.files()]
+
+
+def _content(path: str) -> bytes:
+    try:
+        return read_mounted(path)
+    except OSError:
+        return b""
