@@ -41,14 +41,14 @@ class Answer:
 
     @property
     def exit_code(self) -> int:
-        """0: no reason; 1: reasons; 2: not everything that matters was read.
+        """0: all is placed, and no reason; 1: reasons, or it waits; 2: not everything was read.
 
         What was not asked for matters if the object waits and no other reason says why.
         """
         unexplained = self.state == "waits" and not self.reasons and bool(self.skipped)
         if self.unknown or self.unseen or unexplained:
             return 2
-        return 1 if self.reasons else 0
+        return 1 if self.reasons or self.state == "waits" else 0
 
     @property
     def lacks_room(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from app.explain.amounts import asked_gpus
-from app.explain.facts.common import UNBOUND, Told
+from app.explain.facts.common import UNBOUND
 from app.explain.facts.grove import GangPart, PodClique, PodCliqueSet, PodGang
 from app.explain.facts.kai import KaiPodGroup, SubGroup
 from app.explain.facts.pods import NO_SHAPE, Pod, Shape
@@ -59,21 +59,27 @@ def _member_of_part(index: Index, pod_gang: PodGang, part: GangPart) -> Member:
     name = part.name
     clique = index.cliques.get((pod_gang.namespace, name))
     pods = _alive(index.pods_of_clique(pod_gang.namespace, name))
+    shapes = _shapes(index, pods)
     if clique is None:
-        return Member(
-            name, part.minimum, max(part.minimum, len(pods)), _shape(index, pods), pods, part.told
-        )
-    shape = _shape(index, pods, _shape_of(index, clique))
-    return Member(name, part.minimum, clique.replicas, shape, pods, part.told, clique)
+        replicas = max(part.minimum, len(pods))
+        shape = _typical(pods, shapes)
+        return Member(name, part.minimum, replicas, shape, pods, part.told, shapes=shapes)
+    shape = _typical(pods, shapes, _shape_of(index, clique))
+    return Member(name, part.minimum, clique.replicas, shape, pods, part.told, clique, shapes)
 
 
-def _shape(index: Index, pods: tuple[Pod, ...], template: Shape = NO_SHAPE) -> Shape:
-    """That of a pod, which webhooks may have completed, first of one that waits; else that of the
+def _shapes(index: Index, pods: tuple[Pod, ...]) -> tuple[Shape, ...]:
+    return tuple(_shape_of(index, pod) for pod in pods)
+
+
+def _typical(pods: tuple[Pod, ...], shapes: tuple[Shape, ...], template: Shape = NO_SHAPE) -> Shape:
+    """What pods that don't exist yet will ask for.
+
+    That of a pod, which webhooks may have completed, first of one that waits; else that of the
     template.
     """
-    return next(
-        (_shape_of(index, pod) for pod in sorted(pods, key=lambda pod: bool(pod.node))), template
-    )
+    known = sorted(zip(pods, shapes, strict=True), key=lambda pair: bool(pair[0].node))
+    return known[0][1] if known else template
 
 
 def _shape_of(index: Index, user: Pod | PodClique) -> Shape:
@@ -114,38 +120,47 @@ def gang_of_pod_group(index: Index, group: KaiPodGroup) -> Gang:
 
 def gang_of_pod(index: Index, pod: Pod) -> Gang:
     """A pod that belongs to no gang."""
-    member = Member(pod.name, 1, 1, _shape_of(index, pod), (pod,))
+    shape = _shape_of(index, pod)
+    member = Member(pod.name, 1, 1, shape, (pod,), shapes=(shape,))
     return Gang(index, pod.ref, Unit(pod.name, UNBOUND, (member,)), index.topology())
 
 
 def _unit_of_subgroups(index: Index, group: KaiPodGroup, pods: tuple[Pod, ...]) -> Unit:
-    if not group.subgroups:
-        replicas = max(group.minimum, len(pods))
-        return Unit(
-            group.name,
-            group.told,
-            (Member(group.name, group.minimum, replicas, _shape(index, pods), pods),),
-        )
-    subgroups = _distinct(group.subgroups)
-    parents = {sub.parent for sub in subgroups}
+    if group.subgroups:
+        root = SubGroup(group.name, told=group.told, needed=group.needed)
+        return _Nesting(index, group, pods).unit(root, "", 1)
+    replicas = max(group.minimum, len(pods))
+    shapes = _shapes(index, pods)
+    shape = _typical(pods, shapes)
+    member = Member(group.name, group.minimum, replicas, shape, pods, shapes=shapes)
+    return Unit(group.name, group.told, (member,))
 
-    def unit(name: str, told: Told, parent: str, depth: int) -> Unit:
-        """The SubGroups whose parent is `parent`.
 
-        Parents that form a cycle are under no root and so are left out, as are SubGroups without a
-        name, repeated ones, and those below MOST_DEPTH.
-        """
-        children = [sub for sub in subgroups if sub.parent == parent]
-        nested = parents if depth < MOST_DEPTH else frozenset()
+class _Nesting:
+    """SubGroups in each other.
+
+    Parents that form a cycle are under no root and so are left out, as are SubGroups without a
+    name, repeated ones, and those below MOST_DEPTH.
+    """
+
+    def __init__(self, index: Index, group: KaiPodGroup, pods: tuple[Pod, ...]) -> None:
+        self._index = index
+        self._pods = pods
+        self._subgroups = _distinct(group.subgroups)
+        self._parents = {sub.parent for sub in self._subgroups}
+
+    def unit(self, whole: SubGroup, parent: str, depth: int) -> Unit:
+        """The SubGroups whose parent is `parent`, as parts of `whole`."""
+        children = [sub for sub in self._subgroups if sub.parent == parent]
+        nested = self._parents if depth < MOST_DEPTH else frozenset()
+        optional = whole.needed is not None and whole.needed < len(children)
         members = tuple(
-            _member_of_subgroup(index, sub, pods) for sub in children if sub.name not in nested
+            _member_of_subgroup(self._index, sub, self._pods, optional=optional)
+            for sub in children
+            if sub.name not in nested
         )
-        units = tuple(
-            unit(sub.name, sub.told, sub.name, depth + 1) for sub in children if sub.name in nested
-        )
-        return Unit(name, told, members, units)
-
-    return unit(group.name, group.told, "", 1)
+        units = tuple(self.unit(sub, sub.name, depth + 1) for sub in children if sub.name in nested)
+        return Unit(whole.name, whole.told, members, units, whole.needed)
 
 
 def _distinct(subgroups: Iterable[SubGroup]) -> list[SubGroup]:
@@ -158,11 +173,15 @@ def _distinct(subgroups: Iterable[SubGroup]) -> list[SubGroup]:
     return list(by_name.values())
 
 
-def _member_of_subgroup(index: Index, sub: SubGroup, pods: tuple[Pod, ...]) -> Member:
+def _member_of_subgroup(
+    index: Index, sub: SubGroup, pods: tuple[Pod, ...], *, optional: bool
+) -> Member:
+    """A SubGroup without children. If it is `optional`, pods that don't exist aren't missing."""
     own = tuple(pod for pod in pods if pod.subgroup == sub.name)
-    return Member(
-        sub.name, sub.minimum, max(sub.minimum, len(own)), _shape(index, own), own, sub.told
-    )
+    shapes = _shapes(index, own)
+    replicas = len(own) if optional else max(sub.minimum, len(own))
+    shape = _typical(own, shapes)
+    return Member(sub.name, sub.minimum, replicas, shape, own, sub.told, shapes=shapes)
 
 
 def _alive(pods: Iterable[Pod]) -> tuple[Pod, ...]:

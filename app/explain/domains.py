@@ -1,10 +1,12 @@
 """Nodes by topology domain: the tree that the labels of the levels make."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from app.explain.facts.nodes import Node
+from app.explain.words import gpus_of
 
 Path = tuple[str, ...]
 """The label values of a domain, the broadest level first. () is the whole cluster."""
@@ -25,17 +27,33 @@ class Domains:
     """The domains that `keys` (broadest first) make of `nodes`.
 
     A node that lacks one of the keys is outside, as in KAI. Domains of the same name in different
-    parents are different domains. Those of `earlier` nodes are taken over if every position has the
-    same path.
+    parents are different domains, unless KAI takes them for one: it joins the names from the
+    broadest level on with dots, so rack `b.c` of zone `a` is rack `c` of zone `a.b`. Nodes that are
+    not `visible` do not exist for the scheduler. Those of `earlier` nodes are taken over if every
+    position has the same path.
     """
 
     def __init__(
-        self, nodes: Sequence[Node], keys: Sequence[str], earlier: "Domains | None" = None
+        self,
+        nodes: Sequence[Node],
+        keys: Sequence[str],
+        earlier: "Domains | None" = None,
+        visible: Sequence[bool] | None = None,
     ) -> None:
         self.nodes = nodes
         self.keys = tuple(keys)
+        self._visible = visible
+        self._around: dict[int, tuple[Path, ...]] = {}
         self.paths: list[Path | None] = [_path(node, self.keys) for node in nodes]
-        same = earlier is not None and (earlier.keys, earlier.paths) == (self.keys, self.paths)
+        if visible is not None:
+            self.paths = [
+                path if seen else None for path, seen in zip(self.paths, visible, strict=True)
+            ]
+        same = (
+            earlier is not None
+            and visible is None
+            and (earlier.keys, earlier.paths) == (self.keys, self.paths)
+        )
         self._grouped: dict[tuple[int, int], dict[Path, list[Domain]]] = (
             earlier._grouped if same and earlier else {}
         )
@@ -52,7 +70,7 @@ class Domains:
     @cached_property
     def outside(self) -> tuple[int, ...]:
         """The nodes that lack a key, none if there are no levels."""
-        return tuple(position for position, path in enumerate(self.paths) if path is None)
+        return tuple(position for position in self.everywhere.nodes if self.paths[position] is None)
 
     @cached_property
     def inside(self) -> Domain:
@@ -64,37 +82,114 @@ class Domains:
     @cached_property
     def everywhere(self) -> Domain:
         """All nodes, also those outside."""
-        return Domain((), tuple(range(len(self.nodes))))
+        every = range(len(self.nodes))
+        if self._visible is None:
+            return Domain((), tuple(every))
+        return Domain((), tuple(position for position in every if self._visible[position]))
+
+    @cached_property
+    def has_gpus(self) -> list[bool]:
+        """Whether each node has GPUs."""
+        kinds = {id(node.allocatable): gpus_of(node.allocatable) > 0 for node in self.nodes}
+        return [kinds[id(node.allocatable)] for node in self.nodes]
+
+    @cached_property
+    def joined(self) -> Mapping[Path, Path]:
+        """For domains that KAI takes for another one because of dots in names: that other one."""
+        if not any("." in value for path in self.paths if path for value in path[:-1]):
+            return {}
+        called: dict[tuple[int, str], Path] = {}
+        paths = {path[: depth + 1] for path in self.paths if path for depth in range(len(path))}
+        return {
+            path: first
+            for path in sorted(paths)
+            if (first := called.setdefault((len(path), ".".join(path)), path)) != path
+        }
 
     def at(self, depth: int) -> list[Domain]:
         """The domains of one level, by name."""
         return self.within(depth, ())
 
-    def within(self, depth: int, parent: Path) -> list[Domain]:
+    def within(
+        self,
+        depth: int,
+        parent: Path,
+    ) -> list[Domain]:
         """The domains of one level inside a broader domain, or that domain itself; by name."""
         if (depth, len(parent)) not in self._grouped:
             self._grouped[depth, len(parent)] = self._group(depth, len(parent))
         return self._grouped[depth, len(parent)].get(parent, [])
 
-    def domain_of(self, position: int, depth: int) -> Path | None:
-        path = self.paths[position]
-        return None if path is None else path[:depth]
+    def called(self, path: Path) -> Domain:
+        """The domain of a path that exists; () is all nodes of the tree."""
+        return self.within(len(path), path)[0] if path else self.inside
 
-    def _group(self, depth: int, prefix: int) -> dict[Path, list[Domain]]:
+    def children(self, path: Path) -> list[Domain]:
+        """The domains of the next level inside of a domain, none at the last level."""
+        return self.within(len(path) + 1, path) if len(path) < len(self.keys) else []
+
+    def domain_of(
+        self,
+        position: int,
+        depth: int,
+    ) -> Path | None:
+        """The domain of a node at a level, as KAI sees it; None outside of the tree."""
+        path = self.paths[position]
+        return None if path is None else self._known(path[:depth])
+
+    def around(self, position: int) -> tuple[Path, ...]:
+        """The domains of a node, from the whole tree to the narrowest; none outside of the tree."""
+        if position not in self._around:
+            path = self.paths[position]
+            prefixes = [path[:depth] for depth in range(len(path) + 1)] if path is not None else []
+            self._around[position] = tuple(map(self._known, prefixes))
+        return self._around[position]
+
+    def _known(self, path: Path) -> Path:
+        return self.joined.get(path, path) if self.joined else path
+
+    def _group(
+        self,
+        depth: int,
+        prefix: int,
+    ) -> dict[Path, list[Domain]]:
         """The domains of a level, by the first steps of their path."""
-        domains: dict[Path, list[Domain]] = {}
         if prefix:
-            for domain in self.at(depth):
-                domains.setdefault(domain.path[:prefix], []).append(domain)
-            return domains
+            return self._by_parent(depth, prefix)
         members: dict[Path, list[int]] = {}
         for position, path in enumerate(self.paths):
             if path is not None:
-                members.setdefault(path[:depth], []).append(position)
+                members.setdefault(self._known(path[:depth]), []).append(position)
         return {(): [Domain(path, tuple(members[path])) for path in sorted(members)]}
 
+    def _by_parent(
+        self,
+        depth: int,
+        prefix: int,
+    ) -> dict[Path, list[Domain]]:
+        domains: dict[Path, list[Domain]] = {}
+        for domain in self.at(depth):
+            parents = {domain.path[:prefix]: None}
+            if self.joined:
+                paths = (self.paths[position] for position in domain.nodes)
+                parents = dict.fromkeys(self._known(path[:prefix]) for path in paths if path)
+            for parent in parents:
+                domains.setdefault(parent, []).append(domain)
+        return domains
 
-def _path(node: Node, keys: tuple[str, ...]) -> Path | None:
+
+def joined_names(domains: Domains) -> Mapping[Path, list[Path]]:
+    """Return the domains that KAI takes for another one because of dots, by that other one."""
+    groups: dict[Path, list[Path]] = defaultdict(list)
+    for path, first in sorted(domains.joined.items()):
+        groups[first].append(path)
+    return groups
+
+
+def _path(
+    node: Node,
+    keys: tuple[str, ...],
+) -> Path | None:
     labels = node.labels
     try:
         return tuple([labels[key] for key in keys])

@@ -2,26 +2,28 @@
 all three.
 """
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from app.explain.amounts import PREFIX
+from app.explain.demand import Demand
 from app.explain.facts.common import UNBOUND, Ref, Told
 from app.explain.facts.grove import PodClique, PodCliqueSet, PodGang
 from app.explain.facts.kai import KaiPodGroup
 from app.explain.facts.pods import Pod, Shape
 from app.explain.index import Index
 from app.explain.levels import Topology
-from app.explain.places import Places
-from app.explain.room import Demand, by_shape
+from app.explain.places import Own, Places
 
 
 @dataclass(frozen=True)
 class Member:
     """Pods of one kind in a gang.
 
-    `minimum` of them are placed together; `replicas` is how many there should be.
+    `minimum` of them are placed together; `replicas` is how many there should be. `shapes` is what
+    each of `pods` asks for, and `shape` what those will ask for that don't exist yet.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Member:
     pods: tuple[Pod, ...]
     told: Told = UNBOUND
     clique: PodClique | None = None
+    shapes: tuple[Shape, ...] = ()
 
     @property
     def expected(self) -> int:
@@ -39,27 +42,99 @@ class Member:
 
     @cached_property
     def placed(self) -> tuple[Pod, ...]:
+        """The pods that have a node."""
         return tuple(pod for pod in self.pods if pod.node)
 
-    def demand(self, *, extra: bool = False, anew: bool = False) -> Demand:
+    @property
+    def is_ready(self) -> bool:
+        """Whether there are as many pods as KAI waits for."""
+        return sum(1 for pod in self.pods if not pod.gates) >= self.minimum
+
+    @property
+    def is_satisfied(self) -> bool:
+        """Whether as many pods as KAI needs are placed."""
+        return len(self.placed) >= self.minimum
+
+    @property
+    def rank(self) -> "Rank":
+        """Its place in the order in which KAI takes up the parts of a gang."""
+        return _rank(len(self.placed), self.minimum, self.name)
+
+    def demand(
+        self,
+        *,
+        anew: bool = False,
+    ) -> Demand:
+        """Return what KAI places of it next: what is missing up to the minimum, else one pod.
+
+        With `anew`, as if nothing were placed.
+        """
         placed = () if anew else self.placed
-        count = min(1, self.expected - len(placed)) if extra else self.minimum - len(placed)
-        pods = ((self.shape, count),) if count > 0 else ()
+        missing = self.minimum - len(placed)
+        count = missing if missing > 0 else min(1, self.expected - len(placed))
+        occupied = frozenset(pod.node for pod in placed)
+        pods = tuple(_runs(self._shapes_to_come(count, anew)))
         return Demand(
-            self.name, self.told.required, pods, occupied=frozenset(pod.node for pod in placed)
+            self.name, self.told.required, pods, (), occupied, preferred=self.told.preferred
         )
+
+    def whole_demand(self) -> Demand:
+        """Return all its pods, as if none were placed."""
+        shapes = self.shapes or (self.shape,) * len(self.pods)
+        pods = tuple(_runs(shapes))
+        return Demand(self.name, self.told.required, pods, preferred=self.told.preferred)
+
+    def _shapes_to_come(
+        self,
+        count: int,
+        anew: bool,
+    ) -> list[Shape]:
+        """The shapes of the next pods, in KAI's order."""
+        known = [
+            (pod.created or 0.0, pod.uid, position)
+            for position, pod in enumerate(self.pods)
+            if anew or not pod.node
+        ]
+        shapes = self.shapes or (self.shape,) * len(self.pods)
+        chosen = [shapes[position] for _, _, position in sorted(known)[: max(count, 0)]]
+        return chosen + [self.shape] * (count - len(chosen))
+
+
+Rank = tuple[bool, bool, float, str]
+
+
+def _rank(
+    count: int,
+    threshold: int,
+    name: str,
+) -> Rank:
+    """KAI's order: first what is below its threshold, then by how far it is above, then by name."""
+    if count < threshold:
+        return (False, False, 0.0, name)
+    if threshold == 0:
+        return (True, True, float(count), name)
+    return (True, False, count / threshold, name)
+
+
+def _runs(shapes: Iterable[Shape]) -> Iterator[tuple[Shape, int]]:
+    """Neighbours of one shape as a shape and a count."""
+    for shape, same in itertools.groupby(shapes):
+        yield shape, sum(1 for _ in same)
 
 
 @dataclass(frozen=True)
 class Unit:
     """A part of a gang with a constraint of its own: a replica of a scaling group, or a SubGroup
     with children.
+
+    KAI needs `minimum` of its members and units, all of them if it is None.
     """
 
     name: str
     told: Told = UNBOUND
     members: tuple[Member, ...] = ()
     units: tuple["Unit", ...] = ()
+    minimum: int | None = None
 
     def parts(self) -> Iterator["Unit | Member"]:
         """This unit, its members, and the parts of its units."""
@@ -70,14 +145,17 @@ class Unit:
 
     @cached_property
     def all_members(self) -> tuple[Member, ...]:
+        """Its members and those of its units."""
         return (*self.members, *(member for unit in self.units for member in unit.all_members))
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:
+        """All its pods."""
         return tuple(pod for member in self.all_members for pod in member.pods)
 
     @cached_property
     def placed(self) -> tuple[Pod, ...]:
+        """The pods that have a node."""
         return tuple(pod for pod in self.pods if pod.node)
 
     @cached_property
@@ -85,20 +163,78 @@ class Unit:
         """How many pods there should be."""
         return sum(member.expected for member in self.all_members)
 
-    def demand(self, *, extra: bool = False, anew: bool = False) -> Demand:
-        """What is missing up to the minimum of each member.
+    @property
+    def own(self) -> tuple["Member | Unit", ...]:
+        """Its members and units."""
+        return (*self.units, *self.members)
 
-        With `extra`, one more pod of each member that waits; with `anew`, as if nothing were
-        placed.
+    @property
+    def needed(self) -> int:
+        """How many of its members and units KAI needs."""
+        return len(self.own) if self.minimum is None else self.minimum
+
+    @cached_property
+    def is_ready(self) -> bool:
+        """Whether enough of its members and units have the pods that KAI waits for."""
+        return sum(part.is_ready for part in self.own) >= self.needed
+
+    @cached_property
+    def satisfied(self) -> int:
+        """How many of its members and units have their minimum placed."""
+        return sum(part.is_satisfied for part in self.own)
+
+    @property
+    def is_satisfied(self) -> bool:
+        """Whether as much as KAI needs is placed."""
+        return self.satisfied >= self.needed
+
+    @property
+    def rank(self) -> Rank:
+        """Its place in the order in which KAI takes up the parts of a gang."""
+        return _rank(self.satisfied, self.needed, self.name)
+
+    def demand(
+        self,
+        *,
+        anew: bool = False,
+    ) -> Demand:
+        """Return what KAI places of it next: what is missing up to its minimum, else one part more.
+
+        With `anew`, as if nothing were placed.
         """
-        own: list[Member | Unit] = [*self.members, *self.units]
-        parts = [demand for part in own if (demand := part.demand(extra=extra, anew=anew)).count]
-        bound = tuple(part for part in parts if part.key or part.parts)
-        pods = by_shape(
-            pair for part in parts if not (part.key or part.parts) for pair in part.pods
+        if anew:
+            parts = self._first_parts(sorted(self.own, key=lambda part: part.name), anew=True)
+        elif self.is_satisfied:
+            demands = (part.demand() for part in sorted(self.own, key=lambda part: part.rank))
+            parts = [demand for demand in demands if demand.count][:1]
+        else:
+            parts = self._first_parts(sorted(self.own, key=lambda part: part.rank), anew=False)
+        occupied = frozenset(node for part in parts for node in part.occupied)
+        return Demand(
+            self.name,
+            self.told.required,
+            (),
+            tuple(parts),
+            occupied,
+            preferred=self.told.preferred,
         )
-        occupied = frozenset(pod.node for pod in self.placed) if not anew else frozenset()
-        return Demand(self.name, self.told.required, pods, bound, occupied)
+
+    def whole_demand(self) -> Demand:
+        """Return all its pods, as if none were placed."""
+        own = sorted(self.own, key=lambda part: part.name)
+        parts = tuple(part.whole_demand() for part in own)
+        return Demand(self.name, self.told.required, (), parts, preferred=self.told.preferred)
+
+    def _first_parts(
+        self,
+        own: "list[Member | Unit]",
+        *,
+        anew: bool,
+    ) -> list[Demand]:
+        """Those of as many parts as are needed that are not placed yet."""
+        chosen = [part for part in own[: self.needed] if anew or not part.is_satisfied]
+        demands = [part.demand(anew=anew) for part in chosen]
+        return [demand for demand in demands if demand.count]
 
 
 @dataclass(frozen=True)
@@ -151,6 +287,11 @@ class Gang:
         names = {name for member in self.members for name, _ in member.shape.requests}
         return any(name.startswith(PREFIX) for name in names)
 
+    @property
+    def is_of_grove(self) -> bool:
+        """Whether Grove makes it."""
+        return self.pod_gang is not None or self.pcs is not None
+
     def is_constrained(self) -> bool:
         """Whether the scheduler is told a constraint, or the set asks for one."""
         asked = [asked for _, asked in self.pcs.constraints] if self.pcs is not None else []
@@ -158,19 +299,34 @@ class Gang:
 
     @cached_property
     def places(self) -> Places:
-        """Places for what is missing up to the minimum of each part; if nothing is, for one more
-        pod of each part that waits. That may be no pod at all.
+        """Places for what KAI places next: what is missing up to the minimum, else one part more.
+
+        That may be no pod at all.
         """
-        extra = all(len(member.placed) >= member.minimum for member in self.members)
-        return self.places_of(self.whole.demand(extra=extra))
+        return self.places_of(self.whole.demand())
 
     @cached_property
     def anew(self) -> Places:
         """Places for the whole gang, as if none of it were placed."""
-        return self.places_of(self.whole.demand(anew=True))
+        return self.places_of(self.whole.demand(anew=True), anew=True)
 
-    def places_of(self, demand: Demand) -> Places:
-        """Gangs that differ only in names share what is computed for them."""
-        pool = self.pod_group.pool if self.pod_group is not None else ""
-        key = (self.topology.keys, demand.profile, pool)
-        return self.index.remembered(key, lambda: Places(self.index, self.topology, demand, pool))
+    @property
+    def pool(self) -> str:
+        """The node pool that it is bound to, "" for the nodes without one."""
+        return self.pod_group.pool if self.pod_group is not None else ""
+
+    def places_of(
+        self,
+        demand: Demand,
+        *,
+        anew: bool = False,
+    ) -> Places:
+        """Gangs that differ only in names share what is computed for them.
+
+        With `anew`, the pods of the gang that are placed make room.
+        """
+        own = Own(self.placed, leave=anew)
+        key = (self.topology.keys, demand.profile, self.pool, own)
+        return self.index.remembered(
+            key, lambda: Places(self.index, self.topology, demand, self.pool, own)
+        )

@@ -16,7 +16,7 @@ from app.explain.facts.devices import Event, ResourceClaim, ResourceSlice
 from app.explain.facts.grove import PodClique, PodGang
 from app.explain.facts.kai import KaiPodGroup
 from app.explain.facts.nodes import Node
-from app.explain.facts.pods import Pod
+from app.explain.facts.pods import NODE_POOL, Pod
 from app.explain.groups import Change, Groups, Join, change
 from app.explain.levels import Topology, topology_called
 from app.explain.words import gpus_of
@@ -232,6 +232,7 @@ class Index:
 
     device_classes = _by_name(lambda facts: facts.device_classes)
     queues = _by_name(lambda facts: facts.queues)
+    priorities = _by_name(lambda facts: facts.priorities)
 
     # Who belongs to whom: by labels and owner references.
 
@@ -339,6 +340,20 @@ class Index:
             self._domains[key] = Domains(self.nodes, key, self._earlier_domains.get(key))
         return self._domains[key]
 
+    @cached_property
+    def has_pools(self) -> bool:
+        """Whether some nodes are in a node pool of KAI."""
+        return any(NODE_POOL in node.labels for node in self.facts.nodes)
+
+    def domains_of_pool(self, keys: Sequence[str], pool: str) -> Domains:
+        """The tree of the nodes of one node pool, "" for those that are in none."""
+
+        def make() -> Domains:
+            visible = [node.labels.get(NODE_POOL, "") == pool for node in self.nodes]
+            return Domains(self.nodes, keys, visible=visible)
+
+        return self.remembered(("pool", tuple(keys), pool), make, ["nodes", "slices"])
+
     def topology(self, name: str = "") -> Topology:
         """The topology of this name.
 
@@ -353,6 +368,7 @@ _CAPACITY = "capacity"
 _MADE_OF = {
     "nodes": {"nodes", "slices"},
     "open_nodes": {"nodes", "slices"},
+    "has_pools": {"nodes"},
     "gpus": {_CAPACITY},
     "_group_of_owner": {"pod_groups"},
 }

@@ -1,159 +1,362 @@
 """Where a demand fits, under the assumptions that reasons make."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+from app.explain import amounts
+from app.explain.demand import Demand
 from app.explain.domains import Domains
 from app.explain.facts.common import Amounts
-from app.explain.facts.nodes import Node
-from app.explain.facts.pods import NODE_POOL, Shape
-from app.explain.fitness import unfit_because
+from app.explain.facts.pods import Pod, Shape
+from app.explain.fitness import is_selected, unfit_because
+from app.explain.ground import Ground, Vector
 from app.explain.index import Index
 from app.explain.levels import Topology
-from app.explain.room import Board, Demand, Fit, Room
+from app.explain.packer import AS_KAI, Packer, Rules
+from app.explain.room import Board, Room
 from app.explain.words import is_device
+
+ANY_POOL = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """What is supposed to be otherwise than it is.
+
+    `soon`: the pods that are terminating are gone. `emptied`: these nodes (positions) have no pods
+    of others. `opened`: nodes are ready, without cordons and taints. `everywhere`: selectors and
+    affinity of the pods don't matter either. `without` is a resource that nobody asks for; with
+    `devices`, pods ask for nothing else. `pool` is another node pool, or ANY_POOL. Only
+    the nodes `only` take pods. `gone` are pods that don't run any more.
+    """
+
+    soon: bool = False
+    emptied: frozenset[int] = frozenset()
+    opened: bool = False
+    everywhere: bool = False
+    without: str = ""
+    devices: bool = False
+    pool: str | None = None
+    only: frozenset[int] | None = None
+    gone: frozenset[tuple[str, str]] = frozenset()
+    rules: Rules = AS_KAI
+
+    def counts(self, resource: str) -> bool:
+        """Whether pods ask for a resource."""
+        return resource != self.without and (is_device(resource) or not self.devices)
+
+
+AS_IT_IS = Assumption()
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """The pods of a gang that are placed. They stay where they are, unless they all `leave`."""
+
+    pods: tuple[Pod, ...] = ()
+    leave: bool = False
+
+
+NOBODY = Own()
+
+
+class Fit:
+    """Whether KAI finds a place for a demand under an assumption, and what has none if not."""
+
+    def __init__(
+        self,
+        places: "Places",
+        assumption: Assumption,
+    ) -> None:
+        self._places = places
+        self._assumption = assumption
+        self._packer = places.packer(assumption)
+        self.fits = self._packer.places(places.demand)
+        if not self.fits:
+            self._packer.reset()
+
+    @cached_property
+    def short(self) -> Demand | None:
+        """The innermost demand that has no place by itself.
+
+        It is the whole if only the parts together have none, and None if all has a place.
+        """
+        if self.fits:
+            return None
+        parts: dict[tuple[object, ...], Demand] = {}
+        for part in self._places.demand.flat():
+            parts.setdefault(part.profile, part)
+        lacking = (part for part in parts.values() if not self._packer.has_room(part))
+        return next(lacking, self._places.demand)
+
+    @cached_property
+    def rooms(self) -> tuple[Room, ...]:
+        """The room for `short` in every domain that it may go to, the roomiest first."""
+        if self.short is None:
+            return ()
+        return self._places.board(self._assumption).rooms(self.short)
+
+    @property
+    def best(self) -> Room | None:
+        """The domain with most room for `short`."""
+        return self.rooms[0] if self.rooms else None
 
 
 class Places:
     """Where a demand fits, under different assumptions.
 
-    Each is computed when it is first asked for.
+    Each is computed when it is first asked for. `own` are pods of the same gang that are placed.
     """
 
-    def __init__(self, index: Index, topology: Topology, demand: Demand, pool: str = "") -> None:
+    def __init__(
+        self,
+        index: Index,
+        topology: Topology,
+        demand: Demand,
+        pool: str = ANY_POOL,
+        own: Own = NOBODY,
+    ) -> None:
         self.demand = demand
         self.pool = pool
-        self.domains: Domains = index.domains(topology.keys)
         self._index = index
-        self._shapes = [shape for shape, _ in demand.shapes]
-        names = {name for shape in self._shapes for name, _ in shape.requests}
+        self._topology = topology
+        self._own = own
+        self.shapes = [shape for shape, _ in demand.shapes]
+        names = {name for shape in self.shapes for name, _ in shape.requests}
         # the scarce ones first
         self.names = tuple(sorted(names, key=lambda name: (not is_device(name), name)))
+        self._fits: dict[Assumption, Fit] = {}
+
+    @property
+    def domains(self) -> Domains:
+        """The domains of the node pool."""
+        return self._domains(self.pool)
+
+    def _domains(self, pool: str) -> Domains:
+        if pool == ANY_POOL or not self._index.has_pools:
+            return self._index.domains(self._topology.keys)
+        return self._index.domains_of_pool(self._topology.keys, pool)
 
     def free(self, position: int) -> Amounts:
         """What a node has left of the resources that the demand is about."""
         return dict(zip(self.names, self._index.free(self.names)[position], strict=True))
 
-    @cached_property
-    def fit(self) -> Mapping[Shape, Sequence[bool]]:
-        """Which nodes may take each shape: with a node pool, only its nodes."""
-        return {shape: self._fit(shape, self.pool) for shape in self._shapes}
+    def under(self, assumption: Assumption) -> Fit:
+        """Whether KAI finds a place for the demand under an assumption."""
+        assumption = self._in_short(assumption)
+        if assumption not in self._fits:
+            self._fits[assumption] = Fit(self, assumption)
+        return self._fits[assumption]
 
-    def _fit(self, shape: Shape, pool: str) -> Sequence[bool]:
-        nodes = self._index.nodes
-        everywhere = self._index.open_nodes
-        if not (shape.selector or shape.affinity or shape.tolerations):
-            fit: Sequence[bool] = everywhere
-        else:
-            fit = [not unfit_because(shape, node) for node in nodes]
-        return (
-            [ok and node.labels.get(NODE_POOL) == pool for ok, node in zip(fit, nodes, strict=True)]
-            if pool
-            else fit
+    def _in_short(self, assumption: Assumption) -> Assumption:
+        """The assumption without what makes no difference here."""
+        rules = assumption.rules
+        if not rules.sizes and not self._sizes_matter:
+            assumption = replace(assumption, rules=replace(rules, sizes=True))
+        if assumption.opened and self._all_open:
+            assumption = replace(assumption, opened=False)
+        if assumption.devices and not self._only_devices_matter:
+            assumption = replace(assumption, devices=False)
+        if assumption.soon and not self._index.terminating:
+            assumption = replace(assumption, soon=False)
+        return assumption
+
+    @cached_property
+    def _sizes_matter(self) -> bool:
+        constrained = (part for part in self.demand.every() if part.key or part.preferred)
+        return any(len(part.shapes) > 1 for part in constrained)
+
+    @cached_property
+    def _all_open(self) -> bool:
+        opened = self.selected
+        return all(self.fit[shape] == opened[shape] for shape in self.shapes)
+
+    @cached_property
+    def _only_devices_matter(self) -> bool:
+        """Whether some node has less room than its devices alone would give."""
+        free = set(self._index.free(self.names))
+        full = self.board(AS_IT_IS)
+        part = self.board(Assumption(devices=True))
+        return any(
+            full.capacity(shape, have) != part.capacity(shape, have)
+            for shape in self.shapes
+            for have in free
         )
 
-    @cached_property
-    def _all_nodes(self) -> Mapping[Shape, Sequence[bool]]:
-        every = [True] * len(self._index.nodes)
-        return dict.fromkeys(self._shapes, every)
+    @property
+    def now(self) -> Fit:
+        """As it is."""
+        return self.under(AS_IT_IS)
+
+    @property
+    def soon(self) -> Fit:
+        """As if the pods that are terminating were gone."""
+        return self.under(Assumption(soon=True))
+
+    @property
+    def any_pool(self) -> Fit:
+        """As if node pools did not matter."""
+        return self.under(Assumption(pool=ANY_POOL))
+
+    @property
+    def empty(self) -> Fit:
+        """As if no other pods ran, and all nodes were ready and open to the gang."""
+        return self.under(self.all_emptied)
+
+    @property
+    def all_emptied(self) -> Assumption:
+        """No pods of others, and all nodes ready and open."""
+        return Assumption(emptied=self._every, opened=True)
+
+    @property
+    def opened(self) -> Fit:
+        """As if all nodes were ready and open to the gang."""
+        return self.under(Assumption(opened=True))
 
     @cached_property
-    def now(self) -> Fit:
-        return self._board().fit(self.demand)
+    def _every(self) -> frozenset[int]:
+        return frozenset(range(len(self._index.nodes)))
 
     @cached_property
     def rooms(self) -> tuple[Room, ...]:
         """The room for the demand in each domain, the roomiest first."""
-        return self._board().rooms(self.demand)
+        return self.rooms_under(AS_IT_IS)
+
+    def rooms_under(self, assumption: Assumption) -> tuple[Room, ...]:
+        """The room for the demand in each domain, the roomiest first, under an assumption."""
+        return self.board(assumption).rooms(self.demand)
 
     @cached_property
-    def soon(self) -> Fit:
-        """As if the pods that are terminating were gone."""
-        return self._board(self._index.soon_free(self.names)).fit(self.demand)
+    def nodes_now(self) -> frozenset[str]:
+        """The names of the nodes that KAI would place the demand on; none if it would not."""
+        packer = self.packer(AS_IT_IS)
+        if not packer.places(self.demand):
+            return frozenset()
+        return frozenset(self._index.nodes[position].name for position in packer.used)
 
     @cached_property
-    def any_pool(self) -> Fit:
-        """As if node pools did not matter."""
-        fit = {shape: self._fit(shape, "") for shape in self._shapes}
-        return self._board(fit=fit).fit(self.demand) if self.pool else self.now
+    def fit(self) -> Mapping[Shape, Sequence[bool]]:
+        """Which nodes may take each shape."""
+        return self._fit(AS_IT_IS)
 
     @cached_property
-    def empty(self) -> Fit:
-        """As if nothing ran, and all nodes were ready and open to the gang."""
-        return self._board(self._index.allocatable(self.names), self._all_nodes).fit(self.demand)
+    def selected(self) -> Mapping[Shape, Sequence[bool]]:
+        """Which nodes each shape selects, open or not."""
+        return self._fit(Assumption(opened=True))
 
-    @cached_property
-    def all_fit(self) -> Fit:
-        """As if all nodes were ready and open to the gang."""
-        all_open = all(map(all, self.fit.values()))
-        return self.now if all_open else self._board(fit=self._all_nodes).fit(self.demand)
-
-    @cached_property
-    def rooms_if_open(self) -> tuple[Room, ...]:
-        """The room for the demand in each domain, as if all nodes were ready and open to it."""
-        return self._board(fit=self._all_nodes).rooms(self.demand)
-
-    @cached_property
-    def needed(self) -> int | None:
-        """How many empty domains the demand needs at its level."""
-        return self._board(self._index.allocatable(self.names), self._all_nodes).needed(self.demand)
-
-    @cached_property
-    def devices_alone(self) -> Fit:
-        """As if pods asked only for devices, such as GPUs."""
-        return self._counting(is_device)
-
-    @cached_property
-    def rooms_for_devices(self) -> tuple[Room, ...]:
-        return self._board(counts=is_device).rooms(self.demand)
-
-    def without(self, resource: str) -> Fit:
-        """As if pods did not ask for this resource."""
-        return self._counting(lambda name: name != resource)
-
-    def on(self, allowed: Callable[[Node], bool]) -> Fit:
-        """As if only these nodes could take pods."""
-        chosen = [allowed(node) for node in self._index.nodes]
-        fit = {
-            s: [ok and own for ok, own in zip(ok_for, chosen, strict=True)]
-            for s, ok_for in self.fit.items()
-        }
-        return self._board(fit=fit).fit(self.demand)
-
-    def with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> Board:
-        """As if nodes had these labels too, by node name."""
-        nodes = [
-            (
-                replace(node, labels={**node.labels, **labels[node.name]})
-                if node.name in labels
-                else node
-            )
-            for node in self._index.nodes
-        ]
-        return Board(
-            Domains(nodes, self.domains.keys), self.names, self._index.free(self.names), self.fit
-        )
-
-    def _counting(self, counts: Callable[[str], bool]) -> Fit:
-        """As `now`, if the resources that don't count are nowhere what is short."""
-        free = set(self._index.free(self.names))
-        full = self._board()
-        part = self._board(counts=counts)
-        same = all(
-            full.capacity(shape, have) == part.capacity(shape, have)
-            for shape in self._shapes
-            for have in free
-        )
-        return self.now if same else part.fit(self.demand)
-
-    def _board(
+    def with_labels(
         self,
-        free: Sequence[tuple[int, ...]] | None = None,
-        fit: Mapping[Shape, Sequence[bool]] | None = None,
-        counts: Callable[[str], bool] = lambda name: True,
-    ) -> Board:
-        free = self._index.free(self.names) if free is None else free
-        return Board(
-            self.domains, self.names, free, self.fit if fit is None else fit, counts=counts
+        labels: Mapping[str, Mapping[str, str]],
+    ) -> "Places":
+        """As if nodes had these labels too, by node name."""
+        nodes = tuple(
+            replace(node, labels={**node.labels, **labels[node.name]})
+            if node.name in labels
+            else node
+            for node in self._index.facts.nodes
         )
+        index = Index(replace(self._index.facts, nodes=nodes))
+        return Places(index, self._topology, self.demand, self.pool, self._own)
+
+    def packer(self, assumption: Assumption) -> Packer:
+        """A trial of placing demands as KAI does."""
+        return Packer(self._ground(assumption), assumption.rules)
+
+    def board(self, assumption: Assumption) -> Board:
+        """A count of the room in domains."""
+        return Board(self._ground(assumption))
+
+    def _ground(self, assumption: Assumption) -> Ground:
+        return Ground(
+            self._domains(self.pool if assumption.pool is None else assumption.pool),
+            self.names,
+            self._free(assumption),
+            self._fit(assumption),
+            assumption.counts,
+        )
+
+    def _fit(self, assumption: Assumption) -> Mapping[Shape, Sequence[bool]]:
+        fit = {shape: self._fit_of(shape, assumption) for shape in self.shapes}
+        if assumption.only is None:
+            return fit
+        only = assumption.only
+        return {
+            shape: [ok and position in only for position, ok in enumerate(takes)]
+            for shape, takes in fit.items()
+        }
+
+    def _fit_of(
+        self,
+        shape: Shape,
+        assumption: Assumption,
+    ) -> Sequence[bool]:
+        nodes = self._index.nodes
+        selects = bool(shape.selector or shape.affinity)
+        if assumption.everywhere or (assumption.opened and not selects):
+            return [True] * len(nodes)
+        if assumption.opened:
+            return [is_selected(shape, node) for node in nodes]
+        if selects or shape.tolerations:
+            return [not unfit_because(shape, node) for node in nodes]
+        return self._index.open_nodes
+
+    def _free(self, assumption: Assumption) -> Sequence[Vector]:
+        names = self.names
+        free = self._index.soon_free(names) if assumption.soon else self._index.free(names)
+        leaving = self._own.pods if self._own.leave else ()
+        if not (assumption.emptied or assumption.gone or leaving):
+            return free
+
+        emptied = list(free)
+        self._empty(emptied, assumption.emptied)
+        known = (self._index.pods.get(key) for key in assumption.gone)
+        gone = [pod for pod in known if pod is not None]
+        self._release(emptied, (*leaving, *gone), assumption.emptied)
+        return emptied
+
+    def _empty(
+        self,
+        free: list[Vector],
+        positions: frozenset[int],
+    ) -> None:
+        """Take away all pods from nodes, but those of the gang that stay."""
+        allocatable = self._index.allocatable(self.names)
+        staying = _by_node(() if self._own.leave else self._own.pods)
+        if len(positions) == len(free):
+            free[:] = allocatable
+        else:
+            for position in positions:
+                free[position] = allocatable[position]
+        for name, pods in staying.items():
+            position = self._positions.get(name, -1)
+            if position in positions:
+                used = amounts.requests(pods)
+                free[position] = amounts.left(allocatable[position], used, self.names)
+
+    def _release(
+        self,
+        free: list[Vector],
+        pods: Iterable[Pod],
+        emptied: frozenset[int],
+    ) -> None:
+        """Give back what pods use, but on nodes that are empty already."""
+        for name, of_node in _by_node(pods).items():
+            position = self._positions.get(name)
+            if position is None or position in emptied:
+                continue
+            used = amounts.requests(of_node)
+            more = (used.get(resource, 0) for resource in self.names)
+            pairs = zip(free[position], more, strict=True)
+            free[position] = tuple([have + add for have, add in pairs])
+
+    @property
+    def _positions(self) -> Mapping[str, int]:
+        return self._index.domains(self._topology.keys).positions
+
+
+def _by_node(pods: Iterable[Pod]) -> Mapping[str, Sequence[Pod]]:
+    by_node: dict[str, list[Pod]] = {}
+    for pod in pods:
+        by_node.setdefault(pod.node, []).append(pod)
+    return by_node

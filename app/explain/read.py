@@ -168,7 +168,12 @@ async def _read_for(reading: Reading, ref: Ref, *, room: bool) -> None:
     await asyncio.gather(
         *(
             reading.list(resource)
-            for resource in (*TOPOLOGY, kinds.QUEUE, *((NODE,) if room else ()))
+            for resource in (
+                *TOPOLOGY,
+                kinds.QUEUE,
+                kinds.PRIORITY_CLASS,
+                *((NODE,) if room else ()),
+            )
         ),
         *(_of_set(reading, resource, namespace, pcs) for resource in _OF_SET),
         *((reading.get(kinds.POD_CLIQUE_SET, pcs, namespace),) if pcs else ()),

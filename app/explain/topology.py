@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.explain.demand import Demand
 from app.explain.domains import Domain, Path
 from app.explain.facts.common import Ref
 from app.explain.facts.grove import ClusterTopology
@@ -25,7 +26,7 @@ from app.explain.reasons.topology import (
     outside_nodes,
     topology_differs,
 )
-from app.explain.room import Demand, Room
+from app.explain.room import Room
 from app.rules.topology.levels import Level
 
 GPU = "nvidia.com/gpu"
@@ -178,11 +179,7 @@ def find_room(
     places = [Places(index, topology, Demand("", keys[0], ((shape, pods),))) for shape in shapes]
     rooms = _sum([place.rooms for place in places], pods)
     guesses = guessed_labels(index, topology) if outside_nodes(index, topology) else {}
-    more = (
-        _sum([place.with_labels(guesses).rooms(place.demand) for place in places], pods)
-        if guesses
-        else ()
-    )
+    more = _sum([place.with_labels(guesses).rooms for place in places], pods) if guesses else ()
     before = {room.domain.path: room.pods for room in rooms}
     gained = tuple(room for room in more if room.pods > before.get(room.domain.path, 0))
     return RoomAnswer(level, pods, gpus, rooms, gained)

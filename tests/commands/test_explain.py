@@ -46,7 +46,7 @@ def test_reasons_are_1_and_have_numbers_and_remedies(
     assert printed[0].startswith("llm waits, 0 of 4 pods placed")
     assert printed[1:6] == [
         "  1  No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2.                NoDomainFits",
-        "     helps: free room for 1 more in zone-b/rack-b1 (batch-eval has 2 pods there)",
+        "     helps: wait until pods of others leave room for 1 more in zone-b/rack-b1 (wait)",
         "  2  1 node of rack-b2 has no label example.com/rack; KAI leaves it out of every gang with a constraint: "
         "8 GPUs.  LevelLabelMissing",
         "     helps: label the nodes: gpu-13 (platform)",

@@ -17,7 +17,15 @@ from app.explain.facts.devices import (
     ResourceSlice,
 )
 from app.explain.facts.grove import Asked, ClusterTopology, PodClique, PodCliqueSet, PodGang
-from app.explain.facts.kai import KaiPodGroup, KaiTopology, Queue, Said, Workload, WorkloadGroup
+from app.explain.facts.kai import (
+    KaiPodGroup,
+    KaiTopology,
+    PriorityClass,
+    Queue,
+    Said,
+    Workload,
+    WorkloadGroup,
+)
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import Pod, PodClaim, Shape
 from app.explain.facts.selectors import Requirement, Term
@@ -38,6 +46,7 @@ def _objects(facts: Facts, today: bool) -> Iterator[Object]:
     yield from (kai_topology(fact) for fact in facts.kai_topologies)
     yield from map(node, facts.nodes)
     yield from (queue(fact) for fact in facts.queues)
+    yield from map(priority_class, facts.priorities)
     yield from map(device_class, facts.device_classes)
     yield from map(resource_slice, facts.slices)
     yield from (pod_clique_set(fact, today) for fact in facts.sets)
@@ -138,6 +147,11 @@ def node(fact: Node) -> Object:
         spec=spec,
         status=status,
     )
+
+
+def priority_class(fact: PriorityClass) -> Object:
+    made_of = made("scheduling.k8s.io/v1", "PriorityClass", "", fact.name)
+    return {**made_of, "value": fact.value, "globalDefault": fact.is_default}
 
 
 def queue(fact: Queue) -> Object:
@@ -356,14 +370,17 @@ def pod_group(fact: KaiPodGroup) -> Object:
         {"name": sub.name}
         | ({"parent": sub.parent} if sub.parent else {})
         | ({"minMember": sub.minimum} if sub.minimum else {})
-        | bound(sub.told, fact.topology)
+        | ({"minSubGroup": sub.needed} if sub.needed is not None else {})
+        | (bound(sub.told, fact.topology) or bound(sub.unnamed, ""))
         for sub in fact.subgroups
     ]
     spec: Object = {
         "minMember": fact.minimum,
         "queue": fact.queue,
-        **bound(fact.told, fact.topology),
+        **(bound(fact.told, fact.topology) or bound(fact.unnamed, "")),
     }
+    spec |= {"minSubGroup": fact.needed} if fact.needed is not None else {}
+    spec |= {"priorityClassName": fact.priority_class} if fact.priority_class else {}
     spec |= {"subGroups": subgroups} if subgroups else {}
     spec |= {"preemptionDelay": f"{fact.delay:.0f}s"} if fact.delay else {}
     reasons = [said(item) for item in fact.said]

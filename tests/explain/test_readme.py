@@ -35,7 +35,7 @@ def test_a_reason_is_a_function_of_its_name_in_the_file_of_its_row() -> None:
 
 def _expanded(needs: list[str]) -> set[str]:
     both = {"topologies", "kai_topologies"}
-    return (set(needs) - {"levels"}) | (both if "levels" in needs else set())
+    return (set(needs) - {"levels", "-"}) | (both if "levels" in needs else set())
 
 
 def test_ids_are_in_the_order_of_the_rules() -> None:

@@ -23,10 +23,20 @@ from tests.explain.table.devices import DEVICES
 from tests.explain.table.gates import GATES
 from tests.explain.table.placement import PLACEMENT
 from tests.explain.table.queues import QUEUES
+from tests.explain.table.refused import REFUSED
 from tests.explain.table.row import Changes, Row
 from tests.explain.table.topology import TOPOLOGY
 
-ROWS = (*TOPOLOGY, *CONSTRAINTS, *GATES, *QUEUES, *PLACEMENT, *CLAIMS, *DEVICES)
+ROWS = (
+    *TOPOLOGY,
+    *CONSTRAINTS,
+    *GATES,
+    *QUEUES,
+    *PLACEMENT,
+    *REFUSED,
+    *CLAIMS,
+    *DEVICES,
+)
 CASES = [
     pytest.param(row, dialect, id=f"{row.id}: {row.name} ({dialect})")
     for row in ROWS
@@ -95,7 +105,7 @@ def test_every_reason_of_the_table_has_a_case() -> None:
 @pytest.mark.parametrize("dialect", ["design", "today"])
 def test_a_gang_on_an_empty_fleet_has_no_reason_to_wait(dialect: str) -> None:
     explained = answer(facts(**start(dialect)))
-    assert (explained.reasons, explained.state, explained.exit_code) == ((), "waits", 0)
+    assert (explained.reasons, explained.state, explained.exit_code) == ((), "waits", 1)
     assert explained.headline == "llm waits, 0 of 4 pods placed, asked 14 minutes ago"
     assert GANG in str(explained.tree)
 

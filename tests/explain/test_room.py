@@ -7,7 +7,8 @@ import pytest
 
 from app.explain.facts.common import Told
 from app.explain.facts.grove import GangGroup, GangPart, PodClique
-from app.explain.facts.pods import Pod, PodClaim
+from app.explain.facts.kai import PriorityClass
+from app.explain.facts.pods import Pod
 from tests.explain.fleet import (
     GPU,
     HOST,
@@ -31,8 +32,6 @@ from tests.explain.fleet import (
     pods,
     shape,
 )
-from tests.explain.table.devices import fleet as devices
-from tests.explain.table.devices import racks, taken
 
 RACKS = ("rack-a1", "rack-a2", "rack-b1", "rack-b2")
 FREE_SETS = {"sets": (pcs(groups=(), cliques=()),), "pod_groups": ()}
@@ -75,14 +74,15 @@ def room_reasons(changes: dict[str, Any]) -> list[str]:
     return [
         id
         for id in reasons(**changes)
-        if id in ("NoDomainFits", "NeverFits", "BoundToDomain", "NodesUnfit")
+        if id in ("SizesDiffer", "NoDomainFits", "NeverFits", "BoundToDomain", "NodesUnfit")
     ]
 
 
 @pytest.mark.parametrize(
     ("gpus", "free", "expected"),
     [
-        ((3, 2, 2), {"gpu-00": 4, "gpu-01": 3}, []),
+        ((3, 3, 3), {"gpu-00": 6, "gpu-01": 3}, []),
+        ((3, 2, 2), {"gpu-00": 4, "gpu-01": 3}, ["SizesDiffer", "NoDomainFits"]),
         ((3, 3, 2), {"gpu-00": 4, "gpu-01": 4}, ["NoDomainFits"]),
         ((8,), {"gpu-00": 4, "gpu-01": 4}, ["NoDomainFits"]),
         ((4, 4), {"gpu-00": 8}, []),
@@ -111,7 +111,7 @@ def test_parts_that_fit_each_alone_but_not_in_one_zone() -> None:
     assert reason.text == "No zone has room for 4 pods of 8 GPUs; zone-a has room for 2"
 
 
-def test_nodes_outside_the_topology_take_no_part_of_a_gang_with_a_constraint() -> None:
+def test_nodes_outside_the_topology_take_only_parts_without_a_constraint() -> None:
     unlabelled = node(16, "zone-b", "rack-b2")
     outside = replace(unlabelled, labels={HOST: unlabelled.name})
     big = (replace(pods()[0], shape=shape(8)), *pods()[1:])
@@ -121,8 +121,10 @@ def test_nodes_outside_the_topology_take_no_part_of_a_gang_with_a_constraint() -
         "gangs": (gang(told=Told()),),
         "sets": (pcs(groups=(), cliques=()),),
     }
-    assert "NoDomainFits" in reasons(**changes)
-    assert "NoDomainFits" not in reasons(**{**changes, "nodes": (*nodes(), unlabelled)})
+    assert "NoDomainFits" not in reasons(**changes)
+    assert "NoDomainFits" in reasons(**{**changes, "gangs": (gang(),)})
+    inside = (*nodes(), replace(unlabelled, labels={**unlabelled.labels, ZONE: "zone-a"}))
+    assert "NoDomainFits" not in reasons(**{**changes, "gangs": (gang(),), "nodes": inside})
 
 
 def test_finished_pods_hold_nothing_and_terminating_ones_soon_hold_nothing() -> None:
@@ -162,45 +164,63 @@ def test_nothing_is_said_of_nodes_that_the_pods_do_not_need() -> None:
     assert own[0].name == f"{ROUTER}-0"
 
 
-def remedy_with(**changes: Any) -> str:
-    """Who has the room that is missing, if these are changes of each pod of somebody else."""
-    groups = changes.pop("pod_groups", ())
-    busy = (replace(other, **changes) for other in fill(*RACKS, but=("gpu-08", "gpu-09")))
-    given = facts(pods=(*pods(), *busy), pod_groups=(pod_group(), *groups))
+CLASSES = (PriorityClass("train", 50), PriorityClass("build", 100), PriorityClass("urgent", 200))
+
+
+def remedy_with(own: str = "urgent", of: dict[str, Any] | None = None, **changes: Any) -> str:
+    """What helps if the gang is of one PriorityClass and `of` are changes of who holds the room."""
+    holders = replace(pod_group(), namespace="research", name="batch-eval", owners=(), subgroups=())
+    values: dict[str, Any] = {"priority_class": "train", **(of or {})}
+    given = facts(
+        **{
+            "pods": (*pods(), *fill(*RACKS, but=("gpu-08", "gpu-09"))),
+            "pod_groups": (pod_group(priority_class=own), replace(holders, **values)),
+            "priorities": CLASSES,
+            **changes,
+        }
+    )
     return next(reason for reason in answer(given).reasons if reason.id == "NoDomainFits").remedy
 
 
-KAI: dict[str, Any] = {"scheduler": "kai-scheduler"}
-BATCH = replace(pod_group(), namespace="research", name="batch-eval", owners=())
+KAI_EVICTS = "wait: KAI may evict 14 pods of batch-eval, which are preemptible, or "
+OTHERS_END = "wait until pods of others leave room for 1 more in zone-b/rack-b1"
 
 
 @pytest.mark.parametrize(
-    ("changes", "state"),
+    ("own", "of", "evicts"),
     [
-        ({}, ""),
-        (KAI, ", preemptible"),
-        (KAI | {"priority": 99}, ", preemptible"),
-        (KAI | {"priority": 100}, ""),
-        (KAI | {"priority": 100, "preemptibility": "preemptible"}, ", preemptible"),
-        (KAI | {"preemptibility": "non-preemptible"}, ""),
-        (KAI | {"pod_groups": (replace(BATCH, preemptibility="non-preemptible"),)}, ""),
+        pytest.param("urgent", {}, True, id="of a lower class, below 100"),
+        pytest.param("urgent", {"priority_class": "build"}, False, id="from 100 on"),
+        pytest.param(
+            "urgent",
+            {"priority_class": "build", "preemptibility": "preemptible"},
+            True,
+            id="from 100 on, but it says that it is preemptible",
+        ),
+        pytest.param(
+            "urgent", {"preemptibility": "non-preemptible"}, False, id="it says that it is not"
+        ),
+        pytest.param("train", {}, False, id="of the same class"),
+        pytest.param("urgent", {"queue": "research"}, False, id="of another queue"),
+        pytest.param("urgent", {"priority_class": "unknown"}, True, id="without a class: 50"),
     ],
 )
-def test_holders_that_kai_may_evict_are_named(changes: dict[str, Any], state: str) -> None:
-    expected = f"free room for 1 more in zone-b/rack-b1 (batch-eval has 2 pods there{state})"
-    assert remedy_with(**changes).startswith(expected)
+def test_only_holders_that_kai_evicts_are_named(own: str, of: dict[str, Any], evicts: bool) -> None:
+    assert remedy_with(own, of) == (KAI_EVICTS if evicts else "") + OTHERS_END
 
 
-def test_holders_by_claim_are_named() -> None:
-    others = tuple(
-        occupant(name, 0, 0, claims=(PodClaim("g", f"{name}-x"),))
-        for name in racks("rack-b1", but="gpu-11")
-    )
-    full = devices(
-        *taken(*racks("rack-a1", "rack-a2", "rack-b2"), *(other.node for other in others))
-    )
-    given = facts(**{**full, "pods": (*full["pods"], *others)})
-    reason = next(reason for reason in answer(given).reasons if reason.id == "NoDomainFits")
-    assert reason.remedy.startswith(
-        "free room for 2 more in zone-b/rack-b1 (batch-eval has 3 pods there)"
-    )
+def test_the_class_of_the_pods_decides_nothing() -> None:
+    busy = tuple(replace(p, priority=0) for p in fill(*RACKS, but=("gpu-08", "gpu-09")))
+    of = {"priority_class": "build"}
+    assert remedy_with("urgent", of, pods=(*pods(), *busy)) == OTHERS_END
+
+
+def test_nobody_is_named_on_nodes_that_the_gang_can_not_use() -> None:
+    closed = tuple(replace(n, unschedulable=n.labels[RACK] == "rack-a1") for n in nodes())
+    remedy = remedy_with(nodes=closed)
+    assert remedy == KAI_EVICTS.replace("14", "10") + OTHERS_END
+
+
+def test_nobody_is_named_if_priority_classes_are_not_known() -> None:
+    unseen = {"priorities": "no right to list"}
+    assert remedy_with(priorities=(), unseen=unseen) == OTHERS_END

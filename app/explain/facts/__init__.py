@@ -19,7 +19,14 @@ from app.explain.facts.devices import (
 )
 from app.explain.facts.fields import reader
 from app.explain.facts.grove import ClusterTopology, PodClique, PodCliqueSet, PodGang
-from app.explain.facts.kai import KaiPodGroup, KaiTopology, Queue, Workload, WorkloadGroup
+from app.explain.facts.kai import (
+    KaiPodGroup,
+    KaiTopology,
+    PriorityClass,
+    Queue,
+    Workload,
+    WorkloadGroup,
+)
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import Pod
 from app.objects.resource import EVENT, NODE, POD, Resource
@@ -53,6 +60,7 @@ class Facts:
     gangs: tuple[PodGang, ...] = ()
     pod_groups: tuple[KaiPodGroup, ...] = ()
     queues: tuple[Queue, ...] = ()
+    priorities: tuple[PriorityClass, ...] = ()
     claims: tuple[ResourceClaim, ...] = ()
     claim_templates: tuple[ClaimTemplate, ...] = ()
     device_classes: tuple[DeviceClass, ...] = ()
@@ -94,6 +102,7 @@ BY_RESOURCE: Mapping[Resource, Projection] = {
     kinds.POD_GANG: Projection("gangs", "PodGangs", reader(PodGang)),
     kinds.POD_GROUP: Projection("pod_groups", "KAI's PodGroups", reader(KaiPodGroup)),
     kinds.QUEUE: Projection("queues", "queues", reader(Queue)),
+    kinds.PRIORITY_CLASS: Projection("priorities", "PriorityClasses", reader(PriorityClass)),
     kinds.RESOURCE_CLAIM: Projection("claims", "ResourceClaims", reader(ResourceClaim)),
     kinds.CLAIM_TEMPLATE: Projection(
         "claim_templates", "ResourceClaimTemplates", reader(ClaimTemplate)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.explain.facts.common import Amounts, Named, Namespaced, Object, Told
+from app.explain.facts.common import UNBOUND, Amounts, Named, Namespaced, Object, Told
 from app.explain.facts.fields import each, number, read, texts_at
 from app.explain.facts.pods import NODE_POOL
 from app.explain.facts.values import at, duration, seconds_since_1970, text
@@ -48,18 +48,39 @@ class KaiTopology(Named):
 
 
 def _told(constraint: Any) -> Told:
+    """KAI ignores levels that don't say which topology they are of."""
     constraint = map_of(constraint)
+    if not text(constraint, "topology"):
+        return UNBOUND
     return Told(
         text(constraint, "requiredTopologyLevel"), text(constraint, "preferredTopologyLevel")
     )
 
 
+def _unnamed(constraint: Any) -> Told:
+    """The levels that KAI ignores, because they don't say which topology they are of."""
+    constraint = map_of(constraint)
+    if text(constraint, "topology"):
+        return UNBOUND
+    return Told(
+        text(constraint, "requiredTopologyLevel"), text(constraint, "preferredTopologyLevel")
+    )
+
+
+def _minimum_of_subgroups(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 @dataclass(frozen=True, slots=True)
 class SubGroup:
+    """`needed` is how many of its own SubGroups are needed, None for all."""
+
     name: str = read("name")
     parent: str = read("parent")
     minimum: int = read("minMember", of=number())
     told: Told = read("topologyConstraint", of=_told)
+    needed: int | None = read("minSubGroup", of=_minimum_of_subgroups)
+    unnamed: Told = read("topologyConstraint", of=_unnamed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +146,9 @@ class KaiPodGroup(Namespaced):
     subgroups: tuple[SubGroup, ...] = read("spec", "subGroups", of=each(SubGroup))
     said: tuple[Said, ...] = read("status", "schedulingConditions", of=_said)
     created: float | None = read("metadata", "creationTimestamp", of=seconds_since_1970)
+    needed: int | None = read("spec", "minSubGroup", of=_minimum_of_subgroups)
+    unnamed: Told = read("spec", "topologyConstraint", of=_unnamed)
+    priority_class: str = read("spec", "priorityClassName")
 
 
 def _bound(value: Any) -> int | None:
@@ -151,6 +175,16 @@ class Queue(Named):
     allocated: int = read("status", "allocated", of=_gpus)
     allocated_fixed: int = read("status", "allocatedNonPreemptible", of=_gpus)
     pool: str = read("metadata", "labels", NODE_POOL)
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClass(Named):
+    """`is_default` if it is that of PodGroups that name none, or one that doesn't exist."""
+
+    kind = "PriorityClass"
+    name: str = read("metadata", "name")
+    value: int = read("value", of=number())
+    is_default: bool = read("globalDefault", of=lambda value: value is True)
 
 
 def _groups(spec: Any) -> tuple[str, ...]:

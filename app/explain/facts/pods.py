@@ -18,12 +18,15 @@ from app.explain.facts.selectors import (
     tolerations,
 )
 from app.explain.facts.values import at, seconds_since_1970, text, texts
+from app.objects.quantity import thousandths
 from app.objects.shape import map_of, maps_of
 from app.rules.pod_requests import pod_requests
 
 POD_GROUP_NAME = "pod-group-name"
 SUBGROUP = "kai.scheduler/subgroup-name"
 NODE_POOL = "kai.scheduler/node-pool"
+GPU_FRACTION = "gpu-fraction"
+GPU = "nvidia.com/gpu"
 PREEMPTIBILITY = "kai.scheduler/preemptibility"
 
 
@@ -86,6 +89,22 @@ def _shape(
     return Shape(requests, selector, affinity, tolerated)
 
 
+def _shape_of_pod(obj: Any) -> Shape:
+    """Of a pod that shares a GPU, with the part of it that it asks for by annotation."""
+    spec = at(map_of(obj), "spec")
+    share = map_of(at(map_of(obj), "metadata").get("annotations")).get(GPU_FRACTION)
+    if not isinstance(share, str):
+        return shape(spec)
+    requests = pod_requests(spec)
+    requests[GPU] = requests.get(GPU, 0) + thousandths(share)
+    return _shape(
+        tuple(sorted(requests.items())),
+        node_selector(spec),
+        required_affinity(spec),
+        tolerations(spec),
+    )
+
+
 def _unscheduled(conditions: Any) -> str:
     """The scheduler's words in the condition PodScheduled, if it is False."""
     for condition in maps_of(conditions):
@@ -135,7 +154,7 @@ class Pod(Namespaced):
         "spec", "schedulerName", of=lambda name: interned(name) or "default-scheduler"
     )
     gates: tuple[str, ...] = read("spec", "schedulingGates", of=_gates)
-    shape: Shape = read("spec", of=shape)
+    shape: Shape = read(of=_shape_of_pod)
     phase: str = read("status", "phase", of=lambda phase: interned(phase) or "Pending")
     unscheduled: str = read("status", "conditions", of=_unscheduled)
     waiting: tuple[str, ...] = read("status", "containerStatuses", of=_waiting)

@@ -4,13 +4,23 @@ Order: first those that make others moot, then those that the owner of the workl
 the cluster's.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from app.explain.facts import CHANNELS, ROOM
 from app.explain.gang import Gang
 from app.explain.reason import Reason, Rule, merged
-from app.explain.reasons import claims, constraints, gates, placement, queue, topology
+from app.explain.reasons import (
+    claims,
+    constraints,
+    gates,
+    kept,
+    nodes,
+    placement,
+    queue,
+    refused,
+    topology,
+)
 
 
 def _waits_constrained(gang: Gang) -> bool:
@@ -41,30 +51,123 @@ def _claims_and_waits(gang: Gang) -> bool:
 
 
 TOPOLOGY = ("topologies", "kai_topologies")
+OF_GROVE = ("cliques", "topologies")
+"""Needed only for gangs that Grove makes."""
 SLICES = "slices"
 """Needed only for gangs that ask for GPUs by claims."""
 
+EMPTY = ("nodes", *TOPOLOGY, SLICES)
+"""What must be known of nodes without pods."""
+ROOMS = (*EMPTY, ROOM)
+
 RULES: tuple[Rule, ...] = (
-    Rule("WrongScheduler", gates.wrong_scheduler, ("pods",), Gang.is_constrained),
-    Rule("LevelUnknown", constraints.level_unknown, ("topologies",), Gang.is_constrained),
-    Rule("MinAboveReplicas", constraints.min_above_replicas, ("cliques",)),
+    Rule(
+        "WrongScheduler",
+        gates.wrong_scheduler,
+        ("pods",),
+        Gang.is_constrained,
+    ),
+    Rule(
+        "LevelUnknown",
+        constraints.level_unknown,
+        ("topologies",),
+        Gang.is_constrained,
+    ),
+    Rule(
+        "MinAboveReplicas",
+        constraints.min_above_replicas,
+        ("cliques",),
+    ),
     Rule(
         "WorkloadMissing",
         gates.workload_missing,
         ("pods", "workloads", "workload_groups"),
         _references,
     ),
-    Rule("WorkloadMissing", gates.pod_group_missing, ("pods", "pod_groups"), _named),
-    Rule("GangIncomplete", gates.gang_incomplete, ("pods", "cliques"), Gang.may_wait),
-    Rule("GateBaseGang", gates.gate_base_gang, ("pods", "gangs", "cliques"), Gang.may_wait),
-    Rule("GateNotInGang", gates.gate_not_in_gang, ("pods", "gangs"), Gang.may_wait),
-    Rule("GateForeign", gates.gate_foreign, ("pods",), Gang.may_wait),
-    Rule("TopologyUnnamed", constraints.topology_unnamed, ("gangs",), Gang.is_constrained),
-    Rule("NotGrouped", gates.not_grouped, ("pods",), Gang.may_wait),
-    Rule("QueueMissing", queue.queue_missing, ("pod_groups", "queues"), _grouped),
-    Rule("NeverFits", placement.never_fits, ("nodes", *TOPOLOGY, "cliques", SLICES), Gang.may_wait),
-    Rule("QueueLimit", queue.queue_limit, ("pod_groups", "queues"), _grouped),
-    Rule("QueueQuota", queue.queue_quota, ("pod_groups",), _grouped),
+    Rule(
+        "WorkloadMissing",
+        gates.pod_group_missing,
+        ("pods", "pod_groups"),
+        _named,
+    ),
+    Rule(
+        "GangIncomplete",
+        gates.gang_incomplete,
+        ("pods", "cliques"),
+        Gang.may_wait,
+    ),
+    Rule(
+        "GateBaseGang",
+        gates.gate_base_gang,
+        ("pods", "gangs", "cliques"),
+        Gang.may_wait,
+    ),
+    Rule(
+        "GateNotInGang",
+        gates.gate_not_in_gang,
+        ("pods", "gangs"),
+        Gang.may_wait,
+    ),
+    Rule(
+        "GateForeign",
+        gates.gate_foreign,
+        ("pods",),
+        Gang.may_wait,
+    ),
+    Rule(
+        "TopologyUnnamed",
+        constraints.topology_unnamed,
+        ("gangs",),
+        Gang.is_constrained,
+    ),
+    Rule(
+        "NotGrouped",
+        gates.not_grouped,
+        ("pods",),
+        Gang.may_wait,
+    ),
+    Rule(
+        "QueueMissing",
+        queue.queue_missing,
+        ("pod_groups", "queues"),
+        _grouped,
+    ),
+    Rule(
+        "PreferredBroader",
+        refused.preferred_broader,
+        (),
+        _waits_constrained,
+    ),
+    Rule(
+        "SharedNarrowerDomain",
+        refused.shared_narrower_domain,
+        EMPTY,
+        _waits_constrained,
+    ),
+    Rule(
+        "SizesDiffer",
+        refused.sizes_differ,
+        EMPTY,
+        _waits_constrained,
+    ),
+    Rule(
+        "NeverFits",
+        placement.never_fits,
+        (*EMPTY, "cliques"),
+        Gang.may_wait,
+    ),
+    Rule(
+        "QueueLimit",
+        queue.queue_limit,
+        ("pod_groups", "queues"),
+        _grouped,
+    ),
+    Rule(
+        "QueueQuota",
+        queue.queue_quota,
+        ("pod_groups",),
+        _grouped,
+    ),
     Rule(
         "ClaimMissing",
         claims.claim_missing,
@@ -83,56 +186,124 @@ RULES: tuple[Rule, ...] = (
         ("pods", "claims", "nodes", ROOM),
         _claims_and_waits,
     ),
-    Rule("ClaimHeld", claims.claim_held, ("pods", "claims"), _claims_and_waits),
-    Rule("ClaimFull", claims.claim_full, ("pods", "claims"), _claims_and_waits),
+    Rule(
+        "ClaimHeld",
+        claims.claim_held,
+        ("pods", "claims"),
+        _claims_and_waits,
+    ),
+    Rule(
+        "ClaimFull",
+        claims.claim_full,
+        ("pods", "claims"),
+        _claims_and_waits,
+    ),
+    Rule(
+        "NoNodeMatches",
+        nodes.no_node_matches,
+        ROOMS,
+        Gang.may_wait,
+    ),
     Rule(
         "OutsidePool",
-        queue.outside_pool,
-        ("pod_groups", "queues", "nodes", *TOPOLOGY, ROOM),
-        _grouped,
+        nodes.outside_pool,
+        ("pod_groups", *ROOMS),
+        Gang.may_wait,
     ),
     Rule(
         "BoundToDomain",
         placement.bound_to_domain,
-        ("nodes", *TOPOLOGY, ROOM, SLICES),
+        ROOMS,
         Gang.may_wait,
     ),
     Rule(
-        "NoDomainFits", placement.no_domain_fits, ("nodes", *TOPOLOGY, ROOM, SLICES), Gang.may_wait
+        "NoDomainFits",
+        placement.no_domain_fits,
+        ROOMS,
+        Gang.may_wait,
     ),
     Rule(
-        "OtherResource", placement.other_resource, ("nodes", *TOPOLOGY, ROOM, SLICES), Gang.may_wait
+        "OtherResource",
+        nodes.other_resource,
+        ROOMS,
+        Gang.may_wait,
     ),
     Rule(
         "FairShare", queue.fair_share, ("pod_groups", "queues", "nodes", *TOPOLOGY, ROOM), _grouped
     ),
-    Rule("PreemptionDelay", queue.preemption_delay, ("pod_groups",), _grouped),
-    Rule("NodesUnfit", placement.nodes_unfit, ("nodes", *TOPOLOGY, ROOM, SLICES), Gang.may_wait),
+    Rule(
+        "PreemptionDelay",
+        queue.preemption_delay,
+        ("pod_groups",),
+        _grouped,
+    ),
+    Rule(
+        "NodesUnfit",
+        nodes.nodes_unfit,
+        ROOMS,
+        Gang.may_wait,
+    ),
     Rule(
         "ChannelTaken",
         claims.channel_taken,
         ("pods", "claims", "nodes", ROOM, CHANNELS),
         _claims_and_waits,
     ),
-    Rule("DomainDeleted", claims.domain_deleted, ("pods", "compute_domains"), claims.uses_claims),
+    Rule(
+        "DomainDeleted",
+        claims.domain_deleted,
+        ("pods", "compute_domains"),
+        claims.uses_claims,
+    ),
     Rule(
         "DomainNotReady", claims.domain_not_ready, ("pods", "compute_domains"), claims.uses_claims
     ),
-    Rule("BindingFailed", placement.binding_failed, ("pods", "events"), Gang.may_wait),
+    Rule(
+        "RequiredViolated",
+        kept.required_violated,
+        ("pods", "nodes", *TOPOLOGY),
+    ),
+    Rule(
+        "BindingFailed",
+        kept.binding_failed,
+        ("pods", "events"),
+        Gang.may_wait,
+    ),
     Rule(
         "GangUnconstrained",
         constraints.gang_unconstrained,
         ("sets", "gangs", "topologies"),
         Gang.is_constrained,
     ),
-    Rule("TopologyDiffers", topology.topology_differs, TOPOLOGY, Gang.is_constrained),
+    Rule(
+        "LevelWithoutTopology",
+        refused.level_without_topology,
+        ("pod_groups",),
+    ),
+    Rule(
+        "DomainsJoined",
+        refused.domains_joined,
+        ("nodes", *TOPOLOGY),
+        Gang.is_constrained,
+    ),
+    Rule(
+        "TopologyDiffers",
+        topology.topology_differs,
+        TOPOLOGY,
+        Gang.is_constrained,
+    ),
     Rule(
         "LevelLabelMissing", topology.level_label_missing, ("nodes", *TOPOLOGY), _waits_constrained
     ),
-    Rule("NotATree", topology.not_a_tree, ("nodes", *TOPOLOGY), _waits_constrained),
+    Rule(
+        "NotATree",
+        topology.not_a_tree,
+        ("nodes", *TOPOLOGY),
+        _waits_constrained,
+    ),
     Rule(
         "NotAsPreferred",
-        placement.not_as_preferred,
+        kept.not_as_preferred,
         ("pods", "nodes", *TOPOLOGY),
         _placed_constrained,
     ),
@@ -162,19 +333,29 @@ def examine(gangs: Iterable[Gang]) -> Examined:
     reasons: list[Reason] = []
     unknown: dict[str, Unknown] = {}
     skipped: dict[str, None] = {}
+
     for rule in RULES:
         applying = [gang for gang in gangs if rule.applies(gang)]
         if not applying:
             continue
         facts = applying[0].index.facts
-        gpus = any(gang.claims_gpus for gang in applying)
-        needs = [need for need in rule.needs if gpus or need != SLICES]
-        needs += [CHANNELS] if gpus and ROOM in rule.needs else []
+        needs = _needs(rule, applying)
         missing = tuple(need for need in needs if need in facts.unseen)
         if missing:
             unknown.setdefault(rule.id, Unknown(rule.id, missing))
-        elif any(need in facts.skipped for need in needs):
+        elif facts.skipped.intersection(needs):
             skipped[rule.id] = None
-        elif not any(need in facts.absent for need in needs):
+        elif not facts.absent.intersection(needs):
             reasons += merged(reason for gang in applying for reason in rule.check(gang))
+
     return Examined(tuple(merged(reasons)), tuple(unknown.values()), tuple(skipped))
+
+
+def _needs(rule: Rule, gangs: Sequence[Gang]) -> list[str]:
+    """The facts without which a rule can't be judged for these gangs."""
+    needs = list(rule.needs)
+    if not any(gang.is_of_grove for gang in gangs):
+        needs = [need for need in needs if need not in OF_GROVE]
+    if not any(gang.claims_gpus for gang in gangs):
+        return [need for need in needs if need != SLICES]
+    return [*needs, CHANNELS] if ROOM in rule.needs else needs

@@ -1,15 +1,17 @@
 """Reasons in ResourceClaims, device classes and ComputeDomains."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from app.explain.facts.common import Ref
 from app.explain.facts.devices import ComputeDomain, ResourceClaim
+from app.explain.facts.nodes import Node
 from app.explain.facts.pods import Pod, PodClaim
 from app.explain.fitness import matches_any
 from app.explain.gang import Gang
 from app.explain.index import Index
+from app.explain.places import Assumption
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.gates import grouped, refs
 from app.explain.words import ago, counted, listed
@@ -99,6 +101,15 @@ def _classes(gang: Gang, claim: PodClaim) -> tuple[Ref, tuple[str, ...]]:
     )
 
 
+def only(
+    gang: Gang,
+    allowed: Callable[[Node], bool],
+) -> Assumption:
+    """As if only these nodes took pods."""
+    nodes = enumerate(gang.index.nodes)
+    return Assumption(only=frozenset(position for position, node in nodes if allowed(node)))
+
+
 def _shared(gang: Gang) -> Iterator[tuple[ResourceClaim, list[Pod]]]:
     """Claims that pods of the gang share by name, with the pods that wait."""
     waiting = (
@@ -116,7 +127,7 @@ def claim_elsewhere(gang: Gang) -> Iterator[Reason]:
         if not claim.allocated or not claim.nodes:
             continue
         allowed = [node for node in gang.index.nodes if matches_any(claim.nodes, node)]
-        if gang.places.on(partial(matches_any, claim.nodes)).fits:
+        if gang.places.under(only(gang, partial(matches_any, claim.nodes))).fits:
             continue
         where = listed(node.name for node in allowed) or "a node that is gone"
         text = (
@@ -125,7 +136,14 @@ def claim_elsewhere(gang: Gang) -> Iterator[Reason]:
         )
         evidence = (Evidence(claim.ref, "status.allocation.nodeSelector", where),)
         remedy = "use `claimMode: template`, which makes a claim for each pod"
-        yield Reason("ClaimElsewhere", (claim.ref,), text, remedy, "platform", evidence)
+        yield Reason(
+            "ClaimElsewhere",
+            (claim.ref,),
+            text,
+            remedy,
+            "platform",
+            evidence,
+        )
 
 
 def claim_held(gang: Gang) -> Iterator[Reason]:
@@ -143,7 +161,14 @@ def claim_held(gang: Gang) -> Iterator[Reason]:
             text = f"The claim {claim.name} is held by {consumer.name}, {state}"
             evidence = (Evidence(claim.ref, "status.reservedFor", consumer.name),)
             remedy = f"look at that pod: kubectl describe pod {shlex.quote(consumer.name)}"
-            yield Reason("ClaimHeld", (claim.ref,), text, remedy, "you", evidence)
+            yield Reason(
+                "ClaimHeld",
+                (claim.ref,),
+                text,
+                remedy,
+                "you",
+                evidence,
+            )
 
 
 def claim_full(gang: Gang) -> Iterator[Reason]:
@@ -161,7 +186,14 @@ def claim_full(gang: Gang) -> Iterator[Reason]:
         )
         evidence = (Evidence(claim.ref, "status.reservedFor", str(len(claim.consumers))),)
         remedy = "use a template, which makes a claim for each pod, or a narrower mnnvl-scope"
-        yield Reason("ClaimFull", refs(pods), text, remedy, "you", evidence)
+        yield Reason(
+            "ClaimFull",
+            refs(pods),
+            text,
+            remedy,
+            "you",
+            evidence,
+        )
 
 
 def channel_taken(gang: Gang) -> Iterator[Reason]:
@@ -178,7 +210,7 @@ def channel_taken(gang: Gang) -> Iterator[Reason]:
         if (device.driver, device.device) == (CHANNEL_DRIVER, CHANNEL)
     }
     taken = [node.name for node in gang.index.nodes if node.name in takers]
-    if not taken or places.on(lambda node: node.name not in takers).fits:
+    if not taken or places.under(only(gang, lambda node: node.name not in takers)).fits:
         return
     holders = listed(dict.fromkeys(takers[name].name for name in taken))
     text = (
@@ -222,7 +254,14 @@ def domain_not_ready(gang: Gang) -> Iterator[Reason]:
         text = f"ComputeDomain {domain.name}: {well} of {counted(total, 'node')} ready{lacking}"
         evidence = (Evidence(domain.ref, "status", "Ready" if domain.ready else "NotReady"),)
         remedy = "see the daemon pods on those nodes, and their label nvidia.com/gpu.clique"
-        yield Reason("DomainNotReady", (domain.ref,), text, remedy, "platform", evidence)
+        yield Reason(
+            "DomainNotReady",
+            (domain.ref,),
+            text,
+            remedy,
+            "platform",
+            evidence,
+        )
 
 
 def domain_deleted(gang: Gang) -> Iterator[Reason]:
@@ -240,7 +279,14 @@ def domain_deleted(gang: Gang) -> Iterator[Reason]:
                 f"remove the finalizer {GROVE_FINALIZER}, then change the spec of the set, such as"
                 " its replicas"
             )
-            yield Reason("DomainDeleted", (domain.ref,), text, remedy, "platform", evidence)
+            yield Reason(
+                "DomainDeleted",
+                (domain.ref,),
+                text,
+                remedy,
+                "platform",
+                evidence,
+            )
 
 
 def _uses(pod: Pod, domain: ComputeDomain) -> bool:

@@ -42,7 +42,14 @@ def _unknown_domains(pcs: PodCliqueSet, topology: Topology) -> Iterator[Reason]:
             )
             evidence = (Evidence(pcs.ref, f"{constraint}.topologyName", asked.topology),)
             remedy = "correct topologyName, or have a ClusterTopologyBinding of this name made"
-            yield Reason("LevelUnknown", (pcs.ref,), text, remedy, "you", evidence)
+            yield Reason(
+                "LevelUnknown",
+                (pcs.ref,),
+                text,
+                remedy,
+                "you",
+                evidence,
+            )
         return
     known = listed((level.domain for level in cluster.levels), 16) or "none"
     for field, domain, _ in (
@@ -97,7 +104,14 @@ def _unknown_keys(gang: Gang) -> Iterator[Reason]:
             "wait for Grove or grove-admission to write the present levels; if it lasts, run"
             " `grove-admission doctor`"
         )
-        yield Reason("LevelUnknown", (gang.ref,), text, remedy, "platform", evidence)
+        yield Reason(
+            "LevelUnknown",
+            (gang.ref,),
+            text,
+            remedy,
+            "platform",
+            evidence,
+        )
 
 
 def topology_unnamed(gang: Gang) -> Iterator[Reason]:
@@ -118,7 +132,14 @@ def topology_unnamed(gang: Gang) -> Iterator[Reason]:
         "check that the webhook for PodGangs is in place (`grove-admission doctor`), or that"
         " Grove's topology is on"
     )
-    yield Reason("TopologyUnnamed", (gang.ref,), text, remedy, "platform", tuple(evidence[:4]))
+    yield Reason(
+        "TopologyUnnamed",
+        (gang.ref,),
+        text,
+        remedy,
+        "platform",
+        tuple(evidence[:4]),
+    )
 
 
 def gang_unconstrained(gang: Gang) -> Iterator[Reason]:
@@ -143,7 +164,11 @@ def gang_unconstrained(gang: Gang) -> Iterator[Reason]:
         yield _unconstrained(group.ref, listed(lost), cluster)
 
 
-def _unconstrained(ref: Ref, levels: str, cluster: ClusterTopology) -> Reason:
+def _unconstrained(
+    ref: Ref,
+    levels: str,
+    cluster: ClusterTopology,
+) -> Reason:
     text = (
         f"The {ref.kind} {ref.name} is scheduled without regard to {levels}, which the set asks for"
     )
@@ -191,7 +216,11 @@ def _untold(
             )
 
 
-def _ranks(unit: Unit, above: int, keys: Sequence[str]) -> Iterator[tuple[str, int]]:
+def _ranks(
+    unit: Unit,
+    above: int,
+    keys: Sequence[str],
+) -> Iterator[tuple[str, int]]:
     """The name of each member and the rank of the narrowest level that it is bound to."""
     own = max(above, _rank(unit.told.required, keys))
     for member in unit.members:
@@ -204,7 +233,11 @@ def _rank(key: str | None, keys: Sequence[str]) -> int:
     return keys.index(key) if key in keys else -1
 
 
-def _lost(pod_gang: PodGang, group: KaiPodGroup, keys: Sequence[str]) -> Iterator[str]:
+def _lost(
+    pod_gang: PodGang,
+    group: KaiPodGroup,
+    keys: Sequence[str],
+) -> Iterator[str]:
     """The keys of the levels that the PodGang asks for and KAI's PodGroup lacks."""
     subgroups = {sub.name: sub.told for sub in group.subgroups}
     parts: list[GangPart | GangGroup] = [*pod_gang.parts, *pod_gang.groups]
@@ -249,7 +282,13 @@ def min_above_replicas(gang: Gang) -> Iterator[Reason]:
         )
 
 
-def _never(ref: Ref, needs: str, minimum: int, possible: int, field: str) -> Reason:
+def _never(
+    ref: Ref,
+    needs: str,
+    minimum: int,
+    possible: int,
+    field: str,
+) -> Reason:
     text = f"{needs}, and {possible} can exist: it is never placed"
     remedy = "lower minAvailable, or raise replicas"
     return Reason(

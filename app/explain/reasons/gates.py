@@ -9,7 +9,7 @@ from typing import TypeVar
 from app.explain.facts.common import Ref
 from app.explain.facts.grove import PodGang
 from app.explain.facts.pods import POD_GROUP_NAME, Pod
-from app.explain.gang import Gang
+from app.explain.gang import Gang, Member
 from app.explain.index import Index
 from app.explain.reason import Evidence, Reason
 from app.explain.words import counted, listed
@@ -34,33 +34,67 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> list[tuple[K, list[V]]]:
 
 def gang_incomplete(gang: Gang) -> Iterator[Reason]:
     """Fewer pods than the minimum exist, and no gate explains it."""
-    short = [
-        member for member in gang.members if len(member.pods) < member.minimum <= member.replicas
-    ]
-    if not short or any(pod.gates for pod in gang.pods):
+    short = _short_of_pods(gang)
+    if not short or gang.whole.is_satisfied or gang.whole.is_ready:
         return
+
     needed = sum(member.minimum for member in gang.members)
     existing = sum(min(member.minimum, len(member.pods)) for member in gang.members)
     lacks = listed(f"{member.name} lacks {member.minimum - len(member.pods)}" for member in short)
-    text = (
-        f"{existing} of {counted(needed, 'pod')} {'exists' if existing == 1 else 'exist'}; {lacks}"
+    exist = "exists" if existing == 1 else "exist"
+    text = f"{existing} of {counted(needed, 'pod')} {exist}; {lacks}"
+    evidence = (
+        Evidence(gang.ref, "minimum", str(needed)),
+        *_said_by_grove(short),
+        *_not_ready(gang),
     )
-    evidence = [Evidence(gang.ref, "spec.podgroups[].minReplicas", str(needed))]
-    errors = [
-        (member.name, error) for member in short if member.clique for error in member.clique.errors
-    ]
-    evidence += [
-        Evidence(Ref("PodClique", gang.namespace, name), "status.lastErrors", error)
-        for name, error in errors
-    ]
+    yield Reason(
+        "GangIncomplete",
+        (gang.ref,),
+        text,
+        _why_no_pods(gang),
+        "you",
+        evidence,
+    )
+
+
+def _short_of_pods(gang: Gang) -> list[Member]:
+    """The parts that lack pods, if no gates hold them; those that could have them are enough."""
+    if any(pod.gates for pod in gang.pods):
+        return []
+    short = [member for member in gang.members if len(member.pods) < member.minimum]
+    return [member for member in short if member.minimum <= member.replicas] or short
+
+
+def _said_by_grove(members: Iterable[Member]) -> Iterator[Evidence]:
+    for member in members:
+        if member.clique is not None:
+            for error in member.clique.errors:
+                yield Evidence(member.clique.ref, "status.lastErrors", error)
+
+
+def _not_ready(gang: Gang) -> list[Evidence]:
+    """KAI's event that it waits for pods, the latest."""
     events = gang.index.events.get(gang.pod_group.uid, ()) if gang.pod_group is not None else ()
     not_ready = [event for event in events if event.reason == "NotReady"]
-    evidence += [Evidence(event.about, "event NotReady", event.message) for event in not_ready[:1]]
-    remedy = (
-        "see why the PodClique makes none: its status.lastErrors, and the quota of the namespace"
+    return [Evidence(event.about, "event NotReady", event.message) for event in not_ready[:1]]
+
+
+def _why_no_pods(gang: Gang) -> str:
+    """Where to look if pods are not made."""
+    if gang.is_of_grove:
+        return (
+            "see why the PodClique makes none: its status.lastErrors, and the quota of the"
+            " namespace"
+        )
+    owner = (
+        "what makes the pods of the Workload" if _is_of_workload(gang) else "what makes its pods"
     )
-    remedy += f"; Grove says: {errors[0][1]}" if errors else ""
-    yield Reason("GangIncomplete", (gang.ref,), text, remedy, "you", tuple(evidence))
+    return f"see why {owner} makes no more, and the quota of the namespace"
+
+
+def _is_of_workload(gang: Gang) -> bool:
+    return any(pod.workload or pod.workload_group for pod in gang.pods)
 
 
 def gate_not_in_gang(gang: Gang) -> Iterator[Reason]:
@@ -74,7 +108,14 @@ def gate_not_in_gang(gang: Gang) -> Iterator[Reason]:
         remedy = "wait; if it lasts longer than a minute, see the log of Grove's operator"
         without = f"without {listed(pod.name for pod in pods)}"
         evidence = (Evidence(gang.ref, "spec.podgroups[].podReferences", without),)
-        yield Reason("GateNotInGang", refs(pods), text, remedy, "wait", evidence)
+        yield Reason(
+            "GateNotInGang",
+            refs(pods),
+            text,
+            remedy,
+            "wait",
+            evidence,
+        )
 
 
 def gate_base_gang(gang: Gang) -> Iterator[Reason]:
@@ -116,7 +157,14 @@ def gate_foreign(gang: Gang) -> Iterator[Reason]:
         objects = refs(pods)
         text = f"The gate {gate} holds {counted(len(pods), 'pod')}; it is neither ours nor Grove's"
         evidence = (Evidence(objects[0], "spec.schedulingGates", gate),)
-        yield Reason("GateForeign", objects, text, f"ask the owner of {gate}", "platform", evidence)
+        yield Reason(
+            "GateForeign",
+            objects,
+            text,
+            f"ask the owner of {gate}",
+            "platform",
+            evidence,
+        )
 
 
 def workload_missing(gang: Gang) -> Iterator[Reason]:
@@ -136,7 +184,9 @@ def pod_group_missing(gang: Gang) -> Iterator[Reason]:
     yield from _missing((("KAI PodGroup", pod.group, field), pod) for pod in pods)
 
 
-def _missing(named: Iterable[tuple[tuple[str, str, str], Pod]]) -> Iterator[Reason]:
+def _missing(
+    named: Iterable[tuple[tuple[str, str, str], Pod]],
+) -> Iterator[Reason]:
     """`named` are (kind, name, field) of what does not exist, each with a pod that names it."""
     for (kind, name, field), pods in grouped(named):
         objects = refs(pods)
@@ -189,10 +239,24 @@ def not_grouped(gang: Gang) -> Iterator[Reason]:
         text = f"KAI has not taken up {counted(len(pods), 'pod')}"
         if words:
             remedy = "correct what KAI's words name"
-            yield Reason("NotGrouped", objects, f"{text}: {words}", remedy, "you", evidence)
+            yield Reason(
+                "NotGrouped",
+                objects,
+                f"{text}: {words}",
+                remedy,
+                "you",
+                evidence,
+            )
         else:
             remedy = "wait; if it lasts longer than a minute, see KAI's pod-grouper"
-            yield Reason("NotGrouped", objects, text, remedy, "platform", evidence)
+            yield Reason(
+                "NotGrouped",
+                objects,
+                text,
+                remedy,
+                "platform",
+                evidence,
+            )
 
 
 def grouper_warnings(index: Index, pod: Pod) -> list[str]:
@@ -216,4 +280,11 @@ def wrong_scheduler(gang: Gang) -> Iterator[Reason]:
         )
         evidence = (Evidence(objects[0], "spec.schedulerName", name),)
         remedy = f"set schedulerName: {KAI_SCHEDULER} in the pod templates"
-        yield Reason("WrongScheduler", objects, text, remedy, "you", evidence)
+        yield Reason(
+            "WrongScheduler",
+            objects,
+            text,
+            remedy,
+            "you",
+            evidence,
+        )

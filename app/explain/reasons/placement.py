@@ -1,26 +1,26 @@
-"""Reasons in the room on nodes: pod by pod, as `room` counts it."""
+"""Reasons in the room on nodes, as KAI counts it; what helps is tried out before it is said."""
 
-import itertools
-import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
-from app.explain.amounts import PREFIX
+from app.explain.demand import Demand
 from app.explain.domains import Domain
 from app.explain.facts.nodes import Node
-from app.explain.facts.pods import Pod, Shape
-from app.explain.fitness import unfit_because
+from app.explain.fitness import is_selected
 from app.explain.gang import Gang
-from app.explain.index import Index
-from app.explain.places import Places
+from app.explain.places import Assumption, Places
 from app.explain.reason import Evidence, Reason, Who
-from app.explain.room import Demand
-from app.explain.words import amount, counted, gpus_of, is_device, listed, pods_of
-from app.rules.dialects.bindings.levels import KAI_SCHEDULER
-
-NOT_PREEMPTIBLE = 100
-"""From this priority on, KAI evicts a pod for no other, unless its workload says otherwise."""
+from app.explain.reasons.evictable import evicted_for
+from app.explain.reasons.room import (
+    Obstacle,
+    obstacle_of,
+    selection_words,
+    selector_words,
+    selects,
+)
+from app.explain.room import Room
+from app.explain.words import amount, counted, gpus_of, listed, pods_of
 
 
 def level_of(gang: Gang, demand: Demand) -> str:
@@ -29,6 +29,7 @@ def level_of(gang: Gang, demand: Demand) -> str:
 
 
 def nodes_in(places: Places, domain: Domain) -> list[Node]:
+    """The nodes of a domain."""
     return [places.domains.nodes[position] for position in domain.nodes]
 
 
@@ -41,346 +42,298 @@ def parts(places: Places, short: Demand) -> tuple[str, ...]:
 
 def never_fits(gang: Gang) -> Iterator[Reason]:
     """Even without any other pod, no domain is large enough."""
-    places = gang.anew
-    if places.empty.fits:
+    obstacle = obstacle_of(gang)
+    if obstacle is None or not obstacle.is_for_ever or _has_another_cause(obstacle):
         return
-    short = places.empty.short or places.demand
-    level = level_of(gang, short)
-    needs = pods_of(short.shapes)
-    oversize = _oversize(places, short)
-    if oversize is not None:
-        text = oversize
-        remedy = "make the pods smaller"
-    elif places.empty.best is None:
-        text = f"No {level} exists: no node has the labels of all levels"
-        remedy = "have the nodes labelled, or ask for a level that they have"
-    else:
-        best = places.empty.best
-        has = sum(gpus_of(node.allocatable) for node in nodes_in(places, best.domain))
-        asks = sum(gpus_of(dict(shape.requests)) * count for shape, count in short.shapes)
-        room = (
-            f"The largest {level} has {amount('/gpu', has)}, and {short.name} needs"
-            f" {amount('/gpu', asks)}"
-        )
-        alone = (
-            f"Even empty, no {level} has room for {needs}; {best.domain} would have room for"
-            f" {best.pods}"
-        )
-        text = room if asks > has else alone
-        remedy = "use a wider level, or smaller replicas"
+
+    empty = obstacle.places.empty
+    short = empty.short or obstacle.places.demand
     evidence = (Evidence(gang.ref, "spec.topologyConstraint", short.key or "none"),)
+    text, remedy = _too_large(obstacle, short)
     yield Reason(
-        "NeverFits", (gang.ref,), text, remedy, "you", evidence, parts=parts(places, short)
+        "NeverFits",
+        (gang.ref,),
+        text,
+        remedy,
+        "you",
+        evidence,
+        parts=parts(obstacle.places, short),
     )
 
 
-def _oversize(places: Places, demand: Demand) -> str | None:
+def _has_another_cause(obstacle: Obstacle) -> bool:
+    """Whether another reason says better why nothing is large enough."""
+    if obstacle.gang.whole.is_satisfied or _prefers_broader(obstacle.gang):
+        return True
+    if obstacle.unmatched is not None or _bound_for_ever(obstacle):
+        return True
+    return obstacle.is_of_pool or obstacle.is_of_shared_domain or obstacle.is_of_sizes
+
+
+def _prefers_broader(gang: Gang) -> bool:
+    depths = {key: depth for depth, key in enumerate(gang.topology.keys)}
+    told = (part.told for part in gang.whole.parts())
+    return any(
+        one.required in depths
+        and one.preferred in depths
+        and depths[one.preferred] < depths[one.required]
+        for one in told
+    )
+
+
+def _bound_for_ever(obstacle: Obstacle) -> bool:
+    """Whether it would have a place, were it not bound to where its pods run."""
+    return bool(obstacle.short.occupied) and obstacle.gang.anew.empty.fits
+
+
+def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str]:
+    """What no domain is large enough for, and what helps."""
+    gang = obstacle.gang
+    places = obstacle.places
+    oversize = _oversize(obstacle, short)
+    if oversize is not None:
+        return oversize, "make the pods smaller"
+    level = level_of(gang, short)
+    best = places.empty.best
+    selection = selection_words(obstacle, [shape for shape, _ in short.shapes])
+    wider = _wider(obstacle)
+    remedy = wider or "make the pods smaller or fewer"
+    if best is None:
+        text = f"No {level} exists: no node has the labels of all levels"
+        return text, wider or "have the nodes labelled, or ask for a level that they have"
+    room = _room_of(places, short, best, level, selection)
+    return room, remedy
+
+
+def _room_of(
+    places: Places,
+    short: Demand,
+    best: Room,
+    level: str,
+    selection: str,
+) -> str:
+    nodes = nodes_in(places, best.domain)
+    fits = [places.selected[shape] for shape, _ in short.shapes]
+    usable = [
+        node
+        for node, position in zip(nodes, best.domain.nodes, strict=True)
+        if any(fit[position] for fit in fits)
+    ]
+    has = sum(gpus_of(node.allocatable) for node in usable)
+    asks = sum(gpus_of(dict(shape.requests)) * count for shape, count in short.shapes)
+    if asks > has:
+        largest = f"The largest {level} has {amount('/gpu', has)}"
+        return f"{largest}, and {short.name} needs {amount('/gpu', asks)}{selection}"
+    needs = pods_of(short.shapes)
+    if best.pods >= short.count:
+        return f"Even empty, no {level} has room for all parts of {short.name} together{selection}"
+    return (
+        f"Even empty, no {level} has room for {needs}; {best.domain} would have room for"
+        f" {best.pods}{selection}"
+    )
+
+
+def _oversize(obstacle: Obstacle, demand: Demand) -> str | None:
     """A pod that no node could hold, in one resource."""
     for shape, _ in demand.shapes:
+        nodes = [node for node in obstacle.nodes if is_selected(shape, node)]
         for name, ask in shape.requests:
-            most = max((node.allocatable.get(name, 0) for node in places.domains.nodes), default=0)
+            most = max((node.allocatable.get(name, 0) for node in nodes), default=0)
             if ask > most:
+                that = f" that matches {selector_words(shape)}" if selects(shape) else ""
                 return (
-                    f"No node has {amount(name, ask)}, which a pod asks for: the largest has"
+                    f"No node{that} has {amount(name, ask)}, which a pod asks for: the largest has"
                     f" {amount(name, most)}"
                 )
     return None
 
 
 def no_domain_fits(gang: Gang) -> Iterator[Reason]:
-    """No domain has room now, one could have, and nothing of the part is placed yet."""
-    short = _short(gang)
-    if short is None or short.occupied:
+    """Pods of others hold the room that it needs."""
+    obstacle = obstacle_of(gang)
+    if obstacle is None:
         return
-    places = gang.places
+    if obstacle.is_for_ever:
+        yield from _no_room_for_more(obstacle)
+        return
+    if not obstacle.is_held_by_others:
+        return
+    if obstacle.short.occupied or obstacle.missing_resource is not None:
+        return
+    if obstacle.is_of_pool:
+        return
+    short = obstacle.short
     level = level_of(gang, short)
-    if places.any_pool.fits or _missing_resource(gang) is not None:
-        return
-    best = places.now.best
-    if level == "cluster":
-        text = (
-            f"The nodes have no room for {pods_of(short.shapes)}, only for"
-            f" {best.pods if best else 0}"
-        )
-    elif best is not None:
-        text = (
-            f"No {level} has room for {pods_of(short.shapes)}; {best.domain} has room for"
-            f" {best.pods}"
-        )
-    else:
-        text = (
-            f"No {level} has room for {pods_of(short.shapes)}: no node has the labels of all levels"
-        )
-    leaving = gang.index.terminating
-    soon = (
-        f"wait for {counted(len(leaving), 'terminating pod')} to end"
-        if leaving and places.soon.fits
-        else ""
-    )
-    helps = [soon, _free_there(gang, places, short), _wider(gang, short)]
-    remedy = ", or ".join(filter(None, helps)) or "wait until other pods end"
+    best = obstacle.places.now.best
+    shapes = [shape for shape, _ in short.shapes]
+    text = f"{_no_room(obstacle, level)}{selection_words(obstacle, shapes)}"
+    remedy, who = _what_frees(obstacle)
     where = str(best.domain) if best is not None else "none"
-    evidence = (
-        Evidence(
-            gang.ref,
-            f"room in one {level}",
-            f"{best.pods if best else 0} of {short.count} in {where}",
-        ),
-    )
+    has = best.pods if best is not None else 0
+    evidence = (Evidence(gang.ref, f"room in one {level}", f"{has} of {short.count} in {where}"),)
     yield Reason(
-        "NoDomainFits", (gang.ref,), text, remedy, "you", evidence, parts=parts(places, short)
+        "NoDomainFits",
+        (gang.ref,),
+        text,
+        remedy,
+        who,
+        evidence,
+        parts=parts(obstacle.places, short),
     )
 
 
-def _short(gang: Gang) -> Demand | None:
-    """What has no room now, None if all has, or if even empty nodes had none (then `never_fits`
-    says so).
-    """
-    if gang.places.now.fits or not gang.anew.empty.fits:
-        return None
-    return gang.places.now.short
+def _no_room_for_more(obstacle: Obstacle) -> Iterator[Reason]:
+    """The minimum of the gang runs, and its own pods hold the room that the rest would need."""
+    gang = obstacle.gang
+    short = obstacle.short
+    if not gang.whole.is_satisfied or _bound_for_ever(obstacle) or obstacle.unmatched is not None:
+        return
+    text = (
+        f"The minimum of {gang.ref.name} runs; for {pods_of(short.shapes)} more there is no room"
+        " beside it, even without pods of others"
+    )
+    remedy = "nothing is wrong: KAI needs no more; more nodes would take the rest"
+    evidence = (Evidence(gang.ref, "room", f"0 of {short.count}"),)
+    yield Reason(
+        "NoDomainFits",
+        (gang.ref,),
+        text,
+        remedy,
+        "platform",
+        evidence,
+    )
 
 
-def _free_there(gang: Gang, places: Places, short: Demand) -> str:
-    """What to free in the roomiest domain, and who holds it."""
-    best = places.now.best
-    if best is None or not best.domain.nodes or best.domain.path == ():
+def _no_room(obstacle: Obstacle, level: str) -> str:
+    short = obstacle.short
+    best = obstacle.places.now.best
+    needs = pods_of(short.shapes)
+    has = best.pods if best is not None else 0
+    if level == "cluster":
+        text = f"The nodes have no room for {needs}, only for {has}"
+    elif best is None:
+        return f"No {level} has room for {needs}: no node has the labels of all levels"
+    else:
+        text = f"No {level} has room for {needs}; {best.domain} has room for {has}"
+    if has >= short.count:
+        where = "the nodes" if level == "cluster" else str(best.domain if best else level)
+        text = f"No {level} has room for all parts of {short.name} together; {where} has for each"
+    return text + _in_pieces(obstacle)
+
+
+def _in_pieces(obstacle: Obstacle) -> str:
+    """What is free in all if it would be enough, and is not on nodes that have enough of it."""
+    short = obstacle.short
+    best = obstacle.places.now.best
+    if best is None or best.pods >= short.count:
         return ""
-    missing = short.count - best.pods
-    counts = Counter(
-        (pod.group or pod.namespace, ", preemptible" if _is_preemptible(gang.index, pod) else "")
-        for node in nodes_in(places, best.domain)
-        for pod in gang.index.pods_on.get(node.name, ())
-        if _has_gpus(gang.index, pod)
-    )
-    most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:3]
-    holders = listed(
-        f"{name} has {counted(count, 'pod')} there{state}" for (name, state), count in most
-    )
-    return f"free room for {missing} more in {best.domain}" + (f" ({holders})" if holders else "")
+    asks = sum(gpus_of(dict(shape.requests)) * count for shape, count in short.shapes)
+    free = [obstacle.places.free(position) for position in obstacle.usable(best)]
+    has = sum(gpus_of(have) for have in free)
+    if not asks or has < asks:
+        return ""
+    return f" ({amount('/gpu', has)} are free, in pieces that are too small)"
 
 
-def _has_gpus(index: Index, pod: Pod) -> bool:
-    claims = (index.claims.get((pod.namespace, claim.claim)) for claim in pod.claims)
-    devices = (device for claim in claims if claim is not None for device in claim.devices)
-    return gpus_of(dict(pod.shape.requests)) > 0 or any(
-        device.driver.startswith(PREFIX) for device in devices
-    )
+def _what_frees(obstacle: Obstacle) -> tuple[str, Who]:
+    """What helps against pods that hold the room, and who can act."""
+    helps = [_ending(obstacle), _evicting(obstacle), _freeing(obstacle)]
+    if not any(helps):
+        helps = ["wait until pods of others end"]
+    wider = _wider(obstacle)
+    who: Who = "you" if wider else "wait"
+    return ", or ".join(filter(None, (*helps, wider))), who
 
 
-def _is_preemptible(index: Index, pod: Pod) -> bool:
-    """Whether KAI may evict a pod for others: as its PodGroup or its label says, and otherwise if
-    its priority is below 100
-    (https://github.com/kai-scheduler/KAI-Scheduler/tree/main/docs/priority).
-    """
-    group = index.pod_groups.get((pod.namespace, pod.group))
-    declared = (group.preemptibility if group is not None else "") or pod.preemptibility
-    may_be_evicted = declared == "preemptible" or (not declared and pod.priority < NOT_PREEMPTIBLE)
-    return pod.scheduler == KAI_SCHEDULER and may_be_evicted
+def _ending(obstacle: Obstacle) -> str:
+    leaving = obstacle.gang.index.terminating
+    if leaving and obstacle.places.soon.fits:
+        return f"wait for {counted(len(leaving), 'terminating pod')} to end"
+    return ""
 
 
-def _wider(gang: Gang, short: Demand) -> str:
+def _evicting(obstacle: Obstacle) -> str:
+    groups = Counter(pod.group for pod in evicted_for(obstacle))
+    if not groups:
+        return ""
+    holders = (f"{counted(count, 'pod')} of {group}" for group, count in sorted(groups.items()))
+    return f"wait: KAI may evict {listed(holders)}, which are preemptible"
+
+
+def _freeing(obstacle: Obstacle) -> str:
+    """In which domain pods of others would have to end; "" if in none alone."""
+    freed = next(obstacle.domains_that_help(), None)
+    if freed is None or not freed.domain.path:
+        return ""
+    missing = obstacle.short.count - freed.pods
+    more = f"leave room for {missing} more" if missing > 0 else "end"
+    return f"wait until pods of others {more} in {freed.domain}"
+
+
+def _wider(obstacle: Obstacle) -> str:
     """The next wider level at which the gang fits, as advice; "" if there is none."""
+    gang = obstacle.gang
+    short = (obstacle.places.empty.short if obstacle.is_for_ever else None) or obstacle.short
     if short.key not in gang.topology.keys:
         return ""
     above = gang.topology.levels[: gang.topology.keys.index(short.key)]
     for level in reversed(above):
-        wider = _with_key(gang.places.demand, short, level.key)
-        if gang.places_of(wider).now.fits:
-            return (
-                f"ask for {level.domain} in place of {gang.topology.name_of(short.key)}: it fits"
-                " there"
-            )
+        if obstacle.as_if(replaced(obstacle.places.demand, short, key=level.key)):
+            name = gang.topology.name_of(short.key)
+            return f"ask for {level.domain} in place of {name}: it fits there"
     return ""
 
 
-def _with_key(demand: Demand, short: Demand, key: str) -> Demand:
-    if demand == short:
-        return replace(demand, key=key)
-    same = [
-        replace(part, key=key) if part.profile == short.profile else _with_key(part, short, key)
-        for part in demand.parts
-    ]
-    return replace(demand, parts=tuple(same))
+def replaced(
+    demand: Demand,
+    short: Demand,
+    **changes: str,
+) -> Demand:
+    """The demand with other levels for all parts that are like `short`."""
+    if demand == short or demand.profile == short.profile:
+        return replace(demand, **changes)  # type: ignore[arg-type]
+    own = [replaced(part, short, **changes) for part in demand.parts]
+    return replace(demand, parts=tuple(own))
 
 
 def bound_to_domain(gang: Gang) -> Iterator[Reason]:
     """Part of the gang runs, the rest must join it, and there is no room for it."""
-    short = _short(gang)
-    if short is None or not short.occupied or short.key not in gang.topology.keys:
+    obstacle = obstacle_of(gang)
+    if obstacle is None or obstacle.is_of_pool:
+        return
+    short = obstacle.short
+    if not short.occupied or short.key not in gang.topology.keys:
+        return
+    if obstacle.is_for_ever and not _bound_for_ever(obstacle):
         return
     part = next(part for part in gang.whole.parts() if part.name == short.name)
-    best = gang.places.now.best
-    if best is not None:
-        text = (
-            f"{len(part.placed)} of {counted(part.expected, 'pod')} of {short.name} run in"
-            f" {best.domain}, the rest must join them, and it has room for {best.pods} of"
-            f" {pods_of(short.shapes)}"
-        )
-        remedy = f"free room for {short.count - best.pods} more there, or restart the gang"
-        evidence = (Evidence(gang.ref, "spec.topologyConstraint", short.key),)
-        yield Reason(
-            "BoundToDomain",
-            (gang.ref,),
-            text,
-            remedy,
-            "you",
-            evidence,
-            parts=parts(gang.places, short),
-        )
-
-
-def nodes_unfit(gang: Gang) -> Iterator[Reason]:
-    """Nodes are closed to the gang, and if they were open, it would fit."""
-    short = _short(gang)
-    if short is None or not gang.places.all_fit.fits:
+    best = obstacle.places.now.best
+    if best is None:
         return
-    places = gang.places
-    shapes = [shape for shape, _ in short.shapes]
-    for domain in _opened(gang, short):
-        closed = [
-            (node, why) for node in nodes_in(places, domain) if (why := _closed(shapes, node))
-        ]
-        if closed:
-            yield _unfit(places, domain, closed)
-            return
-
-
-def _opened(gang: Gang, short: Demand) -> list[Domain]:
-    """The domains in which `short` would fit if all nodes were open, the one first that lacks least
-    now.
-    """
-    alone = gang.places_of(short)
-    now = {room.domain.path: room.pods for room in gang.places.now.rooms}
-    rooms = [room for room in alone.rooms_if_open if room.pods >= short.count]
-    return [
-        room.domain
-        for room in sorted(
-            rooms, key=lambda room: (-now.get(room.domain.path, 0), room.domain.path)
-        )
-    ]
-
-
-def _closed(shapes: Sequence[Shape], node: Node) -> str:
-    return next(filter(None, (unfit_because(shape, node) for shape in shapes)), "")
-
-
-def _unfit(places: Places, domain: Domain, closed: list[tuple[Node, str]]) -> Reason:
-    counts = Counter(why for _, why in closed)
-    whys = listed(f"{count} {why}" for why, count in sorted(counts.items()))
-    verb = "is" if len(closed) == 1 else "are"
-    text = f"{len(closed)} of {counted(len(domain.nodes), 'node')} of {domain} {verb} out: {whys}"
-    cordoned = [node.name for node, why in closed if why == "cordoned"]
-    commands = (f"kubectl uncordon {shlex.join(cordoned)}",) if cordoned else ()
-    refs = tuple(node.ref for node, _ in closed)
-    evidence = tuple(Evidence(node.ref, "spec, status", why) for node, why in closed[:8])
-    remedies = {
-        "cordoned": "uncordon the nodes",
-        "not ready": "repair the nodes",
-        "not selected by the pods": "change the pods' node selector",
-    }
-    remedy = listed(
-        dict.fromkeys(
-            remedies.get(why, "tolerate the taints or remove them") for why in sorted(counts)
-        )
-    )
-    who: Who = "you" if set(counts) == {"not selected by the pods"} else "platform"
-    return Reason("NodesUnfit", refs, text, remedy, who, evidence, commands)
-
-
-def other_resource(gang: Gang) -> Iterator[Reason]:
-    """The devices fit, and another resource does not."""
-    short = _short(gang)
-    missing = _missing_resource(gang)
-    if short is None or missing is None:
-        return
-    name = missing
-    level = level_of(gang, short)
-    asks, most = _asked_and_free(gang.places, short, name)
-    rooms = [room for room in gang.places_of(short).rooms_for_devices if room.pods >= short.count]
-    where = f"in {counted(len(rooms), level)}" if rooms and level != "cluster" else "on the nodes"
     text = (
-        f"GPUs fit {where}, {name} in none: a pod asks for {amount(name, asks)}, and at most"
-        f" {amount(name, most)} {'is' if name == 'memory' else 'are'} free on a node with free GPUs"
+        f"{len(part.placed)} of {counted(part.expected, 'pod')} of {short.name} run in"
+        f" {best.domain}, the rest must join them, and it has room for {best.pods} of"
+        f" {pods_of(short.shapes)}"
     )
-    evidence = (Evidence(gang.ref, f"resources.requests[{name}]", amount(name, asks)),)
+    evidence = (Evidence(gang.ref, "spec.topologyConstraint", short.key),)
     yield Reason(
-        "OtherResource",
+        "BoundToDomain",
         (gang.ref,),
         text,
-        f"ask for less {name}",
+        _rejoined(obstacle, best),
         "you",
         evidence,
         parts=parts(gang.places, short),
     )
 
 
-def _missing_resource(gang: Gang) -> str | None:
-    """The resource without which it would fit, if devices are asked for and fit by themselves."""
-    short = _short(gang)
-    if short is None:
-        return None
-    names = sorted({name for shape, _ in short.shapes for name, _ in shape.requests})
-    if not any(map(is_device, names)) or not gang.places.devices_alone.fits:
-        return None
-    plain = [name for name in names if not is_device(name)]
-    alone = (name for name in plain if gang.places.without(name).fits)
-    return next(alone, plain[0] if plain else None)
-
-
-def _asked_and_free(places: Places, short: Demand, name: str) -> tuple[int, int]:
-    """What the largest pod asks for, and the most that a node with room for its devices has
-    free.
-    """
-    asks = max(dict(shape.requests).get(name, 0) for shape, _ in short.shapes)
-    shapes = [shape for shape, _ in short.shapes if dict(shape.requests).get(name, 0) == asks]
-    devices = {key: ask for key, ask in shapes[0].requests if is_device(key)}
-    positions = [position for position, ok in enumerate(places.fit[shapes[0]]) if ok]
-    free = (places.free(position) for position in positions)
-    fitting = (
-        have.get(name, 0)
-        for have in free
-        if all(have.get(key, 0) >= ask for key, ask in devices.items())
-    )
-    return asks, max(fitting, default=0)
-
-
-def not_as_preferred(gang: Gang) -> Iterator[Reason]:
-    """All is placed, over more preferred domains than needed."""
-    if gang.waits:
-        return
-    domains = gang.index.domains(gang.topology.keys)
-    positions = domains.positions
-    for part in gang.whole.parts():
-        depth = domains.depth(part.told.preferred)
-        if (
-            depth is None
-            or not part.placed
-            or not all(pod.node in positions for pod in part.placed)
-        ):
-            continue
-        used = {domains.domain_of(positions[pod.node], depth) for pod in part.placed}
-        counts = Counter(pod.shape for pod in part.placed)
-        needed = gang.places_of(Demand("", part.told.preferred, tuple(counts.items()))).needed
-        if None not in used and needed is not None and len(used) > needed:
-            level = gang.topology.name_of(part.told.preferred)
-            pods = counted(len(part.placed), "pod")
-            text = f"{pods} of {part.name} in {counted(len(used), level)}, {needed} would do"
-            evidence = (Evidence(gang.ref, "preferred", part.told.preferred),)
-            remedy = "nothing is wrong; restart to pack them again"
-            yield Reason(
-                "NotAsPreferred", (gang.ref,), text, remedy, "you", evidence, severity="note"
-            )
-
-
-def binding_failed(gang: Gang) -> Iterator[Reason]:
-    for pod in gang.waiting:
-        events = (
-            e
-            for e in gang.index.events.get(pod.uid, ())
-            if e.reason in ("BindingError", "FailedBinding")
-        )
-        for event in itertools.islice(events, 1):
-            text = f"KAI chose a node, and binding failed: {event.message}"
-            evidence = (Evidence(pod.ref, f"event {event.reason}", event.message),)
-            yield Reason("BindingFailed", (pod.ref,), text, "see KAI's words", "platform", evidence)
+def _rejoined(obstacle: Obstacle, best: Room) -> str:
+    """What helps a gang that is bound to a full domain."""
+    helps = []
+    missing = obstacle.short.count - best.pods
+    freed = Assumption(emptied=frozenset(obstacle.usable(best)))
+    if obstacle.places.under(freed).fits:
+        helps.append(f"wait until pods of others leave room for {missing} more there")
+    if obstacle.gang.anew.now.fits:
+        helps.append("restart the gang: it fits elsewhere")
+    return ", or ".join(helps) or "make room on the nodes there, or restart the gang with less"

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 
 from app.explain.facts.kai import KaiPodGroup, Queue, Said
-from app.explain.facts.pods import NODE_POOL
 from app.explain.gang import Gang
 from app.explain.index import Index
 from app.explain.reason import Evidence, Reason
-from app.explain.words import amount, clock, counted, gpus_of, listed, plain
+from app.explain.words import amount, clock, gpus_of, listed, plain
 
 CONDITION = "status.schedulingConditions[UnschedulableOnNodePool].reasons[]"
 
@@ -44,7 +43,14 @@ def queue_missing(gang: Gang) -> Iterator[Reason]:
         )
     evidence = (Evidence(group.ref, "spec.queue", group.queue),)
     remedy = "set the label kai.scheduler/queue of the workload to one of them"
-    yield Reason("QueueMissing", (group.ref,), text, remedy, "you", evidence)
+    yield Reason(
+        "QueueMissing",
+        (group.ref,),
+        text,
+        remedy,
+        "you",
+        evidence,
+    )
 
 
 def queue_limit(gang: Gang) -> Iterator[Reason]:
@@ -59,13 +65,22 @@ def queue_limit(gang: Gang) -> Iterator[Reason]:
     remedy = "wait, ask for less, or have the limit raised"
     for queue in chain(gang.index, group.queue):
         if queue.limit is not None and asked and queue.allocated + asked > queue.limit:
+            if asked > queue.limit:
+                remedy = "ask for less, or have the limit raised"
             numbers = f"{plain(queue.allocated)} used, {plain(asked)} asked"
             text = f"Queue {queue.name}: limit {amount('/gpu', queue.limit)}, {numbers}"
             evidence = (
                 Evidence(queue.ref, "spec.resources.gpu.limit", plain(queue.limit)),
                 Evidence(queue.ref, "status.allocated", plain(queue.allocated)),
             )
-            yield Reason("QueueLimit", (queue.ref,), text, remedy, "you", evidence)
+            yield Reason(
+                "QueueLimit",
+                (queue.ref,),
+                text,
+                remedy,
+                "you",
+                evidence,
+            )
             return
     if said is not None:
         yield _as_said(group, said, "QueueLimit", remedy)
@@ -97,7 +112,14 @@ def queue_quota(gang: Gang) -> Iterator[Reason]:
         f" {amount('/gpu', quota)}, {plain(used)} used"
     )
     evidence = (Evidence(group.ref, CONDITION, said.reason),)
-    yield Reason("QueueQuota", (group.ref,), text, remedy, "you", evidence)
+    yield Reason(
+        "QueueQuota",
+        (group.ref,),
+        text,
+        remedy,
+        "you",
+        evidence,
+    )
 
 
 def fair_share(gang: Gang) -> Iterator[Reason]:
@@ -157,37 +179,22 @@ def preemption_delay(gang: Gang) -> Iterator[Reason]:
         return
     text = f"May push others out from {when} on" if when else "May not push others out yet"
     evidence = (Evidence(group.ref, CONDITION, said.reason),)
-    yield Reason("PreemptionDelay", (group.ref,), text, "wait", "wait", evidence)
-
-
-def outside_pool(gang: Gang) -> Iterator[Reason]:
-    """The gang is bound to a node pool, and only nodes outside of it have room."""
-    group = gang.pod_group
-    if group is None or not group.pool:
-        return
-    queue = gang.index.queues.get(group.queue)
-    if (
-        queue is None
-        or queue.pool != group.pool
-        or gang.places.now.fits
-        or not gang.places.any_pool.fits
-    ):
-        return
-    pools = [node.labels.get(NODE_POOL, "") for node in gang.index.nodes]
-    inside = pools.count(group.pool)
-    without = pools.count("")
-    text = (
-        f'Its node pool "{group.pool}" has {counted(inside, "node")} and no room; {without} nodes'
-        " are in no pool"
+    yield Reason(
+        "PreemptionDelay",
+        (group.ref,),
+        text,
+        "wait",
+        "wait",
+        evidence,
     )
-    evidence = (Evidence(group.ref, f"metadata.labels[{NODE_POOL}]", group.pool),)
-    remedy = (
-        f"label nodes {NODE_POOL}={group.pool}, or leave the pool out of the workload and its queue"
-    )
-    yield Reason("OutsidePool", (group.ref,), text, remedy, "platform", evidence)
 
 
-def _as_said(group: KaiPodGroup, said: Said, reason: str, remedy: str) -> Reason:
+def _as_said(
+    group: KaiPodGroup,
+    said: Said,
+    reason: str,
+    remedy: str,
+) -> Reason:
     """KAI's own words, if they have no numbers that could be put better."""
     evidence = (Evidence(group.ref, CONDITION, said.reason),)
     return Reason(

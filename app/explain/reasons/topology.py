@@ -33,7 +33,7 @@ def level_label_missing(gang: Gang) -> Iterator[Reason]:
     outside = outside_nodes(index, topology)
     guesses = guessed_labels(index, topology) if outside else {}
     waits = bool(guesses) and index.room_is_known and not places.now.fits
-    would_fit = waits and places.with_labels(guesses).fit(places.demand).fits
+    would_fit = waits and places.with_labels(guesses).now.fits
     groups: dict[tuple[tuple[str, ...], str], list[Node]] = defaultdict(list)
     for node in outside:
         keys = tuple(key for key in topology.keys if key not in node.labels)
@@ -46,7 +46,13 @@ def outside_nodes(index: Index, topology: Topology) -> list[Node]:
     return [index.nodes[position] for position in index.domains(topology.keys).outside]
 
 
-def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], *, helps: bool) -> Reason:
+def _missing_label(
+    keys: tuple[str, ...],
+    value: str,
+    nodes: list[Node],
+    *,
+    helps: bool,
+) -> Reason:
     """`helps`: with the labels that are suggested, the gang that waits would fit."""
     gpus = sum(gpus_of(node.allocatable) for node in nodes)
     whose = f" of {value}" if value else ""
@@ -94,7 +100,10 @@ def guessed_labels(index: Index, topology: Topology) -> Mapping[str, Labels]:
     return guesses
 
 
-def _guesses_in(nodes: list[Node], keys: tuple[str, ...]) -> dict[str, Labels]:
+def _guesses_in(
+    nodes: list[Node],
+    keys: tuple[str, ...],
+) -> dict[str, Labels]:
     """In a series of nodes whose names count up."""
     before: list[Node | None] = []
     last: Node | None = None
@@ -165,7 +174,15 @@ def _habit(
     node = next(node for node in domains.nodes if node.labels.get(level.key) == example)
     evidence = (Evidence(node.ref, f"metadata.labels[{level.key}]", example),)
     remedy = f"nothing, if each {above.domain} is meant to have its own; otherwise move the labels"
-    yield Reason("NotATree", (node.ref,), text, remedy, "platform", evidence, severity="note")
+    yield Reason(
+        "NotATree",
+        (node.ref,),
+        text,
+        remedy,
+        "platform",
+        evidence,
+        severity="note",
+    )
 
 
 def _two_parents(
@@ -187,7 +204,15 @@ def _two_parents(
     evidence = tuple(Evidence(ref, f"metadata.labels[{key}]", value) for ref in refs)
     text = f"{value} is in {places}: KAI counts {kinds}"
     remedy = f"correct the label of the nodes that are elsewhere, or give one {level} another name"
-    return Reason("NotATree", refs, text, remedy, "platform", evidence, severity="warning")
+    return Reason(
+        "NotATree",
+        refs,
+        text,
+        remedy,
+        "platform",
+        evidence,
+        severity="warning",
+    )
 
 
 def topology_differs(gang: Gang) -> Iterator[Reason]:
@@ -217,7 +242,14 @@ def topology_differs(gang: Gang) -> Iterator[Reason]:
             Evidence(kai.ref, "spec.levels", listed(kai.keys, 16)),
             Evidence(ref, "spec.levels", levels),
         )
-        yield Reason("TopologyDiffers", (kai.ref,), text, remedy, "platform", both)
+        yield Reason(
+            "TopologyDiffers",
+            (kai.ref,),
+            text,
+            remedy,
+            "platform",
+            both,
+        )
     elif not cluster.external and (cluster.kind, cluster.name, cluster.uid) not in kai.owners:
         owners = listed(_owner(owner, cluster) for owner in kai.owners) or "nobody"
         text = (
@@ -231,10 +263,20 @@ def topology_differs(gang: Gang) -> Iterator[Reason]:
     elif cluster.drift:
         evidence = (Evidence(ref, "status.schedulerTopologyStatuses", cluster.drift),)
         text = f"Grove finds the Topology {kai.name} out of step: {cluster.drift}"
-        yield Reason("TopologyDiffers", (ref,), text, remedy, "platform", evidence)
+        yield Reason(
+            "TopologyDiffers",
+            (ref,),
+            text,
+            remedy,
+            "platform",
+            evidence,
+        )
 
 
-def _owner(owner: tuple[str, str, str], cluster: ClusterTopology) -> str:
+def _owner(
+    owner: tuple[str, str, str],
+    cluster: ClusterTopology,
+) -> str:
     kind, name, uid = owner
     former = (
         "a former " if (kind, name) == (cluster.kind, cluster.name) and uid != cluster.uid else ""

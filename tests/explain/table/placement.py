@@ -23,6 +23,8 @@ from tests.explain.fleet import (
 )
 from tests.explain.table.row import Row, changed, event, without
 
+RACKS = ("rack-a1", "rack-a2", "rack-b1", "rack-b2")
+
 PLACEMENT = (
     Row(
         "NeverFits",
@@ -80,7 +82,7 @@ PLACEMENT = (
             )
         },
         "No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2",
-        "you",
+        "wait",
         {
             "pods": (
                 *pods(),
@@ -88,6 +90,14 @@ PLACEMENT = (
                 *fill("rack-b1", but=("gpu-08", "gpu-09", "gpu-10")),
             )
         },
+    ),
+    Row(
+        "NoDomainFits",
+        "no rack has three free nodes, a zone has",
+        {"pods": (*pods(), *fill(*RACKS, but=("gpu-00", "gpu-01", "gpu-04", "gpu-05")))},
+        "No rack has room for 3 pods of 8 GPUs; zone-a/rack-a1 has room for 2",
+        "you",
+        {"pods": (*pods(), *fill(*RACKS, but=("gpu-00", "gpu-01", "gpu-02", "gpu-05")))},
     ),
     Row(
         "NoDomainFits",
@@ -100,7 +110,7 @@ PLACEMENT = (
             )
         },
         "No rack has room for 3 pods of 8 GPUs; zone-a/rack-a1 has room for 0",
-        "you",
+        "wait",
         {"pods": (*pods(), *fill("rack-a2", "rack-b1", "rack-b2"), occupant("gpu-00", gpus=4))},
     ),
     Row(
@@ -115,7 +125,7 @@ PLACEMENT = (
             "sets": (pcs(asked=Asked(), groups=()),),
         },
         "The nodes have no room for 1 pod without GPUs and 3 pods of 8 GPUs, only for 3",
-        "you",
+        "wait",
         {
             "pods": (
                 *pods(),
@@ -162,15 +172,15 @@ PLACEMENT = (
         also=("NoDomainFits",),
     ),
     Row(
-        "NodesUnfit",
-        "the pods select other nodes",
+        "NoNodeMatches",
+        "the pods select a label that nodes don't have",
         {
             "pods": tuple(
                 replace(p, shape=replace(p.shape, selector=(Requirement("gpu", "In", ("h100",)),)))
                 for p in pods()
             )
         },
-        "4 of 4 nodes of zone-a/rack-a1 are out: 4 not selected by the pods",
+        "No node matches gpu=h100, which pods select (0 of 16 nodes)",
         "you",
         {
             "pods": tuple(
@@ -178,7 +188,6 @@ PLACEMENT = (
                 for p in pods()
             )
         },
-        also=("NoDomainFits",),
     ),
     Row(
         "NodesUnfit",
@@ -192,7 +201,6 @@ PLACEMENT = (
         "4 of 4 nodes of zone-a/rack-a1 are out: 4 tainted example.com/maintenance",
         "platform",
         {},
-        also=("NoDomainFits",),
     ),
     Row(
         "OtherResource",

@@ -3,6 +3,7 @@
 from app.explain.facts.kai import Queue, Said
 from tests.explain.fleet import (
     GPU,
+    nodes,
     pod_group,
     pods,
 )
@@ -105,9 +106,21 @@ QUEUES = (
     ),
     Row(
         "OutsidePool",
+        "the gang is in no pool, and so on no node that is in one",
+        {"nodes": labelled(tuple(n.name for n in nodes()[:14]), pool="h100")},
+        'It is in no node pool, and of the 2 nodes in none, too few have room; 14 in pool "h100"',
+        "platform",
+        {"nodes": labelled(tuple(n.name for n in nodes()[:12]), pool="h100")},
+    ),
+    Row(
+        "OutsidePool",
         "the gang is bound to a pool without nodes",
-        {"pod_groups": (pod_group(pool="h100"),), "queues": queues(pool="h100")},
-        'Its node pool "h100" has 0 nodes and no room; 16 nodes are in no pool',
+        {
+            "pod_groups": (pod_group(pool="h100"),),
+            "queues": queues(pool="h100"),
+            "nodes": labelled(("gpu-00",), pool="h100"),
+        },
+        'Its node pool "h100" has 1 node and no room; of the others, 15 in none',
         "platform",
         {
             "pod_groups": (pod_group(pool="h100"),),

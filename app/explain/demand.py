@@ -1,0 +1,83 @@
+"""What has to be placed together: pods, and parts that go into one domain each."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from app.explain.facts.pods import Shape
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Pods and parts that go together into one domain of a level.
+
+    `key` is the label of the required level, "" for none; `preferred` likewise. `pods` (shape and
+    count) and `parts` are in the order in which KAI places them. `occupied` are nodes that already
+    have pods of the parts that are to be placed: the rest must join their domain.
+    """
+
+    name: str
+    key: str
+    pods: tuple[tuple[Shape, int], ...] = ()
+    parts: tuple["Demand", ...] = ()
+    occupied: frozenset[str] = frozenset()
+    preferred: str = ""
+
+    @cached_property
+    def count(self) -> int:
+        """How many pods it has."""
+        return sum(count for _, count in self.pods) + sum(part.count for part in self.parts)
+
+    @cached_property
+    def in_order(self) -> tuple[tuple[Shape, int], ...]:
+        """All pods, those of the parts too, in KAI's order."""
+        return (*self.pods, *(pair for part in self.parts for pair in part.in_order))
+
+    @cached_property
+    def shapes(self) -> tuple[tuple[Shape, int], ...]:
+        """All pods by shape, those of the parts too."""
+        return by_shape(self.in_order)
+
+    @cached_property
+    def profile(self) -> tuple[object, ...]:
+        """Equal for demands that differ only in their names."""
+        parts = tuple(part.profile for part in self.parts)
+        return (self.key, self.preferred, self.pods, parts, self.occupied)
+
+    @cached_property
+    def constrained(self) -> bool:
+        """Whether it, or a part of it, has a constraint."""
+        own = bool(self.key or self.preferred)
+        return own or any(part.constrained for part in self.parts)
+
+    @cached_property
+    def loose(self) -> tuple[tuple[Shape, int], ...]:
+        """The pods that may go anywhere in its domain, by shape."""
+        free = (part.in_order for part in self.parts if not part.constrained)
+        return by_shape((*self.pods, *(pair for pairs in free for pair in pairs)))
+
+    @cached_property
+    def bound(self) -> tuple["Demand", ...]:
+        """The parts that have constraints."""
+        return tuple(part for part in self.parts if part.constrained)
+
+    def every(self) -> Iterator["Demand"]:
+        """Itself and all its parts."""
+        yield self
+        for part in self.parts:
+            yield from part.every()
+
+    def flat(self) -> Iterator["Demand"]:
+        """Itself after its parts that have constraints, the innermost first."""
+        for part in self.bound:
+            yield from part.flat()
+        yield self
+
+
+def by_shape(pods: Iterable[tuple[Shape, int]]) -> tuple[tuple[Shape, int], ...]:
+    """How many pods there are of each shape."""
+    total: Counter[Shape] = Counter()
+    for shape, count in pods:
+        total[shape] += count
+    return tuple(total.items())

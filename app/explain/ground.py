@@ -1,0 +1,57 @@
+"""What demands are placed on: nodes by domain, with what is free on them."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from app.explain.domains import Domain, Domains
+from app.explain.facts.pods import Shape
+
+Vector = tuple[int, ...]
+"""Amounts of some resources, in a given order."""
+
+UNLIMITED = 1_000_000
+
+
+def everything(_resource: str) -> bool:
+    """Return whether a resource counts, if all do."""
+    return True
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Nodes, and what is free on them.
+
+    `free` has, for each node of `domains`, the free amounts of the resources called `names`. `fit`
+    gives for each shape which nodes may take it. Only those resources are asked for for which
+    `counts` holds.
+    """
+
+    domains: Domains
+    names: tuple[str, ...]
+    free: Sequence[Vector]
+    fit: Mapping[Shape, Sequence[bool]]
+    counts: Callable[[str], bool] = everything
+
+    @cached_property
+    def asks(self) -> Mapping[Shape, Vector]:
+        """What each shape asks for."""
+        return {shape: self._asked(dict(shape.requests)) for shape in self.fit}
+
+    def _asked(
+        self,
+        requests: Mapping[str, int],
+    ) -> Vector:
+        return tuple([requests.get(name, 0) if self.counts(name) else 0 for name in self.names])
+
+
+def capacity_of(free: Vector, asks: Vector) -> int:
+    """Return the number of pods for which a node has room; very many if nothing is asked for."""
+    counts = (have // ask for have, ask in zip(free, asks, strict=True) if ask)
+    return max(0, min(counts, default=UNLIMITED))
+
+
+def kinds_of(free: Sequence[Vector], domain: Domain) -> Mapping[Vector, int]:
+    """Return how many nodes of a domain have each amount free: few kinds, of many nodes."""
+    return Counter(map(free.__getitem__, domain.nodes))

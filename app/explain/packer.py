@@ -1,0 +1,302 @@
+"""Places a gang as the KAI scheduler does, to know what it will do and what it would do if.
+
+KAI goes through the parts of a gang in a fixed order and puts each into the first domain that takes
+it. It never goes back to a part that has its place, and before it tries a domain it asks for room
+for as many pods as the part has, each as large as the largest. See `pkg/scheduler/plugins/topology`
+and `pkg/scheduler/actions/common/allocate.go` of
+https://github.com/kai-scheduler/KAI-Scheduler at d5bc503a.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from app.explain.amounts import PREFIX
+from app.explain.demand import Demand
+from app.explain.domains import Domain, Path
+from app.explain.facts.pods import Shape
+from app.explain.ground import Ground, Vector
+from app.explain.trial import Scores, Trial
+
+_OF_ANY_AMOUNT = {"cpu", "memory"}
+"""Resources that don't make pods different kinds of pods."""
+_STEPS = 10
+"""KAI ranks preferred domains in so many steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What of KAI's procedure is in force; without one of them, to see whether it is the cause.
+
+    `sizes`: room is needed for as many pods as there are, each as large as the largest.
+    `shared`: a required level is never met if all nodes share a narrower domain.
+    """
+
+    sizes: bool = True
+    shared: bool = True
+
+
+AS_KAI = Rules()
+
+
+@dataclass(frozen=True, slots=True)
+class Depths:
+    """The levels of a constraint by their depth, 0 for none. KAI tries the narrow ones first."""
+
+    required: int
+    preferred: int
+
+    @property
+    def tried(self) -> range:
+        """The depths of the domains that KAI tries, in its order."""
+        return range(self.preferred, self.required - 1, -1)
+
+
+class Packer:
+    """Places demands on nodes, as KAI does.
+
+    KAI counts the room on nodes that can't take the pods too, and only then finds that out.
+    """
+
+    def __init__(
+        self,
+        ground: Ground,
+        rules: Rules = AS_KAI,
+    ) -> None:
+        self._ground = ground
+        self._domains = ground.domains
+        self._rules = rules
+        self._trial = Trial(ground)
+
+    def places(self, demand: Demand) -> bool:
+        """Whether KAI places all of a demand. What it places stays."""
+        return not demand.count or self._place(demand, self._domains.everywhere, None)
+
+    @property
+    def used(self) -> frozenset[int]:
+        """The nodes on which something was placed."""
+        return self._trial.used
+
+    def has_room(self, demand: Demand) -> bool:
+        """Whether KAI would place all of a demand. Nothing stays placed."""
+        mark = self._trial.mark
+        placed = self.places(demand)
+        self._trial.undo(mark)
+        return placed
+
+    def reset(self) -> None:
+        """Take away all that was placed."""
+        self._trial.undo(0)
+
+    def _place(
+        self,
+        demand: Demand,
+        scope: Domain,
+        scores: Scores,
+    ) -> bool:
+        """Place a part inside of a domain. `scores` are those of a part around it."""
+        if not (demand.key or demand.preferred):
+            return self._place_inside(demand, scope, scores)
+
+        mark = self._trial.mark
+        for domain in self._candidates(demand, scope):
+            own = self._scores(demand, domain, scope) if demand.preferred else scores
+            if self._place_inside(demand, domain, own):
+                return True
+            self._trial.undo(mark)
+        return False
+
+    def _place_inside(
+        self,
+        demand: Demand,
+        domain: Domain,
+        scores: Scores,
+    ) -> bool:
+        for shape, count in _merged(demand.pods):
+            if not self._trial.fill(shape, count, domain.nodes, scores):
+                return False
+        return all(self._place(part, domain, scores) for part in _joined(demand.parts))
+
+    def _candidates(
+        self,
+        demand: Demand,
+        scope: Domain,
+    ) -> Iterator[Domain]:
+        """The domains that KAI tries, in its order; none if it refuses the constraint."""
+        levels = self._levels(demand)
+        if levels is None:
+            return
+
+        deepest = levels.preferred if demand.preferred else len(self._domains.keys)
+        common = self._common(scope, deepest)
+        fits = self._room_for(demand)
+        if not fits(common):
+            return
+
+        for depth in levels.tried:
+            if depth < len(common):
+                # A defect of KAI: it finds no room above the domain that all nodes share.
+                if not self._rules.shared:
+                    yield self._inside(common, scope)
+                continue
+            for path in self._descend(self._asked(demand), common, depth, fits):
+                if self._is_allowed(demand, levels.required, path):
+                    yield self._inside(path, scope)
+
+    def _levels(self, demand: Demand) -> Depths | None:
+        """The levels of a demand; None if one doesn't exist, or if KAI refuses them together."""
+        required = self._domains.depth(demand.key) if demand.key else 0
+        preferred = self._domains.depth(demand.preferred) if demand.preferred else required
+        if required is None or preferred is None or preferred < required:
+            return None
+        return Depths(required, preferred)
+
+    def _common(
+        self,
+        scope: Domain,
+        deepest: int,
+    ) -> Path:
+        """The narrowest domain that has all nodes of `scope`, but none narrower than `deepest`."""
+        path = scope.path
+        while len(path) < deepest:
+            children = self._domains.children(path)
+            if len(children) != 1:
+                break
+            path = children[0].path
+        return path[:deepest]
+
+    def _inside(
+        self,
+        path: Path,
+        scope: Domain,
+    ) -> Domain:
+        """The nodes of a domain that are in `scope` too."""
+        if len(path) < len(scope.path):
+            return scope
+        domain = self._domains.called(path)
+        if not (self._domains.joined and scope.path):
+            return domain
+        within = set(scope.nodes)
+        return Domain(path, tuple(position for position in domain.nodes if position in within))
+
+    def _is_allowed(
+        self,
+        demand: Demand,
+        required: int,
+        path: Path,
+    ) -> bool:
+        """Whether pods of the part run in the domain already, if any run."""
+        if not (demand.occupied and required):
+            return True
+        positions = self._domains.positions
+        occupied = (positions[name] for name in demand.occupied if name in positions)
+        return any(
+            self._domains.domain_of(position, required) == path[:required] for position in occupied
+        )
+
+    def _asked(self, demand: Demand) -> Vector:
+        """What all pods of a demand ask for together."""
+        vectors = [
+            [count * ask for ask in self._ground.asks[shape]] for shape, count in demand.shapes
+        ]
+        return tuple(map(sum, zip(*vectors, strict=True)))
+
+    def _largest(self, demand: Demand) -> Vector:
+        """What the largest pod of a demand asks for, of each resource by itself."""
+        vectors = (self._ground.asks[shape] for shape, _ in demand.shapes)
+        return tuple(map(max, zip(*vectors, strict=True)))
+
+    def _room_for(self, demand: Demand) -> Callable[[Path], bool]:
+        """Whether KAI finds enough room in a domain, before it tries to place the pods there.
+
+        If some pods have a resource that others don't, it compares sums; else it counts room for
+        the largest pod.
+        """
+        trial = self._trial
+        if not self._rules.sizes or not alike(demand, self._ground.names):
+            asked = self._asked(demand)
+            return lambda path: trial.tightness(asked, path) <= 1
+
+        largest = self._largest(demand)
+        named = zip(largest, self._ground.names, strict=True)
+        if not any(ask for ask, name in named if name != "pods"):
+            return lambda path: bool(self._domains.called(path).nodes)
+        tally = trial.tally(largest)
+        return lambda path: tally.of(path) >= demand.count
+
+    def _descend(
+        self, asked: Vector, path: Path, depth: int, fits: Callable[[Path], bool]
+    ) -> Iterator[Path]:
+        """The domains of a level with enough room, the fullest first at each level."""
+        if len(path) == depth:
+            if fits(path):
+                yield path
+            return
+        for child in self._trial.order(asked, path):
+            # A joined domain has more room than one of the domains that it is in.
+            if self._domains.joined or fits(child):
+                yield from self._descend(asked, child, depth, fits)
+
+    def _scores(
+        self,
+        demand: Demand,
+        domain: Domain,
+        scope: Domain,
+    ) -> Scores:
+        """KAI's rank of each node of a domain by its preferred domain, the emptiest first."""
+        depth = self._domains.depth(demand.preferred) or 0
+        if len(domain.path) >= depth:
+            return None
+
+        common = self._common(scope, depth)
+        ordered = list(self._descend(self._asked(demand), common, depth, lambda path: True))
+        return {
+            position: _STEPS * (rank + 1) // len(ordered)
+            for rank, path in enumerate(ordered)
+            for position in self._domains.called(path).nodes
+        }
+
+
+def alike(demand: Demand, names: Sequence[str]) -> bool:
+    """Whether all pods of a demand ask for the same resources, if not for the same amounts.
+
+    GPUs by claims don't count, as KAI sees them.
+    """
+    for name in names:
+        if name in _OF_ANY_AMOUNT or name.startswith(PREFIX):
+            continue
+        having = {bool(dict(shape.requests).get(name, 0)) for shape, _ in demand.shapes}
+        if len(having) > 1:
+            return False
+    return True
+
+
+def _merged(pods: Sequence[tuple[Shape, int]]) -> list[tuple[Shape, int]]:
+    """Runs of pods of one shape, in their order."""
+    runs: list[tuple[Shape, int]] = []
+    for shape, count in pods:
+        if runs and runs[-1][0] == shape:
+            runs[-1] = (shape, runs[-1][1] + count)
+        else:
+            runs.append((shape, count))
+    return runs
+
+
+def _joined(parts: Sequence[Demand]) -> Iterator[Demand]:
+    """Parts in their order; neighbours without any constraint as one, which is quicker."""
+    run: list[Demand] = []
+    for part in parts:
+        if part.constrained:
+            yield from _one(run)
+            run = []
+            yield part
+        else:
+            run.append(part)
+    yield from _one(run)
+
+
+def _one(run: Sequence[Demand]) -> Iterator[Demand]:
+    if len(run) == 1:
+        yield run[0]
+    elif run:
+        pods = tuple(pair for part in run for pair in part.in_order)
+        yield Demand(run[0].name, "", pods)

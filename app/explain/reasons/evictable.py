@@ -1,0 +1,83 @@
+"""Whom KAI evicts for a gang: as its PodGroup says, or by the value of its PriorityClass.
+
+See `pkg/scheduler/actions/preempt` and `pkg/common/podgroup` of KAI.
+"""
+
+from collections.abc import Iterator
+
+from app.explain.facts.pods import Pod
+from app.explain.index import Index
+from app.explain.places import Assumption
+from app.explain.reasons.room import Obstacle
+
+NOT_PREEMPTIBLE = 100
+"""From this value on, KAI evicts a PodGroup for no other, unless it says otherwise."""
+DEFAULT_PRIORITY = 50
+"""The value of a PodGroup whose PriorityClass doesn't exist, if no class is the default."""
+
+
+def evicted_for(obstacle: Obstacle) -> list[Pod]:
+    """The pods in the same queue that KAI may evict for the gang, if that makes room for it.
+
+    Only pods on nodes that are open to those that wait are looked at, and none if PriorityClasses
+    are not known.
+    """
+    gang = obstacle.gang
+    group = gang.pod_group
+    facts = gang.index.facts
+    if group is None or "priorities" in facts.unseen.keys() | facts.skipped:
+        return []
+
+    own = priority_of(gang.index, group.priority_class)
+    victims = [
+        pod
+        for pod in _pods_in_the_way(obstacle)
+        if _is_victim(gang.index, pod, group.queue, own) and pod not in gang.placed
+    ]
+    gone = frozenset((pod.namespace, pod.name) for pod in victims)
+    return victims if victims and obstacle.places.under(Assumption(gone=gone)).fits else []
+
+
+def _pods_in_the_way(obstacle: Obstacle) -> Iterator[Pod]:
+    """The pods on nodes that are open to those that wait."""
+    index = obstacle.gang.index
+    fits = [obstacle.places.fit[shape] for shape, _ in obstacle.short.shapes]
+    for position, node in enumerate(index.nodes):
+        if any(fit[position] for fit in fits):
+            yield from index.pods_on.get(node.name, ())
+
+
+def _is_victim(
+    index: Index,
+    pod: Pod,
+    queue: str,
+    priority: int,
+) -> bool:
+    group = index.pod_groups.get((pod.namespace, pod.group))
+    if group is None or group.queue != queue or not is_preemptible(index, pod):
+        return False
+    return priority_of(index, group.priority_class) < priority
+
+
+def is_preemptible(index: Index, pod: Pod) -> bool:
+    """Whether KAI evicts a pod for others at all."""
+    group = index.pod_groups.get((pod.namespace, pod.group))
+    if group is None:
+        return False
+    if group.preemptibility in ("preemptible", "non-preemptible"):
+        return group.preemptibility == "preemptible"
+    return priority_of(index, group.priority_class) < NOT_PREEMPTIBLE
+
+
+def priority_of(index: Index, name: str) -> int:
+    """The value of a PriorityClass, or of the default one if it doesn't exist."""
+    known = index.priorities.get(name)
+    if known is not None:
+        return known.value
+    return next(_defaults(index), DEFAULT_PRIORITY)
+
+
+def _defaults(index: Index) -> Iterator[int]:
+    for known in sorted(index.facts.priorities, key=lambda known: known.name):
+        if known.is_default:
+            yield known.value

@@ -1,0 +1,128 @@
+"""Reasons in how a gang was placed."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+from app.explain.domains import Path
+from app.explain.gang import Gang, Member, Unit
+from app.explain.reason import Evidence, Reason
+from app.explain.words import counted, listed
+
+
+def required_violated(gang: Gang) -> Iterator[Reason]:
+    """Pods of a part are placed in several domains of a level that it requires.
+
+    KAI does that itself, if a part is placed later than the rest of what must be together.
+    """
+    told = [(part, part.told.required) for part in gang.whole.parts()]
+    if gang.pod_group is not None:
+        told += [(part, key) for part, key in _unnamed(gang) if (part, key) not in told]
+    for part, key in told:
+        domains = _domains_of(gang, part, key)
+        if len(domains) < 2:
+            continue
+        level = gang.topology.name_of(key)
+        names = listed(sorted("/".join(path) for path in domains))
+        text = (
+            f"{part.name} requires {level}, and its {counted(len(part.placed), 'pod')} are in"
+            f" {counted(len(domains), level)}: {names}"
+        )
+        remedy = (
+            f"restart all pods of {part.name} together: KAI looks for a {level} only for those that"
+            " it places at once"
+        )
+        evidence = (Evidence(gang.ref, "required", key),)
+        yield Reason(
+            "RequiredViolated", (gang.ref,), text, remedy, "you", evidence, parts=(part.name,)
+        )
+
+
+def _unnamed(gang: Gang) -> list[tuple[Unit | Member, str]]:
+    """The parts with a required level that KAI ignores, because it names no topology."""
+    group = gang.pod_group
+    if group is None:
+        return []
+    named = {sub.name: sub.unnamed.required for sub in group.subgroups}
+    pairs = [(part, named.get(part.name, "")) for part in gang.whole.parts()]
+    pairs.append((gang.whole, group.unnamed.required))
+    return [(part, key) for part, key in pairs if key]
+
+
+def _domains_of(
+    gang: Gang,
+    part: Unit | Member,
+    key: str,
+) -> set[Path]:
+    """The domains of a level in which the part has pods, by the labels of their nodes."""
+    domains = gang.index.domains(gang.topology.keys)
+    depth = domains.depth(key)
+    found: set[Path] = set()
+    for pod in part.placed:
+        position = domains.positions.get(pod.node)
+        if depth is None or position is None:
+            continue
+        path = domains.paths[position]
+        found.add(path[:depth] if path is not None else ("", pod.node))
+    return found
+
+
+def not_as_preferred(gang: Gang) -> Iterator[Reason]:
+    """All is placed, over more preferred domains than if it were placed again now."""
+    if gang.waits:
+        return
+    for part in gang.whole.parts():
+        used = _preferred_domains(gang, part, {pod.node for pod in part.placed})
+        places = gang.places_of(part.whole_demand(), anew=True) if len(used) > 1 else None
+        again = _preferred_domains(gang, part, places.nodes_now if places is not None else ())
+        if not again or len(used) <= len(again):
+            continue
+
+        level = gang.topology.name_of(part.told.preferred)
+        pods = counted(len(part.placed), "pod")
+        text = f"{pods} of {part.name} in {counted(len(used), level)}, {len(again)} would do"
+        evidence = (Evidence(gang.ref, "preferred", part.told.preferred),)
+        remedy = "nothing is wrong; restart to pack them again"
+        yield Reason(
+            "NotAsPreferred",
+            (gang.ref,),
+            text,
+            remedy,
+            "you",
+            evidence,
+            severity="note",
+        )
+
+
+def _preferred_domains(
+    gang: Gang,
+    part: Unit | Member,
+    names: Iterable[str],
+) -> set[Path]:
+    """The preferred domains of nodes; none if one of them is in none."""
+    domains = gang.index.domains(gang.topology.keys)
+    depth = domains.depth(part.told.preferred)
+    positions = [domains.positions.get(name) for name in names]
+    if depth is None or None in positions:
+        return set()
+    paths = {domains.domain_of(position, depth) for position in positions if position is not None}
+    return set() if None in paths else {path for path in paths if path is not None}
+
+
+def binding_failed(gang: Gang) -> Iterator[Reason]:
+    for pod in gang.waiting:
+        events = (
+            e
+            for e in gang.index.events.get(pod.uid, ())
+            if e.reason in ("BindingError", "FailedBinding")
+        )
+        for event in itertools.islice(events, 1):
+            text = f"KAI chose a node, and binding failed: {event.message}"
+            evidence = (Evidence(pod.ref, f"event {event.reason}", event.message),)
+            yield Reason(
+                "BindingFailed",
+                (pod.ref,),
+                text,
+                "see KAI's words",
+                "platform",
+                evidence,
+            )

@@ -1,0 +1,223 @@
+"""Reasons in the nodes themselves: closed, not selected, in another pool, or short of something."""
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+
+from app.explain.demand import Demand
+from app.explain.domains import Domain
+from app.explain.facts.nodes import Node
+from app.explain.facts.pods import NODE_POOL, Shape
+from app.explain.gang import Gang
+from app.explain.places import Assumption, Places
+from app.explain.reason import Evidence, Reason
+from app.explain.reasons.placement import level_of, nodes_in, parts
+from app.explain.reasons.room import (
+    Obstacle,
+    closed_because,
+    obstacle_of,
+    selection_words,
+    selector_words,
+)
+from app.explain.words import amount, counted, is_device, listed
+
+
+def no_node_matches(gang: Gang) -> Iterator[Reason]:
+    """The pods select what no node has."""
+    obstacle = obstacle_of(gang)
+    if obstacle is None or obstacle.unmatched is None:
+        return
+
+    shape = obstacle.unmatched
+    number = counted(len(obstacle.nodes), "node")
+    text = f"No node matches {selector_words(shape)}, which pods select (0 of {number})"
+    known = _values(obstacle, shape)
+    remedy = f"correct the selector{known}, or label nodes so"
+    evidence = (Evidence(gang.ref, "nodeSelector, nodeAffinity", selector_words(shape)),)
+    yield Reason(
+        "NoNodeMatches",
+        (gang.ref,),
+        text,
+        remedy,
+        "you",
+        evidence,
+    )
+
+
+def _values(obstacle: Obstacle, shape: Shape) -> str:
+    """` (nodes have pool=a and pool=b)`: the values that nodes have of a label that is selected."""
+    terms = (shape.selector, *shape.affinity)
+    keys = {requirement.key for term in terms for requirement in term}
+    found = {
+        f"{key}={node.labels[key]}" for node in obstacle.nodes for key in keys & node.labels.keys()
+    }
+    return f" (nodes have {listed(sorted(found))})" if found else ""
+
+
+def nodes_unfit(gang: Gang) -> Iterator[Reason]:
+    """Nodes are closed to the gang, and if they were open, it would fit."""
+    obstacle = obstacle_of(gang)
+    if obstacle is None or not obstacle.is_closed or obstacle.is_of_pool:
+        return
+
+    places = gang.places
+    shapes = [shape for shape, _ in obstacle.short.shapes]
+    for domain in _opened(obstacle):
+        closed = [
+            (node, why)
+            for node in nodes_in(places, domain)
+            if (why := closed_because(shapes, node))
+        ]
+        if closed:
+            yield _unfit(obstacle, domain, closed)
+            return
+
+
+def _opened(obstacle: Obstacle) -> list[Domain]:
+    """The domains in which `short` would fit if all nodes were open, the one first that lacks least
+    now.
+    """
+    gang = obstacle.gang
+    short = obstacle.short
+    opened = Assumption(opened=True)
+    if not obstacle.places.opened.fits:
+        opened = obstacle.places.all_emptied
+    now = {room.domain.path: room.pods for room in obstacle.places.now.rooms}
+    rooms = [room for room in gang.places_of(short).rooms_under(opened) if room.pods >= short.count]
+    return [
+        room.domain
+        for room in sorted(
+            rooms, key=lambda room: (-now.get(room.domain.path, 0), room.domain.path)
+        )
+    ]
+
+
+def _unfit(
+    obstacle: Obstacle,
+    domain: Domain,
+    closed: list[tuple[Node, str]],
+) -> Reason:
+    counts = Counter(why for _, why in closed)
+    whys = listed(f"{count} {why}" for why, count in sorted(counts.items()))
+    verb = "is" if len(closed) == 1 else "are"
+    number = counted(len(domain.nodes), "node")
+    selection = selection_words(obstacle, [shape for shape, _ in obstacle.short.shapes])
+    text = f"{len(closed)} of {number} of {domain} {verb} out: {whys}{selection}"
+
+    cordoned = [node.name for node, why in closed if why == "cordoned"]
+    commands = (f"kubectl uncordon {shlex.join(cordoned)}",) if cordoned else ()
+    refs = tuple(node.ref for node, _ in closed)
+    evidence = tuple(Evidence(node.ref, "spec, status", why) for node, why in closed[:8])
+    remedy = _what_opens(obstacle, sorted(counts))
+    return Reason(
+        "NodesUnfit",
+        refs,
+        text,
+        remedy,
+        "platform",
+        evidence,
+        commands,
+    )
+
+
+def _what_opens(obstacle: Obstacle, whys: list[str]) -> str:
+    """What opens nodes, and whether they are free then."""
+    remedies = {"cordoned": "uncordon the nodes", "not ready": "repair the nodes"}
+    steps = (remedies.get(why, "tolerate the taints or remove them") for why in whys)
+    remedy = listed(dict.fromkeys(steps))
+    if obstacle.places.opened.fits:
+        return remedy
+    return f"{remedy}, and wait until pods of others end there"
+
+
+def other_resource(gang: Gang) -> Iterator[Reason]:
+    """The devices fit, and another resource does not."""
+    obstacle = obstacle_of(gang)
+    if obstacle is None or obstacle.missing_resource is None:
+        return
+    name = obstacle.missing_resource
+    short = obstacle.short
+    level = level_of(gang, short)
+    asks, most = _asked_and_free(gang.places, short, name)
+    only_devices = gang.places_of(short).rooms_under(Assumption(devices=True))
+    rooms = [room for room in only_devices if room.pods >= short.count]
+    where = f"in {counted(len(rooms), level)}" if rooms and level != "cluster" else "on the nodes"
+    verb = "is" if name == "memory" else "are"
+    text = (
+        f"GPUs fit {where}, {_called(name)} in none: a pod asks for {amount(name, asks)}, and at"
+        f" most {amount(name, most)} {verb} free on a node with free GPUs"
+    )
+    evidence = (Evidence(gang.ref, f"resources.requests[{name}]", amount(name, asks)),)
+    remedy = f"ask for less {_called(name)}"
+    if obstacle.is_held_by_others:
+        remedy = f"{remedy}, or wait until pods of others end"
+    yield Reason(
+        "OtherResource",
+        (gang.ref,),
+        text,
+        remedy,
+        "you",
+        evidence,
+        parts=parts(gang.places, short),
+    )
+
+
+def _called(resource: str) -> str:
+    return resource.upper() if resource == "cpu" else resource
+
+
+def _asked_and_free(
+    places: Places,
+    short: Demand,
+    name: str,
+) -> tuple[int, int]:
+    """What the largest pod asks for, and the most that a node with room for its devices has
+    free.
+    """
+    sizes = {shape: dict(shape.requests).get(name, 0) for shape, _ in short.shapes}
+    largest = max(sizes, key=lambda shape: sizes[shape])
+    devices = {key: ask for key, ask in largest.requests if is_device(key)}
+
+    open_to_it = (position for position, ok in enumerate(places.fit[largest]) if ok)
+    fitting = [
+        free.get(name, 0)
+        for free in map(places.free, open_to_it)
+        if all(free.get(key, 0) >= ask for key, ask in devices.items())
+    ]
+    return sizes[largest], max(fitting, default=0)
+
+
+def outside_pool(gang: Gang) -> Iterator[Reason]:
+    """Only nodes outside of its node pool have room for the gang."""
+    obstacle = obstacle_of(gang)
+    if obstacle is None or not obstacle.is_of_pool:
+        return
+
+    pools = Counter(node.labels.get(NODE_POOL, "") for node in gang.index.nodes)
+    inside = pools[gang.pool]
+    others = {pool: count for pool, count in pools.items() if pool != gang.pool}
+    where = listed(_in_pool(pool, count) for pool, count in sorted(others.items()))
+    number = counted(inside, "node")
+    ref = gang.pod_group.ref if gang.pod_group is not None else gang.ref
+    if gang.pool:
+        text = f'Its node pool "{gang.pool}" has {number} and no room; of the others, {where}'
+        remedy = (
+            f"label nodes {NODE_POOL}={gang.pool}, or leave the pool out of the workload and its"
+            " queue"
+        )
+    else:
+        text = f"It is in no node pool, and of the {number} in none, too few have room; {where}"
+        remedy = f"remove the label {NODE_POOL} from nodes, or have the workload use that pool"
+    evidence = (Evidence(ref, f"metadata.labels[{NODE_POOL}]", gang.pool or "absent"),)
+    yield Reason(
+        "OutsidePool",
+        (ref,),
+        text,
+        remedy,
+        "platform",
+        evidence,
+    )
+
+
+def _in_pool(pool: str, count: int) -> str:
+    return f'{count} in pool "{pool}"' if pool else f"{count} in none"

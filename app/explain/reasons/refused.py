@@ -1,0 +1,240 @@
+"""Constraints that KAI never keeps, or keeps in another way than one would think."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from app.explain.demand import Demand
+from app.explain.domains import Path, joined_names
+from app.explain.facts.common import Told
+from app.explain.gang import Gang, Member, Unit
+from app.explain.reason import Evidence, Reason
+from app.explain.reasons.placement import level_of, replaced
+from app.explain.reasons.room import Obstacle, obstacle_of
+from app.explain.words import counted, gpus_of, listed, plain
+
+
+def preferred_broader(gang: Gang) -> Iterator[Reason]:
+    """A preferred level that is broader than the required one: KAI refuses that."""
+    depths = {key: depth for depth, key in enumerate(gang.topology.keys)}
+    for part in gang.whole.parts():
+        told = part.told
+        if told.required not in depths or told.preferred not in depths:
+            continue
+        if depths[told.preferred] >= depths[told.required]:
+            continue
+        required = gang.topology.name_of(told.required)
+        preferred = gang.topology.name_of(told.preferred)
+        text = (
+            f"{part.name} requires {required} and prefers {preferred}, which is broader: KAI never"
+            " places that"
+        )
+        remedy = f"leave the preferred level out, or prefer {required} or a narrower level"
+        evidence = (Evidence(gang.ref, "preferred", told.preferred),)
+        yield Reason(
+            "PreferredBroader", (gang.ref,), text, remedy, "you", evidence, parts=(part.name,)
+        )
+
+
+def shared_narrower_domain(gang: Gang) -> Iterator[Reason]:
+    """A required level is never met if all nodes that come into question share a narrower domain.
+
+    This is a defect of KAI: `lowestCommonDomainID` goes down to that domain, and the domains above
+    then seem to have no room.
+    """
+    obstacle = obstacle_of(gang)
+    if obstacle is None or not obstacle.is_of_shared_domain:
+        return
+    short = obstacle.places.empty.short or obstacle.places.demand
+    level = level_of(gang, short)
+    narrowest = gang.topology.levels[-1]
+    text = (
+        f"{short.name} requires {level}, and all nodes that come into question are in one domain of"
+        " a narrower level: KAI never places that (a defect of KAI)"
+    )
+    preferring = replaced(obstacle.places.demand, short, preferred=narrowest.key)
+    remedy = f"ask for a narrower level in place of {level}"
+    if obstacle.as_if(preferring):
+        remedy = f"add {narrowest.domain} as preferred level: then KAI places it"
+    elif obstacle.as_if_empty(preferring):
+        remedy = f"add {narrowest.domain} as preferred level, and wait until pods of others end"
+    evidence = (Evidence(gang.ref, "required", short.key),)
+    yield Reason(
+        "SharedNarrowerDomain", (gang.ref,), text, remedy, "you", evidence, parts=(short.name,)
+    )
+
+
+def sizes_differ(gang: Gang) -> Iterator[Reason]:
+    """KAI wants room for all pods of a part as if each were as large as the largest."""
+    obstacle = obstacle_of(gang)
+    if obstacle is None or not obstacle.is_of_sizes or obstacle.is_of_shared_domain:
+        return
+
+    places = obstacle.places
+    fit = places.empty if obstacle.is_for_ever else places.now
+    short = fit.short or places.demand
+    where = f"in one {level_of(gang, short)}" if short.key else "for its preferred level"
+    text = (
+        f"The pods of {short.name} differ in size, and KAI wants room {where} for"
+        f" {_as_kai_counts(short)}"
+    )
+    remedy = _for_sizes(obstacle, short)
+    evidence = (Evidence(gang.ref, "spec.topologyConstraint", short.key or short.preferred),)
+    yield Reason(
+        "SizesDiffer",
+        (gang.ref,),
+        text,
+        remedy,
+        "you",
+        evidence,
+        parts=(short.name,),
+    )
+
+
+def _as_kai_counts(short: Demand) -> str:
+    """`3 x 8 GPUs for pods that ask for 10 in all`."""
+    gpus = {shape: gpus_of(dict(shape.requests)) for shape, _ in short.shapes}
+    largest = max(gpus.values())
+    asked = sum(gpus[shape] * count for shape, count in short.shapes)
+    if asked < largest * short.count:
+        return f"{short.count} x {plain(largest)} GPUs for pods that ask for {plain(asked)} in all"
+    return f"{short.count} times what its largest pod asks for"
+
+
+def _for_sizes(obstacle: Obstacle, short: Demand) -> str:
+    """What of the constraint to leave out, or to widen, so that KAI places it."""
+    options = list(_smaller_constraints(obstacle, short))
+    for words, demand in options:
+        if obstacle.as_if(demand):
+            return words
+    for words, demand in options:
+        if obstacle.as_if_empty(demand):
+            return f"{words}, and wait until pods of others end"
+    return "make the pods of one size, or the largest smaller"
+
+
+def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[str, Demand]]:
+    """Constraints that ask for less, each with what to do for it."""
+    demand = obstacle.places.demand
+    topology = obstacle.gang.topology
+    if short.preferred:
+        words = f"leave out the preferred level {topology.name_of(short.preferred)}"
+        yield f"{words} of {short.name}", replaced(demand, short, preferred="")
+    if short.key in topology.keys:
+        name = topology.name_of(short.key)
+        for level in reversed(topology.levels[: topology.keys.index(short.key)]):
+            words = f"ask for {level.domain} in place of {name}: it fits there"
+            yield words, replaced(demand, short, key=level.key)
+            if short.preferred:
+                words = f"ask for {level.domain} in place of {name}, and prefer no level"
+                yield words, replaced(demand, short, key=level.key, preferred="")
+    words = f"leave out the constraint of {short.name}, and constrain each size by itself"
+    yield words, replaced(demand, short, key="", preferred="")
+    words = "leave out all constraints, and constrain each size by itself"
+    yield words, unconstrained(demand)
+
+
+def unconstrained(demand: Demand) -> Demand:
+    """The same pods without any constraint."""
+    parts = tuple(unconstrained(part) for part in demand.parts)
+    return replace(demand, key="", preferred="", parts=parts)
+
+
+def level_without_topology(gang: Gang) -> Iterator[Reason]:
+    """The PodGroup names a level, but no topology: KAI ignores it."""
+    group = gang.pod_group
+    if group is None:
+        return
+    named: list[tuple[str, Told]] = [(group.name, group.unnamed)]
+    named += [(sub.name, sub.unnamed) for sub in group.subgroups]
+    for name, told in named:
+        key = told.required or told.preferred
+        if not key or not _matters(gang, name, told):
+            continue
+        text = f"{name} asks for {key} without the name of a topology: KAI ignores it"
+        remedy = "set topologyConstraint.topology to the name of KAI's Topology"
+        evidence = (Evidence(group.ref, "topologyConstraint.topology", "absent"),)
+        yield Reason(
+            "LevelWithoutTopology",
+            (gang.ref,),
+            text,
+            remedy,
+            "you",
+            evidence,
+            severity="warning",
+            parts=(name,),
+        )
+
+
+def _matters(
+    gang: Gang,
+    name: str,
+    told: Told,
+) -> bool:
+    """Whether the level that KAI ignores is not kept by chance."""
+    part = next((part for part in gang.whole.parts() if part.name == name), gang.whole)
+    if gang.waits:
+        return True
+    values = {
+        node.labels.get(told.required or told.preferred)
+        for node in gang.index.nodes
+        if node.name in {pod.node for pod in part.placed}
+    }
+    return len(values) > 1
+
+
+def domains_joined(gang: Gang) -> Iterator[Reason]:
+    """Dots in names make KAI take two domains for one."""
+    domains = gang.index.domains(gang.topology.keys)
+    if not domains.joined:
+        return
+    depths = (domains.depth(key) or 0 for part in gang.whole.parts() for key in _keys(part))
+    deepest = max(depths, default=0)
+    for first, others in joined_names(domains).items():
+        same = [first, *others]
+        if len(first) <= deepest and (gang.waits or len(_used(gang, same)) > 1):
+            yield _joined(gang, same)
+
+
+def _joined(gang: Gang, same: list[Path]) -> Reason:
+    depth = len(same[0])
+    level = gang.topology.levels[depth - 1]
+    domains = gang.index.domains(gang.topology.keys)
+    located = zip(domains.nodes, domains.paths, strict=True)
+    nodes = [node for node, path in located if path is not None and path[:depth] in same]
+
+    names = listed(sorted("/".join(path) for path in same))
+    text = (
+        f"KAI joins names with dots and takes {names} for one {level.domain}"
+        f" ({counted(len(nodes), 'node')})"
+    )
+    remedy = f"give the {level.domain}s or the domains above them names without dots"
+    evidence = tuple(
+        Evidence(node.ref, f"metadata.labels[{level.key}]", node.labels[level.key])
+        for node in nodes[:8]
+    )
+    refs = tuple(node.ref for node in nodes)
+    return Reason(
+        "DomainsJoined",
+        refs,
+        text,
+        remedy,
+        "platform",
+        evidence,
+        severity="warning",
+    )
+
+
+def _keys(part: Unit | Member) -> tuple[str, str]:
+    return part.told.required, part.told.preferred
+
+
+def _used(gang: Gang, paths: list[Path]) -> set[Path]:
+    """Which of these domains have pods of the gang."""
+    domains = gang.index.domains(gang.topology.keys)
+    used = set()
+    for pod in gang.placed:
+        position = domains.positions.get(pod.node)
+        path = domains.paths[position] if position is not None else None
+        if path is not None and path[: len(paths[0])] in paths:
+            used.add(path[: len(paths[0])])
+    return used

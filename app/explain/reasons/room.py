@@ -1,0 +1,193 @@
+"""What stands in the way of a place for a gang, and what would help: each answer is tried out."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from app.explain.demand import Demand
+from app.explain.facts.nodes import Node
+from app.explain.facts.pods import Shape
+from app.explain.facts.selectors import Requirement
+from app.explain.fitness import is_selected, unfit_because
+from app.explain.gang import Gang
+from app.explain.packer import Rules
+from app.explain.places import ANY_POOL, Assumption, Places
+from app.explain.room import Room
+from app.explain.words import counted, is_device, listed
+
+MOST_PARTS = 20
+"""Of a gang with more parts than this, single domains are not tried out."""
+MOST_TRIED = 4
+"""So many domains are tried out, the most promising first."""
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why a gang has no place now, by what would have to be otherwise. `places` is what waits."""
+
+    gang: Gang
+    places: Places
+
+    @property
+    def short(self) -> Demand:
+        """The innermost part that has no place."""
+        return self.places.now.short or self.places.demand
+
+    @cached_property
+    def is_for_ever(self) -> bool:
+        """Whether it has no place even if no other pods ran and all nodes were open."""
+        return not self.places.empty.fits
+
+    @cached_property
+    def is_held_by_others(self) -> bool:
+        """Whether it has a place once pods of others end, on the nodes that are open to it."""
+        emptied = replace(self.places.all_emptied, opened=False)
+        return self.places.under(emptied).fits
+
+    @cached_property
+    def is_closed(self) -> bool:
+        """Whether it has a place once nodes are opened, and maybe not before."""
+        return not self.is_for_ever and (self.places.opened.fits or not self.is_held_by_others)
+
+    @cached_property
+    def is_of_sizes(self) -> bool:
+        """Whether it would have a place if KAI compared what pods ask for, and not their number."""
+        return self._without(Rules(sizes=False))
+
+    @cached_property
+    def is_of_shared_domain(self) -> bool:
+        """Whether it would have a place if KAI did not mind that all nodes share a domain."""
+        return self.is_for_ever and self._without(Rules(shared=False))
+
+    @cached_property
+    def is_of_pool(self) -> bool:
+        """Whether it has a place outside of its node pool."""
+        if not self.gang.index.has_pools:
+            return False
+        if not self.is_for_ever:
+            return self.places.any_pool.fits
+        return self.places.under(replace(self.places.all_emptied, pool=ANY_POOL)).fits
+
+    @cached_property
+    def missing_resource(self) -> str | None:
+        """The resource without which it would fit, if devices are asked for and fit."""
+        names = sorted({name for shape, _ in self.short.shapes for name, _ in shape.requests})
+        if self.is_for_ever or not any(map(is_device, names)):
+            return None
+        if not self.places.under(Assumption(devices=True)).fits:
+            return None
+        plain = [name for name in names if not is_device(name)]
+        alone = (name for name in plain if self.places.under(Assumption(without=name)).fits)
+        return next(alone, next(iter(plain), None))
+
+    @cached_property
+    def unmatched(self) -> Shape | None:
+        """What selects no node at all."""
+        for shape, _ in self.short.shapes:
+            if selects(shape) and not any(is_selected(shape, node) for node in self.nodes):
+                return shape
+        return None
+
+    @cached_property
+    def nodes(self) -> list[Node]:
+        """The nodes that its node pool has."""
+        domains = self.places.domains
+        return [domains.nodes[position] for position in domains.everywhere.nodes]
+
+    def _without(self, rules: Rules) -> bool:
+        assumption = self.places.all_emptied if self.is_for_ever else Assumption()
+        return self.places.under(replace(assumption, rules=rules)).fits
+
+    def as_if(self, demand: Demand) -> bool:
+        """Whether another demand in place of this one has a place now."""
+        return self.gang.places_of(demand).now.fits
+
+    def as_if_empty(self, demand: Demand) -> bool:
+        """Whether another demand in place of this one has a place once pods of others end."""
+        places = self.gang.places_of(demand)
+        return places.under(replace(places.all_emptied, opened=False)).fits
+
+    def domains_that_help(self) -> Iterator[Room]:
+        """The domains in which pods of others hold the room, the roomiest first."""
+        like = [part for part in self.places.demand.flat() if part.profile == self.short.profile]
+        if len(like) > 1 or len(self.short.bound) > MOST_PARTS:
+            return  # one domain is not enough for all of them, or trying it out takes long
+        tried = 0
+        for room in self.places.now.rooms:
+            usable = self.usable(room)
+            if tried == MOST_TRIED or not self._is_large(usable):
+                continue
+            tried += 1
+            if self.places.under(Assumption(emptied=frozenset(usable))).fits:
+                yield room
+
+    def _is_large(self, positions: Sequence[int]) -> bool:
+        """Whether nodes have enough of each resource in all, pods or not."""
+        allocatable = self.gang.index.allocatable(self.places.names)
+        has = map(sum, zip(*(allocatable[position] for position in positions), strict=True))
+        asks: Counter[str] = Counter()
+        for shape, count in self.short.shapes:
+            asks.update({name: count * amount for name, amount in shape.requests})
+        pairs = zip(self.places.names, has, strict=False)
+        return bool(positions) and all(amount >= asks[name] for name, amount in pairs)
+
+    def usable(self, room: Room) -> list[int]:
+        """The nodes of a domain that are open to the pods that wait."""
+        fits = [self.places.fit[shape] for shape, _ in self.short.shapes]
+        return [position for position in room.domain.nodes if any(fit[position] for fit in fits)]
+
+
+def obstacle_of(gang: Gang) -> Obstacle | None:
+    """Return what stands in the way of a gang; None if nothing does, or if it can't be known."""
+    keys = {*gang.topology.keys, ""}
+    told = [key for part in gang.whole.parts() for key in (part.told.required, part.told.preferred)]
+    if gang.places.now.fits or not keys.issuperset(told):
+        return None
+    return gang.index.remembered(("obstacle", id(gang.places)), lambda: Obstacle(gang, gang.places))
+
+
+def selects(shape: Shape) -> bool:
+    """Whether pods select nodes."""
+    return bool(shape.selector or shape.affinity)
+
+
+def selector_words(shape: Shape) -> str:
+    """`pool=h100 and zone in (a, b)`; "" if the pods select nothing."""
+    terms = [listed(map(_requirement_words, term), 8) for term in shape.affinity]
+    own = listed(map(_requirement_words, shape.selector), 8)
+    return listed(filter(None, (own, " or ".join(terms))), 8)
+
+
+def _requirement_words(requirement: Requirement) -> str:
+    values = ", ".join(requirement.values)
+    match requirement.operator:
+        case "In" if len(requirement.values) == 1:
+            return f"{requirement.key}={values}"
+        case "Exists":
+            return f"{requirement.key} present"
+        case "DoesNotExist":
+            return f"{requirement.key} absent"
+        case "NotIn":
+            return f"{requirement.key} not in ({values})"
+        case "Gt" | "Lt":
+            return f"{requirement.key} {requirement.operator} {values}"
+        case _:
+            return f"{requirement.key} in ({values})"
+
+
+def selection_words(obstacle: Obstacle, shapes: Sequence[Shape]) -> str:
+    """` (3 of 16 nodes match pool=h100)` of what selects; "" if nothing does."""
+    found = []
+    for shape in dict.fromkeys(shapes):
+        if selects(shape):
+            matching = sum(is_selected(shape, node) for node in obstacle.nodes)
+            number = counted(len(obstacle.nodes), "node")
+            found.append(f"{matching} of {number} match {selector_words(shape)}")
+    return f" ({listed(found)})" if found else ""
+
+
+def closed_because(shapes: Sequence[Shape], node: Node) -> str:
+    """Why a node that the pods select takes none of them."""
+    reasons = [unfit_because(shape, node) for shape in shapes if is_selected(shape, node)]
+    return next(filter(None, reasons), "")

@@ -1,0 +1,168 @@
+"""One trial of placing pods on nodes: what is free then, and the way back."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+from app.explain.domains import Path
+from app.explain.facts.pods import Shape
+from app.explain.ground import Ground, Vector, capacity_of
+from app.explain.tallies import Order, PodCounts, Sums
+from app.explain.words import is_gpu
+
+Scores = Mapping[int, int] | None
+"""KAI's rank of each node by its preferred domain; None if there is no such rank."""
+Taker = tuple[int, int]
+"""(for how many pods it has room, position of the node)"""
+
+
+class Trial:
+    """Pods on nodes, and what each domain has left."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._domains = ground.domains
+        self._free = list(ground.free)
+        names = ground.names
+        self._gpus = [position for position, name in enumerate(names) if is_gpu(name)]
+        self._cpus = [position for position, name in enumerate(names) if name == "cpu"]
+        self._counted = [position for position, name in enumerate(names) if name != "pods"]
+        self._tallies: dict[Vector, PodCounts] = {}
+        self._sums = Sums(self._domains, self._free, len(names))
+        self._orders: dict[Path, dict[Vector, Order]] = {}
+        self._journal: list[tuple[int, Vector]] = []
+
+    @property
+    def mark(self) -> int:
+        """The present moment, for `undo`."""
+        return len(self._journal)
+
+    @property
+    def used(self) -> frozenset[int]:
+        """The nodes on which something was placed."""
+        return frozenset(position for position, _ in self._journal)
+
+    def undo(self, mark: int) -> None:
+        """Take away what was placed since a moment."""
+        while len(self._journal) > mark:
+            position, before = self._journal.pop()
+            self._set(position, before)
+
+    def tally(self, largest: Vector) -> PodCounts:
+        """For how many pods of this size each domain has room."""
+        if largest not in self._tallies:
+            self._tallies[largest] = PodCounts(self._domains, self._free, largest)
+        return self._tallies[largest]
+
+    def order(
+        self,
+        asked: Vector,
+        path: Path,
+    ) -> list[Path]:
+        """The children of a domain, those first that `asked` would fill most."""
+        orders = self._orders.setdefault(path, {})
+        if asked not in orders:
+            children = [child.path for child in self._domains.children(path)]
+            orders[asked] = Order(children, lambda child: self.tightness(asked, child))
+        return orders[asked].paths()
+
+    def tightness(
+        self,
+        asked: Vector,
+        path: Path,
+    ) -> float:
+        """The largest part of what a domain has free that is asked for; pods are not counted."""
+        free = self._sums.of(path)
+        return max(
+            (_part(asked[position], free[position]) for position in self._counted), default=0.0
+        )
+
+    def fill(
+        self,
+        shape: Shape,
+        count: int,
+        nodes: Sequence[int],
+        scores: Scores,
+    ) -> bool:
+        """Put pods of one shape on nodes, the fullest nodes first. False if not all have room."""
+        asks = self._ground.asks[shape]
+        left = count
+        for capacity, position in self._ranked(asks, self._takers(shape, nodes), scores):
+            taken = min(capacity, left)
+            have = self._free[position]
+            self._journal.append((position, have))
+            rest = [amount - taken * ask for amount, ask in zip(have, asks, strict=True)]
+            self._set(position, tuple(rest))
+
+            left -= taken
+            if not left:
+                break
+
+        return not left
+
+    def _ranked(
+        self,
+        asks: Vector,
+        takers: list[Taker],
+        scores: Scores,
+    ) -> list[Taker]:
+        """Nodes in KAI's order: by score, without GPUs for pods without, and the fullest first."""
+        for_gpus = any(asks[position] for position in self._gpus)
+        main = self._gpus if for_gpus else self._cpus
+        free = self._free
+        has_gpus = self._domains.has_gpus
+
+        def rank(taker: Taker) -> tuple[int, bool, int, int]:
+            position = taker[1]
+            have = sum([free[position][index] for index in main])
+            score = scores.get(position, 0) if scores is not None else 0
+            return -score, has_gpus[position] and not for_gpus, have, position
+
+        return sorted(takers, key=rank)
+
+    def _takers(
+        self,
+        shape: Shape,
+        nodes: Sequence[int],
+    ) -> list[Taker]:
+        """The nodes that take pods of this shape."""
+        asks = self._ground.asks[shape]
+        fit = self._ground.fit[shape]
+        free = self._free
+        known: dict[Vector, int] = {}
+
+        takers = []
+        for position in nodes:
+            if not fit[position]:
+                continue
+            have = free[position]
+            capacity = known.get(have)
+            if capacity is None:
+                capacity = known[have] = capacity_of(have, asks)
+            if capacity:
+                takers.append((capacity, position))
+
+        return takers
+
+    def _set(
+        self,
+        position: int,
+        have: Vector,
+    ) -> None:
+        before = self._free[position]
+        self._free[position] = have
+        around = self._domains.around(position)
+
+        for tally in self._tallies.values():
+            tally.change(around, before, have)
+        self._sums.change(around, before, have)
+        for parent, child in itertools.pairwise(around):
+            for order in self._orders.get(parent, {}).values():
+                order.changed.add(child)
+
+
+def _part(ask: int, have: int) -> float:
+    """What part of an amount is asked for."""
+    if not ask:
+        return 0.0
+    return ask / have if have > 0 else math.inf

@@ -1,0 +1,119 @@
+"""Constraints that KAI never keeps, or keeps in another way than one would think."""
+
+from dataclasses import replace
+
+from app.explain.facts.common import Told
+from tests.explain.fleet import (
+    RACK,
+    ROUTER,
+    WORKERS,
+    ZONE,
+    fill,
+    gang,
+    nodes,
+    pcs,
+    placed,
+    pod,
+    pod_group,
+    shape,
+)
+from tests.explain.table.row import Row
+
+
+def racks(*names: str) -> tuple[object, ...]:
+    """The nodes, all in these racks of one zone, which are repeated in turn."""
+    return tuple(
+        replace(n, labels={**n.labels, ZONE: "zone-a", RACK: names[number % len(names)]})
+        for number, n in enumerate(nodes())
+    )
+
+
+def named(zone: str, rack: str) -> tuple[object, ...]:
+    """The nodes, those of rack-b2 with other names."""
+    other = {ZONE: zone, RACK: rack}
+    return tuple(
+        replace(n, labels={**n.labels, **other}) if n.labels[RACK] == "rack-b2" else n
+        for n in nodes()
+    )
+
+
+def dotted(zone: str, rack: str) -> tuple[object, ...]:
+    """Nodes with rack-a1 called a.1 in zone-a, and rack-b2 as given."""
+    called = {"rack-a1": {RACK: "a.1"}, "rack-b2": {ZONE: zone, RACK: rack}}
+    return tuple(replace(n, labels={**n.labels, **called.get(n.labels[RACK], {})}) for n in nodes())
+
+
+SIZES = (pod(ROUTER, 0), *(pod(WORKERS, n, shape=shape(size)) for n, size in enumerate((8, 1, 1))))
+OF_ZONE = {"gangs": (gang(told=Told(ZONE), groups=()),), "sets": (pcs(groups=()),)}
+IGNORED = {
+    "pod_groups": (pod_group(told=Told(), unnamed=Told(RACK)),),
+    "pods": placed("gpu-00", "gpu-00", "gpu-04", "gpu-05"),
+}
+
+REFUSED = (
+    Row(
+        "PreferredBroader",
+        "a replica requires a rack and prefers a zone",
+        {"gangs": (gang(groups=(replace(gang().groups[0], told=Told(RACK, ZONE)),)),)},
+        "llm-0-pool-0 requires rack and prefers zone, which is broader: KAI never places that",
+        "you",
+        {"gangs": (gang(groups=(replace(gang().groups[0], told=Told(RACK, RACK)),)),)},
+    ),
+    Row(
+        "SharedNarrowerDomain",
+        "a zone is required, and all nodes are in one rack",
+        {**OF_ZONE, "nodes": racks("rack-a1")},
+        "llm-0 requires zone, and all nodes that come into question are in one domain of a narrower"
+        " level: KAI never places that (a defect of KAI)",
+        "you",
+        {**OF_ZONE, "nodes": racks("rack-a1", "rack-a2")},
+    ),
+    Row(
+        "SizesDiffer",
+        "a pod of 8 GPUs and two of 1 fit, three of 8 do not",
+        {
+            "pods": (
+                *SIZES,
+                *fill("rack-a2", "rack-b1", "rack-b2"),
+                *fill("rack-a1", but=("gpu-00", "gpu-01")),
+            )
+        },
+        "The pods of llm-0-pool-0 differ in size, and KAI wants room in one rack for 3 x 8 GPUs for"
+        " pods that ask for 10 in all",
+        "you",
+        {
+            "pods": (
+                *SIZES,
+                *fill("rack-a2", "rack-b1", "rack-b2"),
+                *fill("rack-a1", but=("gpu-00", "gpu-01", "gpu-02")),
+            )
+        },
+        also=("NoDomainFits",),
+    ),
+    Row(
+        "LevelWithoutTopology",
+        "the PodGroup names a level and no topology, and the pods are in two racks",
+        IGNORED,
+        "llm-0 asks for example.com/rack without the name of a topology: KAI ignores it",
+        "you",
+        {**IGNORED, "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")},
+        also=("RequiredViolated", "GangUnconstrained"),
+    ),
+    Row(
+        "DomainsJoined",
+        "rack a.1 of zone-a and rack 1 of zone-a.a",
+        {"nodes": dotted("zone-a.a", "1")},
+        "KAI joins names with dots and takes zone-a.a/1 and zone-a/a.1 for one rack (8 nodes)",
+        "platform",
+        {"nodes": dotted("zone-a.b", "1")},
+    ),
+    Row(
+        "RequiredViolated",
+        "workers that require a rack are in two",
+        {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-04")},
+        "llm-0-pool-0 requires rack, and its 3 pods are in 2 racks: zone-a/rack-a1 and"
+        " zone-a/rack-a2",
+        "you",
+        {"pods": placed("gpu-04", "gpu-00", "gpu-01", "gpu-02")},
+    ),
+)
