@@ -59,7 +59,7 @@ class Cluster:
         return checks
 
     def notes(self) -> dict[str, str]:
-        """Return the version of each API in NEIGHBOURS, the dialect, and the age of stale caches."""
+        """Return the version of each API in NEIGHBOURS, the dialect, and stale caches."""
         if self.discovery is None or not self.discovery.known:
             return {}
         versions = {resource: self.discovery.served_version(resource) for resource in NEIGHBOURS}
