@@ -61,6 +61,7 @@ PATHS = {
     "podgroup": "/validate/podgroup",
     "podclique": "/mutate/podclique",
     "podgang": "/mutate/podgang",
+    "podgang-deletion": "/validate/podgang",
     "pod-binding": "/mutate/pod-binding",
     "pod": "/mutate/pod",
 }
@@ -92,8 +93,22 @@ NVL = {
 }
 """The set of the recorded PodCliques with MNNVL, as far as it asks for MNNVL; it was not recorded."""
 
-OPERATORS = ("grove-a5b8e0dc", "grove-fcc3b3bb")
+OPERATORS = ("grove-a5b8e0dc", "grove-fcc3b3bb", "grove-616762f7")
 """The folders with what a real Grove operator caused, by its commit."""
+
+
+SETS = {
+    "grove-fcc3b3bb": [
+        "grove-fcc3b3bb/podcliqueset.three-levels",
+        "grove-fcc3b3bb/podcliqueset.mnnvl-groups",
+    ],
+    "grove-616762f7": [
+        "grove-616762f7/podcliqueset.topology-and-groups",
+        "grove-fcc3b3bb/podcliqueset.mnnvl-groups",
+        "grove-616762f7/podgangmap.create",
+    ],
+}
+"""The stored objects that the recordings of an operator belong to."""
 
 
 def operator_names(operator: str) -> list[str]:
@@ -127,12 +142,9 @@ def operator_cluster(operator: str, *, enabled: bool = False) -> OfflineCluster:
     if operator == "grove-a5b8e0dc":
         sets = [load(f"{operator}/podcliqueset.create-by-user")["request"]["object"], NVL]
         return OfflineCluster([*nodes, *sets], levels=LEVELS[:4])
-    sets = [
-        load(f"{operator}/podcliqueset.{name}")["request"]["object"]
-        for name in ("three-levels", "mnnvl-groups")
-    ]
-    binding = load(f"{operator}/clustertopologybinding.create-by-user")["request"]["object"]
-    return OfflineCluster([*nodes, *sets, binding], topology_enabled=enabled)
+    named = [*SETS[operator], "grove-fcc3b3bb/clustertopologybinding.create-by-user"]
+    objects = [load(name)["request"]["object"] for name in named]
+    return OfflineCluster([*nodes, *objects], topology_enabled=enabled)
 
 
 def load(name: str) -> dict[str, Any]:

@@ -121,7 +121,7 @@ OTHERWISE_SHOWN = {
     "head.py": "no verdict",
     "jsonpatch.py": "a bug of ours, said as such",
     "kai.py": "the Ready condition",
-    "ownership.py": "findings of an audit",
+    "owner.py": "findings of an audit",
     "missing.py": "findings of an audit",
     "podgangs.py": "findings of an audit",
     "satisfaction.py": "the condition TopologyConstraintSatisfied",
@@ -194,7 +194,12 @@ def test_every_message_of_a_webhook_is_in_the_tables_and_no_other() -> None:
         if text.count(" ") >= 3
         and not any(
             expression in text
-            for expression in ("object.metadata.", "object.spec.", "has(c.resources.")
+            for expression in (
+                "object.metadata.",
+                "oldObject.metadata.",
+                "object.spec.",
+                "has(c.resources.",
+            )
         )
     } - PARTS
     assert len(messages) > 50

@@ -16,10 +16,10 @@ from app.audit.remedy import NEVER_ALLOCATED, remedy_for
 from app.cluster import listed
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
-from app.cluster.table import BY_SET, CLAIMS, DEVICE_CLASSES, DOMAINS, GANGS, SETS
+from app.cluster.table import CLAIMS, DEVICE_CLASSES, DOMAINS, GANGS, SETS
 from app.config.schema import Configuration
 from app.dry_run.judge import Asker, judge
-from app.kube.api import Client, ClusterError, NotFound, Object, Unavailable
+from app.kube.api import Client, ClusterError, Key, NotFound, Object, Unavailable
 from app.kube.pages import pages
 from app.objects.metadata import labels_of
 from app.objects.resource import POD, Resource
@@ -37,7 +37,7 @@ from app.rules.kinds import (
 )
 from app.rules.labels import read_place
 from app.rules.mnnvl.allocation import unallocatable
-from app.rules.mnnvl.ownership import Gang, MnnvlResource, belongs_to, ownership_problem
+from app.rules.mnnvl.stored import Gang, MnnvlResource
 from app.rules.mnnvl.template import read_template
 from app.webhooks.configurations import EXEMPT_NAMESPACE
 from app.webhooks.registry import routes_over
@@ -99,6 +99,7 @@ class Auditor:
         self._claims = ClaimAudit(client, self._cluster.facts, self._cluster.stores)
         self._levels = configuration.levels
         self._listing = listed.Listing()
+        self._gangs: Mapping[Key, Sequence[Gang]] | None = None
         self._exempt = (EXEMPT_NAMESPACE, configuration.certificates.namespace)
         self._progress = progress
         self._settled = (now - SETTLE).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -227,7 +228,8 @@ class Auditor:
 
     def _ownership(self, resource: Resource, stored: MnnvlResource) -> Finding | None:
         set_exists = self._cluster.stores[SETS].get(stored.namespace, stored.place.pcs) is not None
-        problem = ownership_problem(stored, self._gang_of(stored), set_exists=set_exists)
+        rule = self._cluster.owners.rule
+        problem = rule.problem(stored, self._gang_of(stored), set_exists=set_exists)
         if problem is None or (problem.settling and stored.created > self._settled):
             return None
         return Finding(
@@ -242,12 +244,26 @@ class Auditor:
         return Finding(stored.kind, stored.namespace, stored.name, 0, (problem,), NEVER_ALLOCATED)
 
     def _gang_of(self, stored: MnnvlResource) -> Gang | None:
-        if stored.place.podgang:
-            return self._cluster.stores[GANGS].get(stored.namespace, stored.place.podgang)
-        candidates = self._cluster.stores[GANGS].by_index(
-            BY_SET, (stored.namespace, stored.place.pcs)
+        """Returns the PodGang that should own `stored`, or None."""
+        rule = self._cluster.owners.rule
+        named = self._cluster.stores[GANGS].get(stored.namespace, stored.place.podgang)
+        candidates = self._gangs_by_base().get((stored.namespace, stored.base_name), [])
+        return next(
+            (gang for gang in (named, *candidates) if gang and rule.is_of(stored, gang)), None
         )
-        return next((gang for gang in candidates if belongs_to(stored, gang)), None)
+
+    def _gangs_by_base(self) -> Mapping[Key, Sequence[Gang]]:
+        """Returns the PodGangs that may have to own resources, by namespace and base name.
+
+        They are found only once, because a set may have very many of both.
+        """
+        if self._gangs is None:
+            gangs: dict[Key, list[Gang]] = {}
+            for gang in self._cluster.stores[GANGS].values():
+                for base in self._cluster.owners.rule.base_names(gang):
+                    gangs.setdefault((gang.namespace, base), []).append(gang)
+            self._gangs = gangs
+        return self._gangs
 
     # Missing facts.
 

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
+from app.cluster.dialects import OWNER_RULES
 from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources
+from app.cluster.owners import MnnvlOwners
 from app.cluster.table import FOR_VERDICTS, Stores
 from app.config.schema import Configuration
 from app.kube.api import Objects
@@ -40,6 +42,9 @@ class Cluster:
             client, self.stores, topology_name=settings.name, topology_enabled=settings.enabled
         )
         self.resources = MnnvlResources(client, self.facts, self.stores)
+        self.owners = MnnvlOwners(
+            client, self.facts, self.stores, OWNER_RULES.get(configuration.mnnvl.owner)
+        )
 
     def checks(self) -> dict[str, str | None]:
         """Returns the problem of each check by its name, or None if there is none.

@@ -3,11 +3,16 @@
 It depends on what the cluster serves at the moment.
 """
 
+from collections.abc import Mapping
+
 from app.kube.api import Objects
 from app.rules.dialects.bindings import BINDINGS
+from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
 from app.rules.dialects.design import DESIGN, UNSERVED
+from app.rules.dialects.design.owner import POD_GANG_OWNS
 from app.rules.dialects.dialect import Dialect
 from app.rules.dialects.epochs import EPOCHS
+from app.rules.dialects.owner import OwnerRule
 
 DIALECTS: tuple[Dialect, ...] = (EPOCHS, BINDINGS, DESIGN)
 """The latest dialect first: it is in force if the cluster serves the signs of several."""
@@ -17,3 +22,9 @@ def dialect_of(client: Objects) -> Dialect:
     """Returns the dialect of the cluster of `client`, as of the last discovery."""
     served = (dialect for dialect in DIALECTS if client.served_version(dialect.sign) is not None)
     return next(served, UNSERVED)
+
+
+OWNER_RULES: Mapping[str, OwnerRule] = {
+    rule.kind: rule for rule in (POD_GANG_OWNS, POD_CLIQUE_SET_OWNS)
+}
+"""The rules that `mnnvl.owner` of the configuration can name; `auto` is that of the dialect."""

@@ -1,4 +1,4 @@
-"""Creates ComputeDomains and ResourceClaims, and makes PodGangs their owners.
+"""Creates ComputeDomains and ResourceClaims.
 
 Webhooks and reconcilers share it.
 
@@ -13,23 +13,15 @@ from typing import NamedTuple
 
 from app.cluster.doubt import doubt_about, former_set
 from app.cluster.facts import Facts, ready
-from app.cluster.table import CLAIMS, DOMAINS, GANGS, OF_GANG, Stores, replica_key
+from app.cluster.table import CLAIMS, DOMAINS, GANGS, Stores
 from app.kube.api import Conflict, Object, Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.resource import Resource
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.rules.labels import PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA
 from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
-from app.rules.mnnvl.ownership import (
-    Gang,
-    MnnvlResource,
-    OwnerRef,
-    belongs_to,
-    ownership,
-    read_gang,
-    read_resource,
-)
 from app.rules.mnnvl.plan import ClaimMode, Owner, Plan
+from app.rules.mnnvl.stored import Gang, MnnvlResource, OwnerRef, read_gang, read_resource
 from app.rules.podcliqueset import PodCliqueSet
 
 _OWNERS = {POD_CLIQUE_SET.kind: POD_CLIQUE_SET, POD_GANG.kind: POD_GANG}
@@ -51,7 +43,7 @@ class NotOurs(Exception):
 
 
 class MnnvlResources:
-    """ComputeDomains and ResourceClaims, which are created for PodCliques and adopted by PodGangs.
+    """ComputeDomains and ResourceClaims, which are created for PodCliques.
 
     `client` writes them, and `facts` reads the PodCliqueSets that own new ones.
     """
@@ -262,86 +254,6 @@ class MnnvlResources:
         return owner.kind != POD_GANG.kind or not self._is_doomed(
             read_gang(obj, plan.namespace), plan
         )
-
-    def resources_of(self, gang: Gang) -> list[MnnvlResource]:
-        """Returns the cached resources that belong to `gang`.
-
-        Unavailable while a cache isn't ready.
-        """
-        keys = (gang.namespace, gang.name), replica_key(gang.namespace, gang.place)
-        resources: list[MnnvlResource] = []
-        for resource, store in self._stores.items():
-            indexed = (
-                stored for key in keys for stored in ready(store, resource).by_index(OF_GANG, key)
-            )
-            resources += [stored for stored in indexed if belongs_to(stored, gang)]
-        return sorted(resources, key=lambda stored: (stored.kind, stored.name))
-
-    def cached_gang(self, namespace: str, name: str, uid: str) -> Gang | None:
-        """Return the cached PodGang with this uid, or None.
-
-        One that is being deleted doesn't count.
-        """
-        cached = ready(self._gangs, "PodGangs").get(namespace, name)
-        if cached is None or cached.uid != uid or cached.deleting:
-            return None
-        return cached
-
-    async def _is_stored(self, gang: Gang) -> bool:
-        """Whether the API server still has this cached PodGang.
-
-        The cache may lag: a PodGang that is gone would take the resources from its successor, and
-        the garbage collector would delete them.
-        """
-        obj = await find(self._client, POD_GANG, gang.name, gang.namespace)
-        if obj is None:
-            return False
-
-        self._gangs.note(obj)
-        return self.cached_gang(gang.namespace, gang.name, gang.uid) is not None
-
-    async def adopt(self, gang: Gang, *, dry_run: bool) -> list[Object]:
-        """Make `gang`, which is cached, the owner of its resources that it may adopt.
-
-        Returns these resources; none if the API server does not have this PodGang any more.
-        Conflict if one has changed since.
-        """
-        candidates = self.resources_of(gang)
-        adoptable = [stored for stored in candidates if ownership(stored, gang) == "adoptable"]
-        # What another PodGang adopts during this read leads to a Conflict.
-        if not adoptable or not await self._is_stored(gang):
-            return []
-
-        if dry_run:
-            return [_owned(stored, gang) for stored in adoptable]
-        results = await asyncio.gather(
-            *(self._hand_over(stored, gang) for stored in adoptable), return_exceptions=True
-        )
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-        return [result for result in results if isinstance(result, dict)]
-
-    async def _hand_over(self, stored: MnnvlResource, gang: Gang) -> Object:
-        resource = COMPUTE_DOMAIN if stored.kind == COMPUTE_DOMAIN.kind else RESOURCE_CLAIM
-        patch = {"metadata": _owned(stored, gang)["metadata"]}
-        del patch["metadata"]["name"], patch["metadata"]["namespace"]
-        changed = await self._client.patch(resource, stored.name, patch, stored.namespace)
-        self._stores[resource].note(changed)
-        return changed
-
-
-def _owned(stored: MnnvlResource, gang: Gang) -> Object:
-    """Returns the parts of `stored` that identify it and its version, with `gang` as the owner."""
-    version = {
-        "resourceVersion": stored.resource_version,
-        "uid": stored.uid,
-        "ownerReferences": [gang.reference()],
-    }
-    return {
-        "kind": stored.kind,
-        "metadata": {"name": stored.name, "namespace": stored.namespace, **version},
-    }
 
 
 def _check_is_ours(needed: _Needed, stored: MnnvlResource | None, plan: Plan) -> MnnvlResource:

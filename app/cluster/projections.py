@@ -2,6 +2,7 @@
 of Kubernetes and of KAI.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from sys import intern
 from typing import Any
@@ -12,7 +13,7 @@ from app.kube.api import Object
 from app.kube.owners import Controller, controller_of
 from app.objects.edits import ABSENT, value_at
 from app.rules.labels import MNNVL_ADOPTED, TOPOLOGY_NAME
-from app.rules.mnnvl.ownership import Gang, read_gang
+from app.rules.mnnvl.stored import Gang, read_gang, read_podgroups
 from app.rules.workload.groups import (
     POD_GROUP_NAME,
     SKIP_PODGROUPER,
@@ -34,6 +35,10 @@ class StoredGang(Gang):
     """A cached PodGang. `content` is JSON, which needs far less memory than maps."""
 
     content: bytes = b""
+
+    def cliques(self) -> Collection[str]:
+        """Returns the names of its PodCliques, which only `content` has."""
+        return read_podgroups(self.view())
 
     def view(self) -> Object:
         """Returns the parts of the object that contain constraints and annotations, at their places
@@ -57,7 +62,8 @@ def read_stored_gang(obj: Object) -> StoredGang:
         gang.place.interned(),
         gang.deleting,
         intern(gang.set_uid),
-        packed(reduced(obj)),
+        intern(gang.role),
+        content=packed(reduced(obj)),
     )
 
 

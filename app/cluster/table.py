@@ -16,10 +16,10 @@ from app.objects.resource import NODE, POD, Resource
 from app.rules import kinds
 from app.rules.dialects.bindings import BINDINGS as BINDINGS_DIALECT
 from app.rules.dialects.design import DESIGN
-from app.rules.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED, Place
+from app.rules.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED
 from app.rules.mnnvl.demand import Demand
 from app.rules.mnnvl.missing import Unclaimed, read_clique
-from app.rules.mnnvl.ownership import MnnvlResource, read_resource
+from app.rules.mnnvl.stored import MnnvlResource, read_resource
 from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.rules.topology.kai import KaiTopology, read_kai_topology
 from app.rules.topology.levels import Level
@@ -64,29 +64,17 @@ OF_BINDING = "binding"
 """Index of PodCliqueSets: the ClusterTopologyBinding that their constraints refer to."""
 
 OF_GANG = "gang"
-"""Index of ComputeDomains and claims: the PodGang that they name, else the replica of a
-PodCliqueSet.
+"""Index of ComputeDomains and claims: the PodGangs that own them, and the one that an earlier
+version wrote into a label.
 """
 
 BY_SET = "set"
 """Index of PodGangs and of PodCliques: namespace and PodCliqueSet."""
 
 
-def gang_keys(resource: MnnvlResource) -> Iterator[Key]:
-    place = resource.place
-    yield (
-        (resource.namespace, place.podgang)
-        if place.podgang
-        else replica_key(resource.namespace, place)
-    )
-
-
-def replica_key(namespace: str, place: Place) -> Key:
-    """Returns the key of a replica of a PodCliqueSet.
-
-    It never equals the key of a PodGang, because the name of a namespace contains no slash.
-    """
-    return f"{namespace}/{place.pcs}", place.replica
+def gang_keys(resource: MnnvlResource) -> Iterable[Key]:
+    names = {owner.name for owner in resource.owning_gangs}
+    return in_namespace(resource.namespace, *names | {resource.place.podgang})
 
 
 BY_BASE = "base"

@@ -103,11 +103,13 @@ class Authorization(_Section):
 class Mnnvl(_Section):
     """`claimMode` is the form of the claims of new PodCliques.
 
+    `owner` is the kind of the owner of MNNVL resources; with `auto`, the release of Grove decides.
     MNNVL resources that no PodClique needs are deleted after `collectAfterSeconds`; with 0 they are
     not deleted.
     """
 
     claim_mode: Literal["auto", "shared", "template"] = "auto"
+    owner: Literal["auto", "PodGang", "PodCliqueSet"] = "auto"
     collect_after_seconds: float = Field(default=300.0, ge=0, le=86_400)
 
 

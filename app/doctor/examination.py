@@ -16,6 +16,7 @@ from app.doctor import (
     claims,
     grove,
     leader,
+    ownership,
     permissions,
     rehearsal,
     replicas,
@@ -80,6 +81,7 @@ async def examine(patient: Patient) -> list[Check]:
     checks += await _attempted(topology.DIALECT, topology.check_dialects(client))
     checks += await _attempted(claims.SUBJECT, claims.check_claims(client, configuration))
     checks += await _attempted(claims.SUBJECT, claims.check_lost_claims(client))
+    checks += await _attempted(ownership.SUBJECT, ownership.check_owners(client, configuration))
     checks += await _attempted(grove.SUBJECT, grove.check_grove(client, configuration))
     if patient.all_webhooks:
         others = rehearsal.check_all(client, patient.shake, patient.now)

@@ -125,11 +125,16 @@ async def judge(routes: Mapping[str, Route], document: dict[str, Any], asker: As
     if document.get("kind") == KIND and document.get("apiVersion") == API_VERSION:
         return await _judge_review(routes, document)
     resource, subresource = _resource_of(document)
-    route = _route(routes, resource.group, resource.plural, subresource) if resource else None
-    if resource is None or route is None:
+    if resource is None:
+        return Judgement(document)
+
+    target = (resource.group, resource.plural, subresource)
+    route = _route(routes, *target, asker.operation)
+    if route is None:
         return Judgement(document)
     if asker.operation not in route.operations:
         return Judgement(document, operation=asker.operation)
+
     verdict = await _decide(route, _review(document, resource, subresource, asker))
     return Judgement(document, route.path, verdict)
 
@@ -137,9 +142,9 @@ async def judge(routes: Mapping[str, Route], document: dict[str, Any], asker: As
 async def _judge_review(routes: Mapping[str, Route], review: dict[str, Any]) -> Judgement:
     request = map_of(review.get("request"))
     resource = map_of(request.get("resource"))
-    route = _route(
-        routes, resource.get("group"), resource.get("resource"), request.get("subResource") or ""
-    )
+    subresource = request.get("subResource") or ""
+    target = (resource.get("group"), resource.get("resource"), subresource)
+    route = _route(routes, *target, request.get("operation"))
     if route is None:
         return Judgement(review)
     verdict = await _decide(route, {**review, "request": {**request, "dryRun": True}})
@@ -161,11 +166,17 @@ def _resource_of(document: Mapping[str, Any]) -> tuple[Resource | None, str]:
     )
 
 
-def _route(routes: Mapping[str, Route], group: Any, plural: Any, subresource: Any) -> Route | None:
-    for route in routes.values():
-        if (group, subresource) == (route.group, route.subresource) and plural in route.plurals:
-            return route
-    return None
+def _route(
+    routes: Mapping[str, Route], group: Any, plural: Any, subresource: Any, operation: Any
+) -> Route | None:
+    """Returns the route for `operation` on a resource, else one for another operation, or None."""
+    fitting = [
+        route
+        for route in routes.values()
+        if (group, subresource) == (route.group, route.subresource) and plural in route.plurals
+    ]
+    by_operation = (route for route in fitting if operation in route.operations)
+    return next(by_operation, next(iter(fitting), None))
 
 
 def _review(

@@ -73,6 +73,8 @@ class Leader:
     another process can lead.
     """
 
+    _working = False
+
     def __init__(
         self, configuration: Configuration, cluster: Cluster, client: HttpClient, observe: Observe
     ) -> None:
@@ -89,8 +91,9 @@ class Leader:
         self._stores = cluster.stores
         self._facts = cluster.facts
         self._mnnvl = MnnvlResources(client, cluster.facts, cluster.stores)
+        self._owners = cluster.owners.written_by(client)
+        self._cliques = Stores((CLIQUES,))
         self._managed, self._kai = self._managed_topology(), self._kai_topology()
-        self._working = False
         self.loops = [
             self._topology_loop(self._managed),
             self._topology_loop(self._kai),
@@ -202,10 +205,11 @@ class Leader:
         rewrites = self._count("podgang")
         loop = self._loop(
             podgang.PodGangReconciler(
-                self._client, gangs, self._facts, self._mnnvl, self._recorder, rewrites
+                self._client, gangs, self._facts, self._owners, self._recorder, rewrites
             )
         )
         podgang.subscribe(loop, self._stores, self._topology.name)
+        podgang.subscribe_to_resources(loop, self._stores, self._cliques[CLIQUES])
         return loop
 
     def _status_loop(self) -> Loop:
@@ -222,7 +226,7 @@ class Leader:
 
     def _mnnvl_loops(self) -> list[Loop]:
         """Return the loops over the PodCliques, which only the leader caches."""
-        only_here = Stores((CLIQUES,))
+        only_here = self._cliques
         self._only_here.append(only_here)
         cliques = only_here[CLIQUES]
         return [self._mnnvl_resources_loop(cliques), self._mnnvl_claims_loop(cliques)]
@@ -234,12 +238,14 @@ class Leader:
             self._facts,
             self._stores,
             self._mnnvl,
+            self._owners,
             self._recorder,
             self._count("mnnvl-resources", MANY_RESTORES),
             collect_after=self._configuration.mnnvl.collect_after_seconds,
         )
         loop = self._loop(reconciler, begin=reconciler.begin)
         mnnvl_resources.subscribe(loop, cliques, self._stores)
+        mnnvl_resources.subscribe_to_owners(loop, self._stores, self._owners)
         mnnvl_resources.subscribe_to_apis(loop, self._client.discovery)
         return loop
 

@@ -1,5 +1,5 @@
-"""Restores missing MNNVL resources that stored PodCliques need, and deletes those that no PodClique
-needs any more.
+"""Gives MNNVL resources of PodGangs back to their PodCliqueSet where it should own them, restores
+missing ones that stored PodCliques need, and deletes those that no PodClique needs any more.
 
 `README.md` in this folder lists all writers, the races and the preconditions.
 """
@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources, NotOurs
+from app.cluster.owners import MnnvlOwners
 from app.cluster.table import BY_BASE, BY_SET, CLAIMS, DOMAINS, SETS, StoredClique, Stores
 from app.kube.api import Client, Forbidden, Key, Object, find
 from app.kube.discovery import Discovery
@@ -30,8 +31,8 @@ from app.rules.mnnvl.demand import (
     plan_for,
     uses,
 )
-from app.rules.mnnvl.ownership import MnnvlResource
 from app.rules.mnnvl.plan import ClaimMode, base_of, claim_name, domain_name
+from app.rules.mnnvl.stored import MnnvlResource
 from app.rules.podcliqueset import PodCliqueSet
 
 SETTLE_SECONDS = 0.25
@@ -66,6 +67,7 @@ class MnnvlResourcesReconciler:
         facts: Facts,
         stores: Stores,
         resources: MnnvlResources,
+        owners: MnnvlOwners,
         events: Recorder,
         rewrites: Rewrites,
         *,
@@ -76,6 +78,7 @@ class MnnvlResourcesReconciler:
         self._cliques = cliques
         self._facts = facts
         self._resources = resources
+        self._owners = owners
         self._domains = stores[DOMAINS]
         self._claims = stores[CLAIMS]
         self._events = events
@@ -111,6 +114,8 @@ class MnnvlResourcesReconciler:
         }
 
     async def reconcile(self, key: Key) -> float | None:
+        # first, because Grove may delete the PodGang at any moment
+        await self._give_back(key)
         if not self._cliques.synced:
             return SETTLE_SECONDS
         demands = demands_in(self._cliques.by_index(BY_BASE, key))
@@ -122,6 +127,24 @@ class MnnvlResourcesReconciler:
             return pause
         remaining = await self._collect(key, {demand.mode for demand in demands})
         return min((seconds for seconds in (pause, remaining) if seconds is not None), default=None)
+
+    # Give back.
+
+    async def _give_back(self, key: Key) -> None:
+        namespace, base = key
+        stored = (
+            self._domains.get(namespace, domain_name(base)),
+            self._claims.get(namespace, claim_name(base)),
+        )
+        for resource in stored:
+            pcs = None if resource is None else self._owners.set_of(resource)
+            if resource is None or pcs is None:
+                continue
+            changed = await self._owners.give_back(resource, pcs)
+            if changed is not None:
+                former = ", ".join(f"PodGang {gang.name}" for gang in resource.owning_gangs)
+                note = f"now owns {_listed([changed])}, which {former or 'nobody'} owned"
+                self._events.record(_regarding(pcs), "Normal", "MnnvlResourcesGivenBack", note)
 
     # Restore.
 
@@ -288,7 +311,7 @@ def subscribe(loop: Loop, cliques: WatchStore[StoredClique], stores: Stores) -> 
     ) -> None:
         resource = after or before
         if resource is not None:
-            add(key[0], base_of(resource.kind, key[1]))
+            add(key[0], resource.base_name)
 
     def set_changed(key: Key, before: object, after: object) -> None:
         for demand in demands_in(cliques.by_index(BY_SET, key)):
@@ -296,6 +319,19 @@ def subscribe(loop: Loop, cliques: WatchStore[StoredClique], stores: Stores) -> 
 
     cliques.subscribe(clique_changed)
     stores[SETS].subscribe(set_changed)
+    stores[DOMAINS].subscribe(resource_changed)
+    stores[CLAIMS].subscribe(resource_changed)
+
+
+def subscribe_to_owners(loop: Loop, stores: Stores, owners: MnnvlOwners) -> None:
+    """Reconcile a base name at once if one of its resources has to be given back."""
+
+    def resource_changed(
+        key: Key, before: MnnvlResource | None, after: MnnvlResource | None
+    ) -> None:
+        if after is not None and owners.set_of(after) is not None:
+            loop.add((key[0], after.base_name))
+
     stores[DOMAINS].subscribe(resource_changed)
     stores[CLAIMS].subscribe(resource_changed)
 

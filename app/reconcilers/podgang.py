@@ -1,5 +1,5 @@
 """Keeps the topology constraints of PodGangs in step with their PodCliqueSet and the
-ClusterTopology, and makes PodGangs the owners of their MNNVL resources.
+ClusterTopology, and, in the dialect `design`, makes PodGangs the owners of their MNNVL resources.
 
 The webhook writes the same constraints by the same rule whenever a PodGang is written. The
 reconciler handles changes of the levels and of PodCliqueSets, PodGangs that the webhook could not
@@ -9,9 +9,19 @@ complete, and ownership, which needs the uid of a stored PodGang.
 import contextlib
 
 from app.cluster.facts import Facts
-from app.cluster.mnnvl import MnnvlResources
+from app.cluster.owners import MnnvlOwners
 from app.cluster.projections import StoredGang, read_stored_gang
-from app.cluster.table import BY_SET, CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES, Stores
+from app.cluster.table import (
+    BY_BASE,
+    BY_SET,
+    CLAIMS,
+    DOMAINS,
+    GANGS,
+    SETS,
+    TOPOLOGIES,
+    StoredClique,
+    Stores,
+)
 from app.kube.api import Client, Key, NotFound, Unavailable
 from app.kube.events import Notices, Recorder, Regarding
 from app.kube.loop import Loop
@@ -21,7 +31,8 @@ from app.objects.edits import ABSENT, Edit, operations, value_at
 from app.objects.jsonpatch import Operation
 from app.rules.kinds import POD_GANG
 from app.rules.labels import MNNVL_ADOPTED
-from app.rules.mnnvl.ownership import MnnvlResource, adopted_annotation, ownership
+from app.rules.mnnvl.demand import Demand
+from app.rules.mnnvl.stored import MnnvlResource
 
 CONTESTED_SECONDS = 1.0
 """The time until the next step if another writer has changed what was written."""
@@ -42,7 +53,7 @@ class PodGangReconciler:
         client: Client,
         gangs: WatchStore[StoredGang],
         facts: Facts,
-        resources: MnnvlResources,
+        owners: MnnvlOwners,
         events: Recorder,
         rewrites: Rewrites | None = None,
     ) -> None:
@@ -50,7 +61,7 @@ class PodGangReconciler:
         self._client = client
         self._gangs = gangs
         self._facts = facts
-        self._resources = resources
+        self._owners = owners
         self._events = events
         self._notices = Notices(events)
 
@@ -73,11 +84,12 @@ class PodGangReconciler:
     # Ownership.
 
     async def _adopt(self, gang: StoredGang) -> None:
-        resources = self._resources.resources_of(gang)
+        rule = self._owners.rule
+        resources = self._owners.resources_of(gang)
         self._report_foreign(
-            gang, [resource for resource in resources if ownership(resource, gang) == "foreign"]
+            gang, [resource for resource in resources if rule.state(resource, gang) == "foreign"]
         )
-        adopted = await self._resources.adopt(gang, dry_run=False)
+        adopted = await self._owners.adopt(gang, dry_run=False)
         names = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in adopted)
         if names:
             self._events.record(
@@ -102,7 +114,8 @@ class PodGangReconciler:
         # once the managed topology is known, every PodGang is reconciled
         with contextlib.suppress(Unavailable):
             changes += self._facts.dialect().podgang_changes(view, pcs, self._facts)
-        adopted = adopted_annotation(self._resources.resources_of(gang), gang) or ABSENT
+        resources = self._owners.resources_of(gang)
+        adopted = self._owners.rule.adopted(resources, gang) or ABSENT
         path = ("metadata", "annotations", MNNVL_ADOPTED)
         return changes if value_at(view, path) == adopted else [*changes, Edit(path, adopted)]
 
@@ -137,9 +150,7 @@ class PodGangReconciler:
 
 
 def subscribe(loop: Loop, stores: Stores, topology_name: str) -> None:
-    """Reconciles a PodGang after a change of itself, its PodCliqueSet, the managed topology or its
-    resources.
-    """
+    """Reconcile a PodGang after a change of itself, its PodCliqueSet or the managed topology."""
 
     managed = ("", topology_name)
 
@@ -147,22 +158,48 @@ def subscribe(loop: Loop, stores: Stores, topology_name: str) -> None:
         for gang in stores[GANGS].by_index(BY_SET, key):
             loop.add((gang.namespace, gang.name))
 
-    def resource_changed(
-        key: Key, before: MnnvlResource | None, after: MnnvlResource | None
-    ) -> None:
-        for place in {resource.place for resource in (before, after) if resource is not None}:
-            if place.podgang:
-                loop.add((key[0], place.podgang))
-            else:
-                set_changed((key[0], place.pcs), None, None)
-
     stores[GANGS].subscribe(lambda key, before, after: loop.add(key))
     stores[SETS].subscribe(set_changed)
     stores[TOPOLOGIES].subscribe(
         lambda key, before, after: loop.add_all() if key == managed else None
     )
+
+
+def subscribe_to_resources(loop: Loop, stores: Stores, cliques: WatchStore[StoredClique]) -> None:
+    """Reconcile a PodGang after a change of its resources, or of a PodClique that asks for them."""
+
+    def resource_changed(
+        key: Key, before: MnnvlResource | None, after: MnnvlResource | None
+    ) -> None:
+        for resource in (before, after):
+            if resource is not None:
+                for name in _gangs_near(resource, cliques):
+                    loop.add((key[0], name))
+
+    def clique_changed(key: Key, before: object, after: StoredClique | None) -> None:
+        if isinstance(after, Demand):
+            loop.add((key[0], after.member.place.podgang))
+
     stores[DOMAINS].subscribe(resource_changed)
     stores[CLAIMS].subscribe(resource_changed)
+    cliques.subscribe(clique_changed)
+
+
+def _gangs_near(resource: MnnvlResource, cliques: WatchStore[StoredClique]) -> set[str]:
+    """Returns the names of the PodGangs that may own `resource` or have to own it.
+
+    For what a whole replica shares, that is its base PodGang, and for the rest the PodGangs of the
+    PodCliques that ask for it.
+    """
+    place = resource.place
+    names = {owner.name for owner in resource.owning_gangs}
+    if place.podgang:
+        names.add(place.podgang)
+    base = f"{place.pcs}-{place.replica}"
+    if resource.base_name == base:
+        return names | {base}
+    near = cliques.by_index(BY_BASE, (resource.namespace, resource.base_name))
+    return names | {clique.member.place.podgang for clique in near}
 
 
 def _regarding(gang: StoredGang) -> Regarding:

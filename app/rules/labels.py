@@ -22,6 +22,9 @@ BASE_PODGANG = "grove.io/base-podgang"
 POD_GANG_ROLE = "grove.io/podgang-role"
 """The label of a PodGang of a release of Grove that names PodGangs after epochs."""
 
+ANCHOR = "Anchor"
+"""The role of the base PodGang of a replica in these releases."""
+
 GROVE_PCS_NAME = "app.kubernetes.io/part-of"
 GROVE_PCS_REPLICA = "grove.io/podcliqueset-replica-index"
 GROVE_PCSG_NAME = "grove.io/podcliquescalinggroup"

@@ -1,5 +1,5 @@
 """PodGang: writes topology constraints for the scheduler, and makes the PodGang the owner of its
-MNNVL resources.
+MNNVL resources, both only in the dialect `design`.
 
 At CREATE, a PodGang has no uid for an owner reference: the webhook only writes the annotation, and
 the reconciler makes the PodGang the owner.
@@ -14,11 +14,11 @@ from dataclasses import replace
 from app.admission.review import Request
 from app.admission.verdict import Effect, Verdict, bad_request, judged, patched
 from app.cluster.facts import Facts
-from app.cluster.mnnvl import MnnvlResources
+from app.cluster.owners import MnnvlOwners
 from app.kube.api import ClusterError, Unavailable
 from app.objects.edits import ABSENT, Edit, operations, value_at
 from app.rules.labels import MNNVL_ADOPTED
-from app.rules.mnnvl.ownership import Gang, adopted_annotation, ownership, read_gang
+from app.rules.mnnvl.stored import Gang, read_gang
 from app.rules.podcliqueset import PodCliqueSet
 
 PATIENCE_SECONDS = 2.5
@@ -28,9 +28,9 @@ logger = logging.getLogger(__name__)
 
 
 class PodGangWebhook:
-    def __init__(self, facts: Facts, resources: MnnvlResources) -> None:
+    def __init__(self, facts: Facts, owners: MnnvlOwners) -> None:
         self._facts = facts
-        self._resources = resources
+        self._owners = owners
 
     def __call__(self, request: Request) -> Verdict | Awaitable[Verdict]:
         if not request.namespace:
@@ -53,12 +53,13 @@ class PodGangWebhook:
         Its uid and labels are those of the cache, because a review proves nothing: anybody who
         reaches the port can send one.
         """
-        cached = self._resources.cached_gang(request.namespace, request.name, uid)
+        cached = self._owners.cached_gang(request.namespace, request.name, uid)
         if cached is None:
             return None
 
-        resources = self._resources.resources_of(cached)
-        adoptable = any(ownership(resource, cached) == "adoptable" for resource in resources)
+        rule = self._owners.rule
+        resources = self._owners.resources_of(cached)
+        adoptable = any(rule.state(resource, cached) == "adoptable" for resource in resources)
         return cached if adoptable else None
 
     async def _complete(self, request: Request, gang: Gang, adopting: Gang | None) -> Verdict:
@@ -73,7 +74,7 @@ class PodGangWebhook:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 pcs = await self._facts.read_set(request.namespace, gang.place.pcs)
                 if adopting is not None:
-                    written = await self._resources.adopt(adopting, dry_run=request.dry_run)
+                    written = await self._owners.adopt(adopting, dry_run=request.dry_run)
                     effects = [Effect("adopt", obj) for obj in written]
         except (ClusterError, TimeoutError) as problem:
             logger.info(
@@ -94,10 +95,8 @@ class PodGangWebhook:
     def _adopted(self, request: Request, gang: Gang) -> list[Edit]:
         path = ("metadata", "annotations", MNNVL_ADOPTED)
         adopting = request.dry_run and bool(gang.uid)
-        value = (
-            adopted_annotation(self._resources.resources_of(gang), gang, adopting=adopting)
-            or ABSENT
-        )
+        resources = self._owners.resources_of(gang)
+        value = self._owners.rule.adopted(resources, gang, adopting=adopting) or ABSENT
         return [] if value_at(request.object, path) == value else [Edit(path, value)]
 
 

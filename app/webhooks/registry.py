@@ -22,7 +22,7 @@ from app.rules.kinds import (
     POD_GANG,
     POD_GROUP,
 )
-from app.rules.labels import MNNVL_ENABLED
+from app.rules.labels import MNNVL_ADOPTED, MNNVL_ENABLED
 from app.rules.workload.groups import IGNORE, SKIP_PODGROUPER
 from app.rules.workload.kai_podgroup import KAI_SCHEDULER
 from app.webhooks.clustertopology import ClusterTopologyWebhook
@@ -31,6 +31,7 @@ from app.webhooks.pod_binding import PodBindingWebhook
 from app.webhooks.podclique import PodCliqueWebhook
 from app.webhooks.podcliqueset import PodCliqueSetWebhook
 from app.webhooks.podgang import PodGangWebhook
+from app.webhooks.podgang_deletion import PodGangDeletionWebhook
 from app.webhooks.podgroup import PodGroupWebhook
 
 
@@ -122,6 +123,14 @@ _NOT_BEING_DELETED = {
 server answers. If such an update is sent, it is allowed.
 """
 
+_MAY_OWN_MNNVL_RESOURCES = {
+    "may-own-mnnvl-resources": (
+        "has(oldObject.metadata.annotations) &&"
+        f" '{MNNVL_ADOPTED}' in oldObject.metadata.annotations"
+    ),
+}
+"""In later dialects, only a PodGang that an earlier version made the owner has the annotation."""
+
 _NEW_IN_A_GROUP = {
     "our-scheduler": (
         f"has(object.spec.schedulerName) && object.spec.schedulerName == '{KAI_SCHEDULER}'"
@@ -147,6 +156,15 @@ VALIDATE_POD_CLIQUE_SET = Webhook(
 )
 VALIDATE_POD_GROUP = Webhook(
     "/validate/podgroup", POD_GROUP, _WRITES, "Fail", 5, "None", _NOT_BEING_DELETED
+)
+VALIDATE_POD_GANG = Webhook(
+    "/validate/podgang",
+    POD_GANG,
+    ("DELETE",),
+    "Ignore",
+    5,
+    "NoneOnDryRun",
+    _MAY_OWN_MNNVL_RESOURCES,
 )
 MUTATE_POD_CLIQUE = Webhook(
     "/mutate/podclique",
@@ -176,6 +194,7 @@ WEBHOOKS: tuple[Webhook, ...] = (
     VALIDATE_CLUSTER_TOPOLOGY,
     VALIDATE_POD_CLIQUE_SET,
     VALIDATE_POD_GROUP,
+    VALIDATE_POD_GANG,
     MUTATE_POD_CLIQUE,
     MUTATE_POD_GANG,
     MUTATE_POD_BINDING,
@@ -204,8 +223,9 @@ def routes_over(
         VALIDATE_CLUSTER_TOPOLOGY: ClusterTopologyWebhook(topology.name, guarded, users, facts),
         VALIDATE_POD_CLIQUE_SET: PodCliqueSetWebhook(facts),
         VALIDATE_POD_GROUP: PodGroupWebhook(facts),
+        VALIDATE_POD_GANG: PodGangDeletionWebhook(cluster.owners),
         MUTATE_POD_CLIQUE: PodCliqueWebhook(facts, resources, configuration.mnnvl.claim_mode),
-        MUTATE_POD_GANG: PodGangWebhook(facts, resources),
+        MUTATE_POD_GANG: PodGangWebhook(facts, cluster.owners),
         MUTATE_POD_BINDING: PodBindingWebhook(facts, configuration.node_labels),
         MUTATE_POD: PodWebhook(workloads.scheduler_name if workloads.enabled else None),
     }

@@ -21,7 +21,7 @@ from app.objects.resource import NAMESPACE, Resource
 from app.rules import kinds
 from app.rules.kinds import POD_GROUP
 from tests import builders
-from tests.kube.memory.client import MemoryClient
+from tests.kube.memory.client import EVERYTHING, MemoryClient
 from tests.reviews import load, operator_cluster
 
 TEXT = """
@@ -225,12 +225,12 @@ async def test_left_in_peace(objects: list[Object]) -> None:
         ),
         pytest.param(
             [train(), domain(train())],
-            'orphaned: PodGang "train-0" does not exist',
+            "orphaned: the PodGang of its PodCliques does not exist",
             id="without its PodGang for long",
         ),
         pytest.param(
             [domain(age=timedelta(0))],
-            'orphaned: PodGang "train-0" does not exist, and neither does PodCliqueSet "train"',
+            'orphaned: the PodGang of its PodCliques does not exist, and neither does PodCliqueSet "train"',
             id="without anything",
         ),
         pytest.param(
@@ -438,7 +438,7 @@ def todays(*objects: Any) -> MemoryClient:
     recorded = operator_cluster("grove-fcc3b3bb")
     held = [obj for resource in recorded.client.served for obj in recorded.client.objects(resource)]
     return MemoryClient(
-        [*held, *objects], served={resource: resource.versions[0] for resource in kinds.ALL}
+        [*held, *objects], served={**EVERYTHING, kinds.CLUSTER_TOPOLOGY_BINDING: "v1alpha1"}
     )
 
 
@@ -489,19 +489,16 @@ async def test_podgangs_as_grove_writes_them_have_no_findings(capsys: Any) -> No
 
 
 async def test_claims_that_can_never_be_allocated(capsys: Any) -> None:
-    """Their PodGang owns them, and NVIDIA's own DeviceClasses are the only ones."""
+    """Their PodCliqueSet owns them, and NVIDIA's own DeviceClasses are the only ones."""
     labels = {**builders.labels("train", 0, "train-0"), "grove.io/mnnvl-managed": "true"}
     owner = {
-        "apiVersion": "scheduler.grove.io/v1alpha1",
-        "kind": "PodGang",
-        "name": "train-0",
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "PodCliqueSet",
+        "name": "train",
         "controller": True,
     }
-    gang = {
-        **builders.pod_gang("train-0", builders.gang_labels("train")),
-        "apiVersion": "scheduler.grove.io/v1alpha1",
-    }
-    gang["metadata"] |= {"namespace": "ml", "uid": "g"}
+    pcs = builders.pod_clique_set("train")
+    pcs["metadata"] |= {"namespace": "ml", "uid": "g"}
     requests = [{"name": "mnnvl", "exactly": {"deviceClassName": "compute-domain.nvidia.com"}}]
     waiting = {
         "apiVersion": "resource.k8s.io/v1",
@@ -514,7 +511,7 @@ async def test_claims_that_can_never_be_allocated(capsys: Any) -> None:
     allocated["metadata"]["name"] = "train-1-mnnvl-claim"  # type: ignore[index]
     driver = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
     driver |= {"metadata": {"name": "compute-domain-default-channel.nvidia.com"}}  # type: ignore[dict-item]
-    problems = await found_in(todays(gang, waiting, allocated, driver), capsys)
+    problems = await found_in(todays(pcs, waiting, allocated, driver), capsys)
     assert problems["ResourceClaim train-0-mnnvl-claim"] == [
         'can never be allocated: DeviceClass "compute-domain.nvidia.com" does not exist'
     ]

@@ -10,9 +10,10 @@ from app.cluster.mnnvl import NotOurs
 from app.cluster.table import OF_GANG, gang_keys
 from app.kube.api import Conflict, NotFound, Unavailable, WatchEvent
 from app.kube.store import WatchStore
+from app.rules.dialects.design.owner import POD_GANG_OWNS
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.rules.mnnvl.ownership import Gang, ownership, read_gang, read_resource
 from app.rules.mnnvl.plan import Owner, Plan
+from app.rules.mnnvl.stored import Gang, read_gang, read_resource
 from tests.builders import injection_into, pod_spec
 from tests.cluster.offline import OfflineCluster
 
@@ -340,41 +341,43 @@ async def test_a_gang_adopts_what_is_its_own() -> None:
         labels={**MANAGED, "grove.io/pcs-replica-index": "1", "grove.io/podgang": "pcs-1"},
     )
     cluster = OfflineCluster([SET, GANG, domain(), claim(), other])
-    written = await cluster.resources.adopt(gang(), dry_run=False)
+    written = await cluster.owners.adopt(gang(), dry_run=False)
     assert [one["metadata"]["name"] for one in written] == ["pcs-0-cd", "pcs-0-mnnvl-claim"]
     for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
         owners = cluster.client.objects(resource)[0]["metadata"]["ownerReferences"]
         assert owners == [gang().reference()]
     assert cluster.client.objects(COMPUTE_DOMAIN)[1]["metadata"]["ownerReferences"] == [BY_SET]
-    assert {ownership(one, gang()) for one in cluster.resources.resources_of(gang())} == {"owned"}
-    assert await cluster.resources.adopt(gang(), dry_run=False) == []
+    assert {POD_GANG_OWNS.state(one, gang()) for one in cluster.owners.resources_of(gang())} == {
+        "owned"
+    }
+    assert await cluster.owners.adopt(gang(), dry_run=False) == []
 
 
 async def test_a_gang_is_known_by_its_name_where_its_labels_say_no_more_than_its_set() -> None:
     labels = {"app.kubernetes.io/part-of": "pcs"}
     grove = read_gang({"metadata": {**GANG["metadata"], "labels": labels}}, "ns")  # type: ignore[dict-item]
     cluster = OfflineCluster([SET, GANG, domain(), claim()])
-    written = await cluster.resources.adopt(grove, dry_run=False)
+    written = await cluster.owners.adopt(grove, dry_run=False)
     assert [one["metadata"]["name"] for one in written] == ["pcs-0-cd", "pcs-0-mnnvl-claim"]
 
 
 async def test_a_resource_that_names_no_podgang_goes_by_the_designs_labels() -> None:
     unnamed = {key: value for key, value in MANAGED.items() if key != "grove.io/podgang"}
     cluster = OfflineCluster([SET, GANG, domain(labels=unnamed)])
-    (written,) = await cluster.resources.adopt(gang(), dry_run=False)
+    (written,) = await cluster.owners.adopt(gang(), dry_run=False)
     assert written["metadata"]["ownerReferences"] == [gang().reference()]
 
 
 async def test_a_gang_never_takes_what_another_controls() -> None:
     owners = [{**BY_GANG, "name": "pcs-1", "uid": "x"}]
     cluster = OfflineCluster([SET, GANG, domain(owners)])
-    assert await cluster.resources.adopt(gang(), dry_run=False) == []
+    assert await cluster.owners.adopt(gang(), dry_run=False) == []
     assert cluster.client.writes() == []
 
 
 async def test_a_dry_adoption_writes_nothing() -> None:
     cluster = OfflineCluster([SET, GANG, domain()])
-    (planned,) = await cluster.resources.adopt(gang(), dry_run=True)
+    (planned,) = await cluster.owners.adopt(gang(), dry_run=True)
     assert planned["metadata"]["ownerReferences"] == [gang().reference()]
     assert cluster.client.writes() == []
 
@@ -385,7 +388,7 @@ async def test_an_adoption_is_of_what_was_read() -> None:
         COMPUTE_DOMAIN, "pcs-0-cd", {"metadata": {"labels": {"a": "b"}}}, "ns"
     )
     with pytest.raises(Conflict):
-        await cluster.resources.adopt(gang(), dry_run=False)
+        await cluster.owners.adopt(gang(), dry_run=False)
     assert cluster.client.objects(COMPUTE_DOMAIN)[0]["metadata"]["ownerReferences"] == [BY_SET]
 
 
@@ -393,12 +396,14 @@ async def test_what_is_gone_can_not_be_adopted() -> None:
     cluster = OfflineCluster([SET, GANG, domain()])
     await cluster.client.delete(COMPUTE_DOMAIN, "pcs-0-cd", "ns")
     with pytest.raises(NotFound):
-        await cluster.resources.adopt(gang(), dry_run=False)
+        await cluster.owners.adopt(gang(), dry_run=False)
 
 
 def behind(cluster: OfflineCluster, resource: Any) -> OfflineCluster:
     """`cluster` whose cache of `resource` hasn't got its first list."""
-    cluster.resources._stores[resource] = WatchStore(read_resource, {OF_GANG: gang_keys})
+    store = WatchStore(read_resource, {OF_GANG: gang_keys})
+    cluster.resources._stores[resource] = store
+    cluster.owners._stores[resource] = store
     return cluster
 
 
@@ -409,9 +414,9 @@ async def test_an_unfilled_cache_is_a_later_try(resource: Any) -> None:
     with pytest.raises(Unavailable, match=text):
         cluster.resources.is_ensured(plan(), "shared")
     with pytest.raises(Unavailable, match=text):
-        cluster.resources.resources_of(gang())
+        cluster.owners.resources_of(gang())
     with pytest.raises(Unavailable, match=text):
-        await cluster.resources.adopt(gang(), dry_run=False)
+        await cluster.owners.adopt(gang(), dry_run=False)
     assert cluster.client.calls == []
 
 
@@ -481,7 +486,7 @@ def forget(cluster: OfflineCluster, resource: Any, obj: dict[str, Any]) -> None:
 async def test_a_replica_that_goes_and_comes_back_waits_for_the_collector() -> None:
     cluster = OfflineCluster([SET, GANG])
     await cluster.resources.ensure(plan(), "shared", dry_run=False)
-    await cluster.resources.adopt(gang(), dry_run=False)
+    await cluster.owners.adopt(gang(), dry_run=False)
     await cluster.client.delete(POD_GANG, "pcs-0", "ns")
     forget(cluster, POD_GANG, GANG)
     with pytest.raises(
@@ -526,10 +531,12 @@ async def test_the_rest_is_left_when_one_adoption_is_crossed() -> None:
         "patch", RESOURCE_CLAIM, Conflict("changed", code=409, reason="Conflict")
     )
     with pytest.raises(Conflict):
-        await cluster.resources.adopt(gang(), dry_run=False)
-    states = [(one.kind, ownership(one, gang())) for one in cluster.resources.resources_of(gang())]
+        await cluster.owners.adopt(gang(), dry_run=False)
+    states = [
+        (one.kind, POD_GANG_OWNS.state(one, gang())) for one in cluster.owners.resources_of(gang())
+    ]
     assert states == [("ComputeDomain", "owned"), ("ResourceClaim", "adoptable")]
-    assert [one["kind"] for one in await cluster.resources.adopt(gang(), dry_run=False)] == [
+    assert [one["kind"] for one in await cluster.owners.adopt(gang(), dry_run=False)] == [
         "ResourceClaim"
     ]
 
@@ -556,7 +563,7 @@ GENERATED = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p", "contro
 )
 async def test_a_gang_leaves_alone_what_is_not_its_own(stored: Any) -> None:
     cluster = OfflineCluster([SET, GANG, stored])
-    assert await cluster.resources.adopt(gang(), dry_run=False) == []
+    assert await cluster.owners.adopt(gang(), dry_run=False) == []
     assert cluster.client.calls == []
 
 

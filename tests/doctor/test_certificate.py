@@ -182,7 +182,7 @@ def test_bundles_are_told_apart_by_what_they_are_and_where_they_lead() -> None:
     found = bundles_of([mutating, validating, outside])
     assert [(one.ca_bundle, one.target, len(one.webhooks)) for one in found] == [
         ("b", Target(SERVICE), 1),
-        ("", Target(SERVICE), 6),
+        ("", Target(SERVICE), 7),
         ("UEVN", Target("example.com", 443), 4),
     ]
     assert found[0].what == "the caBundle of podclique.mutate.grove-admission.grove.io"

@@ -47,7 +47,7 @@ async def examined(client: AnsweringClient) -> list[Check]:
 async def test_everything_is_looked_at_in_order() -> None:
     checks = await examined(installed())
     subjects = list(dict.fromkeys(check.subject for check in checks))
-    assert subjects == [*SUBJECTS, "topology", "dialect", "claims", "Grove"]
+    assert subjects == [*SUBJECTS, "topology", "dialect", "claims", "owners", "Grove"]
     assert exit_code(checks) == 1  # nobody has written the caBundles
 
 

@@ -52,6 +52,9 @@ def test_as_installed_by_this_version_it_is_said_what_happens_without_a_server()
         "podcliquesets.grove.io are refused, except in grove-system, kube-system" + HOLD,
         "podgroup.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of "
         "podgroups.scheduling.run.ai are refused, except in grove-system, kube-system" + HOLD,
+        "podgang.validate.grove-admission.grove.io: while the server is down, DELETE of "
+        "podgangs.scheduler.grove.io pass unchanged, except in grove-system, kube-system, where its matchConditions "
+        "hold (may-own-mnnvl-resources)",
     ]
 
 

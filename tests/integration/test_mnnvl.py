@@ -80,7 +80,7 @@ async def test_a_clique_gets_a_domain_and_a_claim(
             owner["metadata"]["uid"]
         ]
         assert one["metadata"]["labels"]["grove.io/pcs-name"] == "train"
-        assert one["metadata"]["labels"]["grove.io/podgang"] == "train-0"
+        assert "grove.io/podgang" not in one["metadata"]["labels"]
     template = {"name": "train-0-mnnvl-template"}
     assert domain["spec"] == {
         "numNodes": 0,

@@ -174,7 +174,8 @@ def _owned(
     name = item["metadata"]["name"]
     labels = labels_of(item)
     broken = [] if base_of(item["kind"], name) in bases else [f"{name} is not asked for by anybody"]
-    right = gangs.get(labels["grove.io/podgang"]) or sets.get(labels["grove.io/pcs-name"])
+    pcs = labels["grove.io/pcs-name"]
+    right = gangs.get(f"{pcs}-{labels['grove.io/pcs-replica-index']}") or sets.get(pcs)
     uids = [reference["uid"] for reference in item["metadata"].get("ownerReferences", ())]
     if right is None or uids != [right["metadata"]["uid"]]:
         broken.append(f"{name} belongs to {item['metadata'].get('ownerReferences')}")

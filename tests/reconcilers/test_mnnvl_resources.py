@@ -25,13 +25,22 @@ from app.reconcilers.mnnvl_resources import (
     MnnvlResourcesReconciler,
     subscribe,
     subscribe_to_apis,
+    subscribe_to_owners,
 )
-from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE, RESOURCE_CLAIM
+from app.rules.kinds import (
+    CLUSTER_TOPOLOGY_BINDING,
+    COMPUTE_DOMAIN,
+    POD_CLIQUE,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    POD_GANG_MAP,
+    RESOURCE_CLAIM,
+)
 from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
 from tests import builders
 from tests.builders import injection_into
 from tests.cluster.offline import configured
-from tests.kube.memory.client import MemoryClient
+from tests.kube.memory.client import EVERYTHING, MemoryClient
 
 KEY = ("ns", "train-0")
 AFTER = 300.0
@@ -78,12 +87,15 @@ def pod(name: str, phase: str = "Running") -> Object:
 class World:
     """A cluster in memory, caches filled from it once, and a reconciler: one life of a leader."""
 
-    def __init__(self, *objects: Object, collect_after: float = AFTER) -> None:
+    def __init__(self, *objects: Object, collect_after: float = AFTER, later: bool = False) -> None:
         self.now = 0.0
-        self.client = MemoryClient(objects)
+        signs = (CLUSTER_TOPOLOGY_BINDING, POD_GANG_MAP) if later else ()
+        served = {**EVERYTHING, **dict.fromkeys(signs, "v1alpha1")}
+        self.client = MemoryClient(objects, served=served)
         cluster = Cluster(self.client, configured("grove-topology", False))
         fill_from(cluster, self.client.objects)
         self.stores = cluster.stores
+        self.owners = cluster.owners
         self.cliques = Stores((CLIQUES,))[CLIQUES]
         fill(self.cliques, self.client.objects(POD_CLIQUE))
         self.events = Recorder(self.client, "test")
@@ -94,6 +106,7 @@ class World:
             cluster.facts,
             self.stores,
             cluster.resources,
+            self.owners,
             self.events,
             self.rewrites,
             collect_after=collect_after,
@@ -399,8 +412,11 @@ class Added(Loop):
         super().__init__(world.reconciler)
         self.keys: dict[Any, float] = {}
 
+    def add(self, key: Any) -> None:
+        self.keys[key] = 0.0
+
     def add_after(self, key: Any, seconds: float) -> None:
-        self.keys[key] = seconds
+        self.keys.setdefault(key, seconds)
 
 
 @pytest.mark.parametrize(
@@ -466,3 +482,85 @@ async def test_a_process_that_leads_again_waits_again_before_it_takes_anything_a
     world.reconciler.begin()
     assert await world.look(later=2 * AFTER) == AFTER
     assert world.writes() == []
+
+
+# Given back.
+
+
+def podgang(name: str = "train-0", uid: str = "g", set_uid: str = "u") -> Object:
+    obj = builders.pod_gang(name, builders.gang_labels("train"), "train-0-worker")
+    owner = POD_CLIQUE_SET.owner_reference("train", set_uid)
+    obj["metadata"] |= {"namespace": "ns", "uid": uid, "ownerReferences": [owner]}
+    return obj
+
+
+def owned(obj: Object, *owners: Object) -> Object:
+    return changed(obj, ownerReferences=list(owners))
+
+
+BY_GANG = POD_GANG.owner_reference("train-0", "g")
+BY_TAIL = POD_GANG.owner_reference("train-0-1700000000000000001-pool-2", "tail")
+OWNED = [owned(DOMAIN, BY_GANG), owned(CLAIM, BY_GANG)]
+GIVEN = [("patch", "ComputeDomain"), ("patch", "ResourceClaim")]
+
+
+@pytest.mark.parametrize(
+    ("objects", "writes"),
+    [
+        pytest.param([pcs(), podgang(), clique(), *OWNED], GIVEN, id="a PodGang owns both"),
+        pytest.param([pcs(), podgang(), *OWNED], GIVEN, id="no PodClique asks for them any more"),
+        pytest.param([pcs(), clique(), *OWNED], GIVEN, id="the PodGang is gone"),
+        pytest.param(
+            [pcs(), podgang(), clique(), owned(DOMAIN, BY_TAIL), CLAIM],
+            GIVEN[:1],
+            id="a tail owns the ComputeDomain of its replica",
+        ),
+        pytest.param(
+            [pcs(), podgang(), clique(), owned(DOMAIN), CLAIM], GIVEN[:1], id="nobody owns one"
+        ),
+        pytest.param([pcs(), podgang(), clique(), DOMAIN, CLAIM], [], id="the set owns both"),
+        pytest.param(
+            [pcs("new"), podgang(set_uid="u"), *OWNED], [], id="the PodGang is of a former set"
+        ),
+        pytest.param([pcs(**DELETED), podgang(), *OWNED], [], id="the set is being deleted"),
+        pytest.param([podgang(), *OWNED], [], id="the set is gone"),
+    ],
+)
+async def test_what_podgangs_own_is_given_back(
+    objects: list[Object], writes: list[tuple[str, str]]
+) -> None:
+    world = World(*objects, later=True)
+    await world.look()
+    assert world.writes() == writes
+    await world.look()
+    assert world.writes() == writes
+    assert await world.happened() == ["MnnvlResourcesGivenBack"] * len(writes)
+
+
+async def test_in_the_design_podgangs_keep_what_they_own() -> None:
+    world = World(pcs(), podgang(), clique(), *OWNED)
+    await world.look()
+    assert world.writes() == []
+
+
+async def test_what_is_given_back_is_the_same_object() -> None:
+    """An upgrade in place changes no uid, no reservation and no label of an earlier version."""
+    reserved = {"allocation": {"devices": {}}, "reservedFor": [{"resource": "pods", "uid": "p"}]}
+    labels = {**CLAIM["metadata"]["labels"], "grove.io/podgang": "train-0"}
+    stored = owned(changed({**CLAIM, "status": reserved}, labels=labels, uid="kept"), BY_GANG)
+    world = World(pcs(), podgang(), clique(), DOMAIN, stored, later=True)
+    await world.look()
+    (claim,) = world.client.objects(RESOURCE_CLAIM)
+    assert claim["metadata"]["ownerReferences"] == [POD_CLIQUE_SET.owner_reference("train", "u")]
+    assert (claim["metadata"]["uid"], claim["metadata"]["labels"]) == ("kept", labels)
+    assert claim["status"] == reserved
+
+
+async def test_a_resource_of_a_podgang_is_looked_at_at_once() -> None:
+    world = World(pcs(), podgang(), later=True)
+    loop = Added(world)
+    subscribe(loop, world.cliques, world.stores)
+    subscribe_to_owners(loop, world.stores, world.owners)
+    stored = changed(OWNED[0], namespace="ns", resourceVersion="100")
+    world.stores[DOMAINS].apply(WatchEvent("ADDED", stored))
+    assert loop.keys[KEY] == 0.0

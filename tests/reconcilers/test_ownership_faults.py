@@ -17,8 +17,10 @@ import pytest
 
 from app.cluster.cluster import Cluster
 from app.cluster.table import (
+    CLIQUES,
     GANGS,
     NODES,
+    Stores,
 )
 from app.kube.api import Client, ClusterError, Conflict, Object, Unavailable, WatchEvent
 from app.kube.events import Recorder
@@ -26,10 +28,10 @@ from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites
 from app.kube.watch import Selection, run_store
 from app.objects.resource import Resource
-from app.reconcilers.podgang import PodGangReconciler, subscribe
+from app.reconcilers.podgang import PodGangReconciler, subscribe, subscribe_to_resources
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.rules.mnnvl.ownership import read_gang
 from app.rules.mnnvl.plan import Plan
+from app.rules.mnnvl.stored import read_gang
 from tests import builders
 from tests.builders import injection_into
 from tests.cluster.offline import configured
@@ -144,13 +146,13 @@ class Replica:
         self._gangs = stores[GANGS]
         facts = cluster.facts
         self.resources = cluster.resources
+        self.owners = cluster.owners
         recorder = Recorder(client, "test")
         rewrites = Rewrites(clock=virtual.now)
-        reconciler = PodGangReconciler(
-            client, self._gangs, facts, self.resources, recorder, rewrites
-        )
+        reconciler = PodGangReconciler(client, self._gangs, facts, self.owners, recorder, rewrites)
         self._loop = Loop(reconciler, workers=4, random=random.random)
         subscribe(self._loop, stores, "grove-topology")
+        subscribe_to_resources(self._loop, stores, Stores((CLIQUES,))[CLIQUES])
 
     @asynccontextmanager
     async def running(self, *, leading: bool) -> AsyncGenerator["Replica", None]:
@@ -220,7 +222,7 @@ class Grove:
         """A PodGang is updated, and passes our webhook, which adopts what it can."""
         with suppress(ClusterError):
             gang = read_gang(await self._server.get(POD_GANG, f"train-{number}", "ns"), "ns")
-            await self._replica.resources.adopt(gang, dry_run=False)
+            await self._replica.owners.adopt(gang, dry_run=False)
 
 
 def plan(number: int) -> Plan:

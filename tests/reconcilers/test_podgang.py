@@ -12,17 +12,24 @@ from app.cluster.cluster import Cluster
 from app.cluster.documents import fill_from
 from app.cluster.table import (
     CLAIMS,
+    CLIQUES,
     DOMAINS,
     GANGS,
     SETS,
     TOPOLOGIES,
+    Stores,
 )
 from app.kube.api import ClusterError, Conflict, Object, Unavailable
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites
 from app.objects.resource import EVENT, Resource
-from app.reconcilers.podgang import CONTESTED_SECONDS, PodGangReconciler, subscribe
+from app.reconcilers.podgang import (
+    CONTESTED_SECONDS,
+    PodGangReconciler,
+    subscribe,
+    subscribe_to_resources,
+)
 from app.rules.kinds import (
     CLUSTER_TOPOLOGY_BINDING,
     COMPUTE_DOMAIN,
@@ -84,10 +91,13 @@ class World:
         fill_from(cluster, client.objects)
         self.stores = cluster.stores
         facts = cluster.facts
-        mnnvl = cluster.resources
+        owners = cluster.owners
         self.gangs = self.stores[GANGS]
         self.events = Recorder(client, "test")
-        self.reconciler = PodGangReconciler(client, self.gangs, facts, mnnvl, self.events, rewrites)
+        self.reconciler = PodGangReconciler(
+            client, self.gangs, facts, owners, self.events, rewrites
+        )
+        self.cliques = Stores((CLIQUES,))[CLIQUES]
 
     async def reconcile(self) -> float | None:
         return await self.reconciler.reconcile(KEY)
@@ -245,6 +255,22 @@ async def test_whose_resources_are_adopted(owners: Object | None, wanted: str) -
     found = world(TOPOLOGY, pcs(), gang(), resource(COMPUTE_DOMAIN, owners))
     await found.reconcile()
     assert found.owners() == {"ComputeDomain train-0": [wanted]}
+
+
+async def test_in_later_dialects_nothing_is_adopted_and_the_annotation_goes_with_the_last_resource() -> (
+    None
+):
+    annotations = {"grove.io/mnnvl-resources-adopted": "true"}
+    stored = gang(annotations=annotations)
+    owned = resource(COMPUTE_DOMAIN, OURS)
+    found = World(MemoryClient([TOPOLOGY, pcs(), stored, owned, BOTH[1]], served=BINDINGS))
+    await found.reconcile()
+    assert found.writes() == []
+    given = {**owned, "metadata": {**owned["metadata"], "ownerReferences": [BY_PCS]}}
+    found.stores[DOMAINS].note(_newer(given))
+    await found.reconcile()
+    assert found.writes() == [("patch", "PodGang")]
+    assert found.stored()["metadata"]["annotations"] == {}
 
 
 async def test_a_podgang_that_is_gone_behind_the_cache_takes_nothing() -> None:
@@ -421,7 +447,9 @@ async def test_a_podcliqueset_that_is_changed_again_and_again_is_no_fight() -> N
             id="the ClusterTopology",
         ),
         pytest.param(
-            lambda found: found.stores[DOMAINS].note(_newer(resource(COMPUTE_DOMAIN, BY_PCS))),
+            lambda found: found.stores[DOMAINS].note(
+                _newer(resource(COMPUTE_DOMAIN, BY_PCS, "train-0-cd"))
+            ),
             [KEY],
             id="a resource of it",
         ),
@@ -444,6 +472,7 @@ def test_what_a_podgang_depends_on_leads_to_a_look_at_it(
 
     loop = Noted(found.reconciler)
     subscribe(loop, found.stores, "grove-topology")
+    subscribe_to_resources(loop, found.stores, found.cliques)
     change(found)
     assert looked == keys
     assert found.reconciler.all_keys() == [KEY]
@@ -458,7 +487,7 @@ def _other_levels() -> Object:
 
 
 def _without_podgang() -> Object:
-    found = resource(RESOURCE_CLAIM, BY_PCS)
+    found = resource(RESOURCE_CLAIM, BY_PCS, "train-0-mnnvl-claim")
     del found["metadata"]["labels"]["grove.io/podgang"]
     return found
 

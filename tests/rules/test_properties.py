@@ -12,7 +12,7 @@ from app.objects.fields import FieldError
 from app.objects.jsonpatch import applies
 from app.rules.dialects.design.levels import validate_cluster_topology
 from app.rules.dialects.design.sets import read_constraints, validate_pod_clique_set
-from app.rules.mnnvl.ownership import read_gang
+from app.rules.mnnvl.stored import read_gang
 from app.rules.podcliqueset import read_pod_clique_set
 from app.rules.subgroups import validate_pod_group
 from app.rules.topology.levels import DOMAINS, Level, Topology

@@ -73,16 +73,11 @@ def made(pcs: str, base: str, labels: dict[str, str]) -> tuple[dict[str, Any], d
 
 
 def replica(index: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    labels = {"grove.io/pcs-replica-index": index, "grove.io/podgang": f"{REPLICA}-{index}"}
-    return made(REPLICA, f"{REPLICA}-{index}", labels)
+    return made(REPLICA, f"{REPLICA}-{index}", {"grove.io/pcs-replica-index": index})
 
 
 def clique(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    labels = {
-        "grove.io/pcs-replica-index": "0",
-        "grove.io/clique-name": name,
-        "grove.io/podgang": f"{CLIQUE}-0",
-    }
+    labels = {"grove.io/pcs-replica-index": "0", "grove.io/clique-name": name}
     return made(CLIQUE, f"{CLIQUE}-0-{name}", labels)
 
 
@@ -92,7 +87,6 @@ def group(index: str) -> tuple[dict[str, Any], dict[str, Any]]:
         "grove.io/pcs-replica-index": "0",
         "grove.io/pcsg-name": "inference-pool",
         "grove.io/pcsg-replica-index": index,
-        "grove.io/podgang": base,
     }
     return made(GROUP, base, labels)
 

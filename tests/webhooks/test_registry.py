@@ -14,6 +14,7 @@ from app.webhooks.registry import (
     MUTATE_POD,
     MUTATE_POD_BINDING,
     MUTATE_POD_CLIQUE,
+    VALIDATE_POD_GANG,
     VALIDATE_POD_GROUP,
     WEBHOOKS,
 )
@@ -58,6 +59,7 @@ def test_a_row_is_named_after_what_it_judges() -> None:
         "clustertopology.validate.grove-admission.grove.io",
         "podcliqueset.validate.grove-admission.grove.io",
         "podgroup.validate.grove-admission.grove.io",
+        "podgang.validate.grove-admission.grove.io",
         "podclique.mutate.grove-admission.grove.io",
         "podgang.mutate.grove-admission.grove.io",
         "pod-binding.mutate.grove-admission.grove.io",
@@ -139,8 +141,9 @@ def test_those_that_fail_closed_are_not_asked_about_objects_that_are_being_delet
         assert said == (going if webhook.failure_policy == "Fail" else {}), webhook.path
 
 
-def test_only_pods_and_their_bindings_go_on_without_us() -> None:
+def test_only_pods_their_bindings_and_deletions_go_on_without_us() -> None:
     assert [webhook for webhook in WEBHOOKS if webhook.failure_policy == "Ignore"] == [
+        VALIDATE_POD_GANG,
         MUTATE_POD_BINDING,
         MUTATE_POD,
     ]

@@ -146,7 +146,6 @@ async def test_a_review_with_forged_labels_takes_nothing_that_the_stored_gang_do
     await with_resources(caller)
     for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
         (obj,) = caller.cluster.client.objects(resource)
-        del obj["metadata"]["labels"]["grove.io/podgang"]
         caller.cluster.stores[DOMAINS if resource is COMPUTE_DOMAIN else CLAIMS].note(obj)
     review = load("podgang.update")
     for part in ("object", "oldObject"):
@@ -511,6 +510,14 @@ def test_the_table() -> None:
             "Fail",
             5,
             "None",
+        ),
+        (
+            "/validate/podgang",
+            "podgangs.scheduler.grove.io",
+            ("DELETE",),
+            "Ignore",
+            5,
+            "NoneOnDryRun",
         ),
         (
             "/mutate/podclique",

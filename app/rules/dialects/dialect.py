@@ -14,6 +14,7 @@ from app.objects.conditions import Condition
 from app.objects.edits import Edit
 from app.objects.fields import FieldError
 from app.objects.resource import Resource
+from app.rules.dialects.owner import OwnerRule
 from app.rules.mnnvl.template import Template
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.coverage import Nodes
@@ -76,7 +77,7 @@ class Dialect(ABC):
     """The rules for the objects of one topology API.
 
     `name` is for people, and `resource` is the one with the levels. The dialect is in force if the
-    cluster serves `sign`.
+    cluster serves `sign`. `owner` says who owns MNNVL resources.
 
     If `owns_topology` is true, the managed topology belongs to this program alone: it is deleted if
     topology support is disabled, its status is written, and the KAI Topology is made from it. If
@@ -86,6 +87,7 @@ class Dialect(ABC):
     name: str
     resource: Resource
     sign: Resource
+    owner: OwnerRule
     owns_topology = False
     reads_groups = False
 

@@ -9,11 +9,8 @@ from collections.abc import Iterator
 
 from app.rules.labels import (
     MNNVL_DEVICE_CLASS,
-    PCS_NAME,
     PCS_REPLICA,
-    PCSG_NAME,
     PCSG_REPLICA,
-    PODGANG,
     Place,
 )
 from app.rules.mnnvl.plan import (
@@ -25,7 +22,6 @@ from app.rules.mnnvl.plan import (
 )
 from app.rules.mnnvl.template import CliqueTemplate, Template
 
-_EPOCH_DIGITS = 19
 _MOST_DIGITS = 10
 """The digits of the largest number of replicas in Kubernetes, 2,147,483,647."""
 
@@ -36,51 +32,11 @@ def asks_for(template: Template, plan: Plan) -> bool:
     Scaling groups count as the template has them: one that was scaled out has replicas of which the
     template knows nothing.
     """
-    return any(_equals(plan, asked) for asked in _plans(template, plan))
-
-
-def _equals(plan: Plan, asked: Plan) -> bool:
-    if _shape(plan) != _shape(asked):
-        return False
-    return _may_have_podgang(plan, asked)
+    return any(_shape(plan) == _shape(asked) for asked in _plans(template, plan))
 
 
 def _shape(plan: Plan) -> tuple[object, ...]:
-    labels = {key: value for key, value in plan.labels.items() if key != PODGANG}
-    return plan.scope, plan.base_name, plan.device_class, labels
-
-
-def _may_have_podgang(plan: Plan, asked: Plan) -> bool:
-    """Whether the PodGang that is to adopt the resources of `plan` can be theirs.
-
-    With epochs, the name of a PodGang has its epoch after that of the replica, and no PodGang
-    adopts anything. The designs count the PodGangs of a scaling group from its first replica, and
-    Grove's operators from the first one above minAvailable.
-    """
-    podgang = plan.labels.get(PODGANG)
-    if podgang is None:
-        return True
-
-    base = f"{plan.labels[PCS_NAME]}-{plan.labels[PCS_REPLICA]}"
-    names = {asked.labels.get(PODGANG)}
-    tail = ""
-    if PCSG_NAME in plan.labels:
-        tail = f"-{plan.labels[PCSG_NAME]}-{plan.labels[PCSG_REPLICA]}"
-        names.add(base + tail)
-    return podgang in names or _is_of_epoch(podgang, base, tail)
-
-
-def _is_of_epoch(podgang: str, base: str, tail: str) -> bool:
-    if not podgang.startswith(f"{base}-"):
-        return False
-    if not podgang.endswith(tail):
-        return False
-    begin = len(base) + 1
-    end = len(podgang) - len(tail)
-    epoch = podgang[begin:end]
-    if len(epoch) != _EPOCH_DIGITS:
-        return False
-    return epoch.isascii() and epoch.isdecimal()
+    return plan.scope, plan.base_name, plan.device_class, dict(plan.labels)
 
 
 def _plans(template: Template, plan: Plan) -> Iterator[Plan]:
@@ -104,21 +60,17 @@ def _member(template: Template, clique: CliqueTemplate, plan: Plan, replica: str
     base = f"{template.name}-{replica}"
     group = clique.group
     if group is None:
-        place = Place(template.name, replica, podgang=base)
-        return Member(plan.namespace, f"{base}-{clique.name}", place, "", plan.owner)
+        place = Place(template.name, replica)
+        return Member(plan.namespace, f"{base}-{clique.name}", place, plan.owner)
 
     # Resources of a whole replica are named without the replica of a scaling group.
     index = plan.labels.get(PCSG_REPLICA, "0")
     if not _is_index(index, group.replicas):
         return None
 
-    scaled = int(index) - group.min_available
-    podgang = base
-    if scaled >= 0:
-        podgang = f"{base}-{group.name}-{scaled}"
-    place = Place(template.name, replica, group.name, index, podgang)
+    place = Place(template.name, replica, group.name, index)
     name = f"{base}-{group.name}-{index}-{clique.name}"
-    return Member(plan.namespace, name, place, base, plan.owner)
+    return Member(plan.namespace, name, place, plan.owner)
 
 
 def _is_index(text: str, count: int) -> bool:

@@ -84,7 +84,6 @@ def interned(member: Member) -> Member:
         intern(member.namespace),
         intern(member.name),
         member.place.interned(),
-        intern(member.base_podgang),
         Owner(intern(owner.name), intern(owner.uid)),
     )
 

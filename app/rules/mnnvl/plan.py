@@ -12,7 +12,6 @@ from app.objects.names import MAX_LABEL, is_subdomain
 from app.objects.shape import map_of, maps_of, text_of
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
 from app.rules.labels import (
-    BASE_PODGANG,
     CLIQUE_NAME,
     GROVE_PCS_NAME,
     GROVE_PCS_REPLICA,
@@ -27,7 +26,6 @@ from app.rules.labels import (
     PCS_REPLICA,
     PCSG_NAME,
     PCSG_REPLICA,
-    PODGANG,
     Place,
     read_place,
 )
@@ -51,7 +49,7 @@ _ANNOTATIONS = FieldPath("metadata.annotations")
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The PodCliqueSet that owns the resources until a PodGang adopts them.
+    """The PodCliqueSet that owns the resources when they are created.
 
     `uid` is "" if it is not known.
     """
@@ -62,15 +60,13 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """The parts of a PodClique on which the names, labels and first owner of its resources depend.
-
-    `base_podgang` is "" unless its PodGang is a scaled one.
+    """The parts of a PodClique on which the names, labels and first owner of its resources
+    depend.
     """
 
     namespace: str
     name: str
     place: Place
-    base_podgang: str
     owner: Owner
 
     def base_name(self, scope: Scope) -> str:
@@ -140,7 +136,6 @@ def read_member(obj: Mapping[str, Any], namespace: str) -> Member:
         namespace=namespace,
         name=text_of(metadata.get("name")),
         place=place,
-        base_podgang=text_of(labels.get(BASE_PODGANG)),
         owner=_owner(metadata.get("ownerReferences"), place.pcs),
     )
 
@@ -210,10 +205,6 @@ def _check(member: Member, scope: Scope, findings: list[FieldError]) -> None:
     if len(findings) == before and not name.startswith(prefix):
         detail = f'must begin with "{prefix}", the PodCliqueSet and replica that the labels name'
         findings.append(invalid(FieldPath("metadata.name"), name, detail))
-    if place.podgang and not is_subdomain(place.podgang):
-        findings.append(
-            invalid(_LABELS.key(PODGANG), place.podgang, "must be the name of a PodGang")
-        )
     longest = template_name(member.base_name(scope))
     if len(findings) == before and not is_subdomain(longest):
         detail = (
@@ -266,9 +257,9 @@ def is_device_class(value: Any) -> bool:
 
 
 def _resource_labels(member: Member, scope: Scope) -> dict[str, str]:
-    """Returns the labels of the resources: those of the replica that shares them, and the PodGang
-    that will adopt them. For the scope `replica`, that is always the base PodGang, even if the
-    PodClique belongs to a scaled one.
+    """Returns the labels of the resources, which name the replica that shares them.
+
+    No label names a PodGang, because Grove replaces PodGangs while pods run.
     """
     place = member.place
     labels = {PCS_NAME: place.pcs, PCS_REPLICA: place.replica}
@@ -278,9 +269,6 @@ def _resource_labels(member: Member, scope: Scope) -> dict[str, str]:
         labels |= {PCSG_NAME: place.group, PCSG_REPLICA: place.group_replica}
     if scope == "clique":
         labels[CLIQUE_NAME] = _clique_name(member)
-    labels[PODGANG] = (
-        member.base_podgang if scope == "replica" and member.base_podgang else place.podgang
-    )
     labels |= {MNNVL_MANAGED: "true", MANAGED_BY: MANAGER}
     return {key: value for key, value in labels.items() if value and len(value) <= MAX_LABEL}
 

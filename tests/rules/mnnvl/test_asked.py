@@ -5,17 +5,14 @@ from typing import Any
 
 import pytest
 
-from app.rules.labels import PODGANG
 from app.rules.mnnvl.asked import asks_for
 from app.rules.mnnvl.plan import Plan
 from app.rules.mnnvl.template import read_template
 from tests.builders import Object, injection_into, labels, pod_clique, pod_spec
 
-EPOCH = "1764061526018273645"
-
 
 def pod_clique_set() -> Object:
-    """A clique alone and one in a scaling group of 3, of which 2 are in the base PodGang.
+    """A clique alone and one in a scaling group of 3, with a minAvailable of 2.
 
     The set has 2 replicas, and one clique that asks for nothing.
     """
@@ -79,39 +76,16 @@ CASES: dict[str, tuple[Object, Plan]] = {
             "scalingGroupReplica",
         ),
     ),
-    "a group replica in the PodGang of the designs": (
-        asking(scope="scalingGroupReplica"),
-        plan_of(
-            "set-0-group-1-member",
-            labels("set", 0, "set-0-group-1", "group", 1),
-            "scalingGroupReplica",
-        ),
-    ),
     "a scaled group replica that shares with its replica": (
         asking(),
         plan_of(
             "set-0-group-2-member",
             labels("set", 0, "set-0-group-0", "group", 2),
-            labels={"grove.io/base-podgang": "set-0"},
         ),
     ),
     "a clique of a group for itself": (
         asking(scope="clique"),
         plan_of("set-0-group-0-member", labels("set", 0, "set-0", "group", 0), "clique"),
-    ),
-    "a PodGang of an epoch": (
-        asking(),
-        plan_of("set-1-alone", labels("set", 1, f"set-1-{EPOCH}")),
-    ),
-    "a tail PodGang of an epoch": (
-        asking(scope="clique"),
-        plan_of(
-            "set-0-group-2-member", labels("set", 0, f"set-0-{EPOCH}-group-2", "group", 2), "clique"
-        ),
-    ),
-    "no PodGang": (
-        asking(),
-        replace(ALONE, labels={k: v for k, v in ALONE.labels.items() if k != PODGANG}),
     ),
     "a DeviceClass": (
         asking(device_class="example.com"),
@@ -128,10 +102,6 @@ CASES: dict[str, tuple[Object, Plan]] = {
 def test_the_template_asks_for_this(name: str) -> None:
     obj, plan = CASES[name]
     assert asks_for(read_template(obj), plan)
-
-
-def of_gang(podgang: str) -> Plan:
-    return replace(ALONE, labels={**ALONE.labels, PODGANG: podgang})
 
 
 MISSES: dict[str, tuple[Object, Plan]] = {
@@ -172,16 +142,6 @@ MISSES: dict[str, tuple[Object, Plan]] = {
     "another scope": (asking(scope="clique"), ALONE),
     "a scope that there is not": (asking(scope="unknown"), ALONE),
     "another DeviceClass": (asking(device_class="example.com"), ALONE),
-    "the PodGang of another replica": (asking(), of_gang("set-0")),
-    "the PodGang of another set": (asking(), of_gang("set-1-other-0")),
-    "a number that is no epoch": (asking(), of_gang("set-1-17640615260182736")),
-    "letters in place of an epoch": (asking(), of_gang(f"set-1-{'x' * 19}")),
-    "the epoch of another tail": (
-        asking(scope="clique"),
-        plan_of(
-            "set-0-group-2-member", labels("set", 0, f"set-0-{EPOCH}-group-1", "group", 2), "clique"
-        ),
-    ),
     "MNNVL is not enabled": (asking(enabled="false"), ALONE),
 }
 

@@ -102,7 +102,6 @@ def test_a_clique_on_its_way_out_needs_nothing() -> None:
             {
                 "grove.io/pcsg-name": "pool",
                 "grove.io/pcsg-replica-index": "2",
-                "grove.io/podgang": "pcs-0-pool-1",
             },
             id="scaling group scope, in Grove's labels",
         ),
@@ -113,7 +112,6 @@ def test_a_clique_on_its_way_out_needs_nothing() -> None:
                 "grove.io/pcsg-name": "pool",
                 "grove.io/pcsg-replica-index": "2",
                 "grove.io/clique-name": "worker",
-                "grove.io/podgang": "pcs-0-pool-1",
             },
             id="clique scope keeps the replicas of a scaling group apart",
         ),
@@ -121,13 +119,7 @@ def test_a_clique_on_its_way_out_needs_nothing() -> None:
             clique("pcs-0-pool-2-worker", "replica", {**GROVE, "grove.io/base-podgang": "pcs-0"}),
             "pcs-0",
             {},
-            id="replica scope belongs to the base PodGang, also when a scaled clique comes first",
-        ),
-        pytest.param(
-            clique(labels={**DESIGN, "grove.io/podgang": ""}),
-            "pcs-0",
-            {"grove.io/podgang": None},
-            id="no PodGang yet",
+            id="replica scope names no group, also when a scaled clique comes first",
         ),
         pytest.param(
             clique(f"pcs-0-{'w' * 64}", "clique"),
@@ -142,7 +134,6 @@ def test_names_and_labels(obj: dict[str, Any], base: str, labels: dict[str, Any]
     wanted = {
         "grove.io/pcs-name": "pcs",
         "grove.io/pcs-replica-index": "0",
-        "grove.io/podgang": "pcs-0",
         "grove.io/mnnvl-managed": "true",
         "app.kubernetes.io/managed-by": "grove-admission",
         **labels,
@@ -182,11 +173,6 @@ def test_names_and_labels(obj: dict[str, Any], base: str, labels: dict[str, Any]
             clique(labels={**DESIGN, "grove.io/pcs-replica-index": "0\n"}),
             ["metadata.labels[grove.io/pcs-replica-index]"],
             id="a trailing newline in an index",
-        ),
-        pytest.param(
-            clique(labels={**DESIGN, "grove.io/podgang": "gang\n"}),
-            ["metadata.labels[grove.io/podgang]"],
-            id="PodGang",
         ),
         pytest.param(
             clique(device_class="class\n"),

@@ -15,6 +15,7 @@ from app.objects.edits import value_at
 from app.objects.fields import FieldError
 from app.objects.shape import map_of, maps_of
 from app.rules.dialects.bindings.levels import refusal_to_delete, validate_binding
+from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
 from app.rules.dialects.bindings.podgangs import drifted_constraints, gang_warnings
 from app.rules.dialects.bindings.sets import (
     deprecated_fields,
@@ -45,6 +46,7 @@ class Bindings(Dialect):
     name = "bindings"
     resource = CLUSTER_TOPOLOGY_BINDING
     sign = CLUSTER_TOPOLOGY_BINDING
+    owner = POD_CLIQUE_SET_OWNS
     reads_groups = True
 
     def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:

@@ -15,10 +15,13 @@ from typing import Any
 from app.objects.conditions import Condition
 from app.objects.edits import Edit, value_at
 from app.objects.fields import FieldError
+from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
 from app.rules.dialects.design.levels import read_levels, validate_cluster_topology
+from app.rules.dialects.design.owner import POD_GANG_OWNS
 from app.rules.dialects.design.podgangs import constraint_changes, validate_shape
 from app.rules.dialects.design.sets import read_constraints, validate_pod_clique_set
 from app.rules.dialects.dialect import Dialect, LevelsVerdict, TopologyFacts
+from app.rules.dialects.owner import OwnerRule
 from app.rules.kinds import CLUSTER_TOPOLOGY
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.coverage import coverage_problems
@@ -31,12 +34,14 @@ class Unserved(Dialect):
     """The dialect `none`, in force if the cluster serves no topology API of Grove.
 
     PodCliqueSets are validated as in `design`. The constraints of PodGangs are not changed, because
-    another program may have written them.
+    another program may have written them. The release of Grove is not known, and the owner that is
+    safe in all of them owns MNNVL resources.
     """
 
     name = "none"
     resource = CLUSTER_TOPOLOGY
     sign = CLUSTER_TOPOLOGY
+    owner: OwnerRule = POD_CLIQUE_SET_OWNS
 
     def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:
         return read_levels(value_at(obj, ("spec", "levels")))
@@ -104,6 +109,7 @@ class Design(Unserved):
     """In force if `clustertopologies.grove.io` is served, and the CRD of no later dialect."""
 
     name = "design"
+    owner = POD_GANG_OWNS
     owns_topology = True
 
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:

@@ -4,14 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from app.rules.dialects.design.owner import POD_GANG_OWNS
+from app.rules.dialects.owner import OwnershipProblem
 from app.rules.labels import Place
-from app.rules.mnnvl.ownership import (
-    Gang,
-    MnnvlResource,
-    OwnerRef,
-    OwnershipProblem,
-    ownership_problem,
-)
+from app.rules.mnnvl.stored import Gang, MnnvlResource, OwnerRef
 
 PLACE = Place("train", "0", podgang="train-0")
 GANG = Gang("ns", "train-0", "uid-gang", PLACE)
@@ -61,7 +57,7 @@ BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
             None,
             True,
             OwnershipProblem(
-                'orphaned: PodGang "train-0" does not exist',
+                "orphaned: the PodGang of its PodCliques does not exist",
                 "It is deleted with its PodCliqueSet. Delete it before if no Pod uses it.",
                 settling=True,
             ),
@@ -72,7 +68,7 @@ BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
             None,
             False,
             OwnershipProblem(
-                'orphaned: the PodGang of its labels does not exist, and neither does PodCliqueSet "train"',
+                'orphaned: the PodGang of its PodCliques does not exist, and neither does PodCliqueSet "train"',
                 "Delete it, unless the garbage collector has done so.",
             ),
             id="without anything",
@@ -82,4 +78,4 @@ BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
 def test_what_is_wrong(
     resource: MnnvlResource, gang: Gang | None, set_exists: bool, problem: OwnershipProblem | None
 ) -> None:
-    assert ownership_problem(resource, gang, set_exists=set_exists) == problem
+    assert POD_GANG_OWNS.problem(resource, gang, set_exists=set_exists) == problem

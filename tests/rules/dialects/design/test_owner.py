@@ -4,15 +4,9 @@ from typing import Any
 
 import pytest
 
+from app.rules.dialects.design.owner import POD_GANG_OWNS
 from app.rules.labels import Place, read_place
-from app.rules.mnnvl.ownership import (
-    Gang,
-    adopted_annotation,
-    belongs_to,
-    ownership,
-    read_gang,
-    read_resource,
-)
+from app.rules.mnnvl.stored import Gang, read_gang, read_resource
 
 BASE = Gang("ns", "pcs-0", "g", Place("pcs", "0"))
 SCALED = Gang("ns", "pcs-0-pool-0", "s", Place("pcs", "0", "pool", "1"))
@@ -66,13 +60,15 @@ GROUPED = {"grove.io/pcsg-name": "pool", "grove.io/pcsg-replica-index": "1"}
 )
 def test_what_belongs_to_whom(labels: dict[str, str], base: bool, scaled: bool) -> None:
     one = resource(labels)
-    assert (belongs_to(one, BASE), belongs_to(one, SCALED)) == (base, scaled)
+    assert (POD_GANG_OWNS.is_of(one, BASE), POD_GANG_OWNS.is_of(one, SCALED)) == (base, scaled)
 
 
 def test_a_podgang_that_says_no_more_than_its_set_takes_what_names_it_and_nothing_else() -> None:
     named = resource({"grove.io/podgang": "pcs-0"})
     scaled = resource({"grove.io/podgang": "pcs-0-pool-0", **GROUPED})
-    assert [belongs_to(one, AS_GROVE_WRITES_IT) for one in (named, scaled, resource())] == [
+    assert [
+        POD_GANG_OWNS.is_of(one, AS_GROVE_WRITES_IT) for one in (named, scaled, resource())
+    ] == [
         True,
         False,
         False,
@@ -80,16 +76,16 @@ def test_a_podgang_that_says_no_more_than_its_set_takes_what_names_it_and_nothin
 
 
 def test_another_namespace_is_another_world() -> None:
-    assert not belongs_to(resource(namespace="other"), BASE)
+    assert not POD_GANG_OWNS.is_of(resource(namespace="other"), BASE)
 
 
 def test_labels_that_name_nothing_match_nothing() -> None:
     one = resource({"grove.io/pcs-name": "", "grove.io/pcs-replica-index": ""})
-    assert not belongs_to(one, Gang("ns", "x", "", Place()))
+    assert not POD_GANG_OWNS.is_of(one, Gang("ns", "x", "", Place()))
 
 
 def test_a_claim_generated_for_a_pod_is_the_pods() -> None:
-    assert not belongs_to(
+    assert not POD_GANG_OWNS.is_of(
         resource(owners=[{"kind": "Pod", "name": "p", "uid": "p", "controller": True}]), BASE
     )
 
@@ -127,22 +123,22 @@ def test_a_claim_generated_for_a_pod_is_the_pods() -> None:
     ],
 )
 def test_how_a_resource_stands_to_its_gang(owners: Any, state: str) -> None:
-    assert ownership(resource(owners=owners), BASE) == state
+    assert POD_GANG_OWNS.state(resource(owners=owners), BASE) == state
 
 
 def test_what_is_being_deleted_is_nobodys() -> None:
-    assert ownership(resource(deletionTimestamp="2026-01-01T00:00:00Z"), BASE) == "going"
+    assert POD_GANG_OWNS.state(resource(deletionTimestamp="2026-01-01T00:00:00Z"), BASE) == "going"
 
 
 def test_the_annotation_says_what_is_written() -> None:
     waiting = resource()
     owned = resource(owners=[{"kind": "PodGang", "name": "pcs-0", "uid": "g", "controller": True}])
-    assert adopted_annotation([], BASE) is None
-    assert adopted_annotation([owned, owned], BASE) == "true"
-    assert adopted_annotation([owned, waiting], BASE) == "false"
-    assert adopted_annotation([owned, waiting], BASE, adopting=True) == "true"
+    assert POD_GANG_OWNS.adopted([], BASE) is None
+    assert POD_GANG_OWNS.adopted([owned, owned], BASE) == "true"
+    assert POD_GANG_OWNS.adopted([owned, waiting], BASE) == "false"
+    assert POD_GANG_OWNS.adopted([owned, waiting], BASE, adopting=True) == "true"
     foreign = resource(owners=[{"kind": "Thing", "name": "t", "uid": "t"}])
-    assert adopted_annotation([foreign], BASE, adopting=True) == "false"
+    assert POD_GANG_OWNS.adopted([foreign], BASE, adopting=True) == "false"
 
 
 def test_a_gang_is_read_with_either_vocabulary() -> None:
@@ -172,3 +168,70 @@ def test_the_designs_labels_come_first_and_a_foreign_group_label_is_none() -> No
         "grove.io/podcliquescalinggroup": "b-0-x",
     }
     assert read_place(mixed).group == ""
+
+
+LEGACY_BASE = Gang(
+    "ns", "pcs-0", "b", Place("pcs"), podgroups=("pcs-0-router", "pcs-0-pool-0-leader")
+)
+LEGACY_SCALED = Gang("ns", "pcs-0-pool-0", "s", Place("pcs"), podgroups=("pcs-0-pool-1-leader",))
+ANCHOR = Gang(
+    "ns",
+    "pcs-0-1700000000000000000",
+    "a",
+    Place("pcs", "0"),
+    role="Anchor",
+    podgroups=("pcs-0-router", "pcs-0-pool-0-leader"),
+)
+TAIL = Gang(
+    "ns",
+    "pcs-0-1700000000000000001-pool-1",
+    "t",
+    Place("pcs", "0"),
+    role="Tail",
+    podgroups=("pcs-0-pool-1-leader",),
+)
+GANGS = {"base": LEGACY_BASE, "scaled": LEGACY_SCALED, "anchor": ANCHOR, "tail": TAIL}
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "gangs"),
+    [
+        pytest.param("pcs-0-cd", {}, ["base", "anchor"], id="of a whole replica"),
+        pytest.param("pcs-0-router-cd", {}, ["base", "anchor"], id="of a clique"),
+        pytest.param(
+            "pcs-0-pool-1-cd", GROUPED, ["scaled", "tail"], id="of a scaling group replica"
+        ),
+        pytest.param(
+            "pcs-0-pool-1-leader-cd",
+            GROUPED,
+            ["scaled", "tail"],
+            id="of a clique in a scaling group replica",
+        ),
+        pytest.param("pcs-0-pool-cd", {}, [], id="of a clique that has the name of the group"),
+        pytest.param("pcs-1-cd", {"grove.io/pcs-replica-index": "1"}, [], id="of another replica"),
+        pytest.param("pcs-0-cd", {"grove.io/pcs-name": "other"}, [], id="of another set"),
+        pytest.param("pcs-0-cd", {"grove.io/pcs-replica-index": ""}, [], id="of no replica"),
+        pytest.param(
+            "pcs-0-cd",
+            {"grove.io/podgang": "pcs-0-pool-0"},
+            ["base", "scaled", "anchor"],
+            id="with the label of an earlier version",
+        ),
+    ],
+)
+def test_the_podgang_that_has_the_cliques_owns_the_resource_in_both_naming_schemes(
+    name: str, labels: dict[str, str], gangs: list[str]
+) -> None:
+    stored = resource(labels, name=name)
+    assert [key for key, gang in GANGS.items() if POD_GANG_OWNS.is_of(stored, gang)] == gangs
+
+
+def test_every_resource_of_a_podgang_is_found_by_its_base_name() -> None:
+    assert set(POD_GANG_OWNS.base_names(LEGACY_SCALED)) >= {
+        "pcs-0-pool-0",
+        "pcs-0-pool-1",
+        "pcs-0-pool-1-leader",
+    }
+    assert "pcs-0" in POD_GANG_OWNS.base_names(LEGACY_BASE)
+    assert "pcs-0" in POD_GANG_OWNS.base_names(ANCHOR)
+    assert not POD_GANG_OWNS.is_given_back(resource(owners=[]))

@@ -1,0 +1,233 @@
+"""Writes the owners of MNNVL resources, as the rule that is in force asks.
+
+Webhooks and reconcilers share it. `app/reconcilers/README.md` lists all writers of MNNVL resources
+and their preconditions.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from app.cluster.facts import Facts, ready
+from app.cluster.table import CLAIMS, DOMAINS, GANGS, OF_GANG, Stores
+from app.kube.api import Conflict, NotFound, Object, Objects, find
+from app.kube.store import WatchStore
+from app.objects.resource import Resource
+from app.rules.dialects.owner import OwnerRule
+from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.rules.mnnvl.plan import claim_name, domain_name
+from app.rules.mnnvl.stored import Gang, MnnvlResource, read_gang, read_resource
+from app.rules.podcliqueset import PodCliqueSet
+
+TRIES = 3
+"""How often a resource is read again that somebody else has changed at the same time."""
+
+
+class MnnvlOwners:
+    """The owners of the resources in `stores`, which `client` writes.
+
+    `configured` is the rule that counts in place of that of the dialect, or None.
+    """
+
+    def __init__(
+        self, client: Objects, facts: Facts, stores: Stores, configured: OwnerRule | None = None
+    ) -> None:
+        self._client = client
+        self._facts = facts
+        self._all_stores = stores
+        self._gangs = stores[GANGS]
+        self._stores = {COMPUTE_DOMAIN: stores[DOMAINS], RESOURCE_CLAIM: stores[CLAIMS]}
+        self._configured = configured
+
+    def written_by(self, client: Objects) -> "MnnvlOwners":
+        """Returns the same owners, which `client` writes."""
+        return MnnvlOwners(client, self._facts, self._all_stores, self._configured)
+
+    @property
+    def rule(self) -> OwnerRule:
+        """The rule in force."""
+        return self._configured or self._facts.dialect().owner
+
+    def resources_of(self, gang: Gang) -> list[MnnvlResource]:
+        """Returns the cached resources of `gang`, as the rule in force sees it.
+
+        Unavailable while a cache isn't ready.
+        """
+        rule = self.rule
+        names = rule.base_names(gang)
+        resources: dict[tuple[str, str], MnnvlResource] = {}
+        for resource, name_of in ((COMPUTE_DOMAIN, domain_name), (RESOURCE_CLAIM, claim_name)):
+            store = ready(self._stores[resource], resource)
+            named = (store.get(gang.namespace, name_of(name)) for name in names)
+            candidates = [*named, *store.by_index(OF_GANG, (gang.namespace, gang.name))]
+            for stored in candidates:
+                if stored is not None and rule.is_of(stored, gang):
+                    resources[stored.kind, stored.name] = stored
+        return [resources[key] for key in sorted(resources)]
+
+    # In the dialect `design`.
+
+    def cached_gang(self, namespace: str, name: str, uid: str) -> Gang | None:
+        """Return the cached PodGang with this uid, or None.
+
+        One that is being deleted doesn't count.
+        """
+        cached = ready(self._gangs, "PodGangs").get(namespace, name)
+        if cached is None or cached.uid != uid or cached.deleting:
+            return None
+        return cached
+
+    async def _is_stored(self, gang: Gang) -> bool:
+        """Whether the API server still has this cached PodGang.
+
+        The cache may lag: a PodGang that is gone would take the resources from its successor, and
+        the garbage collector would delete them.
+        """
+        obj = await find(self._client, POD_GANG, gang.name, gang.namespace)
+        if obj is None:
+            return False
+
+        self._gangs.note(obj)
+        return self.cached_gang(gang.namespace, gang.name, gang.uid) is not None
+
+    async def adopt(self, gang: Gang, *, dry_run: bool) -> list[Object]:
+        """Make `gang`, which is cached, the owner of its resources that it may adopt.
+
+        Returns these resources; none if the API server does not have this PodGang any more.
+        Conflict if one has changed since.
+        """
+        rule = self.rule
+        candidates = self.resources_of(gang)
+        adoptable = [stored for stored in candidates if rule.state(stored, gang) == "adoptable"]
+        # What another PodGang adopts during this read leads to a Conflict.
+        if not adoptable or not await self._is_stored(gang):
+            return []
+
+        reference = gang.reference()
+        if dry_run:
+            return [_owned(stored, reference) for stored in adoptable]
+        return await _all(self._write(stored, reference) for stored in adoptable)
+
+    # In later dialects.
+
+    def set_of(self, stored: MnnvlResource) -> PodCliqueSet | None:
+        """Returns the cached PodCliqueSet that `stored` has to be given to, or None if it stays.
+
+        It stays if the PodCliqueSet is being deleted or not known, or if the owning PodGang belongs
+        to a former one of the same name, with which both are deleted.
+        """
+        if not self.rule.is_given_back(stored):
+            return None
+        pcs = self._facts.cached_set(stored.namespace, stored.place.pcs)
+        if pcs is None or pcs.deleting:
+            return None
+        return pcs if self._belong_to(stored, pcs) else None
+
+    def _belong_to(self, stored: MnnvlResource, pcs: PodCliqueSet) -> bool:
+        """Whether no PodGang that owns `stored` is known to belong to another set than `pcs`."""
+        for owner in stored.owning_gangs:
+            gang = self._gangs.get(stored.namespace, owner.name)
+            if gang is not None and gang.uid == owner.uid and gang.set_uid not in ("", pcs.uid):
+                return False
+        return True
+
+    async def give_back(self, stored: MnnvlResource, pcs: PodCliqueSet) -> Object | None:
+        """Make `pcs` the only owner of `stored`.
+
+        Returns the changed object, or None if it needs that no more. If `stored` is not the
+        current version, it is read again. Conflict if it keeps changing.
+        """
+        reference = POD_CLIQUE_SET.owner_reference(pcs.name, pcs.uid)
+        current = stored
+        for _ in range(TRIES):
+            try:
+                return await self._write(current, reference)
+            except NotFound:
+                return None
+            except Conflict:
+                read = await self._read(current)
+            if read is None or not self.rule.is_given_back(read):
+                return None
+            current = read
+        raise Conflict(f"{stored.kind} {stored.name} keeps changing", code=409)
+
+    def given_back_with(self, gang: Gang) -> list[MnnvlResource]:
+        """Returns the cached resources that `gang` owns and that have to be given back."""
+        rule = self.rule
+        return [stored for stored in self.resources_of(gang) if rule.is_given_back(stored)]
+
+    async def give_back_all_of(self, gang: Gang) -> None:
+        """Gives back everything that the stored PodGang `gang` owns.
+
+        Raises ClusterError if something could not be given back. Nothing happens if another PodGang
+        is stored, or if its PodCliqueSet is gone or being deleted.
+        """
+        stored = await self._stored(gang)
+        if stored is None:
+            return
+        pcs = await self._facts.read_set(gang.namespace, stored.place.pcs)
+        if pcs is None or pcs.deleting or stored.set_uid not in ("", pcs.uid):
+            return
+        resources = self.given_back_with(stored)
+        await _all(
+            self.give_back(resource, pcs)
+            for resource in resources
+            if resource.place.pcs == pcs.name
+        )
+
+    async def _stored(self, gang: Gang) -> Gang | None:
+        """Returns the PodGang that is stored with the name and the uid of `gang`, or None."""
+        cached = self._gangs.get(gang.namespace, gang.name)
+        if cached is not None and cached.uid == gang.uid:
+            return cached
+        obj = await find(self._client, POD_GANG, gang.name, gang.namespace)
+        read = None if obj is None else read_gang(obj, gang.namespace)
+        return read if read is not None and read.uid == gang.uid else None
+
+    async def _read(self, stored: MnnvlResource) -> MnnvlResource | None:
+        resource = _resource_of(stored)
+        obj = await find(self._client, resource, stored.name, stored.namespace)
+        if obj is None or obj["metadata"].get("uid") != stored.uid:
+            return None
+        self._store_of(resource).note(obj)
+        return read_resource(obj)
+
+    async def _write(self, stored: MnnvlResource, reference: dict[str, Any]) -> Object:
+        resource = _resource_of(stored)
+        patch = {"metadata": _owned(stored, reference)["metadata"]}
+        del patch["metadata"]["name"], patch["metadata"]["namespace"]
+        changed = await self._client.patch(resource, stored.name, patch, stored.namespace)
+        self._store_of(resource).note(changed)
+        return changed
+
+    def _store_of(self, resource: Resource) -> WatchStore[MnnvlResource]:
+        return self._stores[resource]
+
+
+def _resource_of(stored: MnnvlResource) -> Resource:
+    return COMPUTE_DOMAIN if stored.kind == COMPUTE_DOMAIN.kind else RESOURCE_CLAIM
+
+
+def _owned(stored: MnnvlResource, reference: dict[str, Any]) -> Object:
+    """Return what identifies `stored` and its version, with the owner `reference`."""
+    version = {
+        "resourceVersion": stored.resource_version,
+        "uid": stored.uid,
+        "ownerReferences": [reference],
+    }
+    return {
+        "kind": stored.kind,
+        "metadata": {"name": stored.name, "namespace": stored.namespace, **version},
+    }
+
+
+async def _all(calls: Iterable[Any]) -> list[Object]:
+    """Returns what `calls` return, without None.
+
+    All of them end before the first error is raised.
+    """
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if isinstance(result, dict)]

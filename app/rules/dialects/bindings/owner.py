@@ -1,0 +1,100 @@
+"""In the dialect `bindings`, the PodCliqueSet owns every MNNVL resource, in every scope.
+
+A PodGang is not a safe owner: when Grove is upgraded to its next releases, it replaces the PodGangs
+of running workloads, and the garbage collector deletes what they own under the pods. What a PodGang
+owns is therefore given back to the PodCliqueSet. Source: `rules/README.md`.
+"""
+
+from collections.abc import Collection, Iterable
+
+from app.rules.dialects.owner import (
+    Adopted,
+    OwnerRule,
+    OwnershipProblem,
+    State,
+    is_ours,
+    orphaned,
+)
+from app.rules.kinds import POD_CLIQUE_SET, POD_GANG
+from app.rules.mnnvl.stored import Gang, MnnvlResource, OwnerRef
+
+
+class PodCliqueSetOwns(OwnerRule):
+    """No PodGang adopts a resource. Those of a PodGang are what it still owns."""
+
+    kind = POD_CLIQUE_SET.kind
+
+    def base_names(self, gang: Gang) -> Collection[str]:
+        return ()
+
+    def is_of(self, resource: MnnvlResource, gang: Gang) -> bool:
+        return bool(gang.uid) and any(owner.uid == gang.uid for owner in resource.owners)
+
+    def state(self, resource: MnnvlResource, gang: Gang) -> State:
+        return "going" if resource.deleting else "owned"
+
+    def adopted(
+        self, resources: Iterable[MnnvlResource], gang: Gang, *, adopting: bool = False
+    ) -> Adopted:
+        """Return "true" while `gang` still owns a resource, else None.
+
+        With the annotation, the deletion of the PodGang is sent to our webhook.
+        """
+        owns = any(self.state(resource, gang) == "owned" for resource in resources)
+        return "true" if owns else None
+
+    def is_given_back(self, resource: MnnvlResource) -> bool:
+        """Whether a PodGang or nobody owns `resource`, and no other object but its PodCliqueSet.
+
+        Without any owner, the resource would outlive its PodCliqueSet.
+        """
+        if not is_ours(resource) or not _is_named_after_its_replica(resource):
+            return False
+        owners = resource.owners
+        of_gangs = not owners or any(owner.kind == POD_GANG.kind for owner in owners)
+        return of_gangs and all(_may_yield(owner, resource) for owner in owners)
+
+    def problem(
+        self, resource: MnnvlResource, gang: Gang | None, *, set_exists: bool
+    ) -> OwnershipProblem | None:
+        if not is_ours(resource):
+            return None
+        pcs = f'PodCliqueSet "{resource.place.pcs}"'
+        if not set_exists:
+            return orphaned(resource, "")
+
+        if self.is_given_back(resource):
+            owner = " and ".join(f'PodGang "{gang.name}"' for gang in resource.owning_gangs)
+            message = (
+                f"owned by {owner or 'nobody'}: {pcs} should own it, because Grove replaces"
+                " PodGangs while pods run"
+            )
+            return OwnershipProblem(
+                message, "Check whether a replica leads (/readyz?verbose), and read its log.", True
+            )
+        if not all(_may_yield(owner, resource) for owner in resource.owners):
+            message = f"owned by another object than {pcs}, which uses it"
+            return OwnershipProblem(
+                message, "Remove the ownerReferences that do not name its PodCliqueSet."
+            )
+        return None
+
+
+def _is_named_after_its_replica(resource: MnnvlResource) -> bool:
+    """Whether the name of `resource` begins with the replica that its labels name.
+
+    An object of somebody else may have our labels.
+    """
+    place = resource.place
+    start = f"{place.pcs}-{place.replica}"
+    base = resource.base_name
+    return bool(place.pcs and place.replica) and (base == start or base.startswith(f"{start}-"))
+
+
+def _may_yield(owner: OwnerRef, resource: MnnvlResource) -> bool:
+    if owner.kind == POD_GANG.kind:
+        return True
+    return (owner.kind, owner.name) == (POD_CLIQUE_SET.kind, resource.place.pcs)
+
+
+POD_CLIQUE_SET_OWNS = PodCliqueSetOwns()

@@ -1,0 +1,170 @@
+"""In the dialect `design`, the PodGang owns MNNVL resources, as its document asks.
+
+The PodCliqueSet owns them until the PodGang is stored. Source: `rules/README.md`.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+
+from app.rules.dialects.owner import (
+    Adopted,
+    OwnerRule,
+    OwnershipProblem,
+    State,
+    is_ours,
+    orphaned,
+)
+from app.rules.kinds import POD_CLIQUE_SET, POD_GANG
+from app.rules.labels import ANCHOR
+from app.rules.mnnvl.stored import Gang, MnnvlResource, OwnerRef
+
+
+class PodGangOwns(OwnerRule):
+    """The PodGang that has the PodCliques of a resource owns it.
+
+    What all cliques of a replica share belongs to its base PodGang, so that the deletion of a
+    scaled one never takes it from the others.
+    """
+
+    kind = POD_GANG.kind
+
+    def base_names(self, gang: Gang) -> Collection[str]:
+        place = gang.place
+        start = f"{place.pcs}-{place.replica}"
+        names = {gang.name, start, f"{start}-{place.group}-{place.group_replica}"}
+        for clique in gang.cliques():
+            names.update(_beginnings(clique, place.pcs))
+        return names
+
+    def is_of(self, resource: MnnvlResource, gang: Gang) -> bool:
+        if not resource.managed or resource.is_generated:
+            return False
+        if resource.namespace != gang.namespace:
+            return False
+
+        # an earlier version wrote the PodGang into a label
+        if resource.place.podgang == gang.name:
+            return True
+
+        cliques = gang.cliques()
+        if cliques:
+            return _has_cliques_of(resource, gang, cliques)
+        return not resource.place.podgang and _is_same_replica(resource, gang)
+
+    def state(self, resource: MnnvlResource, gang: Gang) -> State:
+        """Returns the state.
+
+        adoptable: the resource has no controller, or its controller is its PodCliqueSet or a former
+        PodGang of the same name.
+        """
+        if resource.deleting:
+            return "going"
+        controllers = {owner.uid for owner in resource.owners if owner.controller}
+        if gang.uid and gang.uid in controllers:
+            return "owned"
+        if all(_may_yield(owner, resource, gang) for owner in resource.owners):
+            return "adoptable"
+        return "foreign"
+
+    def adopted(
+        self, resources: Iterable[MnnvlResource], gang: Gang, *, adopting: bool = False
+    ) -> Adopted:
+        """Returns "true" if all resources are owned, "false" if not, and None if there are none."""
+        states = {self.state(resource, gang) for resource in resources}
+        if not states:
+            return None
+        expected = {"owned", "adoptable"} if adopting else {"owned"}
+        return "true" if states <= expected else "false"
+
+    def is_given_back(self, resource: MnnvlResource) -> bool:
+        return False
+
+    def problem(
+        self, resource: MnnvlResource, gang: Gang | None, *, set_exists: bool
+    ) -> OwnershipProblem | None:
+        if not is_ours(resource):
+            return None
+        if gang is None:
+            return _without_gang(resource, set_exists=set_exists)
+
+        state = self.state(resource, gang)
+        if state == "adoptable":
+            message = (
+                f'not adopted: PodGang "{gang.name}" should own it, and the reconciler has not made'
+                " it the owner yet"
+            )
+            return OwnershipProblem(
+                message, "Check whether a replica leads (/readyz?verbose), and read its log.", True
+            )
+        if state == "foreign":
+            message = f'controlled by another object than PodGang "{gang.name}", which uses it'
+            return OwnershipProblem(
+                message, "Remove the controller in its ownerReferences that is not its PodGang."
+            )
+        return None
+
+
+def _beginnings(clique: str, pcs: str) -> Iterator[str]:
+    """Yield the base names that resources of the PodClique `clique` can have.
+
+    For the scope `scalingGroupReplica`, that is what precedes a dash after the replica, and for
+    `clique` its name.
+    """
+    at = clique.find("-", len(pcs) + 1)
+    while at != -1:
+        yield clique[:at]
+        at = clique.find("-", at + 1)
+    yield clique
+
+
+def _has_cliques_of(resource: MnnvlResource, gang: Gang, cliques: Collection[str]) -> bool:
+    """Whether the PodCliques that share `resource` belong to `gang`.
+
+    What a whole replica shares belongs to its base PodGang.
+    """
+    place = resource.place
+    if not (place.pcs and place.replica) or place.pcs != gang.place.pcs:
+        return False
+
+    base = resource.base_name
+    start = f"{place.pcs}-{place.replica}"
+    if base == start:
+        return _is_base(gang, start)
+    if base == f"{start}-{place.group}-{place.group_replica}":
+        return any(clique.startswith(f"{base}-") for clique in cliques)
+    return base in cliques
+
+
+def _is_base(gang: Gang, start: str) -> bool:
+    """Whether `gang` is the base PodGang of the replica `start`, in either naming scheme."""
+    if gang.role:
+        return gang.role == ANCHOR and f"{gang.place.pcs}-{gang.place.replica}" == start
+    return gang.name == start
+
+
+def _is_same_replica(resource: MnnvlResource, gang: Gang) -> bool:
+    """Whether the labels of both name the same replica.
+
+    So a base PodGang never gets resources of a scaled one.
+    """
+    place = resource.place
+    return bool(place.pcs and place.replica) and place.of_replica == gang.place.of_replica
+
+
+def _may_yield(owner: OwnerRef, resource: MnnvlResource, gang: Gang) -> bool:
+    if owner.kind == POD_GANG.kind:
+        return owner.name == gang.name
+    return (owner.kind, owner.name) == (POD_CLIQUE_SET.kind, resource.place.pcs)
+
+
+def _without_gang(resource: MnnvlResource, *, set_exists: bool) -> OwnershipProblem:
+    gang = "the PodGang of its PodCliques"
+    if not set_exists:
+        return orphaned(resource, gang)
+    return OwnershipProblem(
+        f"orphaned: {gang} does not exist",
+        "It is deleted with its PodCliqueSet. Delete it before if no Pod uses it.",
+        True,
+    )
+
+
+POD_GANG_OWNS = PodGangOwns()

@@ -1,0 +1,68 @@
+"""PodGangs that still own MNNVL resources: gives these back before such a PodGang is deleted.
+
+Otherwise, the garbage collector would delete them under running pods. Grove's next releases delete
+the PodGangs of running workloads seconds after they were installed, which may be too soon for the
+leader. The API server only sends PodGangs with the annotation
+`grove.io/mnnvl-resources-adopted`.
+
+If the resources can't be given back, the deletion is denied with 503, and Grove tries again. It is
+never denied if the PodCliqueSet is gone or being deleted, which is soon so in a namespace that is
+being deleted too. In the dialect `design`, the resources are deleted with the PodGang, as its
+document asks.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+
+from app.admission.review import Request
+from app.admission.verdict import ALLOWED, Verdict, bad_request, unavailable
+from app.cluster.owners import MnnvlOwners
+from app.kube.api import ClusterError, Forbidden
+from app.rules.mnnvl.stored import Gang, MnnvlResource, read_gang
+
+PATIENCE_SECONDS = 3.5
+"""The time for calls of the API server before the verdict, for which it waits 5 s."""
+
+
+class PodGangDeletionWebhook:
+    """What is given back to whom is read from the caches and the API server.
+
+    Of the review, only the name and the uid of the PodGang count.
+    """
+
+    def __init__(self, owners: MnnvlOwners) -> None:
+        self._owners = owners
+
+    def __call__(self, request: Request) -> Verdict | Awaitable[Verdict]:
+        if not request.namespace:
+            return bad_request(
+                "request.namespace must be a string that is not empty: a PodGang is in a namespace"
+            )
+        gang = read_gang(request.object, request.namespace)
+        resources = self._owners.given_back_with(gang)
+        if not resources or request.dry_run:
+            return ALLOWED
+        return self._give_back(gang, resources)
+
+    async def _give_back(self, gang: Gang, resources: list[MnnvlResource]) -> Verdict:
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self._owners.give_back_all_of(gang)
+        except Forbidden:
+            raise
+        except (ClusterError, TimeoutError) as problem:
+            return unavailable(_still_owns(gang, resources, problem))
+        return ALLOWED
+
+
+def _still_owns(
+    gang: Gang, resources: list[MnnvlResource], problem: ClusterError | TimeoutError
+) -> str:
+    names = ", ".join(f"{stored.kind} {stored.name}" for stored in resources)
+    reason = "the API server has not answered in time"
+    if isinstance(problem, ClusterError):
+        reason = problem.message
+    return (
+        f'PodGang "{gang.name}" still owns {names}, which would be deleted with it while pods may'
+        f" use them, and they could not be given to the PodCliqueSet ({reason}): try again"
+    )

@@ -1,0 +1,238 @@
+"""The deletion of a PodGang that owns MNNVL resources, where Grove replaces PodGangs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.cluster.table import DOMAINS, GANGS
+from app.kube.api import Conflict, Forbidden, Unavailable
+from app.rules.kinds import (
+    CLUSTER_TOPOLOGY_BINDING,
+    COMPUTE_DOMAIN,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    RESOURCE_CLAIM,
+)
+from tests import builders
+from tests.cluster.offline import OfflineCluster
+from tests.reviews import Caller, load
+
+PATH = "/validate/podgang"
+LATER: Any = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}
+Object = dict[str, Any]
+
+
+def reference(kind: str, name: str, uid: str) -> Object:
+    resource = POD_GANG if kind == POD_GANG.kind else POD_CLIQUE_SET
+    return resource.owner_reference(name, uid)
+
+
+def pcs(**metadata: Any) -> Object:
+    obj = builders.pod_clique_set("train")
+    obj["metadata"] |= {"namespace": "ml", "uid": "uid-set", **metadata}
+    return obj
+
+
+def gang(**metadata: Any) -> Object:
+    obj = builders.pod_gang("train-0", builders.gang_labels("train"), "train-0-worker")
+    obj["metadata"] |= {
+        "namespace": "ml",
+        "uid": "uid-gang",
+        "annotations": {"grove.io/mnnvl-resources-adopted": "true"},
+        "ownerReferences": [reference("PodCliqueSet", "train", "uid-set")],
+        **metadata,
+    }
+    return obj
+
+
+def resource(kind: str, name: str, uid: str = "uid-gang") -> Object:
+    group = "resource.nvidia.com/v1beta1" if kind == "ComputeDomain" else "resource.k8s.io/v1"
+    labels = {**builders.labels("train", 0, "train-0"), "grove.io/mnnvl-managed": "true"}
+    owner = reference("PodGang", "train-0", uid)
+    metadata = {"name": name, "namespace": "ml", "labels": labels, "ownerReferences": [owner]}
+    return {"apiVersion": group, "kind": kind, "metadata": metadata, "spec": {}}
+
+
+OWNED = (
+    resource("ComputeDomain", "train-0-cd"),
+    resource("ResourceClaim", "train-0-mnnvl-claim"),
+)
+
+
+def caller(*objects: Object, later: bool = True) -> Caller:
+    """Asks in a cluster with PodGangs that Grove replaces, or of the design if not `later`."""
+    cluster = OfflineCluster(objects)
+    if later:
+        cluster.client.served[CLUSTER_TOPOLOGY_BINDING] = "v1alpha1"
+    return Caller(cluster)
+
+
+def deletion(obj: Object | None = None, **request: Any) -> Object:
+    review = load("grove-616762f7/podgang-deletion.legacy-in-migration")
+    stored = gang() if obj is None else obj
+    review["request"] |= {
+        "name": stored["metadata"]["name"],
+        "namespace": "ml",
+        "oldObject": stored,
+        **request,
+    }
+    return review
+
+
+def owners(asking: Caller) -> dict[str, list[str]]:
+    """The uids of the owners of each resource, by its kind."""
+    client = asking.cluster.client
+    made = [*client.objects(COMPUTE_DOMAIN), *client.objects(RESOURCE_CLAIM)]
+    return {
+        obj["kind"]: [owner["uid"] for owner in obj["metadata"]["ownerReferences"]] for obj in made
+    }
+
+
+BY_GANG = {"ComputeDomain": ["uid-gang"], "ResourceClaim": ["uid-gang"]}
+BY_SET = {"ComputeDomain": ["uid-set"], "ResourceClaim": ["uid-set"]}
+
+
+async def test_a_migration_deletes_no_resource_of_running_pods() -> None:
+    asking = caller(pcs(), gang(), *OWNED)
+    response = await asking.ask(PATH, deletion())
+    assert response == {"uid": response["uid"], "allowed": True}
+    assert owners(asking) == BY_SET
+
+
+async def test_a_bulk_deletion_has_no_name() -> None:
+    asking = caller(pcs(), gang(), *OWNED)
+    review = deletion()
+    del review["request"]["name"]
+    assert (await asking.ask(PATH, review))["allowed"]
+    assert owners(asking) == BY_SET
+
+
+@pytest.mark.parametrize(
+    ("objects", "request_"),
+    [
+        pytest.param((gang(), *OWNED), {}, id="the set is gone"),
+        pytest.param((pcs(**LATER), gang(), *OWNED), {}, id="the set is being deleted"),
+        pytest.param((pcs(uid="uid-new"), gang(), *OWNED), {}, id="the set was created again"),
+        pytest.param((pcs(), gang(), *OWNED), {"dryRun": True}, id="a dry run"),
+        pytest.param((pcs(), *OWNED), {}, id="the PodGang is gone"),
+    ],
+)
+async def test_a_deletion_that_is_allowed_and_changes_nothing(
+    objects: tuple[Object, ...], request_: Object
+) -> None:
+    asking = caller(*objects)
+    assert (await asking.ask(PATH, deletion(**request_)))["allowed"]
+    assert asking.cluster.client.writes() == []
+    assert owners(asking) == BY_GANG
+
+
+async def test_in_the_design_the_resources_go_with_their_podgang() -> None:
+    asking = caller(pcs(), gang(), *OWNED, later=False)
+    assert (await asking.ask(PATH, deletion()))["allowed"]
+    assert asking.cluster.client.calls == []
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param(gang(uid="invented"), id="an invented uid"),
+        pytest.param(gang(uid=""), id="no uid"),
+        pytest.param(gang(name="train-1"), id="the uid of another PodGang"),
+        pytest.param(
+            gang(labels={"app.kubernetes.io/part-of": "other"}, ownerReferences=[]), id="labels"
+        ),
+    ],
+)
+async def test_a_forged_deletion_gives_nothing_away(forged: Object) -> None:
+    """What is right in the review is true of the stored PodGang too, and so does no harm."""
+    other = builders.pod_clique_set("other")
+    other["metadata"] |= {"namespace": "ml", "uid": "uid-other"}
+    asking = caller(pcs(), other, gang(), *OWNED)
+    assert (await asking.ask(PATH, deletion(forged)))["allowed"]
+    assert owners(asking) in (BY_GANG, BY_SET)
+    assert (owners(asking) == BY_SET) == (
+        forged["metadata"]["uid"] == "uid-gang" and forged["metadata"]["name"] == "train-0"
+    )
+
+
+async def test_it_is_denied_until_everything_is_given_back() -> None:
+    asking = caller(pcs(), gang(), *OWNED)
+    asking.cluster.client.fail_next("patch", RESOURCE_CLAIM, Unavailable("down", code=503))
+    response = await asking.ask(PATH, deletion())
+    assert (response["allowed"], response["status"]["code"]) == (False, 503)
+    assert response["status"]["message"] == (
+        'PodGang "train-0" still owns ComputeDomain train-0-cd, ResourceClaim train-0-mnnvl-claim, which would be deleted '
+        "with it while pods may use them, and they could not be given to the PodCliqueSet (down): try again"
+    )
+    assert (await asking.ask(PATH, deletion()))["allowed"]
+    assert owners(asking) == BY_SET
+
+
+async def test_a_missing_right_is_said() -> None:
+    asking = caller(pcs(), gang(), *OWNED)
+    asking.cluster.client.fail_next("patch", COMPUTE_DOMAIN, Forbidden("no", code=403))
+    response = await asking.ask(PATH, deletion())
+    assert (response["allowed"], response["status"]["code"]) == (False, 500)
+
+
+def is_changed_meanwhile(asking: Caller) -> None:
+    """The claim has another version than the caches have: a pod has reserved it."""
+    client = asking.cluster.client
+    (claim,) = client.objects(RESOURCE_CLAIM)
+    client.load([{**claim, "status": {"reservedFor": [{"uid": "p"}]}}])
+
+
+def is_gone_meanwhile(asking: Caller) -> None:
+    asking.cluster.client.fail_next("patch", COMPUTE_DOMAIN, Conflict("other", code=409))
+    client = asking.cluster.client
+    (domain,) = client.objects(COMPUTE_DOMAIN)
+    client.load([{**domain, "metadata": {**domain["metadata"], "uid": "made-again"}}])
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "expected"),
+    [
+        pytest.param(is_changed_meanwhile, BY_SET, id="a pod reserves the claim"),
+        pytest.param(
+            is_gone_meanwhile,
+            {"ComputeDomain": ["uid-gang"], "ResourceClaim": ["uid-set"]},
+            id="the ComputeDomain is another one",
+        ),
+    ],
+)
+async def test_what_has_changed_is_read_again(
+    meanwhile: Callable[[Caller], None], expected: dict[str, list[str]]
+) -> None:
+    asking = caller(pcs(), gang(), *OWNED)
+    meanwhile(asking)
+    assert (await asking.ask(PATH, deletion()))["allowed"]
+    assert owners(asking) == expected
+
+
+async def test_what_keeps_changing_is_tried_again_later() -> None:
+    asking = caller(pcs(), gang(), *OWNED)
+    for _ in range(3):
+        asking.cluster.client.fail_next("patch", COMPUTE_DOMAIN, Conflict("other", code=409))
+    response = await asking.ask(PATH, deletion())
+    assert response["status"]["code"] == 503
+    assert "ComputeDomain train-0-cd keeps changing" in response["status"]["message"]
+
+
+async def test_a_podgang_that_the_cache_lacks_is_read() -> None:
+    asking = caller(pcs(), gang(), *OWNED)
+    asking.cluster.stores[GANGS].forget()
+    assert (await asking.ask(PATH, deletion()))["allowed"]
+    assert owners(asking) == BY_SET
+
+
+@pytest.mark.parametrize("namespace", [None, "", 7])
+async def test_a_podgang_is_in_a_namespace(namespace: Any) -> None:
+    response = await caller(pcs()).ask(PATH, deletion(namespace=namespace))
+    assert response["status"]["code"] == 400
+
+
+async def test_while_the_cache_is_not_filled_nothing_is_deleted() -> None:
+    asking = caller(pcs(), gang(), *OWNED)
+    asking.cluster.stores[DOMAINS].forget()
+    assert (await asking.ask(PATH, deletion()))["status"]["code"] == 503
