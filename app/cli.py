@@ -26,7 +26,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         command: Command = importlib.import_module(f"app.commands.{name}").COMMAND
         commands[name].description = command.description
         command.add_options(commands[name])
-    arguments = parser.parse_args(argv)
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        # the parser of all commands would print the usage of none of them
+        commands.get(name, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         return command.run(arguments)
     except (ConfigurationError, UnusableInput) as problem:

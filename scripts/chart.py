@@ -63,6 +63,10 @@ def rbac() -> str:
     return template("base/rbac.yaml", in_namespace(source("base/rbac.yaml")), SERVER)
 
 
+def viewer() -> str:
+    return template("base/viewer.yaml", source("base/viewer.yaml"), SERVER)
+
+
 def service() -> str:
     text = in_namespace(source("base/service.yaml"))
     text = replaced(
@@ -356,6 +360,7 @@ def files() -> dict[str, str]:
         "templates/rbac.yaml": rbac(),
         "templates/service.yaml": service(),
         "templates/servicemonitor.yaml": monitoring("servicemonitor"),
+        "templates/viewer.yaml": viewer(),
         "templates/webhooks.yaml": webhooks(),
         "values.schema.json": schema(),
     }

@@ -95,8 +95,10 @@ def configuration(objects: list[Object]) -> Configuration:
 
 
 def permissions(objects: list[Object]) -> Iterator[Permission]:
-    """Everything that the rendered roles allow, one by one."""
-    for role in (obj for obj in objects if obj["kind"] in ("Role", "ClusterRole")):
+    """Everything that the rendered roles allow our server, one by one."""
+    bound = {obj["roleRef"]["name"] for obj in objects if "roleRef" in obj}
+    roles = (obj for obj in objects if obj["kind"] in ("Role", "ClusterRole"))
+    for role in (role for role in roles if role["metadata"]["name"] in bound):
         for rule in role["rules"]:
             for group in rule["apiGroups"]:
                 for resource in rule["resources"]:

@@ -14,7 +14,14 @@ from app import logs
 from app.audit.auditor import Auditor
 from app.audit.progress import Progress
 from app.cluster.connect import looking_client
-from app.commands.options import LIKE_KUBECTL, UNUSABLE, Command, add_cluster_options, configured
+from app.commands.options import (
+    LIKE_KUBECTL,
+    UNUSABLE,
+    Command,
+    add_cluster_options,
+    add_output,
+    configured,
+)
 from app.config.schema import Configuration
 from app.kube.api import Client, ClusterError, Forbidden
 from app.objects.resource import NAMESPACE
@@ -23,13 +30,8 @@ from app.visible import visible, visible_json
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_cluster_options(parser, LIKE_KUBECTL)
-    parser.add_argument("--namespace", metavar="NAME", help="only this one")
-    parser.add_argument(
-        "--output",
-        default="text",
-        choices=("text", "json"),
-        help="json: a line for each finding, then the summary",
-    )
+    parser.add_argument("-n", "--namespace", metavar="NAME", help="only this one")
+    add_output(parser, "json: a line for each finding, then the summary")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from app.cluster import documents
 from app.commands.audit_log import is_audit_log, report_on
 from app.commands.files import documents_of, files_in
-from app.commands.options import REFUSED, UNUSABLE, Command
+from app.commands.options import REFUSED, UNUSABLE, Command, add_output
 from app.config.read import configuration_or_defaults
 from app.config.schema import Configuration
 from app.dry_run.judge import Asker, Judgement, describe, judge
@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--old", metavar="FILE", help="the documents that an UPDATE replaces")
     parser.add_argument("--user", help="who asks (default: the first of authorizedUsers)")
     parser.add_argument("--groups", default="", help="the groups of the user, separated by commas")
-    parser.add_argument("--output", default="text", choices=("text", "json"), help="default: text")
+    add_output(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

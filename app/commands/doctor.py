@@ -12,7 +12,14 @@ import uvloop
 
 from app import logs
 from app.cluster.connect import looking_client
-from app.commands.options import LIKE_KUBECTL, UNUSABLE, Command, add_cluster_options, configured
+from app.commands.options import (
+    LIKE_KUBECTL,
+    UNUSABLE,
+    Command,
+    add_cluster_options,
+    add_output,
+    configured,
+)
 from app.config.schema import Configuration
 from app.doctor.certificate import handshake
 from app.doctor.examination import Patient, examine
@@ -37,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also rehearse an outage of each webhook of the cluster, whoever it belongs to",
     )
-    parser.add_argument("--output", default="text", choices=("text", "json"), help="default: text")
+    add_output(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
-"""The command line of explanations.
+"""The command line of explanations: of one object, or of all that waits.
 
-Exit codes: 0 no reason found, 1 reasons, 2 the object was not found, not everything could be read,
-or it waits and the reasons that are left were not examined.
+Exit codes: 0 no reason found, or nothing waits; 1 reasons; 2 the object was not found, not
+everything could be read, or it waits and the reasons that are left were not examined.
 """
 
 import argparse
@@ -9,14 +9,17 @@ import asyncio
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import uvloop
 
 from app import logs
 from app.cluster.connect import reading_client
-from app.commands.files import documents_of
+from app.commands.asked import neighbours, one_word, reference
+from app.commands.explain_list import print_list, read_list
+from app.commands.files import stream_of
 from app.commands.options import UNUSABLE, Command, add_reading_options, unreadable
 from app.dry_run.budget import UnusableInput
 from app.explain.answer import Answer, explain
@@ -24,10 +27,10 @@ from app.explain.facts import RESOURCES, Facts
 from app.explain.facts.common import Ref
 from app.explain.index import Index
 from app.explain.json import document
+from app.explain.names import meant
 from app.explain.read import facts_of, read_for
-from app.explain.subject import KINDS
+from app.explain.rights import may_not_read, refusal
 from app.explain.text import text, unseen_words
-from app.explain.words import listed
 from app.kube.api import ClusterError, Reader
 from app.kube.kubeconfig import namespace_of
 from app.visible import visible, visible_json
@@ -38,9 +41,18 @@ _SECONDS = 5.0
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("object", metavar="KIND/NAME", help="of a PodCliqueSet, NAME will do")
     parser.add_argument(
+        "object",
+        nargs="*",
+        metavar="KIND/NAME",
+        help="or KIND NAME; of a PodCliqueSet, NAME will do; without it, lists what waits",
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
         "-n", "--namespace", metavar="NAME", help="of the object (default: that of the kubeconfig)"
+    )
+    where.add_argument(
+        "-A", "--all-namespaces", action="store_true", help="list what waits in all namespaces"
     )
     add_reading_options(parser)
     parser.add_argument(
@@ -48,7 +60,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="don't read all nodes and pods, and don't examine whether there is room",
     )
-    parser.add_argument("--all", action="store_true", help="the whole tree, nothing folded")
+    parser.add_argument("--all", action="store_true", help="the whole tree or list, nothing folded")
     how = parser.add_mutually_exclusive_group()
     how.add_argument(
         "--watch",
@@ -59,56 +71,71 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--offline",
         nargs="+",
         metavar="FILES",
-        help="judge YAML or JSON files, in place of a cluster",
+        help="judge YAML or JSON files of any size, in place of a cluster",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     logs.set_up("warning")
+    given = one_word(arguments.object)
+    if given and arguments.all_namespaces:
+        raise UnusableInput("--all-namespaces lists what waits, and takes no name")
+    if arguments.watch and not given:
+        raise UnusableInput("--watch takes the name of an object")
     try:
         if arguments.offline:
-            documents = [document for _, document in documents_of(arguments.offline)]
-            ref = reference(arguments.object, arguments.namespace or "")
-            ref = ref if ref.namespace else replace(ref, namespace=_namespace_in(documents, ref))
-            return _print(facts_of(documents, time.time()), ref, arguments)
+            facts = facts_of(stream_of(arguments.offline), time.time())
+            return _offline(facts, given, arguments)
         namespace = arguments.namespace or namespace_of(arguments.kubeconfig, arguments.context)
-        return int(uvloop.run(_run(reference(arguments.object, namespace), arguments)))
+        if not given:
+            return int(uvloop.run(_list(namespace, arguments)))
+        return int(uvloop.run(_run(reference(given, namespace), arguments)))
     except BrokenPipeError:
         raise  # the reader of our output has ended
     except (ClusterError, OSError) as problem:
         return unreadable("can't explain", problem, arguments)
 
 
-def reference(given: str, namespace: str) -> Ref:
-    """`KIND/NAME` as an object; a bare name is that of a PodCliqueSet.
-
-    UnusableInput for another kind, or none.
-    """
-    kind, _, name = given.rpartition("/")
-    full = KINDS.get(kind.partition(".")[0].lower()) if kind else "PodCliqueSet"
-    kinds = listed(sorted(set(KINDS.values())), 20)
-    if not name:
-        raise UnusableInput(
-            f"{given!r} has no name: give KIND/NAME, or the name of a PodCliqueSet; KIND is one of"
-            f" {kinds}"
-        )
-    if full is None:
-        raise UnusableInput(f"{given!r} can't be explained: KIND is one of {kinds}")
-    return Ref(full, namespace, name)
+def _offline(facts: Facts, given: str, arguments: argparse.Namespace) -> int:
+    index = Index(facts)
+    if not given:
+        return print_list(index, arguments.namespace or "", arguments)
+    ref = reference(given, arguments.namespace or "")
+    others = _refs(facts, ref.kind)
+    ref = ref if ref.namespace else replace(ref, namespace=_namespace_in(others, ref))
+    answer = explain(index, ref)
+    if answer is None:
+        return _not_found(index, ref, others)
+    return _print(answer, arguments)
 
 
-def _namespace_in(documents: list[dict[str, Any]], ref: Ref) -> str:
+def _refs(facts: Facts, kind: str) -> list[Ref]:
+    """The objects of a kind among facts."""
+    kinds = (facts.sets, facts.cliques, facts.gangs, facts.pod_groups, facts.workloads)
+    objects = (*kinds, facts.pods, facts.claims, facts.compute_domains)
+    return [fact.ref for of_kind in objects for fact in of_kind if fact.ref.kind == kind]
+
+
+def _namespace_in(others: Sequence[Ref], ref: Ref) -> str:
     """The namespace of the object in files, `default` if it is in none or in several."""
-    named = [document.get("metadata") for document in documents if document.get("kind") == ref.kind]
-    namespaces = {
-        str(m.get("namespace")) for m in named if isinstance(m, dict) and m.get("name") == ref.name
-    }
+    namespaces = {other.namespace for other in others if other.name == ref.name}
     return namespaces.pop() if len(namespaces) == 1 else "default"
+
+
+async def _list(namespace: str, arguments: argparse.Namespace) -> int:
+    within = "" if arguments.all_namespaces else namespace
+    async with reading_client(RESOURCES, arguments.kubeconfig, arguments.context) as client:
+        facts = await read_list(client, within, room=not arguments.no_room)
+    return print_list(Index(facts), within, arguments)
 
 
 async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
     async with reading_client(RESOURCES, arguments.kubeconfig, arguments.context) as client:
-        code = _print(await _facts(client, ref, arguments), ref, arguments)
+        index = Index(await _facts(client, ref, arguments))
+        answer = explain(index, ref)
+        if answer is None:
+            return _not_found(index, ref, await neighbours(client, ref))
+        code = _print(answer, arguments)
         if arguments.watch:
             await watch(
                 client, ref, arguments, every=_SECONDS if arguments.no_room else _ROOM_SECONDS
@@ -120,16 +147,23 @@ async def _facts(client: Reader, ref: Ref, arguments: argparse.Namespace) -> Fac
     return await read_for(client, ref, room=not arguments.no_room, now=time.time())
 
 
-def _print(facts: Facts, ref: Ref, arguments: argparse.Namespace) -> int:
-    answer = explain(Index(facts), ref)
-    if answer is None:
-        unseen = (
-            f"; not seen: {unseen_words(dict(sorted(facts.unseen.items())))}"
-            if facts.unseen
-            else ""
-        )
-        print(visible(f"{ref} not found in namespace {ref.namespace}{unseen}"), file=sys.stderr)
-        return UNUSABLE
+def _not_found(index: Index, ref: Ref, others: Sequence[Ref]) -> int:
+    """Say that an object doesn't exist, or that it may not be read, and what helps."""
+    for line in _why_not_found(index, ref, others):
+        print(visible(line), file=sys.stderr)
+    return UNUSABLE
+
+
+def _why_not_found(index: Index, ref: Ref, others: Sequence[Ref]) -> list[str]:
+    if may_not_read(index, ref):
+        return list(refusal(index, ref))
+
+    unseen = index.facts.unseen
+    words = f"; not seen: {unseen_words(dict(sorted(unseen.items())))}" if unseen else ""
+    return [f"{ref} not found in namespace {ref.namespace}{words}", *meant(ref, others)]
+
+
+def _print(answer: Answer, arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         print(visible_json(document(answer), indented=True))
     else:
@@ -171,9 +205,11 @@ def summary(answer: Answer) -> str:
 
 COMMAND = Command(
     "Explains whether a workload is placed as asked, and why it waits: one tree from its"
-    " PodCliqueSet to its pods, and every reason that applies, with what helps. Nothing is written."
-    " Exit code: 0 no reason found, 1 reasons, 2 the object was not found, not everything could be"
-    " read, or it waits and the reasons that are left were not examined.",
+    " PodCliqueSet to its pods, and every reason that applies, with what helps. Without a name, it"
+    " lists what waits, the longest first, with the first reason and who can act. Nothing is"
+    " written. Exit code: 0 no reason found, or nothing waits; 1 reasons; 2 the object was not"
+    " found, not everything could be read, or it waits and the reasons that are left were not"
+    " examined.",
     add_options,
     run,
 )

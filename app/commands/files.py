@@ -1,12 +1,14 @@
 """Documents from files, folders and standard input."""
 
+import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from app.dry_run.budget import OF_FILE, Budget, UnusableInput
 from app.dry_run.documents import read_documents
+from app.dry_run.stream import stream_documents
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -33,6 +35,31 @@ def documents_of(names: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
                 raise UnusableInput(f"{path}: {problem}") from None
             documents += [(path, document) for document in read]
     return documents
+
+
+def stream_of(names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield the documents in files, directories or standard input (-), of any size, one by one.
+
+    Raises UnusableInput.
+    """
+    for name in names:
+        for path in _files(name):
+            try:
+                with _opened(path) as source:
+                    yield from stream_documents(source)
+            except UnusableInput as problem:
+                raise UnusableInput(f"{path}: {problem}") from None
+            except (OSError, UnicodeDecodeError) as problem:
+                raise UnusableInput(f"{path}: can't be read: {problem}") from None
+
+
+@contextlib.contextmanager
+def _opened(name: str) -> Iterator[TextIO]:
+    if name == "-":
+        yield sys.stdin
+        return
+    with Path(name).open(encoding="utf-8-sig") as source:
+        yield source
 
 
 def _files(name: str, is_taken: Callable[[str], bool] = lambda file: False) -> list[str]:

@@ -59,7 +59,14 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--context", metavar="NAME", help="of the kubeconfig (default: its current one)"
     )
-    parser.add_argument("--output", default="text", choices=("text", "json"), help="default: text")
+    add_output(parser)
+
+
+def add_output(parser: argparse.ArgumentParser, description: str = "default: text") -> None:
+    """Adds the option for the form of the output, called as kubectl calls it."""
+    parser.add_argument(
+        "-o", "--output", default="text", choices=("text", "json"), help=description
+    )
 
 
 def add_log_level(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,7 @@ import uvloop
 
 from app import logs
 from app.cluster.connect import reading_client
-from app.commands.files import documents_of
+from app.commands.files import documents_of, stream_of
 from app.commands.options import Command, add_reading_options, unreadable
 from app.dry_run.budget import UnusableInput
 from app.explain.facts import RESOURCES, Facts
@@ -73,9 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     levels = levels_of(arguments.levels, arguments.name) if arguments.levels else None
     try:
         if arguments.offline:
-            facts = facts_of(
-                (document for _, document in documents_of(arguments.offline)), time.time()
-            )
+            facts = facts_of(stream_of(arguments.offline), time.time())
         else:
             facts = uvloop.run(_read(arguments, sets=levels is not None))
     except (ClusterError, OSError) as problem:

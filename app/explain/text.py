@@ -6,6 +6,7 @@ from dataclasses import replace
 from app.explain.answer import Answer
 from app.explain.facts import TITLES
 from app.explain.reason import Reason, Who
+from app.explain.rights import how_to_get
 from app.explain.tree import Branch, State
 from app.explain.words import listed
 from app.visible import visible
@@ -69,6 +70,7 @@ def _foot(answer: Answer) -> Iterator[str]:
     if products:
         yield f"{listed(products)} {'is' if len(products) == 1 else 'are'} not installed"
     yield from not_seen(answer.unseen or {}, [unknown.id for unknown in answer.unknown])
+    yield from how_to_get(answer.unseen or {}, answer.ref.namespace)
     if answer.skipped:
         yield f"not looked at: {listed(answer.skipped, 40)}"
     if answer.lacks_room:

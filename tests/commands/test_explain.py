@@ -10,7 +10,8 @@ import yaml
 
 from app.cli import main
 from app.cluster.connect import how_to_renew
-from app.commands.explain import reference, summary
+from app.commands.asked import reference
+from app.commands.explain import summary
 from app.dry_run.budget import UnusableInput
 from app.explain.facts import Facts
 from app.explain.facts.common import Ref
@@ -96,7 +97,7 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ),
         (
             "pods/",
-            "'pods/' has no name: give KIND/NAME, or the name of a PodCliqueSet; KIND is one of ComputeDomain",
+            "'pods/' has no name: give KIND/NAME, KIND NAME, or the name of a PodCliqueSet; KIND is one of ComputeDomain",
         ),
     ],
 )

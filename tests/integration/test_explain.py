@@ -16,12 +16,14 @@ import pytest_asyncio
 from app.cli import main
 from app.cluster.connect import reading_client
 from app.commands import explain as command
+from app.commands.asked import reference
 from app.commands.beside import ApiServer
 from app.explain.answer import Answer, explain
 from app.explain.facts import RESOURCES
 from app.explain.facts.common import Ref
 from app.explain.index import Index
 from app.explain.read import read_for
+from app.explain.rights import VIEWER as VIEWER_ROLE
 from app.kube.api import Object
 from app.rules.kinds import POD_GANG
 from app.sandbox.sandbox import Sandbox
@@ -31,6 +33,7 @@ from tests.explain.table.row import Row
 from tests.explain.test_reasons import ROWS, start
 from tests.integration.stage import Stage, skip_if_impossible, staged
 from tests.integration.system import eventually
+from tests.test_viewer import viewer
 
 TIMES = ("PreemptionDelay", "ClaimHeld")
 """Their texts have times, which the API server sets."""
@@ -127,7 +130,7 @@ async def test_any_object_of_a_workload_leads_to_it(
         "pod": f"{fleet.WORKERS}-0",
         "podgroup": fleet.GANG,
     }
-    answer = await asked(server, command.reference(f"{of}/{names[of]}", fleet.NAMESPACE))
+    answer = await asked(server, reference(f"{of}/{names[of]}", fleet.NAMESPACE))
     assert (answer.tree.ref, answer.placed, answer.total) == (SET_REF, 0, 4)
 
 
@@ -194,7 +197,7 @@ async def test_a_user_of_one_namespace_is_told_what_is_not_known(kind: str, tmp_
     assert {branch.where for branch in answer.tree.children} == {""}
 
 
-async def test_what_a_user_may_not_see_at_all_is_not_found(
+async def test_what_a_user_may_not_read_is_not_called_missing(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with staged(tmp_path, "design", LOCAL[:2], kind) as (server, store):
@@ -208,14 +211,93 @@ async def test_what_a_user_may_not_see_at_all_is_not_found(
         )
         assert await asyncio.to_thread(main, ["topology", "zone=zone-a", *as_operator]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        "PodCliqueSet llm not found in namespace inference; not seen: PodCliques, events, PodGangs, KAI's Topologies, "
-        "nodes, KAI's PodGroups, pods, queues, PodCliqueSets and the cluster topology (no right to list); pods of all "
-        "namespaces (no right to list pods of all namespaces)",
+        "whether PodCliqueSet llm exists in namespace inference is not known: you have no right to get and list "
+        "podcliquesets.grove.io there",
+        "who may write RoleBindings in inference gives the right to read them: kubectl -n inference create rolebinding "
+        "USER-view --clusterrole=grove-admission-view --user=USER",
         "'zone=zone-a': zone is no level; there are none that can be seen",
     ]
     assert explain(Index(read), SET_REF) is None
     assert read.unseen["sets"] == "no right to list"
     assert read.pods == ()
+
+
+def bound(role: str, namespace: str = "") -> Object:
+    """A binding of the user `operator` to a ClusterRole, in a namespace or in all."""
+    kind = "RoleBinding" if namespace else "ClusterRoleBinding"
+    metadata = {"name": "viewer", **({"namespace": namespace} if namespace else {})}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": kind,
+        "metadata": metadata,
+        "roleRef": reference,
+        "subjects": [ACCOUNT],
+    }
+
+
+WITHOUT_SETS: list[Object] = [
+    {**VIEWER[0], "rules": [{**RULE, "resources": ["podgangs", "podcliques", "pods"]}]},
+    LOCAL[0],
+    LOCAL[2],
+]
+
+
+@pytest.mark.parametrize(
+    ("rules", "arguments", "code", "expected"),
+    [
+        pytest.param(
+            [viewer(), bound(VIEWER_ROLE)],
+            ["-A"],
+            1,
+            ["1 of 1 workload in all namespaces waits", "NoDomainFits"],
+            id="the ClusterRole of the manifests, in all namespaces",
+        ),
+        pytest.param(
+            [LOCAL[0], viewer(), bound(VIEWER_ROLE, fleet.NAMESPACE)],
+            ["-n", fleet.NAMESPACE],
+            2,
+            ["1 of 1 workload in namespace inference waits", "create clusterrolebinding"],
+            id="the ClusterRole of the manifests, in one namespace",
+        ),
+        pytest.param(
+            WITHOUT_SETS,
+            ["podcliqueset", "llm", "-n", fleet.NAMESPACE],
+            2,
+            ["you have no right to get and list podcliquesets", "podgang/llm-0"],
+            id="parts of a set that may not be read",
+        ),
+        pytest.param(
+            [viewer(), bound(VIEWER_ROLE)],
+            ["pcs", "llm", "-n", "research"],
+            2,
+            ["PodCliqueSet llm not found", "it exists in namespace inference"],
+            id="another namespace",
+        ),
+    ],
+)
+async def test_the_command_says_what_waits_and_what_may_not_be_read(
+    rules: list[Object],
+    arguments: list[str],
+    code: int,
+    expected: list[str],
+    kind: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with staged(tmp_path, "design", rules, kind) as (server, store):
+        await store.show(
+            facts(pods=(*fleet.pods(), *fleet.fill("rack-a1", "rack-a2", "rack-b1", "rack-b2")))
+        )
+        as_operator = ["--kubeconfig", str(server.kubeconfig), "--context", "operator"]
+        given = ["explain", *arguments, *as_operator]
+        assert await asyncio.to_thread(main, given) == code
+        texts = capsys.readouterr()
+        await asyncio.to_thread(main, [*given, "-o", "json"])
+        document = capsys.readouterr().out
+    printed = texts.out + texts.err
+    ids = document if arguments == ["-A"] else ""
+    assert [text for text in expected if text not in printed + ids] == []
 
 
 async def test_a_line_is_printed_when_the_answer_changes(

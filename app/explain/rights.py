@@ -1,0 +1,86 @@
+"""Which rights are missing for what could not be read, and who gives them."""
+
+from collections.abc import Iterator, Mapping
+
+from app.explain.facts import BY_RESOURCE, CHANNELS, ROOM
+from app.explain.facts.common import Ref
+from app.explain.index import Index
+from app.explain.words import listed
+from app.objects.resource import POD, Resource
+from app.rules.kinds import POD_CLIQUE_SCALING_GROUP, RESOURCE_CLAIM
+
+VIEWER = "grove-admission-view"
+"""The ClusterRole of the manifests that may read what these commands read."""
+
+_NO_RIGHT = "no right to "
+_OF_ALL_NAMESPACES: Mapping[str, Resource] = {ROOM: POD, CHANNELS: RESOURCE_CLAIM}
+_BY_KIND: Mapping[str, Resource] = {
+    resource.kind: resource for resource in reversed((*BY_RESOURCE, POD_CLIQUE_SCALING_GROUP))
+}
+
+
+def lacks_right(cause: str) -> bool:
+    """Whether `cause` of `Facts.unseen` is that a right is missing."""
+    return cause.startswith(_NO_RIGHT)
+
+
+def may_not_read(index: Index, ref: Ref) -> bool:
+    """Whether it is not known if an object exists, because its kind may not be read."""
+    return lacks_right(index.facts.unseen.get(_field_of(ref.kind), ""))
+
+
+def refusal(index: Index, ref: Ref) -> Iterator[str]:
+    """Yield what to tell a user who may not read an object: the right, who gives it, and which
+    parts of the object can be explained all the same.
+    """
+    resource = _BY_KIND[ref.kind]
+    yield (
+        f"whether {ref} exists in namespace {ref.namespace} is not known: you have no right to get"
+        f" and list {resource} there"
+    )
+    yield from how_to_get({_field_of(ref.kind): _NO_RIGHT}, ref.namespace)
+    parts = _readable_parts(index, ref)
+    if parts:
+        names = listed((f"{part.kind.lower()}/{part.name}" for part in parts), 8)
+        yield f"what you may read can be explained: {names}"
+
+
+def how_to_get(unseen: Mapping[str, str], namespace: str = "") -> Iterator[str]:
+    """Yield who gives the rights that are missing in `unseen`, and with which command."""
+    fields = {field for field, cause in unseen.items() if lacks_right(cause)}
+    wide = fields & {ROOM, CHANNELS} | {
+        projection.field
+        for resource, projection in BY_RESOURCE.items()
+        if projection.field in fields and not resource.namespaced
+    }
+    role = f"--clusterrole={VIEWER} --user=USER"
+    if wide or (fields and not namespace):
+        yield (
+            "a platform admin gives the right to read them:"
+            f" kubectl create clusterrolebinding USER-view {role}"
+        )
+    elif fields:
+        yield (
+            f"who may write RoleBindings in {namespace} gives the right to read them:"
+            f" kubectl -n {namespace} create rolebinding USER-view {role}"
+        )
+
+
+def _field_of(kind: str) -> str:
+    """A scaling group is found by its PodCliques."""
+    if kind == POD_CLIQUE_SCALING_GROUP.kind:
+        return "cliques"
+    return BY_RESOURCE[_BY_KIND[kind]].field
+
+
+def _readable_parts(index: Index, ref: Ref) -> list[Ref]:
+    """Return the PodGangs of a PodCliqueSet, else its PodCliques, else its pods."""
+    key = (ref.namespace, ref.name)
+    if ref.kind != "PodCliqueSet":
+        return []
+    parts = (
+        index.gangs_of_set.get(key, ())
+        or index.cliques_of_set.get(key, ())
+        or index.pods_of_set.get(key, ())
+    )
+    return [part.ref for part in parts]

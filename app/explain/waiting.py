@@ -1,0 +1,102 @@
+"""What waits: one row for each workload, those that wait first and longest before the others.
+
+A workload is a PodCliqueSet, or a KAI PodGroup that no PodGang owns.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from app.explain.answer import Answer, explain
+from app.explain.facts.common import Ref
+from app.explain.facts.kai import KaiPodGroup
+from app.explain.index import Index, key_of
+from app.explain.reason import Who
+from app.explain.tree import State
+
+_ORDER: dict[State, int] = {"waits": 0, "problem": 1, "unknown": 2, "warning": 3, "well": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRow:
+    """One workload.
+
+    `placed` of `total` pods have a node; None if that is not known. `since` is when it was asked
+    for, in seconds since 1970. `reason` is the first reason, with its `id` and who can act; without
+    a known one, `id` and `who` are "". `more` is how many other reasons there are.
+    """
+
+    ref: Ref
+    state: State
+    since: float | None
+    placed: int | None
+    total: int | None
+    reason: str = ""
+    id: str = ""
+    who: Who | str = ""
+    more: int = 0
+
+
+def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
+    """Return the workloads in some namespaces, or in all, by name."""
+    gangs = {gang.uid for gang in index.facts.gangs if gang.uid}
+    refs = [pcs.ref for pcs in index.facts.sets]
+    refs += [
+        group.ref
+        for group in index.facts.pod_groups
+        if not gangs.intersection(group.owners) and _stands_alone(index, group)
+    ]
+    return sorted(ref for ref in refs if not namespaces or ref.namespace in namespaces)
+
+
+def _stands_alone(index: Index, group: KaiPodGroup) -> bool:
+    """Whether a PodGroup has pods that have not ended, and none of them is of a PodCliqueSet."""
+    pods = index.pods_of_group.get(key_of(group), ())
+    alive = [pod for pod in pods if not pod.finished and pod.deleting is None]
+    return bool(alive) and not any(pod.place.pcs for pod in alive)
+
+
+def rows(index: Index, refs: Iterable[Ref]) -> list[WorkloadRow]:
+    """Return the rows of some workloads: what waits first, the longest before the others."""
+    return sorted(_rows(index, refs), key=_place)
+
+
+def _rows(index: Index, refs: Iterable[Ref]) -> Iterator[WorkloadRow]:
+    for ref in refs:
+        answer = explain(index, ref)
+        if answer is not None:
+            yield _row(index, answer)
+
+
+def _row(index: Index, answer: Answer) -> WorkloadRow:
+    row = WorkloadRow(
+        answer.ref, answer.state, _since(index, answer.ref), answer.placed, answer.total
+    )
+    if answer.reasons:
+        first = answer.reasons[0]
+        more = len(answer.reasons) - 1
+        return replace(row, reason=first.text, id=first.id, who=first.who, more=more)
+    if answer.said:
+        return replace(row, reason=f"KAI says: {answer.said[0]}", more=len(answer.said) - 1)
+    if answer.state == "waits":
+        return replace(row, reason=_why_not_known(answer))
+    return row
+
+
+def _why_not_known(answer: Answer) -> str:
+    if answer.unknown:
+        return "not known: facts that decide it may not be read"
+    return "room was not examined" if answer.lacks_room else "no known reason"
+
+
+def _since(index: Index, ref: Ref) -> float | None:
+    """Return when the first gang of a workload was made, or the workload if it has none."""
+    key = (ref.namespace, ref.name)
+    gangs = index.gangs_of_set.get(key, ()) if ref.kind == "PodCliqueSet" else ()
+    times = [gang.created for gang in gangs if gang.created is not None]
+    workload = (index.sets if ref.kind == "PodCliqueSet" else index.pod_groups).get(key)
+    return min(times, default=None if workload is None else workload.created)
+
+
+def _place(row: WorkloadRow) -> tuple[int, float, Ref]:
+    since = row.since if row.state == "waits" and row.since is not None else float("inf")
+    return _ORDER[row.state], since, row.ref

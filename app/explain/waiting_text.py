@@ -1,0 +1,151 @@
+"""The list of what waits for people, as lines of text, and for programs, as maps."""
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from app.explain.facts import Facts
+from app.explain.rights import how_to_get
+from app.explain.text import not_seen, table
+from app.explain.tree import State
+from app.explain.waiting import WorkloadRow
+from app.explain.words import counted
+from app.visible import visible
+
+COLUMNS = ("namespace", "object", "since", "placed", "state", "who", "first reason")
+"""The titles of the columns, in the list of the command and in that of the console."""
+
+STATES: Mapping[State, str] = {
+    "waits": "waits",
+    "problem": "problem",
+    "unknown": "not known",
+    "warning": "placed",
+    "well": "placed",
+}
+_SHORT = {"PodCliqueSet": "pcs", "PodGroup": "podgroup"}
+_NARROWEST = 44
+"""If fewer columns are left for the reason, it has lines of its own."""
+
+_UNITS = (("d", 86400), ("h", 3600), ("m", 60))
+
+
+def list_text(
+    rows: Sequence[WorkloadRow],
+    facts: Facts,
+    namespace: str,
+    *,
+    everything: bool = False,
+    width: int = 0,
+) -> str:
+    """Return what waits as a table, after one line that says how much it is.
+
+    `namespace` is "" for all. Unless `everything`, workloads that are in order are only counted.
+    `width` are the columns of the terminal, 0 for as many as are needed.
+    """
+    shown = [row for row in rows if everything or row.state != "well"]
+    lines = [headline(rows, facts, namespace)]
+    if shown:
+        lines += _table(shown, facts, width)
+    if len(shown) < len(rows):
+        lines.append(f"{counted(len(rows) - len(shown), 'workload')} placed as asked: --all")
+    lines += map(visible, not_seen(dict(sorted(facts.unseen.items())), ()))
+    lines += map(visible, how_to_get(facts.unseen, namespace))
+    return "\n".join(lines)
+
+
+def headline(rows: Sequence[WorkloadRow], facts: Facts, namespace: str) -> str:
+    """Return the answer in one line: how many workloads wait."""
+    where = f"in namespace {namespace}" if namespace else "in all namespaces"
+    if not rows:
+        unknown = f"what waits {where} is not known: PodCliqueSets can't be read"
+        return visible(unknown if "sets" in facts.unseen else f"there is no workload {where}")
+
+    workloads = counted(len(rows), "workload")
+    counts = Counter(row.state for row in rows)
+    if counts["waits"]:
+        verb = "waits" if counts["waits"] == 1 else "wait"
+        return visible(f"{counts['waits']:,} of {workloads} {where} {verb}")
+    if counts["unknown"]:
+        return visible(f"whether {counts['unknown']:,} of {workloads} {where} wait is not known")
+    if counts["problem"]:
+        return visible(f"nothing waits {where}; {counts['problem']:,} of {workloads} not in order")
+    return visible(f"nothing waits {where}: {workloads} placed")
+
+
+def exit_code(rows: Sequence[WorkloadRow], facts: Facts) -> int:
+    """Return 0 if all is placed, 1 if something waits or is not in order, 2 if not all is known."""
+    states = {row.state for row in rows}
+    unexplained = any(row.state == "waits" and not row.id for row in rows)
+    if "unknown" in states or "sets" in facts.unseen:
+        return 2
+    if unexplained and (facts.unseen or facts.skipped):
+        return 2
+    return 1 if {"waits", "problem"} & states else 0
+
+
+def _table(rows: Sequence[WorkloadRow], facts: Facts, width: int) -> Iterator[str]:
+    """Yield the rows with their reasons beside them, or below them if there is too little space."""
+    cells = [[visible(cell) for cell in _cells(row, facts)] for row in rows]
+    heads = [title.upper() for title in COLUMNS[:-1]]
+    lines = list(table([heads, *cells]))
+    left = max(map(len, lines)) + 2
+    if width and width - left < _NARROWEST:
+        yield lines[0]
+        for row, line in zip(rows, lines[1:], strict=True):
+            yield from (line, *_wrapped(row, width))
+        return
+
+    yield f"{lines[0]:{left}}{COLUMNS[-1].upper()}"
+    for row, line in zip(rows, lines[1:], strict=True):
+        yield f"{line:{left}}{_cut(visible(_reason(row)), width - left)}".rstrip()
+
+
+def _cut(text: str, width: int) -> str:
+    """Return a text of at most `width` characters; the whole text if that is not positive."""
+    return f"{text[: width - 1]}…" if 0 < width < len(text) else text
+
+
+def _wrapped(row: WorkloadRow, width: int) -> list[str]:
+    reason = visible(_reason(row))
+    return textwrap.wrap(reason, width, initial_indent="  ", subsequent_indent="  ")
+
+
+def _cells(row: WorkloadRow, facts: Facts) -> tuple[str, ...]:
+    name = f"{_SHORT[row.ref.kind]}/{row.ref.name}"
+    known = row.since is not None and facts.now
+    since = short(facts.now - (row.since or 0.0)) if known else "?"
+    placed = "?" if row.total is None else f"{row.placed}/{row.total}"
+    return row.ref.namespace, name, since, placed, STATES[row.state], row.who or "-"
+
+
+def _reason(row: WorkloadRow) -> str:
+    more = f" (+{row.more})" if row.more else ""
+    return f"{row.reason}{more}"
+
+
+def short(seconds: float) -> str:
+    """Return how long something lasts in few characters, as kubectl does: `14m`."""
+    for unit, length in _UNITS:
+        if seconds >= 2 * length:
+            return f"{int(seconds // length)}{unit}"
+    return f"{max(0, int(seconds))}s"
+
+
+def list_document(rows: Sequence[WorkloadRow], facts: Facts) -> dict[str, Any]:
+    """Return the list for programs. `waitingSeconds`, `placed` and `total` may be null."""
+    return {"workloads": [_map(row, facts) for row in rows], "unseen": dict(facts.unseen)}
+
+
+def _map(row: WorkloadRow, facts: Facts) -> dict[str, Any]:
+    age = None if row.since is None else max(0, int(facts.now - row.since))
+    ref = row.ref
+    return {
+        "object": {"kind": ref.kind, "namespace": ref.namespace, "name": ref.name},
+        "state": row.state,
+        "ageSeconds": age,
+        "placed": row.placed,
+        "total": row.total,
+        "reason": {"id": row.id, "text": row.reason, "who": row.who},
+        "more": row.more,
+    }

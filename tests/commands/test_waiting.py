@@ -1,0 +1,270 @@
+"""`explain` without a name: what waits, as people and programs get it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli import main
+from app.explain.facts import Facts
+from app.explain.facts.common import Place
+from app.explain.facts.grove import PodCliqueSet
+from app.explain.facts.kai import KaiPodGroup
+from app.explain.facts.pods import Pod
+from app.explain.index import Index
+from app.explain.rights import VIEWER
+from app.explain.waiting import WorkloadRow, rows, workloads
+from app.explain.waiting_text import exit_code, list_text, short
+from tests.commands.test_explain import FULL, written
+from tests.explain import fleet
+from tests.explain.fleet import NOW, facts
+
+REASON = "No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2 (+1)"
+
+
+def listed(given: Facts, *namespaces: str) -> list[WorkloadRow]:
+    index = Index(given)
+    return rows(index, workloads(index, namespaces))
+
+
+def lines(given: Facts, width: int = 0, namespace: str = "") -> list[str]:
+    return list_text(listed(given), given, namespace, width=width).splitlines()
+
+
+def pending(name: str, namespace: str = "research", age: float = 60.0) -> tuple[KaiPodGroup, Pod]:
+    """A PodGroup of KAI that no PodGang owns, with one pod that waits for a missing queue."""
+    group = KaiPodGroup(namespace, name, uid=f"uid-{name}", queue="absent", created=NOW - age)
+    pod = Pod(
+        namespace,
+        f"{name}-0",
+        uid=f"uid-{name}-0",
+        place=Place(),
+        scheduler="kai-scheduler",
+        shape=fleet.shape(1),
+        group=name,
+        created=NOW - age,
+    )
+    return group, pod
+
+
+def several() -> Facts:
+    """One set that waits, one that is placed, and two jobs that wait, one of them for longer."""
+    old, old_pod = pending("old", age=7200.0)
+    new, new_pod = pending("new")
+    full = facts(**FULL)
+    return replace(
+        full,
+        pod_groups=(*full.pod_groups, new, old),
+        pods=(*full.pods, new_pod, old_pod),
+    )
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (
+            120,
+            [
+                "1 of 1 workload in all namespaces waits",
+                "NAMESPACE  OBJECT   SINCE  PLACED  STATE  WHO  FIRST REASON",
+                f"inference  pcs/llm  14m    0/4     waits  you  {REASON}",
+            ],
+        ),
+        (
+            100,
+            [
+                "1 of 1 workload in all namespaces waits",
+                "NAMESPACE  OBJECT   SINCE  PLACED  STATE  WHO  FIRST REASON",
+                f"inference  pcs/llm  14m    0/4     waits  you  {REASON[:52]}…",
+            ],
+        ),
+        (
+            80,
+            [
+                "1 of 1 workload in all namespaces waits",
+                "NAMESPACE  OBJECT   SINCE  PLACED  STATE  WHO",
+                "inference  pcs/llm  14m    0/4     waits  you",
+                "  No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2 (+1)",
+            ],
+        ),
+        (
+            60,
+            [
+                "1 of 1 workload in all namespaces waits",
+                "NAMESPACE  OBJECT   SINCE  PLACED  STATE  WHO",
+                "inference  pcs/llm  14m    0/4     waits  you",
+                "  No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has",
+                "  room for 2 (+1)",
+            ],
+        ),
+    ],
+)
+def test_the_table_fits_the_terminal(width: int, expected: list[str]) -> None:
+    assert lines(facts(**FULL), width) == expected
+
+
+def test_without_a_terminal_no_reason_is_cut() -> None:
+    assert lines(facts(**FULL))[-1].endswith(REASON)
+
+
+def test_what_waits_longest_is_first() -> None:
+    given = several()
+    assert [(row.ref.name, row.state, row.id, row.who) for row in listed(given)] == [
+        ("old", "waits", "QueueMissing", "you"),
+        ("llm", "waits", "NoDomainFits", "you"),
+        ("new", "waits", "QueueMissing", "you"),
+    ]
+    assert [row.ref.name for row in listed(given, fleet.NAMESPACE)] == ["llm"]
+
+
+def test_a_pod_group_of_a_gang_or_of_pods_that_ended_is_no_workload_of_its_own() -> None:
+    group, pod = pending("done")
+    ended = replace(pod, phase="Succeeded")
+    given = replace(facts(), pod_groups=(*facts().pod_groups, group), pods=(*facts().pods, ended))
+    assert [row.ref.name for row in listed(given)] == ["llm"]
+
+
+def test_what_is_placed_is_only_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, facts(pods=fleet.placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")))
+    assert main(["explain", "--offline", path]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "nothing waits in all namespaces: 1 workload placed",
+        "1 workload placed as asked: --all",
+    ]
+    assert main(["explain", "--all", "--offline", path]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split() == [
+        "inference", "pcs/llm", "0s", "4/4", "placed", "-",
+    ]  # fmt: skip
+
+
+def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, facts(**FULL))
+    assert main(["explain", "-o", "json", "--offline", path]) == 1
+    document = json.loads(capsys.readouterr().out)
+    (row,) = document["workloads"]
+    assert row.pop("ageSeconds") >= 0
+    assert row == {
+        "object": {"kind": "PodCliqueSet", "namespace": "inference", "name": "llm"},
+        "state": "waits",
+        "placed": 0,
+        "total": 4,
+        "reason": {"id": "NoDomainFits", "text": REASON.removesuffix(" (+1)"), "who": "you"},
+        "more": 1,
+    }
+
+
+def test_an_empty_list_says_where_it_looked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, facts())
+    assert main(["explain", "-n", "other", "--offline", path]) == 0
+    assert capsys.readouterr().out == "there is no workload in namespace other\n"
+
+
+def test_what_was_not_examined_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without nodes, no reason is found for what waits, and the exit code is not that of reasons."""
+    given = replace(facts(), nodes=(), queues=(), kai_topologies=())
+    assert main(["explain", "--offline", written(tmp_path, given)]) == 2
+    assert capsys.readouterr().out.splitlines()[-1].endswith("room was not examined")
+
+
+@pytest.mark.parametrize(
+    ("unseen", "first", "code"),
+    [
+        (
+            {"sets": "no right to list"},
+            "what waits in namespace inference is not known: PodCliqueSets can't be read",
+            2,
+        ),
+        (
+            {"pods": "no right to list"},
+            "whether 1 of 1 workload in namespace inference wait is not known",
+            2,
+        ),
+    ],
+)
+def test_what_may_not_be_read_is_not_nothing(unseen: dict[str, str], first: str, code: int) -> None:
+    given = replace(facts(), unseen=unseen, pods=())
+    given = replace(given, sets=()) if "sets" in unseen else given
+    found = listed(given)
+    text = list_text(found, given, "inference").splitlines()
+    assert (text[0], exit_code(found, given)) == (first, code)
+    assert text[-1] == (
+        "who may write RoleBindings in inference gives the right to read them: kubectl -n inference"
+        f" create rolebinding USER-view --clusterrole={VIEWER} --user=USER"
+    )
+
+
+def test_names_of_others_are_shown_as_they_are_stored() -> None:
+    hostile = PodCliqueSet("inference", "a\x1b[2Jb", created=NOW)
+    given = replace(facts(), sets=(hostile,), gangs=(), cliques=(), pods=())
+    text = list_text(listed(given), given, "", everything=True)
+    assert "\x1b" not in text
+    assert "pcs/a\\x1b[2Jb" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(-1, "0s"), (119, "119s"), (120, "2m"), (7199, "119m"), (7200, "2h"), (172_800, "2d")],
+)
+def test_ages_are_short(seconds: float, expected: str) -> None:
+    assert short(seconds) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-A", "llm"], "--all-namespaces lists what waits, and takes no name"),
+        (["--watch"], "--watch takes the name of an object"),
+        (["pod", "a", "b"], "'pod a b' names no single object: give KIND/NAME, KIND NAME"),
+        (["pod/a", "b"], "'pod/a b' names no single object: give KIND/NAME, KIND NAME"),
+        (["pods"], "'pods' has no name: give KIND/NAME, KIND NAME"),
+    ],
+)
+def test_unusable_input_is_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(message)
+
+
+@pytest.mark.parametrize("form", [["podcliqueset", "llm"], ["pcs/llm"], ["llm"]])
+def test_an_object_is_named_as_for_kubectl(
+    form: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", *form, "--offline", written(tmp_path, facts(**FULL))]) == 1
+    assert capsys.readouterr().out.startswith("llm waits, 0 of 4 pods placed")
+
+
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [
+        (["llm", "-n", "research"], "it exists in namespace inference: add -n inference"),
+        (["lmm", "-n", "inference"], "did you mean llm?"),
+        (["lmm", "-n", "research"], "did you mean llm in namespace inference?"),
+        (["other", "-n", "inference"], "there is llm"),
+    ],
+)
+def test_what_was_meant_is_said(
+    asked: list[str], hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", *asked, "--offline", written(tmp_path, facts())]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.splitlines() == [
+        f"PodCliqueSet {asked[0]} not found in namespace {asked[2]}",
+        hint,
+    ]
+
+
+def test_usage_errors_print_the_usage_of_their_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    usages: dict[str, Any] = {}
+    for command in ("explain", "topology", "audit", "doctor", "check", "sandbox"):
+        with pytest.raises(SystemExit) as ended:
+            main([command, "--no-such-option", "x"])
+        usages[command] = (ended.value.code, capsys.readouterr().err.split()[:3])
+    assert usages == {name: (2, ["usage:", "grove-admission", name]) for name in usages}
