@@ -12,6 +12,7 @@ import orjson
 from app.kube.api import Object
 from app.kube.owners import Controller, controller_of
 from app.objects.edits import ABSENT, value_at
+from app.objects.shape import map_of, text_of
 from app.rules.labels import MNNVL_ADOPTED, TOPOLOGY_NAME
 from app.rules.mnnvl.stored import Gang, read_gang, read_podgroups
 from app.rules.workload.groups import (
@@ -156,8 +157,8 @@ def read_pod(obj: Object) -> StoredPod | None:
         pod_group=annotations.get(POD_GROUP_NAME, ""),
         marked=annotations.get(SKIP_PODGROUPER) == "true",
         ending=bool(metadata.get("deletionTimestamp"))
-        or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"),
-        priority_class=str(obj["spec"].get("priorityClassName") or ""),
+        or map_of(obj.get("status")).get("phase") in ("Succeeded", "Failed"),
+        priority_class=text_of(map_of(obj.get("spec")).get("priorityClassName")),
     )
 
 
@@ -165,7 +166,7 @@ def _stored(obj: Object) -> tuple[str, str, bytes]:
     """Returns the fields of `Stored`."""
     metadata = {key: obj["metadata"][key] for key in _METADATA if key in obj["metadata"]}
     content = packed(
-        {"apiVersion": obj["apiVersion"], "metadata": metadata, "spec": obj.get("spec") or {}}
+        {"apiVersion": obj["apiVersion"], "metadata": metadata, "spec": map_of(obj.get("spec"))}
     )
     return metadata.get("namespace", ""), metadata["name"], content
 

@@ -5,15 +5,17 @@ that are stored but not established, so that the API server does not serve what 
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from app.doctor.report import Check, Status
 from app.kube.api import Client, NotFound, Object
+from app.objects.edits import value_at
 from app.objects.resource import CRD, Resource
+from app.objects.shape import map_of, maps_of, text_of, texts_of
 from app.rules import kinds
 
 SUBJECT = "APIs"
 _MATCH_CONDITIONS = (1, 28)
+_NUMBER = re.compile(r"[0-9]{1,9}")
 Read = Callable[[str], Awaitable[Object]]
 """Returns the JSON at a path of the API server."""
 
@@ -77,10 +79,13 @@ async def _check_version(read: Read) -> list[Check]:
     """The webhook configurations have matchConditions: beta in Kubernetes 1.28, stable in 1.30."""
     try:
         version = await read("/version")
-        major, minor = (int(re.sub(r"\D.*", "", str(version[part]))) for part in ("major", "minor"))
-    except (NotFound, KeyError, ValueError):
+    except NotFound:
         return []
-    shown = version.get("gitVersion") or f"{major}.{minor}"
+    parts = [_NUMBER.match(text_of(version.get(part))) for part in ("major", "minor")]
+    major, minor = (int(part[0]) if part else 0 for part in parts)
+    if not major:
+        return []
+    shown = text_of(version.get("gitVersion")) or f"{major}.{minor}"
     if (major, minor) >= _MATCH_CONDITIONS:
         return [Check(SUBJECT, "ok", f"Kubernetes {shown}")]
     message = (
@@ -134,9 +139,9 @@ async def _other_versions(read: Read, resource: Resource) -> list[str]:
     except NotFound:
         return []
     served = []
-    for version in (str(item.get("version", "")) for item in group.get("versions") or []):
+    for version in (text_of(item.get("version")) for item in maps_of(group.get("versions"))):
         listed = await read(f"/apis/{resource.group}/{version}")
-        if any(item.get("name") == resource.plural for item in listed.get("resources") or []):
+        if any(item.get("name") == resource.plural for item in maps_of(listed.get("resources"))):
             served.append(version)
     return served
 
@@ -148,7 +153,7 @@ def check_definitions(crds: Iterable[Object], groups: Collection[str]) -> dict[s
     """A problem for each CRD of `groups` that is not established, by the name of the CRD, and a
     warning for each one that is established with fewer names than its spec has.
     """
-    in_groups = [crd for crd in crds if crd["spec"]["group"] in groups]
+    in_groups = [crd for crd in crds if _group(crd) in groups]
     checks = {crd["metadata"]["name"]: _check_crd(crd, in_groups) for crd in in_groups}
     return {name: check for name, check in checks.items() if check is not None}
 
@@ -158,8 +163,8 @@ def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
     conditions = _conditions(crd)
     if not conditions:
         return None
-    served = (conditions.get("Established") or {}).get("status") == "True"
-    accepted = conditions.get("NamesAccepted") or {}
+    served = conditions.get("Established", {}).get("status") == "True"
+    accepted = conditions.get("NamesAccepted", {})
     if accepted.get("status") == "False":
         taken_by = _conflicts(crd, others)
         by = f" by {', '.join(taken_by)}" if taken_by else ""
@@ -190,31 +195,31 @@ def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
 
 
 def _conditions(crd: Object) -> dict[str, Object]:
-    return {
-        condition["type"]: condition
-        for condition in (crd.get("status") or {}).get("conditions") or ()
-    }
+    conditions = maps_of(value_at(crd, ("status", "conditions")))
+    return {text_of(condition.get("type")): condition for condition in conditions}
+
+
+def _group(crd: Object) -> str:
+    return text_of(value_at(crd, ("spec", "group")))
 
 
 def _conflicts(crd: Object, others: Iterable[Object]) -> list[str]:
     """The CRDs of the same group that have a name of the spec of `crd`."""
-    requested = set(_names(crd["spec"]["names"]))
+    requested = set(_names(crd, "spec", "names"))
     return [
         other["metadata"]["name"]
         for other in others
-        if other["spec"]["group"] == crd["spec"]["group"]
+        if _group(other) == _group(crd)
         and other["metadata"]["name"] != crd["metadata"]["name"]
-        and requested & set(_names((other.get("status") or {}).get("acceptedNames") or {}))
+        and requested & set(_names(other, "status", "acceptedNames"))
     ]
 
 
-def _names(names: Mapping[str, Any]) -> Iterator[str]:
-    yield from (
-        str(names[field])
-        for field in ("plural", "singular", "kind", "listKind")
-        if names.get(field)
-    )
-    yield from names.get("shortNames") or ()
+def _names(crd: Object, *path: str) -> Iterator[str]:
+    names = map_of(value_at(crd, path))
+    fields = ("plural", "singular", "kind", "listKind")
+    yield from filter(None, (text_of(names.get(field)) for field in fields))
+    yield from texts_of(names.get("shortNames"))
 
 
 def _remedy(name: str, taken_by: Sequence[str], accepted: Object) -> str:

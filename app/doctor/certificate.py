@@ -19,6 +19,7 @@ from app.doctor.report import Check
 from app.doctor.service import Endpoint
 from app.kube.api import Client, ClusterError, NotFound
 from app.objects.resource import SECRET
+from app.objects.shape import map_of, maps_of, text_of
 
 SUBJECT = "certificate"
 _KEEPER = (
@@ -95,33 +96,40 @@ def bundles_of(configurations: Iterable[Mapping[str, Any]]) -> list[Bundle]:
     """The different caBundles of stored webhook configurations, in order."""
     webhooks: dict[tuple[str, Target], list[str]] = {}
     for configuration in configurations:
-        for webhook in configuration.get("webhooks") or ():
-            client = webhook.get("clientConfig") or {}
-            webhooks.setdefault((client.get("caBundle") or "", _target(client)), []).append(
-                webhook["name"]
-            )
+        for webhook in maps_of(configuration.get("webhooks")):
+            client = map_of(webhook.get("clientConfig"))
+            key = text_of(client.get("caBundle")), _target(client)
+            webhooks.setdefault(key, []).append(text_of(webhook.get("name")))
     return [Bundle(bundle, target, tuple(names)) for (bundle, target), names in webhooks.items()]
 
 
 def _target(client: Mapping[str, Any]) -> Target:
     if "url" in client:
-        url = urlsplit(client["url"])
-        return Target(url.hostname or "", url.port or 443)
-    service = client.get("service") or {}
+        return _target_of_url(text_of(client["url"]))
+    service = map_of(client.get("service"))
     return Target(f"{service.get('name')}.{service.get('namespace')}.svc")
+
+
+def _target_of_url(text: str) -> Target:
+    """No target if it is no URL: an API server stores none like that."""
+    try:
+        url = urlsplit(text)
+        return Target(url.hostname or "", url.port or 443)
+    except ValueError:
+        return Target("", 443)
 
 
 async def read_shown(client: Client, namespace: str, name: str) -> Shown:
     """`tls.crt` of the Secret of the serving certificate."""
     secret = f"Secret {namespace}/{name}"
     try:
-        data = (await client.get(SECRET, name, namespace)).get("data") or {}
+        data = map_of((await client.get(SECRET, name, namespace)).get("data"))
         return Shown(base64.b64decode(data["tls.crt"], validate=True))
     except NotFound:
         return Shown(None, f"{secret} does not exist")
     except ClusterError as error:
         return Shown(None, f"{secret} can't be read: {error.message}", is_readable=False)
-    except (KeyError, TypeError, binascii.Error):
+    except (KeyError, TypeError, ValueError):
         return Shown(None, f"{secret} has no tls.crt that can be read")
 
 

@@ -15,6 +15,7 @@ from app.doctor.report import Check
 from app.dry_run.documents import read_documents
 from app.kube.api import Client, ClusterError, Object
 from app.objects.resource import CONFIG_MAP, VALIDATING_WEBHOOKS
+from app.objects.shape import map_of, maps_of, text_of
 
 SUBJECT = "Grove"
 AUTHORIZER = "authorizer.webhooks.grove.io"
@@ -83,7 +84,7 @@ def _find_webhook(configurations: Iterable[Object], name: str) -> Object | None:
     webhooks = (
         webhook
         for configuration in configurations
-        for webhook in configuration.get("webhooks") or ()
+        for webhook in maps_of(configuration.get("webhooks"))
     )
     return next((webhook for webhook in webhooks if webhook.get("name") == name), None)
 
@@ -94,7 +95,7 @@ async def _read_operator(client: Client) -> Operator | None:
     for config_map in sorted(
         stored, key=lambda obj: str(obj["metadata"].get("creationTimestamp")), reverse=True
     ):
-        settings = _settings((config_map.get("data") or {}).get("config.yaml"))
+        settings = _settings(map_of(config_map.get("data")).get("config.yaml"))
         if settings is not None:
             return Operator(config_map["metadata"]["namespace"], settings)
     return None
@@ -164,7 +165,7 @@ def _topology(operator: Operator | None, configuration: Configuration) -> list[C
     if isinstance(theirs, list):
         ours = {level.domain: level.key for level in configuration.levels}
         levels = {
-            level.get("domain"): level.get("key") for level in theirs if isinstance(level, dict)
+            text_of(level.get("domain")): text_of(level.get("key")) for level in maps_of(theirs)
         }
         if levels != ours:
             message = (

@@ -6,10 +6,14 @@ from app.config.schema import LeaderElection
 from app.doctor.report import Check
 from app.kube.api import Client, find
 from app.objects.resource import LEASE
+from app.objects.shape import int_of, map_of, text_of
 
 SUBJECT = "leader"
 _SLACK = timedelta(seconds=60)
 """How far the clock here may differ from those of the replicas."""
+
+_LONGEST = 86_400
+"""Seconds for which a Lease can hold."""
 
 _LOGS = (
     "See why no replica leads: kubectl -n {namespace} logs deployment/grove-admission. Its rules"
@@ -27,17 +31,26 @@ async def check_leader(client: Client, settings: LeaderElection, now: datetime) 
     if lease is None:
         message = f"{title} does not exist: no replica has led, and nothing is reconciled"
         return [Check(SUBJECT, "problem", message, remedy)]
-    spec = lease.get("spec") or {}
-    holder = spec.get("holderIdentity")
-    renewed = spec.get("renewTime")
+    spec = map_of(lease.get("spec"))
+    holder = text_of(spec.get("holderIdentity"))
+    renewed = text_of(spec.get("renewTime"))
     if not holder:
         return [
             Check(SUBJECT, "problem", f"{title} is held by nobody: nothing is reconciled", remedy)
         ]
-    end = timedelta(seconds=spec.get("leaseDurationSeconds") or 0) + _SLACK
-    if not renewed or datetime.fromisoformat(renewed) + end < now:
+    seconds = max(0, min(int_of(spec.get("leaseDurationSeconds")), _LONGEST))
+    if _age(renewed, now) > timedelta(seconds=seconds) + _SLACK:
         message = (
-            f"{title} was last renewed at {renewed} by {holder}: nothing has been reconciled since"
+            f"{title} was last renewed at {renewed or 'no time'} by {holder}: nothing has been"
+            " reconciled since"
         )
         return [Check(SUBJECT, "problem", message, remedy)]
     return [Check(SUBJECT, "ok", f"{holder} leads")]
+
+
+def _age(time: str, now: datetime) -> timedelta:
+    """How long ago a time of an API server was; the longest there is if it is none."""
+    try:
+        return now - datetime.fromisoformat(time)
+    except (ValueError, TypeError, OverflowError):  # TypeError: it has no time zone
+        return timedelta.max

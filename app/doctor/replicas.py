@@ -2,15 +2,18 @@
 
 import contextlib
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
 
 from app.doctor.report import Check
 from app.kube.api import Client, ClusterError, Object, find
+from app.objects.edits import value_at
 from app.objects.resource import DEPLOYMENT, POD
+from app.objects.shape import int_of, map_of, maps_of, text_of
 
 SUBJECT = "replicas"
 NAME = "grove-admission"
-_VERSION = re.compile(r":v?(\d+)\.(\d+)\.(\d+)$")
+_VERSION = re.compile(r":v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})$")
 
 
 async def check_replicas(client: Client, namespace: str, version: str) -> list[Check]:
@@ -30,8 +33,8 @@ async def check_replicas(client: Client, namespace: str, version: str) -> list[C
 
 async def _readiness(client: Client, namespace: str, deployment: Object) -> Check:
     title = f"Deployment {namespace}/{NAME}"
-    desired = deployment["spec"].get("replicas", 1)
-    ready = (deployment.get("status") or {}).get("readyReplicas") or 0
+    desired = int_of(value_at(deployment, ("spec", "replicas")), 1)
+    ready = int_of(value_at(deployment, ("status", "readyReplicas")))
     if desired == 0:
         remedy = f"Switch it on: kubectl -n {namespace} scale deployment {NAME} --replicas=2"
         return Check(SUBJECT, "problem", f"{title} is scaled to 0 replicas: nobody answers", remedy)
@@ -50,32 +53,29 @@ async def _readiness(client: Client, namespace: str, deployment: Object) -> Chec
 
 
 async def _reasons(client: Client, namespace: str, deployment: Object) -> AsyncIterator[str]:
-    labels = (deployment["spec"].get("selector") or {}).get("matchLabels") or {}
+    labels = map_of(value_at(deployment, ("spec", "selector", "matchLabels")))
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     with contextlib.suppress(ClusterError):
         for pod in (await client.list(POD, namespace, label_selector=selector, limit=0)).items:
-            for reason in _pod_reasons(pod.get("status") or {}):
+            for reason in _pod_reasons(map_of(pod.get("status"))):
                 yield reason
 
 
-def _pod_reasons(status: Object) -> Iterator[str]:
+def _pod_reasons(status: Mapping[str, Any]) -> Iterator[str]:
     """Why the Pod is not scheduled, or its containers do not run."""
-    for condition in status.get("conditions") or ():
+    for condition in maps_of(status.get("conditions")):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             yield f"{condition.get('reason')}: {condition.get('message')}"
-    for container in status.get("containerStatuses") or ():
-        waiting = (container.get("state") or {}).get("waiting")
+    for container in maps_of(status.get("containerStatuses")):
+        waiting = map_of(value_at(container, ("state", "waiting")))
         if waiting:
-            yield ": ".join(filter(None, (waiting.get("reason"), waiting.get("message"))))
+            words = (text_of(waiting.get("reason")), text_of(waiting.get("message")))
+            yield ": ".join(filter(None, words))
 
 
 def _images(deployment: Object) -> list[str]:
-    template = (deployment["spec"].get("template") or {}).get("spec") or {}
-    return [
-        str(item.get("image", ""))
-        for item in template.get("containers") or ()
-        if item.get("name") == NAME
-    ]
+    containers = maps_of(value_at(deployment, ("spec", "template", "spec", "containers")))
+    return [text_of(item.get("image")) for item in containers if item.get("name") == NAME]
 
 
 def _age(image: str, version: str, namespace: str) -> list[Check]:

@@ -6,7 +6,9 @@ from typing import Any
 
 from app.doctor.report import Check
 from app.kube.api import Client, Object, find
+from app.objects.edits import value_at
 from app.objects.resource import ENDPOINT_SLICE, SERVICE
+from app.objects.shape import int_of, map_of, maps_of, texts_of
 
 SUBJECT = "service"
 _PORT = 443
@@ -33,9 +35,9 @@ def is_called(configurations: Iterable[Object]) -> bool:
     webhooks = (
         webhook
         for configuration in configurations
-        for webhook in configuration.get("webhooks") or ()
+        for webhook in maps_of(configuration.get("webhooks"))
     )
-    return any("service" in (webhook.get("clientConfig") or {}) for webhook in webhooks)
+    return any("service" in map_of(webhook.get("clientConfig")) for webhook in webhooks)
 
 
 async def check_service(
@@ -49,9 +51,8 @@ async def check_service(
     service = await find(client, SERVICE, name, namespace)
     if service is None:
         return [Check(SUBJECT, "problem", f"{title} does not exist", _ABSENT)], []
-    port = next(
-        (item for item in service["spec"].get("ports") or () if item.get("port") == _PORT), None
-    )
+    ports = maps_of(value_at(service, ("spec", "ports")))
+    port = next((item for item in ports if item.get("port") == _PORT), None)
     if port is None:
         message = f"{title} has no port {_PORT}, which the webhook configurations name"
         return [Check(SUBJECT, "problem", message, "Apply the manifests.")], []
@@ -78,9 +79,14 @@ def ready_endpoints(endpoint_slice: Mapping[str, Any], port_name: str) -> Iterat
     Without the condition, an endpoint counts as ready:
     https://kubernetes.io/docs/reference/kubernetes-api/service-resources/endpoint-slice-v1/.
     """
-    ports: list[dict[str, Any]] = endpoint_slice.get("ports") or []
-    port = next((item.get("port") for item in ports if (item.get("name") or "") == port_name), None)
-    for endpoint in endpoint_slice.get("endpoints") or ():
-        ready = (endpoint.get("conditions") or {}).get("ready")
-        if port is not None and ready is not False and endpoint.get("addresses"):
-            yield Endpoint(endpoint["addresses"][0], port)
+    named = (
+        item
+        for item in maps_of(endpoint_slice.get("ports"))
+        if (item.get("name") or "") == port_name
+    )
+    port = next((int_of(item.get("port")) for item in named), 0)
+    for endpoint in maps_of(endpoint_slice.get("endpoints")):
+        ready = map_of(endpoint.get("conditions")).get("ready")
+        addresses = texts_of(endpoint.get("addresses"))
+        if port and ready is not False and addresses:
+            yield Endpoint(addresses[0], port)

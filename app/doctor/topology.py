@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from app.cluster.dialects import dialect_of
 from app.doctor.report import Check
 from app.kube.api import Client, Object, find, list_all
+from app.objects.edits import value_at
 from app.objects.fields import listed
+from app.objects.shape import maps_of
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
 from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, KAI_TOPOLOGY
@@ -101,7 +103,7 @@ def _disabled(name: str, stored: Object | None) -> Check:
 
 
 def _ready(name: str, topology: Object) -> Check:
-    conditions = (topology.get("status") or {}).get("conditions") or []
+    conditions = maps_of(value_at(topology, ("status", "conditions")))
     ready: Object = next(
         (condition for condition in conditions if condition.get("type") == READY), {}
     )
@@ -164,7 +166,7 @@ async def _former(client: Client) -> list[Check]:
 async def _coverage(client: Client, dialect: Dialect) -> list[Check]:
     checks: list[Check] = []
     for obj in await list_all(client, dialect.resource):
-        conditions = (obj.get("status") or {}).get("conditions") or []
+        conditions = maps_of(value_at(obj, ("status", "conditions")))
         covered: Object = next((item for item in conditions if item.get("type") == CONDITION), {})
         if covered.get("status") == "False":
             message = f"{dialect.resource.kind} {obj['metadata']['name']}: {covered.get('message')}"

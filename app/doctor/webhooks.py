@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from app.doctor.report import Check
+from app.objects.shape import map_of, maps_of, text_of, texts_of
 
 SUBJECT = "webhooks"
 _INSTALL = "Apply the manifests of this version (or the output of `grove-admission webhooks`)."
@@ -32,7 +33,7 @@ def check_webhooks(
     title = f"{desired['kind']} {desired['metadata']['name']}"
     if installed is None:
         return [_missing(title, desired, others)]
-    stored = {webhook["name"]: webhook for webhook in installed.get("webhooks") or ()}
+    stored = {text_of(webhook.get("name")): webhook for webhook in webhooks_in(installed)}
     ours = {webhook["name"]: webhook for webhook in desired["webhooks"]}
     checks: list[Check] = []
     for name in ours:
@@ -69,33 +70,39 @@ def _missing(title: str, desired: Object, others: Iterable[Object]) -> Check:
     return Check(SUBJECT, "problem", message, remedy)
 
 
+def webhooks_in(configuration: Object) -> list[dict[str, Any]]:
+    """Return the webhooks of a stored configuration."""
+    return maps_of(configuration.get("webhooks"))
+
+
 def _webhook_names(configuration: Object) -> set[str]:
-    return {webhook["name"] for webhook in configuration.get("webhooks") or ()}
+    return {text_of(webhook.get("name")) for webhook in webhooks_in(configuration)}
 
 
 def _check(stored: Object, desired: Object) -> Iterator[Check]:
-    yield Check(SUBJECT, "ok", f"{stored['name']}: {while_down(stored)}")
+    name = desired["name"]
+    yield Check(SUBJECT, "ok", f"{name}: {while_down(stored)}")
     for difference in differences(stored, desired):
-        yield Check(SUBJECT, "warning", f"{stored['name']}: {difference}", _INSTALL)
+        yield Check(SUBJECT, "warning", f"{name}: {difference}", _INSTALL)
     for difference in _client_differences(
-        stored.get("clientConfig") or {}, desired["clientConfig"]
+        map_of(stored.get("clientConfig")), desired["clientConfig"]
     ):
-        yield Check(SUBJECT, "problem", f"{stored['name']}: {difference}", _INSTALL)
+        yield Check(SUBJECT, "problem", f"{name}: {difference}", _INSTALL)
 
 
 def while_down(webhook: Object) -> str:
     """What happens to the requests of `webhook` while the server is down."""
-    requests = " and ".join(_rule(rule) for rule in webhook.get("rules") or ())
+    requests = " and ".join(_rule(rule) for rule in maps_of(webhook.get("rules")))
     fate = "pass unchanged" if webhook.get("failurePolicy") == "Ignore" else "are refused"
     return f"while the server is down, {requests or 'no requests'} {fate}{_limits(webhook)}"
 
 
 def _rule(rule: Object) -> str:
-    group = (rule.get("apiGroups") or [""])[0]
+    group = next(iter(texts_of(rule.get("apiGroups"))), "")
     resources = ", ".join(
-        f"{plural}.{group}" if group else plural for plural in rule.get("resources") or ()
+        f"{plural}.{group}" if group else plural for plural in texts_of(rule.get("resources"))
     )
-    return f"{', '.join(rule.get('operations') or ())} of {resources}"
+    return f"{', '.join(texts_of(rule.get('operations')))} of {resources}"
 
 
 def _limits(webhook: Object) -> str:
@@ -104,24 +111,24 @@ def _limits(webhook: Object) -> str:
     A namespaceSelector does not apply to cluster-scoped objects.
     """
     limits = ""
-    cluster_wide = all(rule.get("scope") == "Cluster" for rule in webhook.get("rules") or ())
-    selector = webhook.get("namespaceSelector") or {}
+    rules = maps_of(webhook.get("rules"))
+    cluster_wide = all(rule.get("scope") == "Cluster" for rule in rules)
+    selector = map_of(webhook.get("namespaceSelector"))
     if selector and not cluster_wide:
         limits += _namespaces(selector)
     if webhook.get("objectSelector"):
         limits += f", where the objectSelector {_text(webhook['objectSelector'])} matches"
-    conditions = [condition["name"] for condition in webhook.get("matchConditions") or ()]
-    return limits + (
-        f", where its matchConditions hold ({', '.join(conditions)})" if conditions else ""
-    )
+    conditions = maps_of(webhook.get("matchConditions"))
+    names = ", ".join(text_of(condition.get("name")) for condition in conditions)
+    return limits + (f", where its matchConditions hold ({names})" if conditions else "")
 
 
 def _namespaces(selector: Object) -> str:
-    expressions = selector.get("matchExpressions") or []
+    expressions = maps_of(selector.get("matchExpressions"))
     if len(expressions) == 1 and not selector.get("matchLabels"):
         (expression,) = expressions
         if (expression.get("key"), expression.get("operator")) == (_NAME_LABEL, "NotIn"):
-            return f", except in {', '.join(expression.get('values') or ())}"
+            return f", except in {', '.join(texts_of(expression.get('values')))}"
     return f", in namespaces that {_text(selector)} selects"
 
 
@@ -141,7 +148,7 @@ def _client_differences(stored: Object, desired: Object) -> Iterator[str]:
         if not str(stored["url"]).endswith(path):
             yield f"clientConfig.url is {stored['url']}; this version serves it at {path}"
         return
-    service = {"port": 443, **(stored.get("service") or {})}
+    service = {"port": 443, **map_of(stored.get("service"))}
     if service != desired["service"]:
         yield (
             f"clientConfig.service is {_text(service)}; this version installs"

@@ -22,6 +22,11 @@ def maps_of(value: Any) -> list[dict[str, Any]]:
     return [item for item in list_of(value) if isinstance(item, dict)]
 
 
+def texts_of(value: Any) -> list[str]:
+    """The strings in the list `value`. Empty if `value` is not a list."""
+    return [item for item in list_of(value) if isinstance(item, str)]
+
+
 def int_of(value: Any, default: int = 0) -> int:
     """`value` if it is an integer, else `default`. A boolean is not an integer."""
     return value if isinstance(value, int) and not isinstance(value, bool) else default

@@ -138,6 +138,17 @@ class Vocabulary:
     )
 
 
+def with_value(document: Any, value: Any, random: Random) -> Any:
+    """A copy of `document` with `value` at one place, or `value` if there is no place."""
+    changed = copy.deepcopy(document)
+    places = list(islice(_places(changed), MOST_PLACES))
+    if not places:
+        return value
+    holder, step = random.choice(places)
+    holder[step] = value
+    return changed
+
+
 def read(data: bytes) -> Any:
     """JSON, or None for what is none."""
     try:

@@ -21,3 +21,6 @@ class Target:
     mutate: Mutate
     most: int = 32 * 1024
     """Bytes of an input."""
+
+    replayed: int = 150
+    """Changed inputs that the tests run."""

@@ -11,8 +11,6 @@ import pytest
 
 from tests.fuzz.targets import TARGETS
 
-CHANGED = 150
-
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_corpus_and_changes_of_it_are_handled(name: str) -> None:
@@ -21,7 +19,7 @@ def test_the_corpus_and_changes_of_it_are_handled(name: str) -> None:
     corpus = list(target.corpus())
     for data in corpus:
         target.run(data)
-    for _ in range(CHANGED):
+    for _ in range(target.replayed):
         data = target.mutate(random.choice(corpus), random)
         if len(data) <= target.most:
             target.run(data)

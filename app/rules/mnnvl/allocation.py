@@ -44,7 +44,9 @@ def awaited_classes(claim: Mapping[str, Any]) -> tuple[str, ...]:
     if map_of(claim.get("status")).get("allocation"):
         return ()
     requests = maps_of(value_at(claim, ("spec", "devices", "requests")))
-    names = ((request.get("exactly") or request).get("deviceClassName") for request in requests)
+    names = (
+        (map_of(request.get("exactly")) or request).get("deviceClassName") for request in requests
+    )
     return tuple(name for name in names if isinstance(name, str))
 
 

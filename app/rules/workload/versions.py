@@ -13,13 +13,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from app.objects.shape import map_of, maps_of
+from app.objects.shape import map_of, maps_of, text_of
 from app.rules.workload.groups import Group, layer_of
 
 
 def groups_of_workload(workload: Mapping[str, Any]) -> dict[str, Group]:
     """Returns the groups that a Workload defines, or has templates for, by name."""
-    spec = workload.get("spec") or {}
+    spec = map_of(workload.get("spec"))
     if "podGroups" in spec:  # v1alpha1, also if it is served unchanged in a later version
         definitions = spec["podGroups"]
         policy = "policy"
@@ -40,22 +40,22 @@ def group_of_pod_group(pod_group: Mapping[str, Any], workload: Mapping[str, Any]
     annotations of `workload`, or, if that is None, of the PodGroup. The policy is that of the
     PodGroup: a later change of the template does not apply to it.
     """
-    spec = pod_group.get("spec") or {}
+    spec = map_of(pod_group.get("spec"))
     if pod_group["apiVersion"].endswith("/v1alpha2"):
-        template = (spec.get("podGroupTemplateRef") or {}).get("workload") or {}
+        template = map_of(map_of(spec.get("podGroupTemplateRef")).get("workload"))
         name = "podGroupTemplateName"
     else:
-        template = spec.get("workloadRef") or {}
+        template = map_of(spec.get("workloadRef"))
         name = "templateName"
     return Group(
-        workload=str(template.get("workloadName") or ""),
-        name=str(template.get(name) or ""),
+        workload=text_of(template.get("workloadName")),
+        name=text_of(template.get(name)),
         minimum=_minimum(spec.get("schedulingPolicy")),
         layer=layer_of(workload or pod_group),
         pod_group=pod_group["metadata"]["name"],
-        priority_class=str(spec.get("priorityClassName") or ""),
+        priority_class=text_of(spec.get("priorityClassName")),
         topology_key=_topology_key(spec),
-        composite=str(spec.get("parentCompositePodGroupName") or ""),
+        composite=text_of(spec.get("parentCompositePodGroupName")),
     )
 
 
@@ -70,5 +70,5 @@ def _topology_key(spec: Mapping[str, Any]) -> str:
 
     All Pods of the group must be on nodes that have the same value of it.
     """
-    topology = (spec.get("schedulingConstraints") or {}).get("topology") or [{}]
-    return str(topology[0].get("key") or "")
+    constraints = maps_of(map_of(spec.get("schedulingConstraints")).get("topology"))
+    return next((text_of(constraint.get("key")) for constraint in constraints), "")

@@ -1,0 +1,79 @@
+"""Explanations, the topology and previews of a cluster in which any value may be anything."""
+
+import json
+from typing import Any
+
+from app.console.workloads import reference
+from app.explain.answer import explain
+from app.explain.facts import Facts
+from app.explain.facts.grove import cluster_topology, cluster_topology_binding
+from app.explain.index import Index
+from app.explain.json import document, preview_document, room_document, survey_document
+from app.explain.planned import planned
+from app.explain.preview import preview
+from app.explain.read import facts_of
+from app.explain.reasons import examine
+from app.explain.text import text
+from app.explain.topology import domain_reports, find_room, survey
+from app.explain.topology_text import domains_text, nodes_text, preview_text, room_text, survey_text
+from app.visible import visible_json
+from tests.explain.fleet import NOW
+from tests.fuzz.clusters import Object, corpus, mutation_of, objects_in, read_cluster
+from tests.fuzz.target import Target
+
+LEVELS = {"ClusterTopology": cluster_topology, "ClusterTopologyBinding": cluster_topology_binding}
+
+
+def run(data: bytes) -> None:
+    """Everything that `explain --offline` and `topology --offline` print of some files."""
+    given = read_cluster(data)
+    objects = objects_in(given)
+    facts = facts_of(objects, NOW)
+    index = Index(facts)
+    ref = reference(str(given.get("ask")))
+    answer = explain(index, ref) if ref else None
+    if answer is not None:
+        check_text(text(answer, everything=True))
+        check_text(text(answer))
+        assert answer.exit_code in (0, 1, 2)
+        check_json(document(answer))
+    _check_topology(index, facts)
+    for obj in objects:
+        if str(obj.get("kind")) in LEVELS:
+            changes = preview(index, LEVELS[obj["kind"]](obj))
+            check_text(preview_text(changes))
+            check_json(preview_document(changes))
+        elif obj.get("kind") == "PodCliqueSet":
+            examine(planned(index, obj))
+
+
+def _check_topology(index: Index, facts: Facts) -> None:
+    topology = index.topology("")
+    examined = survey(index, "")
+    reports = domain_reports(index, topology, 1)
+    check_text(survey_text(examined, facts))
+    check_text(domains_text(index, topology, reports, everything=True))
+    for report in reports:
+        check_text(nodes_text(index, report, topology, everything=True))
+    check_json(survey_document(examined, facts, reports))
+    for level in topology.levels:
+        room = find_room(index, topology, level.domain, 4, 8000)
+        if room is not None:
+            check_text(room_text(room))
+            check_json(room_document(room))
+
+
+def check_text(shown: str) -> None:
+    """Every line is safe on a terminal."""
+    for line in shown.split("\n"):
+        assert line.isprintable(), line
+
+
+def check_json(value: Object | list[Any]) -> None:
+    """It is written as JSON that can be read, in characters that are safe on a terminal."""
+    written = visible_json(value, indented=True)
+    check_text(written)
+    json.loads(written)
+
+
+EXPLAIN = Target("explain", run, corpus, mutation_of(corpus), most=256 * 1024)

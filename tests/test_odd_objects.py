@@ -1,0 +1,109 @@
+"""Any value of an object may be anything: no command, page, server or leader ends because of it.
+
+`./scripts/fuzz` does the same for longer, led by coverage.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.cluster import table
+from app.cluster.table import Fact
+from tests.fuzz.clusters import NUMBERS, TEXTS, objects_in, read_cluster, stored
+from tests.fuzz.mutation import dump
+from tests.fuzz.targets import TARGETS
+from tests.webhooks.test_odd_values import places, with_odd
+
+Object = dict[str, Any]
+
+PRINTABLE = st.text(st.characters(codec="utf-8"), max_size=20)
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | PRINTABLE
+    | st.sampled_from((*TEXTS, *NUMBERS)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(PRINTABLE, inner, max_size=3),
+    max_leaves=6,
+)
+EXAMPLES = {"explain": 120, "audit": 150, "doctor": 150, "console": 12}
+"""How many changed clusters each is tried on, by how long that takes."""
+
+FACTS: dict[str, Fact[Any]] = {
+    **{str(fact.resource): fact for fact in vars(table).values() if isinstance(fact, Fact)},
+    "pods": table.pods_of_scheduler("kai-scheduler"),
+}
+
+
+@cache
+def clusters(name: str) -> list[Object]:
+    return [read_cluster(data) for data in TARGETS[name].corpus()]
+
+
+@cache
+def objects_of_kind(group: str, kind: str) -> list[Object]:
+    return [
+        obj
+        for name in ("audit", "explain")
+        for cluster in clusters(name)
+        for obj in objects_in(cluster)
+        if (obj["apiVersion"].rpartition("/")[0], obj["kind"]) == (group, kind)
+    ]
+
+
+@st.composite
+def changed(draw: Callable[..., Any], objects: list[Object]) -> tuple[int, Object]:
+    """One of the objects, with another value at one or two places."""
+    position = draw(st.integers(0, len(objects) - 1))
+    obj = objects[position]
+    for _ in range(draw(st.integers(1, 2))):
+        at = draw(st.sampled_from(list(places(obj)) or [()]))
+        obj = with_odd(obj, at, draw(ANYTHING))
+    return position, obj
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_no_value_ends_a_command_or_a_page(name: str) -> None:
+    @settings(
+        max_examples=EXAMPLES[name],
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        cluster = data.draw(st.sampled_from(clusters(name)))
+        objects = objects_in(cluster)
+        position, obj = data.draw(changed(objects))
+        objects = [*objects[:position], obj, *objects[position + 1 :]]
+        TARGETS[name].run(dump({**cluster, "objects": objects}))
+
+    check()
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("name", FACTS)
+def test_no_value_ends_a_watch_of_the_server_or_of_the_leader(name: str) -> None:
+    fact = FACTS[name]
+    objects = objects_of_kind(fact.resource.group, fact.resource.kind)
+    assert objects
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        _, obj = data.draw(changed(objects))
+        typed = {"apiVersion": fact.resource.api_version(), "kind": fact.resource.kind}
+        row = fact.project({**stored(obj), **typed})
+        assert row is None or all(len(key) == 2 for key in _keys(fact, row))
+
+    check()
+
+
+def _keys(fact: Fact[Any], row: Any) -> Iterator[Any]:
+    for keys in fact.indexes.values():
+        yield from keys(row)
