@@ -2,8 +2,10 @@
 
 import json
 import logging
+import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -20,6 +22,9 @@ from app.dry_run.audit_report import Report
 from app.logs import ReadableFormatter
 from app.objects.fields import FieldError
 from tests.console.objects import UNSEEN, hostile
+from tests.explain import fleet
+from tests.explain.objects import objects_of
+from tests.explain.table.row import without
 
 CODES = r"\u202egnp.exe\x1b[2J\x9b1m\x0d\x0a\u2028\u200b"
 """How UNSEEN is shown."""
@@ -139,3 +144,16 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(item)
     elif isinstance(value, str):
         yield value
+
+
+def test_names_in_commands_are_quoted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "gpu-13; touch stolen"
+    nodes = tuple(
+        replace(node, name=name) if node.name == "gpu-13" else node
+        for node in without(fleet.RACK, "gpu-13")
+    )
+    path = tmp_path / "cluster.yaml"
+    path.write_text(yaml.safe_dump_all(objects_of(fleet.facts(nodes=nodes))))
+    main(["topology", "--offline", str(path)])
+    commands = [line for line in capsys.readouterr().out.split("\n") if "kubectl" in line]
+    assert [shlex.split(command)[3] for command in commands] == [name]

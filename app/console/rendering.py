@@ -4,6 +4,7 @@ Every value is escaped, and characters that could disorder or hide text are show
 """
 
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,9 @@ def clock(seconds: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 
+@cache
 def environment() -> Environment:
+    """Return the environment of all templates, which are compiled once."""
     made = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
