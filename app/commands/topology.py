@@ -1,12 +1,14 @@
 """The command line of the topology.
 
-Exit codes: 0 nothing to look at, 1 something, 2 not everything could be read.
+Exit codes: 0 nothing to look at, 1 something, 2 not everything could be read. With --room: 0 there
+is room, 1 there is none, 2 that is not known.
 """
 
 import argparse
 import re
 import sys
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import uvloop
@@ -14,17 +16,19 @@ import uvloop
 from app import logs
 from app.cluster.connect import reading_client
 from app.commands.files import documents_of, stream_of
-from app.commands.options import Command, add_reading_options, unreadable
+from app.commands.options import UNUSABLE, Command, add_reading_options, unreadable
 from app.dry_run.budget import UnusableInput
 from app.explain.facts import RESOURCES, Facts
 from app.explain.facts.grove import ClusterTopology, cluster_topology, cluster_topology_binding
 from app.explain.index import Index
-from app.explain.json import preview_document, room_document, survey_document
+from app.explain.json import preview_document, search_document, survey_document
 from app.explain.levels import Topology
-from app.explain.preview import preview
+from app.explain.preview import Preview, preview
 from app.explain.read import TOPOLOGY, facts_of, read_all
-from app.explain.topology import DomainReport, RoomAnswer, domain_reports, find_room, survey
-from app.explain.topology_text import domains_text, nodes_text, preview_text, room_text, survey_text
+from app.explain.rights import how_to_get
+from app.explain.roomier import RoomSearch, search_room, search_text
+from app.explain.topology import DomainReport, Survey, domain_reports, survey
+from app.explain.topology_text import domains_text, nodes_text, preview_text, survey_text
 from app.explain.words import listed
 from app.kube.api import ClusterError
 from app.objects.fields import FieldPath
@@ -34,7 +38,7 @@ from app.rules.dialects.bindings.levels import validate_binding
 from app.rules.dialects.design.levels import validate_cluster_topology
 from app.rules.kinds import POD_CLIQUE_SET, RESOURCE_CLAIM, RESOURCE_SLICE
 from app.rules.topology.levels import validate_levels
-from app.visible import visible_json
+from app.visible import visible, visible_json
 
 _ROOM = re.compile(r"(\d{1,6})x(\d{1,4})")
 
@@ -125,44 +129,73 @@ def levels_of(path: str, name: str) -> ClusterTopology:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """The answer to everything that was asked: room and changes first, if they were asked for."""
+
+    index: Index
+    topology: Topology
+    examined: Survey
+    inside: list[DomainReport]
+    room: RoomSearch | None
+    changes: Preview | None
+
+    def document(self) -> dict[str, Any]:
+        answer: dict[str, Any] = survey_document(self.examined, self.index.facts, self.inside)
+        if self.room is not None:
+            answer["room"] = search_document(self.room)
+        if self.changes is not None:
+            answer["preview"] = preview_document(self.changes)
+        return answer
+
+    def text(self, arguments: argparse.Namespace) -> str:
+        parts = [search_text(self.room)] if self.room is not None else []
+        parts += [preview_text(self.changes)] if self.changes is not None else []
+        parts.append(survey_text(self.examined, self.index.facts))
+        parts.append(_domains(self.index, self.topology, self.inside, arguments))
+        return "\n".join(filter(None, parts))
+
+    @property
+    def exit_code(self) -> int:
+        if self.room is not None:
+            return self.room.exit_code
+        code = self.examined.exit_code
+        return max(1, code) if self.changes is not None and self.changes.is_severe else code
+
+
 def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Namespace) -> int:
     examined = survey(index, arguments.name)
     topology = index.topology(arguments.name)
-    if (
-        arguments.name
-        and topology.cluster is None
-        and topology.kai is None
-        and not examined.unknown
-    ):
-        names = sorted(
-            {
-                *(c.name for c in index.facts.topologies),
-                *(kai.name for kai in index.facts.kai_topologies),
-            }
-        )
-        raise UnusableInput(
-            f"--name {arguments.name}: no such topology; there is {listed(names, 16) or 'none'}"
-        )
+    _require_topology(index, topology, examined, arguments.name)
+    if arguments.room and not index.room_is_known:
+        print("room is not known: not all nodes and pods can be read", file=sys.stderr)
+        for line in how_to_get(index.facts.unseen):
+            print(visible(line), file=sys.stderr)
+        return UNUSABLE
+
     room = _room(index, topology, arguments)
-    inside = (
-        _inside(index, topology, arguments.domain)
-        if arguments.domain
-        else domain_reports(index, topology, 1)
-    )
+    inside = domain_reports(index, topology, 1)
+    if arguments.domain:
+        inside = _inside(index, topology, arguments.domain)
     changes = preview(index, levels) if levels is not None else None
+    report = _Report(index, topology, examined, inside, room, changes)
+
     if arguments.output == "json":
-        answer: dict[str, Any] = survey_document(examined, index.facts, inside)
-        answer |= {"room": room_document(room)} if room else {}
-        answer |= {"preview": preview_document(changes)} if changes else {}
-        print(visible_json(answer, indented=True))
+        print(visible_json(report.document(), indented=True))
     else:
-        parts = [survey_text(examined, index.facts), _domains(index, topology, inside, arguments)]
-        parts += [room_text(room)] if room else []
-        parts += [preview_text(changes)] if changes else []
-        print("\n".join(filter(None, parts)))
-    if changes is not None and any(effect.severe for effect in changes.effects):
-        return max(1, examined.exit_code)
-    return examined.exit_code
+        print(report.text(arguments))
+    return report.exit_code
+
+
+def _require_topology(index: Index, topology: Topology, examined: Survey, name: str) -> None:
+    """Raise UnusableInput if a topology was named that there is not."""
+    if not name or topology.cluster is not None or topology.kai is not None or examined.unknown:
+        return
+    facts = index.facts
+    names = {cluster.name for cluster in facts.topologies}
+    names |= {kai.name for kai in facts.kai_topologies}
+    there = listed(sorted(names), 16) or "none"
+    raise UnusableInput(f"--name {name}: no such topology; there is {there}")
 
 
 def _domains(
@@ -199,25 +232,23 @@ def _inside(index: Index, topology: Topology, given: str) -> list[DomainReport]:
     return reports
 
 
-def _room(index: Index, topology: Topology, arguments: argparse.Namespace) -> RoomAnswer | None:
+def _room(index: Index, topology: Topology, arguments: argparse.Namespace) -> RoomSearch | None:
     if not arguments.room:
         if arguments.level:
             raise UnusableInput("--in goes with --room")
         return None
+
     match = _ROOM.fullmatch(arguments.room)
     if match is None or not int(match[1]):
         raise UnusableInput(
             f"--room takes NxG, such as 10x8 for 10 pods of 8 GPUs, not {arguments.room!r}"
         )
-    if not index.room_is_known:
-        print("room is not known: not all nodes and pods can be read", file=sys.stderr)
-        return None
     narrow = [level.domain for level in topology.levels][-2:]
     level = arguments.level or (narrow[0] if narrow else "")
-    answer = find_room(index, topology, level, int(match[1]), int(match[2]) * 1000)
-    if answer is None:
+    search = search_room(index, topology, level, int(match[1]), int(match[2]) * 1000)
+    if search is None:
         raise UnusableInput(f"--in {level}: no such level; there are {_levels(index, topology)}")
-    return answer
+    return search
 
 
 def _levels(index: Index, topology: Topology) -> str:
@@ -232,7 +263,8 @@ def _levels(index: Index, topology: Topology) -> str:
 COMMAND = Command(
     "Shows the levels of the topology, how many nodes have their labels, what is not a tree, what"
     " differs from KAI's Topology, and where GPUs are free. Nothing is written. Exit code: 0"
-    " nothing to look at, 1 something, 2 not everything could be read.",
+    " nothing to look at, 1 something, 2 not everything could be read. With --room: 0 there is"
+    " room, 1 there is none, 2 that is not known.",
     add_options,
     run,
 )

@@ -7,7 +7,15 @@ sections are ours. `manifests/examples/configuration.yaml` has every key.
 from collections.abc import Callable
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from app.objects.fields import FieldPath
@@ -63,6 +71,13 @@ class ClusterTopology(_Section):
     name: TopologyName = "grove-topology"
     levels: tuple[TopologyLevel, ...] = Field(default=(), strict=False)
     creation_timeout_seconds: Seconds = 60
+
+    @field_validator("name", mode="before")
+    @classmethod
+    def _named(cls, name: object, info: ValidationInfo) -> object:
+        """Take an empty name for the default while the topology is disabled, as Grove does."""
+        is_enabled = info.data.get("enabled", True)
+        return name if name != "" or is_enabled else cls.model_fields["name"].default
 
     @model_validator(mode="after")
     def _levels(self) -> "ClusterTopology":

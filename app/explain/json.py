@@ -12,6 +12,7 @@ from app.explain.answer import Answer
 from app.explain.domains import Domain
 from app.explain.facts import Facts
 from app.explain.preview import Preview
+from app.explain.roomier import RoomSearch
 from app.explain.topology import DomainReport, RoomAnswer, Survey
 
 
@@ -63,9 +64,17 @@ def room_document(answer: RoomAnswer) -> dict[str, Any]:
     }
 
 
+def search_document(search: RoomSearch) -> dict[str, Any]:
+    """Like `room_document`; `wider` is the next wider level that has room, or null."""
+    wider = None if search.wider is None else room_document(search.wider)
+    largest = _gpus(search.largest)
+    return {**room_document(search.answer), "wider": wider, "largestNode": largest}
+
+
 def preview_document(preview: Preview) -> dict[str, Any]:
     return {
         "levels": _plain(preview.after.levels),
+        "keysOnNoNode": list(preview.absent),
         "effects": _plain(preview.effects),
         "reasons": _plain(preview.reasons),
     }

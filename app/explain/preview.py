@@ -10,7 +10,7 @@ from app.explain.gang import Gang, Unit
 from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.reason import Reason
-from app.explain.reasons.topology import level_label_missing, not_a_tree
+from app.explain.reasons.topology import absent_keys, level_label_missing, not_a_tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,18 @@ class Effect:
 @dataclass(frozen=True, slots=True)
 class Preview:
     """`effects` on sets, by name; `reasons` are those that the new levels would give in the labels
-    of nodes.
+    of nodes. `absent` are keys of the new levels that no node has.
     """
 
     after: ClusterTopology
     effects: tuple[Effect, ...]
     reasons: tuple[Reason, ...]
+    absent: tuple[str, ...] = ()
+
+    @property
+    def is_severe(self) -> bool:
+        """Whether a set would lose a constraint, or all nodes a place in the topology."""
+        return bool(self.absent) or any(effect.severe for effect in self.effects)
 
 
 def preview(index: Index, after: ClusterTopology) -> Preview:
@@ -48,7 +54,7 @@ def preview(index: Index, after: ClusterTopology) -> Preview:
     )
     no_gang = Gang(index, after.ref, Unit(""), topology)
     reasons = (*level_label_missing(no_gang), *not_a_tree(no_gang))
-    return Preview(after, tuple(effects), reasons)
+    return Preview(after, tuple(effects), reasons, absent_keys(index, topology))
 
 
 def _uses(index: Index, pcs: PodCliqueSet, before: ClusterTopology | None) -> bool:

@@ -161,7 +161,12 @@ def preview_text(preview: Preview) -> str:
     """What an edit of the levels would do."""
     levels = listed((level.domain for level in preview.after.levels), 16)
     sets = len({effect.ref for effect in preview.effects})
-    lines = [visible(f"with the levels {levels}: {counted(sets, 'PodCliqueSet')} affected")]
+    lines = [
+        f"! NO NODE has the label {key}, so no gang with a constraint would be placed"
+        for key in preview.absent
+    ]
+    lines.append(f"with the levels {levels}: {counted(sets, 'PodCliqueSet')} affected")
+    lines = list(map(visible, lines))
     for effect in preview.effects:
         mark = "!" if effect.severe else " "
         name = f"{effect.ref.namespace}/{effect.ref.name}"

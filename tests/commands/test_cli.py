@@ -46,7 +46,7 @@ def test_a_refusal_is_1_and_says_why(capsys: Any) -> None:
     printed = capsys.readouterr().out
     assert "REFUSED  PodCliqueSet default/inverted (422 Invalid)" in printed
     assert (
-        'must be as strict as packDomain "host" of the PodCliqueSet, or stricter; allowed: host, numa'
+        'must be as strict as packDomain "host" of the PodCliqueSet, or stricter; allowed: host'
         in printed
     )
     assert (

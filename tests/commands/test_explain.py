@@ -142,6 +142,8 @@ def test_topology_shows_levels_and_room(tmp_path: Path, capsys: pytest.CaptureFi
     path = written(tmp_path, facts(**FULL))
     assert main(["topology", "--room", "3x8", "--in", "rack", "--offline", path]) == 1
     assert capsys.readouterr().out.splitlines() == [
+        "room for 3 pods of 8 GPUs in one rack: none; zone-b/rack-b1 2, zone-a/rack-a1 0, zone-a/rack-a2 0",
+        "no wider level has room either",
         "ClusterTopology grove-topology: 16 nodes in 2 zones and 4 racks",
         "level  label                        nodes     domains",
         "zone   topology.kubernetes.io/zone  16 of 16  2",
@@ -153,7 +155,6 @@ def test_topology_shows_levels_and_room(tmp_path: Path, capsys: pytest.CaptureFi
         "            kubectl label node gpu-13 example.com/rack=rack-b2",
         "zone-a   2 racks   8 nodes   0 of 64 GPUs free",
         "zone-b   2 racks   7 nodes   16 of 56 GPUs free   rack-b1 16",
-        "room for 3 pods of 8 GPUs in one rack: none; zone-b/rack-b1 2, zone-a/rack-a1 0, zone-a/rack-a2 0",
     ]
 
 
@@ -172,9 +173,9 @@ def test_topology_shows_one_domain(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_topology_finds_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, facts())
     assert main(["topology", "--room", "4x8", "--offline", path]) == 0
-    last = capsys.readouterr().out.splitlines()[-1]
+    first = capsys.readouterr().out.splitlines()[0]
     names = "zone-a/rack-a1, zone-a/rack-a2, zone-b/rack-b1 and zone-b/rack-b2"
-    assert last == f"room for 4 pods of 8 GPUs in one rack: 4 of 4 racks; {names}"
+    assert first == f"room for 4 pods of 8 GPUs in one rack: 4 of 4 racks; {names}"
 
 
 def test_topology_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,7 +213,7 @@ def test_an_edit_of_levels_is_previewed(tmp_path: Path, capsys: pytest.CaptureFi
     path = written(tmp_path, facts())
     (tmp_path / "levels.yaml").write_text(LEVELS)
     assert main(["topology", "--levels", str(tmp_path / "levels.yaml"), "--offline", path]) == 1
-    assert capsys.readouterr().out.splitlines()[-2:] == [
+    assert capsys.readouterr().out.splitlines()[:2] == [
         "with the levels zone and host: 1 PodCliqueSet affected",
         "! inference/llm  loses required rack of scaling group pool: it is no level any more  "
         "(spec.template.podCliqueScalingGroups[0].topologyConstraint.packDomain)",
@@ -230,7 +231,7 @@ def test_an_edit_of_levels_is_previewed(tmp_path: Path, capsys: pytest.CaptureFi
                 path,
             ]
         )
-        == 0
+        == 1
     )
     (effect,) = json.loads(capsys.readouterr().out)["preview"]["effects"]
     assert effect["text"] == (
@@ -331,10 +332,13 @@ def test_colours_are_for_terminals(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_room_is_not_known_without_pods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["topology", "--room", "3x8", "--offline", written(tmp_path, facts(pods=()))]) == 0
+    path = written(tmp_path, facts(pods=()))
+    assert main(["topology", "--room", "3x8", "--offline", path]) == 2
     printed = capsys.readouterr()
     assert printed.err == "room is not known: not all nodes and pods can be read\n"
-    assert "64 GPUs, free: not known" in printed.out
+    assert printed.out == ""
+    assert main(["topology", "--offline", path]) == 0
+    assert "64 GPUs, free: not known" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [["explain", "llm"], ["topology"]])
@@ -386,6 +390,83 @@ def test_room_counts_gpus_of_device_plugins_and_of_dra(
     assert main(["topology", "--room", "4x8", "--offline", written(tmp_path, given, "a.yaml")]) == 0
     printed = capsys.readouterr().out
     assert "zone-a   2 racks   8 nodes   63 of 64 GPUs free" in printed
-    assert printed.splitlines()[-1] == (
+    assert printed.splitlines()[0] == (
         "room for 4 pods of 8 GPUs in one rack: 3 of 4 racks; zone-a/rack-a2, zone-b/rack-b1 and zone-b/rack-b2"
     )
+
+
+@pytest.mark.parametrize(
+    ("room", "level", "lines", "code"),
+    [
+        (
+            "6x8",
+            "rack",
+            [
+                "room for 6 pods of 8 GPUs in one rack: none; zone-a/rack-a1 4, zone-a/rack-a2 4, zone-b/rack-b1 4",
+                "room for 6 pods of 8 GPUs in one zone: 2 of 2 zones; zone-a and zone-b",
+            ],
+            1,
+        ),
+        (
+            "9x8",
+            "zone",
+            [
+                "room for 9 pods of 8 GPUs in one zone: none; zone-a 8, zone-b 8",
+                "no wider level has room either",
+            ],
+            1,
+        ),
+        ("1x16", "rack", ["no node has 16 GPUs: the largest has 8 GPUs"], 1),
+        ("1x8", "host", ["room for 1 pod of 8 GPUs in one host: 16 of 16 hosts; "], 0),
+    ],
+)
+def test_the_answer_about_room_is_first(
+    room: str,
+    level: str,
+    lines: list[str],
+    code: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its exit code is that of the answer, whatever there is to look at in the topology."""
+    given = facts()
+    path = written(tmp_path, given)
+    assert main(["topology", "--room", room, "--in", level, "--offline", path]) == code
+    printed = capsys.readouterr().out.splitlines()
+    assert [line[: len(text)] for line, text in zip(printed, lines, strict=False)] == lines
+    assert printed[len(lines)].startswith("ClusterTopology grove-topology: ")
+
+
+def test_room_in_json_has_the_next_wider_level(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, facts())
+    assert main(["topology", "--room", "6x8", "--in", "rack", "-o", "json", "--offline", path]) == 1
+    room = json.loads(capsys.readouterr().out)["room"]
+    assert (room["level"], room["wider"]["level"], room["largestNode"]) == ("rack", "zone", 8)
+
+
+def test_a_key_on_no_node_is_said_loudly_and_gets_no_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, facts())
+    levels = tmp_path / "levels.yaml"
+    levels.write_text(LEVELS.replace("topology.kubernetes.io/zone", "example.com/zoen"))
+    assert main(["topology", "--levels", str(levels), "--offline", path]) == 1
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[0] == (
+        "! NO NODE has the label example.com/zoen, so no gang with a constraint would be placed"
+    )
+    assert "kubectl label" not in printed
+    assert main(["topology", "--levels", str(levels), "-o", "json", "--offline", path]) == 1
+    assert json.loads(capsys.readouterr().out)["preview"]["keysOnNoNode"] == ["example.com/zoen"]
+
+
+def test_a_level_in_force_whose_key_is_on_no_node(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, facts(nodes=without(fleet.RACK, *(n.name for n in fleet.nodes()))))
+    assert main(["topology", "--offline", path]) == 1
+    printed = capsys.readouterr().out
+    assert "NO NODE has the label example.com/rack (level rack): KAI leaves all 16 nodes" in printed
+    assert "kubectl label" not in printed

@@ -65,6 +65,14 @@ def test_levels_are_read_broadest_first() -> None:
     assert read(text).levels == (Level("rack", "r"), Level("host", "h"))
 
 
+def test_an_empty_name_is_the_default_while_the_topology_is_disabled() -> None:
+    assert read("clusterTopology: {name: ''}").cluster_topology.name == "grove-topology"
+    with pytest.raises(ConfigurationError):
+        read(
+            "clusterTopology: {enabled: true, name: '', levels: [{domain: host, key: h}]}",
+        )
+
+
 @pytest.mark.parametrize(
     ("text", "findings"),
     [

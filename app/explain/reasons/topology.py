@@ -34,12 +34,47 @@ def level_label_missing(gang: Gang) -> Iterator[Reason]:
     guesses = guessed_labels(index, topology) if outside else {}
     waits = bool(guesses) and index.room_is_known and not places.now.fits
     would_fit = waits and places.with_labels(guesses).now.fits
-    groups: dict[tuple[tuple[str, ...], str], list[Node]] = defaultdict(list)
-    for node in outside:
-        keys = tuple(key for key in topology.keys if key not in node.labels)
-        groups[keys, guesses.get(node.name, {}).get(keys[-1], "")].append(node)
+    absent = absent_keys(index, topology) if outside else ()
+    yield from (_absent_key(index, topology, key) for key in absent)
+    groups = _by_missing_keys(outside, [key for key in topology.keys if key not in absent], guesses)
     for (keys, value), nodes in sorted(groups.items()):
         yield _missing_label(keys, value, nodes, helps=would_fit and bool(value))
+
+
+def _by_missing_keys(
+    outside: list[Node], of_levels: list[str], guesses: Mapping[str, Labels]
+) -> dict[tuple[tuple[str, ...], str], list[Node]]:
+    """Return nodes by the keys that they lack, and by the value that is likely for the last one."""
+    groups: dict[tuple[tuple[str, ...], str], list[Node]] = defaultdict(list)
+    for node in outside:
+        keys = tuple(key for key in of_levels if key not in node.labels)
+        if keys:
+            groups[keys, guesses.get(node.name, {}).get(keys[-1], "")].append(node)
+    return groups
+
+
+def absent_keys(index: Index, topology: Topology) -> tuple[str, ...]:
+    """Return the keys of levels that no node has, broadest first; none without nodes."""
+    labelled = {key for node in index.nodes for key in node.labels}
+    return tuple(key for key in topology.keys if index.nodes and key not in labelled)
+
+
+def _absent_key(index: Index, topology: Topology, key: str) -> Reason:
+    """Return the reason for a key that is on no node: it is misspelt, or nodes are not labelled.
+
+    It names no command: no value is right for all nodes.
+    """
+    level = topology.name_of(key)
+    text = (
+        f"NO NODE has the label {key} (level {level}): KAI leaves all"
+        f" {counted(len(index.nodes), 'node')} out of every gang with a constraint"
+    )
+    remedy = "correct the key of the level, or label each node with the domain that it is in"
+    named = topology.cluster or topology.kai
+    objects = (named.ref,) if named is not None else ()
+    nodes = Ref("Node", "", "")
+    evidence = (Evidence(nodes, f"metadata.labels[{key}]", "on no node"),)
+    return Reason("LevelLabelMissing", objects, text, remedy, "platform", evidence)
 
 
 def outside_nodes(index: Index, topology: Topology) -> list[Node]:

@@ -136,13 +136,20 @@ def _findings(constraints: Constraints, topology: Topology) -> list[FieldError]:
         above = strictest[constraint.owner]
         if above is not None and is_broader(constraint.domain, above[1], DOMAINS):
             owner, domain = above
-            allowed = ", ".join(DOMAINS[DOMAINS.index(domain) :])
+            allowed = allowed_below(domain, topology)
             text = (
                 f'must be as strict as packDomain "{domain}" of {owner_text(owner)}, or stricter;'
                 f" allowed: {allowed}"
             )
             findings.append(fields.invalid(constraint.path, constraint.domain, text))
     return findings
+
+
+def allowed_below(domain: str, topology: Topology) -> str:
+    """Return the levels that exist and are as strict as a domain, `rack, host`, or `none`."""
+    existing = {level.domain for level in topology.levels}
+    allowed = [name for name in DOMAINS[DOMAINS.index(domain) :] if name in existing]
+    return ", ".join(allowed) or "none"
 
 
 def _strictest_above(

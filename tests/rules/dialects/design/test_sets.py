@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 
 from app.objects.fields import FieldError
-from app.rules.dialects.design.sets import NOT_ENABLED, read_constraints, validate_pod_clique_set
+from app.rules.dialects.design.sets import (
+    NOT_ENABLED,
+    allowed_below,
+    read_constraints,
+    validate_pod_clique_set,
+)
 from app.rules.topology.levels import DOMAINS, Level, Topology
 
 ALL = Topology(
@@ -70,9 +75,7 @@ def judged(
             [(CLIQUE, 'scaling group "g"')],
             id="clique against its group",
         ),
-        pytest.param(
-            pcs("host", "rack"), [(GROUP, "allowed: host, numa")], id="group against the set"
-        ),
+        pytest.param(pcs("host", "rack"), [(GROUP, "allowed: host")], id="group against the set"),
         pytest.param(
             pcs("host", "rack", "zone"),
             [(GROUP, '"host" of the PodCliqueSet'), (CLIQUE, '"host" of the PodCliqueSet')],
@@ -223,3 +226,10 @@ def test_thousands_of_cliques_and_groups_of_one_name_are_judged_at_once() -> Non
         pcs(cliques=[{"name": "a", **constraint}] * 3000, podCliqueScalingGroups=groups)
     ) == ([], [])
     assert time.process_time() - begin < 2
+
+
+def test_only_levels_that_exist_are_allowed() -> None:
+    levels = tuple(Level(name, name) for name in ("zone", "rack", "host"))
+    three = Topology("t", enabled=True, levels=levels)
+    assert allowed_below("rack", three) == "rack, host"
+    assert allowed_below("numa", three) == "none"

@@ -1,0 +1,79 @@
+"""Whether some pods find room in one domain of a level, and if not, in which wider level."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from app.explain.index import Index
+from app.explain.levels import Topology
+from app.explain.topology import RoomAnswer, find_room
+from app.explain.topology_text import room_text
+from app.explain.words import amount
+from app.visible import visible
+
+
+@dataclass(frozen=True, slots=True)
+class RoomSearch:
+    """The room at the level that was asked for, and at the next wider one that has enough.
+
+    `wider` is None if no wider level has enough, or none is needed. `largest` are the GPUs of the
+    node that has most, in thousandths.
+    """
+
+    answer: RoomAnswer
+    wider: RoomAnswer | None
+    largest: int
+
+    @property
+    def exit_code(self) -> int:
+        """0: there is room; 1: there is none."""
+        return 0 if self.answer.enough else 1
+
+
+def search_room(
+    index: Index, topology: Topology, level: str, pods: int, gpus: int
+) -> RoomSearch | None:
+    """Look for room for `pods` pods of `gpus` GPUs (thousandths) each.
+
+    Return None for an unknown level.
+    """
+    answer = find_room(index, topology, level, pods, gpus)
+    if answer is None:
+        return None
+
+    largest = max(index.gpus, default=0)
+    wider = None
+    if not answer.enough and gpus <= largest:
+        wider = _next_wider(index, topology, answer)
+    return RoomSearch(answer, wider, largest)
+
+
+def _next_wider(index: Index, topology: Topology, answer: RoomAnswer) -> RoomAnswer | None:
+    domains = [level.domain for level in topology.levels]
+    for level in reversed(domains[: domains.index(answer.level)]):
+        wider = find_room(index, topology, level, answer.pods, answer.gpus)
+        if wider is not None and wider.enough:
+            return wider
+    return None
+
+
+def search_text(search: RoomSearch) -> str:
+    """Return the answer in one line, and in a second one what helps if there is no room."""
+    return "\n".join(_lines(search))
+
+
+def _lines(search: RoomSearch) -> Iterator[str]:
+    answer = search.answer
+    if answer.gpus > search.largest:
+        has = (
+            f"the largest has {amount('/gpu', search.largest)}"
+            if search.largest
+            else "none has any"
+        )
+        yield visible(f"no node has {amount('/gpu', answer.gpus)}: {has}")
+        return
+
+    yield room_text(answer)
+    if search.wider is not None:
+        yield room_text(search.wider)
+    elif not answer.enough:
+        yield "no wider level has room either"
