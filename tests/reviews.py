@@ -17,7 +17,7 @@ from app.admission.review import Request
 from app.admission.verdict import Verdict
 from app.config.schema import Configuration
 from app.rules.topology.levels import Level
-from app.webhooks.registry import routes_over
+from app.webhooks.registry import routes_over, served_routes
 from tests.cluster.offline import OfflineCluster
 
 DIRECTORY = Path(__file__).parent / "testdata" / "reviews"
@@ -177,15 +177,18 @@ class Seen:
     """What the server's observer was told."""
 
     verdicts: list[tuple[str, str, Verdict]] = None  # type: ignore[assignment]
+    requests: list[tuple[str, Request | None, Verdict]] = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         self.verdicts = []
+        self.requests = []
 
     def __call__(
         self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float
     ) -> None:
         assert seconds >= 0
         self.verdicts.append((path, uid, verdict))
+        self.requests.append((path, request, verdict))
 
 
 async def not_found(scope: Any, receive: Any, send: Any) -> None:
@@ -201,7 +204,7 @@ class Caller:
     ) -> None:
         self.cluster = offline or cluster()
         self.seen = Seen()
-        routes = routes_over(configuration or Configuration(), self.cluster)
+        routes = served_routes(configuration or Configuration(), self.cluster)
         self.app = AdmissionApp(Exchange(routes, self.seen), not_found)
 
     async def post(

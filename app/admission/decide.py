@@ -15,6 +15,7 @@ from app.admission.verdict import (
     bad_request,
     inapplicable,
     judged,
+    on_trial,
     unavailable,
 )
 from app.objects.fields import quote
@@ -30,7 +31,8 @@ log = logging.getLogger(__name__)
 class Route:
     """The route of one path: `operations` on `resource` of `group`, whose objects are of `kind`.
 
-    `also` are further pairs of kind and resource of the same group.
+    `also` are further pairs of kind and resource of the same group. If the route is `on_trial`, it
+    warns in place of refusing.
     """
 
     path: str
@@ -41,6 +43,7 @@ class Route:
     operations: frozenset[str]
     handler: Handler
     also: tuple[tuple[str, str], ...] = ()
+    on_trial: bool = False
 
     @property
     def plurals(self) -> tuple[str, ...]:
@@ -68,7 +71,7 @@ def decide(route: Route, request: Request, seconds: float) -> Verdict | Awaitabl
             if not isinstance(answer, Verdict):
                 return _awaited(route, request, answer, seconds)
             verdict = answer
-        return _checked(route, request, verdict) if verdict.patch else verdict
+        return _checked(route, request, verdict)
     except Exception:
         return _crashed(route, request)
 
@@ -114,7 +117,10 @@ def _judge_envelope(route: Route, request: Request) -> Verdict | None:
 
 
 def _checked(route: Route, request: Request, verdict: Verdict) -> Verdict:
-    if applies(request.object, verdict.patch):
+    """Return `verdict`, or another one if it refuses in a trial period or its patch is wrong."""
+    if not verdict.allowed:
+        return on_trial(verdict) if route.on_trial else verdict
+    if not verdict.patch or applies(request.object, verdict.patch):
         return verdict
     log.error("patch does not apply", extra={"path": route.path, "uid": request.uid})
     return inapplicable()

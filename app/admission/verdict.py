@@ -29,7 +29,8 @@ class Effect:
 class Verdict:
     """A verdict.
 
-    `code` and `reason` are those of a Kubernetes Status, and `causes` the findings of a 422.
+    `code` and `reason` are those of a Kubernetes Status, and `causes` the findings of a 422. A
+    refusal that is `final` stays one in a trial period.
     """
 
     allowed: bool
@@ -40,13 +41,18 @@ class Verdict:
     warnings: tuple[str, ...] = ()
     patch: tuple[Operation, ...] = ()
     effects: tuple[Effect, ...] = ()
+    final: bool = False
 
     def with_warnings(self, warnings: Iterable[str]) -> "Verdict":
         return replace(self, warnings=(*self.warnings, *warnings))
 
     @property
     def outcome(self) -> str:
-        """`allowed`, `patched`, `refused` or `failed`, for metrics and logs."""
+        """`allowed`, `patched`, `refused`, `failed`, or `warned` in place of `refused` in a trial
+        period, for metrics and logs.
+        """
+        if self.allowed and self.code != ALLOWED.code:
+            return "warned"
         if self.allowed:
             return "patched" if self.patch else "allowed"
         return "failed" if self.code >= 500 else "refused"
@@ -91,8 +97,25 @@ def patched(
     return Verdict(True, patch=tuple(patch), warnings=tuple(warnings), effects=tuple(effects))
 
 
-def not_allowed(message: str) -> Verdict:
-    return Verdict(False, 403, "Forbidden", message)
+def not_allowed(message: str, *, final: bool = False) -> Verdict:
+    return Verdict(False, 403, "Forbidden", message, final=final)
+
+
+_REFUSALS = (403, 422)
+"""The codes of rules. Those of bad requests, and of our own failures, stay in a trial period."""
+
+
+def on_trial(verdict: Verdict) -> Verdict:
+    """Return a verdict that allows what `verdict` refuses, with the same words as warnings.
+
+    Code, reason and message are still those of the refusal, for metrics and logs.
+    """
+    if verdict.allowed or verdict.final or verdict.code not in _REFUSALS:
+        return verdict
+
+    refusals = [str(cause) for cause in verdict.causes] or [verdict.message]
+    warnings = (*(f"would be refused: {text}" for text in refusals), *verdict.warnings)
+    return replace(verdict, allowed=True, causes=(), warnings=warnings)
 
 
 def unavailable(message: str) -> Verdict:

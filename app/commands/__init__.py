@@ -7,6 +7,7 @@ imported, because most commands need only some of the libraries.
 COMMANDS = {
     "serve": "serve the admission webhooks over HTTPS until SIGTERM",
     "check": "verdicts on files, offline",
+    "trial": "what a server in a trial period would have refused, by its log",
     "audit": "what of a live cluster would be refused today",
     "doctor": "whether an installation in a live cluster can do its work",
     "explain": "why a workload waits, and what helps",

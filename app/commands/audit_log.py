@@ -35,7 +35,7 @@ _EVENT = (
     re.compile(rb'"kind"\s*:\s*"Event"'),
 )
 _EVERY = 1000
-_DAMAGED = (OSError, EOFError, zlib.error)
+DAMAGED = (OSError, EOFError, zlib.error)
 """What reading a file raises if it, or what is packed in it, cannot be read."""
 
 
@@ -47,9 +47,9 @@ def is_audit_log(name: str) -> bool:
     if name == "-":
         return _is_audit_log_piped()
     try:
-        with _opened(name) as (lines, _):
-            event = orjson.loads(next((line for line in _lines(lines) if line.strip()), b""))
-    except (*_DAMAGED, ValueError):
+        with opened_log(name) as (lines, _):
+            event = orjson.loads(next((line for line in lines_of(lines) if line.strip()), b""))
+    except (*DAMAGED, ValueError):
         return False
     return isinstance(event, dict) and _is_event(event)
 
@@ -111,9 +111,9 @@ async def report_on(
 def _events(name: str, report: Report, progress: Progress) -> Iterator[Object]:
     path = Path("standard input" if name == "-" else name)
     try:
-        with _opened(name) as (lines, raw):
+        with opened_log(name) as (lines, raw):
             size = path.stat().st_size if name != "-" else None
-            for number, line in enumerate(_lines(lines)):
+            for number, line in enumerate(lines_of(lines)):
                 if number % _EVERY == 0 and size is None:
                     progress.show(f"{path.name}, lines", number, None)
                 elif number % _EVERY == 0 and size is not None:
@@ -126,7 +126,7 @@ def _events(name: str, report: Report, progress: Progress) -> Iterator[Object]:
                     yield event
                 elif line.strip():
                     report.unreadable += 1
-    except _DAMAGED as problem:
+    except DAMAGED as problem:
         raise UnusableInput(f"{name}: can't be read: {problem}") from None
 
 
@@ -143,7 +143,7 @@ def _is_event(event: Object) -> bool:
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+def opened_log(name: str) -> Iterator[tuple[BinaryIO, BinaryIO]]:
     """The lines of a file or of standard input, and the file itself, whose position says how far
     they are read.
     """
@@ -156,7 +156,7 @@ def _opened(name: str) -> Iterator[tuple[BinaryIO, BinaryIO]]:
             yield cast(BinaryIO, unpacked), raw
 
 
-def _lines(stream: BinaryIO) -> Iterator[bytes]:
+def lines_of(stream: BinaryIO) -> Iterator[bytes]:
     """Lines of a bounded length; a longer one comes in pieces, which are no events."""
     while line := stream.readline(MOST_LINE):
         yield line

@@ -115,6 +115,29 @@ class Authorization(_Section):
     )
 
 
+Mode = Literal["refuse", "warn"]
+
+
+class WebhookModes(_Section):
+    """The modes of single webhooks; "" is that of all."""
+
+    cluster_topology: Mode | Literal[""] = ""
+    pod_clique_set: Mode | Literal[""] = ""
+    pod_group: Mode | Literal[""] = ""
+    pod_clique: Mode | Literal[""] = ""
+    pod_gang: Mode | Literal[""] = ""
+
+
+class Enforcement(_Section):
+    """Whether webhooks refuse, or only warn of what they would refuse.
+
+    The managed ClusterTopology is guarded in both modes, and failures stay failures.
+    """
+
+    mode: Mode = "refuse"
+    webhooks: WebhookModes = WebhookModes()
+
+
 class Mnnvl(_Section):
     """`claimMode` is the form of the claims of new PodCliques.
 
@@ -262,6 +285,7 @@ class Configuration(_Section):
     kind: Literal["OperatorConfiguration"] = "OperatorConfiguration"
     cluster_topology: ClusterTopology = ClusterTopology()
     authorization: Authorization = Authorization()
+    enforcement: Enforcement = Enforcement()
     mnnvl: Mnnvl = Mnnvl()
     pod_binding: PodBinding = PodBinding()
     server: Server = Server()

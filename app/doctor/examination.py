@@ -98,6 +98,8 @@ async def _attempted(subject: str, looking: Awaitable[list[Check]]) -> list[Chec
 
 async def _webhooks(patient: Patient, installed: list[Object]) -> AsyncIterator[Check]:
     """The checks of both webhook configurations. Those that exist are added to `installed`."""
+    for check in webhooks.check_enforcement(patient.configuration.enforcement):
+        yield check
     settings = patient.configuration.certificates
     desired = webhook_configurations(
         ServiceTarget(settings.namespace, settings.service_name), settings.namespace

@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from app.config.schema import Enforcement
 from app.doctor.report import Check
 from app.objects.shape import map_of, maps_of, text_of, texts_of
+from app.webhooks.registry import warning_paths
 
 SUBJECT = "webhooks"
 _INSTALL = "Apply the manifests of this version (or the output of `grove-admission webhooks`)."
@@ -47,6 +49,20 @@ def check_webhooks(
         if name not in ours
     ]
     return checks
+
+
+def check_enforcement(enforcement: Enforcement) -> list[Check]:
+    """Return a check if webhooks only warn, as the configuration of a trial period says."""
+    paths = warning_paths(enforcement)
+    if not paths:
+        return []
+
+    message = f"in a trial period, what would be refused is stored: {', '.join(paths)}"
+    remedy = (
+        "At the end of the trial period, set enforcement.mode to refuse; `grove-admission audit`"
+        " lists what is then refused."
+    )
+    return [Check(SUBJECT, "warning", message, remedy)]
 
 
 def _missing(title: str, desired: Object, others: Iterable[Object]) -> Check:

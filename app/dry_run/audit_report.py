@@ -70,17 +70,22 @@ class Report:
         if verdict.outcome == "failed":
             self.skip(verdict.message)
             return
-        counts = self.places.setdefault((write.user, write.namespace), Counts())
+        counts = self.counts_of(write.user, write.namespace)
         counts.judged += 1
         counts.rejected += not verdict.allowed
         counts.changed += verdict.allowed and bool(verdict.patch)
         counts.warned += bool(verdict.warnings)
         for finding in _findings(write, verdict):
-            self.findings[finding] += 1
             place = "/".join(filter(None, (write.namespace, write.name)))
-            self.examples.setdefault(
-                finding, f"{write.operation} {place} by {write.user} at {write.time}"
-            )
+            self.note(finding, f"{write.operation} {place} by {write.user} at {write.time}")
+
+    def counts_of(self, user: str, namespace: str) -> Counts:
+        return self.places.setdefault((user, namespace), Counts())
+
+    def note(self, finding: Finding, example: str) -> None:
+        """Count a finding. Its first example is kept."""
+        self.findings[finding] += 1
+        self.examples.setdefault(finding, example)
 
     def json(self) -> Object:
         return {

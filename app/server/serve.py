@@ -34,7 +34,7 @@ from app.server.metrics import Metrics
 from app.server.process import allow_files, drain, settle_garbage_collector, signalled
 from app.server.readiness import Readiness
 from app.server.verdict_log import VerdictLog
-from app.webhooks.registry import routes_over
+from app.webhooks.registry import served_routes
 
 FLUSH_SECONDS = 0.2
 
@@ -185,7 +185,7 @@ def _app(
         protected = protected_paths(server.client_certificate_for)
 
     return build_app(
-        routes_over(configuration, cluster),
+        served_routes(configuration, cluster),
         metrics,
         log,
         readiness.ready,

@@ -38,7 +38,7 @@ class ClusterTopologyWebhook:
                 request.kind, request.name, request.operation, request.username, self._authorized
             )
             if refusal is not None:
-                return not_allowed(refusal)
+                return not_allowed(refusal, final=True)
         verdict = _DIALECT_OF[request.kind].validate_levels(
             request.object, request.old, request.operation, self._topology, managed=managed
         )

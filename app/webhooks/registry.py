@@ -4,14 +4,14 @@ The webhook configurations and the routes of the server are made from it.
 """
 
 from collections.abc import Awaitable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from app.admission.decide import Handler, Route
 from app.admission.review import Request
 from app.admission.verdict import Verdict, hindered, unavailable
 from app.cluster.cluster import Cluster
-from app.config.schema import Configuration
+from app.config.schema import Configuration, Enforcement
 from app.kube.api import ClusterError, Forbidden
 from app.objects.resource import POD, Resource
 from app.rules.kinds import (
@@ -202,12 +202,35 @@ WEBHOOKS: tuple[Webhook, ...] = (
 )
 
 
+def served_routes(configuration: Configuration, cluster: Cluster) -> dict[str, Route]:
+    """Return the routes of a server: those of `routes_over`, on trial as configured."""
+    warning = warning_paths(configuration.enforcement)
+    return {
+        path: replace(route, on_trial=path in warning)
+        for path, route in routes_over(configuration, cluster).items()
+    }
+
+
+def warning_paths(enforcement: Enforcement) -> list[str]:
+    """Return the paths of the webhooks that warn in place of refusing."""
+    modes = {
+        VALIDATE_CLUSTER_TOPOLOGY: enforcement.webhooks.cluster_topology,
+        VALIDATE_POD_CLIQUE_SET: enforcement.webhooks.pod_clique_set,
+        VALIDATE_POD_GROUP: enforcement.webhooks.pod_group,
+        MUTATE_POD_CLIQUE: enforcement.webhooks.pod_clique,
+        MUTATE_POD_GANG: enforcement.webhooks.pod_gang,
+    }
+    return [
+        webhook.path for webhook in WEBHOOKS if (modes.get(webhook) or enforcement.mode) == "warn"
+    ]
+
+
 def routes_over(
     configuration: Configuration, cluster: Cluster, authorized: Collection[str] | None = None
 ) -> dict[str, Route]:
     """Returns the routes of all webhooks by path, with the settings of `configuration` and the
     facts of `cluster`. If `authorized` is given, these users may write the managed topology, in
-    place of the configured ones.
+    place of the configured ones. What is not valid is refused, also in a trial period.
     """
     topology = configuration.cluster_topology
     workloads = configuration.workloads

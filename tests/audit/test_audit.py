@@ -15,7 +15,7 @@ from app.audit.progress import Progress
 from app.audit.remedy import remedy_for
 from app.commands.audit import audit, need_namespace
 from app.config.read import read_configuration
-from app.config.schema import Configuration
+from app.config.schema import Configuration, Enforcement
 from app.kube.api import Forbidden, NotFound, Object
 from app.objects.resource import NAMESPACE, Resource
 from app.rules import kinds
@@ -136,6 +136,13 @@ async def test_a_set_whose_podgangs_get_too_long_names_with_a_later_grove_is_lis
     )
     found = await findings(TOPOLOGY, builders.pod_clique_set(name), builders.pod_clique_set("fine"))
     assert found == [("PodCliqueSet", f"default/{name}", 0, (text,))]
+
+
+async def test_in_a_trial_period_an_audit_lists_what_is_refused_later() -> None:
+    trial = CONFIGURED.model_copy(update={"enforcement": Enforcement(mode="warn")})
+    worst = builders.pod_group("mixed", {"name": "Workers"})
+    ((_, name, code, _),) = await findings(TOPOLOGY, worst, configuration=trial)
+    assert (name, code) == ("default/mixed", 422)
 
 
 async def test_each_kind_is_judged_by_its_rule_and_all_its_causes_are_told() -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from app.config.schema import Enforcement, WebhookModes
 from app.doctor.report import Check
-from app.doctor.webhooks import check_webhooks
+from app.doctor.webhooks import check_enforcement, check_webhooks
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 
 Object = dict[str, Any]
@@ -224,3 +225,11 @@ def test_what_is_refused_without_a_server_is_read_from_what_is_installed(
         if "podgang" in check.message and check.status == "ok"
     ]
     assert told in said
+
+
+def test_a_trial_period_is_a_warning() -> None:
+    assert check_enforcement(Enforcement()) == []
+    one = Enforcement(webhooks=WebhookModes.model_validate({"podGroup": "warn"}))
+    (check,) = check_enforcement(one)
+    assert (check.subject, check.status) == ("webhooks", "warning")
+    assert check.message == "in a trial period, what would be refused is stored: /validate/podgroup"

@@ -1,0 +1,99 @@
+"""`grove-admission trial`: what a server in a trial period would have refused, by its log.
+
+Exit codes: 0 nothing, 1 something would have been refused, 2 unusable input.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import orjson
+
+from app.commands.audit_log import DAMAGED, lines_of, opened_log
+from app.commands.files import files_in
+from app.commands.options import REFUSED, UNUSABLE, Command
+from app.dry_run.audit_report import Finding, Report
+from app.dry_run.budget import UnusableInput
+from app.objects.shape import text_of
+from app.visible import visible_json
+
+Entry = dict[str, Any]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    files = "logs of the server, also gzipped; directories of them; - for standard input"
+    parser.add_argument("files", nargs="+", metavar="FILES", help=files)
+    parser.add_argument("--output", default="text", choices=("text", "json"), help="default: text")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    report = report_on(files_in(arguments.files, lambda name: True))
+    if arguments.output == "json":
+        print(visible_json(report.json(), indented=True))
+    else:
+        print("\n".join(report.lines()))
+    if not report.judged:
+        return UNUSABLE
+    return REFUSED if report.rejected else 0
+
+
+def report_on(names: Sequence[str]) -> Report:
+    """Return the report on the verdicts in the logs `names`; other lines are passed over.
+
+    Raise UnusableInput if a log can't be read to its end.
+    """
+    report = Report()
+    for name in names:
+        for entry in _verdicts(name):
+            report.events += 1
+            _take(entry, report)
+    return report
+
+
+def _verdicts(name: str) -> Iterator[Entry]:
+    try:
+        with opened_log(name) as (stream, _):
+            for line in lines_of(stream):
+                entry = _entry(line)
+                if entry.get("logger") == "verdict" and not entry.get("dryRun"):
+                    yield entry
+    except DAMAGED as problem:
+        raise UnusableInput(f"{name}: can't be read: {problem}") from None
+
+
+def _entry(line: bytes) -> Entry:
+    """Return a line of a log, {} if it is not JSON. `kubectl logs --prefix` writes names before."""
+    try:
+        entry = orjson.loads(line[max(line.find(b"{"), 0) :])
+    except ValueError:
+        return {}
+    return entry if isinstance(entry, dict) else {}
+
+
+def _take(entry: Entry, report: Report) -> None:
+    outcome = text_of(entry.get("verdict"))
+    message = text_of(entry.get("message"))
+    if outcome == "failed":
+        report.skip(message)
+        return
+
+    user = text_of(entry.get("user"))
+    namespace = text_of(entry.get("namespace"))
+    counts = report.counts_of(user, namespace)
+    counts.judged += 1
+    counts.changed += outcome == "patched"
+    if outcome in ("warned", "refused"):
+        counts.rejected += 1
+        kind = text_of(entry.get("path")).rpartition("/")[2]
+        place = "/".join(filter(None, (namespace, text_of(entry.get("name")))))
+        operation = text_of(entry.get("operation"))
+        example = f"{operation} {place} by {user} at {text_of(entry.get('time'))}"
+        report.note(Finding("rejected", kind, message), example)
+
+
+COMMAND = Command(
+    "Counts, for each user and namespace, the writes that a server with enforcement.mode warn has"
+    " allowed and would otherwise have refused, and lists the reasons with an example of each.",
+    add_options,
+    run,
+)
