@@ -35,7 +35,7 @@ class Lists:
         objects: Mapping[str, Sequence[Object]] | None = None,
         *,
         denied: Collection[str] = (),
-        unserved: Collection[str] = ("clustertopologybindings",),
+        unserved: Collection[str] = ("clustertopologybindings", "podgangmaps"),
         broken: bool = False,
         remaining: int | None = None,
     ) -> None:
