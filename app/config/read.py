@@ -30,6 +30,9 @@ then not a setting.
 
 logger = logging.getLogger(__name__)
 
+_UNFIT = (LookupError, AttributeError, TypeError, ArithmeticError)
+"""What PyYAML raises for a value that does not fit its tag, such as a KeyError for `!!bool 7`."""
+
 
 def read_configuration(text: str, source: str) -> Configuration:
     """The configuration in `text`, a YAML document.
@@ -44,6 +47,10 @@ def read_configuration(text: str, source: str) -> Configuration:
     except RecursionError:
         raise ConfigurationError(
             source, ["not YAML that can be read: it is nested too deeply"]
+        ) from None
+    except _UNFIT:
+        raise ConfigurationError(
+            source, ["not YAML that can be read: a value does not fit its tag or its form"]
         ) from None
     if not isinstance(data, dict):
         raise ConfigurationError(

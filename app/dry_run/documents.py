@@ -9,8 +9,8 @@ import yaml
 from app.dry_run.budget import OF_REQUEST, Budget, UnusableInput
 from app.dry_run.expansion import spend_json, spend_yaml
 
-_UNREADABLE = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError)
-"""What the loader raises for a text, such as a KeyError for `!!bool 7`."""
+_UNFIT = (LookupError, AttributeError, TypeError, ArithmeticError)
+"""What PyYAML raises for a value that does not fit its tag, such as a KeyError for `!!bool 7`."""
 
 
 def read_documents(text: str, budget: Budget | None = None) -> list[dict[str, Any]]:
@@ -34,7 +34,11 @@ def read_documents(text: str, budget: Budget | None = None) -> list[dict[str, An
                 documents += items
     except UnusableInput:
         raise
-    except _UNREADABLE as problem:
+    except _UNFIT:
+        raise UnusableInput(
+            "not YAML or JSON that can be read: a value does not fit its tag"
+        ) from None
+    except (yaml.YAMLError, ValueError) as problem:
         raise UnusableInput(
             f"not YAML or JSON that can be read: {' '.join(str(problem).split())}"
         ) from None

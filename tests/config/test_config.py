@@ -167,6 +167,13 @@ def test_an_empty_name_is_the_default_while_the_topology_is_disabled() -> None:
         pytest.param(
             "server: {1: 2}", ["file: server[1]: Keys should be strings"], id="a number as a key"
         ),
+        pytest.param("server: {port: !!int ''}", ["does not fit its tag"], id="an empty number"),
+        pytest.param("server: {port: !!bool 7}", ["does not fit its tag"], id="no boolean"),
+        pytest.param(
+            "server: {port: 1" + ":1" * 300 + ".5}",
+            ["does not fit its tag or its form"],
+            id="a number to the base of 60",
+        ),
         pytest.param("server: " + "[" * 600, ["it is nested too deeply"], id="deep nesting"),
         pytest.param(
             "server: &a {x: *a}", ["file: server.x: unknown key"], id="a map that holds itself"
