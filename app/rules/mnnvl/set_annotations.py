@@ -266,10 +266,15 @@ def shared_domains(first: Groups, second: Groups) -> list[tuple[str, str, str]]:
     return shared
 
 
+_MOST_DIGITS = 10
+"""Of an index: replicas are 32-bit integers."""
+
+
 def _is_index(text: str, replicas: int) -> bool:
     return (
         text.isascii()
         and text.isdecimal()
+        and len(text) <= _MOST_DIGITS
         and str(int(text)) == text
         and int(text) < max(replicas, 1)
     )

@@ -234,6 +234,10 @@ class Room:
         return sum(gpus // gpus_per_pod for gpus in self.gpus)
 
 
+_MOST_DIGITS = 9
+"""Of the GPUs of a node."""
+
+
 def _gpus(labels: Mapping[str, str]) -> int:
     count = labels.get(GPU_COUNT, "0")
-    return int(count) if count.isdecimal() else 0
+    return int(count) if count.isdecimal() and len(count) <= _MOST_DIGITS else 0

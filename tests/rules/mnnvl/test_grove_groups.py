@@ -130,6 +130,7 @@ def test_the_message_about_a_long_name_says_how_long_it_may_be() -> None:
         (("a", 1, "x-0-1-y"), ("a-0-x", 1, "1-y"), "a-0-x-0-1-y"),
         (("a", 2, "b"), ("a-2", 1, "b"), None),
         (("a", 1, "01-x"), ("a-0", 2, "x"), None),
+        (("a", 1, "9" * 5000 + "-x"), ("a-0", 2, "x"), None),
         (("a", 1, "b"), ("a", 1, "b"), None),
         (("a", 1, "b"), ("ab", 1, "b"), None),
         (("a", 1, "b"), ("a-x", 1, "b"), None),

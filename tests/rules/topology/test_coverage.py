@@ -122,6 +122,7 @@ def test_the_condition_of_a_topology() -> None:
         ),
         ("host", Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "8"}, 2)]), Room(1, (8,))),
         ("host", Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "eight"}, 2)]), Room(1, (0,))),
+        ("host", Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "9" * 5000}, 2)]), Room(1, (0,))),
     ],
 )
 def test_the_largest_domain(domain: str, labelled: Nodes, room: Room | None) -> None:
