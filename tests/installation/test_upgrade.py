@@ -5,13 +5,17 @@ because kustomize renamed them in the rules. The processes are those of this ver
 manifests of that one.
 """
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
 import yaml
 
-from tests.installation.checks import adopts, levels, works
+from tests import builders
+from tests.installation.checks import POD_GROUPS, adopts, levels, works
 from tests.installation.cluster import Cluster
 from tests.installation.pods import CORE, NAMESPACE
 from tests.installation.readme import commands
@@ -19,9 +23,14 @@ from tests.rendered import MANIFESTS
 
 pytestmark = pytest.mark.untraced
 
-RELEASED = Path(__file__).parent / "released" / "0.5.0.yaml"
+FOLDER = Path(__file__).parent / "released"
+RELEASED = FOLDER / "0.5.0.yaml"
 NO_DRAINING = ("drainSeconds: 15", "drainSeconds: 0")
+SHORT_DRAINING = ("drainSeconds: 15", "drainSeconds: 2")
+"""Longer than it takes until an endpoint that ends is no longer called."""
+
 LAST_LEVELS = ["zone", "rack", "host"]
+VALID = builders.pod_group("lower-case", {"name": "lower"})
 
 
 async def test_an_upgrade_repairs_what_was_released_and_leaves_nothing_behind(
@@ -52,6 +61,48 @@ async def test_an_upgrade_repairs_what_was_released_and_leaves_nothing_behind(
         ("customresourcedefinitions", "", "clustertopologies.grove.io"),
     }
     await cluster.until(cluster.everything, lambda after: after - before <= kept)
+
+
+async def test_an_upgrade_and_a_rollback_refuse_no_write_that_is_valid(cluster: Cluster) -> None:
+    cluster.configure((MANIFESTS / "base/config.yaml").read_text().replace(*SHORT_DRAINING))
+    released = cluster.addressed(
+        list(yaml.safe_load_all((FOLDER / "0.6.0.yaml").read_text().replace(*SHORT_DRAINING)))
+    )
+    webhooks = [obj for obj in released if "webhooks" in obj]
+    server = [obj for obj in released if "webhooks" not in obj]
+    (cluster.folder / "server.yaml").write_text(yaml.safe_dump_all(server))
+    (cluster.folder / "webhooks.yaml").write_text(yaml.safe_dump_all(webhooks))
+    wait = "kubectl -n grove-system rollout status deployment/grove-admission"
+    former = ("kubectl apply -f server.yaml", wait, "kubectl apply -f webhooks.yaml")
+    await cluster.run(*former)
+    await works(cluster)
+
+    async with writing(cluster) as answers:
+        await cluster.run(*commands("### Upgrade, or change the configuration"))
+        await works(cluster)
+        await cluster.run(*former)
+        await works(cluster)
+    assert len(answers) > 20
+    assert [answer for answer in answers if answer != ""] == []
+
+
+@contextlib.asynccontextmanager
+async def writing(cluster: Cluster) -> AsyncIterator[list[str]]:
+    """Create a valid PodGroup again and again, as a dry run. Yield the messages of refusals."""
+    answers: list[str] = []
+
+    async def write() -> None:
+        while True:
+            code, answer = await cluster.user.ask("POST", f"{POD_GROUPS}?dryRun=All", VALID)
+            answers.append("" if code < 300 else f"{code}: {answer.get('message')}")
+            await asyncio.sleep(0.05)
+
+    task = asyncio.create_task(write())
+    try:
+        yield answers
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
 
 
 async def why_not_ready(cluster: Cluster) -> str:
