@@ -12,7 +12,7 @@ from typing import TypeVar
 from app.audit.claims import ClaimAudit
 from app.audit.finding import Finding, Tally
 from app.audit.progress import Progress
-from app.audit.remedy import NEVER_ALLOCATED, remedy_for
+from app.audit.remedy import FORMER_API, NEVER_ALLOCATED, remedy_for
 from app.cluster import listed
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
@@ -68,8 +68,6 @@ BY_LEVELS = (POD_CLIQUE_SET, POD_GANG)
 
 REMARKED = (CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GROUP, POD_GANG)
 """The resources whose objects are also listed if they would be allowed with a warning."""
-
-FORMER_API = "belongs to a former topology API of Grove, which nothing reads any more"
 
 _NEXT_RELEASES = "with a later release of Grove, which serves PodGangMaps"
 
@@ -302,4 +300,4 @@ class Auditor:
 def _finding(kind: str, obj: Object, code: int, problems: list[str]) -> Finding:
     namespace = obj["metadata"].get("namespace") or ""
     name = obj["metadata"]["name"]
-    return Finding(kind, namespace, name, code, tuple(problems), remedy_for(kind, code))
+    return Finding(kind, namespace, name, code, tuple(problems), remedy_for(kind, code, problems))

@@ -2,9 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from app.visible import visible
+
+Outcome = Literal["refused", "warning", "undecided"]
+ONLY_WARNINGS = 3
+"""Exit code: there are findings, but nothing would be refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,25 +30,35 @@ class Finding:
     def is_undecided(self) -> bool:
         return self.code >= 500
 
+    @property
+    def outcome(self) -> Outcome:
+        """What the webhooks would say: `warning` also for what no webhook reports."""
+        if self.is_undecided:
+            return "undecided"
+        return "refused" if self.code else "warning"
+
     def text(self) -> str:
         place = "/".join(filter(None, (self.namespace, self.name)))
-        code = f" ({self.code})" if self.code else ""
-        lines = [f"{self.kind} {place}{code}", *(f"    {problem}" for problem in self.problems)]
+        lines = [
+            f"{self.outcome:<9} {self.kind} {place}",
+            *(f"    {problem}" for problem in self.problems),
+        ]
         return "\n".join(map(visible, [*lines, f"    remedy: {self.remedy}"]))
 
     def json(self) -> dict[str, Any]:
-        return {**asdict(self), "problems": list(self.problems)}
+        return {**asdict(self), "outcome": self.outcome, "problems": list(self.problems)}
 
 
 @dataclass(slots=True)
 class Count:
-    """The objects of one resource: all of them, those with findings, and those without a
-    verdict.
+    """The objects of one resource: all of them, those with findings, those without a verdict, and
+    those that would be refused.
     """
 
     looked_at: int = 0
     with_findings: int = 0
     undecided: int = 0
+    refused: int = 0
 
 
 @dataclass(slots=True)
@@ -69,13 +83,19 @@ class Tally:
             count.undecided += 1
         else:
             count.with_findings += 1
+            count.refused += finding.outcome == "refused"
 
     @property
     def exit_code(self) -> int:
-        """0 without findings, 1 with findings, 2 if not all objects could be judged."""
-        if self.unread or any(count.undecided for count in self.counts.values()):
+        """0 without findings, 1 if an object would be refused, 2 if not all objects could be
+        judged, 3 if there are only warnings.
+        """
+        counts = self.counts.values()
+        if self.unread or any(count.undecided for count in counts):
             return 2
-        return 1 if any(count.with_findings for count in self.counts.values()) else 0
+        if any(count.refused for count in counts):
+            return 1
+        return ONLY_WARNINGS if any(count.with_findings for count in counts) else 0
 
     def summary(self) -> str:
         return "\n".join(map(visible, self._lines()))
@@ -83,7 +103,11 @@ class Tally:
     def _lines(self) -> Iterator[str]:
         for kind, count in self.counts.items():
             undecided = f", {count.undecided:,} without a verdict" if count.undecided else ""
-            yield f"{kind}: {count.looked_at:,} looked at, {count.with_findings:,} found{undecided}"
+            warnings = count.with_findings - count.refused
+            yield (
+                f"{kind}: {count.looked_at:,} looked at, {count.refused:,} refused,"
+                f" {warnings:,} with warnings{undecided}"
+            )
         yield from self.notes
         yield from (f"not installed in this cluster: {name}" for name in self.absent)
         yield from (
@@ -95,6 +119,7 @@ class Tally:
             kind: {
                 "lookedAt": count.looked_at,
                 "found": count.with_findings,
+                "refused": count.refused,
                 "undecided": count.undecided,
             }
             for kind, count in self.counts.items()

@@ -1,4 +1,9 @@
-"""The remedy for a stored object that would be rejected, in one sentence for each kind."""
+"""The remedy for a stored object that would be rejected or has a warning.
+
+It is that of the problem or, if the problem is not listed here, that of the kind.
+"""
+
+from collections.abc import Iterable
 
 from app.rules.kinds import (
     CLUSTER_TOPOLOGY,
@@ -9,6 +14,8 @@ from app.rules.kinds import (
     POD_GROUP,
 )
 
+FORMER_API = "belongs to a former topology API of Grove, which nothing reads any more"
+
 UNDECIDED = "Correct the problem, and run the audit again."
 
 NEVER_ALLOCATED = (
@@ -16,16 +23,64 @@ NEVER_ALLOCATED = (
     " then gets a claim that the driver serves."
 )
 
+_NAME_LEVEL = "Name one of the levels that there are; until then, it can't be created again."
+_NAME_DOMAIN = "Name one of the allowed domains; until then, it can't be created again."
+_RENAME = (
+    "Create it with lowercase, unique SubGroup names; until then, every change of it is rejected."
+)
+_PARENT = "Name a parent that exists; until then, every change of it is rejected."
+
+_BY_PROBLEM = (
+    (
+        FORMER_API,
+        "Delete the CRD clustertopologies.grove.io: the KAI Topology is deleted with it, and a"
+        " binding of that name can be created.",
+    ),
+    (
+        "topology support is not enabled",
+        "Set clusterTopology.enabled, or remove the constraint; until then, it can't be created"
+        " again.",
+    ),
+    ("topology level not found", _NAME_LEVEL),
+    ("not a level of", _NAME_LEVEL),
+    ("must be as strict as", _NAME_DOMAIN),
+    ("; allowed: ", _NAME_DOMAIN),
+    (
+        "KAI never places",
+        "Remove the preferred domain, or name a narrower one; until then, its pods stay pending.",
+    ),
+    (
+        "the name of a ClusterTopologyBinding is needed",
+        "Add topologyName; until then, every update of it is rejected.",
+    ),
+    ("ClusterTopologyBinding not found", "Name a ClusterTopologyBinding that exists."),
+    ("all topologyName values", "Give all constraints the same topologyName."),
+    (
+        "packDomain is allowed only in",
+        "Move packDomain to pack.required; until then, it can't be created again.",
+    ),
+    ("packDomain is deprecated", "Move packDomain to pack.required when you next create it."),
+    ("exclude each other", "Keep one of the two annotations."),
+    ("invalid subgroup name", _RENAME),
+    ("duplicate subgroup name", _RENAME),
+    ("invalid parent name", _PARENT),
+    ("was not found", _PARENT),
+    ("cycle detected", "Break the cycle of parents; until then, every change of it is rejected."),
+    ("no node has the label", "Correct the key of the level, or label the nodes."),
+    ("nodes lack the label", "Label these nodes."),
+    ("are not a tree", "Give each domain a label value of its own."),
+    ("is listed above", "List the broadest level first."),
+    ("must fit into one", "Require a broader domain, or fewer or smaller replicas."),
+    ("has no effect", "Remove it, or name what the message says."),
+)
+"""Words of a problem, and what helps against it."""
+
 _BY_KIND = {
     CLUSTER_TOPOLOGY_BINDING.kind: (
         "Correct its levels; until then, every change of its spec is rejected."
     ),
     CLUSTER_TOPOLOGY.kind: "Correct its levels; until then, every change of it is rejected.",
-    POD_CLIQUE_SET.kind: (
-        "Use levels that exist. If the cluster has ClusterTopologyBindings, add topologyName,"
-        " without which every update is rejected, and move packDomain to pack.required; until then,"
-        " it can't be created again."
-    ),
+    POD_CLIQUE_SET.kind: "Correct it; until then, it can't be created again.",
     POD_GROUP.kind: (
         "Create it with lowercase, unique SubGroup names and parents that exist; until then, every"
         " change of it is rejected."
@@ -41,11 +96,7 @@ _BY_KIND = {
 
 _BY_KIND_IF_ALLOWED = {
     CLUSTER_TOPOLOGY_BINDING.kind: "Correct its levels, or the labels of the nodes.",
-    CLUSTER_TOPOLOGY.kind: (
-        "If the cluster has ClusterTopologyBindings, delete the CRD clustertopologies.grove.io: the"
-        " KAI Topology is deleted with it, and a binding of that name can be created. Otherwise,"
-        " correct the labels of the nodes."
-    ),
+    CLUSTER_TOPOLOGY.kind: "Correct its levels, or the labels of the nodes.",
     POD_CLIQUE_SET.kind: "Check its constraints and annotations; they may not have their effect.",
     POD_GROUP.kind: "Correct its levels where they come from: its PodCliqueSet, or its workload.",
     POD_GANG.kind: (
@@ -55,10 +106,17 @@ _BY_KIND_IF_ALLOWED = {
 }
 
 
-def remedy_for(kind: str, code: int) -> str:
-    """Returns the remedy for an object of `kind` that is rejected with `code`, or that has a
-    warning if that is 0.
+def remedy_for(kind: str, code: int, problems: Iterable[str] = ()) -> str:
+    """Return the remedy for an object of `kind` that is rejected with `code` for some problems, or
+    that has them as warnings if that is 0.
     """
-    if code == 0:
-        return _BY_KIND_IF_ALLOWED[kind]
-    return UNDECIDED if code >= 500 else _BY_KIND[kind]
+    if code >= 500:
+        return UNDECIDED
+
+    of_kind = _BY_KIND_IF_ALLOWED[kind] if code == 0 else _BY_KIND[kind]
+    remedies = [_remedy_of(problem) or of_kind for problem in problems]
+    return " ".join(dict.fromkeys(remedies)) or of_kind
+
+
+def _remedy_of(problem: str) -> str:
+    return next((remedy for words, remedy in _BY_PROBLEM if words in problem), "")

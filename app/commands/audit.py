@@ -1,6 +1,7 @@
 """The command line of the audit.
 
-Exit codes: 0 nothing found, 1 findings, 2 not everything could be looked at.
+Exit codes: 0 nothing found, 1 something would be refused, 2 not everything could be looked at, 3
+only warnings.
 """
 
 import argparse
@@ -77,8 +78,8 @@ async def audit(
 
 COMMAND = Command(
     "Pages through a cluster and lists what would be refused if it were created today, and MNNVL"
-    " resources without their owner. Nothing is written. Exit code: 0 nothing found, 1 findings, 2"
-    " not everything could be looked at.",
+    " resources without their owner. Nothing is written. Exit code: 0 nothing found, 1 something"
+    " would be refused, 2 not everything could be looked at, 3 only warnings.",
     add_options,
     run,
 )

@@ -44,6 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also rehearse an outage of each webhook of the cluster, whoever it belongs to",
     )
+    parser.add_argument("--all", action="store_true", help="also the checks that are ok")
     add_output(parser)
 
 
@@ -58,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(
         visible_json(document(checks), indented=True)
         if arguments.output == "json"
-        else "\n".join(lines(checks))
+        else "\n".join(lines(checks, everything=arguments.all))
     )
     return exit_code(checks)
 

@@ -31,12 +31,15 @@ def exit_code(checks: Sequence[Check]) -> int:
     return 2 if "unknown" in statuses else 1 if "problem" in statuses else 0
 
 
-def lines(checks: Sequence[Check]) -> Iterator[str]:
-    """Yield the checks for people, by subject, then how many there are of each status.
+def lines(checks: Sequence[Check], *, everything: bool = False) -> Iterator[str]:
+    """Yield the verdict, then the checks for people, by subject; those that are ok only if
+    `everything`.
 
     Each line is safe to show.
     """
-    return map(visible, _lines(checks))
+    yield verdict(checks)
+    shown = [check for check in checks if everything or check.status != "ok"]
+    yield from map(visible, _lines(shown))
 
 
 def _lines(checks: Sequence[Check]) -> Iterator[str]:
@@ -46,8 +49,21 @@ def _lines(checks: Sequence[Check]) -> Iterator[str]:
             yield f"  {check.status:<8} {check.message}"
             if check.remedy:
                 yield f"{'':11}remedy: {check.remedy}"
+
+
+_VERDICTS = {
+    0: "the installation can do its work",
+    1: "the installation has problems",
+    2: "not everything could be looked at",
+}
+
+
+def verdict(checks: Sequence[Check]) -> str:
+    """Return the answer in one line: `the installation has problems: 1 problem, 41 ok`."""
     counts = summary(checks)
-    yield ", ".join(f"{count} {status}" for status, count in counts.items())
+    order: tuple[Status, ...] = ("problem", "unknown", "warning", "ok")
+    words = ", ".join(f"{counts[status]} {status}" for status in order if counts[status])
+    return f"{_VERDICTS[exit_code(checks)]}: {words or 'nothing was checked'}"
 
 
 def summary(checks: Sequence[Check]) -> dict[str, int]:

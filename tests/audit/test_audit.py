@@ -10,9 +10,9 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.audit.auditor import JUDGED, Auditor
-from app.audit.finding import Count, Finding
+from app.audit.finding import Count, Finding, Tally
 from app.audit.progress import Progress
-from app.audit.remedy import remedy_for
+from app.audit.remedy import FORMER_API, remedy_for
 from app.commands.audit import audit, need_namespace
 from app.config.read import read_configuration
 from app.config.schema import Configuration, Enforcement
@@ -394,24 +394,81 @@ def test_every_kind_that_is_judged_has_a_remedy_that_says_what_holds_until_then(
 
 def test_a_finding_as_text() -> None:
     one = Finding("PodGroup", "ns", "bad", 422, ("a: wrong", "b: wrong"), "Mend it.")
-    assert one.text() == "PodGroup ns/bad (422)\n    a: wrong\n    b: wrong\n    remedy: Mend it."
+    assert one.text() == (
+        "refused   PodGroup ns/bad\n    a: wrong\n    b: wrong\n    remedy: Mend it."
+    )
     assert (
         Finding("ComputeDomain", "", "x", 0, ("y",), "Z.").text()
-        == "ComputeDomain x\n    y\n    remedy: Z."
+        == "warning   ComputeDomain x\n    y\n    remedy: Z."
     )
+    assert Finding("PodGang", "", "x", 503, ("y",), "Z.").text().startswith("undecided PodGang x\n")
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "problems", "remedy"),
+    [
+        (
+            "PodCliqueSet",
+            422,
+            ['a: topology level not found in ClusterTopology "t", which has: zone', "b: odd"],
+            "Name one of the levels that there are; until then, it can't be created again. Correct it;"
+            " until then, it can't be created again.",
+        ),
+        (
+            "ClusterTopology",
+            0,
+            ['level "rack": no node has the label r'],
+            "Correct the key of the level, or label the nodes.",
+        ),
+        ("ClusterTopology", 0, ["odd"], "Correct its levels, or the labels of the nodes."),
+    ],
+)
+def test_a_remedy_is_that_of_the_problem(
+    kind: str, code: int, problems: list[str], remedy: str
+) -> None:
+    assert remedy_for(kind, code, problems) == remedy
+
+
+def test_only_what_is_left_of_a_former_api_is_to_be_deleted_with_its_crd() -> None:
+    assert "delete the CRD" in remedy_for("ClusterTopology", 0, [FORMER_API]).lower().replace(
+        "crd", "CRD"
+    )
+    assert "CRD" not in remedy_for("ClusterTopology", 0, ["level"])
+
+
+def test_the_exit_code_tells_refusals_from_warnings() -> None:
+    warning = Finding("PodGang", "ns", "a", 0, ("y",), "Z.")
+    refusal = Finding("PodGang", "ns", "b", 422, ("y",), "Z.")
+    codes = []
+    for findings in ([], [warning], [warning, refusal]):
+        tally = Tally()
+        for finding in findings:
+            tally.add(finding)
+        codes.append((tally.exit_code, tally.summary()))
+    assert codes == [
+        (0, ""),
+        (3, "PodGang: 0 looked at, 0 refused, 1 with warnings"),
+        (1, "PodGang: 0 looked at, 1 refused, 1 with warnings"),
+    ]
 
 
 async def test_the_report_in_json_is_a_line_for_each_finding_and_the_summary(capsys: Any) -> None:
     client = MemoryClient([TOPOLOGY, builders.pod_group("bad", {"name": "Workers"})])
     assert await audit(client, CONFIGURED, None, "json") == 1
     finding, summary = map(json.loads, capsys.readouterr().out.splitlines())
-    assert {key: finding[key] for key in ("kind", "namespace", "name", "code")} == {
+    assert {key: finding[key] for key in ("kind", "namespace", "name", "code", "outcome")} == {
         "kind": "PodGroup",
         "namespace": "default",
         "name": "bad",
         "code": 422,
+        "outcome": "refused",
     }
-    assert summary["summary"]["counts"]["PodGroup"] == {"lookedAt": 1, "found": 1, "undecided": 0}
+    assert summary["summary"]["counts"]["PodGroup"] == {
+        "lookedAt": 1,
+        "found": 1,
+        "refused": 1,
+        "undecided": 0,
+    }
     assert (summary["summary"]["unread"], summary["summary"]["notInstalled"]) == ({}, [])
 
 
@@ -428,14 +485,14 @@ async def test_the_report_as_text_ends_with_counts(capsys: Any) -> None:
     client.served.pop(kinds.RESOURCE_CLAIM)
     assert await audit(client, CONFIGURED, None, "text") == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "PodGroup default/bad (422)"
+    assert lines[0] == "refused   PodGroup default/bad"
     assert lines[3:] == [
-        "ClusterTopology: 1 looked at, 0 found",
-        "PodCliqueSet: 0 looked at, 0 found",
-        "PodGroup: 1 looked at, 1 found",
-        "PodClique: 0 looked at, 0 found",
-        "PodGang: 0 looked at, 0 found",
-        "ComputeDomain: 0 looked at, 0 found",
+        "ClusterTopology: 1 looked at, 0 refused, 0 with warnings",
+        "PodCliqueSet: 0 looked at, 0 refused, 0 with warnings",
+        "PodGroup: 1 looked at, 1 refused, 0 with warnings",
+        "PodClique: 0 looked at, 0 refused, 0 with warnings",
+        "PodGang: 0 looked at, 0 refused, 0 with warnings",
+        "ComputeDomain: 0 looked at, 0 refused, 0 with warnings",
         "not installed in this cluster: resourceclaims.resource.k8s.io",
     ]
 
@@ -451,7 +508,7 @@ def todays(*objects: Any) -> MemoryClient:
 
 async def found_in(client: MemoryClient, capsys: Any) -> dict[str, list[str]]:
     """The problems by kind and name, of those that this test is about."""
-    assert await audit(client, Configuration(), None, "json") == 1
+    assert await audit(client, Configuration(), None, "json") in (1, 3)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     return {f"{line['kind']} {line['name']}": line["problems"] for line in lines if "kind" in line}
 

@@ -118,21 +118,17 @@ async def test_nothing_is_written() -> None:
     assert [call for call in client.writes() if call.resource != ACCESS_REVIEW] == []
 
 
-def test_the_text_groups_by_subject_and_counts() -> None:
+def test_the_verdict_is_first_and_what_is_ok_is_not_listed() -> None:
     checks = [
         Check("a", "ok", "fine"),
         Check("a", "problem", "broken", "Mend it."),
         Check("b", "unknown", "dark"),
     ]
-    assert list(lines(checks)) == [
-        "a",
-        "  ok       fine",
-        "  problem  broken",
-        "           remedy: Mend it.",
-        "b",
-        "  unknown  dark",
-        "1 ok, 0 warning, 1 problem, 1 unknown",
-    ]
+    verdict = "not everything could be looked at: 1 problem, 1 unknown, 1 ok"
+    problem = ["  problem  broken", "           remedy: Mend it.", "b", "  unknown  dark"]
+    assert list(lines(checks)) == [verdict, "a", *problem]
+    assert list(lines(checks, everything=True)) == [verdict, "a", "  ok       fine", *problem]
+    assert list(lines(checks[:1])) == ["the installation can do its work: 1 ok"]
     assert summary(checks) == {"ok": 1, "warning": 0, "problem": 1, "unknown": 1}
 
 

@@ -77,7 +77,7 @@ async def conditions(clients: Users) -> list[Any]:
 async def test_an_installation_that_is_well(well: None, doctor: Doctor, kind: str) -> None:
     """A real API server calls a URL here, so that there is no Service."""
     assert await doctor.findings() == (0, [])
-    _, out = await doctor.run("--context", "admin")
+    _, out = await doctor.run("--context", "admin", "--all")
     assert (
         "while the server is down, CREATE, UPDATE of podcliques.grove.io are refused, except in"
         in out
