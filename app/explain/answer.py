@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.explain.assembly import gang_of, gang_to_come
+from app.explain.bases import base_gangs
 from app.explain.facts.common import Ref
-from app.explain.gang import Gang
+from app.explain.gang import Gang, Unit
 from app.explain.index import Index
 from app.explain.reason import Reason
 from app.explain.reasons import Unknown, examine
@@ -13,13 +14,14 @@ from app.explain.room import Room
 from app.explain.subject import Subject, subject
 from app.explain.tree import Branch, State, grow, together
 from app.explain.words import ago, counted
+from app.rules.dialects.bindings.levels import KAI_SCHEDULER
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """`placed` of `total` pods have a node; None if that is not known.
 
-    `said` are KAI's own words, given if no reason was found. `unseen` are facts that could not be
+    `said` are KAI's own words about what waits. `unseen` are facts that could not be
     read, with the cause, as far as a reason needs them; `unknown` are the reasons that are
     therefore not ruled out. `skipped` are reasons that were not asked for. `room` is the room for
     the first part that has none, by domain, the roomiest first.
@@ -88,7 +90,7 @@ def explain(index: Index, ref: Ref) -> Answer | None:
         unseen=unseen,
         absent=tuple(sorted(index.facts.absent)),
         skipped=examined.skipped,
-        said=_said(gangs) if not examined.reasons else (),
+        said=_said(gangs),
         room=next((fit.rooms for fit in lacking), ()),
     )
 
@@ -98,15 +100,15 @@ def _gangs(index: Index, about: Subject) -> list[Gang]:
     gangs = list(about.gangs)
     names = {gang.ref.name for gang in gangs}
     for gang in about.gangs:
-        for member in gang.members:
-            base = member.clique.place.base_gang if member.clique is not None else ""
-            pod_gang = index.gangs.get((gang.ref.namespace, base))
-            if base not in names and pod_gang is not None and any(pod.gates for pod in member.pods):
-                names.add(base)
-                gangs.append(gang_of(index, pod_gang))
+        bases = base_gangs(gang) if any(pod.gates for pod in gang.pods) else ()
+        for base in bases:
+            if base.name not in names:
+                names.add(base.name)
+                gangs.append(gang_of(index, base))
+
     if not gangs and about.pcs is not None:
-        gangs = [gang_to_come(index, about.pcs)]
-    return gangs
+        return [gang_to_come(index, about.pcs)]
+    return gangs or [Gang(index, about.ref, Unit(about.ref.name), index.topology())]
 
 
 def _part_asked_about(about: Subject, tree: Branch) -> Branch:
@@ -175,19 +177,33 @@ def _asked_at(about: Subject) -> float | None:
 
 
 def _said(gangs: Sequence[Gang]) -> tuple[str, ...]:
-    """KAI's words about gangs that wait, unchanged: of the PodGroup, else of its pods, else of
-    events.
-    """
+    """KAI's words about gangs that wait, unchanged, with their age if it is known."""
     words: dict[str, None] = {}
     for gang in gangs:
-        if not gang.waits:
-            continue
-        group = gang.pod_group
-        said = [said.message or said.reason for said in group.said] if group is not None else []
-        said = said or [pod.unscheduled for pod in gang.waiting if pod.unscheduled]
-        uids = [*([group.uid] if group is not None else []), *(pod.uid for pod in gang.waiting)]
-        said = said or [
-            event.message for uid in uids for event in gang.index.events.get(uid, ())[:1]
-        ]
-        words |= dict.fromkeys(said)
+        if gang.waits:
+            for said, time in _words_about(gang):
+                words[_with_age(said, time, gang.index.facts.now)] = None
     return tuple(words)
+
+
+def _words_about(gang: Gang) -> list[tuple[str, float | None]]:
+    """Words and their time: of the PodGroup, else of pods of KAI, else of events about them."""
+    group = gang.pod_group
+    said = [(said.message or said.reason, said.time) for said in group.said] if group else []
+    if said:
+        return said
+
+    pods = [pod for pod in gang.waiting if pod.scheduler == KAI_SCHEDULER]
+    said = [(pod.unscheduled, None) for pod in pods if pod.unscheduled]
+    if said:
+        return said
+
+    uids = [*([group.uid] if group is not None else []), *(pod.uid for pod in pods)]
+    latest = (gang.index.events.get(uid, ())[:1] for uid in uids)
+    return [(event.message, event.time) for events in latest for event in events]
+
+
+def _with_age(words: str, time: float | None, now: float) -> str:
+    if time is None or not now:
+        return words
+    return f"{words} ({ago(now - time)} ago)"

@@ -288,6 +288,13 @@ class Gang:
         return any(name.startswith(PREFIX) for name in names)
 
     @property
+    def named_topology(self) -> str:
+        """The topology that it names for KAI, "" if it names none."""
+        if self.pod_gang is not None:
+            return self.pod_gang.topology
+        return self.pod_group.topology if self.pod_group is not None else ""
+
+    @property
     def is_of_grove(self) -> bool:
         """Whether Grove makes it."""
         return self.pod_gang is not None or self.pcs is not None

@@ -222,6 +222,7 @@ class Index:
     sets = _by_key(lambda facts: facts.sets)
     cliques = _by_key(lambda facts: facts.cliques)
     gangs = _by_key(lambda facts: facts.gangs)
+    gang_maps = _by_key(lambda facts: facts.gang_maps)
     pod_groups = _by_key(lambda facts: facts.pod_groups)
     pods = _by_key(lambda facts: facts.pods)
     claims = _by_key(lambda facts: facts.claims)

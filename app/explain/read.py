@@ -33,7 +33,7 @@ MOST_OWNERS = 4
 TOPOLOGY = (kinds.CLUSTER_TOPOLOGY, kinds.CLUSTER_TOPOLOGY_BINDING, kinds.KAI_TOPOLOGY)
 _CLAIMS = (kinds.CLAIM_TEMPLATE, kinds.DEVICE_CLASS, kinds.COMPUTE_DOMAIN, kinds.DOMAIN_CLIQUE)
 _WORKLOADS = (kinds.WORKLOAD, kinds.K8S_POD_GROUP)
-_OF_SET = (kinds.POD_CLIQUE, kinds.POD_GANG, kinds.POD_GROUP)
+_OF_SET = (kinds.POD_CLIQUE, kinds.POD_GANG, kinds.POD_GANG_MAP, kinds.POD_GROUP)
 _OBJECTS = {
     resource.kind: resource
     for resource in RESOURCES

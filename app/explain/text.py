@@ -12,6 +12,8 @@ from app.explain.words import listed
 from app.visible import visible
 
 MOST_LINES = 40
+MOST_WORDS = 5
+"""So many of KAI's words are shown."""
 _IDS_FROM = 88
 _COLOURS: dict[State, int] = {"well": 32, "waits": 33, "warning": 33, "problem": 31, "unknown": 90}
 _WHO: dict[Who, str] = {"you": "", "platform": " (platform)", "wait": " (wait)"}
@@ -59,10 +61,21 @@ def _reason_lines(reasons: Sequence[Reason]) -> Iterator[str]:
 
 
 def _said(answer: Answer) -> Iterator[str]:
-    if answer.said:
+    """KAI's words, and whether a reason was found beside them."""
+    if not answer.reasons and (answer.said or answer.state == "waits"):
         none = "None of the reasons that were looked at" if answer.skipped else "No known reason"
-        yield f"  {none} applies. KAI says:"
-        yield from (f"     {words}" for words in answer.said[:5])
+        yield f"  {none} applies{_what_then(answer)}"
+    if answer.said:
+        yield "  KAI says:"
+        yield from (f"     {words}" for words in answer.said[:MOST_WORDS])
+        if len(answer.said) > MOST_WORDS:
+            yield f"     … {len(answer.said) - MOST_WORDS} more: --output json"
+
+
+def _what_then(answer: Answer) -> str:
+    if answer.said or answer.skipped or answer.unknown:
+        return "."
+    return ", and KAI has said nothing: it should place it within seconds."
 
 
 def _foot(answer: Answer) -> Iterator[str]:

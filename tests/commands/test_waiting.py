@@ -65,19 +65,19 @@ def several() -> Facts:
     ("width", "expected"),
     [
         (
-            120,
+            121,
             [
                 "1 of 1 workload in all namespaces waits",
-                "NAMESPACE  OBJECT   SINCE  PLACED  STATE  WHO  FIRST REASON",
-                f"inference  pcs/llm  14m    0/4     waits  you  {REASON}",
+                "NAMESPACE  OBJECT   SINCE  PLACED  STATE  WHO   FIRST REASON",
+                f"inference  pcs/llm  14m    0/4     waits  wait  {REASON}",
             ],
         ),
         (
             100,
             [
                 "1 of 1 workload in all namespaces waits",
-                "NAMESPACE  OBJECT   SINCE  PLACED  STATE  WHO  FIRST REASON",
-                f"inference  pcs/llm  14m    0/4     waits  you  {REASON[:52]}…",
+                "NAMESPACE  OBJECT   SINCE  PLACED  STATE  WHO   FIRST REASON",
+                f"inference  pcs/llm  14m    0/4     waits  wait  {REASON[:51]}…",
             ],
         ),
         (
@@ -85,7 +85,7 @@ def several() -> Facts:
             [
                 "1 of 1 workload in all namespaces waits",
                 "NAMESPACE  OBJECT   SINCE  PLACED  STATE  WHO",
-                "inference  pcs/llm  14m    0/4     waits  you",
+                "inference  pcs/llm  14m    0/4     waits  wait",
                 "  No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2 (+1)",
             ],
         ),
@@ -94,7 +94,7 @@ def several() -> Facts:
             [
                 "1 of 1 workload in all namespaces waits",
                 "NAMESPACE  OBJECT   SINCE  PLACED  STATE  WHO",
-                "inference  pcs/llm  14m    0/4     waits  you",
+                "inference  pcs/llm  14m    0/4     waits  wait",
                 "  No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has",
                 "  room for 2 (+1)",
             ],
@@ -113,7 +113,7 @@ def test_what_waits_longest_is_first() -> None:
     given = several()
     assert [(row.ref.name, row.state, row.id, row.who) for row in listed(given)] == [
         ("old", "waits", "QueueMissing", "you"),
-        ("llm", "waits", "NoDomainFits", "you"),
+        ("llm", "waits", "NoDomainFits", "wait"),
         ("new", "waits", "QueueMissing", "you"),
     ]
     assert [row.ref.name for row in listed(given, fleet.NAMESPACE)] == ["llm"]
@@ -150,7 +150,7 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         "state": "waits",
         "placed": 0,
         "total": 4,
-        "reason": {"id": "NoDomainFits", "text": REASON.removesuffix(" (+1)"), "who": "you"},
+        "reason": {"id": "NoDomainFits", "text": REASON.removesuffix(" (+1)"), "who": "wait"},
         "more": 1,
     }
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from app.explain.facts import Facts
-from app.explain.facts.common import Place, Told
+from app.explain.facts.common import LastError, Place, Told
 from app.explain.facts.devices import (
     ClaimTemplate,
     ComputeDomain,
@@ -16,7 +16,14 @@ from app.explain.facts.devices import (
     ResourceClaim,
     ResourceSlice,
 )
-from app.explain.facts.grove import Asked, ClusterTopology, PodClique, PodCliqueSet, PodGang
+from app.explain.facts.grove import (
+    Asked,
+    ClusterTopology,
+    PodClique,
+    PodCliqueSet,
+    PodGang,
+    PodGangMap,
+)
 from app.explain.facts.kai import (
     KaiPodGroup,
     KaiTopology,
@@ -51,6 +58,7 @@ def _objects(facts: Facts, today: bool) -> Iterator[Object]:
     yield from map(resource_slice, facts.slices)
     yield from (pod_clique_set(fact, today) for fact in facts.sets)
     yield from map(pod_gang, facts.gangs)
+    yield from map(pod_gang_map, facts.gang_maps)
     yield from map(pod_clique, facts.cliques)
     yield from map(pod_group, facts.pod_groups)
     yield from (workload(fact) for fact in facts.workloads)
@@ -220,9 +228,12 @@ def pod_clique_set(fact: PodCliqueSet, today: bool = False) -> Object:
         }
         for c in fact.conditions
     ]
-    status: Object = {"status": {"conditions": conditions}} if conditions else {}
+    values: Object = {"conditions": conditions, "lastErrors": last_errors(fact.errors)}
+    status: Object = {"status": values} if conditions or fact.errors else {}
     spec = {"replicas": fact.replicas, "template": template}
-    metadata = time_of(fact.created)
+    metadata: Object = time_of(fact.created)
+    enabled = fact.rules.mnnvl.enabled if fact.rules is not None else None
+    metadata |= {"annotations": {"grove.io/mnnvl-enabled": enabled}} if enabled else {}
     return made(
         "grove.io/v1alpha1",
         "PodCliqueSet",
@@ -301,11 +312,11 @@ def pod_clique(fact: PodClique) -> Object:
         "minAvailable": fact.minimum,
         "podSpec": pod_spec(fact.shape, fact.claims),
     }
-    errors = [
-        {"code": "ERR", "description": error, "observedAt": SOME_TIME} for error in fact.errors
-    ]
+    errors = last_errors(fact.errors)
     status = {"scheduledReplicas": fact.scheduled, "replicas": fact.scheduled, "lastErrors": errors}
-    metadata = {"labels": labels(fact.place)}
+    metadata: Object = {"labels": labels(fact.place)}
+    own = fact.unclaimed.own.enabled if fact.unclaimed is not None else None
+    metadata |= {"annotations": {"grove.io/mnnvl-enabled": own}} if own is not None else {}
     return made(
         "grove.io/v1alpha1",
         "PodClique",
@@ -316,6 +327,17 @@ def pod_clique(fact: PodClique) -> Object:
         spec=spec,
         status=status,
     )
+
+
+def last_errors(errors: Iterable[LastError]) -> list[Object]:
+    return [
+        {
+            "code": "ERR",
+            "description": error.text,
+            "observedAt": time_of(error.time).get("creationTimestamp", SOME_TIME),
+        }
+        for error in errors
+    ]
 
 
 def told(fact: Told) -> Object:
@@ -346,7 +368,9 @@ def pod_gang(fact: PodGang) -> Object:
     spec = {"podgroups": podgroups, **told(fact.told)} | (
         {"topologyConstraintGroupConfigs": groups} if groups else {}
     )
-    metadata: Object = {"labels": labels(fact.place), **time_of(fact.created)}
+    roles = {"grove.io/podgang-role": fact.role, "grove.io/epoch": fact.epoch}
+    named = {key: value for key, value in roles.items() if value}
+    metadata: Object = {"labels": labels(fact.place) | named, **time_of(fact.created)}
     metadata |= {"annotations": {"grove.io/topology-name": fact.topology}} if fact.topology else {}
     return made(
         "scheduler.grove.io/v1alpha1",
@@ -363,6 +387,12 @@ def bound(fact: Told, topology_name: str) -> Object:
     values = {"requiredTopologyLevel": fact.required, "preferredTopologyLevel": fact.preferred}
     constraint = {name: value for name, value in values.items() if value}
     return {"topologyConstraint": {**constraint, "topology": topology_name}} if constraint else {}
+
+
+def pod_gang_map(fact: PodGangMap) -> Object:
+    entries = [{"epoch": e.epoch, "dependsOn": list(e.depends_on)} for e in fact.entries]
+    spec = {"entries": entries}
+    return made("grove.io/v1alpha1", "PodGangMap", fact.namespace, fact.name, spec=spec)
 
 
 def pod_group(fact: KaiPodGroup) -> Object:
@@ -475,7 +505,7 @@ def claim(fact: ResourceClaim) -> Object:
         status["reservedFor"] = [
             {"resource": "pods", "name": c.name, "uid": c.uid} for c in fact.consumers
         ]
-    return made(
+    obj = made(
         "resource.k8s.io/v1",
         "ResourceClaim",
         fact.namespace,
@@ -483,6 +513,9 @@ def claim(fact: ResourceClaim) -> Object:
         spec=requests(fact.classes),
         status=status,
     )
+    if fact.deleting is not None:
+        obj["metadata"]["deletionTimestamp"] = SOME_TIME
+    return obj
 
 
 def device_class(fact: DeviceClass) -> Object:

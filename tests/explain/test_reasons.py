@@ -21,6 +21,7 @@ from tests.explain.table.claims import CLAIMS
 from tests.explain.table.constraints import CONSTRAINTS
 from tests.explain.table.devices import DEVICES
 from tests.explain.table.gates import GATES
+from tests.explain.table.made import MADE
 from tests.explain.table.placement import PLACEMENT
 from tests.explain.table.queues import QUEUES
 from tests.explain.table.refused import REFUSED
@@ -30,6 +31,7 @@ from tests.explain.table.topology import TOPOLOGY
 ROWS = (
     *TOPOLOGY,
     *CONSTRAINTS,
+    *MADE,
     *GATES,
     *QUEUES,
     *PLACEMENT,

@@ -18,7 +18,7 @@ from app.explain.facts.devices import (
     ResourceSlice,
 )
 from app.explain.facts.fields import reader
-from app.explain.facts.grove import ClusterTopology, PodClique, PodCliqueSet, PodGang
+from app.explain.facts.grove import ClusterTopology, PodClique, PodCliqueSet, PodGang, PodGangMap
 from app.explain.facts.kai import (
     KaiPodGroup,
     KaiTopology,
@@ -58,6 +58,7 @@ class Facts:
     sets: tuple[PodCliqueSet, ...] = ()
     cliques: tuple[PodClique, ...] = ()
     gangs: tuple[PodGang, ...] = ()
+    gang_maps: tuple[PodGangMap, ...] = ()
     pod_groups: tuple[KaiPodGroup, ...] = ()
     queues: tuple[Queue, ...] = ()
     priorities: tuple[PriorityClass, ...] = ()
@@ -100,6 +101,7 @@ BY_RESOURCE: Mapping[Resource, Projection] = {
     kinds.POD_CLIQUE_SET: Projection("sets", "PodCliqueSets", reader(PodCliqueSet)),
     kinds.POD_CLIQUE: Projection("cliques", "PodCliques", reader(PodClique)),
     kinds.POD_GANG: Projection("gangs", "PodGangs", reader(PodGang)),
+    kinds.POD_GANG_MAP: Projection("gang_maps", "PodGangMaps", reader(PodGangMap)),
     kinds.POD_GROUP: Projection("pod_groups", "KAI's PodGroups", reader(KaiPodGroup)),
     kinds.QUEUE: Projection("queues", "queues", reader(Queue)),
     kinds.PRIORITY_CLASS: Projection("priorities", "PriorityClasses", reader(PriorityClass)),

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from app.explain.facts.fields import read
-from app.explain.facts.values import text
+from app.explain.facts.values import seconds_since_1970, text
 from app.objects.shape import map_of, text_of
 from app.rules import labels
 
@@ -60,6 +60,14 @@ class Condition:
     status: str = read("status")
     reason: str = read("reason")
     message: str = read("message")
+
+
+@dataclass(frozen=True, slots=True)
+class LastError:
+    """An entry of Grove's `status.lastErrors`. Grove keeps it after the error is over."""
+
+    text: str = read("description")
+    time: float | None = read("observedAt", of=seconds_since_1970)
 
 
 @dataclass(frozen=True, slots=True)

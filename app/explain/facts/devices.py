@@ -77,6 +77,7 @@ class ResourceClaim(Namespaced):
     nodes: tuple[Term, ...] = read("status", "allocation", "nodeSelector", of=node_selector_terms)
     consumers: tuple[Consumer, ...] = read("status", "reservedFor", of=_consumers)
     place: Place = read("metadata", "labels", of=place)
+    deleting: float | None = read("metadata", "deletionTimestamp", of=seconds_since_1970)
 
 
 @dataclass(frozen=True, slots=True)

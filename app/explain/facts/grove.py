@@ -3,13 +3,26 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.explain.facts.common import Condition, Namespaced, Object, Place, Ref, Told, place
+from app.explain.facts.common import (
+    Condition,
+    LastError,
+    Namespaced,
+    Object,
+    Place,
+    Ref,
+    Told,
+    place,
+)
 from app.explain.facts.fields import each, number, read, texts_at
 from app.explain.facts.pods import PodClaim, Shape, pod_claims, shape
 from app.explain.facts.values import at, seconds_since_1970, text, texts
 from app.objects.shape import int_of, map_of, maps_of
+from app.rules import labels
 from app.rules.dialects.bindings.levels import KAI_SCHEDULER
 from app.rules.dialects.design.levels import read_levels
+from app.rules.mnnvl.missing import Unclaimed, read_unclaimed
+from app.rules.podcliqueset import PodCliqueSet as StoredSet
+from app.rules.podcliqueset import read_pod_clique_set
 from app.rules.topology.levels import Level
 
 TOPOLOGY_NAME = ("grove.io/topology-name", "kai.scheduler/topology")
@@ -97,8 +110,14 @@ class GroupTemplate:
     asked: Asked = read("topologyConstraint", of=_asked)
 
 
+def _stored_set(obj: Any) -> StoredSet | None:
+    return read_pod_clique_set(obj) if isinstance(obj, dict) else None
+
+
 @dataclass(frozen=True, slots=True)
 class PodCliqueSet(Namespaced):
+    """`rules` is what the rules about claims know of it."""
+
     kind = "PodCliqueSet"
     replicas: int = read("spec", "replicas", of=number(1))
     asked: Asked = read("spec", "template", "topologyConstraint", of=_asked)
@@ -110,6 +129,8 @@ class PodCliqueSet(Namespaced):
     )
     conditions: tuple[Condition, ...] = read("status", "conditions", of=each(Condition))
     created: float | None = read("metadata", "creationTimestamp", of=seconds_since_1970)
+    errors: tuple[LastError, ...] = read("status", "lastErrors", of=each(LastError))
+    rules: StoredSet | None = read(of=_stored_set)
 
     @property
     def constraints(self) -> list[tuple[str, Asked]]:
@@ -135,9 +156,17 @@ class PodCliqueSet(Namespaced):
         return next((asked.topology for _, asked in self.constraints if asked.topology), "")
 
 
+def _unclaimed(obj: Any) -> Unclaimed | None:
+    return read_unclaimed(obj) if isinstance(obj, dict) else None
+
+
 @dataclass(frozen=True, slots=True)
 class PodClique(Namespaced):
-    """`shape` and `claims` are those of its pod template."""
+    """`shape` and `claims` are those of its pod template.
+
+    `unclaimed` is what decides whether it should have a claim for MNNVL, None if it has one or
+    can't need one.
+    """
 
     kind = "PodClique"
     uid: str = read("metadata", "uid")
@@ -147,7 +176,8 @@ class PodClique(Namespaced):
     scheduled: int = read("status", "scheduledReplicas", of=number())
     shape: Shape = read("spec", "podSpec", of=shape)
     claims: tuple[PodClaim, ...] = read("spec", "podSpec", of=pod_claims)
-    errors: tuple[str, ...] = read("status", "lastErrors", of=texts_at("description"))
+    errors: tuple[LastError, ...] = read("status", "lastErrors", of=each(LastError))
+    unclaimed: Unclaimed | None = read(of=_unclaimed)
 
 
 def _told(constraint: Any) -> Told:
@@ -184,7 +214,10 @@ def _topology_name(annotations: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PodGang(Namespaced):
-    """`topology` is the topology's name in its annotations, "" if no annotation gives one."""
+    """`topology` is the topology's name in its annotations, "" if no annotation gives one.
+
+    `role` and `epoch` are those of a release with epochs, "" for earlier ones.
+    """
 
     kind = "PodGang"
     uid: str = read("metadata", "uid")
@@ -196,12 +229,36 @@ class PodGang(Namespaced):
         "spec", "topologyConstraintGroupConfigs", of=each(GangGroup)
     )
     created: float | None = read("metadata", "creationTimestamp", of=seconds_since_1970)
+    role: str = read("metadata", "labels", labels.POD_GANG_ROLE)
+    epoch: str = read("metadata", "labels", "grove.io/epoch")
 
     @property
     def constrained(self) -> bool:
         return any(
             (self.told, *(part.told for part in self.parts), *(group.told for group in self.groups))
         )
+
+
+@dataclass(frozen=True, slots=True)
+class MapEntry:
+    """An entry of a PodGangMap: the epoch of a PodGang, and those of the PodGangs that it needs."""
+
+    epoch: str = read("epoch")
+    depends_on: tuple[str, ...] = read("dependsOn", of=texts)
+
+
+@dataclass(frozen=True, slots=True)
+class PodGangMap(Namespaced):
+    """Which PodGangs a replica of a set has; of releases with epochs."""
+
+    kind = "PodGangMap"
+    entries: tuple[MapEntry, ...] = read("spec", "entries", of=each(MapEntry))
+
+    def needed_by(self, epoch: str) -> set[str]:
+        """The epochs that an epoch depends on."""
+        return {
+            needed for entry in self.entries if entry.epoch == epoch for needed in entry.depends_on
+        }
 
 
 def cluster_topology(obj: Object) -> ClusterTopology:

@@ -1,7 +1,7 @@
 """KAI's objects, and those of the Kubernetes Workload API."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.explain.facts.common import UNBOUND, Amounts, Named, Namespaced, Object, Told
@@ -94,6 +94,7 @@ class Said:
     queue: str = read("details", "queueDetails", "name")
     quota: Amounts = read("details", "queueDetails", "queueDeservedResources", of=amounts)
     allocated: Amounts = read("details", "queueDetails", "queueAllocatedResources", of=amounts)
+    time: float | None = read("time", of=seconds_since_1970)
 
 
 _each_said = each(Said)
@@ -114,10 +115,11 @@ def _said(conditions: Any) -> tuple[Said, ...]:
 
 
 def _reasons(condition: Object) -> tuple[Said, ...]:
+    time = seconds_since_1970(condition.get("lastTransitionTime"))
     reasons = _each_said(condition.get("reasons"))
     if not reasons and (condition.get("message") or condition.get("reason")):
-        return (Said(text(condition, "reason"), text(condition, "message")),)
-    return reasons
+        reasons = (Said(text(condition, "reason"), text(condition, "message")),)
+    return tuple(replace(reason, time=time) for reason in reasons)
 
 
 def _topology(spec: Any) -> str:

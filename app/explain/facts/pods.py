@@ -24,6 +24,8 @@ from app.rules.pod_requests import pod_requests
 
 POD_GROUP_NAME = "pod-group-name"
 SUBGROUP = "kai.scheduler/subgroup-name"
+GATED = "SchedulingGated"
+"""The reason of the API server for pods with gates: no words of a scheduler."""
 NODE_POOL = "kai.scheduler/node-pool"
 GPU_FRACTION = "gpu-fraction"
 GPU = "nvidia.com/gpu"
@@ -108,7 +110,8 @@ def _shape_of_pod(obj: Any) -> Shape:
 def _unscheduled(conditions: Any) -> str:
     """The scheduler's words in the condition PodScheduled, if it is False."""
     for condition in maps_of(conditions):
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+        is_false = condition.get("type") == "PodScheduled" and condition.get("status") == "False"
+        if is_false and condition.get("reason") != GATED:
             return text(condition, "message") or text(condition, "reason")
     return ""
 

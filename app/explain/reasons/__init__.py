@@ -15,6 +15,7 @@ from app.explain.reasons import (
     constraints,
     gates,
     kept,
+    made,
     nodes,
     placement,
     queue,
@@ -38,6 +39,10 @@ def _grouped(gang: Gang) -> bool:
     )
 
 
+def _of_set(gang: Gang) -> bool:
+    return gang.pcs is not None
+
+
 def _references(gang: Gang) -> bool:
     return any(pod.workload or pod.workload_group for pod in gang.waiting)
 
@@ -51,7 +56,7 @@ def _claims_and_waits(gang: Gang) -> bool:
 
 
 TOPOLOGY = ("topologies", "kai_topologies")
-OF_GROVE = ("cliques", "topologies")
+OF_GROVE = ("cliques", "topologies", "gangs", "sets")
 """Needed only for gangs that Grove makes."""
 SLICES = "slices"
 """Needed only for gangs that ask for GPUs by claims."""
@@ -61,6 +66,33 @@ EMPTY = ("nodes", *TOPOLOGY, SLICES)
 ROOMS = (*EMPTY, ROOM)
 
 RULES: tuple[Rule, ...] = (
+    Rule(
+        "KaiMissing",
+        made.kai_missing,
+        ("pods",),
+        Gang.may_wait,
+    ),
+    Rule(
+        "GroveMissing",
+        made.grove_missing,
+    ),
+    Rule(
+        "NothingMade",
+        made.nothing_made,
+        ("cliques", "gangs", "pods"),
+    ),
+    Rule(
+        "PodGangMigrationInProgress",
+        made.pod_gang_migration_in_progress,
+        ("sets",),
+        _of_set,
+    ),
+    Rule(
+        "PodGangMissing",
+        made.pod_gang_missing,
+        ("cliques", "gangs", "pods"),
+        _of_set,
+    ),
     Rule(
         "WrongScheduler",
         gates.wrong_scheduler,
@@ -187,6 +219,12 @@ RULES: tuple[Rule, ...] = (
         _claims_and_waits,
     ),
     Rule(
+        "ClaimBeingDeleted",
+        claims.claim_being_deleted,
+        ("pods", "claims"),
+        claims.uses_claims,
+    ),
+    Rule(
         "ClaimHeld",
         claims.claim_held,
         ("pods", "claims"),
@@ -248,6 +286,12 @@ RULES: tuple[Rule, ...] = (
         claims.channel_taken,
         ("pods", "claims", "nodes", ROOM, CHANNELS),
         _claims_and_waits,
+    ),
+    Rule(
+        "ClaimNotInjected",
+        claims.claim_not_injected,
+        ("sets", "cliques", "pods"),
+        _of_set,
     ),
     Rule(
         "DomainDeleted",

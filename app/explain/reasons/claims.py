@@ -6,15 +6,18 @@ from functools import partial
 
 from app.explain.facts.common import Ref
 from app.explain.facts.devices import ComputeDomain, ResourceClaim
+from app.explain.facts.grove import PodClique
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import Pod, PodClaim
 from app.explain.fitness import matches_any
-from app.explain.gang import Gang
+from app.explain.gang import Gang, Member
 from app.explain.index import Index
 from app.explain.places import Assumption
-from app.explain.reason import Evidence, Reason
+from app.explain.reason import Evidence, Reason, Severity
 from app.explain.reasons.gates import grouped, refs
 from app.explain.words import ago, counted, listed
+from app.rules.mnnvl.claims import CLAIM
+from app.rules.mnnvl.missing import PUT_BACK, lacking_claims
 from app.rules.mnnvl.set_annotations import GROVE_FINALIZER
 
 MOST_CONSUMERS = 256
@@ -48,13 +51,32 @@ def claim_missing(gang: Gang) -> Iterator[Reason]:
     for (kind, name, field), users in grouped(missing):
         objects = tuple(sorted(set(users)))
         evidence = (Evidence(objects[0], f"spec.resourceClaims[].{field}", name),)
-        remedy = (
-            "run `grove-admission doctor`; check whether the webhook was off when the PodClique was"
-            " made"
-        )
+        text = f"{kind} {name} does not exist"
+        remedy = _who_makes(gang, name)
         yield Reason(
-            "ClaimMissing", objects, f"{kind} {name} does not exist", remedy, "platform", evidence
+            "ClaimMissing",
+            objects,
+            text,
+            remedy,
+            "platform",
+            evidence,
         )
+
+
+def _who_makes(gang: Gang, name: str) -> str:
+    """Who should have made a claim or a template."""
+    for domain in gang.index.facts.compute_domains:
+        if (domain.namespace, domain.template) == (gang.namespace, name):
+            return (
+                f"NVIDIA's controller makes it from ComputeDomain {domain.name}: see whether it"
+                " runs, and its log"
+            )
+    if not gang.is_of_grove:
+        return "create it, or correct the name in the pods"
+    return (
+        "run `grove-admission doctor`; check whether the webhook was off when the PodClique was"
+        " made"
+    )
 
 
 def _missing(gang: Gang, claim: PodClaim) -> tuple[str, str, str] | None:
@@ -144,6 +166,88 @@ def claim_elsewhere(gang: Gang) -> Iterator[Reason]:
             "platform",
             evidence,
         )
+
+
+def claim_being_deleted(gang: Gang) -> Iterator[Reason]:
+    """A shared claim is being deleted, and pods that run keep it: no other pod gets it."""
+    names = {c.claim for pod in gang.pods for c in pod.claims if c.claim and not c.template}
+    for name in sorted(names):
+        claim = gang.index.claims.get((gang.namespace, name))
+        users = _lasting_users(gang, claim) if claim is not None else []
+        if claim is None or claim.deleting is None or not users:
+            continue
+        verb = "uses" if len(users) == 1 else "use"
+        pods = counted(len(users), "pod")
+        text = f"The claim {name} is being deleted, and {pods} still {verb} it, so no other gets it"
+        remedy = (
+            "delete these pods together as soon as the workload can do without them: then the claim"
+            " goes, and is made anew with its pods"
+        )
+        command = f"kubectl delete pod -n {gang.namespace} {shlex.join(users)}"
+        evidence = (Evidence(claim.ref, "metadata.deletionTimestamp", "set"),)
+        waits = any(c.claim == name for pod in gang.waiting for c in pod.claims)
+        severity: Severity = "problem" if waits else "warning"
+        yield Reason(
+            "ClaimBeingDeleted",
+            (claim.ref,),
+            text,
+            remedy,
+            "you",
+            evidence,
+            (command,),
+            severity,
+        )
+
+
+def _lasting_users(gang: Gang, claim: ResourceClaim) -> list[str]:
+    """The pods that have reserved a claim and are not ending."""
+    pods = ((user, gang.index.pods.get((claim.namespace, user.name))) for user in claim.consumers)
+    return sorted(
+        user.name
+        for user, pod in pods
+        if pod is not None and pod.deleting is None and not pod.finished
+    )
+
+
+def claim_not_injected(gang: Gang) -> Iterator[Reason]:
+    """A PodClique asks for MNNVL and has no claim: no webhook answered when it was written."""
+    pcs = gang.pcs
+    if pcs is None:
+        return
+    for member in gang.members:
+        clique = member.clique
+        if clique is None or clique.unclaimed is None:
+            continue
+        lacking = lacking_claims([clique.unclaimed], pcs.rules, reads_groups=_reads_groups(gang))
+        if lacking:
+            yield _not_injected(member, clique)
+
+
+def _reads_groups(gang: Gang) -> bool:
+    """Whether Grove has MNNVL groups of its own: where there are bindings."""
+    return any(known.kind == "ClusterTopologyBinding" for known in gang.index.facts.topologies)
+
+
+def _not_injected(member: Member, clique: PodClique) -> Reason:
+    running = [pod for pod in member.pods if pod.node and not _has_our_claim(pod)]
+    text = f"PodClique {clique.name} asks for MNNVL and has no claim"
+    if running:
+        run = "runs" if len(running) == 1 else "run"
+        text = f"{text}; {counted(len(running), 'pod')} of it {run} outside of the NVLink domain"
+    evidence = (Evidence(clique.ref, "spec.podSpec.resourceClaims", "no mnnvl"),)
+    return Reason(
+        "ClaimNotInjected",
+        (clique.ref, *refs(running)),
+        text,
+        PUT_BACK.rstrip("."),
+        "platform",
+        evidence,
+        severity="warning",
+    )
+
+
+def _has_our_claim(pod: Pod) -> bool:
+    return any(claim.name == CLAIM for claim in pod.claims)
 
 
 def claim_held(gang: Gang) -> Iterator[Reason]:

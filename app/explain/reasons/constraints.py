@@ -86,6 +86,7 @@ def _unknown_keys(gang: Gang) -> Iterator[Reason]:
     topology = gang.topology
     kai = gang.topology.kai
     if kai is None:
+        yield from _no_topology(gang)
         return
     told = {
         key
@@ -112,6 +113,30 @@ def _unknown_keys(gang: Gang) -> Iterator[Reason]:
             "platform",
             evidence,
         )
+
+
+def _no_topology(gang: Gang) -> Iterator[Reason]:
+    """KAI refuses a gang that names a topology that does not exist."""
+    facts = gang.index.facts
+    unknown = facts.unseen.keys() | facts.skipped | facts.absent
+    name = gang.named_topology
+    told = any(part.told for part in gang.whole.parts())
+    if not name or not told or "kai_topologies" in unknown or gang.topology.cluster is not None:
+        return
+    others = listed(sorted(kai.name for kai in facts.kai_topologies), 8) or "none"
+    text = (
+        f"KAI has no Topology {name}, which {gang.ref.kind} {gang.ref.name} names: it has {others}"
+    )
+    evidence = (Evidence(gang.ref, "topology", name),)
+    remedy = "correct the name of the topology, or have it made"
+    yield Reason(
+        "LevelUnknown",
+        (gang.ref,),
+        text,
+        remedy,
+        "you",
+        evidence,
+    )
 
 
 def topology_unnamed(gang: Gang) -> Iterator[Reason]:

@@ -5,6 +5,7 @@ See `pkg/scheduler/actions/preempt` and `pkg/common/podgroup` of KAI.
 
 from collections.abc import Iterator
 
+from app.explain.facts.kai import KaiPodGroup
 from app.explain.facts.pods import Pod
 from app.explain.index import Index
 from app.explain.places import Assumption
@@ -62,8 +63,11 @@ def _is_victim(
 def is_preemptible(index: Index, pod: Pod) -> bool:
     """Whether KAI evicts a pod for others at all."""
     group = index.pod_groups.get((pod.namespace, pod.group))
-    if group is None:
-        return False
+    return group is not None and group_is_preemptible(index, group)
+
+
+def group_is_preemptible(index: Index, group: KaiPodGroup) -> bool:
+    """Whether KAI evicts a PodGroup for others."""
     if group.preemptibility in ("preemptible", "non-preemptible"):
         return group.preemptibility == "preemptible"
     return priority_of(index, group.priority_class) < NOT_PREEMPTIBLE

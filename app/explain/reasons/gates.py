@@ -6,12 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+from app.explain.bases import base_gangs
 from app.explain.facts.common import Ref
 from app.explain.facts.grove import PodGang
 from app.explain.facts.pods import POD_GROUP_NAME, Pod
 from app.explain.gang import Gang, Member
 from app.explain.index import Index
 from app.explain.reason import Evidence, Reason
+from app.explain.reasons.made import said_when
 from app.explain.words import counted, listed
 from app.rules.dialects.bindings.levels import KAI_SCHEDULER
 
@@ -66,11 +68,19 @@ def _short_of_pods(gang: Gang) -> list[Member]:
     return [member for member in short if member.minimum <= member.replicas] or short
 
 
+def _last_errors(members: Iterable[Member], now: float) -> str:
+    """What Grove said of the PodCliques, with its age."""
+    cliques = (member.clique for member in members if member.clique is not None)
+    said = (said_when(error, now) for clique in cliques for error in clique.errors)
+    first = next(said, "")
+    return f"; Grove said: {first}" if first else ""
+
+
 def _said_by_grove(members: Iterable[Member]) -> Iterator[Evidence]:
     for member in members:
         if member.clique is not None:
             for error in member.clique.errors:
-                yield Evidence(member.clique.ref, "status.lastErrors", error)
+                yield Evidence(member.clique.ref, "status.lastErrors", error.text)
 
 
 def _not_ready(gang: Gang) -> list[Evidence]:
@@ -123,24 +133,19 @@ def gate_base_gang(gang: Gang) -> Iterator[Reason]:
     gated = [pod for pod in gang.pods if GROVE_GATE in pod.gates]
     if gang.pod_gang is None or not gated:
         return
-    bases = {member.clique.place.base_gang for member in gang.members if member.clique is not None}
-    for name in sorted(bases - {"", gang.ref.name}):
-        base = gang.index.gangs.get((gang.namespace, name))
-        short = list(_below_minimum(gang.index, base)) if base is not None else []
-        if short:
-            text = (
-                f"Waits for gang {name}:"
-                f" {listed(f'{clique} has {has} of {needs}' for clique, has, needs in short)}"
-            )
-            evidence = tuple(
-                Evidence(
-                    Ref("PodClique", gang.namespace, clique), "status.scheduledReplicas", str(has)
-                )
-                for clique, has, _ in short
-            )
-            yield Reason(
-                "GateBaseGang", refs(gated), text, f"`explain podgang/{name}`", "wait", evidence
-            )
+
+    for base in base_gangs(gang):
+        short = list(_below_minimum(gang.index, base))
+        if not short:
+            continue
+        lacking = listed(f"{clique} has {has} of {needs}" for clique, has, needs in short)
+        evidence = tuple(
+            Evidence(Ref("PodClique", gang.namespace, clique), "status.scheduledReplicas", str(has))
+            for clique, has, _ in short
+        )
+        text = f"Waits for gang {base.name}: {lacking}"
+        remedy = f"`explain podgang/{base.name}`"
+        yield Reason("GateBaseGang", refs(gated), text, remedy, "wait", evidence)
 
 
 def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, int, int]]:

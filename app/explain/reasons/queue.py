@@ -6,6 +6,7 @@ from app.explain.facts.kai import KaiPodGroup, Queue, Said
 from app.explain.gang import Gang
 from app.explain.index import Index
 from app.explain.reason import Evidence, Reason
+from app.explain.reasons.evictable import group_is_preemptible
 from app.explain.words import amount, clock, gpus_of, listed, plain
 
 CONDITION = "status.schedulingConditions[UnschedulableOnNodePool].reasons[]"
@@ -26,31 +27,43 @@ def chain(index: Index, name: str) -> Iterator[Queue]:
 
 
 def queue_missing(gang: Gang) -> Iterator[Reason]:
+    """KAI places nothing in a queue that is not a leaf below a queue that exists."""
     group = gang.pod_group
     if group is None or not group.queue:
         return
-    queue = gang.index.queues.get(group.queue)
-    if queue is not None and queue.parent:
-        return
-    leaves = {queue.name for queue in gang.index.facts.queues if queue.parent}
-    leaves -= {queue.parent for queue in gang.index.facts.queues}
-    usable = f"there are {listed(sorted(leaves))}" if leaves else "there is no queue with a parent"
-    if queue is None:
-        text = f"Queue {group.queue} does not exist; {usable}"
-    else:
-        text = (
-            f"Queue {group.queue} has no parent, and KAI places nothing in such a queue; {usable}"
-        )
-    evidence = (Evidence(group.ref, "spec.queue", group.queue),)
-    remedy = "set the label kai.scheduler/queue of the workload to one of them"
-    yield Reason(
-        "QueueMissing",
-        (group.ref,),
-        text,
-        remedy,
-        "you",
-        evidence,
+    parents = {queue.parent for queue in gang.index.facts.queues}
+    leaves = sorted(
+        queue.name
+        for queue in gang.index.facts.queues
+        if queue.parent and queue.name not in parents and _is_whole(gang.index, queue)
     )
+    wrong = _wrong_with(gang.index, group.queue, parents)
+    if wrong:
+        usable = f"there are {listed(leaves)}" if leaves else "there is no queue with a parent"
+        evidence = (Evidence(group.ref, "spec.queue", group.queue),)
+        remedy = "set the label kai.scheduler/queue of the workload to one of them"
+        text = f"Queue {group.queue} {wrong}; {usable}"
+        yield Reason("QueueMissing", (group.ref,), text, remedy, "you", evidence)
+
+
+def _wrong_with(index: Index, name: str, parents: set[str]) -> str:
+    """Why KAI places nothing in a queue; "" if it does."""
+    queue = index.queues.get(name)
+    if queue is None:
+        return "does not exist"
+    if not queue.parent:
+        return "has no parent, and KAI places nothing in such a queue"
+    if not _is_whole(index, queue):
+        last = list(chain(index, name))[-1]
+        return f"is below {last.parent}, which does not exist: KAI ignores it"
+    if name in parents:
+        return "has queues below it, and KAI places nothing in such a queue"
+    return ""
+
+
+def _is_whole(index: Index, queue: Queue) -> bool:
+    """Whether all queues above it exist."""
+    return not list(chain(index, queue.name))[-1].parent
 
 
 def queue_limit(gang: Gang) -> Iterator[Reason]:
@@ -92,34 +105,49 @@ def asked_gpus(gang: Gang) -> int:
 
 
 def queue_quota(gang: Gang) -> Iterator[Reason]:
+    """What is not preemptible is bound to the quota of its queue, and of those above it."""
     group = gang.pod_group
+    if group is None:
+        return
     said = _said(gang, "NonPreemptibleOverQuota")
-    if group is None or said is None:
-        return
+    over = _over_quota(gang, group)
+    if over is None and said is not None and gpus_of(said.quota):
+        over = said.queue or group.queue, gpus_of(said.quota), gpus_of(said.allocated)
+    if over is None and said is not None:
+        over = _known_quota(gang, said.queue or group.queue)
+
     remedy = "make the workload preemptible, or use another queue"
-    quota = gpus_of(said.quota)
-    used = gpus_of(said.allocated)
-    name = said.queue or group.queue
-    if not quota and name in gang.index.queues:
-        queue = gang.index.queues[name]
-        quota = queue.quota or 0
-        used = queue.allocated_fixed
-    if not quota:
+    if over is not None:
+        name, quota, used = over
+        text = (
+            f"The workload is not preemptible and so bound to the quota of queue {name}:"
+            f" {amount('/gpu', quota)}, {plain(used)} used"
+        )
+        evidence = (Evidence(group.ref, CONDITION, said.reason if said is not None else name),)
+        yield Reason("QueueQuota", (group.ref,), text, remedy, "you", evidence)
+    elif said is not None:
         yield _as_said(group, said, "QueueQuota", remedy)
-        return
-    text = (
-        f"The workload is not preemptible and so bound to the quota of queue {name}:"
-        f" {amount('/gpu', quota)}, {plain(used)} used"
-    )
-    evidence = (Evidence(group.ref, CONDITION, said.reason),)
-    yield Reason(
-        "QueueQuota",
-        (group.ref,),
-        text,
-        remedy,
-        "you",
-        evidence,
-    )
+
+
+def _over_quota(gang: Gang, group: KaiPodGroup) -> tuple[str, int, int] | None:
+    """(name, quota, used) of the first queue whose quota the gang would exceed, if it counts."""
+    facts = gang.index.facts
+    asked = asked_gpus(gang)
+    if {"priorities", "queues"} & (facts.unseen.keys() | facts.skipped) or not asked:
+        return None
+    if group_is_preemptible(gang.index, group):
+        return None
+    for queue in chain(gang.index, group.queue):
+        if queue.quota is not None and queue.allocated_fixed + asked > queue.quota:
+            return queue.name, queue.quota, queue.allocated_fixed
+    return None
+
+
+def _known_quota(gang: Gang, name: str) -> tuple[str, int, int] | None:
+    queue = gang.index.queues.get(name)
+    if queue is None or not queue.quota:
+        return None
+    return name, queue.quota, queue.allocated_fixed
 
 
 def fair_share(gang: Gang) -> Iterator[Reason]:

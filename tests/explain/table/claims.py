@@ -4,13 +4,17 @@ from dataclasses import replace
 
 from app.explain.facts.devices import ClaimTemplate
 from app.explain.facts.pods import PodClaim
+from app.rules.mnnvl.missing import Unclaimed, read_unclaimed
 from app.rules.mnnvl.set_annotations import GROVE_FINALIZER
+from app.rules.podcliqueset import read_pod_clique_set
 from tests.explain.fleet import (
     NAMESPACE,
     NOW,
     WORKERS,
     cliques,
     occupant,
+    pcs,
+    placed,
 )
 from tests.explain.table.row import (
     CLAIM,
@@ -25,7 +29,67 @@ from tests.explain.table.row import (
     reserved,
 )
 
+USED = replace(reserved(f"{WORKERS}-0"), deleting=NOW - 600)
+"""The shared claim, which is being deleted while a pod uses it."""
+USERS = tuple(
+    replace(pod, node="gpu-00", phase="Running") if pod.name == f"{WORKERS}-0" else pod
+    for pod in claiming(SHARED)
+)
+MNNVL = {"grove.io/mnnvl-enabled": "true"}
+STORED = read_pod_clique_set(
+    {"metadata": {"namespace": NAMESPACE, "name": "llm", "annotations": MNNVL}}
+)
+
+
+def written(name: str, **annotations: str) -> Unclaimed | None:
+    """What decides whether the stored workers should have a claim: without one."""
+    container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    labels = {
+        "app.kubernetes.io/part-of": "llm",
+        "grove.io/podcliqueset-replica-index": "0",
+    }
+    return read_unclaimed(
+        {
+            "metadata": {
+                "namespace": NAMESPACE,
+                "name": name,
+                "labels": labels,
+                "annotations": annotations,
+            },
+            "spec": {"podSpec": {"containers": [container]}},
+        }
+    )
+
+
+REFUSES = {"grove.io/mnnvl-enabled": "false"}
+
 CLAIMS = (
+    Row(
+        "ClaimBeingDeleted",
+        "a pod that runs keeps the claim that others wait for",
+        {"pods": USERS, "claims": (USED,)},
+        "The claim llm-0-mnnvl is being deleted, and 1 pod still uses it, so no other gets it",
+        "you",
+        {"pods": USERS, "claims": (replace(USED, deleting=None),)},
+    ),
+    Row(
+        "ClaimNotInjected",
+        "no webhook answered when the PodClique was written",
+        {
+            "sets": (pcs(rules=STORED),),
+            "cliques": (cliques()[0], replace(cliques()[1], unclaimed=written(WORKERS))),
+            "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"),
+        },
+        "PodClique llm-0-pool-0-workers asks for MNNVL and has no claim; 3 pods of it run outside"
+        " of the NVLink domain",
+        "platform",
+        {
+            "sets": (pcs(rules=STORED),),
+            "cliques": (cliques()[0], replace(cliques()[1], unclaimed=written(WORKERS, **REFUSES))),
+            "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"),
+        },
+        dialects=("design",),
+    ),
     Row(
         "ClaimMissing",
         "the shared claim does not exist",

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from app.explain.facts.common import Told
+from app.explain.facts.common import LastError, Told
 from app.explain.facts.grove import Asked, GangPart
 from app.explain.facts.kai import Workload, WorkloadGroup
 from tests.explain.fleet import (
@@ -14,7 +14,7 @@ from tests.explain.fleet import (
     pcs,
     pods,
 )
-from tests.explain.table.row import GATE, Row, event, scaled
+from tests.explain.table.row import GATE, Row, epochs, event, scaled
 
 OF_TRAIN = pods(workload="train-a", workload_part="workers")
 
@@ -24,7 +24,7 @@ GATES = (
         "one worker is missing",
         {
             "pods": pods()[:3],
-            "cliques": (cliques()[0], replace(cliques()[1], errors=("quota exceeded",))),
+            "cliques": (cliques()[0], replace(cliques()[1], errors=(LastError("quota exceeded"),))),
         },
         f"3 of 4 pods exist; {WORKERS} lacks 1",
         "you",
@@ -50,6 +50,24 @@ GATES = (
         "Waits for gang llm-base: llm-0-decode has 2 of 3",
         "wait",
         scaled(3),
+        also=("GangIncomplete",),
+    ),
+    Row(
+        "GateBaseGang",
+        "the PodGangMap names the anchor, which has two of three scheduled",
+        epochs(2),
+        "Waits for gang llm-0-018: llm-0-decode has 2 of 3",
+        "wait",
+        epochs(3),
+        also=("GangIncomplete",),
+    ),
+    Row(
+        "GateBaseGang",
+        "the PodGangMap is not known, so the anchor of the replica is meant",
+        epochs(2, mapped=False),
+        "Waits for gang llm-0-018: llm-0-decode has 2 of 3",
+        "wait",
+        epochs(3, mapped=False),
         also=("GangIncomplete",),
     ),
     Row(

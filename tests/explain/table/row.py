@@ -13,7 +13,7 @@ from app.explain.facts.devices import (
     Event,
     ResourceClaim,
 )
-from app.explain.facts.grove import GangPart, PodClique
+from app.explain.facts.grove import GangPart, MapEntry, PodClique, PodGangMap
 from app.explain.facts.kai import KaiTopology, Queue, Said
 from app.explain.facts.pods import PodClaim
 from app.explain.facts.selectors import Requirement
@@ -120,6 +120,31 @@ def scaled(scheduled: int) -> Changes:
         replace(clique, place=replace(clique.place, base_gang="llm-base")) for clique in cliques()
     )
     return {"gangs": (gang(), base), "cliques": (*waits, decode), "pods": pods(gates=GATE)}
+
+
+def epochs(scheduled: int, *, mapped: bool = True) -> Changes:
+    """The gang is a tail, and its anchor has one of a clique of three scheduled pods."""
+    of_replica = replace(gang().place, replica="0")
+    tail = gang(role="Tail", epoch="019", place=of_replica)
+    anchor = gang(
+        name="llm-0-018",
+        uid="uid-anchor",
+        role="Anchor",
+        epoch="018",
+        place=of_replica,
+        parts=BASE,
+        groups=(),
+    )
+    decode = PodClique(
+        NAMESPACE, "llm-0-decode", "uid-decode", cliques()[0].place, 3, 3, scheduled, shape(8)
+    )
+    entries = (MapEntry("018"), MapEntry("019", ("018",)))
+    return {
+        "gangs": (tail, anchor),
+        "gang_maps": (PodGangMap(NAMESPACE, "llm-0", entries),) if mapped else (),
+        "cliques": (*cliques(), decode),
+        "pods": pods(gates=GATE),
+    }
 
 
 def channels(*taken: str, own: bool = False) -> Changes:

@@ -1,0 +1,142 @@
+"""Reasons in what was not made, or is made anew, and in what is not installed."""
+
+from collections.abc import Iterator
+
+from app.explain.facts.common import LastError
+from app.explain.facts.grove import PodCliqueSet
+from app.explain.facts.pods import Pod
+from app.explain.gang import Gang
+from app.explain.reason import Evidence, Reason, Severity
+from app.explain.words import ago, counted, listed
+from app.rules.dialects.bindings.levels import KAI_SCHEDULER
+
+MIGRATES = "PodGangMigrationInProgress"
+_OF_KAI = {"pod_groups", "queues", "kai_topologies"}
+_OF_GROVE = {"gangs", "cliques"}
+
+
+def kai_missing(gang: Gang) -> Iterator[Reason]:
+    """Pods wait for KAI, and its APIs are not served."""
+    schedulers = {pod.scheduler for pod in gang.waiting}
+    if not gang.index.facts.absent >= _OF_KAI or KAI_SCHEDULER not in schedulers:
+        return
+    text = f"The pods wait for {KAI_SCHEDULER}, and KAI is not installed: its APIs are not served"
+    evidence = (Evidence(gang.ref, "spec.schedulerName", KAI_SCHEDULER),)
+    remedy = "install KAI, or name another scheduler in the pod templates"
+    yield Reason("KaiMissing", (gang.ref,), text, remedy, "platform", evidence)
+
+
+def grove_missing(gang: Gang) -> Iterator[Reason]:
+    """There is a PodCliqueSet, and what Grove makes of it is not served."""
+    if gang.pcs is None or not gang.index.facts.absent & _OF_GROVE:
+        return
+    text = "Grove is not installed completely: the APIs of PodCliques or PodGangs are not served"
+    evidence = (Evidence(gang.pcs.ref, "kind", "PodCliqueSet"),)
+    yield Reason("GroveMissing", (gang.pcs.ref,), text, "install Grove", "platform", evidence)
+
+
+def nothing_made(gang: Gang) -> Iterator[Reason]:
+    """There is nothing but the object that was asked about."""
+    if gang.pcs is not None:
+        yield from _nothing_of_set(gang, gang.pcs)
+    elif gang.ref.kind == "Workload" and not gang.members:
+        text = f"No pod and no PodGroup names the Workload {gang.ref.name}"
+        remedy = (
+            "see why what owns the Workload makes no pods: its status, and the namespace's quota"
+        )
+        evidence = (Evidence(gang.ref, "pods", "0"),)
+        yield Reason("NothingMade", (gang.ref,), text, remedy, "you", evidence)
+
+
+def _nothing_of_set(gang: Gang, pcs: PodCliqueSet) -> Iterator[Reason]:
+    key = (pcs.namespace, pcs.name)
+    index = gang.index
+    if index.cliques_of_set.get(key) or index.gangs_of_set.get(key) or index.pods_of_set.get(key):
+        return
+    if not pcs.replicas:
+        return
+    text = f"Grove has made nothing of {pcs.name} yet"
+    evidence = (Evidence(pcs.ref, "PodCliques", "0"), *_errors(gang, pcs))
+    remedy = f"see the log of Grove's operator{_said(gang, pcs.errors)}"
+    yield Reason("NothingMade", (pcs.ref,), text, remedy, "platform", evidence)
+
+
+def pod_gang_missing(gang: Gang) -> Iterator[Reason]:
+    """PodCliques and pods name a PodGang that does not exist, or there is none at all."""
+    pcs = gang.pcs
+    if pcs is None:
+        return
+    index = gang.index
+    key = (pcs.namespace, pcs.name)
+    if index.cliques_of_set.get(key) and not index.gangs_of_set.get(key):
+        text = f"Grove has made PodCliques of {pcs.name}, and no PodGang: KAI can't group its pods"
+        remedy = f"see the log of Grove's operator{_said(gang, pcs.errors)}"
+        evidence = (Evidence(pcs.ref, "PodGangs", "0"), *_errors(gang, pcs))
+        yield Reason("PodGangMissing", (pcs.ref,), text, remedy, "platform", evidence)
+        return
+
+    pods = index.pods_of_set.get(key, ())
+    named = {pod.place.gang for pod in pods} - {""}
+    for name in sorted(named):
+        if (pcs.namespace, name) not in index.gangs:
+            yield _missing(gang, pcs, name)
+
+
+def _missing(gang: Gang, pcs: PodCliqueSet, name: str) -> Reason:
+    pods: list[Pod] = [
+        pod
+        for pod in gang.index.pods_of_set.get((pcs.namespace, pcs.name), ())
+        if pod.place.gang == name
+    ]
+    waiting = [pod for pod in pods if not pod.node]
+    severity: Severity = "problem" if waiting else "warning"
+    state = f"{len(waiting)} of them wait" if waiting else "they run on"
+    text = f"PodGang {name} does not exist, which {counted(len(pods), 'pod')} name; {state}"
+    remedy = f"see the log of Grove's operator: it makes PodGangs{_said(gang, pcs.errors)}"
+    if _migrates(pcs):
+        remedy = "wait: Grove is giving the set other PodGangs"
+    refs = tuple(sorted(pod.ref for pod in pods))
+    evidence = (Evidence(refs[0], "metadata.labels[grove.io/podgang]", name), *_errors(gang, pcs))
+    return Reason("PodGangMissing", refs, text, remedy, "platform", evidence, severity=severity)
+
+
+def pod_gang_migration_in_progress(gang: Gang) -> Iterator[Reason]:
+    """Grove replaces the PodGangs of a set by those of a new release."""
+    pcs = gang.pcs
+    if pcs is None or not _migrates(pcs):
+        return
+    text = f"Grove is giving {pcs.name} other PodGangs, which a new release of it needs"
+    evidence = (Evidence(pcs.ref, f"status.conditions[{MIGRATES}]", "True"),)
+    remedy = "wait: this takes seconds; if it lasts, see the log of Grove's operator"
+    yield Reason(
+        "PodGangMigrationInProgress",
+        (pcs.ref,),
+        text,
+        remedy,
+        "wait",
+        evidence,
+        severity="warning",
+    )
+
+
+def _migrates(pcs: PodCliqueSet) -> bool:
+    return any((known.type, known.status) == (MIGRATES, "True") for known in pcs.conditions)
+
+
+def _errors(gang: Gang, pcs: PodCliqueSet) -> list[Evidence]:
+    return [
+        Evidence(pcs.ref, "status.lastErrors", said_when(error, gang.index.facts.now))
+        for error in pcs.errors
+    ]
+
+
+def _said(gang: Gang, errors: tuple[LastError, ...]) -> str:
+    said = listed(said_when(error, gang.index.facts.now) for error in errors)
+    return f"; Grove said: {said}" if said else ""
+
+
+def said_when(error: LastError, now: float) -> str:
+    """Return an error with its age: Grove does not remove errors that are over."""
+    if error.time is None or not now:
+        return error.text
+    return f"{error.text} ({ago(now - error.time)} ago)"

@@ -1,0 +1,83 @@
+"""Reasons in what was not made, or is made anew, and in what is not installed."""
+
+from dataclasses import replace
+
+from app.explain.facts.common import LastError
+from tests.explain.fleet import (
+    NOW,
+    condition,
+    pcs,
+    placed,
+    pods,
+)
+from tests.explain.table.row import Row
+
+NOTHING = {"pods": (), "cliques": (), "gangs": (), "pod_groups": ()}
+MIGRATES = condition("PodGangMigrationInProgress", "True")
+STRANDED = tuple(replace(pod, place=replace(pod.place, gang="llm-0-9")) for pod in pods())
+KAI = frozenset({"pod_groups", "queues", "kai_topologies"})
+ERROR = LastError("ERR_GET_PODGANGMAP", NOW - 1020)
+
+MADE = (
+    Row(
+        "KaiMissing",
+        "the APIs of KAI are not served",
+        {"absent": KAI, "pod_groups": (), "queues": (), "kai_topologies": ()},
+        "The pods wait for kai-scheduler, and KAI is not installed: its APIs are not served",
+        "platform",
+        {"absent": frozenset({"queues"}), "queues": ()},
+    ),
+    Row(
+        "GroveMissing",
+        "PodGangs are not served",
+        {"absent": frozenset({"gangs"}), "gangs": ()},
+        "Grove is not installed completely: the APIs of PodCliques or PodGangs are not served",
+        "platform",
+        {"absent": frozenset({"gang_maps"})},
+    ),
+    Row(
+        "NothingMade",
+        "there is only the PodCliqueSet",
+        NOTHING,
+        "Grove has made nothing of llm yet",
+        "platform",
+        {**NOTHING, "sets": (pcs(replicas=0),)},
+    ),
+    Row(
+        "PodGangMigrationInProgress",
+        "Grove says so",
+        {"sets": (pcs(conditions=(MIGRATES,)),)},
+        "Grove is giving llm other PodGangs, which a new release of it needs",
+        "wait",
+        {"sets": (pcs(conditions=(replace(MIGRATES, status="False"),)),)},
+    ),
+    Row(
+        "PodGangMissing",
+        "there are PodCliques, and no PodGang",
+        {"gangs": (), "sets": (pcs(errors=(ERROR,)),)},
+        "Grove has made PodCliques of llm, and no PodGang: KAI can't group its pods",
+        "platform",
+        {},
+    ),
+    Row(
+        "PodGangMissing",
+        "the label of pods names none that exists",
+        {"pods": STRANDED},
+        "PodGang llm-0-9 does not exist, which 4 pods name; 4 of them wait",
+        "platform",
+        {"pods": pods()},
+    ),
+    Row(
+        "PodGangMissing",
+        "the pods run on",
+        {
+            "pods": tuple(
+                replace(pod, place=replace(pod.place, gang="llm-0-9"))
+                for pod in placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
+            )
+        },
+        "PodGang llm-0-9 does not exist, which 4 pods name; they run on",
+        "platform",
+        {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")},
+    ),
+)
