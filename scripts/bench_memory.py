@@ -30,8 +30,8 @@ from app.kube.credentials import from_kubeconfig
 from app.kube.transport import Limits
 from app.rules.kinds import ALL, COMPUTE_DOMAIN, POD_GANG
 from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
-from app.rules.mnnvl.stored import read_gang
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, plan_of, read_member
+from app.rules.mnnvl.stored import read_gang
 from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port
 
