@@ -167,6 +167,26 @@ async def test_one_patch_writes_all_that_differs_and_a_second_look_nothing() -> 
     assert len(found.client.calls) == before
 
 
+async def test_a_preferred_level_that_hinders_is_removed_once() -> None:
+    """As an earlier version has written it: two pods of 8 GPUs and one of 1, on three nodes of 8."""
+    mixed = pcs(domain=None)
+    leader = mixed["spec"]["template"]["cliques"][1]
+    leader["spec"]["podSpec"] = builders.pod_spec(**{"nvidia.com/gpu": "1"})
+    labels = builders.labels("train", 0, "train-0")
+    names = ("train-0-worker", "train-0-pool-0-leader")
+    stored = in_namespace(builders.pod_gang("train-0", labels, *names), "uid-gang")
+    stored["metadata"]["annotations"] = {"grove.io/topology-name": "grove-topology"}
+    for holder in (stored["spec"], *stored["spec"]["podgroups"]):
+        holder["topologyConstraint"] = {"packConstraint": {"preferred": HOST}}
+
+    found = world(TOPOLOGY, mixed, stored)
+    await found.reconcile()
+    assert packs(found.stored()) == [None, {"preferred": HOST}, {"preferred": HOST}]
+    assert found.writes() == [("patch", "PodGang")]
+    await found.reconcile()
+    assert found.writes() == [("patch", "PodGang")]
+
+
 async def test_what_others_wrote_into_the_podgang_stays() -> None:
     theirs = gang(annotations={"theirs": "1"})
     theirs["spec"]["podgroups"][0]["podReferences"] = [{"name": "p", "namespace": "ns"}]
