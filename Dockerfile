@@ -4,9 +4,11 @@ ARG PYTHON=python:3.11-slim
 FROM ${PYTHON} AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
-COPY scripts/install scripts/constraints.txt scripts/build-constraints.txt ./scripts/
+COPY scripts/install scripts/constraints.txt scripts/build-constraints.txt scripts/tracing-constraints.txt ./scripts/
 COPY app ./app
-RUN ./scripts/install /opt/grove-admission /tmp/wheels
+# `tracing` for `tracing.endpoint`
+ARG EXTRAS=
+RUN ./scripts/install /opt/grove-admission /tmp/wheels "${EXTRAS}"
 
 FROM ${PYTHON}
 ARG VERSION=0.6.0

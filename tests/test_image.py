@@ -14,6 +14,7 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
 CONSTRAINTS = (ROOT / "scripts" / "constraints.txt").read_text()
 BUILD_CONSTRAINTS = (ROOT / "scripts" / "build-constraints.txt").read_text()
+TRACING_CONSTRAINTS = (ROOT / "scripts" / "tracing-constraints.txt").read_text()
 INSTALL = (ROOT / "scripts" / "install").read_text()
 PIN = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)(?: ; .+?)? \\$", re.MULTILINE)
 
@@ -36,7 +37,7 @@ def test_every_dependency_is_pinned_within_its_range() -> None:
     assert outside == []
 
 
-@pytest.mark.parametrize("constraints", [CONSTRAINTS, BUILD_CONSTRAINTS])
+@pytest.mark.parametrize("constraints", [CONSTRAINTS, BUILD_CONSTRAINTS, TRACING_CONSTRAINTS])
 def test_each_pin_has_hashes_and_no_host_is_named(constraints: str) -> None:
     pins = re.split(r"^(?=[A-Za-z])", constraints, flags=re.MULTILINE)[1:]
     assert pins != []
@@ -46,9 +47,15 @@ def test_each_pin_has_hashes_and_no_host_is_named(constraints: str) -> None:
 
 def test_only_what_has_a_known_hash_is_installed() -> None:
     steps = [line for line in INSTALL.splitlines() if re.search(r"pip\S* .*\binstall\b", line)]
-    assert len(steps) == 3
+    assert len(steps) == 4
     assert [step for step in steps if "$pinned" not in step and "--no-index" not in step] == []
     assert "--require-hashes" in INSTALL
+
+
+def test_the_extra_adds_packages_and_changes_none() -> None:
+    added = {canonicalize_name(name) for name, _ in PIN.findall(TRACING_CONSTRAINTS)}
+    assert {"opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"} <= added
+    assert added & pinned().keys() == set()
 
 
 def test_the_recipe_installs_with_the_script_and_copies_only_what_the_context_has() -> None:

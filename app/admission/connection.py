@@ -64,6 +64,7 @@ class Connection(asyncio.Protocol):
     _judged_bytes: int
     _query: bytes
     _content_type: bytes
+    _traceparent: bytes
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
@@ -141,7 +142,9 @@ class Connection(asyncio.Protocol):
         if self._state is _ENDED or self._route is None:
             return None
         try:
-            return self._exchange.answer(self._route, self._query, self._content_type, review)
+            return self._exchange.answer(
+                self._route, self._query, self._content_type, review, self._traceparent
+            )
         except Exception:
             self._fail()
             return None
@@ -229,6 +232,7 @@ class Connection(asyncio.Protocol):
         path, self._query = path_and_query(head.url)
         self._route = self._exchange.routes.get(path) if head.method == b"POST" else None
         self._content_type = head.fields.get(b"content-type", b"")
+        self._traceparent = head.fields.get(b"traceparent", b"")
         self._is_last = not head.keep_alive
         behind = end + head.length
         is_whole = behind <= len(data) and head.length <= MAX_BODY and not head.is_chunked

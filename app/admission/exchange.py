@@ -6,13 +6,14 @@
 import functools
 import re
 import time
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Protocol
 
 from app.admission.decide import Route, decide
 from app.admission.review import BadReview, Request, dumps, encode, parse, salvage_uid
 from app.admission.verdict import Verdict, bad_request
 from app.sample import Sample, gauge
+from app.trace import TRACEPARENT
 
 MAX_BODY = 7 * 1024 * 1024
 """Bytes.
@@ -58,6 +59,13 @@ class Observer(Protocol):
     ) -> None: ...
 
 
+Trace = Callable[[str, str, Request, Verdict, float], None]
+"""Called for each verdict of a request with a `traceparent`.
+
+It gets that, the path, the request, the verdict and its time in seconds.
+"""
+
+
 class Exchange:
     """Answers requests to the paths of `routes`.
 
@@ -66,16 +74,27 @@ class Exchange:
     """
 
     def __init__(
-        self, routes: Mapping[str, Route], observe: Observer, *, only_known: bool = False
+        self,
+        routes: Mapping[str, Route],
+        observe: Observer,
+        *,
+        only_known: bool = False,
+        trace: Trace | None = None,
     ) -> None:
         self.routes = routes
         self.only_known = only_known
         self.waiting = 0
         """The number of requests whose verdict is awaited at the moment."""
         self._observe = observe
+        self._trace = trace
 
     def answer(
-        self, route: Route, query: bytes, content_type: bytes, body: bytes
+        self,
+        route: Route,
+        query: bytes,
+        content_type: bytes,
+        body: bytes,
+        traceparent: bytes = b"",
     ) -> Answer | Awaitable[Answer]:
         """Returns the answer if the verdict needs only cached facts, else an awaitable that returns
         it before the deadline in `query`.
@@ -91,8 +110,8 @@ class Exchange:
             return self._refused(route, bad, begin)
         verdict = decide(route, request, deadline(query))
         if isinstance(verdict, Verdict):
-            return self._answered(route, request, verdict, begin)
-        return self._awaited(route, request, verdict, begin)
+            return self._answered(route, request, verdict, begin, traceparent)
+        return self._awaited(route, request, verdict, begin, traceparent)
 
     def too_large(self, route: Route, content_type: bytes, beginning: bytes) -> Answer:
         """Returns the answer to a body of more than MAX_BODY bytes, of which only the beginning is
@@ -108,15 +127,29 @@ class Exchange:
         yield gauge("in_flight_requests", "Awaited verdicts.", self.waiting)
 
     async def _awaited(
-        self, route: Route, request: Request, verdict: Awaitable[Verdict], begin: float
+        self,
+        route: Route,
+        request: Request,
+        verdict: Awaitable[Verdict],
+        begin: float,
+        traceparent: bytes,
     ) -> Answer:
+        if self._trace is not None:
+            TRACEPARENT.set(traceparent.decode("latin-1"))
         self.waiting += 1
         try:
-            return self._answered(route, request, await verdict, begin)
+            return self._answered(route, request, await verdict, begin, traceparent)
         finally:
             self.waiting -= 1
 
-    def _answered(self, route: Route, request: Request, verdict: Verdict, begin: float) -> Answer:
+    def _answered(
+        self,
+        route: Route,
+        request: Request,
+        verdict: Verdict,
+        begin: float,
+        traceparent: bytes,
+    ) -> Answer:
         try:
             body = encode(request.uid, verdict, request)
         except (
@@ -124,7 +157,10 @@ class Exchange:
         ):  # the patch contains a nested part of the object that can be parsed, but not serialized
             verdict = bad_request("the object is nested too deeply")
             body = encode(request.uid, verdict, request)
-        self._observe(route.path, request.uid, request, verdict, time.perf_counter() - begin)
+        seconds = time.perf_counter() - begin
+        self._observe(route.path, request.uid, request, verdict, seconds)
+        if traceparent and self._trace is not None:
+            self._trace(traceparent.decode("latin-1"), route.path, request, verdict, seconds)
         return 200, body
 
     def _refused(self, route: Route, bad: BadReview, begin: float) -> Answer:

@@ -6,6 +6,7 @@ sections are ours. `manifests/examples/configuration.yaml` has every key.
 
 from collections.abc import Callable
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -248,6 +249,22 @@ class Workloads(_Section):
     labels: WorkloadLabels = WorkloadLabels()
 
 
+def _http_url(url: str) -> str:
+    parts = urlsplit(url)
+    if url and (parts.scheme not in ("http", "https") or not parts.hostname):
+        raise ValueError("must be a URL with http or https, such as http://collector:4318")
+    return url
+
+
+class Tracing(_Section):
+    """Spans of verdicts are sent to the OTLP collector at `endpoint`, the URL before /v1/traces.
+
+    "" is no tracing.
+    """
+
+    endpoint: Annotated[str, AfterValidator(_http_url)] = ""
+
+
 CertificateMode = Literal["files", "self-managed"]
 
 
@@ -293,6 +310,7 @@ class Configuration(_Section):
     leader_election: LeaderElection = LeaderElection()
     workloads: Workloads = Workloads()
     certificates: Certificates = Certificates()
+    tracing: Tracing = Tracing()
 
     @property
     def levels(self) -> tuple[Level, ...]:

@@ -22,6 +22,7 @@ from app.kube.credentials import Credentials
 from app.kube.reach import Reach
 from app.kube.trust import ServerTrust
 from app.objects.resource import LEASE
+from app.trace import TRACEPARENT
 
 Params = dict[str, str]
 
@@ -203,6 +204,8 @@ class Transport:
             headers.append(("Authorization", authorization))
         if request.body is not None:
             headers.append(("Content-Type", request.content_type))
+        if traceparent := TRACEPARENT.get():
+            headers.append(("traceparent", traceparent))
         return [*headers, *self.credentials.impersonation]
 
     def _session(self) -> aiohttp.ClientSession:

@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect
 from app import __version__
 from app.admission.asgi import AdmissionApp
 from app.admission.decide import Route
-from app.admission.exchange import Exchange
+from app.admission.exchange import Exchange, Trace
 from app.admission.review import Request as AdmissionRequest
 from app.admission.review import dumps
 from app.admission.verdict import Verdict
@@ -76,12 +76,13 @@ def build_app(
     *,
     only_known: bool = False,
     protected: frozenset[str] = frozenset(),
+    trace: Trace | None = None,
 ) -> AdmissionApp:
     """The ASGI app.
 
     `ready` is called for each request to `/readyz`, and `notes` for `/readyz?verbose`. With
     `only_known`, AdmissionReviews are accepted only from callers with a certificate, and so are
-    requests to the paths of `protected`.
+    requests to the paths of `protected`. `trace` is called for verdicts of traced requests.
     """
     api = FastAPI(
         title="grove-admission",
@@ -117,7 +118,7 @@ def build_app(
         if log is not None:
             log.record(path, uid, request, verdict, seconds)
 
-    exchange = Exchange(routes, observe, only_known=only_known)
+    exchange = Exchange(routes, observe, only_known=only_known, trace=trace)
     metrics.add(exchange.samples)
     return AdmissionApp(exchange, answering_head(for_known_callers(api, protected)))
 

@@ -33,6 +33,7 @@ from app.server.listener import Listener, authority, bind
 from app.server.metrics import Metrics
 from app.server.process import allow_files, drain, settle_garbage_collector, signalled
 from app.server.readiness import Readiness
+from app.server.tracing import tracing
 from app.server.verdict_log import VerdictLog
 from app.webhooks.registry import served_routes
 
@@ -179,6 +180,8 @@ def _app(
     readiness: Readiness,
 ) -> AdmissionApp:
     server = configuration.server
+    endpoint = configuration.tracing.endpoint
+    trace = tracing(endpoint) if endpoint else None
     only_known = bool(server.client_ca_file)
     protected: frozenset[str] = frozenset()
     if only_known:
@@ -192,6 +195,7 @@ def _app(
         readiness.notes,
         only_known=only_known,
         protected=protected,
+        trace=trace,
     )
 
 

@@ -39,6 +39,7 @@ from app.kube.impersonation import Headers
 from app.kube.transport import Decoder, Limits, LineTooLong, TokenBucket, lines_of
 from app.objects.resource import LEASE, NODE, POD, SECRET
 from app.rules.kinds import ALL, COMPUTE_DOMAIN
+from app.trace import TRACEPARENT
 from tests.kube import virtual
 from tests.kube.credentials import PlainCredentials
 
@@ -159,6 +160,15 @@ async def test_get() -> None:
         )
         assert seen.headers["Authorization"] == "Bearer secret-token"
         assert seen.headers["Accept"] == "application/json"
+
+
+async def test_calls_for_a_verdict_carry_the_trace_of_its_request() -> None:
+    async with client_of(answering((200, {"kind": "Secret"}))) as (client, server):
+        await client.get(SECRET, "a", "ns")
+        token = TRACEPARENT.set("00-trace")
+        await client.get(SECRET, "a", "ns")
+        TRACEPARENT.reset(token)
+        assert [seen.headers.get("traceparent") for seen in server.seen] == [None, "00-trace"]
 
 
 async def test_list_fills_in_what_items_lack() -> None:

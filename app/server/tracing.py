@@ -1,0 +1,72 @@
+"""Spans of verdicts for OpenTelemetry, if `tracing.endpoint` is configured.
+
+Without it, nothing of OpenTelemetry is imported. A span belongs to the trace of the API server's
+request, and is made only if the API server samples that.
+"""
+
+import time
+
+from app import __version__
+from app.admission.exchange import Trace
+from app.admission.review import Request
+from app.admission.verdict import Verdict
+
+_EXPORT_SECONDS = 5
+_MISSING = (
+    "tracing.endpoint needs the packages of grove-admission[tracing]; the image has them if it was"
+    " built with --build-arg EXTRAS=tracing"
+)
+
+
+def tracing(endpoint: str) -> Trace:
+    """Return a function that sends a span of each verdict to the OTLP collector at `endpoint`.
+
+    `endpoint` is the URL before `/v1/traces`. Spans are sent by a thread, and are dropped if the
+    collector does not take them. Raise OSError if OpenTelemetry is not installed.
+    """
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
+        from opentelemetry.trace import SpanKind, Status, StatusCode
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+    except ImportError as missing:
+        raise OSError(_MISSING) from missing
+
+    resource = Resource.create({"service.name": "grove-admission", "service.version": __version__})
+    provider = TracerProvider(resource=resource, sampler=ParentBased(root=ALWAYS_OFF))
+    url = f"{endpoint.rstrip('/')}/v1/traces"
+    exporter = OTLPSpanExporter(endpoint=url, timeout=_EXPORT_SECONDS)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    tracer = provider.get_tracer("grove-admission", __version__)
+    propagator = TraceContextTextMapPropagator()
+
+    def trace(
+        traceparent: str, path: str, request: Request, verdict: Verdict, seconds: float
+    ) -> None:
+        end = time.time_ns()
+        span = tracer.start_span(
+            path,
+            context=propagator.extract({"traceparent": traceparent}),
+            kind=SpanKind.SERVER,
+            attributes=_attributes(request, verdict),
+            start_time=end - int(seconds * 1e9),
+        )
+        if verdict.code >= 500:
+            span.set_status(Status(StatusCode.ERROR, verdict.reason))
+        span.end(end)
+
+    return trace
+
+
+def _attributes(request: Request, verdict: Verdict) -> dict[str, str | int]:
+    """Return what identifies the request in the log, and its verdict. No value of an object."""
+    return {
+        "k8s.namespace.name": request.namespace,
+        "admission.uid": request.uid,
+        "admission.operation": request.operation,
+        "admission.verdict": verdict.outcome,
+        "admission.code": verdict.code,
+    }
