@@ -96,6 +96,23 @@ class Nodes:
         return max(counts.values(), default=0)
 
     @_once
+    def shared_levels(self, keys: tuple[str, ...]) -> int:
+        """Return of how many levels, from the broadest on, all nodes are in the same domain.
+
+        `keys` are those of all levels, broadest first. Only nodes with all of them count.
+        """
+        shared = [key for key in keys if key != HOSTNAME_KEY]
+        labelled = [pair for pair in self if all(key in pair[0] for key in shared)]
+        total = sum(count for _, count in labelled)
+
+        for depth, key in enumerate(keys):
+            values = {labels[key] for labels, _ in labelled} if key != HOSTNAME_KEY else set()
+            domains = total if key == HOSTNAME_KEY else len(values)
+            if domains != 1:
+                return depth
+        return len(keys)
+
+    @_once
     def is_within(self, level: Level, key: str) -> bool | None:
         """Whether all nodes of each domain of `level` have the same value of the label `key`.
 

@@ -169,3 +169,21 @@ def test_what_is_computed_from_all_nodes_is_computed_once() -> None:
     walks = labelled.walks
     assert [labelled.largest_room(keys) for _ in range(3)] == [first] * 3
     assert labelled.walks == walks
+
+
+@pytest.mark.parametrize(
+    ("labelled", "depth"),
+    [
+        pytest.param(nodes(), 0, id="no nodes"),
+        pytest.param(TREE, 0, id="two zones"),
+        pytest.param(nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1)), 1, id="one zone"),
+        pytest.param(nodes(("zone=a rack=r1", 2)), 2, id="one rack with two nodes"),
+        pytest.param(nodes(("zone=a rack=r1", 1)), 3, id="one node"),
+        pytest.param(nodes(("zone=a rack=r1", 1), ("zone=b", 5)), 3, id="one node with all labels"),
+        pytest.param(
+            nodes(("zone=a rack=r1", 1), ("zone=b rack=r1", 1)), 0, id="racks of one name"
+        ),
+    ],
+)
+def test_how_many_levels_all_nodes_share(labelled: Nodes, depth: int) -> None:
+    assert labelled.shared_levels(tuple(level.key for level in LEVELS)) == depth

@@ -25,6 +25,7 @@ from app.rules.dialects.bindings.sets import (
     never_placed,
     packing_warnings,
     read_packings,
+    shared_domain_warnings,
     validate_change,
     validate_packings,
 )
@@ -96,6 +97,7 @@ class Bindings(Dialect):
             return findings, []
         bindings = facts.bindings()
         warnings = packing_warnings(packings, bindings)
+        warnings += shared_domain_warnings(packings, bindings, facts.nodes_with)
         findings = validate_packings(packings, bindings)
         hindered = never_placed(packings, bindings)
         if old is None:

@@ -20,6 +20,7 @@ from app.objects.fields import (
     walk_map,
     wrong_type,
 )
+from app.rules.topology.coverage import NodesWith
 from app.rules.topology.levels import Level
 from app.rules.topology.owners import (
     SET,
@@ -298,6 +299,34 @@ def packing_warnings(packings: Packings, bindings: Bindings) -> list[str]:
         warnings += _own_warnings(packing)
         for parent in packings.parents(packing):
             warnings += _parent_warnings(packing, parent, domains)
+    return warnings
+
+
+def shared_domain_warnings(
+    packings: Packings, bindings: Bindings, nodes_with: NodesWith
+) -> list[str]:
+    """Return warnings about required domains without a preferred one, if all nodes are in the same
+    domain of a narrower level: KAI then never places the pods.
+
+    Only constraints with none above them count. Source: `d5-one-rack` and `d5-grove` in
+    `tests/testdata/kai-decisions`.
+    """
+    names = effective_names(packings, [])
+    warnings: list[str] = []
+    for packing in packings.constraints:
+        levels = bindings.get(names.get(packing.owner, ""), ())
+        domains = [level.domain for level in levels]
+        if packing.preferred or packing.required not in domains or any(packings.parents(packing)):
+            continue
+
+        keys = tuple(level.key for level in levels)
+        depth = nodes_with(keys).shared_levels(keys)
+        if depth > domains.index(packing.required) + 1:
+            warnings.append(
+                f'{packing.required_path} "{packing.required}": all nodes are in one'
+                f' "{domains[depth - 1]}", and then KAI never places the pods unless a level is'
+                f' preferred too: add pack.preferred, such as "{domains[-1]}"'
+            )
     return warnings
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.rules.dialects.bindings import BINDINGS
+from app.rules.topology.coverage import Nodes
 from app.rules.topology.levels import Level
 from tests.rules.dialects.around import Around
 
@@ -281,6 +282,60 @@ def test_warnings_about_constraints_without_effect(
     obj: dict[str, Any], warnings: list[str]
 ) -> None:
     assert BINDINGS.validate_set(obj, None, AROUND) == ([], warnings)
+
+
+def nodes(*places: str, count: int = 2) -> Nodes:
+    """Groups of nodes; a place is the values of zone, block and rack."""
+    keys = ("k/zone", "k/block", "k/rack")
+    groups = [(dict(zip(keys, place.split("/"), strict=False)), count) for place in places]
+    return Nodes(
+        [({**labels, "k/host": str(n)}, count) for n, (labels, count) in enumerate(groups)]
+    )
+
+
+ALONE = 'all nodes are in one "{}", and then KAI never places the pods unless a level is preferred too: add pack.preferred, such as "host"'
+
+
+@pytest.mark.parametrize(
+    ("obj", "counted", "warnings"),
+    [
+        pytest.param(
+            pcs(c("gb200", "zone")),
+            nodes("z/b/r", "z/b/r"),
+            [f'{OF_SET}.pack.required "zone": {ALONE.format("rack")}'],
+            id="d5-grove: the only zone has one rack",
+        ),
+        pytest.param(
+            pcs(None, None, None, c("gb200", "block")),
+            nodes("z/b/r", "z/b/r"),
+            [f'{OF_LEADER}.pack.required "block": {ALONE.format("rack")}'],
+            id="of a clique, if there is no constraint above",
+        ),
+        pytest.param(
+            pcs(c("gb200", "zone", "host")), nodes("z/b/r", "z/b/r"), [], id="d5-one-rack-preferred"
+        ),
+        pytest.param(pcs(c("gb200", "rack")), nodes("z/b/r", "z/b/r"), [], id="the shared level"),
+        pytest.param(pcs(c("gb200", "zone")), nodes("z/b/r", "z/c/r"), [], id="two blocks"),
+        pytest.param(
+            pcs(c("gb200", "zone")),
+            nodes("z/b/r", "z/b/r", "z/c"),
+            [f'{OF_SET}.pack.required "zone": {ALONE.format("rack")}'],
+            id="nodes without a label don't count",
+        ),
+        pytest.param(
+            pcs(c("gb200", "zone", "block"), c("", "block")),
+            nodes("z/b/r", "z/b/r"),
+            [],
+            id="below another constraint",
+        ),
+        pytest.param(pcs(c("gb200", "zone")), Nodes(), [], id="no nodes are known"),
+        pytest.param(pcs(c("gb200", "", "zone")), nodes("z/b/r"), [], id="nothing is required"),
+    ],
+)
+def test_a_required_domain_while_all_nodes_share_a_narrower_one(
+    obj: dict[str, Any], counted: Nodes, warnings: list[str]
+) -> None:
+    assert BINDINGS.validate_set(obj, None, Around(bound=BOUND, counted=counted)) == ([], warnings)
 
 
 NEVER = 'broader than the required domain "rack", so that KAI never places these pods: remove it, or use one of: rack, host'
