@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from app import __version__
 from app.commands import COMMANDS
+from app.commands.completion import COMPLETING, complete
 from app.commands.options import UNUSABLE, Command
 from app.config.error import ConfigurationError
 from app.dry_run.budget import UnusableInput
@@ -21,11 +22,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     argv = sys.argv[1:] if argv is None else argv
     parser, commands = _parsers()
-    name = argv[0] if argv else ""
+    if COMPLETING in os.environ:
+        # the shell asks what may follow: the line is not in argv
+        name = next(iter(os.environ.get("COMP_LINE", "").split()[1:]), "")
+    else:
+        name = argv[0] if argv else ""
     if name in COMMANDS:
         command: Command = importlib.import_module(f"app.commands.{name}").COMMAND
         commands[name].description = command.description
         command.add_options(commands[name])
+    if COMPLETING in os.environ:
+        complete(parser)
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
         # the parser of all commands would print the usage of none of them

@@ -15,6 +15,7 @@ COMMANDS = {
     "console": "a local, read-only web page with all of these",
     "webhooks": "print the two webhook configurations",
     "sandbox": "a local API server with the webhooks, until SIGTERM or Ctrl-C",
+    "completion": "print what makes a shell complete commands and options",
     "certs": "make, show or check certificates",
 }
 """Each command, with its line in the help text."""

@@ -13,6 +13,10 @@ from app.kube.api import Object
 from app.visible import visible
 
 OUTCOMES = ("rejected", "changed", "warned")
+MISSING_FACTS = (
+    "facts are missing: give the levels as --config FILE, or the objects from before the log as"
+    " files beside it (kubectl get clustertopologies,podcliquesets -A -o yaml > facts.yaml)"
+)
 _MOST_ROWS = 50
 
 
@@ -44,7 +48,8 @@ class Report:
     """The report on one or several logs.
 
     `events` is the number of events, and `unreadable` that of lines that are no audit event.
-    `not_judged` counts writes by the reason why they could not be judged.
+    `not_judged` counts writes by the reason why they could not be judged. It `lacks_facts` if one
+    of these reasons is that facts from before the log are missing.
     """
 
     events: int = 0
@@ -53,6 +58,7 @@ class Report:
     findings: Counter[Finding] = field(default_factory=Counter)
     examples: dict[Finding, str] = field(default_factory=dict)
     not_judged: Counter[str] = field(default_factory=Counter)
+    lacks_facts: bool = False
 
     @property
     def judged(self) -> int:
@@ -68,6 +74,7 @@ class Report:
     def add(self, write: Write, verdict: Verdict) -> None:
         """Adds a write and its verdict. A verdict that failed counts as not judged."""
         if verdict.outcome == "failed":
+            self.lacks_facts = True
             self.skip(verdict.message)
             return
         counts = self.counts_of(write.user, write.namespace)
@@ -126,6 +133,8 @@ class Report:
             yield from (
                 f"  {count:>6,}  {reason}" for reason, count in self.not_judged.most_common()
             )
+        if self.lacks_facts:
+            yield MISSING_FACTS
 
     def _table(self) -> Iterator[str]:
         rows: list[tuple[str, ...]] = [("user", "namespace", "judged", *OUTCOMES)]

@@ -21,6 +21,7 @@ from app.dry_run.audit_log import (
     TRUNCATED,
     History,
 )
+from app.dry_run.audit_report import MISSING_FACTS
 
 GROUP = ("scheduling.run.ai", "podgroups", "")
 TARGETS = {GROUP: ("CREATE", "UPDATE"), ("", "pods", "binding"): ("CREATE",)}
@@ -326,7 +327,18 @@ def test_a_log_of_which_nothing_can_be_judged_is_unusable(
     log = tmp_path / "audit.log"
     log.write_text(json.dumps(event()))
     assert main(["check", str(log)]) == 2
-    assert NO_OBJECT in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert NO_OBJECT in printed
+    assert MISSING_FACTS not in printed
+
+
+def test_missing_facts_come_with_the_option_that_gives_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "audit.log"
+    log.write_text(json.dumps(pcs_event("rack", "eve")))
+    assert main(["check", str(log)]) == 2
+    assert capsys.readouterr().out.splitlines()[-1] == MISSING_FACTS
 
 
 def test_a_log_that_is_damaged_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
