@@ -19,6 +19,7 @@ from app.doctor import (
     ownership,
     permissions,
     rehearsal,
+    releases,
     replicas,
     service,
     topology,
@@ -57,6 +58,7 @@ async def examine(patient: Patient) -> list[Check]:
     client = patient.client
     configuration = patient.configuration
     checks = await _attempted(apis.SUBJECT, apis.check_apis(client, patient.read))
+    checks += await _attempted(releases.SUBJECT, releases.check_releases(client))
     installed: list[Object] = []
     checks += [check async for check in _webhooks(patient, installed)]
     answering, endpoints = await _service(patient, installed)

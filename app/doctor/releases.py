@@ -1,0 +1,97 @@
+"""Which releases of the neighbours are installed, by what their CRDs have, and whether they were
+tried with this version.
+
+CRDs carry no version of their product. The table in `manifests/README.md` has what was tried, and
+the pairs that are known not to work with the check that finds each.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.doctor.report import Check
+from app.kube.api import Client
+from app.objects.edits import value_at
+from app.objects.resource import CRD
+from app.objects.shape import map_of, maps_of
+
+SUBJECT = "releases"
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A range of releases of a neighbour, which is recognised by a CRD and a field of its spec.
+
+    `tried` is the commit that this version was tried with, "" if none was.
+    """
+
+    neighbour: str
+    title: str
+    tried: str
+    crd: str
+    field: str = ""
+
+
+RELEASES = (
+    Release(
+        "Grove", "with PodGangMaps, 0.1.0-alpha.12 or later", "616762f7", "podgangmaps.grove.io"
+    ),
+    Release(
+        "Grove",
+        "with ClusterTopologyBindings, of August 2026 or near",
+        "fcc3b3bb",
+        "clustertopologybindings.grove.io",
+    ),
+    Release("Grove", "of January 2026 or near", "a5b8e0dc", "podcliquesets.grove.io"),
+    Release("KAI", "with minSubGroup", "d5bc503a", "podgroups.scheduling.run.ai", "minSubGroup"),
+    Release("KAI", "without minSubGroup", "", "podgroups.scheduling.run.ai"),
+    Release(
+        "NVIDIA's DRA driver",
+        "with ComputeDomainCliques",
+        "",
+        "computedomaincliques.resource.nvidia.com",
+    ),
+    Release(
+        "NVIDIA's DRA driver",
+        "without ComputeDomainCliques",
+        "0.4",
+        "computedomains.resource.nvidia.com",
+    ),
+    Release("Dynamo", "", "", "dynamographdeployments.nvidia.com"),
+)
+"""Of each neighbour the latest first: the first one whose CRD and field are there is installed."""
+
+
+async def check_releases(client: Client) -> list[Check]:
+    """Return a line for each neighbour that is installed. Raise ClusterError."""
+    crds = (await client.list(CRD, limit=0)).items
+    return [Check(SUBJECT, "ok", _text(release)) for release in recognised(crds)]
+
+
+def recognised(crds: Iterable[Object]) -> Iterator[Release]:
+    """Yield the release of each neighbour that is installed, in the order of RELEASES."""
+    stored = {crd["metadata"]["name"]: crd for crd in crds}
+    known: set[str] = set()
+    for release in RELEASES:
+        if release.neighbour in known or release.crd not in stored:
+            continue
+        if release.field and release.field not in _fields(stored[release.crd]):
+            continue
+        known.add(release.neighbour)
+        yield release
+
+
+def _fields(crd: Object) -> set[str]:
+    """Return the names of the fields of the spec, in all versions."""
+    path = ("schema", "openAPIV3Schema", "properties", "spec", "properties")
+    versions = maps_of(map_of(crd.get("spec")).get("versions"))
+    return {name for version in versions for name in map_of(value_at(version, path))}
+
+
+def _text(release: Release) -> str:
+    name = f"{release.neighbour} {release.title}".rstrip()
+    if release.tried:
+        return f"{name}: tried at {release.tried}"
+    return f"{name}: not tried with this version"

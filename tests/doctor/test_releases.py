@@ -1,0 +1,65 @@
+"""Which releases are recognised by their CRDs."""
+
+from typing import Any
+
+import pytest
+
+from app.doctor.releases import RELEASES, check_releases
+from app.doctor.report import Check
+from tests.doctor.answering import AnsweringClient
+
+SETS = "podcliquesets.grove.io"
+BINDINGS = "clustertopologybindings.grove.io"
+MAPS = "podgangmaps.grove.io"
+GROUPS = "podgroups.scheduling.run.ai"
+
+
+def crd(name: str, *fields: str) -> dict[str, Any]:
+    plural, _, group = name.partition(".")
+    spec: Any = {"properties": {"spec": {"properties": {field: {} for field in fields}}}}
+    versions = [{"name": "v1", "schema": {"openAPIV3Schema": spec}}]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": name},
+        "spec": {"group": group, "names": {"plural": plural, "kind": plural}, "versions": versions},
+    }
+
+
+@pytest.mark.parametrize(
+    ("crds", "expected"),
+    [
+        ([], []),
+        ([crd(SETS)], ["Grove of January 2026 or near: tried at a5b8e0dc"]),
+        (
+            [crd(SETS), crd(BINDINGS)],
+            [
+                "Grove with ClusterTopologyBindings, of August 2026 or near: tried at fcc3b3bb",
+            ],
+        ),
+        (
+            [crd(SETS), crd(BINDINGS), crd(MAPS)],
+            ["Grove with PodGangMaps, 0.1.0-alpha.12 or later: tried at 616762f7"],
+        ),
+        ([crd(GROUPS, "minSubGroup")], ["KAI with minSubGroup: tried at d5bc503a"]),
+        ([crd(GROUPS, "minMember")], ["KAI without minSubGroup: not tried with this version"]),
+        (
+            [crd("computedomains.resource.nvidia.com")],
+            ["NVIDIA's DRA driver without ComputeDomainCliques: tried at 0.4"],
+        ),
+        (
+            [crd("dynamographdeployments.nvidia.com"), crd(GROUPS, "minSubGroup")],
+            ["KAI with minSubGroup: tried at d5bc503a", "Dynamo: not tried with this version"],
+        ),
+    ],
+)
+async def test_a_release_is_recognised(crds: list[Any], expected: list[str]) -> None:
+    checks = await check_releases(AnsweringClient(crds))
+    assert checks == [Check("releases", "ok", text) for text in expected]
+
+
+def test_the_latest_release_of_a_neighbour_comes_first() -> None:
+    """A later release has the CRDs of the former ones too."""
+    for position, release in enumerate(RELEASES):
+        former = [other for other in RELEASES[:position] if other.crd == release.crd]
+        assert all(other.field for other in former)
