@@ -3,11 +3,13 @@
 import shlex
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from app.explain.demand import Demand
 from app.explain.domains import Domain
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import NODE_POOL, Shape
+from app.explain.facts.selectors import Requirement
 from app.explain.gang import Gang
 from app.explain.places import Assumption, Places
 from app.explain.reason import Evidence, Reason
@@ -31,8 +33,7 @@ def no_node_matches(gang: Gang) -> Iterator[Reason]:
     shape = obstacle.unmatched
     number = counted(len(obstacle.nodes), "node")
     text = f"No node matches {selector_words(shape)}, which pods select (0 of {number})"
-    known = _values(obstacle, shape)
-    remedy = f"correct the selector{known}, or label nodes so"
+    remedy = _selecting(obstacle, shape)
     evidence = (Evidence(gang.ref, "nodeSelector, nodeAffinity", selector_words(shape)),)
     yield Reason(
         "NoNodeMatches",
@@ -44,14 +45,29 @@ def no_node_matches(gang: Gang) -> Iterator[Reason]:
     )
 
 
-def _values(obstacle: Obstacle, shape: Shape) -> str:
-    """` (nodes have pool=a and pool=b)`: the values that nodes have of a label that is selected."""
-    terms = (shape.selector, *shape.affinity)
-    keys = {requirement.key for term in terms for requirement in term}
-    found = {
-        f"{key}={node.labels[key]}" for node in obstacle.nodes for key in keys & node.labels.keys()
-    }
-    return f" (nodes have {listed(sorted(found))})" if found else ""
+def _selecting(obstacle: Obstacle, shape: Shape) -> str:
+    """Which values of the labels that are selected nodes have, and whether they help."""
+    later = ""
+    for requirement in shape.selector:
+        key = requirement.key
+        for value in sorted({node.labels[key] for node in obstacle.nodes if key in node.labels}):
+            words = f"correct the selector (nodes have {key}={value})"
+            demand = _with_selector(obstacle.places.demand, shape, key, value)
+            if obstacle.as_if(demand):
+                return words
+            if not later and obstacle.as_if_empty(demand):
+                later = f"{words}, and wait until pods of others end"
+    return later or "select nodes that exist and are large enough, or have nodes labelled so"
+
+
+def _with_selector(demand: Demand, shape: Shape, key: str, value: str) -> Demand:
+    """The demand with another value of a label that pods of a shape select."""
+    other = Requirement(key, "In", (value,))
+    selector = tuple(other if known.key == key else known for known in shape.selector)
+    corrected = replace(shape, selector=selector)
+    pods = tuple((corrected if one == shape else one, count) for one, count in demand.pods)
+    parts = tuple(_with_selector(part, shape, key, value) for part in demand.parts)
+    return replace(demand, pods=pods, parts=parts)
 
 
 def nodes_unfit(gang: Gang) -> Iterator[Reason]:

@@ -336,4 +336,6 @@ def _rejoined(obstacle: Obstacle, best: Room) -> str:
         helps.append(f"wait until pods of others leave room for {missing} more there")
     if obstacle.gang.anew.now.fits:
         helps.append("restart the gang: it fits elsewhere")
-    return ", or ".join(helps) or "make room on the nodes there, or restart the gang with less"
+    if not helps and obstacle.places.opened.fits:
+        return "open the nodes there that are closed"
+    return ", or ".join(helps) or "make the pods smaller, and restart the gang"

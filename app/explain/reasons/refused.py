@@ -1,6 +1,6 @@
 """Constraints that KAI never keeps, or keeps in another way than one would think."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from app.explain.demand import Demand
@@ -28,11 +28,46 @@ def preferred_broader(gang: Gang) -> Iterator[Reason]:
             f"{part.name} requires {required} and prefers {preferred}, which is broader: KAI never"
             " places that"
         )
-        remedy = f"leave the preferred level out, or prefer {required} or a narrower level"
+        remedy = _without_preferred(gang, part.name)
         evidence = (Evidence(gang.ref, "preferred", told.preferred),)
         yield Reason(
-            "PreferredBroader", (gang.ref,), text, remedy, "you", evidence, parts=(part.name,)
+            "PreferredBroader",
+            (gang.ref,),
+            text,
+            remedy,
+            "you",
+            evidence,
+            parts=(part.name,),
         )
+
+
+def _without_preferred(gang: Gang, name: str) -> str:
+    """What helps a part whose preferred level KAI refuses."""
+    obstacle = obstacle_of(gang)
+    leave = f"leave the preferred level out of {name}"
+    parts = (part for part in gang.places.demand.every() if part.name == name)
+    short = next(parts, None)
+    if obstacle is None or short is None:
+        return leave
+
+    demand = replaced(obstacle.places.demand, short, preferred="")
+    options = [(leave, demand)]
+    options += [
+        (f"{leave}, and {words}", wider)
+        for words, wider in _wider_levels(obstacle, demand, replace(short, preferred=""))
+    ]
+    return _first_that_helps(obstacle, options) or f"{leave}, and make the pods smaller or fewer"
+
+
+def _first_that_helps(obstacle: Obstacle, options: Sequence[tuple[str, Demand]]) -> str:
+    """The words of the first demand that has a place now, else once pods of others end."""
+    for words, demand in options:
+        if obstacle.as_if(demand):
+            return words
+    for words, demand in options:
+        if obstacle.as_if_empty(demand):
+            return f"{words}, and wait until pods of others end"
+    return ""
 
 
 def shared_narrower_domain(gang: Gang) -> Iterator[Reason]:
@@ -44,23 +79,40 @@ def shared_narrower_domain(gang: Gang) -> Iterator[Reason]:
     obstacle = obstacle_of(gang)
     if obstacle is None or not obstacle.is_of_shared_domain:
         return
-    short = obstacle.places.empty.short or obstacle.places.demand
+    short, remedy = _culprit(obstacle)
     level = level_of(gang, short)
-    narrowest = gang.topology.levels[-1]
     text = (
         f"{short.name} requires {level}, and all nodes that come into question are in one domain of"
         " a narrower level: KAI never places that (a defect of KAI)"
     )
-    preferring = replaced(obstacle.places.demand, short, preferred=narrowest.key)
-    remedy = f"ask for a narrower level in place of {level}"
-    if obstacle.as_if(preferring):
-        remedy = f"add {narrowest.domain} as preferred level: then KAI places it"
-    elif obstacle.as_if_empty(preferring):
-        remedy = f"add {narrowest.domain} as preferred level, and wait until pods of others end"
     evidence = (Evidence(gang.ref, "required", short.key),)
     yield Reason(
-        "SharedNarrowerDomain", (gang.ref,), text, remedy, "you", evidence, parts=(short.name,)
+        "SharedNarrowerDomain",
+        (gang.ref,),
+        text,
+        remedy,
+        "you",
+        evidence,
+        parts=(short.name,),
     )
+
+
+def _culprit(obstacle: Obstacle) -> tuple[Demand, str]:
+    """The part whose constraint is in the way, and what helps."""
+    demand = obstacle.places.demand
+    narrowest = obstacle.gang.topology.levels[-1]
+    parts = [part for part in demand.every() if part.key and not part.preferred]
+    for part in parts:
+        preferring = replaced(demand, part, preferred=narrowest.key)
+        options = [(f"add {narrowest.domain} as preferred level", preferring)]
+        if part is not demand:
+            level = level_of(obstacle.gang, part)
+            words = f"leave out the constraint of {part.name}: {level} is implied"
+            options.append((words, replaced(demand, part, key="")))
+        remedy = _first_that_helps(obstacle, options)
+        if remedy:
+            return part, remedy
+    return obstacle.places.empty.short or demand, "leave out all constraints"
 
 
 def sizes_differ(gang: Gang) -> Iterator[Reason]:
@@ -103,13 +155,8 @@ def _as_kai_counts(short: Demand) -> str:
 def _for_sizes(obstacle: Obstacle, short: Demand) -> str:
     """What of the constraint to leave out, or to widen, so that KAI places it."""
     options = list(_smaller_constraints(obstacle, short))
-    for words, demand in options:
-        if obstacle.as_if(demand):
-            return words
-    for words, demand in options:
-        if obstacle.as_if_empty(demand):
-            return f"{words}, and wait until pods of others end"
-    return "make the pods of one size, or the largest smaller"
+    remedy = _first_that_helps(obstacle, options)
+    return remedy or "make the pods of one size, or the largest smaller"
 
 
 def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[str, Demand]]:
@@ -119,18 +166,31 @@ def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[st
     if short.preferred:
         words = f"leave out the preferred level {topology.name_of(short.preferred)}"
         yield f"{words} of {short.name}", replaced(demand, short, preferred="")
-    if short.key in topology.keys:
-        name = topology.name_of(short.key)
-        for level in reversed(topology.levels[: topology.keys.index(short.key)]):
-            words = f"ask for {level.domain} in place of {name}: it fits there"
-            yield words, replaced(demand, short, key=level.key)
-            if short.preferred:
-                words = f"ask for {level.domain} in place of {name}, and prefer no level"
-                yield words, replaced(demand, short, key=level.key, preferred="")
+    yield from _wider_levels(obstacle, demand, short)
+    if short.preferred:
+        without = replace(short, preferred="")
+        leaner = replaced(demand, short, preferred="")
+        for words, wider in _wider_levels(obstacle, leaner, without):
+            yield f"{words}, and prefer no level", wider
     words = f"leave out the constraint of {short.name}, and constrain each size by itself"
     yield words, replaced(demand, short, key="", preferred="")
     words = "leave out all constraints, and constrain each size by itself"
     yield words, unconstrained(demand)
+
+
+def _wider_levels(
+    obstacle: Obstacle,
+    demand: Demand,
+    short: Demand,
+) -> Iterator[tuple[str, Demand]]:
+    """The demand with each wider level for a part of it, the next one first."""
+    topology = obstacle.gang.topology
+    if short.key not in topology.keys:
+        return
+    name = topology.name_of(short.key)
+    for level in reversed(topology.levels[: topology.keys.index(short.key)]):
+        words = f"ask for {level.domain} in place of {name}"
+        yield words, replaced(demand, short, key=level.key)
 
 
 def unconstrained(demand: Demand) -> Demand:

@@ -1,0 +1,262 @@
+"""Carries out what explain says that helps, literally, on the objects of a recording."""
+
+import copy
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from app.explain.reason import Reason
+from tests.explain.decisions.recording import Recording
+
+Object = dict[str, Any]
+LEVELS = (
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/block",
+    "topology.kubernetes.io/rack",
+    "kubernetes.io/hostname",
+)
+_FIELDS = {"required": "requiredTopologyLevel", "preferred": "preferredTopologyLevel"}
+
+
+class Cluster:
+    """The objects of a recording, to be changed."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.items: list[Object] = copy.deepcopy(recording.items)
+        self._own = {pod.uid for pod in _gang_pods(recording)}
+
+    def of(self, kind: str) -> list[Object]:
+        """The objects of one kind."""
+        return [item for item in self.items if item["kind"] == kind]
+
+    def is_own(self, pod: Object) -> bool:
+        """Whether a pod belongs to what was asked about."""
+        return pod["metadata"].get("uid") in self._own
+
+    def delete_pods(self, chosen: Callable[[Object], bool]) -> None:
+        """Delete pods of others."""
+        self.items = [
+            item
+            for item in self.items
+            if item["kind"] != "Pod" or self.is_own(item) or not chosen(item)
+        ]
+
+    def constraints(self, parts: tuple[str, ...]) -> Iterator[Object]:
+        """The constraints of some parts, as KAI is told them; without parts, those of all."""
+        for group in self.of("PodGroup"):
+            if group["metadata"]["name"] in self._groups():
+                yield from _named(group["spec"], group["metadata"]["name"], parts, "subGroups")
+        for gang in self.of("PodGang"):
+            spec = gang["spec"]
+            whole = {"topologyConstraint": spec.get("topologyConstraint")}
+            yield from _packs(whole, gang["metadata"]["name"], parts)
+            for part in (*spec["podgroups"], *spec.get("topologyConstraintGroupConfigs", ())):
+                yield from _packs(part, part["name"], parts)
+
+    def _groups(self) -> set[str]:
+        return {
+            pod["metadata"].get("annotations", {}).get("pod-group-name", "")
+            for pod in self.of("Pod")
+            if self.is_own(pod)
+        }
+
+
+def _gang_pods(recording: Recording) -> list[Any]:
+    answer = recording.answer(recording.items)
+    names = {branch.ref.name for branch in _branches(answer.tree) if branch.ref.kind == "Pod"}
+    pods = [item for item in recording.items if item["kind"] == "Pod"]
+    return [
+        _Pod(pod["metadata"].get("uid"))
+        for pod in pods
+        if pod["metadata"]["name"] in names
+        and pod["metadata"].get("namespace") == recording.document["namespace"]
+    ]
+
+
+class _Pod:
+    def __init__(self, uid: str) -> None:
+        self.uid = uid
+
+
+def _branches(branch: Any) -> Iterator[Any]:
+    yield branch
+    for child in branch.children:
+        yield from _branches(child)
+
+
+def _named(spec: Object, name: str, parts: tuple[str, ...], below: str) -> Iterator[Object]:
+    for part, holder in ((name, spec), *((sub["name"], sub) for sub in spec.get(below, ()))):
+        if (not parts or part in parts) and holder.get("topologyConstraint"):
+            yield holder["topologyConstraint"]
+
+
+def _packs(holder: Object, name: str, parts: tuple[str, ...]) -> Iterator[Object]:
+    pack = (holder.get("topologyConstraint") or {}).get("packConstraint")
+    if pack and (not parts or name in parts):
+        yield pack
+
+
+def alternatives(reason: Reason) -> list[str]:
+    """Return what a remedy offers, each by itself."""
+    return re.split(r", or (?=wait|ask|restart|leave)", reason.remedy)
+
+
+def carry_out(cluster: Cluster, reason: Reason, words: str) -> bool:
+    """Do what one alternative says. False if it leaves open what exactly to do."""
+    known = False
+    for step in words.split(", and "):
+        known = _carry_out_step(cluster, reason, step) or known
+    return known
+
+
+def _carry_out_step(cluster: Cluster, reason: Reason, words: str) -> bool:
+    for pattern, act in ACTIONS:
+        match = re.search(pattern, words)
+        if match is not None:
+            act(cluster, reason, match)
+            return True
+    return False
+
+
+def _others_end(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    path = (match["domain"] or "").split("/") if match["domain"] else []
+    inside = {
+        node["metadata"]["name"]
+        for node in cluster.of("Node")
+        if _path_of(node)[: len(path)] == path
+    }
+    cluster.delete_pods(lambda pod: pod["spec"].get("nodeName") in inside)
+
+
+def _path_of(node: Object) -> list[str]:
+    labels = node["metadata"].get("labels", {})
+    return [labels[key] for key in LEVELS if key in labels]
+
+
+def _evict(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    groups = set(re.findall(r"pods? of (\S+?)(?:,| and |$)", match["who"]))
+    cluster.delete_pods(
+        lambda pod: pod["metadata"].get("annotations", {}).get("pod-group-name") in groups
+    )
+
+
+def _open_nodes(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    names = {ref.name for ref in reason.objects}
+    for node in cluster.of("Node"):
+        if node["metadata"]["name"] in names:
+            node.get("spec", {}).pop("unschedulable", None)
+            node.get("spec", {}).pop("taints", None)
+            node["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+
+
+def _key(level: str) -> str:
+    return next((key for key in LEVELS if key.endswith(f"/{level}")), "kubernetes.io/hostname")
+
+
+def _wider(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    for constraint in cluster.constraints(reason.parts):
+        for name in ("required", _FIELDS["required"]):
+            if constraint.get(name) == _key(match["narrow"]):
+                constraint[name] = _key(match["wide"])
+
+
+def _drop(constraint: Object, which: str) -> None:
+    constraint.pop(which, None)
+    constraint.pop(_FIELDS[which], None)
+    if not {"required", "preferred", *_FIELDS.values()} & constraint.keys():
+        constraint.clear()
+
+
+def _drop_preferred(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    for constraint in cluster.constraints(reason.parts):
+        _drop(constraint, "preferred")
+
+
+def _drop_all(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    parts = () if match["all"] else reason.parts
+    for constraint in cluster.constraints(parts):
+        constraint.clear()
+
+
+def _prefer(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    for constraint in cluster.constraints(reason.parts):
+        name = "preferred" if "required" in constraint else _FIELDS["preferred"]
+        constraint[name] = _key(match["level"])
+
+
+def _restart(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    for pod in cluster.of("Pod"):
+        if cluster.is_own(pod):
+            pod["spec"].pop("nodeName", None)
+            pod["status"] = {"phase": "Pending"}
+
+
+def _smaller(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    for pod in cluster.of("Pod"):
+        if cluster.is_own(pod):
+            pod["spec"].pop("resourceClaims", None)
+            for container in pod["spec"]["containers"]:
+                container["resources"] = {"requests": {"cpu": "1m", "memory": "1Mi"}}
+
+
+def _open_all(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    for node in cluster.of("Node"):
+        node.get("spec", {}).pop("unschedulable", None)
+        node.get("spec", {}).pop("taints", None)
+        node["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+
+
+def _ask_less(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    for pod in cluster.of("Pod"):
+        if cluster.is_own(pod):
+            for container in pod["spec"]["containers"]:
+                container["resources"]["requests"][match["what"].lower()] = "1m"
+
+
+def _raise_limit(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    for queue in cluster.of("Queue"):
+        queue["spec"]["resources"]["gpu"]["limit"] = -1
+
+
+def _preemptible(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    for group in cluster.of("PodGroup"):
+        group["spec"]["preemptibility"] = "preemptible"
+
+
+def _select(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    key, value = match["label"].split("=", 1)
+    for pod in cluster.of("Pod"):
+        if cluster.is_own(pod) and pod["spec"].get("nodeSelector"):
+            pod["spec"]["nodeSelector"][key] = value
+
+
+def _out_of_pools(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    for node in cluster.of("Node"):
+        node["metadata"].get("labels", {}).pop("kai.scheduler/node-pool", None)
+
+
+ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...] = (
+    (r"KAI may evict (?P<who>.+), which are preemptible", _evict),
+    (
+        r"^wait until pods of others (?:leave room for \d+ more|end)(?: in (?P<domain>\S+)| there)?$",
+        _others_end,
+    ),
+    (r"ask for (?P<wide>\w+) in place of (?P<narrow>\w+)", _wider),
+    (
+        r"leave out the preferred level|leave the preferred level out|prefer no level",
+        _drop_preferred,
+    ),
+    (r"leave out (?:the constraint of|(?P<all>all constraints))", _drop_all),
+    (r"add (?P<level>\w+) as preferred level", _prefer),
+    (r"uncordon the nodes|repair the nodes|tolerate the taints", _open_nodes),
+    (r"open the nodes there that are closed", _open_all),
+    (r"ask for less (?P<what>\w+)$", _ask_less),
+    (r"make the pods smaller, and restart", _smaller),
+    (r"restart the gang", _restart),
+    (r"make the pods smaller|make the pods of one size", _smaller),
+    (r"have the limit raised", _raise_limit),
+    (r"make the workload preemptible", _preemptible),
+    (r"correct the selector \(nodes have (?P<label>\S+?)\)", _select),
+    (r"remove the label kai.scheduler/node-pool from nodes", _out_of_pools),
+)
