@@ -1,5 +1,5 @@
-"""A server at its limits: a fixed rate, bursts after silence, a huge body, a large set, a cluster
-being listed.
+"""A server at its limits: attacks, a fixed rate, bursts after silence, a huge body, a large set, a
+cluster being listed.
 
 `floor` is an ASGI app on stock uvicorn that answers constant bytes; see bench_peers.py.
 """
@@ -15,10 +15,12 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import bench_attacks
 import bench_memory
 import bench_verdicts
 import orjson
 from bench_common import (
+    ROOT,
     Connection,
     answer,
     cached_objects,
@@ -36,7 +38,6 @@ from app.cluster.documents import cluster_of
 from app.config.read import configuration_or_defaults
 from app.server.listener import free_port
 from app.webhooks.registry import routes_over
-from tests.server.crowds import CROWDS, Address, allow_many_files
 
 SERVERS = ("ours", "floor")
 TURNS = 5
@@ -45,7 +46,6 @@ CALLS = 25
 GAP_SECONDS = 6.0
 HUGE = 200 * 2**20
 LISTED = 100_000
-AMONG_OTHERS = 200
 
 
 async def main() -> int:
@@ -58,7 +58,16 @@ async def main() -> int:
         default=1.0,
         help="of the bursts' gaps and of the cluster (default: 1)",
     )
+    parser.add_argument(
+        "--attacks", nargs="*", metavar="NAME", help="only these attacks, or all of them"
+    )
+    parser.add_argument(
+        "--tree", type=Path, default=ROOT, help="the checkout whose server is attacked"
+    )
     arguments = parser.parse_args()
+    await bench_attacks.report(arguments.tree, arguments.attacks or [])
+    if arguments.attacks is not None:
+        return 0
     with (
         tempfile.TemporaryDirectory() as name,
         bench_verdicts.servers(Path(name), set(SERVERS)) as started,
@@ -79,9 +88,6 @@ async def main() -> int:
             print(
                 f"a body of 200 MiB, {said}: {await huge(ports['ours'], context, chunked=said == 'chunked')}"
             )
-        allow_many_files()
-        for name in CROWDS:
-            print(f"while there are {name} clients: {await crowded(name, ports['ours'], context)}")
     print(
         f"a PodCliqueSet of 1,000 replicas takes {large_set():.2f} of the time of one of 1, with as many bytes"
     )
@@ -143,29 +149,6 @@ async def huge(port: int, context: ssl.SSLContext, *, chunked: bool) -> str:
         else "no review"
     )
     return f"a review with code {code}, peak memory {(memory(pid, 'VmHWM') - before) / 2**20:.1f} MiB more"
-
-
-async def crowded(name: str, port: int, context: ssl.SSLContext) -> str:
-    """The longest verdict of another client meanwhile, and by how much the server's memory grew."""
-    pid = listening_on(port)
-    before = peak_from_here(pid)
-    took = []
-    async with connection(port, context) as opened, CROWDS[name](Address(port, context)):
-        for _ in range(AMONG_OTHERS):
-            begin = time.perf_counter()
-            await verdict(opened)
-            took.append((time.perf_counter() - begin) * 1000)
-            await asyncio.sleep(0.01)
-    growth = (memory(pid, "VmHWM") - before) / 2**20
-    return (
-        f"longest of {AMONG_OTHERS} verdicts {max(took):.1f} ms, peak memory {growth:.1f} MiB more"
-    )
-
-
-def peak_from_here(pid: int) -> int:
-    """The resident memory of a process, in bytes, from which its peak is counted now."""
-    Path(f"/proc/{pid}/clear_refs").write_text("5")
-    return memory(pid, "VmHWM")
 
 
 def listening_on(port: int) -> int:

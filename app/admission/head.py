@@ -58,8 +58,10 @@ class Head:
             raise _refusal(data, self.fields) from None
         if not self._complete:
             raise _refusal(data, self.fields)  # HTTP/2
-        is_current = _is_current(data, parser)
-        self._check_host(is_current)
+        is_current = data.endswith(b" HTTP/1.1", 0, data.find(b"\r\n")) or _is_current(parser)
+        host = self.fields.get(b"host")
+        if (host is None and is_current) or (host is not None and not _is_host(host)):
+            raise NotHttp("A request has one Host, which is a name or an address with a port.")
         self.method: bytes = parser.get_method()
         self.keep_alive: bool = parser.should_keep_alive()
         self.length = int(self.fields.get(b"content-length", 0))
@@ -80,26 +82,17 @@ class Head:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
-        if name in self.fields:
-            value = b"%b, %b" % (self.fields[name], value)
-        self.fields[name] = value
+        fields = self.fields
+        if name in fields:
+            value = b"%b, %b" % (fields[name], value)
+        fields[name] = value
 
     def on_headers_complete(self) -> None:
         self._complete = True
 
-    def _check_host(self, is_current: bool) -> None:
-        host = self.fields.get(b"host")
-        if host is None:
-            if is_current:
-                raise NotHttp("A request has one Host.")
-        elif not _is_host(host):
-            raise NotHttp("A request has one Host, which is a name or an address with a port.")
 
-
-def _is_current(data: bytes, parser: httptools.HttpRequestParser) -> bool:
+def _is_current(parser: httptools.HttpRequestParser) -> bool:
     """Return whether the version is 1.1 and not 1.0. Raise NotHttp for any other version."""
-    if data.endswith(b" HTTP/1.1", 0, data.find(b"\r\n")):
-        return True
     version: str = parser.get_http_version()
     if version not in ("1.0", "1.1"):
         raise _wrong_version()

@@ -5,7 +5,9 @@ limits, and the oldest of a line goes if it is too long: a handshake takes milli
 oldest is the least likely one to be completed.
 """
 
-from app.server.process import MemoryReturn
+import time
+
+from app.server.process import MemoryReturn, trim_function
 from app.server.tls import TlsTransport
 
 
@@ -45,7 +47,7 @@ class Handshakes:
     def __init__(self, connections: int) -> None:
         self.silent = Line(2 * connections)
         self.begun = Line(max(connections // 4, 16))
-        self._memory = MemoryReturn()
+        self._memory = MemoryReturn(time.monotonic, trim_function())
 
     @property
     def closed_early(self) -> int:

@@ -6,7 +6,6 @@ import gc
 import logging
 import resource
 import signal
-import time
 from collections.abc import Callable
 
 FREED_CONNECTIONS = 256
@@ -82,9 +81,9 @@ class MemoryReturn:
     that were closed, the process still had all of their memory.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._trim = trim_function()
+    def __init__(self, clock: Callable[[], float], trim: Callable[[int], int] | None) -> None:
         self._clock = clock
+        self._trim = trim
         self._freed = 0
         self._next = 0.0
         self._timer: asyncio.TimerHandle | None = None

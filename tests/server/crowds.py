@@ -194,7 +194,24 @@ async def laughing(address: Address, clients: int = 12) -> AsyncIterator[None]:
         await asyncio.gather(*sending)
 
 
+@contextlib.asynccontextmanager
+async def digits(address: Address, clients: int = 2) -> AsyncIterator[None]:
+    """Each client asks with a time limit of 40,000 digits."""
+    review = json.dumps(load("podgroup.valid")).encode()
+    request = post(review).replace(b"timeout=5s", b"timeout=" + b"1" * 40_000)
+
+    async def send(opened: Opened, _: int) -> None:
+        reader, writer = opened
+        writer.write(request)
+        assert b" 200 " in await reader.readuntil(b"\r\n")
+
+    async with _busy(address.open, clients, send) as sending:
+        yield
+        await asyncio.gather(*sending)
+
+
 CROWDS: dict[str, Crowd] = {
+    "digits": digits,
     "silent": silent,
     "half-open": half_open,
     "idle": idle,

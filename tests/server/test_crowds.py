@@ -20,6 +20,7 @@ pytestmark = [
 ]
 
 MEBIBYTES = {
+    "digits": 30,
     "silent": 30,
     "half-open": 50,
     "idle": 80,

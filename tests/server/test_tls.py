@@ -229,3 +229,22 @@ async def test_a_listener_that_stops_closes_unfinished_handshakes(tmp_path: Path
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
     writer.close()
+
+
+async def test_a_client_that_sends_very_much_takes_turns_with_others(waiting: Waiting) -> None:
+    greedy = Client(waiting)
+    other = Client(waiting)
+    await greedy.connect()
+    await other.connect()
+    uids = [f"u{number}" for number in range(300)]
+    greedy.write(b"".join(verdict_request(uid=uid) for uid in uids), last=True)
+    other.write(verdict_request(uid="other"), last=True)
+    async with asyncio.timeout(10):
+        received, beside = await asyncio.gather(greedy.read(), other.read())
+    order = [uid for _, uid, _ in waiting.seen.verdicts]
+    assert order.index("other") < 100
+    assert [uid for uid in order if uid != "other"] == uids
+    assert (received.count(b"HTTP/1.1 200"), beside.count(b"HTTP/1.1 200")) == (300, 1)
+    for client in (greedy, other):
+        client.writer.close()
+    await waiting.until_closed()
