@@ -88,10 +88,11 @@ async def main() -> None:
             await until(lambda: (directory / "listening").exists())
             async with await connect(directory) as client:
                 bench = Bench(directory, port, client)
+                claims = arguments.claims or 1000
+                await bench.claims_back(claims, 1)
+                await bench.claims_back(claims, claims)
                 if arguments.claims:
-                    await bench.claims_back(arguments.claims)
                     return
-                await bench.claims_back(1000)
                 await bench.adoption(arguments.adoptions)
                 await bench.restore(arguments.adoptions)
                 await bench.killed_while_adopting(arguments.adoptions)
@@ -354,32 +355,30 @@ class Bench:
 
         return owned
 
-    async def claims_back(self, count: int) -> None:
-        """The webhooks are switched off, and Grove's operator writes each PodClique; then they are
+    async def claims_back(self, count: int, sets: int) -> None:
+        """`count` PodCliques of `sets` PodCliqueSets, which inherit their annotation. The webhooks are switched off, and Grove's operator writes each PodClique; then they are
         switched on, once with one server, and once with two, of which the leader is killed.
         """
         servers = [Server(self.directory, self.port, LEVELS, limited=True)]
         await servers[0].ready()
         await until((self.directory / "registered").exists)
         await until(lambda: servers[0].value("leader") == 1)
-        pcs = builders.pod_clique_set("lost")
-        pcs["metadata"]["annotations"] = {"grove.io/mnnvl-enabled": "true"}
-        await self.client.create(POD_CLIQUE_SET, pcs, "default")
-        await until_async(self._inherits)
-        names = [f"lost-{number}-worker" for number in range(count)]
-        labels = [
-            builders.labels("lost", number, f"lost-{number}", grove=True) for number in range(count)
-        ]
-        await self._all(POD_CLIQUE, map(builders.pod_clique, names, labels))
+        self._of = f"of-{sets}-sets"
+        await self._all(POD_CLIQUE_SET, (self._set(number) for number in range(sets)))
+        await until_async(lambda: self._inherits(sets - 1))
+        cliques = [self._clique(number % sets, number // sets) for number in range(count)]
+        await self._all(POD_CLIQUE, cliques)
+        names = [clique["metadata"]["name"] for clique in cliques]
         assert await self._claimed() == count
 
         await self._switched_off(names)
         touched = servers[0].touches()
         await asyncio.sleep(QUIET_SECONDS)
         tries = servers[0].touches() - touched
-        print(f"claims: off for {QUIET_SECONDS} s: {tries} writes in vain, {count:,} missing")
+        print(f"claims, {count:,} PodCliques of {sets:,} PodCliqueSets:")
+        print(f"  off for {QUIET_SECONDS} s: {tries} writes in vain")
         seconds = await self._switched_on(count)
-        print(f"claims: {count:,} PodCliques have theirs again {seconds:.1f} s after switching on")
+        print(f"  all have theirs again {seconds:.1f} s after switching on")
 
         servers.append(Server(self.directory, free_port(), LEVELS, limited=True))
         await servers[1].ready()
@@ -389,14 +388,26 @@ class Bench:
         servers[0].stop(signal.SIGKILL)
         servers[0] = Server(self.directory, self.port, LEVELS, limited=True)
         seconds = await switched_on
-        print(f"claims: the same with the leader killed half way: {seconds:.1f} s")
+        print(f"  the same with the leader killed half way: {seconds:.1f} s")
         for server in servers:
             server.stop()
 
-    async def _inherits(self) -> bool:
-        """Whether the server knows the set of `claims_back`."""
-        probe = builders.pod_clique("lost-0-probe", builders.labels("lost", 0, "lost-0"))
-        del probe["metadata"]["annotations"]
+    def _set(self, number: int) -> dict[str, Any]:
+        pcs = builders.pod_clique_set(f"lost-{number}")
+        pcs["metadata"]["name"] = f"{self._of}-{number}"
+        pcs["metadata"]["annotations"] = {"grove.io/mnnvl-enabled": "true"}
+        return pcs
+
+    def _clique(self, number: int, replica: int) -> dict[str, Any]:
+        pcs = f"{self._of}-{number}"
+        labels = builders.labels(pcs, replica, f"{pcs}-{replica}", grove=True)
+        clique = builders.pod_clique(f"{pcs}-{replica}-worker", {**labels, "bench": self._of})
+        del clique["metadata"]["annotations"]
+        return clique
+
+    async def _inherits(self, number: int) -> bool:
+        """Whether the server knows the last set of `claims_back`."""
+        probe = self._clique(number, 0)
         answer = await self.client.create(POD_CLIQUE, probe, "default", dry_run=True)
         return "resourceClaims" in answer["spec"]["podSpec"]
 
@@ -438,7 +449,7 @@ class Bench:
     async def _claimed(self) -> int:
         """How many PodCliques of `claims_back` have a claim."""
         page = await self.client.list(
-            POD_CLIQUE, "default", label_selector="app.kubernetes.io/part-of=lost", limit=0
+            POD_CLIQUE, "default", label_selector=f"bench={self._of}", limit=0
         )
         return sum("resourceClaims" in item["spec"]["podSpec"] for item in page.items)
 

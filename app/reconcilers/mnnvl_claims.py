@@ -15,20 +15,16 @@ from app.cluster.table import BY_SET, SETS, StoredClique, Stores
 from app.kube.api import Client, ClusterError, Forbidden, Key, NotFound
 from app.kube.events import Notices, Recorder, Regarding
 from app.kube.loop import Loop
-from app.kube.pages import pages
 from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
 from app.objects.fields import listed
-from app.objects.resource import POD
+from app.reconcilers.mnnvl_pods import WAIT_SECONDS, PodsWithoutClaim
 from app.rules.kinds import POD_CLIQUE, POD_CLIQUE_SET
-from app.rules.labels import SET_SELECTORS
 from app.rules.mnnvl.demand import Demand
 from app.rules.mnnvl.missing import (
     Unclaimed,
-    clique_of_pod,
     lacking_claims,
     read_clique,
-    runs_without_claim,
 )
 from app.rules.podcliqueset import PodCliqueSet
 
@@ -37,19 +33,39 @@ SETTLE_SECONDS = 1.0
 two watches.
 """
 
-OFF_SECONDS = 10.0
-"""The time until the next try in a namespace for which the webhook was not called."""
+OFF_SECONDS = 5.0
+"""The time until the next try in a namespace in which the webhook was not called, or failed."""
+
+TRIES_PER_SECOND = 5.0
+"""The number of such tries in all namespaces: if there are many, each waits longer."""
 
 REFUSED_SECONDS = 60.0
 """The time until the next try if the webhook rejects a PodClique."""
 
-AT_ONCE = 8
-"""The number of PodCliques of a set that are written at once."""
+AT_ONCE = 4
+"""The number of PodCliques of a set that are written at once, so that others get their turns."""
 
 LACKING = "PodCliques of this set must have an MNNVL claim and have none"
 """Without their names, which change while Grove's operator writes: each would be an event."""
 
 _SHOWN = 5
+
+
+OFF = (
+    f"{LACKING}: the webhook that injects it is not called in this namespace. Pods that start now"
+    " run outside of their NVLink domain"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The time until the next try in a namespace.
+
+    `note` is the reason if it concerns all PodCliques of the namespace, else "".
+    """
+
+    until: float
+    note: str
 
 
 @dataclass(slots=True)
@@ -63,12 +79,6 @@ class Repairs:
     restored: list[str] = field(default_factory=list)
     rejections: list[str] = field(default_factory=list)
     in_vain: bool = False
-
-    @property
-    def pause(self) -> float | None:
-        if self.in_vain:
-            return OFF_SECONDS
-        return REFUSED_SECONDS if self.rejections else None
 
 
 class MnnvlClaimsReconciler:
@@ -94,7 +104,8 @@ class MnnvlClaimsReconciler:
         self._notices = Notices(events)
         self._rewrites = rewrites
         self._lacking: dict[Key, int] = {}
-        self._off_until: dict[str, float] = {}
+        self._pods = PodsWithoutClaim(client, events)
+        self._pauses: dict[str, Pause] = {}
 
     @property
     def missing(self) -> int:
@@ -104,7 +115,8 @@ class MnnvlClaimsReconciler:
     def begin(self) -> None:
         """Forget what was found in an earlier term as the leader."""
         self._lacking.clear()
-        self._off_until.clear()
+        self._pauses.clear()
+        self._pods.clear()
 
     def all_keys(self) -> set[Key]:
         keys = {
@@ -120,13 +132,14 @@ class MnnvlClaimsReconciler:
         if pcs is None or not lacking:
             self._lacking.pop(key, None)
             self._notices.forget(key)
-            return None
+            return None if pcs is None else await self._pods.report(key, _regarding(pcs))
 
         self._lacking[key] = len(lacking)
-        pause = self._off_until.get(pcs.namespace, 0.0) - _now()
-        if pause > 0:
-            self._say_off(pcs)
-            return pause
+        pause = self._pauses.get(pcs.namespace)
+        if pause is not None and pause.until > _now():
+            if pause.note:
+                self._say(pcs, "MnnvlClaimsMissing", pause.note)
+            return pause.until - _now()
         return await self._repair(pcs, lacking)
 
     def _lack(self, cliques: list[Unclaimed], pcs: PodCliqueSet | None) -> list[Unclaimed]:
@@ -138,9 +151,9 @@ class MnnvlClaimsReconciler:
         contested = [name for name in lacking if self._is_contested(pcs, name)]
         repairs = await self._put_back(pcs, [name for name in lacking if name not in contested])
         self._report(pcs, lacking, contested, repairs)
-        if repairs.restored:
-            await self._report_pods(pcs, set(repairs.restored))
-        return OFF_SECONDS if contested else repairs.pause
+        if repairs.in_vain or contested:
+            return OFF_SECONDS
+        return REFUSED_SECONDS if repairs.rejections else WAIT_SECONDS
 
     def _is_contested(self, pcs: PodCliqueSet, name: str) -> bool:
         return self._rewrites.pause((pcs.namespace, name)) is not None
@@ -161,6 +174,7 @@ class MnnvlClaimsReconciler:
                 if repairs.in_vain:
                     break
         except ClusterError as problem:
+            self._pause(pcs.namespace, "")
             note = f"{LACKING}, and can't get it yet: {problem.message}"
             self._say(pcs, "MnnvlClaimsMissing", note)
             raise
@@ -183,11 +197,19 @@ class MnnvlClaimsReconciler:
         clique = read_clique(obj)
         if isinstance(clique, Unclaimed) and self._lack([clique], pcs):
             repairs.in_vain = True
-            self._off_until[pcs.namespace] = _now() + OFF_SECONDS
+            self._pause(pcs.namespace, OFF)
+            self._say(pcs, "MnnvlClaimsMissing", OFF)
         elif isinstance(clique, Demand):
             repairs.restored.append(name)
-            self._off_until.pop(pcs.namespace, None)
             self._rewrites.count((pcs.namespace, name))
+
+    def _pause(self, namespace: str, note: str) -> None:
+        """Write no PodClique of `namespace` for a while."""
+        now = _now()
+        for name in [name for name, pause in self._pauses.items() if pause.until <= now]:
+            del self._pauses[name]
+        seconds = max(OFF_SECONDS, len(self._pauses) / TRIES_PER_SECOND)
+        self._pauses[namespace] = Pause(now + seconds, note)
 
     # Reports.
 
@@ -197,8 +219,8 @@ class MnnvlClaimsReconciler:
         remaining = len(lacking) - len(repairs.restored)
         self._lacking[pcs.namespace, pcs.name] = remaining
         if repairs.in_vain:
-            self._say_off(pcs)
-        elif repairs.rejections:
+            return
+        if repairs.rejections:
             note = f"{LACKING}, and can't get it: {repairs.rejections[0]}"
             self._say(pcs, "MnnvlClaimsMissing", note)
         elif contested:
@@ -210,36 +232,11 @@ class MnnvlClaimsReconciler:
         else:
             self._notices.forget((pcs.namespace, pcs.name))
 
-    def _say_off(self, pcs: PodCliqueSet) -> None:
-        note = (
-            f"{LACKING}: the webhook that injects it is not called in this namespace. Pods"
-            " that start now run outside of their NVLink domain"
-        )
-        self._say(pcs, "MnnvlClaimsMissing", note)
-
     def _report_restored(self, pcs: PodCliqueSet, names: list[str]) -> None:
         if names:
             note = f"put the claim back into {_cliques(names)}"
             self._events.record(_regarding(pcs), "Normal", "MnnvlClaimsRestored", note)
-
-    async def _report_pods(self, pcs: PodCliqueSet, cliques: set[str]) -> None:
-        """Name the pods of `cliques` that have started without the claim."""
-        pods: set[str] = set()
-        for selector in SET_SELECTORS:
-            async for page in pages(
-                self._client, POD, pcs.namespace, label_selector=selector.format(pcs.name)
-            ):
-                pods |= {
-                    pod["metadata"]["name"]
-                    for pod in page.items
-                    if clique_of_pod(pod) in cliques and runs_without_claim(pod)
-                }
-        if pods:
-            note = (
-                f"Pods {listed(sorted(pods), _SHOWN)} run without the claim that their PodCliques"
-                " have again, outside of their NVLink domain, until they are deleted and replaced"
-            )
-            self._events.record(_regarding(pcs), "Warning", "MnnvlPodsWithoutClaim", note)
+            self._pods.expect((pcs.namespace, pcs.name), names)
 
     def _say(self, pcs: PodCliqueSet, reason: str, note: str) -> None:
         self._notices.say((pcs.namespace, pcs.name), [_regarding(pcs)], reason, note)

@@ -108,6 +108,8 @@ async def test_a_claim_that_pods_use_although_it_is_being_deleted_is_listed_with
     ]
     assert await findings(*stored, *resources(*users)) == []
     assert await findings(*stored, *resources("gone", "ending", **DELETED)) == []
+    elsewhere = [changed(obj, namespace="kube-system") for obj in pods]
+    assert await findings(*elsewhere, *resources(*users, namespace="kube-system", **DELETED)) == []
 
 
 async def test_pods_that_may_not_be_read_are_said_to_be_unread() -> None:

@@ -14,14 +14,16 @@ from app.kube.api import Forbidden, Object, Patch, Unavailable
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites
-from app.objects.resource import EVENT, Resource
+from app.objects.resource import EVENT, POD, Resource
 from app.reconcilers.mnnvl_claims import (
     OFF_SECONDS,
     REFUSED_SECONDS,
     SETTLE_SECONDS,
+    TRIES_PER_SECOND,
     MnnvlClaimsReconciler,
     subscribe,
 )
+from app.reconcilers.mnnvl_pods import WAIT_SECONDS
 from app.rules.kinds import POD_CLIQUE
 from app.rules.mnnvl.annotations import MnnvlAnnotations
 from tests import builders
@@ -56,11 +58,11 @@ def admitted(obj: Object) -> Object:
     return patched
 
 
-def pod(name: str, owner: str, claims: Any = (), **labels: str) -> Object:
+def pod(name: str, owner: str, claims: Any = ()) -> Object:
     metadata = {
         "name": name,
         "namespace": "ns",
-        "labels": labels or {"app.kubernetes.io/part-of": "train"},
+        "labels": {"grove.io/podgang": "train-0"},
         "ownerReferences": [{"kind": "PodClique", "name": owner, "uid": "x", "apiVersion": "v1"}],
     }
     spec = {**builders.pod_spec(), "resourceClaims": list(claims)}
@@ -120,6 +122,9 @@ class World:
     async def step(self, key: tuple[str, str] = KEY) -> float | None:
         return await self.reconciler.reconcile(key)
 
+    def lists_of_pods(self) -> int:
+        return sum(call.resource is POD for call in self.client.calls)
+
     def claimed(self) -> list[str]:
         stored = self.client.objects(POD_CLIQUE)
         return [obj["metadata"]["name"] for obj in stored if obj == admitted(obj)]
@@ -137,12 +142,14 @@ class World:
 def test_claims_are_put_back_by_a_write_that_changes_nothing() -> None:
     async def main() -> None:
         world = World(pcs(), *map(clique, NAMES))
-        assert await world.step() is None
+        assert await world.step() == WAIT_SECONDS
         assert world.claimed() == world.client.touched == NAMES
         for obj in world.client.objects(POD_CLIQUE):
             assert obj["spec"] == admitted(clique(obj["metadata"]["name"]))["spec"]
         assert world.reconciler.missing == 0
-        assert await world.step() is None
+        assert await world.step() == WAIT_SECONDS
+        await asyncio.sleep(WAIT_SECONDS)
+        assert [await world.step(), await world.step()] == [None, None]
         assert world.client.touched == NAMES
         text = "put the claim back into PodCliques train-0-w0, train-0-w1, train-0-w2"
         assert await world.happened() == [("MnnvlClaimsRestored", text)]
@@ -155,20 +162,59 @@ def test_pods_that_started_without_the_claim_are_named() -> None:
         claim = {"name": "mnnvl", "resourceClaimName": "train-0-mnnvl-claim"}
         world = World(
             pcs(),
+            pcs("other"),
             clique(NAMES[0]),
             admitted(clique(NAMES[1])),
-            pod("without", NAMES[0]),
-            pod("of-the-designs", NAMES[0], **{"grove.io/pcs-name": "train"}),
+            clique("other-0-w", "other"),
+            pod("b", NAMES[0]),
+            pod("a", NAMES[0]),
             pod("with", NAMES[0], [claim]),
             pod("of-another-clique", NAMES[1]),
-            pod("of-another-set", NAMES[0], **{"app.kubernetes.io/part-of": "other"}),
+            pod("c", "other-0-w"),
         )
+        other = ("ns", "other")
+        assert [await world.step(), await world.step(other)] == [WAIT_SECONDS, WAIT_SECONDS]
+        await asyncio.sleep(WAIT_SECONDS)
+        assert [await world.step(), await world.step(other)] == [None, None]
+        assert world.lists_of_pods() == 1
+        text = (
+            "Pods {} run without the claim that their PodCliques have again, outside of their"
+            " NVLink domain, until they are deleted and replaced"
+        )
+        assert (await world.happened())[:2] == [
+            ("MnnvlClaimsRestored", "put the claim back into PodCliques other-0-w"),
+            ("MnnvlClaimsRestored", "put the claim back into PodCliques train-0-w0"),
+        ]
+        assert (await world.happened())[2:] == [
+            ("MnnvlPodsWithoutClaim", text.format("a, b")),
+            ("MnnvlPodsWithoutClaim", text.format("c")),
+        ]
+
+        world.client.load([clique(NAMES[0])])
+        world.look_again()
+        assert await world.step() == WAIT_SECONDS
+        world.reconciler.begin()
+        await asyncio.sleep(WAIT_SECONDS)
         assert await world.step() is None
-        happened = dict(await world.happened())
-        assert happened["MnnvlPodsWithoutClaim"] == (
-            "Pods of-the-designs, without run without the claim that their PodCliques have again,"
-            " outside of their NVLink domain, until they are deleted and replaced"
-        )
+        assert world.lists_of_pods() == 1
+
+    virtual.run(main())
+
+
+def test_pods_are_listed_again_for_a_later_repair() -> None:
+    async def main() -> None:
+        world = World(pcs(), pcs("other"), clique(NAMES[0]), clique("other-0-w", "other"))
+        assert await world.step(("ns", "other")) == WAIT_SECONDS
+        assert await world.step() == WAIT_SECONDS
+        await asyncio.sleep(WAIT_SECONDS)
+        assert await world.step() is None
+        await asyncio.sleep(1)
+        world.client.load([clique(NAMES[0])])
+        world.look_again()
+        assert await world.step() == WAIT_SECONDS
+        await asyncio.sleep(WAIT_SECONDS)
+        assert await world.step() is None
+        assert world.lists_of_pods() == 2
 
     virtual.run(main())
 
@@ -213,6 +259,28 @@ def test_while_the_webhook_is_off_one_write_in_a_namespace_shows_it() -> None:
     virtual.run(main())
 
 
+def test_if_it_is_off_in_many_namespaces_each_waits_longer() -> None:
+    async def main() -> None:
+        count = int(2 * OFF_SECONDS * TRIES_PER_SECOND)
+        namespaces = [f"n{number}" for number in range(count)]
+        objects = [
+            {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
+            for namespace in namespaces
+            for obj in (pcs(), clique(NAMES[0]))
+        ]
+        world = World(*objects, on=False)
+        for namespace in namespaces:
+            assert await world.step((namespace, "train")) == OFF_SECONDS
+        pauses = [await world.step((namespace, "train")) for namespace in namespaces]
+        assert (pauses[0], pauses[-1]) == (OFF_SECONDS, (count - 1) / TRIES_PER_SECOND)
+        assert len(world.client.touched) == count
+        await asyncio.sleep(2 * OFF_SECONDS)
+        for _ in range(2):
+            assert await world.step((namespaces[0], "train")) == OFF_SECONDS
+
+    virtual.run(main())
+
+
 def test_once_the_webhook_is_on_all_claims_come_back() -> None:
     async def main() -> None:
         world = World(pcs(), *map(clique, NAMES), on=False)
@@ -220,7 +288,7 @@ def test_once_the_webhook_is_on_all_claims_come_back() -> None:
         await asyncio.sleep(OFF_SECONDS)
         world.client.touched.clear()
         world.client.on = True
-        assert await world.step() is None
+        assert await world.step() == WAIT_SECONDS
         assert world.claimed() == world.client.touched == NAMES
         assert world.reconciler.missing == 0
         assert await world.reasons() == ["MnnvlClaimsMissing", "MnnvlClaimsRestored"]
@@ -232,14 +300,14 @@ def test_a_claim_that_is_removed_again_and_again_is_not_put_back_for_a_while() -
     async def main() -> None:
         world = World(pcs(), clique(NAMES[0]), clique(NAMES[1]))
         for _ in range(2):
-            assert await world.step() is None
+            assert await world.step() == WAIT_SECONDS
             world.client.load([clique(NAMES[0])])
             world.look_again()
         assert await world.step() == OFF_SECONDS
         assert world.client.touched == [NAMES[0], NAMES[1], NAMES[0]]
         assert (world.reconciler.missing, world.rewrites.fights) == (1, 1)
         await asyncio.sleep(300)
-        assert await world.step() is None
+        assert await world.step() == WAIT_SECONDS
         assert world.claimed() == NAMES[:2]
         assert await world.reasons() == ["MnnvlClaimsContested", *["MnnvlClaimsRestored"] * 2]
 
@@ -275,9 +343,11 @@ def test_while_no_server_answers_it_waits_and_says_so(error: Any) -> None:
         world.client.fail_next("patch", POD_CLIQUE, error)
         with pytest.raises(type(error)):
             await world.step()
+        assert await world.step() == OFF_SECONDS
         assert (world.client.touched, world.reconciler.missing) == ([], 3)
         assert await world.reasons() == ["MnnvlClaimsMissing"]
-        assert await world.step() is None
+        await asyncio.sleep(OFF_SECONDS)
+        assert await world.step() == WAIT_SECONDS
         assert await world.reasons() == ["MnnvlClaimsMissing", "MnnvlClaimsRestored"]
 
     virtual.run(main())
@@ -287,7 +357,7 @@ def test_a_podclique_that_has_gone_meanwhile_is_forgotten() -> None:
     async def main() -> None:
         world = World(pcs(), clique(NAMES[0]))
         await world.client.delete(POD_CLIQUE, NAMES[0], "ns")
-        assert await world.step() is None
+        assert await world.step() == WAIT_SECONDS
         assert await world.reasons() == []
         assert world.reconciler.all_keys() == {KEY}
         world.cliques.mark_not_served()
@@ -306,7 +376,7 @@ def test_a_podclique_that_asks_no_more_is_not_counted_as_a_write_in_vain() -> No
             "finalizers": ["grove.io/podclique"],
         }
         world.client.load([deleting])
-        assert await world.step() is None
+        assert await world.step() == WAIT_SECONDS
         assert (world.client.touched, await world.reasons()) == (NAMES[:1], [])
 
     virtual.run(main())
@@ -340,7 +410,7 @@ def test_a_new_term_begins_with_nothing_known() -> None:
         world.client.on = True
         world.reconciler.begin()
         assert world.reconciler.missing == 0
-        assert await world.step() is None
+        assert await world.step() == WAIT_SECONDS
         assert world.claimed() == NAMES[:1]
 
     virtual.run(main())
