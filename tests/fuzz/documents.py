@@ -100,6 +100,8 @@ def _documents(text: bytes) -> list[object]:
         return list(yaml.load_all(text, Loader=yaml.CSafeLoader))
     except (yaml.YAMLError, ValueError, RecursionError):
         return []
+    except (LookupError, AttributeError, TypeError, ArithmeticError):
+        return []  # a value that does not fit its tag
 
 
 def mutate(data: bytes, random: Random) -> bytes:
