@@ -52,6 +52,7 @@ def cluster(tmp_path: Path) -> str:
     [
         pytest.param(["explain", f"pcs/{NAME}", "-n", NAMESPACE, "--offline"], id="explain"),
         pytest.param(["explain", f"pcs/{NAME}", "-n", NAMESPACE, "--all", "--offline"], id="all"),
+        pytest.param(["explain", "-A", "--all", "--offline"], id="what waits"),
         pytest.param(["topology", "--offline"], id="topology"),
         pytest.param(["topology", "--all", "--room", "3x8", "--offline"], id="room"),
         pytest.param(["check"], id="check"),

@@ -16,6 +16,8 @@ from app.explain.reasons import examine
 from app.explain.text import text
 from app.explain.topology import domain_reports, find_room, survey
 from app.explain.topology_text import domains_text, nodes_text, preview_text, room_text, survey_text
+from app.explain.waiting import rows, workloads
+from app.explain.waiting_text import list_document, list_text
 from app.visible import visible_json
 from tests.explain.fleet import NOW
 from tests.fuzz.clusters import Object, corpus, mutation_of, objects_in, read_cluster
@@ -37,6 +39,9 @@ def run(data: bytes) -> None:
         check_text(text(answer))
         assert answer.exit_code in (0, 1, 2)
         check_json(document(answer))
+    listed = rows(index, workloads(index))
+    check_text(list_text(listed, facts, "", everything=True))
+    check_json(list_document(listed, facts))
     _check_topology(index, facts)
     for obj in objects:
         if str(obj.get("kind")) in LEVELS:
