@@ -18,7 +18,7 @@ from app.admission.review import API_VERSION, KIND, BadReview, dumps, parse
 from app.admission.verdict import Verdict, bad_request
 from app.objects.fields import FieldError, FieldPath
 from app.objects.resource import POD, Resource
-from app.objects.shape import map_of
+from app.objects.shape import map_of, text_of
 from app.rules.kinds import ALL
 from app.visible import visible
 
@@ -142,9 +142,9 @@ async def judge(routes: Mapping[str, Route], document: dict[str, Any], asker: As
 async def _judge_review(routes: Mapping[str, Route], review: dict[str, Any]) -> Judgement:
     request = map_of(review.get("request"))
     resource = map_of(request.get("resource"))
-    subresource = request.get("subResource") or ""
-    target = (resource.get("group"), resource.get("resource"), subresource)
-    route = _route(routes, *target, request.get("operation"))
+    target = [text_of(resource.get(name)) for name in ("group", "resource")]
+    how = [text_of(request.get(name)) for name in ("subResource", "operation")]
+    route = _route(routes, *target, *how)
     if route is None:
         return Judgement(review)
     verdict = await _decide(route, {**review, "request": {**request, "dryRun": True}})
@@ -167,7 +167,7 @@ def _resource_of(document: Mapping[str, Any]) -> tuple[Resource | None, str]:
 
 
 def _route(
-    routes: Mapping[str, Route], group: Any, plural: Any, subresource: Any, operation: Any
+    routes: Mapping[str, Route], group: str, plural: str, subresource: str, operation: str
 ) -> Route | None:
     """Returns the route for `operation` on a resource, else one for another operation, or None."""
     fitting = [

@@ -73,7 +73,7 @@ class Member:
         missing = self.minimum - len(placed)
         count = missing if missing > 0 else min(1, self.expected - len(placed))
         occupied = frozenset(pod.node for pod in placed)
-        pods = tuple(_runs(self._shapes_to_come(count, anew)))
+        pods = tuple(self._runs_to_come(max(count, 0), anew))
         return Demand(
             self.name, self.told.required, pods, (), occupied, preferred=self.told.preferred
         )
@@ -84,20 +84,30 @@ class Member:
         pods = tuple(_runs(shapes))
         return Demand(self.name, self.told.required, pods, preferred=self.told.preferred)
 
-    def _shapes_to_come(
+    def _runs_to_come(
         self,
         count: int,
         anew: bool,
-    ) -> list[Shape]:
-        """The shapes of the next pods, in KAI's order."""
+    ) -> Iterator[tuple[Shape, int]]:
+        """Yield the shapes of the next pods, in KAI's order, each with how many follow each other.
+
+        Pods that are still to be made are counted and not listed: a minimum may be any number.
+        """
         known = [
             (pod.created or 0.0, pod.uid, position)
             for position, pod in enumerate(self.pods)
             if anew or not pod.node
         ]
         shapes = self.shapes or (self.shape,) * len(self.pods)
-        chosen = [shapes[position] for _, _, position in sorted(known)[: max(count, 0)]]
-        return chosen + [self.shape] * (count - len(chosen))
+        chosen = [shapes[position] for _, _, position in sorted(known)[:count]]
+        runs = list(_runs(chosen))
+        rest = count - len(chosen)
+
+        if rest and runs and runs[-1][0] == self.shape:
+            rest += runs.pop()[1]
+        yield from runs
+        if rest:
+            yield self.shape, rest
 
 
 Rank = tuple[bool, bool, float, str]

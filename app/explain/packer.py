@@ -94,7 +94,8 @@ class Packer:
         scores: Scores,
     ) -> bool:
         """Place a part inside of a domain. `scores` are those of a part around it."""
-        if not (demand.key or demand.preferred):
+        # without pods, there is nothing to find room for
+        if not demand.shapes or not (demand.key or demand.preferred):
             return self._place_inside(demand, scope, scores)
 
         mark = self._trial.mark

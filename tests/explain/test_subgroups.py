@@ -4,7 +4,8 @@ import pytest
 
 from app.explain.assembly import MOST_DEPTH, gang_of_pod_group
 from app.explain.facts.kai import KaiPodGroup, SubGroup
-from app.explain.gang import Unit
+from app.explain.facts.pods import NO_SHAPE
+from app.explain.gang import Member, Unit
 from app.explain.index import Index
 from tests.explain.fleet import NAMESPACE, facts
 
@@ -45,3 +46,9 @@ def test_the_tree_has_a_bounded_depth() -> None:
         names.append(unit.name)
     assert names == [f"g{n}" for n in range(MOST_DEPTH - 1)]
     assert [member.name for member in unit.members] == [f"g{MOST_DEPTH - 1}"]
+
+
+@pytest.mark.parametrize("minimum", [0, 3, 2**31 - 1, 2**63 - 1])
+def test_pods_to_come_are_counted_and_not_listed(minimum: int) -> None:
+    member = Member("train", minimum, 0, NO_SHAPE, ())
+    assert member.demand().pods == (((NO_SHAPE, minimum),) if minimum else ())

@@ -33,7 +33,7 @@ async def _audit(client: MemoryClient) -> None:
         assert json.loads(visible_json(finding.json()))["problems"], finding
         assert finding.code in (0, 400, 403, 422, 503), finding
     check_text(auditor.tally.summary())
-    assert auditor.tally.exit_code in (0, 1, 2)
+    assert auditor.tally.exit_code in (0, 1, 2, 3)
     assert client.writes() == []
 
 
