@@ -86,7 +86,7 @@ async def test_of_5000_podgroups_the_37_that_offend_are_named(
     assert 'topology level not found in ClusterTopology "grove-topology"' in lost["problems"][0]
     (domain,) = [one for one in found if one["kind"] == "ComputeDomain"]
     assert domain["problems"] == [
-        'orphaned: PodGang "train-0" does not exist, and neither does PodCliqueSet "train"'
+        'orphaned: the PodGang of its PodCliques does not exist, and neither does PodCliqueSet "train"'
     ]
     assert summary["summary"]["counts"]["PodGroup"] == {
         "lookedAt": count,
