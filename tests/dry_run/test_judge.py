@@ -292,3 +292,14 @@ def test_a_verdict_is_shown(
         assert describe(judgement) == lines
     else:
         assert describe(judgement) == ["-        Thing ns/a: no webhook looks at g/v1 Thing"]
+
+
+@pytest.mark.parametrize("operation", [["CREATE"], {}, 7, None, "PATCH"])
+async def test_a_review_of_an_odd_operation_is_refused_like_any_bad_envelope(
+    operation: object,
+) -> None:
+    review = load("podgroup.mixed-case-name")
+    review["request"]["operation"] = operation
+    judgement = await judge(default_routes(cluster()), review, Asker("somebody"))
+    assert judgement.verdict is not None
+    assert (judgement.verdict.allowed, judgement.verdict.code) == (False, 400)
