@@ -12,6 +12,7 @@ from app.explain.facts.common import Labels, Ref
 from app.explain.facts.grove import ClusterTopology
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import NODE_POOL
+from app.explain.fitness import is_selected
 from app.explain.gang import Gang
 from app.explain.index import Index
 from app.explain.levels import Topology
@@ -25,20 +26,59 @@ _NUMBER = re.compile(r"(.*?[^0-9]|)([0-9]{1,18})")
 def level_label_missing(gang: Gang) -> Iterator[Reason]:
     """One reason for each set of missing labels and place where the nodes belong.
 
-    KAI leaves these nodes out for gangs with a constraint alone.
+    KAI leaves these nodes out for gangs with a constraint alone. They are a reason for a gang that
+    could use one of them and has no place; for others, they are one note. Without a gang, all nodes
+    count. A label that no node has is always a reason.
     """
     index = gang.index
     topology = gang.topology
-    places = gang.places
-    outside = outside_nodes(index, topology)
-    guesses = guessed_labels(index, topology) if outside else {}
-    waits = bool(guesses) and index.room_is_known and not places.now.fits
-    would_fit = waits and places.with_labels(guesses).now.fits
-    absent = absent_keys(index, topology) if outside else ()
+    outside = [node for node in outside_nodes(index, topology) if _could_use(gang, node)]
+    if not outside:
+        return
+
+    absent = absent_keys(index, topology)
     yield from (_absent_key(index, topology, key) for key in absent)
+    has_place = not index.room_is_known or gang.places.now.fits
+    if gang.members and has_place and not absent:
+        yield _note(outside)
+        return
+
+    guesses = guessed_labels(index, topology)
+    would_fit = bool(guesses) and not has_place and gang.places.with_labels(guesses).now.fits
     groups = _by_missing_keys(outside, [key for key in topology.keys if key not in absent], guesses)
     for (keys, value), nodes in sorted(groups.items()):
         yield _missing_label(keys, value, nodes, helps=would_fit and bool(value))
+
+
+def _could_use(gang: Gang, node: Node) -> bool:
+    """Whether a pod that waits could be on a node, if it were empty; true without a gang."""
+    return not gang.members or any(
+        is_selected(shape, node)
+        and all(node.allocatable.get(name, 0) >= ask for name, ask in shape.requests)
+        for shape, _ in gang.places.demand.shapes
+    )
+
+
+def _note(nodes: list[Node]) -> Reason:
+    """That nodes lack labels, for a gang that has a place without them."""
+    lack = "lacks" if len(nodes) == 1 else "lack"
+    them = "it" if len(nodes) == 1 else "them"
+    text = (
+        f"{counted(len(nodes), 'node')} {lack} the label of a level: KAI leaves {them} out of gangs"
+        " with a constraint, and this one has a place without"
+    )
+    refs = tuple(node.ref for node in nodes)
+    evidence = (Evidence(refs[0], "metadata.labels", "incomplete"),)
+    remedy = "see `grove-admission topology`"
+    return Reason(
+        "LevelLabelMissing",
+        refs,
+        text,
+        remedy,
+        "platform",
+        evidence,
+        severity="note",
+    )
 
 
 def _by_missing_keys(

@@ -13,6 +13,7 @@ from tests.explain.fleet import (
     gang,
     node,
     nodes,
+    occupant,
     pcs,
     pods,
 )
@@ -35,8 +36,26 @@ TOPOLOGY = (
     Row(
         "LevelLabelMissing",
         "one node at the border of two racks lacks its rack: no value is guessed",
-        {"nodes": without(RACK, "gpu-03")},
+        {
+            "nodes": without(RACK, "gpu-03"),
+            "pods": (*pods(), *fill("rack-a2", "rack-b1", "rack-b2"), occupant("gpu-02")),
+        },
         "1 node has no label example.com/rack; KAI leaves it out of every gang with a constraint: 8 GPUs",
+        "platform",
+        {
+            "nodes": without(RACK, "gpu-03"),
+            "pods": (*pods(), *fill("rack-a2", "rack-b1", "rack-b2"), occupant("gpu-02")),
+            "gangs": (gang(told=Told(), groups=()),),
+            "sets": (pcs(asked=Asked(), groups=()),),
+        },
+        also=("NoDomainFits",),
+    ),
+    Row(
+        "LevelLabelMissing",
+        "the gang has a place without the node: a note",
+        {"nodes": without(RACK, "gpu-03")},
+        "1 node lacks the label of a level: KAI leaves it out of gangs with a constraint, and this"
+        " one has a place without",
         "platform",
         {
             "nodes": without(RACK, "gpu-03"),
