@@ -1,7 +1,9 @@
-"""A demonstration: an API server with our webhooks, to which the examples are applied, with the
-output of kubectl.
+"""A demonstration, as a story.
 
-Exit code 0 if every example has the expected outcome. All processes are stopped at the end.
+The webhooks judge and complete what users write. Then a gang is stuck, is explained, and is placed.
+
+Objects are sent by this script, because kubectl may be missing; lines with `$` are commands that it
+runs. Exit code 0 if every example has the expected outcome. All processes are stopped at the end.
 """
 
 import difflib
@@ -11,7 +13,10 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +26,68 @@ import yaml
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "manifests" / "examples"
 PATIENCE = 60.0
-STEPS = (
-    ("facts/clustertopology.yaml", "user", "refused"),
-    ("facts/clustertopology.yaml", "operator", "stored"),
-    ("facts/podcliquesets.yaml", "user", "stored"),
-    ("podcliqueset-three-levels.yaml", "user", "stored"),
-    ("podcliqueset-refused.yaml", "user", "refused"),
-    ("podgroup-hierarchy.yaml", "user", "stored"),
-    ("podgroup-refused.yaml", "user", "refused"),
-    ("podclique-refused.yaml", "operator", "refused"),
-    ("podclique-mnnvl.yaml", "operator", "changed"),
-    ("podgang.yaml", "operator", "changed"),
-    ("pod-binding.yaml", "admin", "changed"),
+
+
+@dataclass(frozen=True)
+class Step:
+    """An example, the user who applies it, and the outcome: stored as it was sent, changed by a
+    webhook, or refused.
+    """
+
+    example: str
+    user: str
+    outcome: str
+
+
+@dataclass(frozen=True)
+class Act:
+    """What the story tells next, and what happens."""
+
+    caption: str
+    steps: tuple[Step, ...]
+
+
+WEBHOOKS = (
+    Act(
+        "Only the operator changes the levels of the cluster.",
+        (
+            Step("facts/clustertopology.yaml", "user", "refused"),
+            Step("facts/clustertopology.yaml", "operator", "stored"),
+        ),
+    ),
+    Act(
+        "A workload with mistakes is refused, with all of them at once; a sound one is stored.",
+        (
+            Step("podcliqueset-refused.yaml", "user", "refused"),
+            Step("facts/podcliquesets.yaml", "user", "stored"),
+            Step("podcliqueset-three-levels.yaml", "user", "stored"),
+        ),
+    ),
+    Act(
+        "So are KAI's PodGroups.",
+        (
+            Step("podgroup-refused.yaml", "user", "refused"),
+            Step("podgroup-hierarchy.yaml", "user", "stored"),
+        ),
+    ),
+    Act(
+        "A PodClique that asks for multi-node NVLink (MNNVL) gets its ComputeDomain and its claim.",
+        (
+            Step("podclique-refused.yaml", "operator", "refused"),
+            Step("podclique-mnnvl.yaml", "operator", "changed"),
+            Step("podgang.yaml", "operator", "changed"),
+        ),
+    ),
+    Act(
+        "A Pod that is bound to a node gets the topology labels of the node.",
+        (Step("pod-binding.yaml", "admin", "changed"),),
+    ),
 )
-"""An example, the user who applies it, and the outcome: stored as it was sent, changed by a
-webhook, or refused.
-"""
+STUCK = ("llm-serve", "-n", "inference")
+UNLABELLED = "gpu-c-15"
+RACK = ("topology.kubernetes.io/rack", "rack-c4")
+PLACES = ("gpu-c-13", "gpu-c-13", "gpu-c-14", "gpu-c-15", "gpu-c-16")
+"""Where the scheduler, which this machine doesn't have, would put the router and the workers."""
 
 POD = {
     "apiVersion": "v1",
@@ -45,24 +96,58 @@ POD = {
     "spec": {"containers": [{"name": "main", "image": "registry.example/trainer:1"}]},
 }
 MUTATED = ("PodClique", "PodGang", "Binding")
-COLOURS = {"stored": "32", "changed": "36", "refused": "31", "+": "32", "-": "31"}
+COLOURS = {"caption": "1", "stored": "32", "changed": "36", "refused": "31", "+": "32", "-": "31"}
 
 
 def main() -> int:
     with tempfile.TemporaryDirectory() as directory, Running(Path(directory)) as sandbox:
-        print(f"API server at {sandbox.url}, our webhooks beside it")
+        print("An API server, grove-admission beside it, and a fleet of 64 nodes with 8 GPUs each.")
         sandbox.apply(POD, "user")
         wrong = [
-            f"{name} as {user}"
-            for name, user, outcome in STEPS
-            if not show(sandbox, name, user, outcome)
+            f"{step.example} as {step.user}"
+            for act in WEBHOOKS
+            for step in opened(act)
+            if not show(sandbox, step)
         ]
-        print(f"{'=' * 100}\nwhat is there now")
+        caption("What the webhooks have made for it:")
         wrong += [] if show_stored(sandbox) else ["what is stored"]
-    print(
-        f"\nall stopped. {'NOT as expected: ' + '; '.join(wrong) if wrong else 'Everything went as expected.'}"
-    )
+        wrong += list(unstick(sandbox))
+    end = "Everything went as expected."
+    if wrong:
+        end = f"NOT as expected: {'; '.join(wrong)}"
+    print(f"\nAll stopped. {end}")
     return 1 if wrong else 0
+
+
+def caption(text: str) -> None:
+    print(f"\n{paint(text, 'caption')}")
+
+
+def opened(act: Act) -> tuple[Step, ...]:
+    """Print the caption of an act. Return its steps."""
+    caption(act.caption)
+    return act.steps
+
+
+def unstick(sandbox: "Running") -> Iterator[str]:
+    """Tell the second half: a gang is stuck, is explained, and is placed. Yield what went wrong."""
+    caption("What waits in namespace inference?")
+    yield from sandbox.command("explain", "-n", "inference", code=1, expected="llm-serve")
+    caption("Why, and what helps?")
+    yield from sandbox.command("explain", *STUCK, code=1, expected="LevelLabelMissing")
+    caption("Is there room for it anywhere else? 4 pods of 8 GPUs in one rack:")
+    yield from sandbox.command("topology", "--room", "4x8", "--in", "rack", code=None, most=2)
+
+    key, value = RACK
+    caption(
+        "The platform team does what helps, and labels the node; the scheduler places the gang."
+    )
+    sandbox.label(UNLABELLED, {key: value})
+    print(f"    node/{UNLABELLED} labelled {key}={value}")
+    for pod, node in zip(sandbox.pending("inference"), PLACES, strict=True):
+        sandbox.bind("inference", pod, node)
+        print(f"    pod/{pod} bound to {node}")
+    yield from sandbox.command("explain", *STUCK, code=0, expected="placed as asked")
 
 
 class Refused(Exception):
@@ -82,15 +167,18 @@ class Running:
             str(self._directory),
             "--config",
             str(EXAMPLES / "configuration.yaml"),
+            "--fleet",
         ]
         command = [sys.executable, "-m", "app", "sandbox", *options, "--log-level", "warning"]
-        self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+        log = self._directory / "log"
+        with log.open("w") as stream:
+            self._process = subprocess.Popen(command, cwd=ROOT, stdout=stream, stderr=stream)
         ready = self._directory / "ready.json"
         end = time.monotonic() + PATIENCE
         while not ready.exists():
             if self._process.poll() is not None or time.monotonic() > end:
                 self._stop()
-                raise SystemExit("the sandbox did not start")
+                raise SystemExit(f"the sandbox did not start:\n{log.read_text()}")
             self._wait(0.05)
         self.url = json.loads(ready.read_text())["apiServer"]
         config = yaml.safe_load((self._directory / "kubeconfig").read_text())
@@ -142,9 +230,48 @@ class Running:
         )
         return f"{obj['kind'].lower()}/{name} {done}", answer.json(), warnings(answer)
 
-    def list(self, path: str) -> list[dict[str, Any]]:
+    def items(self, path: str) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = self._call("user", "GET", path).json()["items"]
         return items
+
+    def command(
+        self, *words: str, code: int | None, expected: str = "", most: int = 0
+    ) -> Iterator[str]:
+        """Run `grove-admission` as the user, and print it with its output: at most some lines.
+
+        Yield what is not as expected: another exit code, or an output without a text.
+        """
+        print(f"$ grove-admission {' '.join(words)}")
+        given = ["--kubeconfig", str(self._directory / "kubeconfig"), "--context", "user"]
+        ended = subprocess.run(
+            [sys.executable, "-m", "app", *words, *given],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        lines = (ended.stdout + ended.stderr).splitlines()
+        print("\n".join(lines[: most or len(lines)]))
+        if code not in (None, ended.returncode) or expected not in ended.stdout:
+            yield f"grove-admission {' '.join(words)}"
+
+    def label(self, node: str, labels: dict[str, str]) -> None:
+        self._call("admin", "PATCH", f"/api/v1/nodes/{node}", {"metadata": {"labels": labels}})
+
+    def pending(self, namespace: str) -> list[str]:
+        """Return the pods of a namespace without a node, by name."""
+        pods = self.items(f"/api/v1/namespaces/{namespace}/pods")
+        return sorted(pod["metadata"]["name"] for pod in pods if "nodeName" not in pod["spec"])
+
+    def bind(self, namespace: str, pod: str, node: str) -> None:
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/binding"
+        self._call("admin", "POST", path, binding)
 
     def path(self, obj: dict[str, Any]) -> str:
         version = obj["apiVersion"]
@@ -189,24 +316,28 @@ def warnings(answer: httpx.Response) -> list[str]:
     return [json.loads(text.partition(" - ")[2]) for text in answer.headers.get_list("warning")]
 
 
-def show(sandbox: Running, name: str, user: str, outcome: str) -> bool:
+def show(sandbox: Running, step: Step) -> bool:
     """Applies an example and prints the result. Returns whether a document has this outcome."""
-    print(f"{'=' * 100}\n$ kubectl --context {user} apply -f manifests/examples/{name}")
+    print(f"{step.user} applies manifests/examples/{step.example}")
     outcomes = set()
-    for document in yaml.safe_load_all((EXAMPLES / name).read_text()):
+    for document in yaml.safe_load_all((EXAMPLES / step.example).read_text()):
         try:
-            line, stored, warned = sandbox.apply(document, user)
+            line, stored, warned = sandbox.apply(document, step.user)
         except Refused as refused:
             outcomes.add("refused")
-            print(paint(str(refused), "refused"))
+            print(indented(paint(str(refused), "refused")))
             continue
         difference = changes(document, stored) if document["kind"] in MUTATED else []
         outcomes.add("changed" if difference else "stored")
         for text in (*(f"Warning: {warning}" for warning in warned), paint(line, "stored")):
-            print(text)
+            print(indented(text))
         for changed in difference:
-            print(f"    {paint(changed, changed[:1])}")
-    return outcome in outcomes
+            print(f"        {paint(changed, changed[:1])}")
+    return step.outcome in outcomes
+
+
+def indented(text: str) -> str:
+    return textwrap.indent(text, "    ")
 
 
 def changes(sent: dict[str, Any], stored: dict[str, Any]) -> list[str]:
@@ -229,13 +360,13 @@ def show_stored(sandbox: Running) -> bool:
     Returns whether each PodClique has its claim.
     """
     claimed: dict[str, str] = {}
-    for clique in sandbox.list("/apis/grove.io/v1alpha1/podcliques"):
+    for clique in sandbox.items("/apis/grove.io/v1alpha1/podcliques"):
         for claim in clique["spec"]["podSpec"].get("resourceClaims", []):
             claimed[clique["metadata"]["name"]] = claim["resourceClaimName"]
     for name, claim in claimed.items():
         print(f"    PodClique      {name} uses claim {claim}")
-    claims = sandbox.list("/apis/resource.k8s.io/v1/resourceclaims")
-    for obj in (*sandbox.list("/apis/resource.nvidia.com/v1beta1/computedomains"), *claims):
+    claims = sandbox.items("/apis/resource.k8s.io/v1/resourceclaims")
+    for obj in (*sandbox.items("/apis/resource.nvidia.com/v1beta1/computedomains"), *claims):
         owner = obj["metadata"]["ownerReferences"][0]
         print(
             f"    {obj['kind']:<14} {obj['metadata']['name']} owned by {owner['kind']} {owner['name']}"

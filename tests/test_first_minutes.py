@@ -1,0 +1,61 @@
+"""The README's first minutes: its answer is the real one, and its commands are those of the demo."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from app.sandbox.fleet import UNLABELLED
+from tests.installation.readme import commands
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def without_age(text: str) -> str:
+    """Return a text with single spaces, without how long ago something was asked."""
+    return re.sub(r", asked .*? ago", "", " ".join(text.split()))
+
+
+def test_the_demo_tells_its_story_to_the_end() -> None:
+    """And what `explain` answers in it is what the README shows."""
+    command = [sys.executable, "scripts/demo.py"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    order = [
+        "Only the operator changes the levels",
+        "$ grove-admission explain llm-serve -n inference\nllm-serve waits",
+        f"node/{UNLABELLED} labelled",
+        "llm-serve is placed as asked, 5 of 5 pods placed",
+        "Everything went as expected.",
+    ]
+    places = [ended.stdout.find(text) for text in order]
+    assert -1 not in places
+    assert places == sorted(places)
+    answer = README[README.index("$ grove-admission explain") :].split("\n\n")[0]
+    assert without_age(answer) in without_age(ended.stdout)
+
+
+def test_the_scripts_of_the_readme_are_there() -> None:
+    scripts = [
+        line.split()[0]
+        for line in commands("## In a minute, on this machine")
+        if line.startswith("./")
+    ]
+    assert scripts == ["./scripts/demo", "./scripts/sandbox", "./scripts/test", "./scripts/serve"]
+    assert [script for script in scripts if not (ROOT / script).exists()] == []
+
+
+def test_the_commands_for_a_laptop_are_accepted() -> None:
+    lines = commands("## On your laptop")
+    assert lines[0] == "pipx install 'grove-admission[console]'"
+    for line in lines[1:]:
+        words = re.sub(r'eval "\$\((.*)\)"', r"\1", line).split()[1:]
+        ended = subprocess.run(
+            [sys.executable, "-m", "app", *words, "--help"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (ended.returncode, ended.stdout.split()[1]) == (0, "grove-admission")
