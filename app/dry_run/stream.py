@@ -170,20 +170,17 @@ def _pieces(lines: Iterator[str]) -> Iterator[list[str]]:
             yield piece
             piece = [line[3:]]
             items = None
-        elif items is not None and items.is_inside(line):
+        elif items is None and line.rstrip() == f"{_ITEMS}:":
+            # what else a List has, before and after its items, is no document
+            piece = []
+            items = _Items()
+        elif items is None:
+            piece.append(line)
+        elif items.has(line):
             if items.begins(line):
                 yield piece
                 piece = []
             piece.append(items.without_dash(line, first=not piece))
-        elif line.rstrip() == f"{_ITEMS}:":
-            # what else a List has, before and after its items, is no document
-            piece = []
-            items = _Items()
-        elif items is not None:
-            yield piece
-            piece = []
-        else:
-            piece.append(line)
     yield piece
 
 
@@ -192,16 +189,18 @@ class _Items:
 
     def __init__(self) -> None:
         self._indent: int | None = None
+        self._ended = False
 
-    def is_inside(self, line: str) -> bool:
-        """Whether a line belongs to an item."""
-        if not line.strip():
-            return self._indent is not None
-        match = _ITEM.match(line)
+    def has(self, line: str) -> bool:
+        """Whether a line belongs to an item. Nothing does after the first line that does not."""
         if self._indent is None:
+            match = _ITEM.match(line)
             self._indent = len(match[1]) if match else None
             return match is not None
-        return self.begins(line) or line.startswith(" " * (self._indent + 1))
+
+        is_deeper = line.startswith(" " * (self._indent + 1))
+        self._ended |= bool(line.strip()) and not is_deeper and not self.begins(line)
+        return not self._ended
 
     def begins(self, line: str) -> bool:
         """Whether a line is the first one of an item."""
@@ -217,4 +216,4 @@ class _Items:
 def _parsed(lines: list[str]) -> list[dict[str, Any]]:
     if not any(line.strip() and line.lstrip()[:1] not in "#%" for line in lines):
         return []
-    return read_documents("\n".join(lines), Budget(OF_FILE))
+    return read_documents("\n".join([*lines, ""]), Budget(OF_FILE))

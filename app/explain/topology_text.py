@@ -6,6 +6,7 @@ from app.explain.facts import Facts
 from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.preview import Preview
+from app.explain.rights import how_to_get
 from app.explain.text import not_seen, reason_lines, table
 from app.explain.topology import DomainReport, RoomAnswer, Survey, domain_reports
 from app.explain.words import amount, counted, gpus_of, listed, plain, pods_of_size
@@ -27,6 +28,7 @@ def survey_text(survey: Survey, facts: Facts) -> str:
     lines += reason_lines(survey.reasons)
     unseen = {need: facts.unseen[need] for unknown in survey.unknown for need in unknown.needs}
     lines += map(visible, not_seen(unseen, [unknown.id for unknown in survey.unknown]))
+    lines += map(visible, how_to_get(unseen))
     return "\n".join(lines)
 
 
