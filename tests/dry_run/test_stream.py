@@ -4,7 +4,7 @@ import io
 import itertools
 import json
 import tracemalloc
-from typing import Any
+from typing import Any, TextIO, cast
 
 import pytest
 import yaml
@@ -112,7 +112,7 @@ def test_only_one_document_is_in_memory() -> None:
     peaks = []
     for count in (1_000, 20_000):
         tracemalloc.start()
-        assert sum(1 for _ in stream_documents(_Endless(count))) == count + 1
+        assert sum(1 for _ in stream_documents(cast(TextIO, _Endless(count)))) == count + 1
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 2 * peaks[0]
