@@ -7,6 +7,11 @@ from tests.explain.decisions.remedies import Cluster, alternatives, carry_out
 
 OPEN = {"GangIncomplete", "QueueMissing", "RequiredViolated", "LevelUnknown"}
 """Reasons whose remedies leave open what exactly to do."""
+ONE_AFTER_THE_OTHER = {
+    "random-pools-1194": "a pool without nodes, a selector that matches none, and a domain that all"
+    " nodes share: explain names the last one when the others are mended",
+}
+"""Recordings in which several things are in the way, and why one remedy is not enough."""
 QUEUES = {"QueueLimit", "QueueQuota"}
 """Reasons that hold beside those of room: both have to be mended."""
 
@@ -51,11 +56,11 @@ def test_each_remedy_leads_to_a_placement() -> None:
                     continue
                 tried += 1
                 left = left_after(recording, reasons, reason, words)
-                if left:
+                if left and recording.name not in ONE_AFTER_THE_OTHER:
                     wrong[f"{recording.name}, {reason.id}: {words}"] = left
     print(f"\n{tried} remedies")
     assert wrong == {}
-    assert tried > 100
+    assert tried > 200
 
 
 def test_a_remedy_that_does_not_help_is_found() -> None:

@@ -10,6 +10,7 @@ from app.explain.domains import Domain
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import NODE_POOL, Shape
 from app.explain.facts.selectors import Requirement
+from app.explain.fitness import is_selected
 from app.explain.gang import Gang
 from app.explain.places import Assumption, Places
 from app.explain.reason import Evidence, Reason
@@ -27,7 +28,7 @@ from app.explain.words import amount, counted, is_device, listed
 def no_node_matches(gang: Gang) -> Iterator[Reason]:
     """The pods select what no node has."""
     obstacle = obstacle_of(gang)
-    if obstacle is None or obstacle.unmatched is None:
+    if obstacle is None or obstacle.unmatched is None or not obstacle.nodes:
         return
 
     shape = obstacle.unmatched
@@ -224,6 +225,9 @@ def outside_pool(gang: Gang) -> Iterator[Reason]:
     else:
         text = f"It is in no node pool, and of the {number} in none, too few have room; {where}"
         remedy = f"remove the label {NODE_POOL} from nodes, or have the workload use that pool"
+    shapes = [shape for shape, _ in obstacle.short.shapes]
+    if not any(is_selected(shape, node) for shape in shapes for node in gang.index.nodes):
+        remedy = f"{remedy}, and correct the selector"
     evidence = (Evidence(ref, f"metadata.labels[{NODE_POOL}]", gang.pool or "absent"),)
     yield Reason(
         "OutsidePool",

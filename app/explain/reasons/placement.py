@@ -92,12 +92,12 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str]:
     places = obstacle.places
     oversize = _oversize(obstacle, short)
     if oversize is not None:
-        return oversize, "make the pods smaller"
+        return oversize, f"make the pods smaller{obstacle.beside_size}"
     level = level_of(gang, short)
     best = places.empty.best
     selection = selection_words(obstacle, [shape for shape, _ in short.shapes])
     wider = _wider(obstacle)
-    remedy = wider or "make the pods smaller or fewer"
+    remedy = wider or f"make the pods smaller or fewer{obstacle.beside_size}"
     if best is None:
         text = f"No {level} exists: no node has the labels of all levels"
         return text, wider or "have the nodes labelled, or ask for a level that they have"

@@ -16,6 +16,7 @@ from app.explain.places import ANY_POOL, Assumption, Places
 from app.explain.room import Room
 from app.explain.words import counted, is_device, listed
 
+PLACE = (("pods", 1000),)
 MOST_PARTS = 20
 """Of a gang with more parts than this, single domains are not tried out."""
 MOST_TRIED = 4
@@ -61,10 +62,23 @@ class Obstacle:
         return self.is_for_ever and self._without(Rules(shared=False))
 
     @cached_property
+    def beside_size(self) -> str:
+        """What pods of no size would need too: `, and ...`; "" if nothing."""
+        small = self.gang.places_of(without_size(self.places.demand))
+        if small.now.fits:
+            return ""
+        if not small.empty.fits and small.under(Assumption(rules=Rules(shared=False))).fits:
+            narrowest = self.gang.topology.levels[-1]
+            return f", and add {narrowest.domain} as preferred level to each required one"
+        return ", and open the nodes there that are closed" if small.opened.fits else ""
+
+    @cached_property
     def is_of_pool(self) -> bool:
         """Whether it has a place outside of its node pool."""
         if not self.gang.index.has_pools:
             return False
+        if not self.nodes:
+            return True
         if not self.is_for_ever:
             return self.places.any_pool.fits
         return self.places.under(replace(self.places.all_emptied, pool=ANY_POOL)).fits
@@ -145,6 +159,13 @@ def obstacle_of(gang: Gang) -> Obstacle | None:
     if gang.places.now.fits or not keys.issuperset(told):
         return None
     return gang.index.remembered(("obstacle", id(gang.places)), lambda: Obstacle(gang, gang.places))
+
+
+def without_size(demand: Demand) -> Demand:
+    """The demand with pods that ask for nothing but a place."""
+    pods = tuple((replace(shape, requests=PLACE), count) for shape, count in demand.pods)
+    parts = tuple(without_size(part) for part in demand.parts)
+    return replace(demand, pods=pods, parts=parts)
 
 
 def selects(shape: Shape) -> bool:

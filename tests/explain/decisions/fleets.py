@@ -313,7 +313,12 @@ def fleet_of(seed: int) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "List",
-        "case": {"name": f"{kind}-{seed}", "title": title, "kind": kind, "seed": seed},
+        "case": {
+            "name": f"random-{kind}-{seed}",
+            "title": title,
+            "kind": f"random {kind}",
+            "seed": seed,
+        },
         "ask": f"podgroup/{fleet.name}",
         "namespace": "default",
         "items": fleet.made,

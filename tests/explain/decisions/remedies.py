@@ -151,7 +151,7 @@ def _open_nodes(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
 
 
 def _key(level: str) -> str:
-    return next((key for key in LEVELS if key.endswith(f"/{level}")), "kubernetes.io/hostname")
+    return next((key for key in LEVELS if key.endswith(f"/{level}")), LEVELS[-1])
 
 
 def _wider(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
@@ -180,9 +180,9 @@ def _drop_all(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
 
 
 def _prefer(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
-    for constraint in cluster.constraints(reason.parts):
+    for constraint in cluster.constraints(() if match["each"] else reason.parts):
         name = "preferred" if "required" in constraint else _FIELDS["preferred"]
-        constraint[name] = _key(match["level"])
+        constraint.setdefault(name, _key(match["level"]))
 
 
 def _restart(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
@@ -231,6 +231,25 @@ def _select(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
             pod["spec"]["nodeSelector"][key] = value
 
 
+def _label_alike(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    """Give all nodes the labels that are selected, and room."""
+    wanted = [
+        pod["spec"].get("nodeSelector", {}) for pod in cluster.of("Pod") if cluster.is_own(pod)
+    ]
+    cluster.delete_pods(lambda pod: True)
+    for node in cluster.of("Node"):
+        for labels in wanted:
+            node["metadata"]["labels"] |= labels
+        node["status"]["allocatable"] |= {"nvidia.com/gpu": "64", "cpu": "1k"}
+    _open_all(cluster, reason, match)
+
+
+def _select_all(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    for pod in cluster.of("Pod"):
+        if cluster.is_own(pod):
+            pod["spec"].pop("nodeSelector", None)
+
+
 def _out_of_pools(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
     for node in cluster.of("Node"):
         node["metadata"].get("labels", {}).pop("kai.scheduler/node-pool", None)
@@ -248,7 +267,7 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
         _drop_preferred,
     ),
     (r"leave out (?:the constraint of|(?P<all>all constraints))", _drop_all),
-    (r"add (?P<level>\w+) as preferred level", _prefer),
+    (r"add (?P<level>\w+) as preferred level(?P<each> to each required one)?", _prefer),
     (r"uncordon the nodes|repair the nodes|tolerate the taints", _open_nodes),
     (r"open the nodes there that are closed", _open_all),
     (r"ask for less (?P<what>\w+)$", _ask_less),
@@ -257,6 +276,8 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
     (r"make the pods smaller|make the pods of one size", _smaller),
     (r"have the limit raised", _raise_limit),
     (r"make the workload preemptible", _preemptible),
+    (r"have nodes labelled so", _label_alike),
+    (r"correct the selector$", _select_all),
     (r"correct the selector \(nodes have (?P<label>\S+?)\)", _select),
     (r"remove the label kai.scheduler/node-pool from nodes", _out_of_pools),
 )
