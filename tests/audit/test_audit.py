@@ -552,6 +552,15 @@ async def test_podgangs_as_grove_writes_them_have_no_findings(capsys: Any) -> No
     assert [name for name in problems if name.startswith("PodGang")] == []
 
 
+async def test_resources_that_a_podgang_owns_where_grove_replaces_podgangs(capsys: Any) -> None:
+    owned = changed(domain(gang()), namespace="ml", creationTimestamp="2026-01-01T00:00:00Z")
+    pcs = changed(train(), namespace="ml")
+    problems = await found_in(todays(pcs, owned), capsys)
+    assert problems["ComputeDomain train-0-cd"] == [
+        'owned by PodGang "train-0": PodCliqueSet "train" should own it, because Grove replaces PodGangs while pods run'
+    ]
+
+
 async def test_claims_that_can_never_be_allocated(capsys: Any) -> None:
     """Their PodCliqueSet owns them, and NVIDIA's own DeviceClasses are the only ones."""
     labels = {**builders.labels("train", 0, "train-0"), "grove.io/mnnvl-managed": "true"}

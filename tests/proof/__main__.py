@@ -15,7 +15,10 @@ from typing import TextIO
 import uvloop
 
 from app.sandbox.real import RealApiServer, find_binaries
+from tests.proof.migration import Migration
 from tests.proof.schedule import Report, Schedule, operator_token, run_seed
+
+Kind = type[Schedule]
 
 
 def main() -> int:
@@ -32,21 +35,27 @@ def main() -> int:
     parser.add_argument(
         "--real", action="store_true", help="the API server of KUBEBUILDER_ASSETS, one at a time"
     )
+    parser.add_argument(
+        "--migrations",
+        action="store_true",
+        help="schedules in which Grove is upgraded",
+    )
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)
     table = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # verdicts are logged there
     seeds = range(arguments.first, arguments.first + arguments.seeds)
-    return uvloop.run(_run(seeds, arguments.at_once, arguments.real, table))
+    kind = Migration if arguments.migrations else Schedule
+    return uvloop.run(_run(seeds, arguments.at_once, arguments.real, table, kind))
 
 
-async def _run(seeds: Iterable[int], at_once: int, real: bool, table: TextIO) -> int:
+async def _run(seeds: Iterable[int], at_once: int, real: bool, table: TextIO, kind: Kind) -> int:
     """Prints a line as soon as a schedule has ended. 1 if an invariant was broken."""
     reports: list[Report] = []
     with tempfile.TemporaryDirectory(prefix="grove-admission-proof-") as name:
         folder = Path(name)
         async for report in (
-            _on_real(seeds, folder) if real else _on_sandboxes(seeds, folder, at_once)
+            _on_real(seeds, folder, kind) if real else _on_sandboxes(seeds, folder, at_once, kind)
         ):
             reports.append(report)
             print(report.line(), *report.broken, sep="\n    ", file=table)
@@ -62,23 +71,25 @@ async def _run(seeds: Iterable[int], at_once: int, real: bool, table: TextIO) ->
     return 1 if broken else 0
 
 
-async def _on_sandboxes(seeds: Iterable[int], folder: Path, at_once: int) -> AsyncIterator[Report]:
+async def _on_sandboxes(
+    seeds: Iterable[int], folder: Path, at_once: int, kind: Kind
+) -> AsyncIterator[Report]:
     turns = asyncio.Semaphore(at_once)
 
-    async def run(seed: int) -> Report:
+    async def in_turn(seed: int) -> Report:
         async with turns:
-            return await run_seed(seed, folder / str(seed))
+            return await run_seed(seed, folder / str(seed), kind)
 
-    for done in asyncio.as_completed([run(seed) for seed in seeds]):
+    for done in asyncio.as_completed([in_turn(seed) for seed in seeds]):
         yield await done
 
 
-async def _on_real(seeds: Iterable[int], folder: Path) -> AsyncIterator[Report]:
+async def _on_real(seeds: Iterable[int], folder: Path, kind: Kind) -> AsyncIterator[Report]:
     api = RealApiServer(binaries=find_binaries(os.environ), state_dir=folder)
     try:
         await api.start()
         for seed in seeds:
-            yield await Schedule(api, seed, folder / str(seed), operator_token(api)).run()
+            yield await kind(api, seed, folder / str(seed), operator_token(api)).run()
     finally:
         await api.stop()
 

@@ -119,7 +119,7 @@ class Operator:
         name = pcs["metadata"]["name"]
         labels = builders.labels(name, replica, f"{name}-{replica}", grove=True)
         clique = builders.pod_clique(f"{name}-{replica}-{member}", labels, scope=desired.scope)
-        clique["metadata"] |= {"ownerReferences": [_reference(pcs)], "annotations": {}}
+        clique["metadata"] |= {"ownerReferences": [reference(pcs)], "annotations": {}}
         if not desired.inherited:
             clique["metadata"]["annotations"] = desired.annotations()
         reset = {**clique["spec"]["podSpec"], "resourceClaims": None}
@@ -138,7 +138,7 @@ class Operator:
             builders.gang_labels(name),
             *(f"{name}-{replica}-{member}" for member in MEMBERS),
         )
-        gang["metadata"]["ownerReferences"] = [_reference(pcs)]
+        gang["metadata"]["ownerReferences"] = [reference(pcs)]
         await self._write(POD_GANG, gang, {"spec": {**gang["spec"], "topologyConstraint": None}})
 
     async def _write(self, resource: Any, obj: Object, patch: Object) -> None:
@@ -148,8 +148,10 @@ class Operator:
         except NotFound:
             await self._timed(self._client.create(resource, obj, self._namespace))
             return
-        given = obj["metadata"].get("annotations", {})
-        as_it_should_be = given.items() <= stored["metadata"].get("annotations", {}).items()
+        as_it_should_be = all(
+            obj["metadata"].get(field, {}).items() <= stored["metadata"].get(field, {}).items()
+            for field in ("annotations", "labels")
+        )
         if not stored["metadata"].get("deletionTimestamp") and (self.resets or not as_it_should_be):
             await self._timed(self._client.patch(resource, name, patch, self._namespace))
 
@@ -172,7 +174,7 @@ class Operator:
             self.refusals.append(error.message)
 
 
-def _reference(pcs: Object) -> Object:
+def reference(pcs: Object) -> Object:
     metadata = pcs["metadata"]
     return {
         "apiVersion": "grove.io/v1alpha1",

@@ -19,7 +19,7 @@ clusterTopology: {{enabled: true, levels: [{levels}]}}
 server: {{host: 127.0.0.1, port: 0, drainSeconds: 0}}
 client: {{queriesPerSecond: 10000, burst: 10000}}
 leaderElection: {{leaseSeconds: 12, renewSeconds: 4, retrySeconds: 0.3}}
-mnnvl: {{collectAfterSeconds: 1}}
+mnnvl: {{{mnnvl}}}
 """
 
 
@@ -33,6 +33,7 @@ class Replica:
         token: str,
         folder: Path,
         levels: dict[str, str],
+        mnnvl: str,
     ) -> None:
         self.port = 0
         self._proxy = proxy
@@ -40,6 +41,7 @@ class Replica:
         self._token = token
         self._folder = folder
         self._levels = levels
+        self._mnnvl = mnnvl
         self._task: asyncio.Task[None] | None = None
         self._served: Running | None = None
         """Once it is ready, and until it is killed."""
@@ -100,7 +102,9 @@ class Replica:
         levels = ", ".join(
             f"{{domain: {domain}, key: {key}}}" for domain, key in self._levels.items()
         )
-        configuration = read_configuration(CONFIGURATION.format(levels=levels), "proof")
+        configuration = read_configuration(
+            CONFIGURATION.format(levels=levels, mnnvl=self._mnnvl), "proof"
+        )
         limits = Limits(total=5.0, qps=10_000, burst=10_000)
         async with HttpClient(
             PlainCredentials(self._proxy.url, self._token), ALL, limits

@@ -85,6 +85,8 @@ class Schedule:
         self._replicas = list[Replica]()
         self._context = ssl.create_default_context(cafile=api.ca_file)
         self._faults = self._most_leaders = 0
+        self._mnnvl = "collectAfterSeconds: 1"
+        """The section `mnnvl` of the configuration of replicas that are started."""
 
     async def run(self) -> Report:
         async with (
@@ -92,7 +94,7 @@ class Schedule:
             await connect(self._api, "grove") as grove,
         ):
             self._pods = Pods(admin, self.namespace, self._random)
-            operator = Operator(grove, self.namespace)
+            operator = self._operator(grove)
             foreign = Foreign(admin, self.namespace)
             playing: list[asyncio.Task[NoReturn]] = []
             try:
@@ -126,6 +128,12 @@ class Schedule:
         self.report.broken += [f"rejected: {message}" for message in sorted(set(operator.refusals))]
         return self.report
 
+    def _operator(self, client: HttpClient) -> Operator:
+        return Operator(client, self.namespace)
+
+    async def _broken(self, admin: HttpClient, operator: Operator, foreign: Foreign) -> list[str]:
+        return await violations(admin, self.namespace, self._levels, operator.sets, foreign)
+
     async def _count_leaders(self) -> NoReturn:
         while True:
             self._most_leaders = max(
@@ -139,7 +147,7 @@ class Schedule:
             await self._api.apply(
                 [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}]
             )
-        port = await self._balancer.start()
+        self._port = port = await self._balancer.start()
         self._replicas = [await self._replica(0.0), await self._replica(0.0)]
         bundle = self._folder / "webhook" / "ca.crt"
         await until("ready", lambda: len(self._balancer.ports) == 2 and bundle.exists())
@@ -159,7 +167,9 @@ class Schedule:
 
     async def _replica(self, share: float) -> Replica:
         proxy = FaultyProxy(self._api.url, self._context, self._random, share)
-        replica = Replica(proxy, self._balancer, self._token, self._folder, self._levels)
+        replica = Replica(
+            proxy, self._balancer, self._token, self._folder, self._levels, self._mnnvl
+        )
         await replica.start()
         return replica
 
@@ -297,7 +307,7 @@ class Schedule:
             for number, replica in enumerate(self._replicas):
                 if replica.is_dead:
                     await self._replace(number, share=0.0)
-            broken = await violations(admin, self.namespace, self._levels, operator.sets, foreign)
+            broken = await self._broken(admin, operator, foreign)
             self.report.settled = time.monotonic() - begin
             if not broken:
                 return
@@ -327,10 +337,10 @@ def operator_token(api: ApiServer) -> str:
     return str(next(user["user"]["token"] for user in users if user["name"] == "operator"))
 
 
-async def run_seed(seed: int, folder: Path) -> Report:
+async def run_seed(seed: int, folder: Path, kind: type[Schedule] = Schedule) -> Report:
     """One schedule over a sandbox of its own; its files go to `folder`."""
     async with sandbox(folder) as api:
-        return await Schedule(api, seed, folder, operator_token(api)).run()
+        return await kind(api, seed, folder, operator_token(api)).run()
 
 
 async def until(what: str, is_so: Callable[[], bool]) -> None:

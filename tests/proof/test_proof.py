@@ -1,9 +1,10 @@
-"""The first ten random schedules over the sandbox; `./scripts/proof` runs more of them."""
+"""The first random schedules of both kinds over the sandbox; `./scripts/proof` runs more of them."""
 
 import asyncio
 import gc
 import gzip
 import ssl
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 
@@ -11,10 +12,12 @@ import httpx
 import pytest
 from aiohttp import web
 
+from tests.proof.migration import Migration
 from tests.proof.network import FaultyProxy
-from tests.proof.schedule import Report, run_seed
+from tests.proof.schedule import Report, Schedule, run_seed
 
 SEEDS = range(10)
+MIGRATIONS = range(3)
 AT_ONCE = 4
 
 
@@ -24,18 +27,33 @@ AT_ONCE = 4
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_whatever_happens_nothing_is_lost_leaked_or_stuck(tmp_path: Path) -> None:
     """Several at a time: a schedule mostly waits."""
+    reports = await reports_of(Schedule, SEEDS, tmp_path)
+    assert {report.seed: report.broken for report in reports if report.broken} == {}
+    assert sum(report.faults for report in reports) > 100
+
+
+@pytest.mark.untraced
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+# a killed server closes nothing
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_whatever_grove_replaces_running_pods_keep_what_they_use(tmp_path: Path) -> None:
+    reports = await reports_of(Migration, MIGRATIONS, tmp_path)
+    assert {report.seed: report.broken for report in reports if report.broken} == {}
+    assert sum(report.steps.get("migrated", 0) for report in reports) > 0
+
+
+async def reports_of(kind: type[Schedule], seeds: Iterable[int], folder: Path) -> list[Report]:
     turns = asyncio.Semaphore(AT_ONCE)
 
-    async def run(seed: int) -> Report:
+    async def in_turn(seed: int) -> Report:
         async with turns:
-            return await run_seed(seed, tmp_path / str(seed))
+            return await run_seed(seed, folder / str(seed), kind)
 
-    reports = await asyncio.gather(*map(run, SEEDS))
+    reports = await asyncio.gather(*map(in_turn, seeds))
     gc.collect()  # here, where its warnings are passed over, and not in a later test
     for report in reports:
         print(report.line())
-    assert {report.seed: report.broken for report in reports if report.broken} == {}
-    assert sum(report.faults for report in reports) > 100
+    return reports
 
 
 async def test_the_network_passes_on_compressed_answers_as_they_are() -> None:

@@ -498,6 +498,13 @@ def owned(obj: Object, *owners: Object) -> Object:
     return changed(obj, ownerReferences=list(owners))
 
 
+def of_gone_anchor(obj: Object) -> Object:
+    """`obj` as an earlier version left it."""
+    anchor = "train-0-1700000000000000000"
+    labels = {**obj["metadata"]["labels"], "grove.io/podgang": anchor}
+    return changed(obj, labels=labels, ownerReferences=[POD_GANG.owner_reference(anchor, "gone")])
+
+
 BY_GANG = POD_GANG.owner_reference("train-0", "g")
 BY_TAIL = POD_GANG.owner_reference("train-0-1700000000000000001-pool-2", "tail")
 OWNED = [owned(DOMAIN, BY_GANG), owned(CLAIM, BY_GANG)]
@@ -517,6 +524,11 @@ GIVEN = [("patch", "ComputeDomain"), ("patch", "ResourceClaim")]
         ),
         pytest.param(
             [pcs(), podgang(), clique(), owned(DOMAIN), CLAIM], GIVEN[:1], id="nobody owns one"
+        ),
+        pytest.param(
+            [pcs(), podgang(), clique(), of_gone_anchor(DOMAIN), CLAIM],
+            GIVEN[:1],
+            id="after a rollback, it names an anchor that is gone",
         ),
         pytest.param([pcs(), podgang(), clique(), DOMAIN, CLAIM], [], id="the set owns both"),
         pytest.param(
