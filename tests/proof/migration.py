@@ -91,7 +91,9 @@ class Watched:
 
 
 class Migration(Schedule):
-    """A schedule of migrations, in one namespace."""
+    """A schedule of migrations, in one namespace. If it `kills`, servers are killed too."""
+
+    kills = True
 
     def _operator(self, client: HttpClient) -> Operator:
         self._grove = EpochOperator(client, self.namespace)
@@ -176,7 +178,7 @@ class Migration(Schedule):
         An API server then finds nobody who answers, and deletes the PodGang: a failurePolicy of
         Fail would stop the deletion of sets and namespaces.
         """
-        if self._grove.epochs and await self._some_gang_owns(admin):
+        if not self.kills or (self._grove.epochs and await self._some_gang_owns(admin)):
             return
         await self._replace(self._random.randrange(2))
 
@@ -381,3 +383,9 @@ def _annotated(gangs: list[Object]) -> list[str]:
         for gang in gangs
         if MNNVL_ADOPTED in (gang["metadata"].get("annotations") or {})
     ]
+
+
+class CalmMigration(Migration):
+    """A schedule of migrations in which no server is killed, except to replace its version."""
+
+    kills = False

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from aiohttp import web
 
-from tests.proof.migration import Migration
+from tests.proof.migration import CalmMigration
 from tests.proof.network import FaultyProxy
 from tests.proof.schedule import Report, Schedule, run_seed
 
@@ -37,7 +37,7 @@ async def test_whatever_happens_nothing_is_lost_leaked_or_stuck(tmp_path: Path) 
 # a killed server closes nothing
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_whatever_grove_replaces_running_pods_keep_what_they_use(tmp_path: Path) -> None:
-    reports = await reports_of(Migration, MIGRATIONS, tmp_path)
+    reports = await reports_of(CalmMigration, MIGRATIONS, tmp_path)
     assert {report.seed: report.broken for report in reports if report.broken} == {}
     assert sum(report.steps.get("migrated", 0) for report in reports) > 0
 
