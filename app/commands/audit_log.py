@@ -17,11 +17,19 @@ import orjson
 from app.audit.progress import Progress
 from app.cluster import documents
 from app.config.schema import Configuration
-from app.dry_run.audit_log import EVENT_VERSION, History
+from app.dry_run.audit_log import (
+    EVENT_VERSION,
+    NO_NODE,
+    History,
+    changing_webhooks,
+    node_of_binding,
+)
 from app.dry_run.audit_report import Report
 from app.dry_run.budget import UnusableInput
 from app.dry_run.judge import Asker, judge
 from app.kube.api import Object
+from app.objects.resource import NODE
+from app.objects.shape import map_of
 from app.webhooks.configurations import EXEMPT_NAMESPACE
 from app.webhooks.registry import routes_over
 
@@ -89,13 +97,18 @@ async def report_on(
         for plural in route.plurals
     }
     history = History(targets, (EXEMPT_NAMESPACE, configuration.certificates.namespace))
+    nodes = {str(map_of(fact.get("metadata")).get("name")) for fact in facts if is_node(fact)}
     for name in names:
         for event in _events(name, report, progress):
             write = history.write_of(event)
             if write is None:
                 continue
+            report.changed_by.update(changing_webhooks(event))
+            node = node_of_binding(write)
             if write.problem:
                 report.skip(write.problem)
+            elif node and node not in nodes:
+                report.skip(NO_NODE)
             elif write.review is not None:
                 verdict = (await judge(routes, write.review, Asker(write.user))).verdict
                 if verdict is not None:
@@ -128,6 +141,11 @@ def _events(name: str, report: Report, progress: Progress) -> Iterator[Object]:
                     report.unreadable += 1
     except DAMAGED as problem:
         raise UnusableInput(f"{name}: can't be read: {problem}") from None
+
+
+def is_node(fact: Object) -> bool:
+    """Return whether an object is a Node."""
+    return (fact.get("apiVersion"), fact.get("kind")) == ("v1", NODE.kind)
 
 
 def _event(line: bytes) -> Object | None:

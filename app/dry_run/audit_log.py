@@ -9,6 +9,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
+
 from app.admission.review import API_VERSION, KIND
 from app.objects.shape import map_of, text_of
 
@@ -19,11 +21,15 @@ Target = tuple[str, str, str]
 Key = tuple[str, str, str, str]
 
 REJECTED_THEN = "it was rejected at the time"
+CONFLICT = "it conflicted with another write at the time, or its object was gone"
+NOT_ANSWERED = "it failed at the time: a timeout, no right, too many requests or an error"
+NO_NODE = "the node that the Pod was bound to is not among the files: kubectl get nodes -o yaml"
 DRY_RUN = "it was a dry run"
 NO_OBJECT = "the event has no object: the audit policy needs the level Request or RequestResponse"
 NO_RESPONSE = (
     "the event of a patch has no response: the audit policy needs the level RequestResponse"
 )
+MUTATION = "mutation.webhook.admission.k8s.io/"
 TRUNCATED = "the event was truncated, so its object is missing"
 NO_OLD_OBJECT = "the object before the change is not in the log"
 COLLECTION = "it deleted a collection, so the event names no object"
@@ -139,10 +145,43 @@ def _problem(event: Mapping[str, Any], verb: str) -> str:
     """
     code = map_of(event.get("responseStatus")).get("code")
     if isinstance(code, int) and code >= 400:
-        return REJECTED_THEN
+        return _failure(code)
     if "dryRun=" in str(event.get("requestURI") or ""):
         return DRY_RUN
     return COLLECTION if verb == "deletecollection" else ""
+
+
+def _failure(code: int) -> str:
+    """Return what an error code says: only a few are rejections."""
+    if code in (404, 409, 410):
+        return CONFLICT
+    return REJECTED_THEN if code in (400, 403, 422) else NOT_ANSWERED
+
+
+def changing_webhooks(event: Mapping[str, Any]) -> list[str]:
+    """Return the webhooks that changed the object, as the API server recorded it.
+
+    Source: https://kubernetes.io/docs/reference/labels-annotations-taints/audit-annotations/
+    """
+    names = []
+    for key, value in map_of(event.get("annotations")).items():
+        if not key.startswith(MUTATION) or not isinstance(value, str):
+            continue
+        try:
+            recorded = orjson.loads(value)
+        except ValueError:
+            continue
+        if isinstance(recorded, dict) and recorded.get("mutated") is True:
+            names.append(text_of(recorded.get("webhook")))
+    return sorted(filter(None, names))
+
+
+def node_of_binding(write: Write) -> str:
+    """Return the node that a write binds a Pod to, "" if it is no binding."""
+    if write.target != ("", "pods", "binding") or write.review is None:
+        return ""
+    binding = map_of(map_of(write.review.get("request")).get("object"))
+    return text_of(map_of(binding.get("target")).get("name"))
 
 
 def _missing(event: Mapping[str, Any], verb: str) -> str:

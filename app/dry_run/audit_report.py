@@ -49,7 +49,8 @@ class Report:
 
     `events` is the number of events, and `unreadable` that of lines that are no audit event.
     `not_judged` counts writes by the reason why they could not be judged. It `lacks_facts` if one
-    of these reasons is that facts from before the log are missing.
+    of these reasons is that facts from before the log are missing. `changed_by` counts the writes
+    that a webhook has changed, as the API server recorded it.
     """
 
     events: int = 0
@@ -59,6 +60,7 @@ class Report:
     examples: dict[Finding, str] = field(default_factory=dict)
     not_judged: Counter[str] = field(default_factory=Counter)
     lacks_facts: bool = False
+    changed_by: Counter[str] = field(default_factory=Counter)
 
     @property
     def judged(self) -> int:
@@ -108,6 +110,7 @@ class Report:
                 for finding, count in self.findings.most_common()
             ],
             "notJudged": dict(self.not_judged.most_common()),
+            "changedBy": dict(self.changed_by.most_common()),
         }
 
     def lines(self) -> Iterator[str]:
@@ -132,6 +135,12 @@ class Report:
             yield "not judged"
             yield from (
                 f"  {count:>6,}  {reason}" for reason, count in self.not_judged.most_common()
+            )
+        if self.changed_by:
+            yield ""
+            yield "changed at the time, as the API server recorded it"
+            yield from (
+                f"  {count:>6,}  by {webhook}" for webhook, count in self.changed_by.most_common()
             )
         if self.lacks_facts:
             yield MISSING_FACTS

@@ -13,13 +13,17 @@ import yaml
 from app.cli import main
 from app.dry_run.audit_log import (
     COLLECTION,
+    CONFLICT,
     DRY_RUN,
+    NO_NODE,
     NO_OBJECT,
     NO_OLD_OBJECT,
     NO_RESPONSE,
+    NOT_ANSWERED,
     REJECTED_THEN,
     TRUNCATED,
     History,
+    changing_webhooks,
 )
 from app.dry_run.audit_report import MISSING_FACTS
 
@@ -98,6 +102,10 @@ STATUS = {"kind": "Status", "metadata": {}, "status": "Success"}
         ([event()], [NO_OBJECT]),
         ([event(annotations={"audit.k8s.io/truncated": "true"})], [TRUNCATED]),
         ([event(obj=GOOD, responseStatus={"code": 403})], [REJECTED_THEN]),
+        ([event(obj=GOOD, responseStatus={"code": 422})], [REJECTED_THEN]),
+        ([event(obj=GOOD, responseStatus={"code": 409})], [CONFLICT]),
+        ([event(obj=GOOD, responseStatus={"code": 504})], [NOT_ANSWERED]),
+        ([event(obj=GOOD, responseStatus={"code": 429})], [NOT_ANSWERED]),
         ([event(obj=GOOD, requestURI="/apis/x?fieldManager=k&dryRun=All")], [DRY_RUN]),
         ([event("deletecollection")], [COLLECTION]),
         ([event("get")], []),
@@ -227,6 +235,41 @@ def test_the_report_counts_by_user_and_namespace(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "7 events, 6 writes that a webhook looks at, 4 of them judged"
     assert "alice  team            2         1        0       0" in lines
+
+
+def test_what_the_api_server_recorded_as_changed_is_told() -> None:
+    recorded = {
+        "mutation.webhook.admission.k8s.io/round_0_index_0": json.dumps(
+            {"configuration": "c", "webhook": "podclique.example.com", "mutated": True}
+        ),
+        "mutation.webhook.admission.k8s.io/round_0_index_1": json.dumps(
+            {"configuration": "c", "webhook": "other.example.com", "mutated": False}
+        ),
+        "mutation.webhook.admission.k8s.io/round_1_index_0": "{",
+        "authorization.k8s.io/decision": "allow",
+    }
+    assert changing_webhooks(event(annotations=recorded)) == ["podclique.example.com"]
+    assert changing_webhooks(event()) == []
+
+
+@pytest.mark.parametrize(("with_node", "not_judged"), [(True, {}), (False, {NO_NODE: 1})])
+def test_a_binding_is_judged_only_if_its_node_is_known(
+    with_node: bool, not_judged: dict[str, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "p", "namespace": "team"},
+        "target": {"kind": "Node", "name": "gpu-0"},
+    }
+    ref = {"resource": "pods", "subresource": "binding", "namespace": "team", "name": "p"}
+    log = tmp_path / "audit.log"
+    log.write_text(json.dumps(event(obj=binding, objectRef={**ref, "apiVersion": "v1"})))
+    facts = tmp_path / "facts.yaml"
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu-0", "labels": {}}}
+    facts.write_text(TOPOLOGY + ("\n---\n" + json.dumps(node) if with_node else ""))
+    main(["check", str(log), str(facts), "--output", "json"])
+    assert json.loads(capsys.readouterr().out)["notJudged"] == not_judged
 
 
 def test_facts_of_the_log_count_for_what_follows(
