@@ -17,7 +17,12 @@ from app.objects.shape import maps_of
 PLACEMENT = (
     "LevelUnknown",
     "MinAboveReplicas",
+    "PreferredBroader",
+    "SharedNarrowerDomain",
+    "SizesDiffer",
     "NeverFits",
+    "NoNodeMatches",
+    "OutsidePool",
     "NoDomainFits",
     "OtherResource",
     "NodesUnfit",
@@ -49,6 +54,8 @@ class _Plan:
         self._pcs = pcs
         self._cluster = index.topology(pcs.asked.topology).cluster
         self._topology = index.topology(self._cluster.name if self._cluster else pcs.topology)
+        facts = index.facts
+        self._has_epochs = bool(facts.gang_maps) or any(gang.role for gang in facts.gangs)
         templates = maps_of(at(document, "spec", "template").get("cliques"))
         self._shapes: dict[str, Shape] = {
             text(t, "name"): shape(at(t, "spec").get("podSpec")) for t in templates
@@ -78,14 +85,26 @@ class _Plan:
                 if number < group.minimum:
                     units.append(unit)
                 else:
-                    yield self._gang(name, (), (unit,))
+                    yield self._tail(unit)
         yield self._gang(base, tuple(members), tuple(units))
 
+    def _tail(self, unit: Unit) -> Gang:
+        """The gang of a further replica of a group.
+
+        With epochs, it has the set's constraint, and the replica has the group's; before, the gang
+        itself has the group's, or the set's if the group has none.
+        """
+        if self._has_epochs or not unit.told:
+            return self._gang(unit.name, (), (unit,))
+        return self._gang_of(unit)
+
     def _gang(self, name: str, members: tuple[Member, ...], units: tuple[Unit, ...]) -> Gang:
-        whole = Unit(name, self._told(self._pcs.asked), members, units)
+        return self._gang_of(Unit(name, self._told(self._pcs.asked), members, units))
+
+    def _gang_of(self, whole: Unit) -> Gang:
         return Gang(
             self.index,
-            Ref("PodGang", self._pcs.namespace, name),
+            Ref("PodGang", self._pcs.namespace, whole.name),
             whole,
             self._topology,
             pcs=self._pcs,
