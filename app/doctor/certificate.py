@@ -18,6 +18,7 @@ from app.config.schema import CertificateMode
 from app.doctor.report import Check
 from app.doctor.service import Endpoint
 from app.kube.api import Client, ClusterError, NotFound
+from app.kube.authorities import trusting
 from app.objects.resource import SECRET
 from app.objects.shape import map_of, maps_of, text_of
 
@@ -264,7 +265,7 @@ async def handshake(host: str, port: int, name: str, ca_bundle: bytes, seconds: 
     """Connects to `host`, and verifies its certificate for `name` with the CAs in `ca_bundle`
     (PEM).
     """
-    context = ssl.create_default_context(cadata=ca_bundle.decode("ascii"))
+    context = trusting(cadata=ca_bundle.decode("ascii"))
     try:
         async with asyncio.timeout(seconds):
             _, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=name)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from app.kube.api import ClusterError, Unavailable
+from app.kube.authorities import trusting
 from app.kube.impersonation import Headers
 from app.mounted import read_mounted
 
@@ -86,7 +87,7 @@ class PodCredentials:
         bundle = read_mounted(self._ca_file).decode()
         if not bundle.strip():  # otherwise, the CAs of the system would be trusted
             raise OSError(f"{self._ca_file} is empty")
-        return ssl.create_default_context(cadata=bundle)
+        return trusting(cadata=bundle)
 
     def files(self) -> Sequence[str]:
         return [str(self._ca_file)]

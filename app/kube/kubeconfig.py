@@ -28,6 +28,7 @@ from kubernetes_asyncio.config.kube_config import (
 )
 
 from app.kube.api import ClusterError, Unavailable
+from app.kube.authorities import trusting
 from app.kube.impersonation import Headers, impersonation_headers
 
 # what it logs is raised too
@@ -105,7 +106,7 @@ class KubeconfigCredentials:
         if not self.host.startswith("https:"):
             return None
         configuration = self._configuration
-        context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+        context = trusting(cafile=configuration.ssl_ca_cert)
         if configuration.cert_file:
             context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
         if not configuration.verify_ssl:

@@ -1,6 +1,7 @@
 """What the adapters add to the rules: facts that are missing, ownership, and what is never refused."""
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -572,6 +573,9 @@ async def test_a_group_config_whose_name_is_no_text_is_replaced(name: Any) -> No
     }
 
 
+@pytest.mark.skipif(
+    sys.version_info >= (3, 12), reason="since Python 3.12, 1,000 levels can be written back"
+)
 async def test_what_can_not_be_written_back_is_the_users_to_mend() -> None:
     caller, gang = constrained([{"name": "scalable-inference-0-inference-pool-0", "unknown": "@"}])
     body = json.dumps(gang).encode().replace(b'"@"', b"[" * 1000 + b"]" * 1000)
