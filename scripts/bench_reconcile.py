@@ -232,7 +232,11 @@ class Bench:
         await server.ready()
         await until((self.directory / "registered").exists)
         await until(lambda: server.value("leader") == 1)
-        await self.client.create(POD_CLIQUE_SET, builders.pod_clique_set("adopted"), "default")
+        await self.client.create(
+            POD_CLIQUE_SET,
+            builders.pod_clique_set("adopted", mnnvl=True, replicas=1_000_000),
+            "default",
+        )
         await self._topology_is_known()
         labels = [
             builders.labels("adopted", number, f"adopted-{number}", grove=True)
@@ -270,7 +274,11 @@ class Bench:
         server = Server(self.directory, self.port, LEVELS)
         await server.ready()
         await until(lambda: server.value("leader") == 1)
-        await self.client.create(POD_CLIQUE_SET, builders.pod_clique_set("restored"), "default")
+        await self.client.create(
+            POD_CLIQUE_SET,
+            builders.pod_clique_set("restored", mnnvl=True, replicas=1_000_000),
+            "default",
+        )
         labels = [
             builders.labels("restored", number, f"restored-{number}", grove=True)
             for number in range(count)
@@ -307,7 +315,11 @@ class Bench:
         servers = [Server(self.directory, port, LEVELS) for port in (self.port, free_port())]
         await servers[0].ready()
         await until(lambda: sum(server.value("leader") for server in servers) == 1)
-        await self.client.create(POD_CLIQUE_SET, builders.pod_clique_set("killed"), "default")
+        await self.client.create(
+            POD_CLIQUE_SET,
+            builders.pod_clique_set("killed", mnnvl=True, replicas=1_000_000),
+            "default",
+        )
         labels = [
             builders.labels("killed", number, f"killed-{number}", grove=True)
             for number in range(count)

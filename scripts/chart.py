@@ -203,6 +203,9 @@ def webhooks() -> str:
         "    {{- end }}\n",
         kinds,
     )
+    ours = "    grove-admission.grove.io/paths: managed\n"
+    end = "    {{- end }}\n"
+    text = replaced(text, f"{end}  annotations:\n{ours}", f"{end}{ours}")
     return template("base/webhooks.yaml", _with_policies(text), WEBHOOKS)
 
 

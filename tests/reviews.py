@@ -4,7 +4,8 @@ API server does.
 
 import base64
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,11 @@ def default_routes(offline: OfflineCluster) -> dict[str, Route]:
     return routes_over(Configuration(), offline)
 
 
+def trusted(routes: Mapping[str, Route]) -> dict[str, Route]:
+    """Routes of which only API servers know the paths."""
+    return {path: replace(route, trusted=True) for path, route in routes.items()}
+
+
 @dataclass
 class Seen:
     """What the server's observer was told."""
@@ -200,11 +206,17 @@ class Caller:
     """An API server's side of the admission paths, over an offline cluster."""
 
     def __init__(
-        self, offline: OfflineCluster | None = None, configuration: Configuration | None = None
+        self,
+        offline: OfflineCluster | None = None,
+        configuration: Configuration | None = None,
+        *,
+        is_trusted: bool = True,
     ) -> None:
         self.cluster = offline or cluster()
         self.seen = Seen()
         routes = served_routes(configuration or Configuration(), self.cluster)
+        if is_trusted:
+            routes = trusted(routes)
         self.app = AdmissionApp(Exchange(routes, self.seen), not_found)
 
     async def post(

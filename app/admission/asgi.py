@@ -44,8 +44,8 @@ class AdmissionApp:
         self._otherwise = otherwise
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        route = self.exchange.routes.get(scope["path"]) if scope["type"] == "http" else None
-        if route is None:
+        route = self.exchange.route(scope["path"]) if scope["type"] == "http" else None
+        if route is None or (route.others and scope["method"] != "POST"):
             await self._otherwise(scope, receive, send)
         elif scope["method"] != "POST":
             message = f"{route.path} takes POST, not {scope['method']}"

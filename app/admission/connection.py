@@ -230,7 +230,7 @@ class Connection(asyncio.Protocol):
             self._reject(refusal)
             return position
         path, self._query = path_and_query(head.url)
-        self._route = self._exchange.routes.get(path) if head.method == b"POST" else None
+        self._route = self._exchange.route(path) if head.method == b"POST" else None
         self._content_type = head.fields.get(b"content-type", b"")
         self._traceparent = head.fields.get(b"traceparent", b"")
         self._is_last = not head.keep_alive

@@ -32,7 +32,8 @@ class Route:
     """The route of one path: `operations` on `resource` of `group`, whose objects are of `kind`.
 
     `also` are further pairs of kind and resource of the same group. If the route is `on_trial`, it
-    warns in place of refusing.
+    warns in place of refusing. Only API servers know the path of a `trusted` route. `others` are
+    further routes of the same path, for other kinds.
     """
 
     path: str
@@ -44,11 +45,20 @@ class Route:
     handler: Handler
     also: tuple[tuple[str, str], ...] = ()
     on_trial: bool = False
+    trusted: bool = False
+    others: tuple["Route", ...] = ()
 
     @property
     def plurals(self) -> tuple[str, ...]:
         """The plurals of all its resources."""
         return (self.resource, *(plural for _, plural in self.also))
+
+    def for_request(self, request: Request) -> "Route":
+        """Return the route of this path for the kind of `request`, or this one."""
+        for route in self.others:
+            if route.group == request.group and route.takes(request.kind, request.resource):
+                return route
+        return self
 
     def takes(self, kind: str, resource: str) -> bool:
         """Whether objects of `kind` are judged.

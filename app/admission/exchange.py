@@ -12,6 +12,7 @@ from typing import Protocol
 from app.admission.decide import Route, decide
 from app.admission.review import BadReview, Request, dumps, encode, parse, salvage_uid
 from app.admission.verdict import Verdict, bad_request
+from app.objects.tokens import split_token
 from app.sample import Sample, gauge
 from app.trace import TRACEPARENT
 
@@ -81,7 +82,11 @@ class Exchange:
         only_known: bool = False,
         trace: Trace | None = None,
     ) -> None:
-        self.routes = routes
+        self.routes = dict(routes)
+        """The routes by path.
+
+        Paths with a token are added and removed while the server runs.
+        """
         self.only_known = only_known
         self.waiting = 0
         """The number of requests whose verdict is awaited at the moment."""
@@ -108,10 +113,24 @@ class Exchange:
             request = parse(body)
         except BadReview as bad:
             return self._refused(route, bad, begin)
+        if route.others:
+            route = route.for_request(request)
+        request.trusted = self.only_known or route.trusted
         verdict = decide(route, request, deadline(query))
         if isinstance(verdict, Verdict):
             return self._answered(route, request, verdict, begin, traceparent)
         return self._awaited(route, request, verdict, begin, traceparent)
+
+    def route(self, path: str) -> Route | None:
+        """Return the route of `path`, or None.
+
+        A token that is not valid (any more, or not yet) counts like none: a replica and an API
+        server may learn of a new one at different times, and no request may fail for that.
+        """
+        route = self.routes.get(path)
+        if route is None:
+            route = self.routes.get(split_token(path)[1])
+        return route
 
     def too_large(self, route: Route, content_type: bytes, beginning: bytes) -> Answer:
         """Returns the answer to a body of more than MAX_BODY bytes, of which only the beginning is

@@ -65,6 +65,8 @@ class Request:
     object: dict[str, Any]
     old: dict[str, Any] | None
     dry_run: bool
+    trusted: bool = False
+    """Whether an API server has sent it, so that it may cause writes."""
 
     @property
     def is_deleting(self) -> bool:

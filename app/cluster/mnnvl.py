@@ -104,11 +104,14 @@ class MnnvlResources:
             return [domain]
         return [domain, _Needed(RESOURCE_CLAIM, self._stores[RESOURCE_CLAIM], plan.claim)]
 
-    async def ensure(self, plan: Plan, mode: ClaimMode, *, dry_run: bool) -> list[Object]:
+    async def ensure(
+        self, plan: Plan, mode: ClaimMode, *, dry_run: bool, doubt: str | None = None
+    ) -> list[Object]:
         """Create the missing resources of `plan`, for which a review asks.
 
         Returns the created objects, or, on a dry run, those that would be created. NotOurs if they
-        can't be created, Unavailable if the leader has to create them.
+        can't be created, Unavailable if the leader has to create them, as it has to if there is a
+        `doubt` about the review.
         """
         self._check_served(plan, mode)
         key = (plan.namespace, plan.base_name)
@@ -117,7 +120,7 @@ class MnnvlResources:
             async with lock:
                 if dry_run or self.is_ensured(plan, mode):
                     return await self._ensure_all(plan, mode, dry_run)
-                return await self._ensure_asked(plan, mode)
+                return await self._ensure_asked(plan, mode, doubt)
         finally:
             if not lock.locked():
                 self._in_flight.pop(key, None)
@@ -131,8 +134,9 @@ class MnnvlResources:
                     " up here"
                 )
 
-    async def _ensure_asked(self, plan: Plan, mode: ClaimMode) -> list[Object]:
-        doubt = await doubt_about(plan, self._client)
+    async def _ensure_asked(self, plan: Plan, mode: ClaimMode, doubt: str | None) -> list[Object]:
+        if doubt is None:
+            doubt = await doubt_about(plan, self._client)
         created = await self._ensure_all(plan, mode, dry_run=doubt is not None)
         if created and doubt is not None:
             raise Unavailable(doubt)

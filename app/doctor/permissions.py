@@ -48,7 +48,7 @@ _ALWAYS = (
     Need("grove.io", "podcliquesets", _READ, "verdicts"),
     Need("grove.io", "podcliques", _WATCH, "restoring and collecting MNNVL resources"),
     Need("grove.io", "podcliques", ("patch",), "putting MNNVL claims back"),
-    Need("", "pods", ("list",), "Pods that use MNNVL claims, or run without one"),
+    Need("", "pods", _WATCH, "Pods that use MNNVL claims, or run without one, and our own Pods"),
     Need("resource.k8s.io", "deviceclasses", _WATCH, "the form of MNNVL claims"),
     Need(
         "grove.io",
@@ -143,9 +143,19 @@ def needs_of(configuration: Configuration) -> list[Need]:
                 lease.name,
             ),
         ]
+    group = "admissionregistration.k8s.io"
+    name = certificates.webhook_configurations
+    needs.append(
+        Need(
+            group,
+            "mutatingwebhookconfigurations",
+            (*_WATCH, "patch"),
+            "tokens in paths",
+            name=name,
+            optional=True,
+        )
+    )
     if certificates.mode == "self-managed":
-        group = "admissionregistration.k8s.io"
-        name = certificates.webhook_configurations
         verbs = (*_READ, "patch")
         needs += [
             Need(group, "mutatingwebhookconfigurations", verbs, "caBundles", name=name),

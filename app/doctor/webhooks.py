@@ -9,9 +9,15 @@ from typing import Any
 from app.config.schema import Enforcement
 from app.doctor.report import Check
 from app.objects.shape import map_of, maps_of, text_of, texts_of
+from app.objects.tokens import split_token
+from app.webhooks.paths import PATHS, path_of
 from app.webhooks.registry import warning_paths
 
 SUBJECT = "webhooks"
+_NO_TOKEN = (
+    "See callers in /readyz?verbose. The annotation grove-admission.grove.io/paths: managed of the"
+    " manifests lets the server write the path."
+)
 _INSTALL = "Apply the manifests of this version (or the output of `grove-admission webhooks`)."
 _NAME_LABEL = "kubernetes.io/metadata.name"
 _DEFAULTS: Mapping[str, Any] = {
@@ -100,10 +106,20 @@ def _check(stored: Object, desired: Object) -> Iterator[Check]:
     yield Check(SUBJECT, "ok", f"{name}: {while_down(stored)}")
     for difference in differences(stored, desired):
         yield Check(SUBJECT, "warning", f"{name}: {difference}", _INSTALL)
-    for difference in _client_differences(
-        map_of(stored.get("clientConfig")), desired["clientConfig"]
-    ):
+    client = map_of(stored.get("clientConfig"))
+    if name in PATHS and not _has_token(client):
+        message = (
+            f"{name}: its path has no token, so that its reviews cause no writes: the leader makes"
+            " MNNVL resources, later"
+        )
+        yield Check(SUBJECT, "warning", message, _NO_TOKEN)
+    for difference in _client_differences(name, client, desired["clientConfig"]):
         yield Check(SUBJECT, "problem", f"{name}: {difference}", _INSTALL)
+
+
+def _has_token(client: Object) -> bool:
+    """Whether the path of a clientConfig has a token, which is never shown."""
+    return bool(split_token(path_of(client))[0])
 
 
 def while_down(webhook: Object) -> str:
@@ -158,17 +174,23 @@ def differences(stored: Object, desired: Object) -> Iterator[str]:
             yield f"{key} is {_text(current)}; this version installs {_text(ours)}"
 
 
-def _client_differences(stored: Object, desired: Object) -> Iterator[str]:
-    path = desired["service"]["path"]
+def _client_differences(name: str, stored: Object, desired: Object) -> Iterator[str]:
+    """Yield how a clientConfig differs. A token in its path is left out."""
+    path = PATHS.get(name) or desired["service"]["path"]
+    actual = split_token(path_of(stored))[1]
     if "url" in stored:
-        if not str(stored["url"]).endswith(path):
-            yield f"clientConfig.url is {stored['url']}; this version serves it at {path}"
+        if not actual.endswith(path):
+            yield f"clientConfig.url has the path {actual}; this version serves it at {path}"
         return
-    service = {"port": 443, **map_of(stored.get("service"))}
-    if service != desired["service"]:
+
+    # The server writes a path that the manifests leave out.
+    if name in PATHS and not actual:
+        actual = path
+    service = {"port": 443, **map_of(stored.get("service")), "path": actual}
+    installed = {**desired["service"], "path": path}
+    if service != installed:
         yield (
-            f"clientConfig.service is {_text(service)}; this version installs"
-            f" {_text(desired['service'])}"
+            f"clientConfig.service is {_text(service)}; this version installs {_text(installed)}"
         )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 import orjson
 
 from app.objects.resource import Resource
+from app.objects.tokens import without_tokens
 
 Object = dict[str, Any]
 """A Kubernetes object as the API server sent it."""
@@ -33,6 +34,7 @@ class ClusterError(Exception):
     def __init__(
         self, message: str, *, code: int = 0, reason: str = "", retry_after: float | None = None
     ) -> None:
+        message = without_tokens(message)  # an API server shows the URL of a webhook
         super().__init__(message)
         self.message = message
         self.code = code

@@ -27,6 +27,7 @@ from app.dry_run.budget import OF_REQUEST, Budget, UnusableInput
 from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, Judgement, describe, judge
 from app.kube.api import Object
+from app.objects.tokens import split_token
 from app.server.access import answering_head, for_known_callers
 from app.server.metrics import Metrics
 from app.server.verdict_log import VerdictLog
@@ -279,7 +280,8 @@ def _add_errors(api: FastAPI) -> None:
 
     @api.exception_handler(StarletteHTTPException)
     async def other(request: Request, error: StarletteHTTPException) -> Response:
-        hint = f"{error.detail}: {request.method} {request.url.path}. There are {_ENDPOINTS}"
+        path = split_token(request.url.path)[1]
+        hint = f"{error.detail}: {request.method} {path}. There are {_ENDPOINTS}"
         return JSONResponse({"error": hint}, status_code=error.status_code, headers=error.headers)
 
 

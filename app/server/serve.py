@@ -34,6 +34,7 @@ from app.server.metrics import Metrics
 from app.server.process import allow_files, drain, settle_garbage_collector, signalled
 from app.server.readiness import Readiness
 from app.server.tracing import tracing
+from app.server.trust import ReviewTokens
 from app.server.verdict_log import VerdictLog
 from app.webhooks.registry import served_routes
 
@@ -148,12 +149,16 @@ async def serving(
                 readiness.parts.append(client_cas)
                 background.append(tasks.create_task(client_cas.run(), name="client CAs"))
             if client is not None:
-                readiness.parts.append(client)
-                background.append(
+                tokens = ReviewTokens(
+                    client, configuration.certificates, app.exchange.routes, metrics.reconciled
+                )
+                readiness.parts += [client, tokens]
+                background += [
                     tasks.create_task(
                         watched.run(cluster, client, client.discovery), name="cluster"
-                    )
-                )
+                    ),
+                    tasks.create_task(tokens.run(), name="review tokens"),
+                ]
             running = tasks.create_task(listener.run_until_stopped(), name="listener")
             await listener.wait_started()
             leads = None

@@ -7,6 +7,7 @@ import base64
 from dataclasses import dataclass
 from typing import Any
 
+from app.webhooks.paths import MANAGED, PATHS_ARE_OURS
 from app.webhooks.registry import WEBHOOKS, Webhook
 
 API_VERSION = "admissionregistration.k8s.io/v1"
@@ -18,7 +19,8 @@ EXEMPT_NAMESPACE = "kube-system"
 class ServiceTarget:
     """The server behind port 443 of a Service.
 
-    The caBundle is left out: what makes the certificate also writes it.
+    The caBundle is left out: what makes the certificate also writes it. The paths of webhooks whose
+    reviews can cause writes are left out too: the server writes them, with a token.
     """
 
     namespace: str = "grove-system"
@@ -51,7 +53,7 @@ def webhook_configurations(
         {
             "apiVersion": API_VERSION,
             "kind": f"{kind}WebhookConfiguration",
-            "metadata": {"name": NAME, "labels": {"app.kubernetes.io/name": NAME}},
+            "metadata": _metadata(mutating=mutating),
             "webhooks": [
                 _entry(webhook, target, namespaces)
                 for webhook in WEBHOOKS
@@ -60,6 +62,13 @@ def webhook_configurations(
         }
         for kind, mutating in (("Mutating", True), ("Validating", False))
     ]
+
+
+def _metadata(*, mutating: bool) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": NAME, "labels": {"app.kubernetes.io/name": NAME}}
+    if mutating:
+        metadata["annotations"] = {PATHS_ARE_OURS: MANAGED}
+    return metadata
 
 
 def _entry(webhook: Webhook, target: Target, namespaces: list[str]) -> dict[str, Any]:
@@ -105,11 +114,7 @@ def _client_config(webhook: Webhook, target: Target) -> dict[str, Any]:
     if isinstance(target, UrlTarget):
         bundle = base64.b64encode(target.ca_bundle).decode("ascii")
         return {"url": f"{target.url.rstrip('/')}{webhook.path}", "caBundle": bundle}
-    return {
-        "service": {
-            "namespace": target.namespace,
-            "name": target.name,
-            "path": webhook.path,
-            "port": 443,
-        }
-    }
+    service = {"namespace": target.namespace, "name": target.name}
+    if not webhook.needs_token:
+        service["path"] = webhook.path
+    return {"service": {**service, "port": 443}}

@@ -11,6 +11,7 @@ resources as soon as it can.
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from app.admission.review import Request
@@ -32,7 +33,7 @@ from app.rules.mnnvl.allocation import ConfiguredMode, allocation_warning, claim
 from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 from app.rules.mnnvl.claims import Injection, plan_injection, reservation_warning
 from app.rules.mnnvl.demand import annotations_of_demand, inherited_annotations, read_demand
-from app.rules.mnnvl.plan import Member, Plan, device_class_of, read_member
+from app.rules.mnnvl.plan import ClaimMode, Member, Plan, device_class_of, read_member
 from app.rules.mnnvl.set_annotations import both_vocabularies
 from app.rules.podcliqueset import PodCliqueSet
 
@@ -109,25 +110,37 @@ class PodCliqueWebhook:
         warnings = [*warnings, *injection.warnings, *filter(None, of_plan)]
         if self._resources.is_ensured(plan, injection.mode):
             return patched(injection.patch, warnings=warnings)
-        return self._ensure(request, plan, injection, warnings)
+        doubt = _doubt(request, injection, mode)
+        injection = replace(injection, warnings=tuple(warnings))
+        return self._ensure(request, plan, injection, doubt)
 
     async def _ensure(
-        self, request: Request, plan: Plan, injection: Injection, warnings: list[str]
+        self, request: Request, plan: Plan, injection: Injection, doubt: str | None
     ) -> Verdict:
         created: list[Object] = []
+        warnings = injection.warnings
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 created = await self._resources.ensure(
-                    plan, injection.mode, dry_run=request.dry_run
+                    plan, injection.mode, dry_run=request.dry_run, doubt=doubt
                 )
         except NotOurs as refusal:
             return not_allowed(str(refusal))
         except (ClusterError, TimeoutError) as problem:
             if isinstance(problem, Forbidden) and not problem.passes:
                 raise
-            warnings = [*warnings, _incomplete(plan, problem)]
+            warnings = (*warnings, _incomplete(plan, problem))
         effects = [Effect("create", obj) for obj in created]
         return patched(injection.patch, warnings=warnings, effects=effects)
+
+
+def _doubt(request: Request, injection: Injection, mode: ClaimMode) -> str | None:
+    """Return why this review may not cause writes, or None if it may."""
+    if not request.trusted:
+        return "the review came over a path without a valid token"
+    if injection.mode != mode:
+        return f'the claim has the form "{injection.mode}", and new ones have "{mode}"'
+    return None
 
 
 def _verdict_on_both(

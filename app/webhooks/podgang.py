@@ -53,6 +53,9 @@ class PodGangWebhook:
         Its uid and labels are those of the cache, because a review proves nothing: anybody who
         reaches the port can send one.
         """
+        if not (request.trusted or request.dry_run):
+            return None
+
         cached = self._owners.cached_gang(request.namespace, request.name, uid)
         if cached is None:
             return None

@@ -14,8 +14,10 @@ from app.config.read import read_configuration
 from app.doctor.certificate import Handshake
 from app.doctor.examination import Patient, examine
 from app.doctor.report import Check
+from app.objects.tokens import new_token
 from app.rules.kinds import CLUSTER_TOPOLOGY
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
+from app.webhooks.paths import with_token
 from tests import builders
 from tests.doctor.answering import AnsweringClient
 
@@ -48,6 +50,8 @@ GROVE: Object = {
     },
 }
 
+TOKEN = new_token(0)
+
 
 def encoded(pem: bytes) -> str:
     return base64.b64encode(pem).decode()
@@ -63,6 +67,7 @@ class Installation:
         self.denied: Callable[[Object], bool] = lambda asked: False
         self.version: Object = {"major": "1", "minor": "36", "gitVersion": "v1.36.2"}
         mutating, validating = webhook_configurations(ServiceTarget())
+        mutating["webhooks"] = with_token(mutating, TOKEN)
         for webhook in (*mutating["webhooks"], *validating["webhooks"]):
             webhook["clientConfig"]["caBundle"] = encoded(CA.cert_pem)
         self.objects: dict[str, Object] = {

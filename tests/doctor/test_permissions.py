@@ -50,7 +50,7 @@ leaderElection: {enabled: false}
 certificates: {mode: files}
 """
     resources = {need.resource for need in needs_of(read_configuration(text, "test"))}
-    off = {"workloads", "podgroups", "jobs", "leases", "secrets", "mutatingwebhookconfigurations"}
+    off = {"workloads", "podgroups", "jobs", "leases", "secrets", "validatingwebhookconfigurations"}
     assert off & {need.resource for need in needs_of(SELF_MANAGED)} == off
     assert off & resources == set()
 

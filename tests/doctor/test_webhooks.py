@@ -9,16 +9,20 @@ import pytest
 from app.config.schema import Enforcement, WebhookModes
 from app.doctor.report import Check
 from app.doctor.webhooks import check_enforcement, check_webhooks
+from app.objects.tokens import new_token
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
+from app.webhooks.paths import with_token
 
 Object = dict[str, Any]
 MUTATING, VALIDATING = webhook_configurations(ServiceTarget())
+TOKEN = new_token(0)
 INSTALL = "Apply the manifests of this version (or the output of `grove-admission webhooks`)."
 
 
 def stored(configuration: Object) -> Object:
     """As the API server has it: with a caBundle, and defaults where nothing was said."""
     found = copy.deepcopy(configuration)
+    found["webhooks"] = with_token(found, TOKEN)
     for webhook in found["webhooks"]:
         webhook["clientConfig"]["caBundle"] = "UEVN"
         webhook["objectSelector"] = {}
@@ -57,6 +61,24 @@ def test_as_installed_by_this_version_it_is_said_what_happens_without_a_server()
         "podgangs.scheduler.grove.io pass unchanged, except in grove-system, kube-system, where its matchConditions "
         "hold (may-own-mnnvl-resources)",
     ]
+
+
+def test_a_path_without_a_token_is_reported_and_one_with_a_token_is_never_shown() -> None:
+    without = copy.deepcopy(stored(MUTATING))
+    without["webhooks"] = with_token(without, "")
+    assert [
+        check.message for check in check_webhooks(without, MUTATING) if check.status != "ok"
+    ] == [
+        f"{name}.mutate.grove-admission.grove.io: its path has no token, so that its reviews cause no writes: the leader makes MNNVL resources, later"
+        for name in ("podclique", "podgang")
+    ]
+
+    renamed = stored(MUTATING)
+    for webhook in renamed["webhooks"]:
+        webhook["clientConfig"]["service"]["name"] = "other"
+    shown = str(check_webhooks(renamed, MUTATING))
+    assert "other" in shown
+    assert TOKEN not in shown
 
 
 def test_one_that_is_not_there_is_a_problem() -> None:
@@ -163,12 +185,10 @@ def without(key: str) -> Callable[[Object], None]:
             ],
             id="another Service",
         ),
-        pytest.param(url("/mutate/podgang"), [], id="a server outside the cluster"),
+        pytest.param(url(f"/{TOKEN}/mutate/podgang"), [], id="a server outside the cluster"),
         pytest.param(
-            url("/v1"),
-            [
-                "clientConfig.url is https://127.0.0.1:9443/v1; this version serves it at /mutate/podgang"
-            ],
+            url(f"/{TOKEN}/v1"),
+            ["clientConfig.url has the path /v1; this version serves it at /mutate/podgang"],
             id="another path",
         ),
     ],

@@ -9,6 +9,8 @@ from functools import partial
 
 import httpx
 
+from app.objects.tokens import split_token
+from app.webhooks.paths import PATHS, path_of
 from tests import builders
 from tests.installation.cluster import CONFIGURATIONS, Cluster
 from tests.installation.kubernetes import Object
@@ -35,6 +37,7 @@ async def works(cluster: Cluster) -> None:
     await cluster.until(lambda: leaders(cluster), lambda count: count == 1)
     assert (await cluster.admin.get(LEASE))["spec"]["holderIdentity"]
     await cluster.until(lambda: untrusted(cluster), lambda names: names == [])
+    await cluster.until(lambda: tokens(cluster), lambda found: len(found) == 1 and all(found))
     await cluster.until(lambda: verdict(cluster), lambda message: REFUSAL in message)
     assert [
         line for pod in cluster.pods.ready for line in pod.text.splitlines() if "forbidden" in line
@@ -46,6 +49,16 @@ async def leaders(cluster: Cluster) -> int:
     async with httpx.AsyncClient(verify=False, timeout=10) as client:
         texts = [(await client.get(f"{pod.url}/metrics")).text for pod in cluster.pods.ready]
     return sum("grove_admission_leader 1.0" in text for text in texts)
+
+
+async def tokens(cluster: Cluster) -> set[str]:
+    """The tokens in the paths of the webhooks that write, "" for a path without one."""
+    configuration = await cluster.admin.get(CONFIGURATIONS[0])
+    return {
+        split_token(path_of(webhook["clientConfig"]))[0]
+        for webhook in configuration["webhooks"]
+        if webhook["name"] in PATHS
+    }
 
 
 async def untrusted(cluster: Cluster) -> list[str]:
@@ -78,7 +91,7 @@ async def adopts(cluster: Cluster, name: str) -> None:
     it.
     """
     labels = builders.labels(name, 0, f"{name}-0")
-    await _created(cluster, SETS, builders.pod_clique_set(name))
+    await _created(cluster, SETS, builders.pod_clique_set(name, mnnvl=True))
     await _created(cluster, CLIQUES, builders.pod_clique(f"{name}-0-worker", labels))
     await _created(cluster, GANGS, builders.pod_gang(f"{name}-0", labels, f"{name}-0-worker"))
     for path in (DOMAINS, CLAIMS):

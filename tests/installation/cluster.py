@@ -177,7 +177,7 @@ class Cluster:
             webhook["clientConfig"] for obj in objects for webhook in obj.get("webhooks", ())
         ):
             if self.url:
-                client["url"] = self.url + client.pop("service")["path"]
+                client["url"] = self.url + client.pop("service").get("path", "")
         return objects
 
 

@@ -244,7 +244,7 @@ class Pods:
         return True
 
     async def _create(self, name: str, template: Object, address: str) -> None:
-        metadata = {"name": name, "labels": template["metadata"]["labels"]}
+        metadata = {**template["metadata"], "name": name}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
         await self.kubernetes.write("POST", f"{CORE}/pods", pod)
         status = {"phase": "Running", "podIP": address}

@@ -2,9 +2,11 @@
 
 import pytest
 
+from app.webhooks.paths import TAKES_TOKENS
 from tests.installation.checks import (
     CLIQUES,
     LEASE,
+    REFUSAL,
     SETS,
     adopts,
     certificate,
@@ -14,10 +16,12 @@ from tests.installation.checks import (
     levels,
     rotates,
     stores_without_claims,
+    tokens,
     verdict,
     works,
 )
 from tests.installation.cluster import CONFIGURATIONS, Cluster
+from tests.installation.pods import DEPLOYMENT
 from tests.installation.readme import commands
 
 pytestmark = pytest.mark.untraced
@@ -72,5 +76,26 @@ async def test_it_is_installed_changed_switched_off_and_on_and_uninstalled(
     await works(cluster)
     await deletes(cluster, CLIQUES, f"{SETS}/left")
 
+    await rolls_back(cluster)
+
     await cluster.run(*commands("### Switch off"), *commands("### Uninstall"))
     await cluster.until(cluster.everything, lambda after: after - before == set())
+
+
+async def rolls_back(cluster: Cluster) -> None:
+    """As with `kubectl rollout undo` to a version that doesn't know tokens: the paths are without
+    one before a Pod of it is ready.
+    """
+    annotations = {"annotations": {TAKES_TOKENS: None}}
+    former = {pod.name for pod in cluster.pods.pods}
+    await cluster.admin.write(
+        "PATCH", DEPLOYMENT, {"spec": {"template": {"metadata": annotations}}}
+    )
+
+    async def ready() -> set[str]:
+        return {pod.name for pod in cluster.pods.ready} - former
+
+    await cluster.until(lambda: tokens(cluster), lambda found: found == {""})
+    await cluster.until(ready, lambda names: len(names) == 2)
+    assert await tokens(cluster) == {""}
+    await cluster.until(lambda: verdict(cluster), lambda message: REFUSAL in message)

@@ -113,6 +113,24 @@ async def test_a_label_that_the_node_lacks_is_not_claimed(
     assert labels.get(ZONE) in (None, "")
 
 
+async def test_a_label_of_the_pod_itself_stays_if_the_node_lacks_it(
+    clients: Users, namespace: str, node: str
+) -> None:
+    """A Binding can't remove it: an API server copies labels, empty ones too."""
+    labels = await bound(clients, namespace, node, {ZONE: "faked", "app": "x"}, app="")
+    assert (labels[ZONE], labels["app"]) == ("faked", "")
+
+
+async def test_a_pod_that_names_its_node_is_never_bound_and_keeps_its_labels(
+    clients: Users, namespace: str, node: str
+) -> None:
+    containers = [{"name": "main", "image": "registry.example/main:1"}]
+    metadata = {"name": "p", "labels": {RACK: "faked"}}
+    spec = {"nodeName": node, "containers": containers}
+    stored = await clients.user.create(POD, {"metadata": metadata, "spec": spec}, namespace)
+    assert stored["metadata"]["labels"][RACK] == "faked"
+
+
 @pytest.mark.parametrize("gone", [False, True], ids=["never known", "removed"])
 async def test_an_unknown_node_changes_nothing(
     clients: Users, served: Running, namespace: str, node: str, gone: bool

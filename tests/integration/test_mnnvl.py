@@ -4,6 +4,7 @@ races.
 
 import asyncio
 from base64 import b64encode
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from app.kube.client import HttpClient
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.server.listener import free_port
 from app.server.serve import Running
+from app.webhooks.paths import path_of
 from tests import builders
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.system import Users, create_all, eventually, is_gone, names
@@ -212,9 +214,14 @@ async def test_two_servers_make_each_domain_and_claim_once(
     async with unregistered(api, configuration, tmp_path) as other:
         await known(other, namespace, "train")
         bundle = (tmp_path / "webhook" / "ca.crt").read_bytes()
-        url = f"https://127.0.0.1:{other.listener.port}/mutate/podclique"
-        client = {"url": url, "caBundle": b64encode(bundle).decode()}
         before = await mutating(clients)
+        (path,) = {
+            path_of(webhook["clientConfig"])
+            for webhook in before["webhooks"]
+            if webhook["name"].startswith("podclique.")
+        }
+        url = f"https://127.0.0.1:{other.listener.port}{path}"
+        client = {"url": url, "caBundle": b64encode(bundle).decode()}
         try:
             await api.apply([split(before, client)])
             cliques = [
@@ -232,9 +239,8 @@ async def test_two_servers_make_each_domain_and_claim_once(
         for _ in range(4)
     ]
     for resource, end in ((COMPUTE_DOMAIN, "cd"), (RESOURCE_CLAIM, "mnnvl-claim")):
-        assert await names(clients.user, resource, namespace) == sorted(
-            f"train-{n}-{end}" for n in range(50)
-        )
+        expected = sorted(f"train-{n}-{end}" for n in range(50))
+        await eventually(partial(names, clients.user, resource, namespace), expected.__eq__)
 
 
 async def mutating(clients: Users) -> Object:

@@ -99,6 +99,20 @@ async def test_a_podgang_of_todays_operator_is_never_patched(name: str) -> None:
         assert await judged(name, caller) == {"allowed": True}
 
 
+@pytest.mark.parametrize("name", names())
+async def test_a_review_without_a_token_gets_its_verdict_and_writes_nothing(name: str) -> None:
+    caller = Caller(is_trusted=False)
+
+    verdict = await judged(name, caller)
+
+    expected = {key: value for key, value in EXPECTED[name].items() if key != "writes"}
+    told = [text for text in verdict.pop("warnings", []) if "without a valid token" not in text]
+    if told:
+        verdict["warnings"] = told
+    assert verdict == expected
+    assert caller.cluster.client.writes() == []
+
+
 def mutated() -> list[str]:
     return [name for name in names() if EXPECTED.get(name, {}).get("patch")]
 

@@ -158,6 +158,18 @@ async def test_a_review_with_forged_labels_takes_nothing_that_the_stored_gang_do
     assert {kind for ((kind, _),) in owners(caller)} == {"PodCliqueSet"}
 
 
+async def test_a_review_without_a_token_adopts_nothing() -> None:
+    caller = Caller(cluster(gang()))
+    updated = await with_resources(caller)
+    stranger = Caller(caller.cluster, is_trusted=False)
+
+    response = await stranger.ask("/mutate/podgang", updated)
+
+    after = apply_patch(updated["request"]["object"], patch_of(response))
+    assert after["metadata"]["annotations"][ADOPTED] == "false"
+    assert {kind for ((kind, _),) in owners(caller)} == {"PodCliqueSet"}
+
+
 async def test_a_gang_that_is_gone_and_still_cached_takes_nothing() -> None:
     caller = Caller(cluster(gang()))
     updated = await with_resources(caller)

@@ -1,0 +1,44 @@
+"""Tokens in paths: `/<token>/mutate/podclique` in place of `/mutate/podclique`.
+
+Only somebody who may read the webhook configurations knows the token, above all the API servers. So
+a review over such a path is one of an API server. Each token begins with the time of its creation
+(seconds since the epoch, hexadecimal), so that all replicas agree on its age.
+"""
+
+import re
+import secrets
+
+LIFE_SECONDS = 3600.0
+"""API servers name the whole URL of a webhook in the error of a call that failed, also to tenants.
+A token is therefore used for an hour only.
+"""
+
+SKEW_SECONDS = 300.0
+
+_TOKEN = re.compile(r"[0-9a-f]{8,10}-[0-9a-f]{32}")
+
+
+def new_token(now: float) -> str:
+    """Return a token with 128 random bits, in the form of a DNS label, as API servers require."""
+    return f"{int(now):08x}-{secrets.token_hex(16)}"
+
+
+def seconds_left(token: str, now: float) -> float:
+    """Return the seconds for which `token` can be used; 0 if it is too old, or of the future."""
+    created = int(token.partition("-")[0], 16)
+    if created > now + SKEW_SECONDS:
+        return 0.0
+    return max(0.0, created + LIFE_SECONDS - now)
+
+
+def without_tokens(text: str) -> str:
+    """Return `text` without tokens, such as the error of an API server that couldn't call us."""
+    return _TOKEN.sub("<token>", text)
+
+
+def split_token(path: str) -> tuple[str, str]:
+    """Return the token that `path` begins with, or "", and the path without it."""
+    token, _, rest = path[1:].partition("/")
+    if _TOKEN.fullmatch(token) is None:
+        return "", path
+    return token, f"/{rest}"

@@ -1,0 +1,205 @@
+"""Tokens in the paths of our webhooks, so that reviews of API servers can be told from others.
+
+All replicas do this. The token is in the webhook configuration only: who may read that can learn
+it, and nobody else. No request depends on it, because a review without a valid token gets the same
+verdict, and only its writes are left to the leader. Rules:
+
+- A token is written only if all our Pods know tokens. While an older version is rolled out or
+  rolled back, the paths are without one, because that version answers 404 to others.
+- A configuration is changed at the resourceVersion that was read. Of several replicas that make a
+  token at once, one succeeds, and the others read its token.
+- The former token is valid for some time, because API servers get a changed configuration with a
+  delay.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
+from dataclasses import replace
+
+from app.admission.decide import Route
+from app.config.schema import Certificates
+from app.kube.api import Client, Key, Object
+from app.kube.loop import Loop, Observe
+from app.kube.rewrites import Rewrites, same
+from app.kube.store import WatchStore
+from app.kube.watch import Selection, run_store
+from app.objects.metadata import annotations_of
+from app.objects.resource import MUTATING_WEBHOOKS, POD
+from app.objects.shape import map_of
+from app.objects.tokens import new_token, seconds_left
+from app.sample import Sample, gauge
+from app.webhooks.paths import PATHS, TAKES_TOKENS, are_ours, tokens_in, with_token
+
+FORMER_SECONDS = 60.0
+"""The time for which a token is valid after it was replaced."""
+
+OUR_PODS = "app.kubernetes.io/name=grove-admission"
+
+logger = logging.getLogger(__name__)
+
+
+def root_route(routes: Mapping[str, Route]) -> Route:
+    """Return the route of `/`, which API servers call until a path is written.
+
+    It is that of all webhooks whose path is written by the server.
+    """
+    others = tuple(routes[path] for path in PATHS.values())
+    return replace(others[0], path="/", others=others)
+
+
+def takes_tokens(pod: Object) -> bool:
+    """Whether a Pod knows tokens, or has ended."""
+    if map_of(pod.get("status")).get("phase") in ("Succeeded", "Failed"):
+        return True
+    return annotations_of(pod).get(TAKES_TOKENS) == "true"
+
+
+class ReviewTokens:
+    """Writes the token to the webhook configuration, and adds the paths with it to `routes`.
+
+    `now` is the time in seconds since the epoch.
+    """
+
+    name = "review-tokens"
+
+    def __init__(
+        self,
+        client: Client,
+        settings: Certificates,
+        routes: MutableMapping[str, Route],
+        observe: Observe = lambda name, result, seconds: None,
+        *,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._routes = routes
+        routes["/"] = root_route(routes)
+        self._now = now
+        self._configurations = WatchStore[Object](lambda obj: obj)
+        self._pods = WatchStore[bool](takes_tokens)
+        self._rewrites = Rewrites(tolerated=5, window=60.0, clock=now)
+        self._current: frozenset[str] = frozenset()
+        self._valid: dict[str, float] = {}
+        """When each token that is valid was last in the configuration, as far as we know."""
+        self._note = "no webhook configuration has been read"
+        self._loop = Loop(self, observe=observe)
+
+    async def run(self) -> None:
+        name = self._settings.webhook_configurations
+        configuration = Selection(MUTATING_WEBHOOKS, field_selector=f"metadata.name={name}")
+        pods = Selection(POD, self._settings.namespace, label_selector=OUR_PODS)
+        for store in (self._configurations, self._pods):
+            store.subscribe(lambda _key, _before, _after: self._loop.add_all())
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(
+                run_store(self._client, self._configurations, configuration), name="watch paths"
+            )
+            tasks.create_task(run_store(self._client, self._pods, pods), name="watch our Pods")
+            tasks.create_task(self._loop.run(), name=self.name)
+            await self._pods.until_synced()
+            self._loop.add_all()
+
+    def all_keys(self) -> list[Key]:
+        return [("", self._settings.webhook_configurations)]
+
+    async def reconcile(self, key: Key) -> float | None:
+        configuration = self._configurations.get(*key)
+        if configuration is None or not are_ours(configuration):
+            self._accept(())
+            self._note = "reviews cause no writes: no webhook configuration of ours asks for tokens"
+            return FORMER_SECONDS
+
+        stored = tokens_in(configuration) - {""}
+        token = self._wanted(stored)
+        if token is None:
+            self._accept(stored)
+            self._note = "our Pods have not been listed"
+            return None
+
+        self._accept({*stored, token} - {""})
+        if not await self._write(configuration, token):
+            self._note = "somebody keeps changing the paths of the webhook configuration"
+            return FORMER_SECONDS
+        return self._wait(token)
+
+    def _wanted(self, stored: Iterable[str]) -> str | None:
+        """Return the token that the paths should have.
+
+        "" if a Pod doesn't know tokens, None if our Pods are not known.
+        """
+        if not self._pods.synced:
+            return None
+        if not all(self._pods.values()):
+            return ""
+
+        now = self._now()
+        usable = [token for token in stored if seconds_left(token, now) > 0]
+        return max(usable, default="") or new_token(now)
+
+    async def _write(self, configuration: Object, token: str) -> bool:
+        """Write the paths if they differ. Returns False if somebody keeps changing them."""
+        webhooks = with_token(configuration, token)
+        if webhooks == configuration.get("webhooks"):
+            return True
+
+        name = configuration["metadata"]["name"]
+        if not self._rewrites.may(same("paths", {"has_token": bool(token)})):
+            return False
+        logger.info("writing the paths of %s %s", MUTATING_WEBHOOKS.kind, name)
+        version = {"resourceVersion": configuration["metadata"]["resourceVersion"]}
+        changed = await self._client.patch(
+            MUTATING_WEBHOOKS, name, {"metadata": version, "webhooks": webhooks}
+        )
+        self._configurations.note(changed)
+        return True
+
+    def _wait(self, token: str) -> float | None:
+        """Return the seconds until the next step."""
+        if not token:
+            self._note = "reviews cause no writes: a Pod of ours runs a version without tokens"
+            return FORMER_SECONDS
+
+        self._note = "reviews of API servers have a token"
+        seconds = max(1.0, seconds_left(token, self._now()))
+        if len(self._valid) > 1:
+            return min(seconds, FORMER_SECONDS)
+        return seconds
+
+    def _accept(self, tokens: Collection[str]) -> None:
+        """Make `tokens` valid, and those that were in the configuration a moment ago."""
+        at = self._now()
+        self._valid |= dict.fromkeys((*self._current, *tokens), at)
+        self._current = frozenset(tokens)
+        self._valid = {
+            token: since for token, since in self._valid.items() if at - since < FORMER_SECONDS
+        }
+        trusted = {
+            f"/{token}{path}": replace(self._routes[path], trusted=True)
+            for token in self._valid
+            for path in PATHS.values()
+        }
+        for path in [path for path, route in self._routes.items() if route.trusted]:
+            if path not in trusted:
+                del self._routes[path]
+        self._routes.update(trusted)
+
+    # What the server reports.
+
+    @property
+    def trusts(self) -> bool:
+        """Whether there is a token with which a review may cause writes."""
+        return bool(self._valid)
+
+    def checks(self) -> dict[str, str | None]:
+        return {}
+
+    def notes(self) -> dict[str, str]:
+        return {"callers": self._note}
+
+    def samples(self) -> Iterator[Sample]:
+        text = "Whether reviews of API servers have a token, so that they may cause writes."
+        yield gauge("review_tokens", text, self.trusts)

@@ -1,0 +1,77 @@
+"""The paths of the webhooks whose reviews can cause writes, in a stored webhook configuration.
+
+The manifests leave these paths out, so that no `kubectl apply` and no GitOps tool takes them for
+its own. The server writes them, with a token (`objects.tokens`).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from app.objects.shape import map_of, text_of
+from app.objects.tokens import split_token
+from app.webhooks.registry import WEBHOOKS
+
+PATHS_ARE_OURS = "grove-admission.grove.io/paths"
+"""The annotation of a configuration whose paths the server writes. Its value is MANAGED."""
+
+MANAGED = "managed"
+
+TAKES_TOKENS = "grove-admission.grove.io/takes-tokens"
+"""The annotation of Pods whose version knows tokens: "true". Version 0.6 answers 404 to them."""
+
+PATHS: Mapping[str, str] = {
+    webhook.name: webhook.path for webhook in WEBHOOKS if webhook.needs_token
+}
+"""The path without a token of each webhook whose reviews can cause writes, by its name."""
+
+Object = Mapping[str, Any]
+
+
+def are_ours(configuration: Object) -> bool:
+    """Whether the server writes the paths in `configuration`."""
+    annotations = configuration["metadata"].get("annotations") or {}
+    return bool(annotations.get(PATHS_ARE_OURS) == MANAGED)
+
+
+def tokens_in(configuration: Object) -> set[str]:
+    """Return the tokens in the paths of `configuration`; "" for a path without one."""
+    return {
+        split_token(path_of(webhook.get("clientConfig") or {}))[0]
+        for webhook in configuration.get("webhooks") or ()
+        if webhook["name"] in PATHS
+    }
+
+
+def path_of(client: Object) -> str:
+    """Return the path of a clientConfig, "" if it has none that can be read."""
+    if "url" not in client:
+        return text_of(map_of(client.get("service")).get("path"))
+    try:
+        return urlsplit(text_of(client["url"])).path
+    except ValueError:
+        return ""
+
+
+def with_token(configuration: Object, token: str) -> list[dict[str, Any]]:
+    """Return the webhooks of `configuration`, with `token` in the paths of those in PATHS.
+
+    If `token` is "", these have their path without one.
+    """
+    prefix = f"/{token}" if token else ""
+    return [
+        _with_path(webhook, prefix + PATHS[webhook["name"]])
+        if webhook["name"] in PATHS
+        else webhook
+        for webhook in configuration.get("webhooks") or ()
+    ]
+
+
+def _with_path(webhook: dict[str, Any], path: str) -> dict[str, Any]:
+    client = webhook.get("clientConfig") or {}
+    if "url" in client:
+        url = urlsplit(client["url"])._replace(path=path).geturl()
+        return {**webhook, "clientConfig": {**client, "url": url}}
+
+    service = {**client["service"], "path": path}
+    return {**webhook, "clientConfig": {**client, "service": service}}
