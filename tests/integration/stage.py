@@ -204,6 +204,10 @@ def skip_if_impossible(row: Row, dialect: str, server: ApiServer) -> None:
     """
     if dialect not in row.dialects:
         pytest.skip(f"a state of {', '.join(row.dialects)} only")
+    if "absent" in row.hit:
+        pytest.skip("the API server serves all kinds")
+    if row.hit.get("gang_maps"):
+        pytest.skip("this release of Grove has no PodGangMaps")
     if not isinstance(server, Sandbox) and row.name in NOT_ON_REAL:
         pytest.skip(NOT_ON_REAL[row.name])
 
