@@ -12,9 +12,11 @@ from app.cluster.facts import Facts, ready
 from app.cluster.table import CLAIMS, DOMAINS, GANGS, OF_GANG, Stores
 from app.kube.api import Conflict, NotFound, Object, Objects, find
 from app.kube.store import WatchStore
+from app.objects.metadata import annotations_of
 from app.objects.resource import Resource
 from app.rules.dialects.owner import OwnerRule
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.rules.labels import MNNVL_ADOPTED
 from app.rules.mnnvl.plan import claim_name, domain_name
 from app.rules.mnnvl.stored import Gang, MnnvlResource, read_gang, read_resource
 from app.rules.podcliqueset import PodCliqueSet
@@ -77,30 +79,33 @@ class MnnvlOwners:
             return None
         return cached
 
-    async def _is_stored(self, gang: Gang) -> bool:
-        """Whether the API server still has this cached PodGang.
+    async def _read_gang(self, gang: Gang) -> Object | None:
+        """Return this cached PodGang as the API server has it, None if it is gone.
 
         The cache may lag: a PodGang that is gone would take the resources from its successor, and
         the garbage collector would delete them.
         """
         obj = await find(self._client, POD_GANG, gang.name, gang.namespace)
         if obj is None:
-            return False
+            return None
 
         self._gangs.note(obj)
-        return self.cached_gang(gang.namespace, gang.name, gang.uid) is not None
+        is_current = self.cached_gang(gang.namespace, gang.name, gang.uid) is not None
+        return obj if is_current else None
 
     async def adopt(self, gang: Gang, *, dry_run: bool) -> list[Object]:
         """Make `gang`, which is cached, the owner of its resources that it may adopt.
 
-        Returns these resources; none if the API server does not have this PodGang any more.
-        Conflict if one has changed since.
+        Return these resources; none if the API server does not have this PodGang any more, or has
+        it without the annotation: the webhook for deletions is called only for a PodGang with it,
+        so it is written first. Conflict if one has changed since.
         """
         rule = self.rule
         candidates = self.resources_of(gang)
         adoptable = [stored for stored in candidates if rule.state(stored, gang) == "adoptable"]
         # What another PodGang adopts during this read leads to a Conflict.
-        if not adoptable or not await self._is_stored(gang):
+        obj = await self._read_gang(gang) if adoptable else None
+        if obj is None or not (dry_run or MNNVL_ADOPTED in annotations_of(obj)):
             return []
 
         reference = gang.reference()

@@ -37,7 +37,13 @@ SET = {
 GANG = {
     "apiVersion": "scheduler.grove.io/v1alpha1",
     "kind": "PodGang",
-    "metadata": {"name": "pcs-0", "namespace": "ns", "uid": "g", "labels": LABELS},
+    "metadata": {
+        "name": "pcs-0",
+        "namespace": "ns",
+        "uid": "g",
+        "labels": LABELS,
+        "annotations": {"grove.io/mnnvl-resources-adopted": "false"},
+    },
 }
 BY_SET = {
     "apiVersion": "grove.io/v1alpha1",

@@ -100,6 +100,11 @@ class World:
         self.cliques = Stores((CLIQUES,))[CLIQUES]
 
     async def reconcile(self) -> float | None:
+        """One step, and another one after a change of the PodGang, as in the loop."""
+        before = self.gangs.resource_version(*KEY)
+        again = await self.reconciler.reconcile(KEY)
+        if self.gangs.resource_version(*KEY) == before:
+            return again
         return await self.reconciler.reconcile(KEY)
 
     async def happened(self) -> list[str]:
@@ -145,7 +150,8 @@ def packs(stored: Object) -> list[Any]:
 
 
 async def test_one_patch_writes_all_that_differs_and_a_second_look_nothing() -> None:
-    found = world(TOPOLOGY, pcs(), gang(), *BOTH)
+    marked = gang(annotations={"grove.io/mnnvl-resources-adopted": "false"})
+    found = world(TOPOLOGY, pcs(), marked, *BOTH)
     assert await found.reconcile() is None
     assert packs(found.stored()) == [{"required": RACK, "preferred": HOST}, {"preferred": HOST}]
     assert found.stored()["metadata"]["annotations"] == {
@@ -165,6 +171,22 @@ async def test_one_patch_writes_all_that_differs_and_a_second_look_nothing() -> 
     before = len(found.client.calls)
     assert await found.reconcile() is None
     assert len(found.client.calls) == before
+
+
+async def test_a_podgang_is_marked_before_it_owns_anything() -> None:
+    """Its deletion calls our webhook only if it is marked, whenever this process ends."""
+    found = world(TOPOLOGY, pcs(), gang(), *BOTH)
+    await found.reconciler.reconcile(KEY)
+    assert found.writes() == [("patch", "PodGang")]
+    assert found.stored()["metadata"]["annotations"]["grove.io/mnnvl-resources-adopted"] == "false"
+
+    await found.reconciler.reconcile(KEY)
+    assert found.writes()[1:] == [
+        ("patch", "ComputeDomain"),
+        ("patch", "ResourceClaim"),
+        ("patch", "PodGang"),
+    ]
+    assert found.stored()["metadata"]["annotations"]["grove.io/mnnvl-resources-adopted"] == "true"
 
 
 async def test_a_preferred_level_that_hinders_is_removed_once() -> None:
@@ -312,7 +334,7 @@ async def test_a_podgang_made_anew_behind_the_cache_keeps_its_resources(before: 
     )
     await found.client.delete(POD_GANG, "train-0", "ns")
     found.client.load([gang(uid="uid-anew")])
-    await found.reconcile()
+    await found.reconciler.reconcile(KEY)
     uid = before["uid"]
     assert found.owners() == {"ComputeDomain train-0": [uid], "ResourceClaim train-0": [uid]}
     await found.reconcile()
@@ -429,7 +451,8 @@ async def test_a_fight_is_seen_said_and_not_fought() -> None:
         Contrary([TOPOLOGY, pcs(), gang()]),
         rewrites=Rewrites(tolerated=3, window=60, clock=lambda: 0.0),
     )
-    assert [await found.reconcile() for _ in range(6)] == [CONTESTED_SECONDS] * 4 + [60, 60]
+    steps = [await found.reconciler.reconcile(KEY) for _ in range(6)]
+    assert steps == [CONTESTED_SECONDS] * 4 + [60, 60]
     # the first wrote more than what was taken away
     assert found.writes().count(("patch", "PodGang")) == 2 * 4
     assert await found.happened() == ["PodGangContested"]

@@ -28,8 +28,10 @@ ADOPTED = "grove.io/mnnvl-resources-adopted"
 
 
 def gang() -> dict[str, Any]:
-    """The stored PodGang that podgang.update replaces."""
+    """The stored PodGang that podgang.update replaces, as our webhook has marked it."""
     stored: dict[str, Any] = load("podgang.update")["request"]["oldObject"]
+    metadata = stored["metadata"]
+    metadata["annotations"] = {**metadata.get("annotations", {}), ADOPTED: "false"}
     return stored
 
 
