@@ -34,6 +34,7 @@ SAMPLES: dict[str, str] = {
     "console/playground.py _FIELD": "spec.a-b[0]/c_d: x",
     "console/source.py _STEP": "a.b[c].d",
     "doctor/apis.py _NUMBER": "35+",
+    "objects/tokens.py _TOKEN": "0123abcd-0123456789abcdef0123456789abcdef",
     "doctor/replicas.py _VERSION": "a:v1.22.333",
     "dry_run/stream.py _BEGIN": "--- a",
     "dry_run/stream.py _ITEM": "   - a",
@@ -118,7 +119,7 @@ def applied(pattern: re.Pattern[Any], method: str) -> Use:
     def use(text: str) -> Any:
         read = text.encode() if isinstance(pattern.pattern, bytes) else text
         if method == "sub":
-            return called(read[:0], read)
+            return pattern.subn(read[:0], read)[1]
         return list(called(read)) if method == "finditer" else called(read)
 
     return use

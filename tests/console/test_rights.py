@@ -75,6 +75,7 @@ class Seen(NamedTuple):
     text: str
     explain: tuple[int, str]
     topology: tuple[int, str]
+    room: tuple[int, str]
 
     def main(self, path: str) -> str:
         return " ".join(self.pages[path].texts("main"))
@@ -156,9 +157,9 @@ async def seen(server: ApiServer, *namespaces: str) -> Seen:
         verbs = {verb for verb, _, _ in console.calls}
     assert verbs <= {"get", "list", "watch"}
     explained = await printed(server, "explain", "podcliqueset/llm-serve", "-n", "inference")
-    return Seen(
-        pages, text, explained, await printed(server, "topology", "--room", "3x8", "--in", "rack")
-    )
+    topology = await printed(server, "topology")
+    room = await printed(server, "topology", "--room", "3x8", "--in", "rack")
+    return Seen(pages, text, explained, topology, room)
 
 
 async def printed(server: ApiServer, *arguments: str) -> tuple[int, str]:
@@ -191,6 +192,8 @@ async def test_one_who_may_view_everything_sees_the_reasons_and_the_room(api: Ap
     assert view.explain[0] == 1
     assert without_ages(view.explain[1]) == without_ages(view.text)
     assert (view.topology[0], "not seen" in view.topology[1]) == (1, False)
+    assert view.room[0] == 0
+    assert view.room[1].startswith("room for 3 pods of 8 GPUs in one rack")
 
 
 async def test_one_who_may_view_a_namespace_is_told_what_is_not_known(api: ApiServer) -> None:
@@ -228,6 +231,7 @@ async def test_one_who_may_view_a_namespace_is_told_what_is_not_known(api: ApiSe
     assert view.topology[0] == 2
     assert view.topology[1].startswith("nodes: not known; the topology is not known\n")
     assert "no right to list" in view.topology[1]
+    assert view.room == (2, "")
     assert re.findall(r"\b0 (?:nodes|of|GPUs|racks)", view.topology[1]) == []
 
 

@@ -5,6 +5,7 @@ A real API server needs it, because it doesn't accept loopback addresses in Endp
 """
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 
@@ -34,19 +35,22 @@ class Balancer:
         await asyncio.gather(*self._connections, return_exceptions=True)
         await self._server.wait_closed()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a connection in a task, and close it even if that is cancelled before it begins."""
+        task = asyncio.create_task(self._serve(reader, writer))
         self._connections.add(task)
-        try:
-            pods = self._ready()
-            if pods:
-                await _join(reader, writer, pods[next(self._turns) % len(pods)])
-        except (OSError, asyncio.CancelledError):
-            pass
-        finally:
-            self._connections.discard(task)
+
+        def close(ended: asyncio.Task[None]) -> None:
+            self._connections.discard(ended)
             writer.transport.abort()
+
+        task.add_done_callback(close)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        pods = self._ready()
+        if pods:
+            with contextlib.suppress(OSError):
+                await _join(reader, writer, pods[next(self._turns) % len(pods)])
 
 
 async def _join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pod: Pod) -> None:

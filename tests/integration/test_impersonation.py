@@ -74,7 +74,7 @@ COMMANDS = {
     ("audit",): REFUSED,
     ("doctor",): REFUSED,
     ("topology",): NO_RIGHT,
-    ("explain", "podcliqueset/train"): NO_RIGHT,
+    ("explain", "podcliqueset/train"): "you have no right to get",
 }
 
 
