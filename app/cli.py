@@ -27,16 +27,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         name = next(iter(os.environ.get("COMP_LINE", "").split()[1:]), "")
     else:
         name = argv[0] if argv else ""
+
     if name in COMMANDS:
         command: Command = importlib.import_module(f"app.commands.{name}").COMMAND
         commands[name].description = command.description
         command.add_options(commands[name])
+
     if COMPLETING in os.environ:
         complete(parser)
+
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
         # the parser of all commands would print the usage of none of them
         commands.get(name, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
+
     try:
         return command.run(arguments)
     except (ConfigurationError, UnusableInput) as problem:

@@ -33,6 +33,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info and record.exc_info[0] is not None:
             line["trace"] = "".join(traceback.format_exception(*record.exc_info))
+
         return json.dumps(line, default=str)
 
 

@@ -78,7 +78,9 @@ async def attacked(attack: Crowd, pid: int, address: Address, ca_file: Path) -> 
                 await asyncio.sleep(max(0.0, BESIDE_SECONDS - (time.monotonic() - begin)))
         peak = memory(pid, "VmHWM")
         taken, _ = await asyncio.to_thread(probing.communicate, b"\n")
+
     await asyncio.sleep(AFTER_SECONDS)
+
     return Effect(orjson.loads(taken), before, peak, memory(pid, "VmRSS"))
 
 
@@ -144,6 +146,7 @@ async def ask(port: int, ca_file: str) -> None:
         await verdict(opened)
         milliseconds.append((time.perf_counter() - begin) * 1000)
         await asyncio.sleep(0.005)
+
     sys.stdout.buffer.write(orjson.dumps(milliseconds))
     opened[1].close()
 

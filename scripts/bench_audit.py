@@ -46,12 +46,14 @@ def main() -> int:
     if arguments.api:
         asyncio.run(run_api(arguments.api, arguments.counts[0]))
         return 0
+
     print(f"{'PodGroups':>10}{'found':>8}{'peak MiB':>10}{'seconds':>9}")
     for count in arguments.counts:
         audited = measured(count)
         print(
             f"{audited.looked_at:10,}{audited.findings:8,}{audited.peak / 2**20:10.1f}{audited.seconds:9.2f}"
         )
+
     return 0
 
 
@@ -116,8 +118,10 @@ def audited(directory: Path) -> Audited:
     with report.open("wb") as out:
         pid = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=out).pid
         _, _, usage = os.wait4(pid, 0)
+
     lines = [json.loads(line) for line in report.read_text().splitlines()]
     counted = lines[-1]["summary"]["counts"]["PodGroup"]
+
     return Audited(
         usage.ru_maxrss * 1024, time.monotonic() - begin, counted["lookedAt"], counted["found"]
     )

@@ -65,10 +65,12 @@ async def main() -> int:
             while (done := await rotations(ports))["ca"] < arguments.rotations:  # noqa: ASYNC110 - another process
                 await asyncio.sleep(1)
             await asyncio.sleep(2 * SETTLE_SECONDS + 2)  # the last one, to its end
+
     print(f"{done['ca']} rotations of the CA, {done['leaf']} of the certificate: ", end="")
     print(f"{load.calls} calls, {load.failed} failed, {load.connections} connections", end="")
     print(f", {len(load.certificates)} certificates and {load.bundles} bundles seen", end="")
     print(f", p50 {load.percentile(50):.1f} ms, p99 {load.percentile(99):.1f} ms")
+
     return 1 if load.failed else 0
 
 

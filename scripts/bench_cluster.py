@@ -67,6 +67,7 @@ def node(number: int) -> Object:
             for n in range(30)
         ]
     }
+
     return {
         "metadata": {"name": name, "uid": f"node-{number}", "labels": labels},
         "spec": {},
@@ -84,6 +85,7 @@ def pod(namespace: str, name: str, gpus: int, where: str = "", **metadata: Any) 
         {"nodeName": where} if where else {}
     )
     status = {"phase": "Running" if where else "Pending"}
+
     return {
         "metadata": {"name": name, "namespace": namespace, "uid": name, **metadata},
         "spec": spec,
@@ -115,6 +117,7 @@ def clique(pcs: str, name: str, replicas: int) -> Object:
         "roleName": "worker",
         "podSpec": template,
     }
+
     return {
         "metadata": {
             "name": name,
@@ -130,6 +133,7 @@ def objects(pods: int) -> Iterator[tuple[str, Object, int]]:
     """(path of the list, object, bytes). Each node has up to 4 pods of one GPU."""
     for number in range(NODES):
         yield "/api/v1/nodes", node(number), NODE_BYTES
+
     for number in range(pods - MEMBERS):
         where = (
             f"gpu-{number % NODES:05}"
@@ -137,14 +141,17 @@ def objects(pods: int) -> Iterator[tuple[str, Object, int]]:
             else f"gpu-{(number * 3) % NODES:05}"
         )
         yield "/api/v1/pods", pod("research", f"batch-{number}", 1, where), POD_BYTES
+
     for number in range(MEMBERS):
         yield "/api/v1/pods", worker(number), POD_BYTES
+
     for number in range(CLIQUES - 1):
         yield (
             "/apis/grove.io/v1alpha1/podcliques",
             clique(f"set-{number // 4}", f"set-{number // 4}-0-c{number % 4}", 4),
             CLIQUE_BYTES,
         )
+
     yield "/apis/grove.io/v1alpha1/podcliques", clique(SET, WORKERS, MEMBERS), CLIQUE_BYTES
     for path, obj in singles(WORKERS):
         yield path, obj, 0
@@ -224,8 +231,10 @@ class Lists:
                 padded(obj, size),
             )
             self._lists.setdefault(path, []).append(entry)
+
         for entries in self._lists.values():
             entries.sort(key=lambda entry: entry[:2])  # as API servers do
+
         self._parts: dict[tuple[str, str, str], list[bytes]] = {}
 
     def answer(self, url: str) -> tuple[int, bytes]:
@@ -236,6 +245,7 @@ class Lists:
                 for g, versions in GROUPS.items()
             ]
             return 200, json.dumps({"kind": "APIGroupList", "groups": groups}).encode()
+
         group_version = parts.path.rstrip("/")
         plurals = [
             path.rpartition("/")[2]
@@ -244,6 +254,7 @@ class Lists:
         ]
         if plurals:
             return 200, json.dumps({"resources": [{"name": plural} for plural in plurals]}).encode()
+
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         path, namespace, name = split(parts.path)
         if name:
@@ -256,8 +267,10 @@ class Lists:
                 ((200, data) for data in bodies),
                 (404, b'{"kind":"Status","code":404,"details":{"name":"x"}}'),
             )
+
         if path not in self._lists and not path.startswith(BUILT_IN):
             return 404, b'{"kind":"Status","code":404}'
+
         return 200, self._page(path, namespace, query)
 
     def _page(self, path: str, namespace: str, query: dict[str, str]) -> bytes:
@@ -273,6 +286,7 @@ class Lists:
             else {}
         )
         head = json.dumps({"kind": "List", "apiVersion": "v1", "metadata": metadata}).encode()
+
         return head[:-1] + b', "items": [' + b",".join(items[begin:end]) + b"]}"
 
     def _items(self, path: str, namespace: str, selector: str) -> list[bytes]:

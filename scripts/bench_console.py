@@ -56,6 +56,7 @@ def main() -> int:
             f"load average of the last minutes: {', '.join(f'{load:.1f}' for load in os.getloadavg())}"
         )
         print(f"{f'reasons: 1,000 pods, {RACKS} racks (process time)':44}{reasons(100):9.3f}")
+
     return 0
 
 
@@ -123,11 +124,13 @@ def run(command: list[str]) -> Used:
         seconds = time.monotonic() - begin
         out.seek(0)
         printed = out.read().decode()
+
     # 2: without room, nothing explains that the set waits
     if os.waitstatus_to_exitcode(status) > 2 or not printed:
         raise SystemExit(
             f"{' '.join(command)}: exit code {os.waitstatus_to_exitcode(status)}\n{printed}"
         )
+
     return Used(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, printed)
 
 

@@ -68,6 +68,7 @@ async def main() -> int:
     await bench_attacks.report(arguments.tree, arguments.attacks or [])
     if arguments.attacks is not None:
         return 0
+
     with (
         tempfile.TemporaryDirectory() as name,
         bench_verdicts.servers(Path(name), set(SERVERS)) as started,
@@ -88,10 +89,12 @@ async def main() -> int:
             print(
                 f"a body of 200 MiB, {said}: {await huge(ports['ours'], context, chunked=said == 'chunked')}"
             )
+
     print(
         f"a PodCliqueSet of 1,000 replicas takes {large_set():.2f} of the time of one of 1, with as many bytes"
     )
     print(await stall(arguments.scale))
+
     return 0
 
 
@@ -140,6 +143,7 @@ async def huge(port: int, context: ssl.SSLContext, *, chunked: bool) -> str:
         for data in (start, *[piece] * (HUGE // len(piece))):
             writer.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
             await writer.drain()
+
     answered = await answering
     writer.close()
     head, _, body = answered.partition(b"\r\n\r\n")
@@ -148,6 +152,7 @@ async def huge(port: int, context: ssl.SSLContext, *, chunked: bool) -> str:
         if b" 200 " in head.splitlines()[0]
         else "no review"
     )
+
     return f"a review with code {code}, peak memory {(memory(pid, 'VmHWM') - before) / 2**20:.1f} MiB more"
 
 
@@ -178,6 +183,7 @@ def large_set() -> float:
         times[replicas] = min(
             timed(lambda body=body: decide(route, parse(body), 9.0)) for _ in range(20)
         )
+
     return times["1000"] / times["0001"]
 
 
@@ -202,8 +208,10 @@ async def stall(scale: float) -> str:
             )
             with starting(directory) as port:
                 took, cached = await probed(port, directory)
+
     worst = max(took)
     ninety_nine = statistics.quantiles(took, n=100)[98]
+
     return f"while {cached:,} objects are listed: longest answer {worst:.1f} ms, p99 {ninety_nine:.1f} ms of {len(took)}"
 
 
@@ -231,7 +239,9 @@ async def probed(port: int, directory: Path) -> tuple[list[float], int]:
                 await verdict(opened)
                 took.append((time.perf_counter() - begin) * 1000)
                 await asyncio.sleep(0.001)
+
     _, metrics = await got(port, context, b"/metrics")
+
     return took, cached_objects(metrics.decode())
 
 

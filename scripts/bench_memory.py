@@ -117,6 +117,7 @@ def main() -> int:
     if arguments.api:
         asyncio.run(run_api(arguments.api, arguments.scale))
         return 0
+
     empty = measured(0.0)
     full = measured(arguments.scale)
     columns = (empty.following, full.following, empty.leading, full.leading)
@@ -142,6 +143,7 @@ def main() -> int:
     for (verb, resource), count in sorted(full.leading.calls.items()):
         if verb == "list":
             print(f"  {verb} {resource}: {count} pages")
+
     return 0
 
 
@@ -178,6 +180,7 @@ def objects(scale: float) -> Iterator[dict[str, Any]]:
             "node.kubernetes.io/instance": "x",
         }
         yield {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+
     sets = int(SETS * scale)
     for number in range(sets):
         cliques = [
@@ -200,6 +203,7 @@ def objects(scale: float) -> Iterator[dict[str, Any]]:
                 "template": {"cliques": cliques, "topologyConstraint": {"packDomain": "rack"}},
             },
         }
+
     for number in range(int(GANGS * scale)):
         pcs = f"training-job-{number % sets:05}"
         replica = number // sets
@@ -217,6 +221,7 @@ def objects(scale: float) -> Iterator[dict[str, Any]]:
             "metadata": {"name": f"{pcs}-{replica}", "namespace": "default", "labels": labels},
             "spec": {"podgroups": groups},
         }
+
     for number in range(int(CLIQUES * scale)):
         gang = number // 2
         clique = ("leader", "worker")[number % 2]
@@ -236,6 +241,7 @@ def pod_clique(pcs: str, replica: int, clique: str) -> dict[str, Any]:
         "name": "main",
         "resources": {"limits": {"nvidia.com/gpu": 8}, "claims": [{"name": "mnnvl"}]},
     }
+
     return {
         "apiVersion": "grove.io/v1alpha1",
         "kind": "PodClique",
@@ -280,6 +286,7 @@ async def run_api(directory: Path, scale: float) -> None:
         await client.discovery.refresh()
         gangs = (await client.list(POD_GANG, "default", limit=0)).items
         await sandbox.apply([made for gang in gangs for made in mnnvl_resources(gang)])
+
     (directory / "loaded").touch()
     await asyncio.Event().wait()
 
@@ -338,6 +345,7 @@ def started(directory: Path, lease: str, cliques: int | None = None) -> Started:
                 )
             text = client.get("/metrics").text
         resident = memory(server.pid, "VmRSS")
+
     return Started(seconds, resident, cached_objects(text) + (cliques or 0), api_calls(text))
 
 

@@ -158,6 +158,7 @@ async def page(cluster: Cluster, client: httpx.AsyncClient, path: str) -> dict[s
     counting.feed(text)
     size = len(text.encode()) / 1000
     zipped = len(gzip.compress(text.encode())) / 1000
+
     return {**times, "KB": size, "gzip KB": zipped, "elements": counting.elements}
 
 
@@ -218,7 +219,9 @@ async def shown(chromium: Any, console: Opened, cluster: Cluster) -> dict[str, f
         await cluster.change(f"worker/{number}/gpu-{number:05}")
         await heading.wait_for()
         times.append(time.monotonic() - begin)
+
     await tab.close()
+
     return {"median s": statistics.median(times), "longest s": max(times)}
 
 

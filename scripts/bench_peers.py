@@ -93,6 +93,7 @@ def serve(answer: Callable[[bytes], bytes], port: int, certificates: Path) -> No
             message = await receive()
             body = body + message.get("body", b"")
             more = message.get("more_body", False)
+
         content = answer(body)
         headers = [
             (b"content-type", b"application/json"),

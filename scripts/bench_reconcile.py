@@ -81,6 +81,7 @@ async def main() -> None:
     if arguments.api:
         await run_api(arguments.directory, arguments.api)
         return
+
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         port = free_port()
@@ -260,6 +261,7 @@ class Bench:
                 stored[name] = time.monotonic()
                 await asyncio.sleep(0.01)
             await until(watching.done)
+
         taken = sorted((watching.owned[name] - stored[name]) * 1000 for name in stored)
         p99 = statistics.quantiles(taken, n=100)[98]
         print(
@@ -298,6 +300,7 @@ class Bench:
                 await self.client.delete(resource, name, "default")
                 await asyncio.sleep(0.01)
             await until(lambda: len(watching.created) == len(names))
+
         taken = sorted((watching.created[name] - deleted[name]) * 1000 for name in deleted)
         p99 = statistics.quantiles(taken, n=100)[98]
         print(
@@ -336,6 +339,7 @@ class Bench:
             await self._insist(
                 builders.pod_gang(f"killed-{number}", builders.gang_labels("killed"), names[number])
             )
+
         begin = time.monotonic()
         await until_async(self._all_owned(count))
         seconds = time.monotonic() - begin

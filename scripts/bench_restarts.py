@@ -50,10 +50,12 @@ async def main() -> int:
                     await replicas.pop(0).stop()
         for replica in replicas:
             await replica.stop()
+
     print(f"{arguments.restarts} restarts: {load.calls} calls, {load.failed} failed", end="")
     print(
         f", {load.connections} connections, p50 {load.percentile(50):.1f} ms, p99 {load.percentile(99):.1f} ms"
     )
+
     return 1 if load.failed else 0
 
 
@@ -90,7 +92,9 @@ class Replica:
                 writer.close()
                 break
             await asyncio.sleep(0.05)
+
         balancer.endpoints.append(port)
+
         return cls(process, port, balancer)
 
     async def stop(self) -> None:

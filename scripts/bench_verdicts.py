@@ -73,6 +73,7 @@ def cases(with_go: bool) -> list[Case]:
         [Case("Go, a ResourceClaim", "go", GO_PATH, claim_review(len(podgroup)))] if with_go else []
     )
     compared = ("floor", "floor that parses", *(case.name for case in go))
+
     return [
         *go,
         Case("floor", "floor", "/", podgroup),
@@ -149,6 +150,7 @@ def claim_review(size: int) -> bytes:
     loaded["request"]["object"]["metadata"]["annotations"]["note"] = "x" * (
         size - len(orjson.dumps(loaded))
     )
+
     return orjson.dumps(loaded)
 
 
@@ -214,8 +216,10 @@ def arguments(name: str, port: int, directory: Path, go_peer: str) -> list[str]:
             str(directory / "tls.key"),
         ]
         return [go_peer, "--port", str(port), *pair]
+
     if name != "ours":
         return [sys.executable, "scripts/bench_peers.py", name, str(port), str(directory)]
+
     options = [
         "--config",
         str(directory / "config.yaml"),
@@ -226,6 +230,7 @@ def arguments(name: str, port: int, directory: Path, go_peer: str) -> list[str]:
         "--port",
         str(port),
     ]
+
     return [
         sys.executable,
         "-m",
@@ -284,6 +289,7 @@ def measure(case: Case, server: Server, seconds: int, directory: Path) -> None:
     ).stdout
     if "Non-2xx" in output or "Socket errors" in output:
         raise SystemExit(f"{case.name}: not every request was answered:\n{output}")
+
     answered = int(matched(r"(\d+) requests in", output))
     case.cpu.append((server.cpu_seconds() - before) * 1e6 / answered)
     case.rates.append(float(matched(r"Requests/sec:\s+([\d.]+)", output)))
@@ -334,6 +340,7 @@ def report(measured: list[Case]) -> None:
         print(
             f"{case.name:26} {rates[case.name]:11,.0f} {p50:8.3f} {p99:8.3f} {cpu[case.name]:8.1f}   {ratio}"
         )
+
     kopf = rates.get("kopf, the same rule")
     if kopf:
         print(
@@ -354,8 +361,10 @@ def main() -> int:
         raise SystemExit(
             f"the benchmark needs {' and '.join(missing)}: install the packages wrk and util-linux"
         )
+
     if (os.cpu_count() or 1) < 2:
         raise SystemExit("the benchmark needs two cores, one for the server and one for the load")
+
     measured = cases(with_go=bool(options.go_peer))
     names = {case.server for case in measured}
     with (
@@ -371,8 +380,10 @@ def main() -> int:
                     flush=True,
                 )
                 measure(case, started[case.server], options.seconds, Path(name))
+
     print(file=sys.stderr)
     report(measured)
+
     return 0
 
 

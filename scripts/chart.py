@@ -125,6 +125,7 @@ def deployment() -> str:
         "configMap: {name: grove-admission-configuration}",
         'configMap: {name: {{ include "grove-admission.configuration" . }}}',
     )
+
     return template("base/deployment.yaml", _with_certificates(text), SERVER)
 
 
@@ -206,6 +207,7 @@ def webhooks() -> str:
     ours = "    grove-admission.grove.io/paths: managed\n"
     end = "    {{- end }}\n"
     text = replaced(text, f"{end}  annotations:\n{ours}", f"{end}{ours}")
+
     return template("base/webhooks.yaml", _with_policies(text), WEBHOOKS)
 
 
@@ -310,6 +312,7 @@ def _properties() -> dict[str, Any]:
         "pullSecrets": objects,
     }
     selector = {**objects, "description": "matchExpressions, beside ours"}
+
     return {
         "config": {"$ref": "#/$defs/Configuration"},
         "certificates": {"enum": ["self-managed", "cert-manager"]},

@@ -112,10 +112,13 @@ def main() -> int:
         caption("What the webhooks have made for it:")
         wrong += [] if show_stored(sandbox) else ["what is stored"]
         wrong += list(unstick(sandbox))
+
     end = "Everything went as expected."
     if wrong:
         end = f"NOT as expected: {'; '.join(wrong)}"
+
     print(f"\nAll stopped. {end}")
+
     return 1 if wrong else 0
 
 
@@ -173,6 +176,7 @@ class Running:
         log = self._directory / "log"
         with log.open("w") as stream:
             self._process = subprocess.Popen(command, cwd=ROOT, stdout=stream, stderr=stream)
+
         ready = self._directory / "ready.json"
         end = time.monotonic() + PATIENCE
         while not ready.exists():
@@ -180,6 +184,7 @@ class Running:
                 self._stop()
                 raise SystemExit(f"the sandbox did not start:\n{log.read_text()}")
             self._wait(0.05)
+
         self.url = json.loads(ready.read_text())["apiServer"]
         config = yaml.safe_load((self._directory / "kubeconfig").read_text())
         context = ssl.create_default_context(cafile=self._directory / "ca.crt")
@@ -191,6 +196,7 @@ class Running:
             )
             for user in config["users"]
         }
+
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -220,6 +226,7 @@ class Running:
             pod = f"/api/v1/namespaces/default/pods/{name}"
             answer = self._call(user, "POST", f"{pod}/binding", obj)
             return f"pod/{name} bound", self._call(user, "GET", pod).json(), warnings(answer)
+
         path = self.path(obj)
         exists = self._clients[user].get(f"{path}/{name}").status_code == 200
         done = "configured" if exists else "created"
@@ -228,6 +235,7 @@ class Running:
             if exists
             else self._call(user, "POST", path, obj)
         )
+
         return f"{obj['kind'].lower()}/{name} {done}", answer.json(), warnings(answer)
 
     def items(self, path: str) -> list[dict[str, Any]]:
@@ -250,6 +258,7 @@ class Running:
             text=True,
             check=False,
         )
+
         lines = (ended.stdout + ended.stderr).splitlines()
         print("\n".join(lines[: most or len(lines)]))
         if code not in (None, ended.returncode) or expected not in ended.stdout:
@@ -279,6 +288,7 @@ class Running:
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
         if version not in self._kinds:
             self._kinds[version] = self._call("user", "GET", root).json()["resources"]
+
         resource = next(
             item
             for item in self._kinds[version]
@@ -289,6 +299,7 @@ class Running:
             if resource["namespaced"]
             else ""
         )
+
         return f"{root}{namespace}/{resource['name']}"
 
     def _call(
@@ -333,6 +344,7 @@ def show(sandbox: Running, step: Step) -> bool:
             print(indented(text))
         for changed in difference:
             print(f"        {paint(changed, changed[:1])}")
+
     return step.outcome in outcomes
 
 
@@ -363,14 +375,17 @@ def show_stored(sandbox: Running) -> bool:
     for clique in sandbox.items("/apis/grove.io/v1alpha1/podcliques"):
         for claim in clique["spec"]["podSpec"].get("resourceClaims", []):
             claimed[clique["metadata"]["name"]] = claim["resourceClaimName"]
+
     for name, claim in claimed.items():
         print(f"    PodClique      {name} uses claim {claim}")
+
     claims = sandbox.items("/apis/resource.k8s.io/v1/resourceclaims")
     for obj in (*sandbox.items("/apis/resource.nvidia.com/v1beta1/computedomains"), *claims):
         owner = obj["metadata"]["ownerReferences"][0]
         print(
             f"    {obj['kind']:<14} {obj['metadata']['name']} owned by {owner['kind']} {owner['name']}"
         )
+
     return bool(claimed) and set(claimed.values()) == {
         claim["metadata"]["name"] for claim in claims
     }

@@ -119,6 +119,7 @@ class Tree:
             "class names in several files": several,
         }
         counted = {name: counts[name] * shares.get(name, 1) for name in GOALS}
+
         return counted | exact
 
 

@@ -88,6 +88,7 @@ async def _read(content_type: bytes, length: int, receive: Receive) -> bytes:
         size += len(piece)
         if max(size, length) > MAX_BODY:
             raise too_large(content_type, b"".join(pieces[:8]))
+
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 

@@ -141,6 +141,7 @@ class Connection(asyncio.Protocol):
         self._judged_bytes = len(review)
         if self._state is _ENDED or self._route is None:
             return None
+
         try:
             return self._exchange.answer(
                 self._route, self._query, self._content_type, review, self._traceparent
@@ -154,6 +155,7 @@ class Connection(asyncio.Protocol):
             self._task = self._loop.create_task(self._answer_later(answer))
             self._hold()
             return
+
         try:
             self._write(answer)
             self._end_request()
@@ -178,6 +180,7 @@ class Connection(asyncio.Protocol):
                 behind = self._read_head(data, position)
             elif self._state is _IN_BODY or self._state is _SKIPPING:
                 behind = self._read_body(data, position)
+
         if behind < size or self._state is not _AT_HEAD:
             self._keep(data[behind:])
 
@@ -223,12 +226,14 @@ class Connection(asyncio.Protocol):
                 reason = f"The head of a request has at most {MAX_HEAD // 1024} KiB here."
                 self._reject(NotHttp(reason))
             return position
+
         end += len(END)
         try:
             head = Head(data[position:end])
         except NotHttp as refusal:
             self._reject(refusal)
             return position
+
         path, self._query = path_and_query(head.url)
         self._route = self._exchange.route(path) if head.method == b"POST" else None
         self._content_type = head.fields.get(b"content-type", b"")
@@ -239,6 +244,7 @@ class Connection(asyncio.Protocol):
         if is_whole and self._route is not None and self._is_known:
             self._decide(data[end:behind], behind == len(data))
             return behind
+
         return self._begin_body(head, data, position, end)
 
     def _begin_body(self, head: Head, data: bytes, begin: int, end: int) -> int:

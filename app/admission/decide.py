@@ -114,6 +114,7 @@ def _judge_envelope(route: Route, request: Request) -> Verdict | None:
         or request.subresource != route.subresource
     ):
         return bad_request(_misplaced(route, request))
+
     if request.operation not in route.operations:
         operations = ", ".join(sorted(route.operations))
         return bad_request(f"{route.path} judges {operations}, not {request.operation}")
@@ -123,6 +124,7 @@ def _judge_envelope(route: Route, request: Request) -> Verdict | None:
         findings = shape_findings(request)
         if findings:
             return judged(findings)
+
     return None
 
 

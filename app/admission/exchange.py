@@ -113,12 +113,15 @@ class Exchange:
             request = parse(body)
         except BadReview as bad:
             return self._refused(route, bad, begin)
+
         if route.others:
             route = route.for_request(request)
+
         request.trusted = self.only_known or route.trusted
         verdict = decide(route, request, deadline(query))
         if isinstance(verdict, Verdict):
             return self._answered(route, request, verdict, begin, traceparent)
+
         return self._awaited(route, request, verdict, begin, traceparent)
 
     def route(self, path: str) -> Route | None:
@@ -176,10 +179,12 @@ class Exchange:
         ):  # the patch contains a nested part of the object that can be parsed, but not serialized
             verdict = bad_request("the object is nested too deeply")
             body = encode(request.uid, verdict, request)
+
         seconds = time.perf_counter() - begin
         self._observe(route.path, request.uid, request, verdict, seconds)
         if traceparent and self._trace is not None:
             self._trace(traceparent.decode("latin-1"), route.path, request, verdict, seconds)
+
         return 200, body
 
     def _refused(self, route: Route, bad: BadReview, begin: float) -> Answer:

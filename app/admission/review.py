@@ -88,14 +88,17 @@ def parse(body: bytes) -> Request:
     """
     if not body:
         raise BadReview("the request has no body; an AdmissionReview was expected")
+
     try:
         review = orjson.loads(body)
     except orjson.JSONDecodeError as problem:
         raise BadReview(
             f"the body is not JSON that can be read: {problem}", salvage_uid(body)
         ) from None
+
     if not isinstance(review, dict):
         raise BadReview(f"the body must be an {KIND}, not {_kind_of(review)}")
+
     request = review.get("request")
     uid = request.get("uid") if isinstance(request, dict) else None
     uid = uid if isinstance(uid, str) else ""
@@ -106,6 +109,7 @@ def parse(body: bytes) -> Request:
         raise BadReview(f"request must be a map, not {_kind_of(request)}")
     if not uid:
         raise BadReview("request.uid is missing: there is nothing to answer to")
+
     return _read_request(request, uid)
 
 
@@ -116,6 +120,7 @@ def _read_request(request: dict[str, Any], uid: str) -> Request:
         raise BadReview(
             f"request.operation is {quote(operation)}; it must be one of {allowed}", uid
         )
+
     kind = request.get("kind")
     user = request.get("userInfo")
     resource = request.get("resource")
@@ -123,10 +128,13 @@ def _read_request(request: dict[str, Any], uid: str) -> Request:
         kind, user, resource = (
             _map(request, name, uid) for name in ("kind", "userInfo", "resource")
         )
+
     obj = request.get("oldObject" if operation == "DELETE" else "object")
     if type(obj) is not dict:
         obj = _object(request, "oldObject" if operation == "DELETE" else "object", uid)
+
     name = request.get("name") or _name(obj)
+
     return Request(
         uid,
         _text(kind.get("group")),
@@ -197,14 +205,17 @@ def shape_findings(request: Request) -> list[FieldError]:
     metadata = request.object.get("metadata")
     if metadata is None:
         return []
+
     at = _METADATA
     if not isinstance(metadata, dict):
         return [wrong_type(at, metadata, "a map")]
+
     findings: list[FieldError] = []
     for field in ("labels", "annotations"):
         value = metadata.get(field)
         if value is not None and not isinstance(value, dict):
             findings.append(wrong_type(at.child(field), value, "a map"))
+
     name = metadata.get("name")
     if name is not None and (not isinstance(name, str) or (name and not is_subdomain(name))):
         detail = (
@@ -212,6 +223,7 @@ def shape_findings(request: Request) -> list[FieldError]:
             " characters"
         )
         findings.append(invalid(at.child("name"), name, detail))
+
     return findings
 
 
@@ -257,6 +269,7 @@ def _status(verdict: Verdict, request: Request | None) -> dict[str, Any]:
             else {}
         )
         status["details"] = {**named, "causes": causes}
+
     return status
 
 

@@ -113,17 +113,21 @@ class Auditor:
             async for finding in self._judged(resource, namespace):
                 self.tally.add(finding)
                 yield finding
+
         for resource in OWNED:
             for finding in self._owned(resource):
                 self.tally.add(finding)
                 yield finding
+
         for finding in await self._try_pods(self._claims.in_deletion(self._exempt)) or ():
             self.tally.add(finding)
             yield finding
+
         if self._listing.stands_in:
             self.tally.notes.append(
                 "the managed ClusterTopology does not exist: the configuration's levels stand in"
             )
+
         self._progress.clear()
 
     async def _try_pods(self, reading: Awaitable[T]) -> T | None:
@@ -175,14 +179,17 @@ class Auditor:
         metadata = obj["metadata"]
         if metadata.get("deletionTimestamp") or metadata.get("namespace") in self._exempt:
             return None
+
         verdict = (await judge(self._routes, obj, _ASKER)).verdict
         if verdict is None:
             return None
         if verdict.allowed:
             return self._finding_of_allowed(resource, obj, verdict.warnings)
+
         problems = [f"{cause.field}: {cause.message}" for cause in verdict.causes] or [
             verdict.message
         ]
+
         return _finding(resource.kind, obj, verdict.code, problems)
 
     def _finding_of_allowed(
@@ -216,6 +223,7 @@ class Auditor:
         if not store.served:
             self.tally.absent.append(str(resource))
             return
+
         self.tally.count(resource.kind).looked_at = len(store)
         for stored in sorted(
             store.values(), key=lambda resource: (resource.namespace, resource.name)

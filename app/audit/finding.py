@@ -108,6 +108,7 @@ class Tally:
                 f"{kind}: {count.looked_at:,} looked at, {count.refused:,} refused,"
                 f" {warnings:,} with warnings{undecided}"
             )
+
         yield from self.notes
         yield from (f"not installed in this cluster: {name}" for name in self.absent)
         yield from (

@@ -97,13 +97,16 @@ class CaBundles:
                 f"{resource.kind} {self._name} is cert-manager's by {annotation}: {advice}"
             )
             return configuration
+
         if not self._rewrites.may(same(str(resource), {"caBundle": bundle_pem.decode()})):
             self.problems.append(
                 f"somebody keeps changing the caBundle of {resource.kind} {self._name}"
             )
             return configuration
+
         logger.info("writing the caBundle of %s %s", resource.kind, self._name)
         version = {"resourceVersion": configuration["metadata"]["resourceVersion"]}
+
         return await self._client.patch(
             resource, self._name, {"metadata": version, "webhooks": webhooks}
         )

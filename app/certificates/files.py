@@ -69,14 +69,17 @@ class FileSource(CertificateSource):
         except (OSError, BrokenPairError) as error:
             self._note_failure(str(error))
             return False
+
         self.last_error = None
         if loaded is None:
             return False
+
         logger.info(
             "serving certificate loaded: %s, valid until %s",
             loaded.subject,
             loaded.not_after.isoformat(),
         )
+
         return True
 
     @property
@@ -98,10 +101,13 @@ class FileSource(CertificateSource):
             return None
         if findings := check_pair(pair, None, (), self._now()):
             raise BrokenPairError("; ".join(findings))
+
         info = self.certificate.load(pair)
         if self._loaded is not None:
             self.rotations["reload"] += 1
+
         self._loaded = pair
+
         return info
 
     def _note_failure(self, reason: str) -> None:

@@ -67,13 +67,16 @@ def read_holdings(data: Mapping[str, Any]) -> Holdings:
         bundle = split_bundle(content["ca.crt"])
     except ValueError as error:
         raise BrokenHoldingsError(f"ca.crt can't be read: {plainly(error)}") from None
+
     ca = Pair(bundle[0], content["ca.key"])
     leaf = Pair(content["tls.crt"], content["tls.key"])
     findings = [*check_ca(ca), *_check_leaf(leaf)]
     if findings:
         raise BrokenHoldingsError("; ".join(findings))
+
     holdings = Holdings(ca, leaf, bundle[1:])
     holdings.issuer()
+
     return holdings
 
 

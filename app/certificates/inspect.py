@@ -89,6 +89,7 @@ def load_certificates(pem: bytes) -> list[x509.Certificate]:
         x509.UnsupportedGeneralNameType,
     ) as error:
         raise ValueError(f"unknown to this server: {error}") from error
+
     return certificates
 
 
@@ -129,12 +130,14 @@ def check_certificate(
         info = _info(leaf)
     except ValueError as error:
         return [f"the certificate can't be read: {plainly(error)}"]
+
     findings = [*_check_time(info, now), *_check_purpose(leaf)]
     findings += [
         f"the certificate doesn't cover {name!r}" for name in names if not _covers(info.names, name)
     ]
     if ca_bundle is not None:
         findings += _check_issuer(leaf, intermediates, ca_bundle, now)
+
     return findings
 
 
@@ -201,6 +204,7 @@ def _check_issuer(
         anchors = load_certificates(ca_bundle)
     except ValueError as error:
         return [f"the CA bundle can't be read: {plainly(error)}"]
+
     certificate = leaf
     for _ in range(_CHAIN_LIMIT):
         if _issuer_among(anchors, certificate, now):
@@ -209,6 +213,7 @@ def _check_issuer(
         if issuer is None or issuer == certificate:
             break
         certificate = issuer
+
     return ["the certificate is not signed by a CA of the bundle that is valid now"]
 
 

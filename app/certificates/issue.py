@@ -40,6 +40,7 @@ def make_ca(common_name: str, begin: datetime, end: datetime) -> Pair:
             critical=False,
         )
     )
+
     return _signed(builder, key, key)
 
 
@@ -53,11 +54,13 @@ def make_leaf(ca: Pair, names: Sequence[str], begin: datetime, end: datetime) ->
     addresses = [address for name in names if (address := address_of(name)) is not None]
     if not names:
         raise ValueError("a serving certificate needs at least one name")
+
     issuer = load_certificates(ca.cert_pem)[0]
     if end.replace(microsecond=0) > issuer.not_valid_after_utc:  # certificates have whole seconds
         raise ValueError(
             f"the certificate would outlive its CA, which ends at {issuer.not_valid_after_utc}"
         )
+
     key = ec.generate_private_key(ec.SECP256R1())
     builder = (
         _builder(
@@ -78,6 +81,7 @@ def make_leaf(ca: Pair, names: Sequence[str], begin: datetime, end: datetime) ->
         )
         .add_extension(authority_key_identifier(issuer), critical=False)
     )
+
     return _signed(builder, key, ec_key(ca.key_pem))
 
 

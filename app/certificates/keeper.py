@@ -153,11 +153,13 @@ class CertificateReconciler(CertificateSource):
             failed = await self._bundles.publish(holdings.bundle_pem)
             self._problems += self._bundles.problems
             self._show(holdings)
+
         step = self._step(secret, holdings)
         if step is not None and await self._taken(secret, *step):
             return 0.0
         if failed is not None:
             raise failed
+
         return self._next_look(holdings)
 
     def _usable(self, secret: Object | None) -> Holdings | None:
@@ -174,14 +176,17 @@ class CertificateReconciler(CertificateSource):
     def _show(self, holdings: Holdings) -> None:
         if self._is_shown(holdings) or not self._is_timely(holdings):
             return
+
         trusted = self._bundles.seconds_trusted(holdings.issuer())
         if trusted is None or (trusted < self.settings.settle_seconds and self._serves_well()):
             return
+
         try:
             info = self.certificate.load(holdings.leaf)
         except BrokenPairError as broken:
             self._problems.append(f"the pair of Secret {self._place} can't serve: {broken}")
             return
+
         self._shown = holdings
         logger.info(
             "serving certificate loaded: %s, valid until %s",
@@ -232,11 +237,14 @@ class CertificateReconciler(CertificateSource):
             # Other replicas may still show certificates that these CAs signed.
             carried = sorted(filter(is_own_ca, self._bundles.trusted()))
             return "issue", rotated("issue", None, self.names, now, self.terms, carried)
+
         if missing := self._missing_trust(secret, holdings):
             return "trust", replace(holdings, retired=(*holdings.retired, *missing))
+
         trusted = self._bundles.seconds_trusted(holdings.ca.cert_pem)
         settled = trusted is not None and trusted >= self.settings.settle_seconds
         reason = due(holdings, self.names, now, self.terms, settled=settled)
+
         return (
             None
             if reason is None
@@ -250,12 +258,15 @@ class CertificateReconciler(CertificateSource):
                 f"Secret {self._place} was not made by grove-admission, and is left alone"
             )
             return False
+
         if reason in ("restore", "trust") and not self._rewrites.may(("secret", reason)):
             self._problems.append(f"somebody keeps changing Secret {self._place}")
             return False
+
         await self._write(secret, holdings)
         self.rotations[reason] += 1
         logger.info("Secret %s written: %s", self._place, reason)
+
         return True
 
     async def _write(self, secret: Object | None, holdings: Holdings) -> None:
@@ -274,16 +285,19 @@ class CertificateReconciler(CertificateSource):
     def _next_look(self, holdings: Holdings | None) -> float:
         if holdings is None or self._problems:
             return RETRY_SECONDS
+
         now = self._now()
         waits = [LOOK_SECONDS]
         if (at := next_due(holdings, now, self.terms)) is not None:
             waits.append((at - now).total_seconds())
+
         awaited = holdings.ca.cert_pem if self._is_shown(holdings) else holdings.issuer()
         trusted = self._bundles.seconds_trusted(awaited)
         if trusted is None or trusted < self.settings.settle_seconds:
             waits.append(
                 RETRY_SECONDS if trusted is None else self.settings.settle_seconds - trusted
             )
+
         return max(0.05, min(waits))
 
     def _report(self) -> None:

@@ -115,9 +115,12 @@ def _distrusting(configuration: Object, tls_crt: bytes, service: tuple[str, str]
         trusting = sum(any(is_issued_by(tls_crt, ca) for ca in cas) for cas in bundles)
     except ValueError:
         return []  # other checks report this
+
     if trusting == len(bundles):
         return []
+
     count = f"{len(bundles) - trusting} of {len(bundles)}"
+
     return [
         f"{configuration['kind']} {configuration['metadata']['name']}: {count} webhooks don't trust"
         " the certificate"

@@ -73,6 +73,7 @@ def due(
             return reason
     elif settled:
         return "leaf"
+
     return (
         "prune"
         if len(still_trusted(holdings.retired, now, terms)) < len(holdings.retired)
@@ -117,6 +118,7 @@ def rotated(
         ca = _new_ca(now, terms)
         former = (*(holdings.bundle if holdings else ()), *carried)
         return Holdings(ca, _new_leaf(ca, names, now, terms), still_trusted(former, now, terms))
+
     retired = still_trusted(holdings.retired, now, terms)
     if reason == "ca":
         return Holdings(_new_ca(now, terms), holdings.leaf, (holdings.ca.cert_pem, *retired))
@@ -128,6 +130,7 @@ def rotated(
             _new_leaf(holdings.ca, _with_former(names, holdings.leaf), now, terms),
             retired,
         )
+
     return replace(holdings, retired=retired)
 
 

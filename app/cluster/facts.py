@@ -63,14 +63,17 @@ class Facts:
         name = self._topology.name
         if not self._topology.enabled:
             return self._topology
+
         levels = ready(self._stores[table.TOPOLOGIES], "ClusterTopologies").get("", name)
         if not levels:
             raise TopologyMissing(
                 f'topology support is enabled, but ClusterTopology "{name}" does not exist yet; the'
                 " operator creates it from clusterTopology.levels of its configuration"
             )
+
         if levels != self._topology.levels:
             self._topology = Topology(name, enabled=True, levels=levels)
+
         return self._topology
 
     def bindings(self) -> Mapping[str, table.Levels]:

@@ -50,11 +50,13 @@ async def read(
             store.mark_not_served()
         except ClusterError as error:
             unread[fact.resource] = error
+
     topologies = cluster.stores[TOPOLOGIES]
     in_force = cluster.facts.dialect().resource is CLUSTER_TOPOLOGY
     missing = in_force and topologies.synced and topologies.get("", cluster.topology_name) is None
     if missing and levels:
         fill(topologies, [desired_cluster_topology(cluster.topology_name, levels)])
+
     return Listing(unread, bool(missing and levels))
 
 

@@ -156,6 +156,7 @@ class MnnvlResources:
                     continue
                 stored = await self._read(needed, plan)
             await self._check(needed, stored, plan)
+
         return created
 
     async def restore(self, plan: Plan, mode: ClaimMode) -> list[Object]:
@@ -176,6 +177,7 @@ class MnnvlResources:
                     continue
                 stored = await self._read(needed, plan)
             _check_is_ours(needed, stored, plan)
+
         return created
 
     async def _find_owner(self, plan: Plan) -> Owner:
@@ -248,6 +250,7 @@ class MnnvlResources:
         resource = _OWNERS.get(owner.kind)
         if resource is None:
             return True
+
         obj = await find(self._client, resource, owner.name, plan.namespace, metadata_only=True)
         if (
             obj is None
@@ -255,6 +258,7 @@ class MnnvlResources:
             or obj["metadata"].get("deletionTimestamp") is not None
         ):
             return False
+
         return owner.kind != POD_GANG.kind or not self._is_doomed(
             read_gang(obj, plan.namespace), plan
         )

@@ -154,6 +154,7 @@ class MnnvlOwners:
             if read is None or not self.rule.is_given_back(read):
                 return None
             current = read
+
         raise Conflict(f"{stored.kind} {stored.name} keeps changing", code=409)
 
     def given_back_with(self, gang: Gang) -> list[MnnvlResource]:
@@ -170,9 +171,11 @@ class MnnvlOwners:
         stored = await self._stored(gang)
         if stored is None:
             return
+
         pcs = await self._facts.read_set(gang.namespace, stored.place.pcs)
         if pcs is None or pcs.deleting or stored.set_uid not in ("", pcs.uid):
             return
+
         resources = self.given_back_with(stored)
         await _all(
             self.give_back(resource, pcs)

@@ -142,11 +142,13 @@ def read_pod(obj: Object) -> StoredPod | None:
     ref = group_ref(obj)
     if ref is None:
         return None
+
     metadata = obj["metadata"]
     annotations = obj["metadata"].get("annotations") or {}
     content = {
         "metadata": {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
     }
+
     return StoredPod(
         namespace=metadata["namespace"],
         name=metadata["name"],

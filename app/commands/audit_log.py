@@ -117,7 +117,9 @@ async def report_on(
                 documents.take_in(cluster, write.stored)
             elif write.is_deletion:
                 documents.take_out(cluster, *write.target[:2], write.namespace, write.name)
+
     progress.clear()
+
     return report
 
 

@@ -105,10 +105,12 @@ def _make(arguments: argparse.Namespace) -> int:
         raise UnusableInput(
             f"{directory} has {', '.join(existing)} already; nothing is written over"
         )
+
     if arguments.days > arguments.ca_days:
         raise UnusableInput(
             "--days must not be more than --ca-days: a certificate ends with its CA"
         )
+
     terms = Terms(arguments.ca_days, arguments.days)
     try:
         holdings = rotated(
@@ -125,7 +127,9 @@ def _make(arguments: argparse.Namespace) -> int:
             _write(directory / name, pem, mode)
     except (ValueError, OverflowError, OSError) as problem:
         raise UnusableInput(f"can't make certificates: {problem}") from None
+
     print(f"made in {directory}: {', '.join(MODES)}")
+
     return 0
 
 

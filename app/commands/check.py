@@ -48,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _check_logs(
             logs, [document for _, document in sourced], configuration, arguments.output
         )
+
     old = tuple(document for _, document in documents_of([arguments.old])) if arguments.old else ()
     user = arguments.user or next(iter(configuration.authorization.authorized_users), "check")
     asker = Asker(user, tuple(filter(None, arguments.groups.split(","))), arguments.operation, old)
@@ -68,7 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
         )
     else:
         _print_text([name for name, _ in sourced], judged, outcomes)
+
     sys.stdout.flush()
+
     return UNUSABLE if outcomes["failed"] else REFUSED if outcomes["refused"] else 0
 
 
@@ -107,6 +110,7 @@ def _print_text(names: list[str], judged: list[Judgement], outcomes: Mapping[str
             before = name
         for line in describe(judgement):
             print(f"  {line}")
+
     judged_count = outcomes["allowed"] + outcomes["patched"] + outcomes["refused"]
     print(
         f"\n{judged_count} judged, {outcomes['refused']} refused, {outcomes['']} without a webhook"

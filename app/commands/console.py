@@ -29,6 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="if you may list neither all nor the namespaces",
     )
+
     parser.add_argument(
         "--port", type=port_number, default=0, help="on loopback (default: a free one)"
     )
@@ -43,12 +44,14 @@ def run(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return REFUSED
+
     logs.set_up("warning")
     try:
         uvloop.run(_run(arguments))
     except (ClusterError, OSError) as problem:
         print(visible(f"can't open the console: {problem}"), file=sys.stderr)
         return REFUSED
+
     return 0
 
 
@@ -59,6 +62,7 @@ async def _run(arguments: argparse.Namespace) -> None:
         raise UnusableInput(
             f"the console needs more packages ({problem}): install grove-admission[console]"
         ) from None
+
     settings = ConsoleSettings(
         configured(arguments),
         arguments.kubeconfig,

@@ -56,11 +56,13 @@ def run(arguments: argparse.Namespace) -> int:
     except (ClusterError, OSError) as problem:
         print(visible(f"can't examine the cluster: {problem}"), file=sys.stderr)
         return UNUSABLE
+
     print(
         visible_json(document(checks), indented=True)
         if arguments.output == "json"
         else "\n".join(lines(checks, everything=arguments.all))
     )
+
     return exit_code(checks)
 
 

@@ -82,6 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UnusableInput("--all-namespaces lists what waits, and takes no name")
     if arguments.watch and not given:
         raise UnusableInput("--watch takes the name of an object")
+
     try:
         if arguments.offline:
             facts = facts_of(stream_of(arguments.offline), time.time())
@@ -174,7 +175,9 @@ def _print(answer: Answer, arguments: argparse.Namespace) -> int:
                 colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
             )
         )
+
     sys.stdout.flush()
+
     return answer.exit_code
 
 

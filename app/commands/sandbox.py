@@ -81,11 +81,13 @@ async def run_sandbox(configuration: Configuration, arguments: argparse.Namespac
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, running.cancel)  # `signalled` takes over once all is ready
+
     try:
         await asyncio.wait({running})
     finally:
         running.cancel()
         await asyncio.wait({running})
+
     if running.cancelled():
         _report("stopped before it was ready")
     else:
@@ -225,6 +227,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (OSError, RuntimeError, ClusterError, CreationFailed) as problem:
         print(f"can't run the sandbox: {problem}", file=sys.stderr)
         return REFUSED
+
     return 0
 
 

@@ -33,6 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=port_number,
         help="port to listen on, 0 for a free one (default: server.port)",
     )
+
     parser.add_argument(
         "--certs",
         type=Path,
@@ -57,15 +58,18 @@ def run(arguments: argparse.Namespace) -> int:
         raise UnusableInput(
             "for a cluster, serve needs --config FILE; without a cluster, --objects DIR"
         )
+
     logs.set_up(arguments.log_level, arguments.log_format)
     try:
         configuration = configured(arguments, host=arguments.host, port=arguments.port)
     except ConfigurationError as problem:
         print(problem, file=sys.stderr)
         return REFUSED
+
     objects = None
     if arguments.objects is not None:
         objects = [document for _, document in documents_of([str(arguments.objects)])]
+
     readable = logs.is_readable(arguments.log_format, sys.stdout)
     cluster = connected(configuration, objects, arguments.kubeconfig, arguments.context)
     try:
@@ -73,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (OSError, ClusterError, CreationFailed) as problem:
         print(f"can't serve: {problem}", file=sys.stderr)
         return REFUSED
+
     return 0
 
 

@@ -54,6 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--room", metavar="NxG", help="find room for N pods of G GPUs in one domain of --in"
     )
+
     parser.add_argument(
         "--in",
         dest="level",
@@ -124,6 +125,7 @@ def levels_of(path: str, name: str) -> ClusterTopology:
         if findings:
             raise UnusableInput(f"{path}: {'; '.join(map(str, findings))}")
         return levels
+
     raise UnusableInput(
         f"{path}: no ClusterTopology, ClusterTopologyBinding or OperatorConfiguration with levels"
     )
@@ -218,9 +220,11 @@ def _inside(index: Index, topology: Topology, given: str) -> list[DomainReport]:
             f"{given!r} is not LEVEL=VALUE, such as zone=zone-a; the levels are"
             f" {_levels(index, topology)}"
         )
+
     keys = [known.key for known in topology.levels if level in (known.domain, known.key)]
     if not keys:
         raise UnusableInput(f"{given!r}: {level} is no level; there are {_levels(index, topology)}")
+
     depth = index.domains(topology.keys).depth(keys[0]) or 1
     reports = [
         report
@@ -229,6 +233,7 @@ def _inside(index: Index, topology: Topology, given: str) -> list[DomainReport]:
     ]
     if not reports:
         raise UnusableInput(f"{given!r}: no node has {keys[0]}={value}")
+
     return reports
 
 

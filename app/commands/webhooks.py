@@ -41,8 +41,10 @@ def run(arguments: argparse.Namespace) -> int:
         if not (is_label(own_namespace) and is_label(name)):
             raise UnusableInput(f"--service takes NAMESPACE/NAME, not {arguments.service!r}")
         target = ServiceTarget(own_namespace, name)
+
     configurations = webhook_configurations(target, own_namespace)
     print(yaml.safe_dump_all(configurations, sort_keys=False, explicit_start=True), end="")
+
     return 0
 
 
@@ -56,11 +58,13 @@ def _ca_bundle(url: str, ca_file: Path | None) -> bytes:
         or parts.query
     ):
         raise UnusableInput("--url takes https://host:port, and needs --ca-file with it")
+
     bundle = text_of(str(ca_file)).encode()
     try:
         split_bundle(bundle)
     except ValueError:
         raise UnusableInput(f"{ca_file}: not a PEM bundle of certificates") from None
+
     return bundle
 
 

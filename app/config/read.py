@@ -52,14 +52,17 @@ def read_configuration(text: str, source: str) -> Configuration:
         raise ConfigurationError(
             source, ["not YAML that can be read: a value does not fit its tag or its form"]
         ) from None
+
     if not isinstance(data, dict):
         raise ConfigurationError(
             source, [f"must be a map with apiVersion {API_VERSION} and kind {KIND}"]
         )
+
     if data.get("kind") == "ConfigMap":
         raise ConfigurationError(
             source, ["is a ConfigMap: give what its data has as config.yaml, as a file of its own"]
         )
+
     findings = [
         f"{name}: must be {expected}, not {data.get(name)!r}"
         for name, expected in (("apiVersion", API_VERSION), ("kind", KIND))
@@ -72,8 +75,10 @@ def read_configuration(text: str, source: str) -> Configuration:
     except ValidationError as problem:
         findings += [_finding(error) for error in problem.errors()]
         configuration = Configuration()
+
     if findings:
         raise ConfigurationError(source, findings)
+
     topology = configuration.cluster_topology
     if topology.levels and not topology.enabled:
         for finding in topology.findings():
@@ -82,6 +87,7 @@ def read_configuration(text: str, source: str) -> Configuration:
                 source,
                 finding,
             )
+
     return configuration
 
 
@@ -131,6 +137,7 @@ class _UniqueKeys(yaml.SafeLoader):
                     None, None, f"key {key!r} is given twice", key_node.start_mark
                 )
             keys.add(key)
+
         return super().construct_mapping(node, deep=deep)
 
 
@@ -145,6 +152,7 @@ def with_overrides(
     server: dict[str, Any] = {}
     if "GROVE_ADMISSION_HOST" in environment:
         server["host"] = environment["GROVE_ADMISSION_HOST"]
+
     port = environment.get("GROVE_ADMISSION_PORT", _SERVICE_LINK)
     if not port.startswith(_SERVICE_LINK):
         if not port.isdecimal() or int(port) > 65535:
@@ -152,11 +160,14 @@ def with_overrides(
                 "GROVE_ADMISSION_PORT", [f"must be a port number, not {port!r}"]
             )
         server["port"] = int(port)
+
     server |= {name: value for name, value in flags.items() if value is not None}
     updates: dict[str, Any] = {"server": configuration.server.model_copy(update=server)}
     if _MODE in environment:
         updates["certificates"] = _with_mode(configuration.certificates, environment[_MODE])
+
     configuration = configuration.model_copy(update=updates)
+
     return (
         _moved(configuration, environment["POD_NAMESPACE"])
         if "POD_NAMESPACE" in environment

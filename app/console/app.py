@@ -228,6 +228,7 @@ async def _serving(app: ASGIApp, sock: socket.socket, streams: Streams) -> Async
         ws="none",
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
+
     server = _Server(config)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(server.serve(sockets=[sock]))

@@ -165,6 +165,7 @@ class Examination:
         show = query.get("show", "")
         counts = {group: sum(row.group == group for row in rows) for group in GROUPS}
         kept = [row for row in rows if show in ("", row.group) and text in _searched(row)]
+
         return {
             "chips": [
                 {"group": g, "title": GROUPS[g].title, "count": n} for g, n in counts.items() if n
@@ -271,6 +272,7 @@ def _shown(row: Row) -> dict[str, Any]:
             f" and {len(row.objects) - 3} more" if len(row.objects) > 3 else ""
         )
         text = f"{row.text} {names}"
+
     return {
         "state": GROUPS[row.group].state,
         "words": GROUPS[row.group].words,
@@ -293,9 +295,12 @@ def _headline(rows: Sequence[Row], result: Result | None, *, running: bool) -> s
             if not rows
             else f"{len(rows)} of the topology; not examined further yet"
         )
+
     if not rows:
         return "Nothing to look at"
+
     findings = "1 finding" if len(rows) == 1 else f"{len(rows)} findings"
     if not urgent:
         return f"{findings}; none is urgent"
+
     return f"{findings}; {urgent} of them {'needs' if urgent == 1 else 'need'} action now"

@@ -59,18 +59,21 @@ class Guard:
         host = headers.get("host", "")
         if _HOST.fullmatch(host) is None:
             return 421
+
         token, _, rest = scope["path"][1:].partition("/")
         if (
             not hmac.compare_digest(token.encode(), self._token.encode())
             or "/" not in scope["path"][1:]
         ):
             return 404
+
         if scope["method"] not in _METHODS:
             return 405
         if not _is_ours(headers, entry=not rest and scope["method"] == "GET"):
             return 403
         if scope["method"] == "POST":
             return _refusal_of_post(headers, host)
+
         return 0
 
 

@@ -148,6 +148,7 @@ class Live:
         for (resource, _), store in self._stores.items():
             name = BY_RESOURCE[resource].field
             served[name] = served.get(name, False) or store.served or not store.synced
+
         for name in served.keys() - self._facts.keys():
             stores = [
                 store
@@ -155,6 +156,7 @@ class Live:
                 if BY_RESOURCE[resource].field == name
             ]
             self._facts[name] = tuple(fact for store in stores for fact in store.values())
+
         return Facts(
             **{name: facts for name, facts in self._facts.items() if name in served},  # type: ignore[arg-type]
             unseen=self._unseen(),
@@ -166,6 +168,7 @@ class Live:
         places: dict[str, list[str]] = {}
         for resource, namespace in self._denied:
             places.setdefault(BY_RESOURCE[resource].field, []).append(namespace or "")
+
         unseen = {
             name: f"{NO_RIGHT} in {listed(sorted(namespaces))}" if all(namespaces) else NO_RIGHT
             for name, namespaces in places.items()
@@ -174,6 +177,7 @@ class Live:
             resource is POD and namespace for resource, namespace in self._stores
         ):
             unseen[ROOM] = "no right to list pods of all namespaces"
+
         return unseen
 
     async def changes(self, seen: int) -> int:

@@ -97,6 +97,7 @@ class Judge:
             read = await asyncio.to_thread(read_documents, text)
         except UnusableInput as problem:
             return {**values, "error": str(problem)}
+
         nodes = await asyncio.to_thread(roots, text)
         values["text"] = masked(text, nodes)
         cluster, unread = await self._cluster(read, with_cluster=values["cluster"])
@@ -106,6 +107,7 @@ class Judge:
         judged = [await judge(routes, document, asker) for document in read]
         snapshot = self._live.snapshot() if values["cluster"] and self._live.ready else None
         verdicts = await asyncio.to_thread(_verdicts, judged, nodes, snapshot)
+
         return {
             **values,
             "verdicts": verdicts,
@@ -161,6 +163,7 @@ def _shown(
     }
     if verdict is None:
         return shown
+
     patched = judgement.patched_object
     shown["diff"] = difference(judgement.document, patched) if patched else []
     shown["effects"] = [
@@ -174,6 +177,7 @@ def _shown(
     ]
     if kind == POD_CLIQUE_SET.kind and verdict.allowed and snapshot is not None:
         shown["placement"] = placement(snapshot.index, judgement.document)
+
     return shown
 
 
@@ -187,11 +191,13 @@ def _problems(verdict: Verdict, node: yaml.Node | None) -> list[dict[str, Any]]:
     causes = [(cause.field, cause.text or cause.message, "problem") for cause in verdict.causes]
     if not causes and not verdict.allowed:
         causes = [("", verdict.message, "problem" if verdict.code < 500 else "unknown")]
+
     for warning in verdict.warnings:
         match = _FIELD.match(warning)
         causes.append(
             (match[1], warning[match.end() :], "warning") if match else ("", warning, "warning")
         )
+
     return [
         {
             "field": path,

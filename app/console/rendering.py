@@ -47,4 +47,5 @@ def environment() -> Environment:
     # characters.
     made.filters |= {"verbatim": escape, "clock": clock, "commas": "{:,}".format}
     made.globals["glyphs"] = GLYPHS
+
     return made

@@ -63,8 +63,10 @@ def build_app(console: Console, token: str) -> ASGIApp:
     app.add_api_route("/playground.json", routes.saved, methods=["POST"])
     for page in routes.pages:
         app.add_api_route(f"/{page.path}", routes.page(page), methods=["GET"])
+
     app.add_exception_handler(404, _nothing)
     app.add_exception_handler(405, _nothing)
+
     return Guard(app, token)
 
 
@@ -125,8 +127,10 @@ class _Routes:
                 "context": self._console.context,
             }
             return self._html("base.html", **frame, revision=snapshot.revision, main=main, tag=tag)
+
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"etag": tag})
+
         return Response(main, media_type="text/html", headers={"etag": tag})
 
     def _timed(self, *arguments: Any) -> tuple[str, float]:

@@ -62,6 +62,7 @@ def line_of(root: yaml.Node, path: str) -> int:
             break
         line = int(keys[0][0].start_mark.line)
         node = keys[0][1]
+
     return line + 1
 
 

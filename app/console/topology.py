@@ -34,6 +34,7 @@ def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
     at = _path(index, topology, query.get("at", ""))
     room = _room(index, topology, query)
     gang_nodes = _nodes_of(index, query.get("gang", ""))
+
     return {
         "headline": _headline(index, examined, topology, at),
         "levels": examined.levels,
@@ -74,14 +75,17 @@ def _headline(index: Index, examined: Survey, topology: Topology, at: Path) -> s
     if at:
         (report,) = domain_reports(index, topology, len(at), at)
         return f"{'/'.join(at)}: {counted(report.nodes, 'node')}, {_free(report)}"
+
     nodes = counted(examined.nodes, "node")
     if not topology.levels:
         return f"{nodes}; no topology is defined"
+
     domains = listed(
         counted(report.domains, report.level.domain) for report in examined.levels[:-1]
     )
     looked = {0: "everything adds up", 1: "one thing to look at"}
     findings = looked.get(len(examined.reasons), f"{len(examined.reasons)} things to look at")
+
     return f"{nodes} in {domains}; {findings}" if domains else f"{nodes}; {findings}"
 
 
@@ -151,6 +155,7 @@ def _map(
     depth = _depth(index, topology, at)
     if depth is None:
         return None
+
     cells = domain_reports(index, topology, depth, at)
     domains = {
         domain.path: domain.nodes for domain in index.domains(topology.keys).within(depth, at)
@@ -168,6 +173,7 @@ def _map(
         )
         groups.setdefault(parent, []).append(_cell(cell, asked=asked, here=here, linked=linked))
         totals[parent] = totals.get(parent, 0) + (cell.free or 0)
+
     return {
         "level": topology.levels[depth - 1].domain,
         "bands": _bands(groups, totals, at, known=bool(cells) and cells[0].free is not None),
@@ -199,6 +205,7 @@ def _cell(report: DomainReport, *, asked: bool, here: bool, linked: bool) -> dic
     free = "?" if report.free is None else plain(report.free)
     closed = f", {report.closed} closed" if report.closed else ""
     title = f"{report.path[-1]}: {free} of {plain(report.gpus)}{closed}"
+
     return {
         "classes": " ".join(classes),
         "title": title,
@@ -241,6 +248,7 @@ def _node(index: Index, position: int) -> dict[str, Any]:
     why = ["cordoned"] if node.unschedulable else []
     why += [] if node.ready else ["not ready"]
     why += ["tainted"] if node.taints and not node.unschedulable else []
+
     return {
         "name": node.name,
         "free": f"{free} of {plain(gpus)}",

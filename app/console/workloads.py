@@ -55,7 +55,9 @@ def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
     ref = reference(given)
     if ref is None and not given and rows:
         ref = Ref("PodCliqueSet", rows[0]["namespace"], rows[0]["name"])
+
     answer = explain(snapshot.index, ref) if ref else None
+
     return {
         "sets": rows[:MOST_SETS],
         "count": len(rows),
@@ -104,7 +106,9 @@ def _sets(snapshot: Snapshot, namespace: str, text: str) -> list[dict[str, Any]]
             "words": words,
         }
         rows.append({**row, "object": f"PodCliqueSet/{pcs.namespace}/{pcs.name}"})
+
     order = {"waits": 0, "unknown": 1, "well": 2}
+
     return sorted(rows, key=lambda row: (order[row["state"]], row["namespace"], row["name"]))
 
 
@@ -123,6 +127,7 @@ def _shown(answer: Answer) -> dict[str, Any]:
     rows = list(_rows(answer.tree))
     if len(rows) > _DETAILED:
         rows = list(_rows(without_pods(answer.tree)))
+
     return {
         "ref": _given(answer.ref),
         "kind": answer.ref.kind,

@@ -81,18 +81,22 @@ async def _check_version(read: Read) -> list[Check]:
         version = await read("/version")
     except NotFound:
         return []
+
     parts = [_NUMBER.match(text_of(version.get(part))) for part in ("major", "minor")]
     major, minor = (int(part[0]) if part else 0 for part in parts)
     if not major:
         return []
+
     shown = text_of(version.get("gitVersion")) or f"{major}.{minor}"
     if (major, minor) >= _MATCH_CONDITIONS:
         return [Check(SUBJECT, "ok", f"Kubernetes {shown}")]
+
     message = (
         f"Kubernetes {shown} has no matchConditions, by which the webhooks say what they are"
         " called for"
     )
     needed = ".".join(map(str, _MATCH_CONDITIONS))
+
     return [
         Check(SUBJECT, "problem", message, f"Upgrade the cluster to Kubernetes {needed} or later.")
     ]
@@ -106,6 +110,7 @@ async def _check(client: Client, read: Read, api: Api, broken: Mapping[str, Chec
         return [Check(SUBJECT, "ok", f"{resource}: {version}")]
     if str(resource) in broken:
         return []
+
     bindings = client.served_version(kinds.CLUSTER_TOPOLOGY_BINDING)
     if resource is kinds.CLUSTER_TOPOLOGY and bindings is not None:
         return [
@@ -115,6 +120,7 @@ async def _check(client: Client, read: Read, api: Api, broken: Mapping[str, Chec
                 f"{kinds.CLUSTER_TOPOLOGY_BINDING}: {bindings}, in place of {resource}",
             )
         ]
+
     others = await _other_versions(read, resource)
     if others:
         message = (
@@ -129,6 +135,7 @@ async def _check(client: Client, read: Read, api: Api, broken: Mapping[str, Chec
                 "Find the grove-admission that knows it.",
             )
         ]
+
     return [Check(SUBJECT, api.absent, f"{resource} is not installed: {api.means}", api.remedy)]
 
 
@@ -163,6 +170,7 @@ def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
     conditions = _conditions(crd)
     if not conditions:
         return None
+
     served = conditions.get("Established", {}).get("status") == "True"
     accepted = conditions.get("NamesAccepted", {})
     if accepted.get("status") == "False":
@@ -177,8 +185,10 @@ def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
         return Check(
             SUBJECT, "warning" if served else "problem", message, _remedy(name, taken_by, accepted)
         )
+
     if served:
         return None
+
     reasons = "; ".join(
         f"{kind}={item.get('status')}: {item.get('message')}" for kind, item in conditions.items()
     )
@@ -186,6 +196,7 @@ def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
         f"See kubectl describe crd {name}. If it is being deleted, its objects wait for their"
         " finalizers."
     )
+
     return Check(
         SUBJECT,
         "problem",
@@ -234,14 +245,18 @@ def _remedy(name: str, taken_by: Sequence[str], accepted: Object) -> str:
             f"Delete the CRD that is not used: kubectl delete crd {name}, or"
             f" {' or '.join(taken_by) or 'the other'}."
         )
+
     anew = f"kubectl delete crd {name} (it was never served, and so has no objects)"
     if name == str(kinds.CLUSTER_TOPOLOGY):
         return (
             f"Create it anew without short names: {anew}; kubectl apply -k manifests/prerequisites."
         )
+
     if not taken_by:
         return f"Create it anew: {anew}; then apply it again."
+
     patch = '[{"op": "remove", "path": "/spec/names/shortNames"}]'
+
     return (
         f"Remove the short names of the other one: kubectl patch crd {taken_by[0]} --type=json -p"
         f" '{patch}'"

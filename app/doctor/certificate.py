@@ -144,15 +144,18 @@ def check_stored(shown: Shown, secret: str, mode: CertificateMode, now: datetime
         return [
             Check(SUBJECT, "problem" if mode == "self-managed" else "warning", shown.reason, keeper)
         ]
+
     try:
         end = inspect(split_bundle(shown.tls_crt)[0]).not_after
     except (ValueError, IndexError):
         return [
             Check(SUBJECT, "problem", f"tls.crt of Secret {secret} is no PEM certificate", keeper)
         ]
+
     if end <= now:
         message = f"the certificate of Secret {secret} expired at {end.isoformat()}"
         return [Check(SUBJECT, "problem", message, keeper)]
+
     return [
         Check(SUBJECT, "ok", f"the certificate of Secret {secret} is valid until {end.isoformat()}")
     ]
@@ -171,9 +174,11 @@ async def check_bundle(
         return [
             Check(SUBJECT, "problem", f"{bundle.what} {cas}: API servers refuse to call", _KEEPER)
         ]
+
     validity = _validity(bundle, cas, now)
     if validity.status == "problem":
         return [validity]
+
     target = bundle.target
     places = [Endpoint(target.name, target.port)] if target.port else list(endpoints)
     pem = b"".join(cas)
@@ -187,6 +192,7 @@ async def check_bundle(
             validity,
             _compare(bundle, pem, shown, now, "; ".join(reasons) or "there is no endpoint"),
         ]
+
     unreached = [
         f"{place.address}:{place.port}"
         for place, result in shaken
@@ -196,6 +202,7 @@ async def check_bundle(
         checks.append(
             Check(SUBJECT, "warning", f"can't be reached from here: {', '.join(unreached)}")
         )
+
     return [validity, *checks]
 
 
@@ -227,10 +234,12 @@ def _judge(bundle: Bundle, place: Endpoint, result: Handshake) -> Check:
             "ok",
             f"{where} shows a certificate for {bundle.target.name} that {bundle.what} leads to",
         )
+
     message = (
         f"{where} shows a certificate that {bundle.what} doesn't verify as {bundle.target.name}:"
         f" {result.reason}"
     )
+
     return Check(SUBJECT, "problem", message, _KEEPER)
 
 
@@ -246,6 +255,7 @@ def _compare(bundle: Bundle, pem: bytes, shown: Shown, now: datetime, unreached:
             message,
             "Run this inside the cluster, or as somebody who may read the Secret.",
         )
+
     findings = check_certificate(shown.tls_crt, pem, [bundle.target.name], now)
     if findings:
         return Check(
@@ -254,10 +264,12 @@ def _compare(bundle: Bundle, pem: bytes, shown: Shown, now: datetime, unreached:
             f"{bundle.what} and tls.crt of the Secret: {'; '.join(findings)}",
             _KEEPER,
         )
+
     message = (
         f"{bundle.what} verifies tls.crt of the Secret as {bundle.target.name} (no server was"
         f" reached: {unreached})"
     )
+
     return Check(SUBJECT, "ok", message)
 
 
@@ -275,7 +287,9 @@ async def handshake(host: str, port: int, name: str, ca_bundle: bytes, seconds: 
         return Handshake("unreachable", f"no answer within {seconds:g} s")
     except OSError as error:
         return Handshake("unreachable", error.strerror or str(error))
+
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()
+
     return Handshake("trusted")

@@ -41,9 +41,11 @@ async def check_claims(client: Client, configuration: Configuration) -> list[Che
         name = unallocatable(awaited_classes(obj), classes)
         if name:
             waiting.setdefault(name, []).append(_name(obj))
+
     checks += [_never_allocated(name, names) for name, names in sorted(waiting.items())]
     checks = checks or [Check(SUBJECT, "ok", "no ResourceClaim for MNNVL lacks its DeviceClass")]
     held = await claims_held_in_deletion(client, claims)
+
     return [*checks, *(_held(claim, pods) for claim, pods in held)]
 
 

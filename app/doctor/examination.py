@@ -88,6 +88,7 @@ async def examine(patient: Patient) -> list[Check]:
     if patient.all_webhooks:
         others = rehearsal.check_all(client, patient.shake, patient.now)
         checks += await _attempted(rehearsal.SUBJECT, others)
+
     return checks
 
 
@@ -102,6 +103,7 @@ async def _webhooks(patient: Patient, installed: list[Object]) -> AsyncIterator[
     """The checks of both webhook configurations. Those that exist are added to `installed`."""
     for check in webhooks.check_enforcement(patient.configuration.enforcement):
         yield check
+
     settings = patient.configuration.certificates
     desired = webhook_configurations(
         ServiceTarget(settings.namespace, settings.service_name), settings.namespace
@@ -152,13 +154,16 @@ async def _certificates(
     bundles = certificate.bundles_of(installed)
     if not bundles:
         return []
+
     shown = await certificate.read_shown(patient.client, settings.namespace, settings.secret_name)
     checks: list[Check] = []
     if service.is_called(installed) or settings.mode == "self-managed":
         secret = f"{settings.namespace}/{settings.secret_name}"
         checks += certificate.check_stored(shown, secret, settings.mode, patient.now)
+
     for bundle in bundles:
         checks += await certificate.check_bundle(
             bundle, endpoints, shown, patient.shake, patient.now
         )
+
     return checks

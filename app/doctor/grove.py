@@ -48,6 +48,7 @@ async def check_grove(client: Client, configuration: Configuration) -> list[Chec
         )
     except ClusterError as error:
         return [_unknown("webhooks", error, configuration), *users]
+
     try:
         operator = await _read_operator(client)
     except ClusterError as error:
@@ -56,12 +57,14 @@ async def check_grove(client: Client, configuration: Configuration) -> list[Chec
             *_authorizer(authorizer, None, configuration),
             *users,
         ]
+
     if operator is None and authorizer is None:
         message = (
             "no configuration of its operator was found. If it runs,"
             f" {_what_to_check(configuration)}"
         )
         return [Check(SUBJECT, "ok", message), *users]
+
     return [
         *_authorizer(authorizer, operator, configuration),
         *_topology(operator, configuration),
@@ -125,6 +128,7 @@ def _authorizer(
     account = own_account(configuration.certificates.namespace)
     if webhook is None:
         return [Check(SUBJECT, "ok", "its authorizer is off")]
+
     remedy = f"Add {account} to config.authorizer.exemptServiceAccountUserNames {_UPGRADE}."
     denied = "it denies the constraints and the ownership that our leader writes to PodGangs"
     settings = operator.section("authorizer") if operator else {}
@@ -135,9 +139,12 @@ def _authorizer(
             f" {account} is exempt, "
         )
         return [Check(SUBJECT, "warning", message + denied, remedy)]
+
     if account in (exempt if isinstance(exempt, list) else ()):
         return [Check(SUBJECT, "ok", f"its authorizer is on, and {account} is exempt")]
+
     message = f"its authorizer ({AUTHORIZER}) is on without an exemption for {account}: {denied}"
+
     return [Check(SUBJECT, "problem", message, remedy)]
 
 
@@ -147,6 +154,7 @@ def _topology(operator: Operator | None, configuration: Configuration) -> list[C
     """
     if operator is None or not configuration.cluster_topology.enabled:
         return []
+
     settings = operator.section("topologyAwareScheduling")
     if settings.get("enabled") is not True:
         message = (
@@ -161,6 +169,7 @@ def _topology(operator: Operator | None, configuration: Configuration) -> list[C
                 f"Set config.topologyAwareScheduling.enabled: true {_UPGRADE}.",
             )
         ]
+
     theirs = settings.get("levels")
     if isinstance(theirs, list):
         ours = {level.domain: level.key for level in configuration.levels}
@@ -177,6 +186,7 @@ def _topology(operator: Operator | None, configuration: Configuration) -> list[C
                 " change ours."
             )
             return [Check(SUBJECT, "problem", message, remedy)]
+
     return [Check(SUBJECT, "ok", "its topology feature is on")]
 
 
@@ -202,6 +212,7 @@ def _users(operator: Operator | None, configuration: Configuration) -> list[Chec
         )
         if account in users:
             return [Check(SUBJECT, "ok", f"{account} may write the managed ClusterTopology")]
+
     message = (
         f"authorization.authorizedUsers has no {account}: Grove's operator exits if it may not"
         " write the managed ClusterTopology at its start"
@@ -210,4 +221,5 @@ def _users(operator: Operator | None, configuration: Configuration) -> list[Chec
         "Add it to authorization.authorizedUsers of the configuration here, beside our own account,"
         " and restart."
     )
+
     return [Check(SUBJECT, "problem", message, remedy)]

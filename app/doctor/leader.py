@@ -25,12 +25,14 @@ async def check_leader(client: Client, settings: LeaderElection, now: datetime) 
     """A check of the Lease. `now` is in UTC. Raises ClusterError if the Lease cannot be read."""
     if not settings.enabled:
         return [Check(SUBJECT, "ok", "leader election is off: the only replica reconciles")]
+
     title = f"Lease {settings.namespace}/{settings.name}"
     remedy = _LOGS.format(namespace=settings.namespace, name=settings.name)
     lease = await find(client, LEASE, settings.name, settings.namespace)
     if lease is None:
         message = f"{title} does not exist: no replica has led, and nothing is reconciled"
         return [Check(SUBJECT, "problem", message, remedy)]
+
     spec = map_of(lease.get("spec"))
     holder = text_of(spec.get("holderIdentity"))
     renewed = text_of(spec.get("renewTime"))
@@ -38,6 +40,7 @@ async def check_leader(client: Client, settings: LeaderElection, now: datetime) 
         return [
             Check(SUBJECT, "problem", f"{title} is held by nobody: nothing is reconciled", remedy)
         ]
+
     seconds = max(0, min(int_of(spec.get("leaseDurationSeconds")), _LONGEST))
     if _age(renewed, now) > timedelta(seconds=seconds) + _SLACK:
         message = (
@@ -45,6 +48,7 @@ async def check_leader(client: Client, settings: LeaderElection, now: datetime) 
             " reconciled since"
         )
         return [Check(SUBJECT, "problem", message, remedy)]
+
     return [Check(SUBJECT, "ok", f"{holder} leads")]
 
 

@@ -143,6 +143,7 @@ def needs_of(configuration: Configuration) -> list[Need]:
                 lease.name,
             ),
         ]
+
     group = "admissionregistration.k8s.io"
     name = certificates.webhook_configurations
     needs.append(
@@ -170,6 +171,7 @@ def needs_of(configuration: Configuration) -> list[Need]:
                 certificates.secret_name,
             ),
         ]
+
     return needs
 
 
@@ -192,7 +194,9 @@ async def check_permissions(
             missing.append(
                 Check(SUBJECT, "warning" if need.optional else "problem", message, remedy)
             )
+
     count = sum(len(need.verbs) for need in needs)
+
     return missing or [Check(SUBJECT, "ok", f"{subject} may do all that is needed ({count} verbs)")]
 
 
@@ -225,4 +229,5 @@ def access_review(need: Need, verb: str, namespace: str | None) -> Object:
             "system:authenticated",
         ]
         spec |= {"user": own_account(namespace), "groups": groups}
+
     return {"spec": spec}

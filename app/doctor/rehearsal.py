@@ -358,9 +358,11 @@ async def check_certificates(installed: Installed, shake: Shake, now: datetime) 
                 for check in results
                 if check.status == "problem"
             ]
+
     if unknown:
         message = f"{unknown} caBundles were not compared with the certificates of their servers"
         checks.append(Check(SUBJECT, "unknown", message, "Run this inside the cluster."))
+
     return checks
 
 

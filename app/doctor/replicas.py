@@ -40,6 +40,7 @@ async def _readiness(client: Client, namespace: str, deployment: Object) -> Chec
         return Check(SUBJECT, "problem", f"{title} is scaled to 0 replicas: nobody answers", remedy)
     if ready >= desired:
         return Check(SUBJECT, "ok", f"{title} has {ready} of {desired} replicas ready")
+
     reasons = sorted({reason async for reason in _reasons(client, namespace, deployment)})
     message = (
         f"{title} has {ready} of {desired} replicas"
@@ -49,6 +50,7 @@ async def _readiness(client: Client, namespace: str, deployment: Object) -> Chec
         f"See kubectl -n {namespace} describe pods, and kubectl -n {namespace} logs"
         f" deployment/{NAME}."
     )
+
     return Check(SUBJECT, "warning" if ready else "problem", message, remedy)
 
 
@@ -87,6 +89,7 @@ def _age(image: str, version: str, namespace: str) -> list[Check]:
     ours = _VERSION.search(f":{version}")
     if tagged is None or ours is None or _numbers(tagged) >= _numbers(ours):
         return []
+
     message = (
         f"the replicas run {image}; the webhooks of {version} call paths that an older server does"
         " not have"
@@ -96,6 +99,7 @@ def _age(image: str, version: str, namespace: str) -> list[Check]:
         f" {NAME}={image[: tagged.start()]}:{version}, or use the grove-admission of the replicas"
         " for this command."
     )
+
     return [Check(SUBJECT, "problem", message, remedy)]
 
 

@@ -51,16 +51,19 @@ async def check_service(
     service = await find(client, SERVICE, name, namespace)
     if service is None:
         return [Check(SUBJECT, "problem", f"{title} does not exist", _ABSENT)], []
+
     ports = maps_of(value_at(service, ("spec", "ports")))
     port = next((item for item in ports if item.get("port") == _PORT), None)
     if port is None:
         message = f"{title} has no port {_PORT}, which the webhook configurations name"
         return [Check(SUBJECT, "problem", message, "Apply the manifests.")], []
+
     selector = f"kubernetes.io/service-name={name}"
     slices = (await client.list(ENDPOINT_SLICE, namespace, label_selector=selector, limit=0)).items
     ready = [
         endpoint for item in slices for endpoint in ready_endpoints(item, port.get("name") or "")
     ]
+
     return [_judge(title, len(ready))], ready
 
 

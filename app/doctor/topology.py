@@ -34,6 +34,7 @@ async def check_topology(
     dialect = dialect_of(client)
     if dialect.resource is CLUSTER_TOPOLOGY_BINDING:
         return await _binding(client, name, dialect, levels if enabled else None)
+
     stored = await find(client, CLUSTER_TOPOLOGY, name)
     if not enabled:
         return [_disabled(name, stored)]
@@ -50,8 +51,10 @@ async def check_topology(
                 f"{_LEADER} Or, where topology support is off, give --config.",
             )
         ]
+
     current = DESIGN.read_levels(stored)
     message = f"ClusterTopology {name}: {', '.join(level.domain for level in current)}"
+
     return [
         _compared(message, current, levels),
         _ready(name, stored),
@@ -73,12 +76,15 @@ async def _binding(
             " them"
         )
         return [Check(SUBJECT, "ok", message)]
+
     title = f"ClusterTopologyBinding {name}"
     stored = await find(client, CLUSTER_TOPOLOGY_BINDING, name)
     if stored is None:
         message = f"{title} does not exist: PodCliqueSets that name it in topologyName are rejected"
         return [Check(SUBJECT, "problem", message, _LEADER)]
+
     current = dialect.read_levels(stored)
+
     return [_compared(f"{title}: {_listed(current)}", current, configured)]
 
 
@@ -119,6 +125,7 @@ async def _kai(client: Client, name: str, topology: Object) -> list[Check]:
     title = f"KAI Topology {name}"
     if client.served_version(KAI_TOPOLOGY) is None:
         return []  # the checks of the APIs have this
+
     stored = await find(client, KAI_TOPOLOGY, name)
     if stored is None:
         return [Check(SUBJECT, "problem", f"{title} does not exist", _LEADER)]
@@ -131,6 +138,7 @@ async def _kai(client: Client, name: str, topology: Object) -> list[Check]:
         return [
             Check(SUBJECT, "problem", f"{title} has other levels than the ClusterTopology", _LEADER)
         ]
+
     return [Check(SUBJECT, "ok", f"{title} has the same levels")]
 
 
@@ -152,6 +160,7 @@ async def _former(client: Client) -> list[Check]:
     names = [topology["metadata"]["name"] for topology in await list_all(client, CLUSTER_TOPOLOGY)]
     if not names:
         return []
+
     message = (
         "ClusterTopologies are left over from a former release of Grove:"
         f" {listed(sorted(names), _SHOWN)}"
@@ -160,6 +169,7 @@ async def _former(client: Client) -> list[Check]:
         "Delete the CRD clustertopologies.grove.io: their KAI Topologies go with them. Until then,"
         " a binding of the same name is rejected."
     )
+
     return [Check(DIALECT, "warning", message, remedy)]
 
 
@@ -175,6 +185,7 @@ async def _coverage(client: Client, dialect: Dialect) -> list[Check]:
                     DIALECT, "warning", message, "Correct the labels of the nodes, or the levels."
                 )
             )
+
     return checks
 
 
@@ -191,6 +202,7 @@ async def _stuck(client: Client) -> list[Check]:
     ]
     if not stuck:
         return []
+
     names = listed(sorted(stuck), _SHOWN)
     message = (
         "ComputeDomains were deleted, but Grove's finalizer holds them and Grove makes no others:"
@@ -200,4 +212,5 @@ async def _stuck(client: Client) -> list[Check]:
         f"Remove the finalizer {GROVE_FINALIZER}, then change the spec of the PodCliqueSet, such as"
         " its replicas: Grove then makes the ComputeDomain again."
     )
+
     return [Check(DIALECT, "problem", message, remedy)]

@@ -41,6 +41,7 @@ def check_webhooks(
     title = f"{desired['kind']} {desired['metadata']['name']}"
     if installed is None:
         return [_missing(title, desired, others)]
+
     stored = {text_of(webhook.get("name")): webhook for webhook in webhooks_in(installed)}
     ours = {webhook["name"]: webhook for webhook in desired["webhooks"]}
     checks: list[Check] = []
@@ -49,11 +50,13 @@ def check_webhooks(
             checks += _check(stored[name], ours[name])
         else:
             checks.append(Check(SUBJECT, "problem", f"{title} has no {name}", _INSTALL))
+
     checks += [
         Check(SUBJECT, "warning", f"{title} has {name}, which this version doesn't serve", _INSTALL)
         for name in stored
         if name not in ours
     ]
+
     return checks
 
 
@@ -81,6 +84,7 @@ def _missing(title: str, desired: Object, others: Iterable[Object]) -> Check:
             f"{title} is not installed: nothing is checked or injected",
             _INSTALL,
         )
+
     message = (
         f"{title} is not installed; its webhooks are in {', '.join(names)}, to which no caBundle is"
         " written"
@@ -89,6 +93,7 @@ def _missing(title: str, desired: Object, others: Iterable[Object]) -> Check:
         f"Set certificates.webhookConfigurations to {names[0]} in the configuration, or rename that"
         " one."
     )
+
     return Check(SUBJECT, "problem", message, remedy)
 
 
@@ -106,6 +111,7 @@ def _check(stored: Object, desired: Object) -> Iterator[Check]:
     yield Check(SUBJECT, "ok", f"{name}: {while_down(stored)}")
     for difference in differences(stored, desired):
         yield Check(SUBJECT, "warning", f"{name}: {difference}", _INSTALL)
+
     client = map_of(stored.get("clientConfig"))
     if name in PATHS and not _has_token(client):
         message = (
@@ -113,6 +119,7 @@ def _check(stored: Object, desired: Object) -> Iterator[Check]:
             " MNNVL resources, later"
         )
         yield Check(SUBJECT, "warning", message, _NO_TOKEN)
+
     for difference in _client_differences(name, client, desired["clientConfig"]):
         yield Check(SUBJECT, "problem", f"{name}: {difference}", _INSTALL)
 

@@ -91,12 +91,14 @@ class History:
             return None
         if verb not in (*OPERATIONS, "deletecollection") or _text(ref, "namespace") in self._exempt:
             return None
+
         code = map_of(event.get("responseStatus")).get("code")
         is_new = verb == "patch" and code == 201  # server-side apply
         write = _write(event, ref, target, "CREATE" if is_new else OPERATIONS.get(verb, "DELETE"))
         problem = _problem(event, verb)
         if problem:
             return replace(write, problem=problem)
+
         return self._judgeable(event, write, verb)
 
     def _judgeable(self, event: Mapping[str, Any], write: Write, verb: str) -> Write:
@@ -112,13 +114,16 @@ class History:
             self._objects.pop(key, None)
         else:
             self._objects[key] = stored
+
         if write.operation not in self._targets[target]:
             return replace(write, stored=stored)
         if write.operation != "CREATE" and before is None:
             return replace(write, problem=NO_OLD_OBJECT, stored=stored)
         if write.operation != "DELETE" and obj is None:
             return replace(write, problem=_missing(event, verb), stored=stored)
+
         kind = _text(obj or before or {}, "kind") or write.kind
+
         return replace(write, kind=kind, review=_review(event, write, obj, before), stored=stored)
 
 
@@ -201,6 +206,7 @@ def _review(
     user = event.get("impersonatedUser") or event.get("user")
     typed = obj or before or {}
     group, _, version = str(typed.get("apiVersion") or "").rpartition("/")
+
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,

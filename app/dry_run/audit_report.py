@@ -79,6 +79,7 @@ class Report:
             self.lacks_facts = True
             self.skip(verdict.message)
             return
+
         counts = self.counts_of(write.user, write.namespace)
         counts.judged += 1
         counts.rejected += not verdict.allowed
@@ -128,20 +129,24 @@ class Report:
         if self.places:
             yield ""
             yield from self._table()
+
         for outcome in OUTCOMES:
             yield from self._messages(outcome)
+
         if self.not_judged:
             yield ""
             yield "not judged"
             yield from (
                 f"  {count:>6,}  {reason}" for reason, count in self.not_judged.most_common()
             )
+
         if self.changed_by:
             yield ""
             yield "changed at the time, as the API server recorded it"
             yield from (
                 f"  {count:>6,}  by {webhook}" for webhook, count in self.changed_by.most_common()
             )
+
         if self.lacks_facts:
             yield MISSING_FACTS
 
@@ -151,6 +156,7 @@ class Report:
             rows.append(
                 (user or "-", namespace or "-", *(f"{number:,}" for number in astuple(counts)))
             )
+
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         for row in rows:
             texts = [f"{cell:{width}}" for cell, width in zip(row[:2], widths[:2], strict=True)]
@@ -158,6 +164,7 @@ class Report:
                 f"{cell:>{width}}" for cell, width in zip(row[2:], widths[2:], strict=True)
             ]
             yield "  ".join([*texts, *numbers_of_row])
+
         if len(self.places) > _MOST_ROWS:
             yield f"… {len(self.places) - _MOST_ROWS:,} more: --output json"
 

@@ -42,8 +42,10 @@ def read_documents(text: str, budget: Budget | None = None) -> list[dict[str, An
         raise UnusableInput(
             f"not YAML or JSON that can be read: {' '.join(str(problem).split())}"
         ) from None
+
     if not documents:
         raise UnusableInput("there is no document in it")
+
     return documents
 
 
@@ -59,6 +61,7 @@ def _load(text: str, budget: Budget) -> Iterator[Any]:
             budget.spend_documents(len(documents))
             yield from documents
             return
+
     spend_yaml(yaml.parse(text, Loader=_Loader), budget)
     for document in yaml.load_all(text, Loader=_Loader):
         budget.check_time()

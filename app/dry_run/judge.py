@@ -75,6 +75,7 @@ class Judgement:
         )
         if self.verdict is None:
             return {"object": identity, "webhook": None, "allowed": True, "code": 200}
+
         verdict = self.verdict
         report: dict[str, Any] = {
             "object": identity,
@@ -88,14 +89,17 @@ class Judgement:
             report["causes"] = [
                 {"field": c.field, "reason": c.reason, "message": c.message} for c in verdict.causes
             ]
+
         if verdict.warnings:
             report["warnings"] = list(verdict.warnings)
         if verdict.patch:
             report |= {"patch": list(verdict.patch), "patchedObject": self.patched_object}
+
         for action in ("create", "adopt"):
             objects = [effect.object for effect in verdict.effects if effect.action == action]
             if objects:
                 report[f"would{action.capitalize()}"] = objects
+
         return report
 
 
@@ -107,6 +111,7 @@ def identify(document: Mapping[str, Any]) -> tuple[str, str, str, str]:
         request = map_of(document.get("request"))
         inner = request.get("object") or request.get("oldObject")
         return identify(inner) if isinstance(inner, dict) else ("", KIND, "", "")
+
     metadata = map_of(document.get("metadata"))
     values = (
         document.get("apiVersion"),
@@ -114,6 +119,7 @@ def identify(document: Mapping[str, Any]) -> tuple[str, str, str, str]:
         metadata.get("namespace"),
         metadata.get("name"),
     )
+
     return tuple(str(value or "") for value in values)  # type: ignore[return-value]
 
 
@@ -234,6 +240,7 @@ def _lines(judgement: Judgement) -> Sequence[str]:
         operation_of = f"the {judgement.operation} of " if judgement.operation else ""
         resource = f"{api_version or 'this'} {kind}".rstrip()
         return [f"-        {title}: no webhook looks at {operation_of}{resource}"]
+
     mark = {"allowed": "ALLOWED", "patched": "PATCHED", "refused": "REFUSED", "failed": "FAILED "}[
         verdict.outcome
     ]
@@ -246,11 +253,13 @@ def _lines(judgement: Judgement) -> Sequence[str]:
     for operation in verdict.patch:
         value = f" = {dumps(operation['value']).decode()}" if "value" in operation else ""
         lines.append(f"           {operation['op']:7} {_readable(operation['path'])}{value}")
+
     for effect in verdict.effects:
         kind = effect.object["kind"]
         metadata = effect.object["metadata"]
         verb = "would create" if effect.action == "create" else "would adopt"
         lines.append(f"           {verb} {kind} {metadata['namespace']}/{metadata['name']}")
+
     return lines
 
 

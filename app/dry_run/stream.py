@@ -134,6 +134,7 @@ def _members(text: _Text) -> Iterator[dict[str, Any]]:
             document[str(name)] = text.value()
         if not text.take(",") and text.peek() != "}":
             raise UnusableInput("not JSON that can be read: it ends in the middle of a map")
+
     if not is_list:
         yield document
 
@@ -181,6 +182,7 @@ def _pieces(lines: Iterator[str]) -> Iterator[list[str]]:
                 yield piece
                 piece = []
             piece.append(items.without_dash(line, first=not piece))
+
     yield piece
 
 

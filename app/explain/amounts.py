@@ -41,6 +41,7 @@ def with_gpus(nodes: Iterable[Node], slices: Iterable[ResourceSlice]) -> Iterato
     for part in slices:
         if part.gpus:
             gpus[part.node][resource_of(part.driver)] += 1000 * len(part.gpus)
+
     maps: dict[object, Amounts] = {}
     for node in nodes:
         if node.name not in gpus:

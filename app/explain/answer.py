@@ -63,6 +63,7 @@ def explain(index: Index, ref: Ref) -> Answer | None:
     about = subject(index, ref)
     if about is None:
         return None
+
     gangs = _gangs(index, about)
     examined = examine(gangs)
     tree = grow(index, about, examined.reasons)
@@ -78,6 +79,7 @@ def explain(index: Index, ref: Ref) -> Answer | None:
     lacking = (
         gang.places.now for gang in gangs if index.room_is_known and not gang.places.now.fits
     )
+
     return Answer(
         ref=ref,
         state=state,
@@ -149,10 +151,12 @@ def _headline(about: Subject, of: Branch, state: State, index: Index) -> str:
     name = about.ref.name
     if of.total is None:
         return f"{name}: whether it is placed is not known"
+
     pods = f"{of.placed} of {counted(of.total, 'pod')} placed"
     if about.pcs is not None and _missing_replicas(about, index):
         missing = _missing_replicas(about, index)
         pods = f"{pods}, {missing} of {counted(about.pcs.replicas, 'replica')} not made yet"
+
     asked = _asked_at(about)
     since = (
         f", asked {ago(index.facts.now - asked)} ago"
@@ -166,6 +170,7 @@ def _headline(about: Subject, of: Branch, state: State, index: Index) -> str:
         "problem": f"{name} is placed, {pods}, but not in order",
         "unknown": f"{name}: {pods}; whether as asked is not known",
     }
+
     return words[state]
 
 

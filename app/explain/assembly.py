@@ -43,6 +43,7 @@ def gang_of(index: Index, pod_gang: PodGang) -> Gang:
     pcs = index.sets.get((namespace, pod_gang.place.pcs))
     whole = Unit(pod_gang.name, pod_gang.told, tuple(members.values()), tuple(grouped))
     topology = index.topology(pod_gang.topology or (pcs.topology if pcs else ""))
+
     return Gang(
         index,
         pod_gang.ref,
@@ -97,8 +98,10 @@ def _shape_of(index: Index, user: Pod | PodClique) -> Shape:
         if not is_shared and not (stored is not None and stored.allocated):
             made = stored or template
             asked.update(asked_gpus(made.classes if made is not None else (), index.device_classes))
+
     if not asked:
         return user.shape
+
     return replace(
         user.shape, requests=tuple(sorted((asked + Counter(dict(user.shape.requests))).items()))
     )

@@ -49,6 +49,7 @@ class Domains:
             self.paths = [
                 path if seen else None for path, seen in zip(self.paths, visible, strict=True)
             ]
+
         same = (
             earlier is not None
             and visible is None

@@ -219,7 +219,9 @@ class Unit:
             parts = [demand for demand in demands if demand.count][:1]
         else:
             parts = self._first_parts(sorted(self.own, key=lambda part: part.rank), anew=False)
+
         occupied = frozenset(node for part in parts for node in part.occupied)
+
         return Demand(
             self.name,
             self.told.required,

@@ -89,9 +89,11 @@ class Groups(Generic[K, T]):
                 later.by_key[key] = rest
             else:
                 del later.by_key[key]
+
         touched |= later._add(change.come)
         for make, values in self._made.items():
             later._made[make] = _remade(make, values, later.by_key, touched)
+
         return later
 
     def _add(self, facts: Iterable[T]) -> set[K]:

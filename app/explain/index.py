@@ -100,6 +100,7 @@ class Index:
         }
         if {"nodes", "slices"} <= same or amounts.have_the_same(self.nodes, earlier.nodes):
             same.add(_CAPACITY)
+
         changes: dict[str, Change] = {}
         for join, groups in list(earlier._groups.items()):
             if join.field not in same and join.field not in changes:
@@ -107,6 +108,7 @@ class Index:
                     getattr(earlier.facts, join.field), getattr(self.facts, join.field)
                 )
             self._groups[join] = groups if join.field in same else groups.after(changes[join.field])
+
         if all(
             getattr(self.facts, name) == getattr(earlier.facts, name)
             for name in ("unseen", "skipped", "absent")
@@ -115,12 +117,14 @@ class Index:
             self._memory = {
                 key: (value, of) for key, (value, of) in remembered if of and of <= same
             }
+
         earlier._memory = {}  # has references to `earlier`, which would be freed much later
         self._earlier_domains = {**earlier._earlier_domains, **earlier._domains}
         if {"nodes", "slices"} <= same:
             self._domains = earlier._domains
         if _CAPACITY in same:
             self._free = dict(earlier._free)
+
         for name, value in list(earlier.__dict__.items()):
             if _MADE_OF.get(name, {name}) <= same:
                 self.__dict__[name] = value
@@ -194,6 +198,7 @@ class Index:
                 for node, has, kept in zip(self.nodes, self.allocatable(names), free, strict=True)
             ]
             self._free[key] = used, free
+
         return free
 
     @cached_property

@@ -328,6 +328,7 @@ class Places:
         else:
             for position in positions:
                 free[position] = allocatable[position]
+
         for name, pods in staying.items():
             position = self._positions.get(name, -1)
             if position in positions:

@@ -86,6 +86,7 @@ class _Plan:
                     units.append(unit)
                 else:
                     yield self._tail(unit)
+
         yield self._gang(base, tuple(members), tuple(units))
 
     def _tail(self, unit: Unit) -> Gang:

@@ -73,6 +73,7 @@ def _effects(
             text = _effect(constraint, domain, before, after)
             if text:
                 yield Effect(pcs.ref, field, text, required and after.key_of(domain) is None)
+
     whole = pcs.asked.required
     for where, asked in pcs.constraints:
         is_broader = _rank(after, asked.required) < _rank(after, whole)
@@ -95,10 +96,12 @@ def _effect(
             if old
             else f"{constraint} stays without a level"
         )
+
     if old is None:
         return f"gains {constraint}: it becomes a level"
     if old != new:
         return f"{constraint} means {new} in place of {old}: running gangs stay where they are"
+
     return ""
 
 

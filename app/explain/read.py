@@ -66,6 +66,7 @@ class Reading:
         # An object that was read by itself may be in a list too.
         for name in self._got:
             self._facts[name] = list({fact.ref: fact for fact in self._facts[name]}.values())
+
         return Facts(
             **{name: tuple(facts) for name, facts in self._facts.items()},
             unseen=dict(self._unseen),
@@ -103,6 +104,7 @@ class Reading:
                 else cause(error)
             )
             self._unseen[_OF_ALL_NAMESPACES[resource]] = why
+
         if error.code == 403 and namespace is not None:
             error = await self._try(resource, namespace)
         if error is not None:
@@ -124,6 +126,7 @@ class Reading:
             self._absent.add(field)
         except ClusterError as error:
             return error
+
         return None
 
     async def get(
@@ -143,10 +146,12 @@ class Reading:
             if projection is not None:
                 self._unseen.setdefault(projection.field, cause(error))
             return None
+
         if projection is not None:
             self._served.add(projection.field)
             self._got.add(projection.field)
             self._facts[projection.field].append(projection.project(obj))
+
         return obj
 
 
@@ -183,6 +188,7 @@ async def _read_for(reading: Reading, ref: Ref, *, room: bool) -> None:
     if not room:
         reading.skip(ROOM)
         await _some_nodes(reading, namespace)
+
     await _pod_groups(reading, namespace, pcs)
     await _claims(reading, namespace, everywhere=room)
     pods: Iterable[Pod] = (pod for pod in reading.of("pods") if pod.namespace == namespace)
@@ -196,6 +202,7 @@ async def _set_of(reading: Reading, ref: Ref) -> str:
     """
     if ref.kind == kinds.POD_CLIQUE_SET.kind:
         return ref.name
+
     name = ref.name
     kind = ref.kind
     for _ in range(MOST_OWNERS):
@@ -207,6 +214,7 @@ async def _set_of(reading: Reading, ref: Ref) -> str:
         if pcs or above is None:
             return pcs
         kind, name = above
+
     return ""
 
 
@@ -265,6 +273,7 @@ async def _claims(reading: Reading, namespace: str, *, everywhere: bool) -> None
     users = [*reading.of("pods"), *reading.of("cliques")]
     if not any(user.claims for user in users if user.namespace == namespace):
         return
+
     await asyncio.gather(
         *(
             reading.list(resource, namespace if resource.namespaced else None)
@@ -279,6 +288,7 @@ async def _claims(reading: Reading, namespace: str, *, everywhere: bool) -> None
     if everywhere:
         await reading.list(kinds.RESOURCE_SLICE)
         return
+
     reading.skip(CHANNELS)
     known = {pod.name for pod in reading.of("pods")}
     used = {claim.claim for user in users for claim in user.claims}

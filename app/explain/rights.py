@@ -53,6 +53,7 @@ def how_to_get(unseen: Mapping[str, str], namespace: str = "") -> Iterator[str]:
         for resource, projection in BY_RESOURCE.items()
         if projection.field in fields and not resource.namespaced
     }
+
     role = f"--clusterrole={VIEWER} --user=USER"
     if wide or (fields and not namespace):
         yield (

@@ -63,15 +63,18 @@ class Board:
         depth = self._domains.depth(demand.key)
         if depth is None:
             return [scope]
+
         domains = self._domains.within(depth, scope.path[:depth])
         if not demand.occupied:
             return domains
+
         positions = self._domains.positions
         occupied = {
             self._domains.domain_of(positions[name], depth)
             for name in demand.occupied
             if name in positions
         }
+
         return [domain for domain in domains if domain.path in occupied]
 
     def _place(
@@ -147,8 +150,10 @@ class Board:
                     capacity = self.capacity(shape, free[position])
                 if capacity:
                     takers.append((capacity, position))
+
         if mixed:
             takers.sort(key=lambda taker: (taker[0], free[taker[1]], taker[1]))
+
         left = count
         for capacity, position in takers:
             taken = min(capacity, left)
@@ -159,6 +164,7 @@ class Board:
             left -= taken
             if not left:
                 break
+
         return count - left
 
     def _undo(self, mark: int) -> None:

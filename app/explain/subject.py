@@ -55,12 +55,15 @@ def subject(index: Index, ref: Ref) -> Subject | None:
     match = _FINDERS[ref.kind][1](index, ref) if ref.kind in _FINDERS else None
     if match is None:
         return None
+
     pcs = index.sets.get((ref.namespace, match.place.pcs))
     siblings = gangs_of_set(index, pcs) if pcs is not None else ()
     gangs = tuple(gang for gang in siblings if match.is_part_of(gang))
     if gangs:
         return Subject(ref, pcs, gangs, siblings)
+
     alone = (match.gang,) if match.gang is not None else _gangs_of_pods(index, match.pods)
+
     return (
         Subject(ref, None, alone, alone)
         if pcs is None or alone
@@ -129,6 +132,7 @@ def _of_workload(index: Index, ref: Ref) -> _Match | None:
         if pod.namespace == ref.namespace
         and (pod.workload == ref.name or pod.workload_group in groups)
     ]
+
     return _Match(NOWHERE, pods) if pods or (ref.namespace, ref.name) in index.workloads else None
 
 

@@ -157,6 +157,7 @@ def _cells(branch: Branch, drawn: str, parent: str) -> tuple[str, ...]:
         filter(None, (branch.words if not numbers or branch.state != "waits" else "", numbers))
     )
     mark = " *" if branch.marked and parent else ""
+
     return (
         f"{drawn}{kind} {name}{mark}",
         branch.asked or "-",

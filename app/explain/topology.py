@@ -114,6 +114,7 @@ def survey(index: Index, name: str = "") -> Survey:
         rule.id: tuple(need for need in rule.needs if need in index.facts.unseen) for rule in rules
     }
     unknown = tuple(Unknown(id, needs) for id, needs in missing.items() if needs)
+
     return Survey(
         topology.cluster, topology.kai, levels, len(index.nodes), outside, reasons, unknown
     )
@@ -171,6 +172,7 @@ def find_room(
     keys = [known.key for known in topology.levels if known.domain == level]
     if not keys:
         return None
+
     shapes = (
         [Shape(((name, gpus), ("pods", 1000))) for name in _gpu_names(index)]
         if gpus
@@ -182,6 +184,7 @@ def find_room(
     more = _sum([place.with_labels(guesses).rooms for place in places], pods) if guesses else ()
     before = {room.domain.path: room.pods for room in rooms}
     gained = tuple(room for room in more if room.pods > before.get(room.domain.path, 0))
+
     return RoomAnswer(level, pods, gpus, rooms, gained)
 
 

@@ -24,11 +24,13 @@ def survey_text(survey: Survey, facts: Facts) -> str:
         coverage = f"{report.nodes:,} of {report.total:,}", f"{report.domains:,}"
         state = f"{report.findings} to look at" if report.findings else ""
         rows.append((report.level.domain, report.level.key, *_if_known(facts, coverage), state))
+
     lines += _aligned(rows) if survey.levels else []
     lines += reason_lines(survey.reasons)
     unseen = {need: facts.unseen[need] for unknown in survey.unknown for need in unknown.needs}
     lines += map(visible, not_seen(unseen, [unknown.id for unknown in survey.unknown]))
     lines += map(visible, how_to_get(unseen))
+
     return "\n".join(lines)
 
 
@@ -47,6 +49,7 @@ def _title(survey: Survey, facts: Facts) -> str:
     if survey.cluster is None and survey.kai is None:
         unseen = {"topologies", "kai_topologies"} & facts.unseen.keys()
         return f"{nodes}; {'the topology is not known' if unseen else 'no topology is defined'}"
+
     levels = [
         counted(r.domains, r.level.domain) if known else r.level.domain for r in survey.levels[:-1]
     ]
@@ -54,6 +57,7 @@ def _title(survey: Survey, facts: Facts) -> str:
         name = f"{survey.cluster.kind} {survey.cluster.name}"
     else:
         name = f"KAI Topology {survey.kai.name}"  # type: ignore[union-attr]
+
     return (
         f"{name}: {nodes} in {listed(levels) or 'no levels'}"
         if known
@@ -85,9 +89,11 @@ def _domain_line(
         cells.append(counted(len(inside), topology.levels[depth].domain))
     if depth + 1 < len(topology.levels):
         cells.append(counted(report.nodes, "node"))
+
     cells.append(_free(report))
     if report.closed:
         cells.append(f"{report.closed} closed")
+
     most = sorted(
         (report for report in inside if report.free),
         key=lambda report: (-(report.free or 0), report.path),
@@ -97,6 +103,7 @@ def _domain_line(
         for within in (most if everything else most[:MOST_INSIDE])
     ]
     more = " …" if len(most) > len(names) else ""
+
     return "   ".join([*cells, *([", ".join(names) + more] if names else [])])
 
 
@@ -129,11 +136,13 @@ def nodes_text(
         state = "" if index.open_nodes[position] else "closed"
         groups = listed(dict.fromkeys(f"{pod.namespace}/{pod.group or pod.name}" for pod in pods))
         rows.append((node.name, f"{free} of {amount('/gpu', gpus)} free", state, groups))
+
     more = (
         [f"… {len(domain.nodes) - len(shown)} more: --all"]
         if len(domain.nodes) > len(shown)
         else []
     )
+
     return "\n".join([*_aligned(rows), *more])
 
 
@@ -173,4 +182,5 @@ def preview_text(preview: Preview) -> str:
         mark = "!" if effect.severe else " "
         name = f"{effect.ref.namespace}/{effect.ref.name}"
         lines.append(visible(f"{mark} {name}  {effect.text}  ({effect.field})"))
+
     return "\n".join([*lines, *reason_lines(preview.reasons)])

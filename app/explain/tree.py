@@ -133,6 +133,7 @@ class _Grower:
         )
         children = [self._pod(pod) for pod in member.pods]
         branch = self._part(gang, Ref(kind, gang.namespace, member.name), member, children, waits)
+
         return replace(branch, asked=f"{level} (replica)") if level and not branch.asked else branch
 
     def _part(
@@ -182,12 +183,15 @@ class _Grower:
         group = gang.pod_group
         if group is None:
             return []
+
         queues = tuple(
             self._queue(queue, gang) for queue in list(chain(self._index, group.queue))[:1]
         )
         if gang.ref.kind == "PodGroup":
             return list(queues)
+
         said = listed(dict.fromkeys(said.reason for said in group.said)) if gang.waits else ""
+
         return [
             self._branch(
                 group.ref,
@@ -225,6 +229,7 @@ class _Grower:
             state: State = "unknown" if claim is None else "well" if claim.allocated else "waits"
             words = {"unknown": "", "well": "allocated", "waits": "not allocated"}[state]
             yield self._branch(Ref("ResourceClaim", gang.namespace, name), state=state, words=words)
+
         for domain in compute_domains_of(gang):
             state, words = ("well", "ready") if domain.ready else ("waits", "not ready")
             where = f"{sum(node.ready for node in domain.nodes)} nodes ready"
@@ -270,14 +275,17 @@ def place_words(index: Index, topology: Topology, pods: Iterable[Pod], key: str 
     names = {pod.node for pod in pods}
     if not names or not names <= domains.positions.keys():
         return ""
+
     paths = [path for name in names if (path := domains.paths[domains.positions[name]]) is not None]
     if len(paths) < len(names) or not topology.keys:
         return counted(len(names), "node")
+
     narrower = range(len(topology.keys), 0, -1)
     depth = domains.depth(key) or next(
         (d for d in narrower if len({path[:d] for path in paths}) == 1), 1
     )
     places = {path[:depth] for path in paths}
+
     return (
         "/".join(min(places))
         if len(places) == 1

@@ -75,10 +75,12 @@ def _row(index: Index, answer: Answer) -> WorkloadRow:
         first = answer.reasons[0]
         more = len(answer.reasons) - 1
         return replace(row, reason=first.text, id=first.id, who=first.who, more=more)
+
     if answer.said:
         return replace(row, reason=f"KAI says: {answer.said[0]}", more=len(answer.said) - 1)
     if answer.state == "waits":
         return replace(row, reason=_why_not_known(answer))
+
     return row
 
 

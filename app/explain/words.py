@@ -48,11 +48,14 @@ def amount(resource: str, thousandths: int) -> str:
             if abs(size) < 1024 or unit == _BINARY[-1]:
                 return f"{size:,.1f}".removesuffix(".0") + f" {unit}"
             size /= 1024
+
     number = plain(thousandths)
     if is_gpu(resource):
         return f"{number} GPU" if thousandths == 1000 else f"{number} GPUs"
+
     names = {"cpu": "CPU", "pods": "pod"}
     noun = names.get(resource, resource)
+
     return f"{number} {noun}" if thousandths == 1000 or "/" in noun else f"{number} {noun}s"
 
 

@@ -278,10 +278,12 @@ def error_from_status(status: Object, code: int = 0, wait: float | None = None) 
     message = str(status.get("message") or f"HTTP {code}")
     if code == 401:
         message = f"the API server doesn't accept these credentials: {message}"
+
     retry_after = _seconds(details.get("retryAfterSeconds"))
     kind = _kind_of_error(code)
     if code == 404 and not details.get("name"):
         kind = NotServed
+
     return kind(
         message,
         code=code,

@@ -125,6 +125,7 @@ async def in_cluster(directory: Path = SERVICE_ACCOUNT) -> PodCredentials:
         raise ClusterError(
             "no credentials for the cluster: this is no Pod, so give --kubeconfig FILE"
         )
+
     name = os.environ["KUBERNETES_SERVICE_HOST"]
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     host = f"https://{f'[{name}]' if ':' in name else name}:{port}"
@@ -134,6 +135,7 @@ async def in_cluster(directory: Path = SERVICE_ACCOUNT) -> PodCredentials:
         credentials.ssl_context()
     except (Unavailable, OSError, ValueError) as error:
         raise ClusterError(f"no credentials for the cluster: {error}") from error
+
     return credentials
 
 

@@ -182,6 +182,7 @@ def renewal_of(path: Path | None = None, context: str | None = None) -> str:
         variables = {item["name"]: str(item["value"]) for item in plugin.get("env") or ()}
     except (*_UNREADABLE, LookupError):
         return ""
+
     login = _LOGINS.get(Path(command).name)
     if login is None:
         # Options are left out: they may contain secrets.
@@ -191,8 +192,10 @@ def renewal_of(path: Path | None = None, context: str | None = None) -> str:
                 *itertools.takewhile(lambda argument: not argument.startswith("-"), arguments),
             ]
         )
+
     options = dict(itertools.pairwise(arguments))
     profile = options.get("--profile") or variables.get("AWS_PROFILE", "")
+
     return (
         f"{login} --profile {shlex.quote(profile)}"
         if profile and login.startswith("aws ")

@@ -140,15 +140,19 @@ class Elector:
     async def _try_to_acquire(self) -> bool:
         async with asyncio.timeout(self._timing.attempt):
             await self._look()
+
         if not self._is_free():
             return False
+
         begun = self._clock()
         async with asyncio.timeout(self._timing.attempt):
             if self._lease is None or not self._lease["metadata"].get("resourceVersion"):
                 written = await self._client.create(LEASE, self._new_lease(), self._namespace)
             else:
                 written = await self._write(self._lease, self._taken(self._lease))
+
         self._note_renewal(written, begun)
+
         return True
 
     async def _look(self) -> None:
@@ -189,11 +193,14 @@ class Elector:
             self.leading = False
             if lost is None:
                 await self._release()
+
         if cancelled is not None:
             raise cancelled
+
         failed = None if working.cancelled() else working.exception()
         if failed is not None or lost is None or finished:
             return working.result()
+
         raise lost
 
     async def _stopped(self, working: "asyncio.Future[None]") -> asyncio.CancelledError | None:
@@ -212,6 +219,7 @@ class Elector:
                 await asyncio.wait({working}, timeout=self._expires() - self._clock())
             except asyncio.CancelledError as error:
                 cancelled = error
+
         return cancelled
 
     def _expires(self) -> float:

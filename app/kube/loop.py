@@ -147,6 +147,7 @@ class Loop:
                 await self._resync_for_ever()
         finally:
             self._stop()
+
         raise AssertionError("the workers never return")
 
     def _stop(self) -> None:
@@ -212,9 +213,12 @@ class Loop:
                 "%s %s failed; again in %.1f s", self.reconciler.name, _name(key), wait
             )
             return "failure"
+
         if after is None:
             return "done"
+
         self.add_after(key, after)
+
         return "again"
 
     def _warn(self, text: str, *values: object) -> None:

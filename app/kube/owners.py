@@ -62,6 +62,7 @@ class Owners:
             if above is None:
                 return top
             reference = above
+
         return top
 
     async def _owner(self, namespace: str, reference: Controller) -> Object | None:
@@ -79,6 +80,7 @@ class Owners:
         resource = await self._find_kind(reference.api_version, reference.kind)
         if resource is None:
             return None
+
         scope = namespace if resource.namespaced else None
         version = resource.versions[0]
         try:
@@ -87,8 +89,10 @@ class Owners:
             )
         except (NotFound, Forbidden):
             return None
+
         if read["metadata"].get("uid") != reference.uid:
             return None
+
         return {**read, "apiVersion": reference.api_version, "kind": reference.kind}
 
 
@@ -125,6 +129,7 @@ class Kinds:
             answer = await self._read(f"/apis/{api_version}" if group else f"/api/{api_version}")
         except (NotFound, Forbidden):
             return
+
         self._lists[api_version] = {
             item["kind"]: Resource(
                 group, item["name"], item["kind"], bool(item.get("namespaced")), (version,)

@@ -244,10 +244,13 @@ class WatchStore(Generic[T]):
             self._entries[key] = (entry[0], current[1])
         else:
             self._entries[key] = entry
+
         if before == after:
             return
+
         for index in self._indexes.values():
             index.move(key, before, after)
+
         for change in self._subscribers:
             change(key, before, after)
 

@@ -164,10 +164,12 @@ class Transport:
             if not await self._trust.renew_after_failure():
                 raise
             response = await self._answer(request, timeouts)
+
         if response.status == 401:
             response.release()
             await self._trust.renew()
             response = await self._answer(request, timeouts)
+
         async with response:
             yield response
 
@@ -193,8 +195,10 @@ class Transport:
             self.reach.failed(_plainly(error))
             self._count(request, "error")
             raise
+
         self.reach.answered()
         self._count(request, str(response.status))
+
         return response
 
     async def _headers(self, request: Request) -> list[tuple[str, str]]:
@@ -317,6 +321,7 @@ async def lines_of(chunks: AsyncIterable[bytes], longest: int) -> AsyncGenerator
             length += len(begin)
         if length > longest:
             raise LineTooLong(f"a line of more than {longest} bytes")
+
     if line := b"".join(parts).strip():
         yield line
 

@@ -137,11 +137,14 @@ async def list_into(client: Reader, store: WatchStore[T], selection: Selection, 
         token = page.continue_token
         if not token:
             break
+
     keys = store.known_keys()
     for start in range(0, len(keys), pace.slice_size):
         store.drop_unlisted(keys[start : start + pace.slice_size], page.resource_version)
         await asyncio.sleep(0)
+
     store.end_list(page.resource_version)
+
     return page.resource_version
 
 

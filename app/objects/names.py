@@ -47,6 +47,7 @@ def label_key_problem(key: str) -> str | None:
             "the prefix must be a lowercase DNS subdomain of at most 253 characters, such as"
             " topology.kubernetes.io"
         )
+
     if len(name) > MAX_LABEL:
         return f"the name part must be no more than {MAX_LABEL} characters"
     if not _QUALIFIED.fullmatch(name):
@@ -55,4 +56,5 @@ def label_key_problem(key: str) -> str | None:
             " ending with an alphanumeric character, with an optional DNS subdomain prefix and '/',"
             " such as topology.kubernetes.io/rack"
         )
+
     return None

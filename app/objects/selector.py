@@ -32,4 +32,5 @@ def _holds(term: Mapping[str, Any], labels: Labels) -> bool:
             return key in labels
         case "DoesNotExist":
             return key not in labels
+
     return False

@@ -115,6 +115,7 @@ class ClusterTopologyReconciler:
     async def reconcile(self, key: Key) -> float | None:
         if key != ("", self._name):
             return None
+
         dialect = self._topology.dialect()
         self._report(dialect)
         try:
@@ -122,6 +123,7 @@ class ClusterTopologyReconciler:
         except NotFound as missing:
             create = self._levels is not None and not missing.no_resource
             return await self._create(dialect) if create else None
+
         if self._levels is None:
             if dialect.owns_topology:
                 await self._delete(stored)
@@ -133,6 +135,7 @@ class ClusterTopologyReconciler:
             )
         elif stored.get("spec", {}).get("levels") != self._levels:
             return await self._update(dialect, stored)
+
         return None
 
     def _report(self, dialect: Dialect) -> None:
@@ -186,14 +189,17 @@ class ClusterTopologyReconciler:
             text = f"something keeps changing its levels; left alone for {pause:.0f} s"
             self._events.record(Regarding.of(stored), "Warning", "ClusterTopologyContested", text)
             return pause
+
         desired = {**stored, "spec": {**stored.get("spec", {}), "levels": self._levels}}
         if self._is_rejected(dialect, desired, stored, Regarding.of(stored)):
             return REJECTED_SECONDS
+
         logger.info("updating %s %s", dialect.resource.kind, self._name)
         version = {"resourceVersion": stored["metadata"]["resourceVersion"]}
         patch = {"metadata": version, "spec": {"levels": self._levels}}
         self._note(dialect, await self._client.patch(dialect.resource, self._name, patch))
         self.rewrites.count(("", self._name))
+
         return None
 
     async def _delete(self, stored: Object) -> None:

@@ -101,12 +101,14 @@ class ConstraintStatusReconciler:
         pcs = read_pod_clique_set(stored)
         if pcs.deleting or self._is_current(pcs):
             return
+
         current = (stored.get("status") or {}).get("conditions")
         desired = self._desired(pcs)
         if desired is None:
             conditions = without_condition(current, CONDITION)
         else:
             conditions = with_condition(current, desired, timestamp(self._now()))
+
         patch = status_patch(stored, {"conditions": conditions or None})
         changed = await self._client.patch(
             POD_CLIQUE_SET, pcs.name, patch, pcs.namespace, subresource="status"
@@ -173,6 +175,7 @@ class LevelCoverageReconciler:
             self._events.record(
                 Regarding.of(stored), "Warning", "LevelsNotCovered", condition.message
             )
+
         conditions = with_condition(status.get("conditions"), condition, timestamp(self._now()))
         patch = status_patch(stored, {"conditions": conditions})
         resource = self._topology.dialect().resource

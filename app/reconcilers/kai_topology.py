@@ -77,9 +77,11 @@ class KaiTopologyReconciler:
     async def reconcile(self, key: Key) -> float | None:
         if key != ("", self._name) or not self._dialect().owns_topology:
             return None
+
         topology = await find(self._client, CLUSTER_TOPOLOGY, self._name)
         if topology is None or topology["metadata"].get("deletionTimestamp"):
             return None
+
         failure: ClusterError | None = None
         try:
             outcome = await self._sync(topology)
@@ -88,12 +90,15 @@ class KaiTopologyReconciler:
         except ClusterError as error:
             outcome = Outcome(f"KAI Topology could not be written: {error.message}")
             failure = error
+
         try:
             await self._report(topology, outcome)
         except NotFound:
             return None  # deleted since it was read
+
         if failure is not None:
             raise failure
+
         return outcome.again
 
     # The KAI Topology.
@@ -103,6 +108,7 @@ class KaiTopologyReconciler:
         problem = kai.mapping_problem(levels)
         if problem is not None:
             return Outcome(problem)
+
         desired = kai.desired_kai_topology(topology, levels)
         try:
             stored = await self._client.get(KAI_TOPOLOGY, self._name)
@@ -113,6 +119,7 @@ class KaiTopologyReconciler:
                     pending=True,
                 )
             return await self._create(desired)
+
         return await self._compare(topology, stored, desired)
 
     async def _compare(self, topology: Object, stored: Object, desired: Object) -> Outcome:
@@ -129,12 +136,15 @@ class KaiTopologyReconciler:
                 f'KAI Topology "{name}" exists, but is not controlled by this ClusterTopology: left'
                 " alone"
             )
+
         if stored["metadata"].get("deletionTimestamp"):
             return Outcome(
                 f'KAI Topology "{name}" is being deleted', pending=True, again=AGAIN_SECONDS
             )
+
         if kai.level_labels(stored) == kai.level_labels(desired):
             return Outcome()
+
         return await self._replace(topology, stored, desired)
 
     async def _replace(self, topology: Object, stored: Object, desired: Object) -> Outcome:
@@ -150,11 +160,13 @@ class KaiTopologyReconciler:
             )
             self._events.record(Regarding.of(topology), "Warning", "KAITopologyContested", text)
             return Outcome(text, again=pause)
+
         read = stored["metadata"]
         with contextlib.suppress(NotFound):
             await self._client.delete(
                 KAI_TOPOLOGY, self._name, uid=read["uid"], resource_version=read["resourceVersion"]
             )
+
         self.rewrites.count(("", self._name))
         self._events.record(
             Regarding.of(topology), "Normal", "KAITopologyReset", "its levels differed: made anew"
@@ -181,6 +193,7 @@ class KaiTopologyReconciler:
             and status.get("observedGeneration") == generation
         ):
             return
+
         problem = await self._write_status(topology, condition)
         if problem is None:
             self._reported = None
@@ -192,6 +205,7 @@ class KaiTopologyReconciler:
             self._reported = report
             text = f"{problem}. The status would be: {condition.message}"
             self._events.record(Regarding.of(topology), "Warning", "StatusNotWritten", text)
+
         if condition.status == "False":
             self._events.record(
                 Regarding.of(topology), "Warning", condition.reason, condition.message

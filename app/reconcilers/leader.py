@@ -104,6 +104,7 @@ class Leader:
         ]
         if configuration.workloads.enabled:
             self.loops.append(self._workload_loop())
+
         client.discovery.subscribe(self._served_changed)
 
     @property
@@ -198,6 +199,7 @@ class Leader:
             self._stores[fact].subscribe(
                 lambda key, before, after: loop.add(managed) if key == managed else None
             )
+
         return loop
 
     def _podgang_loop(self) -> Loop:
@@ -247,6 +249,7 @@ class Leader:
         mnnvl_resources.subscribe(loop, cliques, self._stores)
         mnnvl_resources.subscribe_to_owners(loop, self._stores, self._owners)
         mnnvl_resources.subscribe_to_apis(loop, self._client.discovery)
+
         return loop
 
     def _mnnvl_claims_loop(self, cliques: WatchStore[StoredClique]) -> Loop:
@@ -276,6 +279,7 @@ class Leader:
             )
         )
         workload.subscribe(loop, caches, client.discovery)
+
         return loop
 
     def _loop(

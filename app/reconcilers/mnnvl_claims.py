@@ -180,6 +180,7 @@ class MnnvlClaimsReconciler:
             raise
         finally:
             self._report_restored(pcs, repairs.restored)
+
         return repairs
 
     async def _try(self, pcs: PodCliqueSet, name: str, repairs: Repairs) -> None:

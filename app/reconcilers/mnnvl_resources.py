@@ -107,6 +107,7 @@ class MnnvlResourcesReconciler:
         stored = (
             resource for store in (self._domains, self._claims) for resource in store.values()
         )
+
         return needed | {
             (resource.namespace, base)
             for resource in stored
@@ -118,14 +119,18 @@ class MnnvlResourcesReconciler:
         await self._give_back(key)
         if not self._cliques.synced:
             return SETTLE_SECONDS
+
         demands = demands_in(self._cliques.by_index(BY_BASE, key))
         if not demands:
             self._notices.forget(key)
+
         pause = await self._restore(key, demands) if demands else None
         # demands are then the first ones of a list, after the API was installed again
         if not self._cliques.served:
             return pause
+
         remaining = await self._collect(key, {demand.mode for demand in demands})
+
         return min((seconds for seconds in (pause, remaining) if seconds is not None), default=None)
 
     # Give back.
@@ -157,6 +162,7 @@ class MnnvlResourcesReconciler:
         lasting = lasting_demands(demands, pcs)
         if pcs is None or not lasting:
             return None
+
         shared = any(demand.mode == "shared" for demand in lasting)
         pause = self._rewrites.pause(key)
         if pause is not None:
@@ -166,6 +172,7 @@ class MnnvlResourcesReconciler:
             )
             self._notices.say(key, [_regarding(pcs)], "MnnvlResourcesContested", note)
             return pause
+
         try:
             created = await self._resources.restore(
                 plan_for(lasting, pcs), "shared" if shared else "template"
@@ -179,6 +186,7 @@ class MnnvlResourcesReconciler:
                     key, [_regarding(pcs)], "MnnvlResourcesMissing", rejection.message
                 )
             raise
+
         self._notices.forget(key)
         if created:
             self._rewrites.count(key)
@@ -186,6 +194,7 @@ class MnnvlResourcesReconciler:
                 f"created {_listed(created)}, which stored PodCliques use and which did not exist"
             )
             self._events.record(_regarding(pcs), "Normal", "MnnvlResourcesRestored", note)
+
         return None
 
     # Collect.
@@ -198,17 +207,20 @@ class MnnvlResourcesReconciler:
         if not unneeded or not self._collect_after:
             self._unneeded_since.pop(key, None)
             return None
+
         kinds = {resource for resource, _ in unneeded}
         since, known = self._unneeded_since.get(key, (self._clock(), kinds))
         if not kinds <= known:
             since = self._clock()
             known = kinds
+
         self._unneeded_since[key] = since, known
         remaining = since + self._collect_after - self._clock()
         if remaining > 0:
             return remaining
         if await self._is_used(key[0], claim_names(kinds, key[1])):
             return self._later()
+
         deleted: list[Object] = []
         for resource, name in unneeded:
             current = await self._read(resource, key[0], name)
@@ -218,8 +230,10 @@ class MnnvlResourcesReconciler:
                 return self._later()
             await self._delete(resource, current)
             deleted.append(current)
+
         if deleted:
             self._report_collected(deleted)
+
         return None
 
     def _later(self) -> float:

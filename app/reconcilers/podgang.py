@@ -133,6 +133,7 @@ class PodGangReconciler:
             )
             self._events.record(_regarding(gang), "Warning", "PodGangContested", note)
             return pause
+
         unchanged = {"op": "replace", "path": "/metadata/resourceVersion", "value": version}
         try:
             stored = await self._client.patch(
@@ -140,8 +141,10 @@ class PodGangReconciler:
             )
         except NotFound:
             return None
+
         self.rewrites.count(counted)
         self._gangs.note(stored)
+
         return (
             CONTESTED_SECONDS
             if operations(read_stored_gang(stored).view(), await self._changes(gang))

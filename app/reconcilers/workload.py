@@ -104,19 +104,24 @@ class WorkloadReconciler:
     async def reconcile(self, key: Key) -> float | None:
         if not self._caches.synced:
             return NOT_SYNCED_SECONDS
+
         pods = [pod for pod in self._caches.pods_of(key) if not pod.ending]
         if not pods or self._client.served_version(POD_GROUP) is None:
             self._notices.forget(key)
             return await self._collect(key)
+
         for stored in self._caches.pod_groups.by_index(BY_GROUP, key):
             self._empty_since.pop(stored.uid, None)
+
         group = group_of(self._caches, min(pods, key=lambda pod: pod.name))
         if isinstance(group, Missing):
             return await self._wait_for(key, pods, group)
+
         members = await self._members(key, group, pods)
         if members is None:
             self._notices.forget(key)
             return None
+
         return await self._settle(key, group, members)
 
     async def _wait_for(self, key: Key, pods: list[StoredPod], missing: Missing) -> float | None:
@@ -141,6 +146,7 @@ class WorkloadReconciler:
         except ClusterError:
             await self._pods.mark(key, members.waiting)
             raise
+
         if stored is None:
             note = (
                 f'PodGroup "{group.pod_group_name}" exists and is not that of group'
@@ -149,9 +155,11 @@ class WorkloadReconciler:
             self._notices.say(key, first_pods(members.waiting), "PodGroupNameTaken", note)
             await self._pods.mark(key, members.waiting)
             return TAKEN_SECONDS
+
         self._notices.forget(key)
         for subject, remark in remarks(stored, group, sources, self._conventions).items():
             self._pod_groups.report(stored, subject, remark)
+
         return _soonest(pause, await self._pods.assign(key, members.waiting, group.pod_group_name))
 
     # The Pods and their owners.
@@ -203,6 +211,7 @@ class WorkloadReconciler:
         uids = {
             None if top is None else top["metadata"]["uid"] for top in members.top_owners.values()
         }
+
         return Sources(
             owner=Layer({}, {}) if owner is None else layer_of(owner),
             pod=replace(layer_of(first.view()), priority_class=first.priority_class),
@@ -232,14 +241,17 @@ class WorkloadReconciler:
         if self._caches.has_pods(stored):
             self._empty_since.pop(stored.uid, None)
             return None
+
         remaining = (
             self._empty_since.setdefault(stored.uid, self._clock()) + EMPTY_SECONDS - self._clock()
         )
         if remaining > 0:
             return remaining
+
         del self._empty_since[stored.uid]
         with contextlib.suppress(NotFound):
             await self._client.delete(POD_GROUP, stored.name, stored.namespace, uid=stored.uid)
+
         return None
 
     def _forget_former(

@@ -33,6 +33,7 @@ def _of_workload(caches: WorkloadCaches, pod: StoredPod) -> Group | Missing:
         return _not_found(
             f'Workload "{ref.workload}" does not exist: the Pod has no PodGroup until it does'
         )
+
     groups = groups_of_workload(stored.view())
     if ref.group not in groups:
         names = ", ".join(sorted(groups)) or "none"
@@ -40,6 +41,7 @@ def _of_workload(caches: WorkloadCaches, pod: StoredPod) -> Group | Missing:
             f'Workload "{ref.workload}" has no group "{ref.group}" (it has: {names}): the Pod waits'
             " for it"
         )
+
     return replace(groups[ref.group], replica_key=ref.replica_key)
 
 
@@ -50,6 +52,7 @@ def _of_pod_group(caches: WorkloadCaches, pod: StoredPod) -> Group | Missing:
         return _not_found(
             f'PodGroup "{name}" of {K8S_POD_GROUP.group} does not exist: the Pod waits for it'
         )
+
     if stored.composite:
         note = (
             f'PodGroup "{name}" is part of CompositePodGroup "{stored.composite}", which is not'
@@ -59,14 +62,17 @@ def _of_pod_group(caches: WorkloadCaches, pod: StoredPod) -> Group | Missing:
             "CompositePodGroupNotSupported",
             note + "gets no PodGroup of KAI, and KAI does not schedule it",
         )
+
     if not stored.workload:
         return group_of_pod_group(stored.view(), None)
+
     workload = caches.workloads.get(pod.namespace, stored.workload)
     if workload is None:
         return _not_found(
             f'Workload "{stored.workload}" of PodGroup "{name}" does not exist: the Pod waits'
             " for it"
         )
+
     return group_of_pod_group(stored.view(), workload.view())
 
 

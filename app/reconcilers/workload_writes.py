@@ -77,12 +77,15 @@ class PodGroupWriter:
         stored = cached.view() if cached else await self._create(namespace, desired)
         if not is_of_group(stored, group):
             return None, None
+
         patch = difference(stored, desired, self._keys)
         references = owners_to_write(stored, common_owner)
         if references is not None:
             patch["metadata"] = {**patch.get("metadata", {}), "ownerReferences": references}
+
         # the cache keeps it beside the object
         version = stored["metadata"].get("resourceVersion", version)
+
         return stored, await self._correct(namespace, stored, version, patch) if patch else None
 
     async def _create(self, namespace: str, desired: Object) -> Object:
@@ -113,11 +116,13 @@ class PodGroupWriter:
             )
             self.report(stored, "fight", Remark("PodGroupContested", note))
             return pause
+
         self.report(stored, "fight", None)
         preconditions = {"uid": uid, "resourceVersion": version}
         patch = {**patch, "metadata": {**patch.get("metadata", {}), **preconditions}}
         self._caches.pod_groups.note(await self._client.patch(POD_GROUP, name, patch, namespace))
         self._rewrites.count(counted)
+
         return None
 
     def report(self, stored: Object, subject: str, remark: Remark | None) -> None:

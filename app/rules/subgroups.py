@@ -48,6 +48,7 @@ def _is_plainly_valid(subgroups: list[Any]) -> bool:
         if parent is not None and (not isinstance(parent, str) or parent not in seen):
             return False
         seen.add(name)
+
     return True
 
 
@@ -64,6 +65,7 @@ def _find_problems(subgroups: list[Any]) -> list[FieldError]:
         findings += _parent_problems(position, name, parent)
         if isinstance(name, str):
             members.append((position, name, parent if isinstance(parent, str) else None))
+
     parents: dict[str, str | None] = {}
     for position, name, parent in members:
         if name in parents:  # the first entry counts
@@ -74,6 +76,7 @@ def _find_problems(subgroups: list[Any]) -> list[FieldError]:
             )
         else:
             parents[name] = parent
+
     for position, name, parent in members:
         if parent is not None and parent not in parents and is_label(parent):
             findings.append(
@@ -84,7 +87,9 @@ def _find_problems(subgroups: list[Any]) -> list[FieldError]:
                     f"parent {parent} of {name} was not found",
                 )
             )
+
     _validate_cycles(members, parents, findings)
+
     return findings
 
 

@@ -35,6 +35,7 @@ def accepted_status(crd: Object, others: Iterable[Object], now: str) -> Object:
     accepted = dict(before.get("acceptedNames") or {})
     if requested == accepted:
         return dict(before)
+
     neighbours = [
         other["status"].get("acceptedNames") or {} for other in others if _is_neighbour(other, crd)
     ]
@@ -48,12 +49,14 @@ def accepted_status(crd: Object, others: Iterable[Object], now: str) -> Object:
                 names_accepted = _condition("NamesAccepted", "False", reason, message)
             else:
                 accepted[field] = requested.get(field)
+
     accepted["categories"] = requested.get("categories")
     established = _condition("Established", "False", "NotAccepted", "not all names are accepted")
     if names_accepted["status"] == "True" or is_established(crd):
         established = _condition(
             "Established", "True", "InitialNamesAccepted", "the initial names have been accepted"
         )
+
     return {
         "acceptedNames": {field: value for field, value in accepted.items() if value is not None},
         "conditions": [

@@ -106,6 +106,7 @@ class _Workload:
             yield self._object(
                 "grove.io/v1alpha1", "PodClique", full, self._clique(clique, replicas, gpus), gang
             )
+
         parts = [
             {
                 "name": f"{gang}-{clique}",

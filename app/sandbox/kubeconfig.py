@@ -36,6 +36,7 @@ def write(path: Path, url: str, ca: bytes, tokens: dict[str, str]) -> None:
         ],
         "current-context": "admin",
     }
+
     path.touch(mode=0o600)
     path.chmod(0o600)
     path.write_text(yaml.safe_dump(content, sort_keys=False))

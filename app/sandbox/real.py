@@ -169,9 +169,11 @@ class RealApiServer:
         )
         if resource is None:
             raise ApiError(404, "NotFound", f"{version} has no {kind}")
+
         namespace = (
             f"/namespaces/{meta.get('namespace') or 'default'}" if resource["namespaced"] else ""
         )
+
         return f"{root}{namespace}/{resource['name']}/{meta['name']}"
 
     async def _until_established(self, name: str) -> None:
@@ -189,6 +191,7 @@ class RealApiServer:
                         return
                     reason = crd_names.conflict(crd)
                     await asyncio.sleep(0.05)
+
         raise RuntimeError(
             f"CRD {name} is not established: {reason or f'nothing said why in {START_SECONDS:g} s'}"
         )

@@ -74,6 +74,7 @@ class Sandbox:
         self.authorizer = Authorizer(self._storage, free)
         if rules:
             self.authorizer.limited.add(OPERATOR.name)
+
         self._transport = Transport(Services(self._storage).address)
         admission = Admission(self._storage, self._registry, self._transport, self.authorizer)
         self._reader = Reader(self._storage)
@@ -127,6 +128,7 @@ class Sandbox:
         served = self._registry.for_kind(obj["apiVersion"], obj["kind"])
         if served is None:
             raise errors.not_served()
+
         namespace = (metadata(obj).get("namespace") or "default") if served.namespaced else ""
         key = (namespace, metadata(obj)["name"])
         caller = Caller(ADMIN)
@@ -134,10 +136,12 @@ class Sandbox:
             await self._writer.create(served, obj, caller, namespace)
         else:
             await self._writer.patch(served, key, obj, MERGE, caller)
+
         if served.has_status and "status" in obj:
             await self._writer.patch(
                 served, key, {"status": obj["status"]}, MERGE, caller, "status"
             )
+
         conflict = (
             crd_names.conflict(self._storage.get(CRDS, key) or {}) if served.table == CRDS else None
         )

@@ -192,10 +192,12 @@ class Storage:
         else:
             table.objects[key] = obj
             self._index(table_id, key, obj)
+
         change = Change(kind, self.version, table_id, obj, old)
         table.record(change)
         for listener in self.listeners:
             listener(change)
+
         return obj
 
     def _index(self, table: TableId, key: Key, obj: Object) -> None:

@@ -209,9 +209,11 @@ def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
             return JSONResponse(
                 {"error": f"there is no parameter {', '.join(unknown)}; there are {known}"}, 400
             )
+
         if turns.waiting >= WAITING_DRY_RUNS:
             busy = "too many dry runs at once: try again in a moment"
             return JSONResponse({"error": busy}, status_code=503, headers={"Retry-After": "1"})
+
         try:
             documents, replaced = await _documents(request, old, turns)
         except ClientDisconnect:
@@ -220,8 +222,10 @@ def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
             return JSONResponse({"error": str(problem)}, status_code=413)
         except UnusableInput as problem:
             return JSONResponse({"error": str(problem)}, status_code=400)
+
         asker = Asker(user, tuple(filter(None, groups.split(","))), operation, replaced)
         judged = await _judged(routes, documents, asker)
+
         return await asyncio.to_thread(_judged_response, judged, output)
 
 

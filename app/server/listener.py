@@ -132,6 +132,7 @@ def bind(host: str, port: int) -> socket.socket:
     """
     if host == EVERY_ADDRESS and not socket.has_dualstack_ipv6():
         host = "0.0.0.0"  # noqa: S104 - a Service has to reach it
+
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -143,6 +144,7 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         sock.close()
         raise OSError(f"{authority(host, port)}: {error.strerror or error}") from error
+
     return sock
 
 

@@ -133,6 +133,7 @@ async def serving(
     allow_files(listener.most_connections)
     for samples in (readiness.samples, log.samples, listener.samples):
         metrics.add(samples)
+
     try:
         async with (
             leading(configuration, cluster, client, metrics) as leader,

@@ -222,6 +222,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
                     self._above.data_received(data)
         except ssl.SSLWantReadError:
             pass
+
         if self._outgoing.pending:
             self._send()
 

@@ -185,6 +185,7 @@ class ReviewTokens:
         for path in [path for path, route in self._routes.items() if route.trusted]:
             if path not in trusted:
                 del self._routes[path]
+
         self._routes.update(trusted)
 
     # What the server reports.

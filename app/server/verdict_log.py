@@ -57,6 +57,7 @@ class VerdictLog:
                 request.name,
                 request.dry_run,
             )
+
         self._records.append((time.time(), path, uid, subject, verdict, seconds))
         if len(self._records) >= _FLUSH_LINES or verdict.code >= 500:
             self.flush()
@@ -94,6 +95,7 @@ class VerdictLog:
         line = f"{time_of_day(at)}  {verdict.outcome:8} {operation} {kind} {place} by {user}"
         line += " (dry run)" if dry_run else ""
         line += f": {verdict.message[:_MAX_MESSAGE]}" if verdict.message else ""
+
         return visible(line).encode()
 
     def _line(
@@ -116,11 +118,13 @@ class VerdictLog:
             line["user"], line["operation"], line["namespace"], line["name"], line["dryRun"] = (
                 subject
             )
+
         line["verdict"] = verdict.outcome
         line["code"] = verdict.code
         line["ms"] = int(seconds * 1_000_000) / 1000
         if verdict.message:
             line["message"] = verdict.message[:_MAX_MESSAGE]
+
         return dumps(line)
 
     def close(self) -> None:

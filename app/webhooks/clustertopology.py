@@ -39,9 +39,11 @@ class ClusterTopologyWebhook:
             )
             if refusal is not None:
                 return not_allowed(refusal, final=True)
+
         verdict = _DIALECT_OF[request.kind].validate_levels(
             request.object, request.old, request.operation, self._topology, managed=managed
         )
         if verdict.refusal is not None:
             return not_allowed(verdict.refusal)
+
         return judged(verdict.findings, verdict.warnings)

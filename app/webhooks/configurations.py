@@ -107,6 +107,7 @@ def _entry(webhook: Webhook, target: Target, namespaces: list[str]) -> dict[str,
         entry["matchConditions"] = [
             {"name": name, "expression": expression} for name, expression in conditions
         ]
+
     return entry
 
 

@@ -27,11 +27,13 @@ class PodBindingWebhook:
             return ALLOWED.with_warnings(
                 ["the Binding has no node as its target: no topology labels added"]
             )
+
         labels = self._facts.node_labels(name)
         if labels is None:
             return ALLOWED.with_warnings(
                 [f'node "{name}" is not known: no topology labels added to the Pod']
             )
+
         return patched(
             operations(request.object, binding_changes(request.object, labels, self._keys()))
         )

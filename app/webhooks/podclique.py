@@ -55,14 +55,17 @@ class PodCliqueWebhook:
                 "request.namespace must be a string that is not empty: a PodClique is in a"
                 " namespace"
             )
+
         own = read_mnnvl(annotations_of(request.object))
         if own.enabled is not None and not own.enables:
             return ALLOWED
+
         member = read_member(request.object, request.namespace)
         name = member.place.pcs
         pcs = self._facts.cached_set(request.namespace, name)
         if pcs is None and name and None in (own.enabled, own.scope, own.device_class):
             return self._with_set(request, member, own)
+
         return self._judge(request, member, own, pcs, [])
 
     async def _with_set(self, request: Request, member: Member, own: MnnvlAnnotations) -> Verdict:
@@ -95,6 +98,7 @@ class PodCliqueWebhook:
         )
         if conflict is not None:
             return _verdict_on_both(request, conflict, inherited)
+
         classes = self._facts.device_classes()
         mode = claim_mode(self._configured_mode, device_class_of(annotations), classes)
         injection = plan_injection(
@@ -103,6 +107,7 @@ class PodCliqueWebhook:
         plan = injection.plan
         if plan is None:
             return judged(injection.findings, [*injection.warnings, *warnings])
+
         of_plan = (
             reservation_warning(injection, pcs, member.place.group),
             allocation_warning(injection.mode, plan.claim, plan.device_class, classes),
@@ -110,8 +115,10 @@ class PodCliqueWebhook:
         warnings = [*warnings, *injection.warnings, *filter(None, of_plan)]
         if self._resources.is_ensured(plan, injection.mode):
             return patched(injection.patch, warnings=warnings)
+
         doubt = _doubt(request, injection, mode)
         injection = replace(injection, warnings=tuple(warnings))
+
         return self._ensure(request, plan, injection, doubt)
 
     async def _ensure(
@@ -130,7 +137,9 @@ class PodCliqueWebhook:
             if isinstance(problem, Forbidden) and not problem.passes:
                 raise
             warnings = (*warnings, _incomplete(plan, problem))
+
         effects = [Effect("create", obj) for obj in created]
+
         return patched(injection.patch, warnings=warnings, effects=effects)
 
 

@@ -56,7 +56,9 @@ class PodCliqueSetWebhook:
             Unavailable
         ):  # the managed topology is missing, and the update doesn't change the constraints
             return warnings
+
         nodes = self._facts.nodes()
         warnings += preflight_warnings(template, required_levels(template, required, levels), nodes)
         warnings += capacity_warnings(template, required, levels, nodes)
+
         return [*warnings, *size_warnings(template, dialect.constrained(request.object))]

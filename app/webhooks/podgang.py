@@ -37,14 +37,17 @@ class PodGangWebhook:
             return bad_request(
                 "request.namespace must be a string that is not empty: a PodGang is in a namespace"
             )
+
         findings = self._facts.dialect().validate_podgang(request.object)
         if findings:
             return judged(findings)
+
         gang = replace(read_gang(request.object, request.namespace), uid=_stored_uid(request))
         pcs = self._facts.cached_set(request.namespace, gang.place.pcs)
         adopting = self._adopting(request, gang.uid)
         if pcs is None or adopting is not None:
             return self._complete(request, gang, adopting)
+
         return self._verdict(request, gang, pcs, [])
 
     def _adopting(self, request: Request, uid: str) -> Gang | None:
@@ -83,6 +86,7 @@ class PodGangWebhook:
             logger.info(
                 "PodGang %s/%s: left to the reconciler: %s", gang.namespace, gang.name, problem
             )
+
         return self._verdict(request, gang, pcs, effects)
 
     def _verdict(

@@ -260,6 +260,7 @@ def routes_over(
         MUTATE_POD_BINDING: PodBindingWebhook(facts, configuration.node_labels),
         MUTATE_POD: PodWebhook(workloads.scheduler_name if workloads.enabled else None),
     }
+
     return {webhook.path: webhook.route(handler) for webhook, handler in handlers.items()}
 
 

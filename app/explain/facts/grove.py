@@ -288,6 +288,7 @@ def cluster_topology_binding(obj: Object) -> ClusterTopology:
         for item in bindings
         if item.get("schedulerName") == KAI_SCHEDULER
     ]
+
     return ClusterTopology(
         "ClusterTopologyBinding",
         name,

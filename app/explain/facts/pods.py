@@ -97,8 +97,10 @@ def _shape_of_pod(obj: Any) -> Shape:
     share = map_of(at(map_of(obj), "metadata").get("annotations")).get(GPU_FRACTION)
     if not isinstance(share, str):
         return shape(spec)
+
     requests = pod_requests(spec)
     requests[GPU] = requests.get(GPU, 0) + thousandths(share)
+
     return _shape(
         tuple(sorted(requests.items())),
         node_selector(spec),

@@ -44,14 +44,17 @@ def seconds_since_1970(value: Any) -> float | None:
     match = _TIME.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         return None
+
     year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
     try:
         days = calendar.monthrange(year, month)[1]
         seconds = calendar.timegm((year, month, day, hour, minute, second))
     except ValueError:  # there is no year 0, and no month 13
         return None
+
     if not 1 <= day <= days or hour > 23 or minute > 59 or second > 60:
         return None
+
     return float(seconds - _seconds_east(*match.groups()[6:]))
 
 

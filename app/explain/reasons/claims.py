@@ -71,8 +71,10 @@ def _who_makes(gang: Gang, name: str) -> str:
                 f"NVIDIA's controller makes it from ComputeDomain {domain.name}: see whether it"
                 " runs, and its log"
             )
+
     if not gang.is_of_grove:
         return "create it, or correct the name in the pods"
+
     return (
         "run `grove-admission doctor`; check whether the webhook was off when the PodClique was"
         " made"
@@ -234,7 +236,9 @@ def _not_injected(member: Member, clique: PodClique) -> Reason:
     if running:
         run = "runs" if len(running) == 1 else "run"
         text = f"{text}; {counted(len(running), 'pod')} of it {run} outside of the NVLink domain"
+
     evidence = (Evidence(clique.ref, "spec.podSpec.resourceClaims", "no mnnvl"),)
+
     return Reason(
         "ClaimNotInjected",
         (clique.ref, *refs(running)),
@@ -307,6 +311,7 @@ def channel_taken(gang: Gang) -> Iterator[Reason]:
     places = gang.places
     if not places.now.fits or not _waits_for_channel(gang):
         return
+
     takers = {
         device.pool: claim
         for claim in gang.index.facts.claims
@@ -316,6 +321,7 @@ def channel_taken(gang: Gang) -> Iterator[Reason]:
     taken = [node.name for node in gang.index.nodes if node.name in takers]
     if not taken or places.under(only(gang, lambda node: node.name not in takers)).fits:
         return
+
     holders = listed(dict.fromkeys(takers[name].name for name in taken))
     text = (
         f"{len(taken)} of {counted(len(gang.index.nodes), 'node')} have their channel taken by"

@@ -51,6 +51,7 @@ def _unknown_domains(pcs: PodCliqueSet, topology: Topology) -> Iterator[Reason]:
                 evidence,
             )
         return
+
     known = listed((level.domain for level in cluster.levels), 16) or "none"
     for field, domain, _ in (
         constraint for asked in constraints for constraint in asked.constraints
@@ -88,6 +89,7 @@ def _unknown_keys(gang: Gang) -> Iterator[Reason]:
     if kai is None:
         yield from _no_topology(gang)
         return
+
     told = {
         key
         for part in gang.whole.parts()
@@ -123,6 +125,7 @@ def _no_topology(gang: Gang) -> Iterator[Reason]:
     told = any(part.told for part in gang.whole.parts())
     if not name or not told or "kai_topologies" in unknown or gang.topology.cluster is not None:
         return
+
     others = listed(sorted(kai.name for kai in facts.kai_topologies), 8) or "none"
     text = (
         f"KAI has no Topology {name}, which {gang.ref.kind} {gang.ref.name} names: it has {others}"
@@ -143,12 +146,14 @@ def topology_unnamed(gang: Gang) -> Iterator[Reason]:
     pod_gang = gang.pod_gang
     if pod_gang is None or not pod_gang.constrained or pod_gang.topology:
         return
+
     evidence = [Evidence(gang.ref, "metadata.annotations[grove.io/topology-name]", "absent")]
     for pod in gang.pods:
         evidence += [
             Evidence(pod.ref, "event PodGrouperWarning", words)
             for words in grouper_warnings(gang.index, pod)
         ]
+
     text = (
         "The PodGang has constraints and does not say which topology they are about: KAI can't"
         " group its pods"
@@ -174,6 +179,7 @@ def gang_unconstrained(gang: Gang) -> Iterator[Reason]:
     cluster = gang.topology.cluster
     if pod_gang is None or cluster is None:
         return
+
     keys = [level.key for level in cluster.levels]
     untold = (
         dict.fromkeys(_untold(gang.pcs, gang.whole, cluster, keys)) if gang.pcs is not None else {}
@@ -208,6 +214,7 @@ def _unconstrained(
         remedy = (
             "grove-admission writes it within seconds: run `grove-admission doctor` if it lasts"
         )
+
     return Reason(
         "GangUnconstrained",
         (ref,),
@@ -287,11 +294,13 @@ def min_above_replicas(gang: Gang) -> Iterator[Reason]:
         for name, minimum, replicas in templates:
             if minimum > replicas:
                 yield _never(pcs.ref, f"{name} needs {minimum}", minimum, replicas, "minAvailable")
+
     for member in gang.members:
         if member.clique is not None and member.minimum > member.clique.replicas:
             needs = f"{member.name} needs {member.minimum}"
             possible = member.clique.replicas
             yield _never(gang.ref, needs, member.minimum, possible, "minReplicas")
+
     possible = sum(member.clique.replicas for member in gang.members if member.clique is not None)
     if (
         group is not None

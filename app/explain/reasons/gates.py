@@ -111,6 +111,7 @@ def gate_not_in_gang(gang: Gang) -> Iterator[Reason]:
     """A pod with Grove's gate that its PodGang does not refer to."""
     if gang.pod_gang is None:
         return
+
     referenced = {name for part in gang.pod_gang.parts for name in part.pods}
     pods = [pod for pod in gang.pods if GROVE_GATE in pod.gates and pod.name not in referenced]
     if pods:

@@ -17,6 +17,7 @@ def required_violated(gang: Gang) -> Iterator[Reason]:
     told = [(part, part.told.required) for part in gang.whole.parts()]
     if gang.pod_group is not None:
         told += [(part, key) for part, key in _unnamed(gang) if (part, key) not in told]
+
     for part, key in told:
         domains = _domains_of(gang, part, key)
         if len(domains) < 2:

@@ -95,8 +95,10 @@ def _missing(gang: Gang, pcs: PodCliqueSet, name: str) -> Reason:
     remedy = f"see the log of Grove's operator: it makes PodGangs{_said(gang, pcs.errors)}"
     if _migrates(pcs):
         remedy = "wait: Grove is giving the set other PodGangs"
+
     refs = tuple(sorted(pod.ref for pod in pods))
     evidence = (Evidence(refs[0], "metadata.labels[grove.io/podgang]", name), *_errors(gang, pcs))
+
     return Reason("PodGangMissing", refs, text, remedy, "platform", evidence, severity=severity)
 
 
@@ -105,6 +107,7 @@ def pod_gang_migration_in_progress(gang: Gang) -> Iterator[Reason]:
     pcs = gang.pcs
     if pcs is None or not _migrates(pcs):
         return
+
     text = f"Grove is giving {pcs.name} other PodGangs, which a new release of it needs"
     evidence = (Evidence(pcs.ref, f"status.conditions[{MIGRATES}]", "True"),)
     remedy = "wait: this takes seconds; if it lasts, see the log of Grove's operator"

@@ -99,8 +99,10 @@ def _opened(obstacle: Obstacle) -> list[Domain]:
     opened = Assumption(opened=True)
     if not obstacle.places.opened.fits:
         opened = obstacle.places.all_emptied
+
     now = {room.domain.path: room.pods for room in obstacle.places.now.rooms}
     rooms = [room for room in gang.places_of(short).rooms_under(opened) if room.pods >= short.count]
+
     return [
         room.domain
         for room in sorted(
@@ -152,6 +154,7 @@ def other_resource(gang: Gang) -> Iterator[Reason]:
     obstacle = obstacle_of(gang)
     if obstacle is None or obstacle.missing_resource is None:
         return
+
     name = obstacle.missing_resource
     short = obstacle.short
     level = level_of(gang, short)
@@ -168,6 +171,7 @@ def other_resource(gang: Gang) -> Iterator[Reason]:
     remedy = f"ask for less {_called(name)}"
     if obstacle.is_held_by_others:
         remedy = f"{remedy}, or wait until pods of others end"
+
     yield Reason(
         "OtherResource",
         (gang.ref,),

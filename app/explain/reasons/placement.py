@@ -93,6 +93,7 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str]:
     oversize = _oversize(obstacle, short)
     if oversize is not None:
         return oversize, f"make the pods smaller{obstacle.beside_size}"
+
     level = level_of(gang, short)
     best = places.empty.best
     selection = selection_words(obstacle, [shape for shape, _ in short.shapes])
@@ -101,7 +102,9 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str]:
     if best is None:
         text = f"No {level} exists: no node has the labels of all levels"
         return text, wider or "have the nodes labelled, or ask for a level that they have"
+
     room = _room_of(places, short, best, level, selection)
+
     return room, remedy
 
 
@@ -124,9 +127,11 @@ def _room_of(
     if asks > has:
         largest = f"The largest {level} has {amount('/gpu', has)}"
         return f"{largest}, and {short.name} needs {amount('/gpu', asks)}{selection}"
+
     needs = pods_of(short.shapes)
     if best.pods >= short.count:
         return f"Even empty, no {level} has room for all parts of {short.name} together{selection}"
+
     return (
         f"Even empty, no {level} has room for {needs}; {best.domain} would have room for"
         f" {best.pods}{selection}"
@@ -162,6 +167,7 @@ def no_domain_fits(gang: Gang) -> Iterator[Reason]:
         return
     if obstacle.is_of_pool:
         return
+
     short = obstacle.short
     level = level_of(gang, short)
     best = obstacle.places.now.best
@@ -188,6 +194,7 @@ def _no_room_for_more(obstacle: Obstacle) -> Iterator[Reason]:
     short = obstacle.short
     if not gang.whole.is_satisfied or _bound_for_ever(obstacle) or obstacle.unmatched is not None:
         return
+
     text = (
         f"The minimum of {gang.ref.name} runs; for {pods_of(short.shapes)} more there is no room"
         " beside it, even without pods of others"
@@ -215,9 +222,11 @@ def _no_room(obstacle: Obstacle, level: str) -> str:
         return f"No {level} has room for {needs}: no node has the labels of all levels"
     else:
         text = f"No {level} has room for {needs}; {best.domain} has room for {has}"
+
     if has >= short.count:
         where = "the nodes" if level == "cluster" else str(best.domain if best else level)
         text = f"No {level} has room for all parts of {short.name} together; {where} has for each"
+
     return text + _in_pieces(obstacle)
 
 
@@ -301,15 +310,18 @@ def bound_to_domain(gang: Gang) -> Iterator[Reason]:
     obstacle = obstacle_of(gang)
     if obstacle is None or obstacle.is_of_pool:
         return
+
     short = obstacle.short
     if not short.occupied or short.key not in gang.topology.keys:
         return
     if obstacle.is_for_ever and not _bound_for_ever(obstacle):
         return
+
     part = next(part for part in gang.whole.parts() if part.name == short.name)
     best = obstacle.places.now.best
     if best is None:
         return
+
     text = (
         f"{len(part.placed)} of {counted(part.expected, 'pod')} of {short.name} run in"
         f" {best.domain}, the rest must join them, and it has room for {best.pods} of"

@@ -31,6 +31,7 @@ def queue_missing(gang: Gang) -> Iterator[Reason]:
     group = gang.pod_group
     if group is None or not group.queue:
         return
+
     parents = {queue.parent for queue in gang.index.facts.queues}
     leaves = sorted(
         queue.name
@@ -74,6 +75,7 @@ def queue_limit(gang: Gang) -> Iterator[Reason]:
     said = _said(gang, "OverLimit")
     if group is None:
         return
+
     asked = asked_gpus(gang)
     remedy = "wait, ask for less, or have the limit raised"
     for queue in chain(gang.index, group.queue):
@@ -95,6 +97,7 @@ def queue_limit(gang: Gang) -> Iterator[Reason]:
                 evidence,
             )
             return
+
     if said is not None:
         yield _as_said(group, said, "QueueLimit", remedy)
 
@@ -157,6 +160,7 @@ def fair_share(gang: Gang) -> Iterator[Reason]:
     group = gang.pod_group
     if group is None or gang.places.now.fits:
         return
+
     asked = asked_gpus(gang)
     for queue in chain(gang.index, group.queue):
         if queue.quota is None or not asked or queue.allocated + asked > queue.quota:
@@ -201,10 +205,12 @@ def preemption_delay(gang: Gang) -> Iterator[Reason]:
     said = _said(gang, "PreemptionDelayNotElapsed")
     if group is None or said is None:
         return
+
     since = max((time for time in (group.created, group.evicted) if time is not None), default=None)
     when = clock(since + group.delay) if since is not None and group.delay else ""
     if since is not None and group.delay and since + group.delay <= gang.index.facts.now:
         return
+
     text = f"May push others out from {when} on" if when else "May not push others out yet"
     evidence = (Evidence(group.ref, CONDITION, said.reason),)
     yield Reason(

@@ -79,6 +79,7 @@ def shared_narrower_domain(gang: Gang) -> Iterator[Reason]:
     obstacle = obstacle_of(gang)
     if obstacle is None or not obstacle.is_of_shared_domain:
         return
+
     short, remedy = _culprit(obstacle)
     level = level_of(gang, short)
     text = (
@@ -112,6 +113,7 @@ def _culprit(obstacle: Obstacle) -> tuple[Demand, str]:
         remedy = _first_that_helps(obstacle, options)
         if remedy:
             return part, remedy
+
     return obstacle.places.empty.short or demand, "leave out all constraints"
 
 
@@ -166,12 +168,14 @@ def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[st
     if short.preferred:
         words = f"leave out the preferred level {topology.name_of(short.preferred)}"
         yield f"{words} of {short.name}", replaced(demand, short, preferred="")
+
     yield from _wider_levels(obstacle, demand, short)
     if short.preferred:
         without = replace(short, preferred="")
         leaner = replaced(demand, short, preferred="")
         for words, wider in _wider_levels(obstacle, leaner, without):
             yield f"{words}, and prefer no level", wider
+
     words = f"leave out the constraint of {short.name}, and constrain each size by itself"
     yield words, replaced(demand, short, key="", preferred="")
     words = "leave out all constraints, and constrain each size by itself"
@@ -204,6 +208,7 @@ def level_without_topology(gang: Gang) -> Iterator[Reason]:
     group = gang.pod_group
     if group is None:
         return
+
     named: list[tuple[str, Told]] = [(group.name, group.unnamed)]
     named += [(sub.name, sub.unnamed) for sub in group.subgroups]
     for name, told in named:

@@ -70,6 +70,7 @@ def _note(nodes: list[Node]) -> Reason:
     refs = tuple(node.ref for node in nodes)
     evidence = (Evidence(refs[0], "metadata.labels", "incomplete"),)
     remedy = "see `grove-admission topology`"
+
     return Reason(
         "LevelLabelMissing",
         refs,
@@ -152,6 +153,7 @@ def _missing_label(
     command = f"kubectl label node {shlex.join([*names, *labels])}"
     remedy = f"label the nodes: {listed(names)}"
     severity: Severity = "warning" if gpus else "note"
+
     return Reason(
         "LevelLabelMissing", refs, text, remedy, "platform", evidence, (command,), severity
     )
@@ -166,12 +168,14 @@ def guessed_labels(index: Index, topology: Topology) -> Mapping[str, Labels]:
         match = _NUMBER.fullmatch(node.name)
         if match:
             series[match[1]].append((int(match[2]), node))
+
     guesses: dict[str, Labels] = {}
     for members in series.values():
         ordered = [
             node for _, node in sorted(members, key=lambda member: (member[0], member[1].name))
         ]
         guesses |= _guesses_in(ordered, topology.keys)
+
     return guesses
 
 
@@ -185,6 +189,7 @@ def _guesses_in(
     for node in nodes:
         before.append(last)
         last = node if all(key in node.labels for key in keys) else last
+
     guesses: dict[str, Labels] = {}
     following: Node | None = None
     for node, preceding in zip(reversed(nodes), reversed(before), strict=True):
@@ -193,6 +198,7 @@ def _guesses_in(
             following = node
         elif len(missing) == 1 and _agree(node, preceding, following, keys, missing[0]):
             guesses[node.name] = {missing[0]: (preceding or node).labels[missing[0]]}
+
     return guesses
 
 
@@ -240,6 +246,7 @@ def _habit(
 ) -> Iterator[Reason]:
     if not shared:
         return
+
     example = min(shared)
     names = counted(total, f"name of a {level.domain}", f"names of a {level.domain}")
     text = (
@@ -279,6 +286,7 @@ def _two_parents(
     evidence = tuple(Evidence(ref, f"metadata.labels[{key}]", value) for ref in refs)
     text = f"{value} is in {places}: KAI counts {kinds}"
     remedy = f"correct the label of the nodes that are elsewhere, or give one {level} another name"
+
     return Reason(
         "NotATree",
         refs,
@@ -296,6 +304,7 @@ def topology_differs(gang: Gang) -> Iterator[Reason]:
     kai = gang.topology.kai
     if cluster is None:
         return
+
     ref = cluster.ref
     levels = listed(level.domain for level in cluster.levels)
     remedy = "run `grove-admission doctor`, and check who owns the Topology"
@@ -310,6 +319,7 @@ def topology_differs(gang: Gang) -> Iterator[Reason]:
             (Evidence(ref, "spec.levels", levels),),
         )
         return
+
     if kai.keys != tuple(level.key for level in cluster.levels):
         known = listed(gang.topology.name_of(key) for key in kai.keys)
         text = f"KAI knows the levels {known}; the {cluster.kind} says {levels}"

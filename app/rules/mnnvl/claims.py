@@ -89,19 +89,23 @@ def plan_injection(
     """
     if not annotations.enables or map_of(obj.get("metadata")).get("deletionTimestamp") is not None:
         return Injection()
+
     findings: list[FieldError] = []
     spec = walk_map(obj, "spec", _ROOT, findings)
     pod_spec = walk_map(spec, "podSpec", _SPEC, findings)
     gpu_containers = _gpu_containers(pod_spec, findings)
     if not gpu_containers and not findings:
         return Injection(warnings=(_no_gpu(member.name),) if is_annotated else ())
+
     stored = _claim_entry(dict(map_of(value_at(old, ("spec", "podSpec")))), [])[1]
     plan, warnings = _plan(member, annotations, stored, findings)
     if plan is None or findings:
         return Injection(findings=tuple(findings))
+
     position, entry = _claim_entry(pod_spec, findings)
     if findings:
         return Injection(findings=tuple(findings))
+
     known = entry or stored  # Grove's operator removes the entry from the spec
     mode = (
         claim_mode
@@ -113,7 +117,9 @@ def plan_injection(
         if scope is None:
             return Injection(findings=(_name_taken(claim_entry(plan, mode), position, entry),))
         plan = plan_of(member, scope, plan.device_class)
+
     patch = _operations(pod_spec, None if entry else claim_entry(plan, mode), gpu_containers)
+
     return Injection(plan, mode, tuple(patch), int_of(spec.get("replicas"), 1), warnings=warnings)
 
 
@@ -131,10 +137,12 @@ def _plan(
     if plan is not None or scope is None:
         findings += problems
         return plan, ()
+
     device_class = device_class_of(annotations)
     kept = plan_of(
         member, scope, device_class if is_device_class(device_class) else DEFAULT_DEVICE_CLASS
     )
+
     return kept, tuple(
         f"the stored claim of the PodClique stays: {problem}" for problem in problems
     )
@@ -279,6 +287,7 @@ def reservation_warning(injection: Injection, pcs: PodCliqueSet | None, group: s
     plan = injection.plan
     if plan is None or injection.mode != "shared":
         return None
+
     pods = (
         max(injection.replicas, _pods_sharing(plan.scope, injection.replicas, pcs, group))
         if pcs
@@ -286,6 +295,7 @@ def reservation_warning(injection: Injection, pcs: PodCliqueSet | None, group: s
     )
     if pods <= MAX_RESERVED:
         return None
+
     return (
         f'ResourceClaim "{plan.claim}" would be reserved by {pods} pods, but a claim can be'
         f" reserved by at most {MAX_RESERVED}: the others will stay pending. Use a narrower"
@@ -301,12 +311,14 @@ def _pods_sharing(scope: Scope, replicas: int, pcs: PodCliqueSet, own_group: str
     """
     if scope == "clique":
         return replicas
+
     replicas_of = {clique.name: clique.replicas for clique in pcs.cliques}
     pods_of = {
         group.name: sum(replicas_of.get(name, 0) for name in group.cliques) for group in pcs.groups
     }
     if scope == "scalingGroupReplica":
         return pods_of.get(own_group, 0)
+
     grouped = {name for group in pcs.groups for name in group.cliques}
     alone = sum(replicas_of[name] for name in replicas_of.keys() - grouped)
     sharing = (
@@ -314,6 +326,7 @@ def _pods_sharing(scope: Scope, replicas: int, pcs: PodCliqueSet, own_group: str
         for group in pcs.groups
         if group.name == own_group or _inherits_replica_scope(group, pcs)
     )
+
     return alone + sum(pods_of[group.name] * group.replicas for group in sharing)
 
 
@@ -346,6 +359,7 @@ def desired_claim(plan: Plan, version: str) -> dict[str, Any]:
         "selectors": [{"cel": {"expression": expression}}],
     }
     fields = request if version == "v1beta1" else {"exactly": request}
+
     return {
         "apiVersion": RESOURCE_CLAIM.api_version(version),
         "kind": RESOURCE_CLAIM.kind,

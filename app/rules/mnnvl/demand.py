@@ -62,11 +62,14 @@ def read_demand(obj: Mapping[str, Any]) -> Demand | None:
     entry = next((claim for claim in claims if claim.get("name") == CLAIM), None)
     if entry is None:
         return None
+
     member = read_member(obj, str(metadata.get("namespace") or ""))
     scope = scope_of_entry(member, entry)
     if scope is None:
         return None
+
     own = read_mnnvl(annotations_of(obj)).device_class
+
     return Demand(
         interned(member),
         scope,
@@ -150,9 +153,11 @@ def is_made_by_us(obj: Mapping[str, Any]) -> bool:
         or not (place.pcs and place.replica)
     ):
         return False
+
     base = base_of(str(obj.get("kind") or ""), str(metadata.get("name") or ""))
     start = f"{place.pcs}-{place.replica}"
     of_pod = any(owner.get("kind") == "Pod" for owner in maps_of(metadata.get("ownerReferences")))
+
     return (base == start or base.startswith(f"{start}-")) and not of_pod
 
 

@@ -198,13 +198,16 @@ def _check(member: Member, scope: Scope, findings: list[FieldError]) -> None:
             "the scaling group replica",
             findings,
         )
+
     if not name:
         findings.append(required(FieldPath("metadata.name"), "MNNVL resources are named after it"))
         return
+
     prefix = f"{place.pcs}-{place.replica}-"
     if len(findings) == before and not name.startswith(prefix):
         detail = f'must begin with "{prefix}", the PodCliqueSet and replica that the labels name'
         findings.append(invalid(FieldPath("metadata.name"), name, detail))
+
     longest = template_name(member.base_name(scope))
     if len(findings) == before and not is_subdomain(longest):
         detail = (

@@ -45,6 +45,7 @@ def _sharing(clique: CliqueTemplate, level: Level | None, nodes: Nodes) -> Itera
             " others will stay pending"
         )
         return
+
     most = nodes.most_gpus()
     if most is not None and 2 * clique.gpus <= most:
         yield (
@@ -87,6 +88,7 @@ def _domains(template: Template) -> dict[str, list[Member]]:
             name = "a replica of the PodCliqueSet"
             pods = clique.pods * replicas
         domains.setdefault(name, []).append((clique, pods))
+
     return domains
 
 
@@ -95,6 +97,7 @@ def _spread(
 ) -> Iterator[str]:
     if sum(pods for _, pods in members) < 2:
         return
+
     loose = [
         clique.name for clique, _ in members if not _is_inside(required.get(clique.name), nodes)
     ]

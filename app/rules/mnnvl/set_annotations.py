@@ -48,6 +48,7 @@ def validate_annotations(
         if findings and old
         else set()
     )
+
     return (
         [finding for finding in findings if str(finding) not in stored],
         [
@@ -122,6 +123,7 @@ def group_findings(template: Template, others: Sequence[PodCliqueSet]) -> list[F
     }
     if findings or not names:
         return findings
+
     return [
         *_too_long(template, names),
         *_collisions(template, names, others),
@@ -162,6 +164,7 @@ def _both_vocabularies(template: Template) -> Iterator[FieldError]:
         if layer.enabled and layer.group:
             reported.add(id(layer))
             yield _both(layer.path, layer.group)
+
     for clique in template.cliques:
         enabling = clique.enabling
         if (
@@ -251,11 +254,13 @@ def shared_domains(first: Groups, second: Groups) -> list[tuple[str, str, str]]:
         return sorted(
             (ours, theirs, shared) for theirs, ours, shared in shared_domains(second, first)
         )
+
     short, replicas_of_short, groups_of_short = first
     long, replicas_of_long, groups_of_long = second
     index, _, suffix = long.removeprefix(f"{short}-").partition("-")
     if not long.startswith(f"{short}-") or not _is_index(index, replicas_of_short):
         return []
+
     begin = f"{suffix}-" if suffix else ""
     known = set(groups_of_long)
     shared: list[tuple[str, str, str]] = []
@@ -263,6 +268,7 @@ def shared_domains(first: Groups, second: Groups) -> list[tuple[str, str, str]]:
         inner, _, rest = group.removeprefix(begin).partition("-")
         if group.startswith(begin) and rest in known and _is_index(inner, replicas_of_long):
             shared.append((group, rest, f"{short}-{index}-{group}"))
+
     return shared
 
 
@@ -320,6 +326,7 @@ def ignored_annotations(
             f"MNNVL is asked for by {names}, but NVIDIA's ComputeDomain API is not installed in"
             " this cluster: install the driver, or remove the annotations"
         )
+
     return warnings
 
 
@@ -330,12 +337,14 @@ def _unread(layer: Layer, *, groups_read: bool) -> Iterator[str]:
             f"{layer.path.key(FORMER_ANNOTATION)} is read by no component of this cluster; use"
             f" {MNNVL_GROUP} or {MNNVL_ENABLED}"
         )
+
     enabled = annotations.get(MNNVL_ENABLED)
     if enabled is not None and enabled not in ("true", "false"):
         yield (
             f'{layer.path.key(MNNVL_ENABLED)} is "{enabled}", which counts as "false"; only "true"'
             " asks for MNNVL"
         )
+
     if layer.group and not groups_read:
         yield (
             f"{layer.path.key(MNNVL_GROUP)} is ignored: the Grove of this cluster doesn't read it;"

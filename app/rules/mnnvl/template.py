@@ -150,12 +150,14 @@ def read_template(obj: Mapping[str, Any], *, groups_read: bool = True) -> Templa
         groups.append(group)
         for member in list_of(map_of(item).get("cliqueNames")):
             members.setdefault(str(member), group)
+
     cliques = tuple(
         _read_clique(
             map_of(item), _TEMPLATE.child("cliques").index(position), whole, members, groups_read
         )
         for position, item in enumerate(list_of(template.get("cliques")))
     )
+
     return Template(
         str(metadata.get("name") or ""),
         int_of(spec.get("replicas"), 1),
@@ -200,6 +202,7 @@ def _read_clique(
         if groups_read
         else ""
     )
+
     return CliqueTemplate(name, pods, gpus, whole, layers, group, mnnvl_group, claims)
 
 

@@ -48,6 +48,7 @@ def required_levels(
         ]
         if positions:
             narrowest[clique.name] = levels[max(positions)]
+
     return narrowest
 
 
@@ -95,6 +96,7 @@ def size_warnings(template: Template, constrained: Iterable[Owner]) -> list[str]
                 f" {counted.largest} = {counted.pods * counted.largest} GPUs, in place of"
                 f" {counted.needed}"
             )
+
     return warnings
 
 

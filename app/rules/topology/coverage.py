@@ -73,14 +73,17 @@ class Nodes:
             if all(key in labels for key in shared):
                 place = tuple(labels[key] for key in shared)
                 members[place] += [_gpus(labels)] * count
+
         if not members:
             return None
         if single:
             largest = [max(max(gpus) for gpus in members.values())]
         else:
             largest = max(members.values(), key=lambda gpus: (sum(gpus), len(gpus)))
+
         has_gpu_counts = any(GPU_COUNT in labels for labels, _ in self)
         most = 1 if single else max(map(len, members.values()))
+
         return Room(most, tuple(largest) if has_gpu_counts else None)
 
     @_once
@@ -152,6 +155,7 @@ def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[Le
     total = sum(count for _, count in nodes)
     if not total:
         return []
+
     problems: list[LevelProblem] = []
     shared = [level for level in levels if level.key != HOSTNAME_KEY]
     for level in shared:
@@ -160,8 +164,10 @@ def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[Le
             problems.append(_without_nodes(level))
         elif number < total:
             problems.append(_partly(level, total - number, total))
+
     for broader, narrower in itertools.pairwise(shared):
         problems += _order_problems(broader, narrower, nodes)
+
     return problems
 
 
@@ -175,6 +181,7 @@ def coverage_condition(problems: Sequence[LevelProblem], generation: int) -> Con
             "The labels of the nodes carry all levels",
             generation,
         )
+
     return Condition(
         CONDITION,
         "False",
@@ -209,6 +216,7 @@ def _order_problems(broader: Level, narrower: Level, nodes: Nodes) -> Iterator[L
         if above is not None and below is not None:
             parents[below].add(above)
             children[above].add(below)
+
     torn = sorted(value for value, above in parents.items() if len(above) > 1)
     if not torn:
         return
@@ -220,6 +228,7 @@ def _order_problems(broader: Level, narrower: Level, nodes: Nodes) -> Iterator[L
         )
         yield LevelProblem("LevelsNotBroadestFirst", text)
         return
+
     shown = listed(
         [f'"{value}" is in {listed(sorted(parents[value]), _SHOWN, " and ")}' for value in torn],
         _SHOWN,

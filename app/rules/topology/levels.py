@@ -107,13 +107,16 @@ def validate_levels(
                 "at least one level is needed, such as {domain: host, key: kubernetes.io/hostname}",
             )
         ]
+
     if len(levels) > most:
         findings.append(fields.invalid(path, len(levels), f"must have at most {most} levels"))
+
     domains: set[str] = set()
     keys: set[str] = set()
     for at, level in fields.walk_maps(levels, path, findings):
         _validate_text(level.get("domain"), at.child("domain"), domain_rule, domains, findings)
         _validate_text(level.get("key"), at.child("key"), _KEY_RULE, keys, findings)
+
     return findings
 
 

@@ -24,17 +24,20 @@ def constraint_condition(pcs: PodCliqueSet, topology: Topology | None) -> Condit
     if not topology.enabled:
         text = "Topology support disabled in operator configuration"
         return Condition(CONDITION, "False", "TopologyDisabled", text, pcs.generation)
+
     existing = {level.domain for level in topology.levels}
     missing = [domain for domain in DOMAINS if domain in pcs.domains - existing]
     if not missing:
         text = "All topology constraints name levels of the ClusterTopology"
         return Condition(CONDITION, "True", "TopologyConstraintsValid", text, pcs.generation)
+
     names = ", ".join(f"'{domain}'" for domain in missing)
     text = (
         f"Topology level{'s' if len(missing) > 1 else ''} {names} not found in ClusterTopology"
         f" '{topology.name}'. Topology constraint will be ignored. Please remove packDomain or"
         " update ClusterTopology."
     )
+
     return Condition(CONDITION, "False", "TopologyLevelNotFound", text, pcs.generation)
 
 

@@ -141,9 +141,11 @@ def group_ref(pod: Mapping[str, Any]) -> GroupRef | None:
     """
     if annotations_of(pod).get(IGNORE) == "true":
         return None
+
     spec = pod.get("spec")
     if not isinstance(spec, dict):
         return None
+
     scheduling = spec.get("schedulingGroup")
     workload = spec.get("workloadRef")
     if isinstance(scheduling, dict) and scheduling.get("podGroupName"):
@@ -151,6 +153,7 @@ def group_ref(pod: Mapping[str, Any]) -> GroupRef | None:
     if isinstance(workload, dict) and workload.get("name") and workload.get("podGroup"):
         key = str(workload.get("podGroupReplicaKey") or "")
         return GroupRef(str(workload["name"]), str(workload["podGroup"]), key)
+
     return None
 
 

@@ -135,6 +135,7 @@ def _metadata(group: Group, sources: Sources, keys: LabelKeys) -> dict[str, dict
         *(f"labels/{key}" for key in sorted(labels)),
         *(f"annotations/{key}" for key in sorted(annotations)),
     ]
+
     return {
         "labels": {**labels, MANAGED_BY: MANAGER},
         "annotations": {**annotations, WORKLOAD_GROUP: group.identity, COPIED: ",".join(copied)},
@@ -161,6 +162,7 @@ def _spec(group: Group, sources: Sources, conventions: Conventions) -> dict[str,
         ),
     }
     minimum = 1 if group.minimum is None else group.minimum
+
     return {"minMember": minimum} | {field: value for field, value in fields.items() if value}
 
 
@@ -299,6 +301,7 @@ def _metadata_difference(
             if current.get(key) != value and key not in excluded
         }
         patch |= {name: changes} if changes else {}
+
     return patch
 
 
@@ -322,6 +325,7 @@ def _spec_difference(stored: Mapping[str, Any], desired: Mapping[str, Any]) -> d
             key for key in current["topologyConstraint"] if key not in spec["topologyConstraint"]
         ]
         spec["topologyConstraint"] = {**spec["topologyConstraint"], **dict.fromkeys(removed)}
+
     return spec
 
 

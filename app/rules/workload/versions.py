@@ -26,8 +26,10 @@ def groups_of_workload(workload: Mapping[str, Any]) -> dict[str, Group]:
     else:
         definitions = spec.get("podGroupTemplates")
         policy = "schedulingPolicy"
+
     name = workload["metadata"]["name"]
     layer = layer_of(workload)
+
     return {
         entry["name"]: Group(name, entry["name"], _minimum(entry.get(policy)), layer)
         for entry in maps_of(definitions)
@@ -47,6 +49,7 @@ def group_of_pod_group(pod_group: Mapping[str, Any], workload: Mapping[str, Any]
     else:
         template = map_of(spec.get("workloadRef"))
         name = "templateName"
+
     return Group(
         workload=text_of(template.get("workloadName")),
         name=text_of(template.get(name)),

@@ -100,6 +100,7 @@ class Admission:
                     invoked = set()
                 if hook.reinvoke:
                     invoked.add(hook)
+
         return attributes.obj
 
     async def validate(self, attributes: Attributes) -> None:
@@ -137,14 +138,17 @@ class Admission:
         answer = await self._call(hook, matched, attributes)
         if answer is None or not answer.patch or attributes.obj is None:
             return None
+
         sent = attributes.converted(attributes.obj, matched) or {}
         try:
             patched = patching.apply_json(sent, answer.patch)
         except errors.ApiError as error:
             causes = (error.details or {}).get("causes") or [{"message": error.message}]
             raise errors.internal(causes[0]["message"]) from error
+
         patched = attributes.served.read(matched.write(patched))
         settle(patched)
+
         return None if patched == attributes.obj else patched
 
     async def _call(self, hook: Hook, matched: Served, attributes: Attributes) -> Answer | None:
@@ -157,15 +161,18 @@ class Admission:
             return None
         if attributes.caller.options.dry_run and not hook.dry_runs:
             raise errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
+
         try:
             answer = await self._transport.call(hook, attributes.request(matched))
         except CallFailedError as error:
             if hook.fails_closed:
                 raise errors.internal(f'failed calling webhook "{hook.name}": {error}') from error
             return None
+
         attributes.caller.warnings.extend(answer.warnings or ())
         if not answer.allowed:
             raise refusal(hook.name, answer.status or {})
+
         return answer
 
     def _conditions_hold(self, hook: Hook, attributes: Attributes, matched: Served) -> bool:
@@ -175,6 +182,7 @@ class Admission:
         """
         if not hook.conditions:
             return True
+
         request = attributes.request(matched)
         variables = {
             "object": request["object"],
@@ -188,11 +196,13 @@ class Admission:
                     return False
             except cel.CelError as error:
                 problem = problem or error
+
         if problem is not None and hook.fails_closed:
             why = f"a matchCondition resulted in error: {problem}"
             raise errors.forbidden(
                 attributes.served.group, attributes.served.plural, attributes.name, why
             )
+
         return problem is None
 
     def _matching(

@@ -139,11 +139,13 @@ class Transport:
         except (aiohttp.ClientError, ssl.SSLError, LookupError) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise CallFailedError(f"failed to call webhook: {shown}: {reason}") from error
+
         if code not in _ANSWERED:
             text = content.decode(errors="replace")[:2048].strip()
             raise CallFailedError(
                 f"failed to call webhook: the server responded with the status code {code}: {text}"
             )
+
         return _answer(content, request["uid"], hook.mutating)
 
     async def _post(self, hook: Hook, url: str, body: bytes) -> tuple[int, bytes]:
@@ -202,12 +204,14 @@ def _answer(body: bytes, uid: str, mutating: bool) -> Answer:
     except ValidationError as error:
         problem = error.errors()[0]
         raise _invalid(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from error
+
     if answer.uid != uid:
         raise _invalid(f'expected response.uid="{uid}", got "{answer.uid}"')
     if answer.patch is not None and not mutating:
         raise _invalid("validating webhook may not return response.patch")
     if (answer.patch is None) != (answer.patchType is None):
         raise _invalid("response.patch needs response.patchType JSONPatch, and the other way round")
+
     return answer
 
 

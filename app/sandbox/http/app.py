@@ -86,14 +86,17 @@ class Api:
             if document is None:
                 raise errors.not_served()
             return json_response(document)
+
         target = find_target(self.registry, parts)
         # every user may review their own access
         if target.served.table != authorization.REVIEWS_OF_SELF:
             self.authorizer.check(
                 caller.user, access_of(request.method, request.query_params, target)
             )
+
         if request.method not in _methods(target):
             raise errors.method_not_allowed()
+
         match request.method:
             case "GET":
                 return self._read(request, target)
@@ -110,13 +113,16 @@ class Api:
             return json_response(
                 scale_of(self.reader.get(target.served, target.key, Representation()))
             )
+
         if target.name:
             return json_response(self.reader.get(target.served, target.key, shown))
+
         query = list_query(request.query_params, target.served, target.namespace)
         if request.query_params.get("watch") in ("1", "true"):
             return StreamingResponse(
                 self.reader.watch(target.served, query, shown), media_type="application/json"
             )
+
         return json_response(self.reader.page(target.served, query, shown))
 
     async def _post(self, request: Request, target: Target, caller: Caller) -> Response:
@@ -125,12 +131,15 @@ class Api:
             return json_response(
                 authorization.answered(body, target.served, caller.user, self.authorizer), 201
             )
+
         if target.subresource == "binding":
             await self.binder.bind(target.served, target.key, body, caller)
             return json_response({**_SUCCESS, "code": 201}, 201)
         if target.subresource == "token":
             return json_response(self.tokens.issue(target.key, body), 201)
+
         created = await self.writer.create(target.served, body, caller, target.namespace)
+
         return json_response(
             representation_of(request).of(target.served, target.served.write(created)), 201
         )
@@ -144,6 +153,7 @@ class Api:
                     await self.writer.patch(*where, scaled(require_object(body)), MERGE, caller)
                 )
             )
+
         if request.method == "PUT":
             changed = await self.writer.update(
                 *where, require_object(body), caller, target.subresource
@@ -152,6 +162,7 @@ class Api:
             changed = await self.writer.patch(
                 *where, body, media_type_of(request), caller, target.subresource
             )
+
         return json_response(
             representation_of(request).of(target.served, target.served.write(changed))
         )
@@ -178,6 +189,7 @@ class Api:
             except errors.ApiError as error:
                 if error.code != 404:
                     raise
+
         return json_response(
             Representation().of_list(target.served, selected, {"resourceVersion": ""})
         )
@@ -197,10 +209,12 @@ def _methods(target: Target) -> tuple[str, ...]:
         return (
             ("POST",) if target.subresource in discovery.CREATED_ONLY else ("GET", "PUT", "PATCH")
         )
+
     if target.served.group == authorization.REVIEWS:
         return ("POST",)
     if target.name:
         return ("GET", "PUT", "PATCH", "DELETE")
+
     return (
         ("GET", "DELETE")
         if target.served.namespaced and not target.namespace

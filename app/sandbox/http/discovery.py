@@ -66,6 +66,7 @@ def document(registry: Registry, parts: list[str], address: str) -> Object | Non
             }
         case ["openapi", "v3", *path]:
             return _openapi(registry, "/".join(path))
+
     return None
 
 
@@ -151,4 +152,5 @@ def _openapi(registry: Registry, prefix: str) -> Object | None:
         if _prefix(item) == prefix
     }
     info = {"title": "grove-admission sandbox", "version": VERSION["gitVersion"]}
+
     return {"openapi": "3.0.0", "info": info, "paths": paths} if paths else None

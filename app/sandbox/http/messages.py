@@ -41,6 +41,7 @@ async def read_body(request: Request) -> Any:
             f" {_JSON}; instead of `kubectl create <kind>` use `kubectl create -f` or `kubectl"
             " apply -f`"
         )
+
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as error:
@@ -103,14 +104,17 @@ def find_target(registry: Registry, parts: list[str]) -> Target:
     if len(path) > 2 and path[0] == "namespaces" and registry.find(group, version, path[2]):
         namespace = path[1]
         path = path[2:]
+
     served = registry.find(group, version, path[0])
     if served is None or len(path) > 3 or (namespace and not served.namespaced):
         raise errors.not_served()
+
     name, subresource = (*path[1:], "", "")[:2]
     if (subresource and subresource not in served.subresources) or (
         served.namespaced and name and not namespace
     ):
         raise errors.not_served()
+
     return Target(served, namespace, name, subresource)
 
 
@@ -181,9 +185,11 @@ def list_query(params: Mapping[str, str], served: Served, namespace: str) -> Que
         )
         forbidden = cause("Forbidden", message, ("sendInitialEvents",))
         raise errors.invalid("meta.k8s.io", "ListOptions", "", [forbidden])
+
     labels = params.get("labelSelector", "")
     fields = params.get("fieldSelector", "")
     matches = combined(label_selector(labels), field_selector(fields, served.table))
+
     return Query(
         namespace=namespace,
         matches=matches,

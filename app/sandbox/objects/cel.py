@@ -58,6 +58,7 @@ def broken_rules(schema: Object, value: Any, old: Any, path: Path = ()) -> Itera
             reason = rule.get("reason", "FieldValueInvalid").removeprefix("FieldValue")
             prefix = "Forbidden" if reason == "Forbidden" else f"Invalid value: {shown(value)}"
             yield cause(reason, f"{prefix}: {message}", path)
+
     if isinstance(value, list):  # items have no old values
         for index, item in enumerate(value):
             yield from broken_rules(schema.get("items") or {}, item, MISSING, (*path, index))
@@ -87,9 +88,11 @@ def _problem(rule: Object, value: Any, before: Any) -> str:
         skipped = False
     else:
         skipped = not exists
+
     try:
         if skipped or holds(expression, variables):
             return ""
     except CelError as error:
         return f"rule evaluation error: {error}"
+
     return str(rule.get("message") or f"failed rule: {expression}")

@@ -33,15 +33,18 @@ def check_identity(served: Served, obj: Object, namespace: str, name: str) -> No
             f'{kind} in version "{version}" cannot be handled as a {served.kind} in version'
             f' "{served.api_version}"'
         )
+
     obj["apiVersion"], obj["kind"] = version, kind
     if not isinstance(obj.setdefault("metadata", {}), dict):
         raise errors.bad_request("metadata must be an object")
+
     meta = obj["metadata"]
     if served.namespaced and (meta.setdefault("namespace", namespace) or namespace) != namespace:
         raise errors.bad_request(
             f"the namespace of the object ({meta['namespace']}) does not match that on the request"
             f" ({namespace})"
         )
+
     if not served.namespaced:
         meta.pop("namespace", None)
     if name and (meta.setdefault("name", name) or name) != name:
@@ -70,6 +73,7 @@ def complete_new(served: Served, obj: Object) -> None:
     meta = obj["metadata"]
     if not meta.get("name") and meta.get("generateName"):
         meta["name"] = _generated(meta["generateName"])
+
     meta |= {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp()}
     if served.has_generation:
         meta["generation"] = 1
@@ -77,6 +81,7 @@ def complete_new(served: Served, obj: Object) -> None:
         keep_own_label(served, obj)
         obj["spec"] = {**(obj.get("spec") or {}), "finalizers": ["kubernetes"]}
         obj["status"] = {"phase": "Active"}
+
     if served.table == ("", "pods"):
         obj["status"] = {"phase": "Pending"}
 
@@ -113,9 +118,11 @@ def carry_over(served: Served, new: Object, old: Object, subresource: str) -> Ob
         shown = f"Invalid value: {errors.shown(meta['uid'])}: field is immutable"
         immutable = errors.cause("Invalid", shown, ("metadata", "uid"))
         raise errors.invalid(served.group, served.kind, before["name"], [immutable])
+
     own = {key: value for key, value in meta.items() if key not in _SERVER_FIELDS}
     new["metadata"] = own | {key: before[key] for key in _SERVER_FIELDS if key in before}
     keep_own_label(served, new)
+
     return _with_status_of(old, new) if served.has_status else new
 
 

@@ -78,12 +78,14 @@ def _check_shape(meta: Object) -> None:
     for name in _TEXTS:
         if not isinstance(meta.get(name) or "", str):
             raise errors.bad_request(f"metadata.{name} must be a string")
+
     for name in _MAPS:
         pairs = meta.get(name) or {}
         if not isinstance(pairs, dict) or not all(
             isinstance(value, str) for value in pairs.values()
         ):
             raise errors.bad_request(f"metadata.{name} must be a map of strings")
+
     for name, kind in _LISTS.items():
         items = meta.get(name) or []
         if not isinstance(items, list) or not all(isinstance(item, kind) for item in items):
@@ -138,6 +140,7 @@ def _owner_causes(owners: list[Any]) -> Iterator[Object]:
             if not owner.get(key):
                 path = ("metadata", "ownerReferences", index, key)
                 yield cause("Invalid", f'Invalid value: "": {key} must not be empty', path)
+
     if sum(owner.get("controller") is True for owner in owners) > 1:
         rule = "Only one reference can have Controller set to true"
         yield cause(

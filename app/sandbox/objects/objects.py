@@ -68,6 +68,7 @@ class WriteOptions:
                 "fieldManager": self.field_manager,
                 "fieldValidation": self.field_validation,
             }
+
         return {key: value for key, value in options.items() if value}
 
 

@@ -48,6 +48,7 @@ def apply_patch(obj: Object, patch: Any, media_type: str, *, custom: bool = Fals
             "the sandbox does not serve server-side apply: use kubectl apply without --server-side"
         )
         raise errors.unsupported_media_type(why)
+
     raise errors.unsupported_media_type(
         "the body of the request was in an unknown format - accepted media types include: "
         f"{JSON}, {MERGE} (and {STRATEGIC} for built-in kinds), not {media_type!r}"
@@ -61,6 +62,7 @@ def apply_json(obj: Object, operations: Any) -> Object:
     """
     if not isinstance(operations, list) or not all(isinstance(item, dict) for item in operations):
         raise errors.bad_request("the JSON patch is malformed: it must be a list of operations")
+
     patched = copy(obj)
     try:
         for operation in operations:
@@ -72,6 +74,7 @@ def apply_json(obj: Object, operations: Any) -> Object:
         raise errors.ApiError(
             422, "Invalid", message, {"causes": [{"message": str(error)}]}
         ) from error
+
     return patched
 
 
@@ -100,6 +103,7 @@ def _merged(current: Any, patch: Object, strategic: bool) -> Object:
         raise errors.bad_request(
             f"the sandbox supports $patch only to delete items of lists: {patch}"
         )
+
     target: Object = {**current} if isinstance(current, dict) else {}
     for key, value in patch.items():
         if value is None:
@@ -113,15 +117,18 @@ def _merged(current: Any, patch: Object, strategic: bool) -> Object:
             target[key] = _merged_list(key, target.get(key) or [], value)
         else:
             target[key] = value
+
     return {key: value for key, value in target.items() if not (strategic and key.startswith("$"))}
 
 
 def _merged_list(name: str, current: list[Any], items: list[Any]) -> list[Any]:
     if name == "finalizers":
         return [*current, *(item for item in items if item not in current)]
+
     key = _merge_key(name, items)
     if not key:
         return items
+
     merged = {item.get(key): item for item in current}
     for item in items:
         if key not in item:
@@ -130,6 +137,7 @@ def _merged_list(name: str, current: list[Any], items: list[Any]) -> list[Any]:
             merged.pop(item[key], None)
         else:
             merged[item[key]] = _merged(merged.get(item[key]), item, True)
+
     return list(merged.values())
 
 

@@ -114,10 +114,12 @@ def custom_resources(crd: Object) -> list[Served]:
     except (StopIteration, KeyError, TypeError, AttributeError) as error:
         causes = [cause("Invalid", f"Invalid value: {error!r}", ("spec",))]
         raise invalid(CRDS[0], "CustomResourceDefinition", name, causes) from error
+
     if name != f"{table[1]}.{table[0]}":
         message = f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group'
         causes = [cause("Invalid", message, ("metadata", "name"))]
         raise invalid(CRDS[0], "CustomResourceDefinition", name, causes)
+
     return served
 
 

@@ -83,14 +83,18 @@ def _translated(schema: Object) -> Object:
         out["type"] = (
             [out["type"], "null"] if isinstance(out["type"], str) else [*out["type"], "null"]
         )
+
     if "properties" in out:
         out["properties"] = {name: _translated(part) for name, part in out["properties"].items()}
+
     for key in ("items", "additionalProperties", "not"):
         if isinstance(out.get(key), dict):
             out[key] = _translated(out[key])
+
     for key in ("allOf", "anyOf", "oneOf"):
         if key in out:
             out[key] = [_translated(part) for part in out[key]]
+
     return out
 
 
@@ -104,6 +108,7 @@ def _settle(value: Any, schema: Object, path: str, dropped: list[str]) -> None:
             _settle(item, schema.get("items") or {}, f"{path}[{index}]", dropped)
     if not isinstance(value, dict):
         return
+
     properties = schema.get("properties") or {}
     additional = schema.get("additionalProperties")
     keeps = additional is not None or schema.get("x-kubernetes-preserve-unknown-fields")
@@ -113,6 +118,7 @@ def _settle(value: Any, schema: Object, path: str, dropped: list[str]) -> None:
             name not in value or (value[name] is None and not part.get("nullable"))
         ):
             value[name] = copy({"": part["default"]})[""]
+
     for name in list(value):
         part = properties.get(name, additional)
         if isinstance(part, dict):

@@ -52,15 +52,19 @@ def _parsed(term: str) -> Requirement:
     match = _SET.fullmatch(term) or _EQUALITY.fullmatch(term) or _PRESENCE.fullmatch(term)
     if match is None:
         raise errors.bad_request(f"unable to parse requirement: {term!r}")
+
     parts = match.groupdict()
     key = parts["key"]
     operator = parts["op"]
     for value in (parts.get("values") or "").split(","):
         for cause in label_causes({key: value.strip()}):
             raise errors.bad_request(f"unable to parse requirement: {cause['message']}")
+
     if "values" not in parts:
         return _requirement(key, "DoesNotExist" if operator else "Exists", ())
+
     values = tuple(value.strip() for value in parts["values"].split(","))
+
     return _requirement(key, _OPERATORS.get(operator, "In"), values)
 
 
@@ -113,8 +117,10 @@ def field_selector(text: str, table: tuple[str, str]) -> Matches | None:
         if path not in ("metadata.name", "metadata.namespace", *_FIELDS.get(table, ())):
             raise errors.bad_request(f"field label not supported: {match[1]}")
         terms.append((path, match[2] == "!=", re.sub(r"\\(.)", r"\1", match[3])))
+
     if not terms:
         return None
+
     return lambda obj: all(
         (_field(obj, path) == value) != negated for path, negated, value in terms
     )

@@ -109,6 +109,7 @@ def _bound(pod: Object, binding: Object) -> Object:
         "spec": {"nodeName": binding["target"]["name"]},
         "status": {"conditions": [scheduled]},
     }
+
     return apply_patch(pod, patch, STRATEGIC)
 
 

@@ -78,6 +78,7 @@ def _resources() -> Iterator[Served]:
         yield from _kind(
             "admissionregistration.k8s.io", name, f"{name.lower()}s", **_GENERATION, **_CLUSTER
         )
+
     yield from _kind(_SCHEDULING, "PriorityClass", "priorityclasses", "pc", **_CLUSTER)
     yield from _kind(
         _SCHEDULING, "Workload", "workloads", versions=("v1alpha2", "v1alpha1", *_OF_1_37)

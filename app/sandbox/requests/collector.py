@@ -71,6 +71,7 @@ class Collector:
             for owner in meta.get("ownerReferences") or ()
         ):
             self._waiting.put_nowait((change.table, (meta.get("namespace") or "", meta["name"])))
+
         if change.type == "MODIFIED" and change.table == _NAMESPACES and is_deleting(change.obj):
             for place in self._storage.in_namespace(meta["name"]):
                 self._waiting.put_nowait(place)

@@ -96,12 +96,14 @@ class Reader:
             start = 0
             version = self._storage.version
             objects = self.select(served, query)
+
         end = start + query.limit if query.limit else len(objects)
         list_metadata: Object = {"resourceVersion": str(version)}
         if end < len(objects):
             list_metadata["continue"] = f"{snapshot or self._remember(version, objects)}-{end}"
             if query.matches is None:
                 list_metadata["remainingItemCount"] = len(objects) - end
+
         return shown.of_list(served, objects[start:end], list_metadata)
 
     def _remember(self, version: int, objects: list[Object]) -> int:

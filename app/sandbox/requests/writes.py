@@ -67,6 +67,7 @@ class Writer:
         if caller.options.dry_run:
             self._storage.check_absent(served.table, (namespace, metadata(obj)["name"]))
             return obj
+
         return served.read(self._defined(served, self._storage.insert(served.table, stored)))
 
     async def update(
@@ -137,6 +138,7 @@ class Writer:
             raise errors.forbidden(
                 served.group, served.plural, key[1], "this namespace may not be deleted"
             )
+
         lifecycle.check_preconditions(served, stored, preconditions or {})
         old = served.read(stored)
         name = "" if bulk else key[1]
@@ -147,12 +149,14 @@ class Writer:
         await self._admission.validate(attributes)
         if caller.options.dry_run:
             return old
+
         stored = self._storage.existing(served.table, key)
         lifecycle.check_preconditions(
             served, stored, {"uid": metadata(old)["uid"], **(preconditions or {})}
         )
         if caller.options.propagation == "Orphan":
             self._orphan(metadata(stored)["uid"])
+
         return served.read(self._remove_or_mark(served, key, stored))
 
     async def _change(
@@ -175,6 +179,7 @@ class Writer:
         version = resource_version(new)
         if version and version != resource_version(old):
             raise errors.conflict(served.group, served.plural, key[1])
+
         new = copy(lifecycle.carry_over(served, new, old, subresource))
         new["metadata"]["resourceVersion"] = resource_version(old)
         new = await self._admitted(served, key, new, old, caller, subresource)
@@ -182,6 +187,7 @@ class Writer:
             return new
         if self._storage.get(served.table, key) is not stored:
             raise errors.conflict(served.group, served.plural, key[1]) if version else _RacedError
+
         return served.read(
             self._defined(served, self._store_or_remove(served, key, served.write(new), stored))
         )
@@ -199,8 +205,10 @@ class Writer:
         new["metadata"]["resourceVersion"] = resource_version(old)
         if not subresource:
             lifecycle.bump_generation(served, new, old)
+
         _check(served, new, old)
         await self._admission.validate(replace(attributes, obj=new))
+
         return new
 
     def _store_or_remove(self, served: Served, key: Key, new: Object, stored: Object) -> Object:

@@ -72,6 +72,7 @@ class Bindings(Dialect):
         if operation == "DELETE":
             refusal, warnings = refusal_to_delete(obj, facts.users_of(name))
             return LevelsVerdict(refusal, warnings=warnings)
+
         users = facts.users_of(name) if operation == "UPDATE" else ()
         findings, warnings = validate_binding(obj, old, facts.kai_topology(name), users)
         if not findings:
@@ -79,6 +80,7 @@ class Bindings(Dialect):
                 problem.text
                 for problem in coverage_problems(self.read_levels(obj), facts.nodes_with)
             ]
+
         return LevelsVerdict(findings=findings, warnings=warnings)
 
     def validate_set(
@@ -95,6 +97,7 @@ class Bindings(Dialect):
         stored = read_packings(old or {}, [])
         if findings or not (packings.constraints or stored.constraints):
             return findings, []
+
         bindings = facts.bindings()
         warnings = packing_warnings(packings, bindings)
         warnings += shared_domain_warnings(packings, bindings, facts.nodes_with)
@@ -102,12 +105,14 @@ class Bindings(Dialect):
         hindered = never_placed(packings, bindings)
         if old is None:
             return [*findings, *hindered, *deprecated_fields(packings)], warnings
+
         warnings += [f"{_STORED}: {finding}" for finding in hindered]
         changes = validate_change(packings, stored)
         if changes:
             return [*changes, *findings], warnings
         if needs_names(stored) or not is_unchanged(packings, stored):
             return findings, warnings
+
         return [], [*(f"{_STORED}: {finding}" for finding in findings), *warnings]
 
     def placement(

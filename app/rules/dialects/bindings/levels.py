@@ -55,6 +55,7 @@ def validate_binding(
     references = fields.walk_list(spec, "schedulerTopologyBindings", _SPEC, findings)
     if findings:
         return findings, []
+
     findings = [
         *validate_levels(levels, _LEVELS, _DOMAIN_RULE, sys.maxsize),
         *_validate_references(references),
@@ -70,17 +71,20 @@ def validate_binding(
             )
         elif conflict is not None:
             warnings.append(f"metadata.name: {conflict}")
+
     if findings and old is not None and old.get("spec") == obj.get("spec"):
         return [], [
             *(f"stored before, and allowed to stay: {finding}" for finding in findings),
             *warnings,
         ]
+
     removed = _domains(old) - _domains(obj)
     refusal = in_use(removed, users)
     if refusal is not None and is_allowed_in_use(obj):
         warnings.append(refusal)
     elif refusal is not None:
         findings.append(fields.forbidden(_LEVELS, f"{refusal}. {_HOW_TO_ALLOW}"))
+
     return findings, warnings
 
 
@@ -161,12 +165,14 @@ def _validate_for_kai(levels: Sequence[Any]) -> list[FieldError]:
                 _LEVELS, len(levels), f"KAI allows at most {MAX_KAI_LEVELS} levels: {consequence}"
             )
         )
+
     for position, level in enumerate(levels[:-1]):
         if isinstance(level, dict) and level.get("key") == HOSTNAME_KEY:
             text = f"KAI allows this key only at the last level: {consequence}"
             findings.append(
                 fields.invalid(_LEVELS.index(position).child("key"), HOSTNAME_KEY, text)
             )
+
     return findings
 
 

@@ -116,11 +116,14 @@ def read_packings(obj: Mapping[str, Any], findings: list[FieldError]) -> Packing
             ]
         if content.get("topologyConstraint") is not None:
             constraints.append(_read(content, owner, at, findings))
+
     groups_of: dict[str, list[str]] = {}
     for group, cliques in members.items():
         for clique in dict.fromkeys(cliques):
             groups_of.setdefault(clique, []).append(group)
+
     by_owner = {packing.owner: packing for packing in reversed(constraints)}
+
     return Packings(tuple(constraints), by_owner, paths, groups_of)
 
 
@@ -177,6 +180,7 @@ def effective_names(packings: Packings, findings: list[FieldError]) -> dict[Owne
             )
             findings.append(invalid(at, packing.name, text))
         names[packing.owner] = name
+
     return names
 
 
@@ -207,6 +211,7 @@ def validate_packings(packings: Packings, bindings: Bindings) -> list[FieldError
             )
             text = f"ClusterTopologyBinding not found; {allowed}"
             findings.append(invalid(packing.path.child("topologyName"), name, text))
+
     return findings
 
 
@@ -272,6 +277,7 @@ def never_placed(packings: Packings, bindings: Bindings) -> list[FieldError]:
                 f" these pods: remove it, or use one of: {allowed}"
             )
             findings.append(invalid(packing.preferred_path, packing.preferred, text))
+
     return findings
 
 

@@ -61,6 +61,7 @@ class Unserved(Dialect):
         findings = [] if operation == "DELETE" else validate_cluster_topology(obj)
         if findings:
             return LevelsVerdict(findings=findings)
+
         warnings: list[str] = []
         if managed and operation != "CREATE":
             remaining = (
@@ -75,11 +76,13 @@ class Unserved(Dialect):
                 else None
             )
             warnings += [] if warning is None else [warning]
+
         if operation != "DELETE":
             warnings += [
                 problem.text
                 for problem in coverage_problems(self.read_levels(obj), facts.nodes_with)
             ]
+
         return LevelsVerdict(warnings=warnings)
 
     def validate_set(

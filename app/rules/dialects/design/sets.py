@@ -113,6 +113,7 @@ def _findings(constraints: Constraints, topology: Topology) -> list[FieldError]:
     """
     if not topology.enabled:
         return [fields.forbidden(constraint.path, NOT_ENABLED) for constraint in constraints.all]
+
     domains = {
         constraint.owner: constraint.domain
         for constraint in constraints.all
@@ -142,6 +143,7 @@ def _findings(constraints: Constraints, topology: Topology) -> list[FieldError]:
                 f" allowed: {allowed}"
             )
             findings.append(fields.invalid(constraint.path, constraint.domain, text))
+
     return findings
 
 
