@@ -77,7 +77,7 @@ def timestamp(seconds: float) -> str:
 
 
 def set_up(level: str, log_format: str = "") -> None:
-    """Makes all loggers write to stderr: readable lines on a terminal and JSON elsewhere, unless
+    """Make all loggers write to stderr: readable lines on a terminal and JSON elsewhere, unless
     `log_format` is given.
     """
     handler = logging.StreamHandler(sys.stderr)

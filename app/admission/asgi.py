@@ -68,7 +68,7 @@ class AdmissionApp:
 
 
 async def _read(content_type: bytes, length: int, receive: Receive) -> bytes:
-    """Returns the body of an admission request.
+    """Return the body of an admission request.
 
     BadReview for a wrong content type, and for a body that is too large or incomplete. At most the
     limit and one more piece are kept in memory.

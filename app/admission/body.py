@@ -33,16 +33,16 @@ class Body(Protocol):
         """The number of kept bytes."""
 
     def read(self, data: bytes, position: int) -> int:
-        """Reads the bytes from `position` in `data` that belong to the request.
+        """Read the bytes from `position` in `data` that belong to the request.
 
         Returns the position after them.
         """
 
     def whole(self) -> bytes:
-        """Returns all bytes of a complete body."""
+        """Return all bytes of a complete body."""
 
     def beginning(self) -> bytes:
-        """Returns the first bytes of the body, which may contain a uid."""
+        """Return the first bytes of the body, which may contain a uid."""
 
     def drop(self) -> None:
         """Drops the kept bytes and all further ones."""

@@ -196,7 +196,7 @@ class Connection(asyncio.Protocol):
             self._hold()
 
     def _hold(self) -> None:
-        """Counts the bytes that are held for this connection."""
+        """Count the bytes that are held for this connection."""
         size = len(self._kept)
         if self._state is _IN_BODY:
             size += self._body.size
@@ -216,7 +216,7 @@ class Connection(asyncio.Protocol):
         self._read(self._kept)
 
     def _read_head(self, data: bytes, position: int) -> int:
-        """Returns the position after the head, or after the request if that is complete.
+        """Return the position after the head, or after the request if that is complete.
 
         `position` if the head is incomplete.
         """
@@ -277,7 +277,7 @@ class Connection(asyncio.Protocol):
         return position
 
     def _answer_early(self, body: Body) -> None:
-        """Answers before the body is complete, if that is possible.
+        """Answer before the body is complete, if that is possible.
 
         The remaining bytes are read too, so that a client that is still sending isn't reset before
         it has read the answer.
@@ -302,7 +302,7 @@ class Connection(asyncio.Protocol):
             self._hand_over(self._head + body.whole())
 
     def _decide(self, review: bytes, is_at_end: bool) -> None:
-        """Judges a request.
+        """Judge a request.
 
         If it ends the bytes that have arrived, which is so unless a client pipelines, it may be
         judged later, with those of other connections.
@@ -329,7 +329,7 @@ class Connection(asyncio.Protocol):
         self.take(answer)
 
     def _fail(self) -> None:
-        """Ends the connection after a bug: `decide` turns every failure of a webhook into a
+        """End the connection after a bug: `decide` turns every failure of a webhook into a
         verdict.
         """
         log.exception("no answer")
@@ -353,7 +353,7 @@ class Connection(asyncio.Protocol):
         return self._state is _WAITING or (self._unread_at is not None and bool(self._kept))
 
     def _close_if_done(self) -> None:
-        """Closes the connection after the last answer, if the client sends nothing more."""
+        """Close the connection after the last answer, if the client sends nothing more."""
         if self._has_ended and self._state is not _ENDED and not self._owes_answers():
             self._close()
 
@@ -380,7 +380,7 @@ class Connection(asyncio.Protocol):
         self._serving.closed(self)
 
     def _look(self) -> None:
-        """Closes the connection if it has been idle for too long, or if a request or the reading of
+        """Close the connection if it has been idle for too long, or if a request or the reading of
         an answer takes too long.
         """
         now = self._loop.time()

@@ -13,19 +13,19 @@ class Open(Protocol):
     """A connection of a listener."""
 
     def finish(self) -> None:
-        """Closes the connection if it is idle.
+        """Close the connection if it is idle.
 
         Otherwise, it ends with the next answer, because the server drains.
         """
 
     def retire(self) -> None:
-        """Ends the connection with its next answer."""
+        """End the connection with its next answer."""
 
     def abort(self) -> None:
-        """Closes the connection at once."""
+        """Close the connection at once."""
 
     def idle_since(self) -> float | None:
-        """Returns the time of the event loop of the last request. None if one is in progress."""
+        """Return the time of the event loop of the last request. None if one is in progress."""
 
 
 class Crowd:

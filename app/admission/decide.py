@@ -71,7 +71,7 @@ class Route:
 
 
 def decide(route: Route, request: Request, seconds: float) -> Verdict | Awaitable[Verdict]:
-    """Returns the verdict of `route` on `request` if all facts are cached, else an awaitable that
+    """Return the verdict of `route` on `request` if all facts are cached, else an awaitable that
     returns it within `seconds`. Neither raises any error except CancelledError.
     """
     try:
@@ -107,7 +107,7 @@ async def _awaited(
 
 
 def _judge_envelope(route: Route, request: Request) -> Verdict | None:
-    """Returns a verdict if the request needs no rule of the webhook, else None."""
+    """Return a verdict if the request needs no rule of the webhook, else None."""
     if (
         request.group != route.group
         or not route.takes(request.kind, request.resource)

@@ -101,7 +101,7 @@ class Exchange:
         body: bytes,
         traceparent: bytes = b"",
     ) -> Answer | Awaitable[Answer]:
-        """Returns the answer if the verdict needs only cached facts, else an awaitable that returns
+        """Return the answer if the verdict needs only cached facts, else an awaitable that returns
         it before the deadline in `query`.
         """
         begin = time.perf_counter()
@@ -136,13 +136,13 @@ class Exchange:
         return route
 
     def too_large(self, route: Route, content_type: bytes, beginning: bytes) -> Answer:
-        """Returns the answer to a body of more than MAX_BODY bytes, of which only the beginning is
+        """Return the answer to a body of more than MAX_BODY bytes, of which only the beginning is
         known.
         """
         return self.refuse(route, too_large(content_type, beginning))
 
     def refuse(self, route: Route, bad: BadReview) -> Answer:
-        """Returns the answer to a request that is `bad` before its body is read."""
+        """Return the answer to a request that is `bad` before its body is read."""
         return self._refused(route, bad, time.perf_counter())
 
     def samples(self) -> Iterator[Sample]:
@@ -188,7 +188,7 @@ class Exchange:
         return 200, body
 
     def _refused(self, route: Route, bad: BadReview, begin: float) -> Answer:
-        """Returns a review if the uid is known, else a Status."""
+        """Return a review if the uid is known, else a Status."""
         verdict = bad_request(bad.message, bad.code)
         answer = (
             (200, encode(bad.uid, verdict)) if bad.uid else status(verdict.code, verdict.message)
@@ -198,7 +198,7 @@ class Exchange:
 
 
 def too_large(content_type: bytes, beginning: bytes) -> BadReview:
-    """Returns the error for a body of more than MAX_BODY bytes that begins with `beginning`."""
+    """Return the error for a body of more than MAX_BODY bytes that begins with `beginning`."""
     try:
         check_content_type(content_type, beginning)
     except BadReview as bad:
@@ -207,7 +207,7 @@ def too_large(content_type: bytes, beginning: bytes) -> BadReview:
 
 
 def check_content_type(content_type: bytes, body: bytes) -> None:
-    """Raises BadReview with code 415 if the content type is not JSON.
+    """Raise BadReview with code 415 if the content type is not JSON.
 
     `body` may be the beginning of a body.
     """
@@ -219,7 +219,7 @@ def check_content_type(content_type: bytes, body: bytes) -> None:
 
 
 def check_values(body: bytes) -> None:
-    """Raises BadReview with code 413 if parsing the body would take far more memory than the body
+    """Raise BadReview with code 413 if parsing the body would take far more memory than the body
     itself. Each map, list and member has one of three characters; those in strings are counted
     too.
     """
@@ -230,7 +230,7 @@ def check_values(body: bytes) -> None:
 
 
 def status(code: int, message: str) -> Answer:
-    """Returns a Kubernetes Status as the answer to a request whose uid is not known."""
+    """Return a Kubernetes Status as the answer to a request whose uid is not known."""
     return code, dumps(
         {
             "apiVersion": "v1",
@@ -254,7 +254,7 @@ UNKNOWN_CALLER = status(
 
 @functools.lru_cache(maxsize=64)
 def deadline(query: bytes) -> float:
-    """Returns the seconds in which to answer: the `?timeout=10s` of the API server, less a margin
+    """Return the seconds in which to answer: the `?timeout=10s` of the API server, less a margin
     for the transfer.
     """
     for pair in query.split(b"&"):

@@ -131,7 +131,7 @@ def _wrong_version() -> NotHttp:
 
 @functools.lru_cache(maxsize=64)
 def path_and_query(url: bytes) -> tuple[str, bytes]:
-    """Returns the path and the query of a request target.
+    """Return the path and the query of a request target.
 
     The path is not decoded: if it contains `%`, it is no admission path here, and `asgi` decodes
     it. Results are cached, because API servers send the same few targets.
@@ -145,7 +145,7 @@ def path_and_query(url: bytes) -> tuple[str, bytes]:
 
 @functools.lru_cache(maxsize=64)
 def answer_head(code: int, length: int, is_last: bool) -> bytes:
-    """Returns the head of an answer.
+    """Return the head of an answer.
 
     Results are cached, because most answers have the same length.
     """

@@ -82,7 +82,7 @@ class Request:
 
 
 def parse(body: bytes) -> Request:
-    """Reads an AdmissionReview.
+    """Read an AdmissionReview.
 
     BadReview, with the uid if that can be read, states the problem of an invalid one.
     """
@@ -152,7 +152,7 @@ def _read_request(request: dict[str, Any], uid: str) -> Request:
 
 
 def _name(obj: dict[str, Any]) -> Any:
-    """Returns the name in the object.
+    """Return the name in the object.
 
     At a CREATE with generateName and at a bulk DELETE, the request has none.
     """
@@ -190,7 +190,7 @@ def _kind_of(value: Any) -> str:
 
 
 def salvage_uid(prefix: bytes) -> str:
-    """Returns the uid in the beginning of a body that can't be parsed, or "".
+    """Return the uid in the beginning of a body that can't be parsed, or "".
 
     An API server writes it first.
     """
@@ -199,7 +199,7 @@ def salvage_uid(prefix: bytes) -> str:
 
 
 def shape_findings(request: Request) -> list[FieldError]:
-    """Returns findings about the conditions for all rules: metadata, labels and annotations must be
+    """Return findings about the conditions for all rules: metadata, labels and annotations must be
     maps or null, and the name must be valid for the API server.
     """
     metadata = request.object.get("metadata")
@@ -234,7 +234,7 @@ _ALLOWED = (
 
 
 def encode(uid: str, verdict: Verdict, request: Request | None = None) -> bytes:
-    """Returns the AdmissionReview that answers the request `uid`.
+    """Return the AdmissionReview that answers the request `uid`.
 
     If `request` is given, the details of a rejection, which kubectl shows, name the object.
     """
@@ -280,7 +280,7 @@ def _listed(warnings: Sequence[str]) -> list[str]:
 
 
 def one_line(warning: str) -> str:
-    """Returns a warning as a valid HTTP header: printable, and so short that the API server doesn't
+    """Return a warning as a valid HTTP header: printable, and so short that the API server doesn't
     cut it.
     """
     text = visible(warning)
@@ -288,7 +288,7 @@ def one_line(warning: str) -> str:
 
 
 def dumps(value: Any) -> bytes:
-    """Returns `value` as JSON. Text that isn't valid Unicode is escaped."""
+    """Return `value` as JSON. Text that isn't valid Unicode is escaped."""
     try:
         return orjson.dumps(value)
     except TypeError:

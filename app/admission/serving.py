@@ -48,10 +48,10 @@ class Asking(Protocol):
     """A connection with a request that is complete."""
 
     def judge(self) -> Answer | Awaitable[Answer] | None:
-        """Returns the answer to the request. None if there is nobody to answer to."""
+        """Return the answer to the request. None if there is nobody to answer to."""
 
     def take(self, answer: Answer | Awaitable[Answer]) -> None:
-        """Writes the answer, or waits for it in a task."""
+        """Write the answer, or waits for it in a task."""
 
 
 class HandOver(Protocol):

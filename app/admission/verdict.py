@@ -69,7 +69,7 @@ Without a limit, the answer to a body of 1 MiB can have 60 MiB.
 
 
 def judged(findings: Sequence[FieldError], warnings: Sequence[str] = ()) -> Verdict:
-    """Returns a 422 with the first MOST_FINDINGS findings and the number of further ones.
+    """Return a 422 with the first MOST_FINDINGS findings and the number of further ones.
 
     Without findings, the request is allowed.
     """
@@ -119,7 +119,7 @@ def on_trial(verdict: Verdict) -> Verdict:
 
 
 def unavailable(message: str) -> Verdict:
-    """Returns the verdict if the same request may succeed later."""
+    """Return the verdict if the same request may succeed later."""
     return Verdict(False, 503, "ServiceUnavailable", message)
 
 
@@ -133,14 +133,14 @@ FAILED = Verdict(
 
 
 def hindered(message: str) -> Verdict:
-    """Returns the verdict if the cluster rejects a call that is needed, until an administrator
+    """Return the verdict if the cluster rejects a call that is needed, until an administrator
     corrects something.
     """
     return Verdict(False, 500, "InternalError", message)
 
 
 def inapplicable() -> Verdict:
-    """Returns the verdict if our patch doesn't apply to the object.
+    """Return the verdict if our patch doesn't apply to the object.
 
     If such a patch were sent, an API server would fail the request even with failurePolicy Ignore.
     """

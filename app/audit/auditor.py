@@ -103,7 +103,7 @@ class Auditor:
         self._settled = (now - SETTLE).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     async def findings(self, namespace: str | None) -> AsyncIterator[Finding]:
-        """Yields all findings about `namespace`, or about all namespaces if that is None.
+        """Yield all findings about `namespace`, or about all namespaces if that is None.
 
         `tally` is complete at the end.
         """
@@ -141,7 +141,7 @@ class Auditor:
     # Objects that would be rejected.
 
     def _resources(self) -> list[Resource]:
-        """Returns the resources to judge, including the topology API in force and others that are
+        """Return the resources to judge, including the topology API in force and others that are
         served.
         """
         optional = {dialect.resource for dialect in DIALECTS} - {
@@ -201,7 +201,7 @@ class Auditor:
         return _finding(resource.kind, obj, 0, remarks) if remarks else None
 
     def _remarks(self, resource: Resource, obj: Object) -> list[str]:
-        """Returns problems of an object that would be allowed."""
+        """Return problems of an object that would be allowed."""
         metadata = obj["metadata"]
         facts = self._cluster.facts
         if resource is CLUSTER_TOPOLOGY and facts.dialect().resource is not CLUSTER_TOPOLOGY:
@@ -250,7 +250,7 @@ class Auditor:
         return Finding(stored.kind, stored.namespace, stored.name, 0, (problem,), NEVER_ALLOCATED)
 
     def _gang_of(self, stored: MnnvlResource) -> Gang | None:
-        """Returns the PodGang that should own `stored`, or None."""
+        """Return the PodGang that should own `stored`, or None."""
         rule = self._cluster.owners.rule
         named = self._cluster.stores[GANGS].get(stored.namespace, stored.place.podgang)
         candidates = self._gangs_by_base().get((stored.namespace, stored.base_name), [])
@@ -259,7 +259,7 @@ class Auditor:
         )
 
     def _gangs_by_base(self) -> Mapping[Key, Sequence[Gang]]:
-        """Returns the PodGangs that may have to own resources, by namespace and base name.
+        """Return the PodGangs that may have to own resources, by namespace and base name.
 
         They are found only once, because a set may have very many of both.
         """

@@ -32,7 +32,7 @@ class ClaimAudit:
         self._pods: dict[Key, list[str]] = {}
 
     async def read_pods(self) -> None:
-        """Read the Pods of all namespaces with ComputeDomains of ours. Raises ClusterError."""
+        """Read the Pods of all namespaces with ComputeDomains of ours. Raise ClusterError."""
         namespaces = {domain.namespace for domain in self._stores[DOMAINS].values()}
         self._pods = await pods_without_claim(self._client, namespaces)
 
@@ -77,7 +77,7 @@ class ClaimAudit:
     async def in_deletion(self, exempt: Collection[str]) -> list[Finding]:
         """Return the findings about claims that Pods use although they are being deleted.
 
-        Raises ClusterError.
+        Raise ClusterError.
         """
         keys = sorted(
             (claim.namespace, claim.name)

@@ -40,7 +40,7 @@ class Progress:
             self._write(f"{kind}: {done:,}{total}\n")
 
     def clear(self) -> None:
-        """Removes the bar, so that other text can be written in its place."""
+        """Remove the bar, so that other text can be written in its place."""
         if self._is_shown:
             self._write("\r" + " " * _WIDTH + "\r")
             self._is_shown = False

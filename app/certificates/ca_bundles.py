@@ -46,7 +46,7 @@ class CaBundles:
         self._read: dict[Resource, Object] = {}
 
     async def read(self) -> None:
-        """Reads both configurations. One of them may be missing."""
+        """Read both configurations. One of them may be missing."""
         configurations = {}
         for resource in CONFIGURATIONS:
             try:
@@ -72,7 +72,7 @@ class CaBundles:
         }
 
     async def publish(self, bundle_pem: bytes) -> ClusterError | None:
-        """Writes `bundle_pem` to the configurations that have another caBundle, at the
+        """Write `bundle_pem` to the configurations that have another caBundle, at the
         resourceVersion that was read. Tries both configurations, and returns the last error.
         """
         self.problems = []

@@ -127,7 +127,7 @@ def file_source(directory: Path, client_cas: bytes = b"") -> FileSource:
     """The source of the files in `directory`.
 
     If there is no `tls.crt`, or if it is a development certificate, a development certificate is
-    created or renewed. Raises OSError if there is no usable certificate.
+    created or renewed. Raise OSError if there is no usable certificate.
     """
     if not (directory / "tls.crt").exists() or is_development(directory):
         ensure_development_certificate(directory, DEVELOPMENT_NAMES, datetime.now(UTC))
@@ -139,12 +139,12 @@ def file_source(directory: Path, client_cas: bytes = b"") -> FileSource:
 
 
 def ensure_development_certificate(directory: Path, names: Sequence[str], now: datetime) -> None:
-    """Ensures that `directory` has a serving certificate (tls.crt, tls.key) for `names`, signed by
+    """Ensure that `directory` has a serving certificate (tls.crt, tls.key) for `names`, signed by
     its CA (ca.crt, ca.key).
 
     A certificate that is valid for 7 more days and covers the names is kept. Otherwise a new one is
     created, with a new CA if the CA expires within 7 days. A name is a DNS name or an IP address.
-    Raises FileExistsError if the directory has other certificates, which are not overwritten.
+    Raise FileExistsError if the directory has other certificates, which are not overwritten.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with _locked(directory):
@@ -172,7 +172,7 @@ def is_development(directory: Path) -> bool:
 
 
 def _refuse_foreign(directory: Path) -> None:
-    """Raises FileExistsError for files without a ca.key, which is always written first."""
+    """Raise FileExistsError for files without a ca.key, which is always written first."""
     for path in (directory / "tls.crt", directory / "tls.key", directory / "ca.crt"):
         if path.exists() and not (directory / "ca.key").exists():
             raise FileExistsError(
@@ -206,7 +206,7 @@ def _read(directory: Path, name: str) -> Pair | None:
 
 
 def _write(pair: Pair, directory: Path, name: str) -> None:
-    """Writes the key first.
+    """Write the key first.
 
     After a crash in between, the next start detects the mismatch and corrects it.
     """

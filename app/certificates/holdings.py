@@ -50,7 +50,7 @@ class Holdings:
         return b"".join(self.bundle)
 
     def issuer(self) -> bytes:
-        """The CA of the bundle that signed the leaf. Raises BrokenHoldingsError if none has."""
+        """The CA of the bundle that signed the leaf. Raise BrokenHoldingsError if none has."""
         for ca in self.bundle:
             if is_issued_by(self.leaf.cert_pem, ca):
                 return ca
@@ -60,7 +60,7 @@ class Holdings:
 def read_holdings(data: Mapping[str, Any]) -> Holdings:
     """The holdings in the `data` of a Secret (base64), which may have expired.
 
-    Raises BrokenHoldingsError with all problems.
+    Raise BrokenHoldingsError with all problems.
     """
     content = {name: _decoded(data, name) for name in ("ca.crt", "ca.key", "tls.crt", "tls.key")}
     try:

@@ -46,14 +46,14 @@ class CertificateInfo:
 
 
 def inspect(pem: bytes) -> CertificateInfo:
-    """The fields of the first certificate in `pem`. Raises ValueError if there is none."""
+    """The fields of the first certificate in `pem`. Raise ValueError if there is none."""
     return _info(load_certificates(pem)[0])
 
 
 def split_bundle(pem: bytes) -> tuple[bytes, ...]:
     """The certificates in `pem` in their order, each as normalized PEM.
 
-    Raises ValueError if there is none.
+    Raise ValueError if there is none.
     """
     return tuple(certificate.public_bytes(Encoding.PEM) for certificate in load_certificates(pem))
 
@@ -61,7 +61,7 @@ def split_bundle(pem: bytes) -> tuple[bytes, ...]:
 def is_issued_by(cert_pem: bytes, ca_pem: bytes) -> bool:
     """Whether the first certificate in `ca_pem` signed the first one in `cert_pem`.
 
-    Raises ValueError if one is missing.
+    Raise ValueError if one is missing.
     """
     return _issued_by(load_certificates(cert_pem)[0], load_certificates(ca_pem)[0])
 
@@ -74,7 +74,7 @@ def renewal_time(info: CertificateInfo) -> datetime:
 def load_certificates(pem: bytes) -> list[x509.Certificate]:
     """All certificates in `pem`.
 
-    Raises ValueError for anything else, and for keys of an unknown type.
+    Raise ValueError for anything else, and for keys of an unknown type.
     """
     try:
         certificates = x509.load_pem_x509_certificates(pem)
@@ -290,7 +290,7 @@ def _is_ca(certificate: x509.Certificate) -> bool:
 
 
 def ec_key(key_pem: bytes) -> ec.EllipticCurvePrivateKey:
-    """The key in `key_pem`. Raises ValueError if it is not an elliptic-curve key."""
+    """The key in `key_pem`. Raise ValueError if it is not an elliptic-curve key."""
     key = load_pem_private_key(key_pem, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError("the CA's key is not an elliptic-curve key")  # noqa: TRY004 - the value of a PEM, not a type

@@ -47,7 +47,7 @@ def make_ca(common_name: str, begin: datetime, end: datetime) -> Pair:
 def make_leaf(ca: Pair, names: Sequence[str], begin: datetime, end: datetime) -> Pair:
     """A serving certificate for `names`, which are DNS names and IP addresses, signed by `ca`.
 
-    Raises ValueError if there is no name, if a name is not allowed in a certificate, or if the
+    Raise ValueError if there is no name, if a name is not allowed in a certificate, or if the
     certificate would expire after its CA.
     """
     dns_names = [name for name in names if address_of(name) is None]

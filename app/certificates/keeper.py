@@ -252,7 +252,7 @@ class CertificateReconciler(CertificateSource):
         )
 
     async def _taken(self, secret: Object | None, reason: str, holdings: Holdings) -> bool:
-        """Writes the Secret. Returns False if it must not be written."""
+        """Write the Secret. Returns False if it must not be written."""
         if _is_foreign(secret):
             self._problems.append(
                 f"Secret {self._place} was not made by grove-admission, and is left alone"

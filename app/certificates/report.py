@@ -88,7 +88,7 @@ def _validity(time: timedelta) -> str:
 async def read_live(client: Client, settings: Certificates) -> tuple[Material, list[str]]:
     """The content of the Secret, and a line for each webhook configuration that does not trust it.
 
-    Raises NotFound if there is no Secret, and ValueError if its data is not base64.
+    Raise NotFound if there is no Secret, and ValueError if its data is not base64.
     """
     data = (await client.get(SECRET, settings.secret_name, settings.namespace)).get("data") or {}
     material = Material(*(_decoded(data, name) for name in ("tls.crt", "tls.key", "ca.crt")))

@@ -150,7 +150,7 @@ class CertificateSource(ABC):
 
     @abstractmethod
     async def run(self) -> None:
-        """Runs until it is cancelled."""
+        """Run until it is cancelled."""
 
     @property
     @abstractmethod

@@ -47,7 +47,7 @@ class Cluster:
         )
 
     def checks(self) -> dict[str, str | None]:
-        """Returns the problem of each check by its name, or None if there is none.
+        """Return the problem of each check by its name, or None if there is none.
 
         Without problems, the server can give verdicts.
         """
@@ -74,7 +74,7 @@ class Cluster:
         return {**notes, "dialect": self.facts.dialect().name, **self._stale()}
 
     def _stale(self) -> dict[str, str]:
-        """Returns how old the facts are whose cache is not refreshed, and why."""
+        """Return how old the facts are whose cache is not refreshed, and why."""
         notes = {}
         for name, store in self.stores.by_name().items():
             age = store.age()

@@ -45,7 +45,7 @@ async def _credentials(kubeconfig: Path | None, context: str | None) -> Credenti
 
 
 def _context(kubeconfig: Path | None, context: str | None) -> str | None:
-    """Returns `context`, or "", the current context of kubectl, if no cluster is given outside of a
+    """Return `context`, or "", the current context of kubectl, if no cluster is given outside of a
     Pod.
     """
     return context if is_in_cluster() or kubeconfig is not None else context or ""
@@ -112,6 +112,6 @@ def how_to_renew(problem: Exception, kubeconfig: Path | None, context: str | Non
 
 
 def limits(configuration: "Configuration") -> Limits:
-    """Returns the limits of one client."""
+    """Return the limits of one client."""
     client = configuration.client
     return Limits(total=client.timeout_seconds, qps=client.queries_per_second, burst=client.burst)

@@ -19,7 +19,7 @@ DIALECTS: tuple[Dialect, ...] = (EPOCHS, BINDINGS, DESIGN)
 
 
 def dialect_of(client: Objects) -> Dialect:
-    """Returns the dialect of the cluster of `client`, as of the last discovery."""
+    """Return the dialect of the cluster of `client`, as of the last discovery."""
     served = (dialect for dialect in DIALECTS if client.served_version(dialect.sign) is not None)
     return next(served, UNSERVED)
 

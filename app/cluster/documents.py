@@ -29,7 +29,7 @@ _LATER_APIS = {CLUSTER_TOPOLOGY_BINDING, POD_GANG_MAP}
 
 
 def cluster_of(configuration: Configuration, documents: Iterable[Object]) -> Cluster:
-    """Returns a cluster that contains only `documents`.
+    """Return a cluster that contains only `documents`.
 
     If they lack the managed topology of the dialect in force, one with the configured levels is
     added, as the leader would create it.
@@ -46,7 +46,7 @@ def cluster_of(configuration: Configuration, documents: Iterable[Object]) -> Clu
 
 
 def take_in(cluster: Cluster, document: Object) -> None:
-    """Adds a document to a cluster that `cluster_of` returned.
+    """Add a document to a cluster that `cluster_of` returned.
 
     It replaces a document of the same name.
     """
@@ -56,7 +56,7 @@ def take_in(cluster: Cluster, document: Object) -> None:
 
 
 def take_out(cluster: Cluster, group: str, plural: str, namespace: str, name: str) -> None:
-    """Removes a document from a cluster that `cluster_of` returned."""
+    """Remove a document from a cluster that `cluster_of` returned."""
     resource = next(
         resource for resource in ALL if (resource.group, resource.plural) == (group, plural)
     )
@@ -83,7 +83,7 @@ def fill_from(cluster: Cluster, objects_of: Callable[[Resource], Iterable[Object
 
 
 def desired_cluster_topology(name: str, levels: Sequence[Level]) -> Object:
-    """Returns the managed ClusterTopology with the configured `levels`."""
+    """Return the managed ClusterTopology with the configured `levels`."""
     return {
         "apiVersion": CLUSTER_TOPOLOGY.api_version(),
         "kind": CLUSTER_TOPOLOGY.kind,
@@ -109,7 +109,7 @@ class DocumentObjects:
             self.add(document)
 
     def add(self, document: Object) -> Object | None:
-        """Stores a document. Returns it as it is stored, or None if it is left out."""
+        """Store a document. Returns it as it is stored, or None if it is left out."""
         resource = _resource_of(document)
         metadata = map_of(document.get("metadata"))
         if resource is None or not _can_be_stored(metadata):
@@ -117,7 +117,7 @@ class DocumentObjects:
         return self._store(resource, document, metadata.get("namespace") or "default")
 
     def remove(self, resource: Resource, name: str, namespace: str) -> Object | None:
-        """Removes a document. Returns it, or None if there is none."""
+        """Remove a document. Returns it, or None if there is none."""
         return self._objects.get(resource, {}).pop(
             (namespace if resource.namespaced else "", name), None
         )
@@ -129,7 +129,7 @@ class DocumentObjects:
         return list(self._objects.get(resource, {}).values())
 
     def served_version(self, resource: Resource) -> str | None:
-        """Returns the preferred version, or None for an API of a later release of Grove that no
+        """Return the preferred version, or None for an API of a later release of Grove that no
         document belongs to.
         """
         served = resource not in _LATER_APIS or resource in self._later
@@ -183,7 +183,7 @@ class DocumentObjects:
 
 
 def _later_api(resource: Resource, stored: Object) -> set[Resource]:
-    """Returns the API of a later release of Grove that the document `stored` belongs to: that of
+    """Return the API of a later release of Grove that the document `stored` belongs to: that of
     ClusterTopologyBindings also for a PodCliqueSet that uses one.
     """
     if resource is POD_CLIQUE_SET and read_pod_clique_set(stored).uses_pack:

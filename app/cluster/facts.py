@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def ready(store: WatchStore[T], resource: object) -> WatchStore[T]:
-    """Returns `store`.
+    """Return `store`.
 
     Unavailable until it has its first list. `resource` names it in the message.
     """
@@ -55,11 +55,11 @@ class Facts:
         self._topology = Topology(topology_name, enabled=topology_enabled)
 
     def dialect(self) -> Dialect:
-        """Returns the dialect of Grove's topology API that is in force."""
+        """Return the dialect of Grove's topology API that is in force."""
         return dialect_of(self._client)
 
     def topology(self) -> Topology:
-        """Returns the managed topology. TopologyMissing if it doesn't exist although it should."""
+        """Return the managed topology. TopologyMissing if it doesn't exist although it should."""
         name = self._topology.name
         if not self._topology.enabled:
             return self._topology
@@ -107,7 +107,7 @@ class Facts:
         return self._node_groups.by(keys) if self._stores[table.NODES].synced else Nodes()
 
     def level_problems(self) -> dict[str, list[LevelProblem]]:
-        """Returns the problems of each topology that workloads may refer to, by its name.
+        """Return the problems of each topology that workloads may refer to, by its name.
 
         Empty while they are not known.
         """
@@ -120,7 +120,7 @@ class Facts:
         }
 
     def level_keys(self) -> tuple[str, ...]:
-        """Returns the node labels of all levels in use."""
+        """Return the node labels of all levels in use."""
         try:
             managed = self.topology().keys
         except Unavailable:
@@ -133,14 +133,14 @@ class Facts:
         return self._client.served_version(resource) is not None
 
     def sets_with_groups(self, namespace: str) -> list[PodCliqueSet]:
-        """Returns the cached sets of `namespace` with MNNVL groups of Grove."""
+        """Return the cached sets of `namespace` with MNNVL groups of Grove."""
         sets = ready(self._stores[table.SETS], "PodCliqueSets").by_index(
             table.OF_NAMESPACE, (namespace, "")
         )
         return sorted(sets, key=lambda pcs: pcs.name)
 
     def cached_set(self, namespace: str, name: str) -> PodCliqueSet | None:
-        """Returns a set from the cache, or None."""
+        """Return a set from the cache, or None."""
         return ready(self._stores[table.SETS], "PodCliqueSets").get(namespace, name)
 
     def sets_with_domains(self, domains: Collection[str]) -> list[PodCliqueSet]:
@@ -149,7 +149,7 @@ class Facts:
         return sorted(matching, key=lambda pcs: (pcs.namespace, pcs.name))
 
     async def read_set(self, namespace: str, name: str) -> PodCliqueSet | None:
-        """Returns a set from the cache, or from the API server if the cache lacks it.
+        """Return a set from the cache, or from the API server if the cache lacks it.
 
         None if it doesn't exist.
         """
@@ -160,10 +160,10 @@ class Facts:
         return None if stored is None else read_pod_clique_set(stored)
 
     def device_classes(self) -> Collection[str]:
-        """Returns the names of all DeviceClasses."""
+        """Return the names of all DeviceClasses."""
         return ready(self._stores[table.DEVICE_CLASSES], "DeviceClasses").values()
 
     def node_labels(self, name: str) -> Mapping[str, str] | None:
-        """Returns the cached labels of a node, or None if the cache lacks it."""
+        """Return the cached labels of a node, or None if the cache lacks it."""
         labels = ready(self._stores[table.NODES], "Nodes").get("", name)
         return None if labels is None else labels.as_map()

@@ -35,7 +35,7 @@ class Listing:
 async def read(
     cluster: Cluster, client: Client, levels: tuple[Level, ...], namespace: str | None
 ) -> Listing:
-    """Reads each fact once, in the order of the table, from `namespace`, or from all namespaces if
+    """Read each fact once, in the order of the table, from `namespace`, or from all namespaces if
     that is None.
 
     The store of a resource that isn't installed is empty and synced. If the managed ClusterTopology

@@ -181,7 +181,7 @@ class MnnvlResources:
         return created
 
     async def _find_owner(self, plan: Plan) -> Owner:
-        """Returns the set that will own the resources.
+        """Return the set that will own the resources.
 
         If the cache lacks it, the owner reference of the PodClique counts.
         """
@@ -197,7 +197,7 @@ class MnnvlResources:
         return Owner(pcs.name, pcs.uid)
 
     async def _create(self, needed: _Needed, plan: Plan, dry_run: bool) -> Object | None:
-        """Returns the created object, or None if an object of that name exists."""
+        """Return the created object, or None if an object of that name exists."""
         version = self._client.served_version(needed.resource) or needed.resource.versions[0]
         build = desired_compute_domain if needed.resource is COMPUTE_DOMAIN else desired_claim
         desired = build(plan, version)
@@ -221,7 +221,7 @@ class MnnvlResources:
         return stored
 
     async def _check(self, needed: _Needed, stored: MnnvlResource | None, plan: Plan) -> None:
-        """Raises an error if an existing resource isn't ours, is being deleted, or will be
+        """Raise an error if an existing resource isn't ours, is being deleted, or will be
         garbage-collected.
         """
         stored = _check_is_ours(needed, stored, plan)

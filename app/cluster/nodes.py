@@ -37,7 +37,7 @@ class NodeLabels:
         return dict(zip(self.keys, self.values, strict=True))
 
     def of(self, grouping: Grouping) -> Pairs:
-        """Returns the labels whose keys are in `grouping`."""
+        """Return the labels whose keys are in `grouping`."""
         return tuple(
             (self.keys[position], self.values[position])
             for position in _positions(self.keys, grouping)
@@ -74,7 +74,7 @@ class NodeGroups:
         store.subscribe(self._changed)
 
     def by(self, keys: Collection[str]) -> Nodes:
-        """Returns the nodes grouped by their labels of these keys, except
+        """Return the nodes grouped by their labels of these keys, except
         `kubernetes.io/hostname`.
         """
         grouping = frozenset(keys) - {HOSTNAME_KEY}

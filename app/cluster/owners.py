@@ -42,7 +42,7 @@ class MnnvlOwners:
         self._configured = configured
 
     def written_by(self, client: Objects) -> "MnnvlOwners":
-        """Returns the same owners, which `client` writes."""
+        """Return the same owners, which `client` writes."""
         return MnnvlOwners(client, self._facts, self._all_stores, self._configured)
 
     @property
@@ -51,7 +51,7 @@ class MnnvlOwners:
         return self._configured or self._facts.dialect().owner
 
     def resources_of(self, gang: Gang) -> list[MnnvlResource]:
-        """Returns the cached resources of `gang`, as the rule in force sees it.
+        """Return the cached resources of `gang`, as the rule in force sees it.
 
         Unavailable while a cache isn't ready.
         """
@@ -116,7 +116,7 @@ class MnnvlOwners:
     # In later dialects.
 
     def set_of(self, stored: MnnvlResource) -> PodCliqueSet | None:
-        """Returns the cached PodCliqueSet that `stored` has to be given to, or None if it stays.
+        """Return the cached PodCliqueSet that `stored` has to be given to, or None if it stays.
 
         It stays if the PodCliqueSet is being deleted or not known, or if the owning PodGang belongs
         to a former one of the same name, with which both are deleted.
@@ -158,14 +158,14 @@ class MnnvlOwners:
         raise Conflict(f"{stored.kind} {stored.name} keeps changing", code=409)
 
     def given_back_with(self, gang: Gang) -> list[MnnvlResource]:
-        """Returns the cached resources that `gang` owns and that have to be given back."""
+        """Return the cached resources that `gang` owns and that have to be given back."""
         rule = self.rule
         return [stored for stored in self.resources_of(gang) if rule.is_given_back(stored)]
 
     async def give_back_all_of(self, gang: Gang) -> None:
-        """Gives back everything that the stored PodGang `gang` owns.
+        """Give back everything that the stored PodGang `gang` owns.
 
-        Raises ClusterError if something could not be given back. Nothing happens if another PodGang
+        Raise ClusterError if something could not be given back. Nothing happens if another PodGang
         is stored, or if its PodCliqueSet is gone or being deleted.
         """
         stored = await self._stored(gang)
@@ -184,7 +184,7 @@ class MnnvlOwners:
         )
 
     async def _stored(self, gang: Gang) -> Gang | None:
-        """Returns the PodGang that is stored with the name and the uid of `gang`, or None."""
+        """Return the PodGang that is stored with the name and the uid of `gang`, or None."""
         cached = self._gangs.get(gang.namespace, gang.name)
         if cached is not None and cached.uid == gang.uid:
             return cached
@@ -230,7 +230,7 @@ def _owned(stored: MnnvlResource, reference: dict[str, Any]) -> Object:
 
 
 async def _all(calls: Iterable[Any]) -> list[Object]:
-    """Returns what `calls` return, without None.
+    """Return what `calls` return, without None.
 
     All of them end before the first error is raised.
     """

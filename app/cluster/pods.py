@@ -15,7 +15,7 @@ from app.rules.mnnvl.missing import clique_of_pod, is_ending, reserving_pods, ru
 async def pods_without_claim(client: Reader, namespaces: Iterable[str]) -> dict[Key, list[str]]:
     """Return the Pods that request GPUs and have no claim, by namespace and PodClique.
 
-    Raises ClusterError.
+    Raise ClusterError.
     """
     found: dict[Key, list[str]] = {}
     for namespace in sorted(set(namespaces)):

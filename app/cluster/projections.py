@@ -38,11 +38,11 @@ class StoredGang(Gang):
     content: bytes = b""
 
     def cliques(self) -> Collection[str]:
-        """Returns the names of its PodCliques, which only `content` has."""
+        """Return the names of its PodCliques, which only `content` has."""
         return read_podgroups(self.view())
 
     def view(self) -> Object:
-        """Returns the parts of the object that contain constraints and annotations, at their places
+        """Return the parts of the object that contain constraints and annotations, at their places
         in the whole object. A JSON Patch of the view therefore applies to the whole object.
         """
         view: Object = orjson.loads(self.content)
@@ -50,7 +50,7 @@ class StoredGang(Gang):
 
 
 def packed(obj: Object) -> bytes:
-    """Returns `obj` as JSON. It is copied, because orjson returns a buffer of several KiB."""
+    """Return `obj` as JSON. It is copied, because orjson returns a buffer of several KiB."""
     return bytes(memoryview(orjson.dumps(obj)))
 
 
@@ -69,7 +69,7 @@ def read_stored_gang(obj: Object) -> StoredGang:
 
 
 def reduced(obj: Object) -> Object:
-    """Returns the parts of `obj` that are kept.
+    """Return the parts of `obj` that are kept.
 
     A map that exists is kept even if it becomes empty, so that a patch does not create it again.
     """
@@ -165,7 +165,7 @@ def read_pod(obj: Object) -> StoredPod | None:
 
 
 def _stored(obj: Object) -> tuple[str, str, bytes]:
-    """Returns the fields of `Stored`."""
+    """Return the fields of `Stored`."""
     metadata = {key: obj["metadata"][key] for key in _METADATA if key in obj["metadata"]}
     content = packed(
         {"apiVersion": obj["apiVersion"], "metadata": metadata, "spec": map_of(obj.get("spec"))}

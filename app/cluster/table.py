@@ -50,7 +50,7 @@ class Fact(Generic[T]):
 
 
 def in_namespace(namespace: str, *names: str) -> list[Key]:
-    """Returns the keys of `names`, without empty ones."""
+    """Return the keys of `names`, without empty ones."""
     return [(namespace, name) for name in names if name]
 
 
@@ -179,7 +179,7 @@ PRIORITY_CLASSES: Fact[str] = Fact(kinds.PRIORITY_CLASS, read_name, metadata_onl
 
 
 def pods_of_scheduler(scheduler_name: str) -> Fact[projections.StoredPod]:
-    """Returns the row of the Pods of `scheduler_name` that name a group.
+    """Return the row of the Pods of `scheduler_name` that name a group.
 
     It and the rows above are the facts that only the leader needs, for Workloads.
     """
@@ -207,11 +207,11 @@ class Stores:
         return iter(self._stores.items())
 
     def by_name(self) -> dict[str, WatchStore[Any]]:
-        """Returns the stores by the plural of their resource."""
+        """Return the stores by the plural of their resource."""
         return {fact.resource.plural: store for fact, store in self._stores.items()}
 
     async def until_synced(self) -> None:
-        """Returns once every store has its first list."""
+        """Return once every store has its first list."""
         for store in self._stores.values():
             await store.until_synced()
 

@@ -58,7 +58,7 @@ async def follow(
 async def _until(
     watch: Coroutine[Any, Any, NoReturn], happened: Coroutine[Any, Any, object]
 ) -> None:
-    """Runs `watch` until `happened` returns. Errors of `watch` are raised."""
+    """Run `watch` until `happened` returns. Errors of `watch` are raised."""
     watching = asyncio.create_task(watch)
     waiting = asyncio.create_task(happened)
     try:

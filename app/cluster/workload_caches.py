@@ -40,7 +40,7 @@ class WorkloadCaches:
         return self.pods.served and self.topologies.synced and filled
 
     def key_of(self, pod: StoredPod) -> Key:
-        """Returns the namespace and the key of the KAI PodGroup of `pod`: the key of the group that
+        """Return the namespace and the key of the KAI PodGroup of `pod`: the key of the group that
         it names, or, if the policy of the group is basic, the key of all its replicas.
         """
         return pod.namespace, self._shared_key(pod.namespace, pod.ref) or pod.ref.key
@@ -54,7 +54,7 @@ class WorkloadCaches:
         return instance.shared_key if instance is not None and instance.basic else ""
 
     def pods_of(self, key: Key) -> list[StoredPod]:
-        """Returns the Pods whose `key_of` is `key`."""
+        """Return the Pods whose `key_of` is `key`."""
         pods = self._of(key, table.BY_GROUP, key) + self._of(key, table.BY_SHARED, key)
         for instance in self.instances.by_index(table.BY_SHARED, key):
             pods += self._of(key, table.BY_GROUP, (instance.namespace, instance_key(instance.name)))
@@ -70,6 +70,6 @@ class WorkloadCaches:
         )
 
     def _of(self, key: Key, index: str, value: Key) -> list[StoredPod]:
-        """Returns the Pods of an index if their `key_of` is `key`. They all name the same group."""
+        """Return the Pods of an index if their `key_of` is `key`. They all name the same group."""
         pods = self.pods.by_index(index, value)
         return pods if pods and self.key_of(pods[0]) == key else []

@@ -55,7 +55,7 @@ async def _run(arguments: argparse.Namespace, configuration: Configuration) -> i
 
 
 async def need_namespace(client: Client, name: str) -> None:
-    """Raises NotFound if there is no such namespace, because a misspelt one would have no
+    """Raise NotFound if there is no such namespace, because a misspelt one would have no
     findings.
     """
     with contextlib.suppress(Forbidden):
@@ -65,7 +65,7 @@ async def need_namespace(client: Client, name: str) -> None:
 async def audit(
     client: Client, configuration: Configuration, namespace: str | None, output: str
 ) -> int:
-    """Prints all findings, as text or as JSON lines, and the summary. Returns the exit code."""
+    """Print all findings, as text or as JSON lines, and the summary. Returns the exit code."""
     progress = Progress(sys.stderr)
     auditor = Auditor(client, configuration, progress, datetime.now(UTC))
     async for finding in auditor.findings(namespace):

@@ -82,7 +82,7 @@ def _is_audit_log_piped() -> bool:
 async def report_on(
     names: Sequence[str], facts: Sequence[Object], configuration: Configuration
 ) -> Report:
-    """Judges the events of the logs in their order.
+    """Judge the events of the logs in their order.
 
     `facts` are what there was before; objects of the logs are added as they are written.
     UnusableInput if a log can't be read to its end.

@@ -45,7 +45,7 @@ class ApiServer(Protocol):
 async def beside(
     api: ApiServer, configuration: Configuration, state_dir: Path, readable: bool = False
 ) -> AsyncIterator[Running]:
-    """Runs our server as the user operator of `api`, with its webhooks registered."""
+    """Run our server as the user operator of `api`, with its webhooks registered."""
     async with unregistered(api, configuration, state_dir, readable) as served:
         await api.apply(registered(api, served, served.certificate.ca_bundle() or b""))
         async with asyncio.timeout(READY_SECONDS):
@@ -62,7 +62,7 @@ def trusts(served: Running) -> bool:
 async def unregistered(
     api: ApiServer, configuration: Configuration, state_dir: Path, readable: bool = False
 ) -> AsyncIterator[Running]:
-    """Runs our server as the user operator of `api`, ready, but without webhook configurations."""
+    """Run our server as the user operator of `api`, ready, but without webhook configurations."""
     await api.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
     async with HttpClient(
         await from_kubeconfig(api.kubeconfig, "operator"), ALL, limits(configuration)
@@ -123,6 +123,6 @@ def with_bundle(configuration: dict[str, Any], bundle: bytes) -> dict[str, Any]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Returns when `condition` is true."""
+    """Return when `condition` is true."""
     while not condition():  # noqa: ASYNC110 - several caches, and a check each
         await asyncio.sleep(0.02)

@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _check_logs(
     logs: Sequence[str], facts: Sequence[Object], configuration: Configuration, output: str
 ) -> int:
-    """Prints the report on audit logs.
+    """Print the report on audit logs.
 
     Returns the exit code, which is 2 if no event could be judged.
     """

@@ -15,7 +15,7 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 def files_in(names: Sequence[str], is_taken: Callable[[str], bool]) -> list[str]:
     """`names`, in which a directory is replaced by its files in the order of their names:
-    documents, and other files for which `is_taken` is true. Raises UnusableInput for a directory
+    documents, and other files for which `is_taken` is true. Raise UnusableInput for a directory
     without such files.
     """
     return [file for name in names for file in _files(name, is_taken)]
@@ -24,7 +24,7 @@ def files_in(names: Sequence[str], is_taken: Callable[[str], bool]) -> list[str]
 def documents_of(names: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
     """The documents in files, directories or standard input (-), each with the name of its file.
 
-    Raises UnusableInput.
+    Raise UnusableInput.
     """
     documents = []
     for name in names:
@@ -40,7 +40,7 @@ def documents_of(names: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
 def stream_of(names: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the documents in files, directories or standard input (-), of any size, one by one.
 
-    Raises UnusableInput.
+    Raise UnusableInput.
     """
     for name in names:
         for path in _files(name):
@@ -76,7 +76,7 @@ def _files(name: str, is_taken: Callable[[str], bool] = lambda file: False) -> l
 def text_of(name: str) -> str:
     """The text of a file, or of standard input if `name` is "-".
 
-    Raises UnusableInput if it cannot be read.
+    Raise UnusableInput if it cannot be read.
     """
     try:
         return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")

@@ -34,7 +34,7 @@ class Command:
 
 
 def add_cluster_options(parser: argparse.ArgumentParser, default: str = "that of this Pod") -> None:
-    """Adds the options for the configuration and its cluster.
+    """Add the options for the configuration and its cluster.
 
     `default` describes the cluster without a kubeconfig.
     """
@@ -50,7 +50,7 @@ def add_cluster_options(parser: argparse.ArgumentParser, default: str = "that of
 
 
 def add_reading_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options for a cluster that is read with the rights of the user, and for the form of
+    """Add the options for a cluster that is read with the rights of the user, and for the form of
     the output.
     """
     parser.add_argument(
@@ -63,7 +63,7 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser, description: str = "default: text") -> None:
-    """Adds the option for the form of the output, called as kubectl calls it."""
+    """Add the option for the form of the output, called as kubectl calls it."""
     parser.add_argument(
         "-o", "--output", default="text", choices=("text", "json"), help=description
     )
@@ -89,8 +89,8 @@ def port_number(text: str) -> int:
 
 
 def configured(arguments: argparse.Namespace, **flags: Any) -> "Configuration":
-    """Returns the configuration in --config, or the defaults, with the overrides of the environment
-    and of `flags`. Raises ConfigurationError.
+    """Return the configuration in --config, or the defaults, with the overrides of the environment
+    and of `flags`. Raise ConfigurationError.
     """
     from app.config.read import configuration_or_defaults, with_overrides
 
@@ -98,7 +98,7 @@ def configured(arguments: argparse.Namespace, **flags: Any) -> "Configuration":
 
 
 def unreadable(failure: str, problem: Exception, arguments: argparse.Namespace) -> int:
-    """Prints why a cluster cannot be read with the rights of the user, and how to renew rejected
+    """Print why a cluster cannot be read with the rights of the user, and how to renew rejected
     credentials. Returns the exit code.
     """
     # loads aiohttp, which commands without a cluster don't need

@@ -55,7 +55,7 @@ def default_configuration() -> Configuration:
 def api_server(arguments: argparse.Namespace) -> ApiServer:
     """The API server that the options ask for.
 
-    Raises FileNotFoundError if its binaries are missing, and UnusableInput if the libraries of the
+    Raise FileNotFoundError if its binaries are missing, and UnusableInput if the libraries of the
     sandbox are not installed.
     """
     try:
@@ -72,7 +72,7 @@ def api_server(arguments: argparse.Namespace) -> ApiServer:
 
 
 async def run_sandbox(configuration: Configuration, arguments: argparse.Namespace) -> None:
-    """Runs until SIGTERM or SIGINT.
+    """Run until SIGTERM or SIGINT.
 
     If the signal arrives before all is ready, everything that was started is stopped. Raises
     OSError if a port is in use or binaries are missing.
@@ -114,7 +114,7 @@ def _report(line: str) -> None:
 
 @contextlib.contextmanager
 def _alone_in(state_dir: Path) -> Iterator[None]:
-    """Locks `state_dir`. Raises OSError if another sandbox has locked it."""
+    """Locks `state_dir`. Raise OSError if another sandbox has locked it."""
     state_dir.mkdir(parents=True, exist_ok=True)
     with (state_dir / ".lock").open("w") as lock:
         try:
@@ -143,7 +143,7 @@ async def _until_signalled(
 
 
 async def _apply_fleet(api: ApiServer, cluster: Cluster, *, waits: bool) -> None:
-    """Creates the fleet.
+    """Create the fleet.
 
     If it `waits`, the levels must be in the cache first: until then, webhooks would reject it.
     """
@@ -159,7 +159,7 @@ async def _apply_fleet(api: ApiServer, cluster: Cluster, *, waits: bool) -> None
 
 @contextlib.asynccontextmanager
 async def _console(api: ApiServer, configuration: Configuration) -> AsyncIterator[None]:
-    """Runs a console with the rights of the sandbox's user."""
+    """Run a console with the rights of the sandbox's user."""
     try:
         from app.console.app import ConsoleSettings, opened
     except ImportError as problem:

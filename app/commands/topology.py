@@ -101,7 +101,7 @@ async def _read(arguments: argparse.Namespace, *, sets: bool) -> Facts:
 
 def levels_of(path: str, name: str) -> ClusterTopology:
     """The levels of a file: a ClusterTopology, a ClusterTopologyBinding, or an
-    OperatorConfiguration with them. Raises UnusableInput for a file without levels, and for
+    OperatorConfiguration with them. Raise UnusableInput for a file without levels, and for
     levels that would be rejected.
     """
     for _, document in documents_of([path]):

@@ -37,7 +37,7 @@ _UNFIT = (LookupError, AttributeError, TypeError, ArithmeticError)
 def read_configuration(text: str, source: str) -> Configuration:
     """The configuration in `text`, a YAML document.
 
-    `source` is its name in findings. Raises ConfigurationError with all findings. Findings about
+    `source` is its name in findings. Raise ConfigurationError with all findings. Findings about
     levels that are not used are logged as warnings.
     """
     try:
@@ -94,7 +94,7 @@ def read_configuration(text: str, source: str) -> Configuration:
 def load_configuration(path: Path) -> Configuration:
     """The configuration in a file.
 
-    Raises ConfigurationError if the file cannot be read or is invalid.
+    Raise ConfigurationError if the file cannot be read or is invalid.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -147,7 +147,7 @@ def with_overrides(
     """`configuration` with `server.host` and `server.port` from `flags`, or else from
     GROVE_ADMISSION_HOST and GROVE_ADMISSION_PORT, and with `certificates.mode` from
     GROVE_ADMISSION_CERTIFICATES_MODE. POD_NAMESPACE is the default of the namespaces of the
-    Secret, the Service, the Lease and our service account. Raises ConfigurationError.
+    Secret, the Service, the Lease and our service account. Raise ConfigurationError.
     """
     server: dict[str, Any] = {}
     if "GROVE_ADMISSION_HOST" in environment:

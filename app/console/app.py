@@ -87,7 +87,7 @@ class Opened:
 
 @contextlib.asynccontextmanager
 async def opened(settings: ConsoleSettings) -> AsyncIterator[Opened]:
-    """Runs a console while the block runs.
+    """Run a console while the block runs.
 
     ClusterError without credentials, OSError if the port is taken.
     """
@@ -165,7 +165,7 @@ def _redirecting_file(url: str) -> Iterator[Path]:
 
 @contextlib.asynccontextmanager
 async def _background(*work: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
-    """Runs coroutines while the block runs. If one of them fails, the block ends with its error."""
+    """Run coroutines while the block runs. If one of them fails, the block ends with its error."""
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(each) for each in work]
         yield
@@ -212,7 +212,7 @@ class _Server(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def _serving(app: ASGIApp, sock: socket.socket, streams: Streams) -> AsyncIterator[None]:
-    """Serves on the socket while the block runs.
+    """Serve on the socket while the block runs.
 
     It listens at once: connections wait until the server accepts them.
     """

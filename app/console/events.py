@@ -29,7 +29,7 @@ class Streams:
         self._closed = asyncio.Event()
 
     def slow_down(self, seconds: float) -> None:
-        """Sets the pause after a page that took `seconds` of CPU, so that the pages of one tab take
+        """Set the pause after a page that took `seconds` of CPU, so that the pages of one tab take
         at most a fifth of the time. A page that took longer than the one before does not count:
         it may be the first of its kind.
         """
@@ -41,7 +41,7 @@ class Streams:
         return self.open >= MOST_STREAMS
 
     def close(self) -> None:
-        """Ends all streams."""
+        """End all streams."""
         self._closed.set()
         self._live.touch()
 

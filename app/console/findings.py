@@ -106,13 +106,13 @@ class Examination:
         return self._task is not None and not self._task.done()
 
     def start(self) -> None:
-        """Starts an examination, unless one is running."""
+        """Start an examination, unless one is running."""
         if not self.running:
             self.result = Result(self._clock())
             self._task = asyncio.create_task(self._examine(self.result))
 
     async def finish(self) -> None:
-        """Waits until the running examination has ended."""
+        """Wait until the running examination has ended."""
         if self._task is not None:
             await self._task
 

@@ -99,7 +99,7 @@ class Live:
         self._snapshots = Snapshots()
 
     async def run(self) -> NoReturn:
-        """Reads and watches everything. Never returns."""
+        """Read and watches everything. Never returns."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._look_for_trouble(), name="trouble")
             if self._discovery is not None:

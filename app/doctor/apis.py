@@ -67,7 +67,7 @@ APIS = (
 
 async def check_apis(client: Client, read: Read) -> list[Check]:
     """The version of Kubernetes, a check for each API, and one for each CRD of their groups that is
-    not established. Raises ClusterError.
+    not established. Raise ClusterError.
     """
     crds = (await client.list(CRD, limit=0)).items
     broken = check_definitions(crds, {api.resource.group for api in APIS})

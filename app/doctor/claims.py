@@ -32,7 +32,7 @@ _SHOWN = 5
 
 
 async def check_claims(client: Client, configuration: Configuration) -> list[Check]:
-    """Checks of the configured form of claims, and of the stored claims. Raises ClusterError."""
+    """Checks of the configured form of claims, and of the stored claims. Raise ClusterError."""
     classes = {obj["metadata"]["name"] for obj in await list_all(client, DEVICE_CLASS)}
     claims = await list_all(client, RESOURCE_CLAIM, f"{MNNVL_MANAGED}=true")
     checks = _check_mode(configuration, classes)
@@ -64,7 +64,7 @@ def _check_mode(configuration: Configuration, classes: set[str]) -> list[Check]:
 
 
 async def check_lost_claims(client: Client) -> list[Check]:
-    """Checks of PodCliques that must have a claim, and of their Pods. Raises ClusterError."""
+    """Checks of PodCliques that must have a claim, and of their Pods. Raise ClusterError."""
     sets = {_key(obj): read_pod_clique_set(obj) async for obj in _all(client, POD_CLIQUE_SET)}
     cliques = [
         clique async for obj in _all(client, POD_CLIQUE) if (clique := read_clique(obj)) is not None

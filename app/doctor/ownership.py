@@ -18,7 +18,7 @@ _SHOWN = 5
 
 
 async def check_owners(client: Client, configuration: Configuration) -> list[Check]:
-    """Return the checks of the setting and of the stored resources. Raises ClusterError."""
+    """Return the checks of the setting and of the stored resources. Raise ClusterError."""
     dialect = dialect_of(client)
     configured = OWNER_RULES.get(configuration.mnnvl.owner)
     rule = configured or dialect.owner

@@ -180,7 +180,7 @@ async def check_permissions(
 ) -> list[Check]:
     """Reviews the access of our service account in `namespace`, or of this process if that is None.
 
-    Raises ClusterError, also if this process may not review the access of others.
+    Raise ClusterError, also if this process may not review the access of others.
     """
     subject = "you" if namespace is None else f"service account {namespace}/{ACCOUNT}"
     missing: list[Check] = []

@@ -19,7 +19,7 @@ _VERSION = re.compile(r":v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})$")
 async def check_replicas(client: Client, namespace: str, version: str) -> list[Check]:
     """Checks of the Deployment `grove-admission`; none if it does not exist.
 
-    Its image is compared with `version`, which is that of this program. Raises ClusterError if the
+    Its image is compared with `version`, which is that of this program. Raise ClusterError if the
     Deployment cannot be read.
     """
     deployment = await find(client, DEPLOYMENT, NAME, namespace)

@@ -45,7 +45,7 @@ async def check_service(
 ) -> tuple[list[Check], list[Endpoint]]:
     """Checks of the Service, and its ready endpoints.
 
-    Raises ClusterError if they cannot be read.
+    Raise ClusterError if they cannot be read.
     """
     title = f"Service {namespace}/{name}"
     service = await find(client, SERVICE, name, namespace)

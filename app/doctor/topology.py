@@ -29,7 +29,7 @@ async def check_topology(
 ) -> list[Check]:
     """The checks of the topology.
 
-    `levels` are those of the configuration, () if it is not known. Raises ClusterError.
+    `levels` are those of the configuration, () if it is not known. Raise ClusterError.
     """
     dialect = dialect_of(client)
     if dialect.resource is CLUSTER_TOPOLOGY_BINDING:
@@ -146,7 +146,7 @@ async def _kai(client: Client, name: str, topology: Object) -> list[Check]:
 
 
 async def check_dialects(client: Client) -> list[Check]:
-    """The checks of the dialect. Raises ClusterError."""
+    """The checks of the dialect. Raise ClusterError."""
     dialect = dialect_of(client)
     checks = [
         Check(DIALECT, "ok", f'Grove\'s topology API is read in the dialect "{dialect.name}"')

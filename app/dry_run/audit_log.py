@@ -80,7 +80,7 @@ class History:
         self._objects: dict[Key, dict[str, Any]] = {}
 
     def write_of(self, event: Mapping[str, Any]) -> Write | None:
-        """Returns the write of an event.
+        """Return the write of an event.
 
         None if the event is no write or is not complete, or if there is no webhook for it.
         """
@@ -144,7 +144,7 @@ def _write(
 
 
 def _problem(event: Mapping[str, Any], verb: str) -> str:
-    """Returns the reason why an event can't be judged, even if the object before it is known.
+    """Return the reason why an event can't be judged, even if the object before it is known.
 
     "" if there is none.
     """
@@ -231,7 +231,7 @@ def _review(
 
 
 def _in_namespace(obj: dict[str, Any] | None, namespace: str) -> dict[str, Any] | None:
-    """Returns `obj` with its namespace, which a client may leave out of the object that it
+    """Return `obj` with its namespace, which a client may leave out of the object that it
     sends.
     """
     if obj is None or not namespace or obj["metadata"].get("namespace"):
@@ -240,7 +240,7 @@ def _in_namespace(obj: dict[str, Any] | None, namespace: str) -> dict[str, Any] 
 
 
 def _object_in(event: Mapping[str, Any], field: str) -> dict[str, Any] | None:
-    """Returns the object in `field` of an event. None if it is missing or a Status."""
+    """Return the object in `field` of an event. None if it is missing or a Status."""
     value = event.get(field)
     if (
         not isinstance(value, dict)

@@ -74,7 +74,7 @@ class Report:
         self.not_judged[reason] += 1
 
     def add(self, write: Write, verdict: Verdict) -> None:
-        """Adds a write and its verdict. A verdict that failed counts as not judged."""
+        """Add a write and its verdict. A verdict that failed counts as not judged."""
         if verdict.outcome == "failed":
             self.lacks_facts = True
             self.skip(verdict.message)
@@ -182,7 +182,7 @@ class Report:
             yield f"          first: {self.examples[finding]}"
 
     def _ordered(self) -> list[tuple[tuple[str, str], Counts]]:
-        """Returns the counts, those with the most rejections first."""
+        """Return the counts, those with the most rejections first."""
         return sorted(
             self.places.items(), key=lambda item: (-item[1].rejected, -item[1].warned, item[0])
         )

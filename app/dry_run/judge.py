@@ -69,7 +69,7 @@ class Judgement:
         return patched
 
     def report(self) -> dict[str, Any]:
-        """Returns the judgement as JSON."""
+        """Return the judgement as JSON."""
         identity = dict(
             zip(("apiVersion", "kind", "namespace", "name"), identify(self.document), strict=True)
         )
@@ -104,7 +104,7 @@ class Judgement:
 
 
 def identify(document: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """Returns apiVersion, kind, namespace and name of a document, or of the object in an
+    """Return apiVersion, kind, namespace and name of a document, or of the object in an
     AdmissionReview.
     """
     if document.get("kind") == KIND:
@@ -124,7 +124,7 @@ def identify(document: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 
 async def judge(routes: Mapping[str, Route], document: dict[str, Any], asker: Asker) -> Judgement:
-    """Returns the verdict of the route for the document.
+    """Return the verdict of the route for the document.
 
     An AdmissionReview is judged as it is, but always as a dry run.
     """
@@ -175,7 +175,7 @@ def _resource_of(document: Mapping[str, Any]) -> tuple[Resource | None, str]:
 def _route(
     routes: Mapping[str, Route], group: str, plural: str, subresource: str, operation: str
 ) -> Route | None:
-    """Returns the route for `operation` on a resource, else one for another operation, or None."""
+    """Return the route for `operation` on a resource, else one for another operation, or None."""
     fitting = [
         route
         for route in routes.values()
@@ -264,12 +264,12 @@ def _lines(judgement: Judgement) -> Sequence[str]:
 
 
 def with_field(cause: FieldError) -> str:
-    """Returns the finding with its field, which is missing in the texts of some findings."""
+    """Return the finding with its field, which is missing in the texts of some findings."""
     return f"{cause.field}: {cause.text}" if cause.text else str(cause)
 
 
 def _readable(pointer: str) -> str:
-    """Returns a JSON pointer as a field path."""
+    """Return a JSON pointer as a field path."""
     path = FieldPath("")
     for step in pointer.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")

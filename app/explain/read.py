@@ -84,7 +84,7 @@ class Reading:
     async def list(
         self, resource: Resource, namespace: str | None = None, *, selector: str = ""
     ) -> int:
-        """Reads a list; gives the number of objects. What goes wrong is noted."""
+        """Read a list; gives the number of objects. What goes wrong is noted."""
         field = BY_RESOURCE[resource].field
         before = len(self._facts[field])
         error = await self._try(resource, namespace, selector)

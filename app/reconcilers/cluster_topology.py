@@ -183,7 +183,7 @@ class ClusterTopologyReconciler:
             self._topologies.note(stored)
 
     async def _update(self, dialect: Dialect, stored: Object) -> float | None:
-        """Writes the levels, unless another writer keeps changing them."""
+        """Write the levels, unless another writer keeps changing them."""
         pause = self.rewrites.pause(("", self._name))
         if pause is not None:
             text = f"something keeps changing its levels; left alone for {pause:.0f} s"

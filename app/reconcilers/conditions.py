@@ -28,12 +28,12 @@ def utc_now() -> datetime:
 
 
 def timestamp(time: datetime) -> str:
-    """Returns `time` as RFC 3339 in UTC, as metav1.Time is written."""
+    """Return `time` as RFC 3339 in UTC, as metav1.Time is written."""
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def status_patch(stored: Object, status: Object) -> Object:
-    """Returns a merge patch that writes `status`.
+    """Return a merge patch that writes `status`.
 
     Conflict if the object is no longer the version `stored`.
     """
@@ -94,7 +94,7 @@ class ConstraintStatusReconciler:
         return pcs.condition == values
 
     async def _write(self, stored: Object) -> None:
-        """Writes the condition of `stored`, which may be newer than the cache.
+        """Write the condition of `stored`, which may be newer than the cache.
 
         Conflict if it has changed since: a merge patch replaces the whole list of conditions.
         """

@@ -212,7 +212,7 @@ class KaiTopologyReconciler:
             )
 
     async def _write_status(self, topology: Object, condition: Condition) -> str | None:
-        """Returns the reason why the status can't be written, or None if it was.
+        """Return the reason why the status can't be written, or None if it was.
 
         NotFound if the ClusterTopology no longer exists.
         """

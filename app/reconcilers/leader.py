@@ -140,15 +140,15 @@ class Leader:
             self._working = False
 
     def checks(self) -> dict[str, str | None]:
-        """Returns no checks, because a replica that doesn't lead is ready for verdicts too."""
+        """Return no checks, because a replica that doesn't lead is ready for verdicts too."""
         return {}
 
     def notes(self) -> dict[str, str]:
-        """Returns who leads."""
+        """Return who leads."""
         return {"leader": "this process" if self.leading else self.holder or "nobody"}
 
     def samples(self) -> Iterator[Sample]:
-        """Yields the metrics of the leader and of its loops."""
+        """Yield the metrics of the leader and of its loops."""
         yield gauge("leader", "1 while this process does the reconcilers' work.", self.leading)
         missing = self._claims.missing if self.leading else 0
         text = "PodCliques that ask for MNNVL and have no claim, on the leader."
@@ -304,7 +304,7 @@ class Leader:
 
 
 def _elector(client: Client, settings: LeaderElection, identity: str) -> Elector | None:
-    """Returns the elector for `settings`, or None if leader election is disabled, so that this
+    """Return the elector for `settings`, or None if leader election is disabled, so that this
     process always leads.
     """
     if not settings.enabled:

@@ -161,7 +161,7 @@ class MnnvlClaimsReconciler:
     async def _put_back(self, pcs: PodCliqueSet, names: list[str]) -> Repairs:
         """Write the PodCliques `names` without a change: the first alone, then several at once.
 
-        No more are written if the webhook is not called. Raises ClusterError if a later call may
+        No more are written if the webhook is not called. Raise ClusterError if a later call may
         succeed.
         """
         repairs = Repairs()

@@ -154,7 +154,7 @@ class MnnvlResourcesReconciler:
     # Restore.
 
     async def _restore(self, key: Key, demands: list[Demand]) -> float | None:
-        """Creates resources that the caches lack.
+        """Create resources that the caches lack.
 
         Existing ones are not changed. If one is being deleted, its deletion adds the key again.
         """
@@ -240,7 +240,7 @@ class MnnvlResourcesReconciler:
         return min(IN_USE_SECONDS, self._collect_after)
 
     def _unneeded(self, key: Key, modes: set[ClaimMode]) -> list[tuple[Resource, str]]:
-        """Returns the cached resources of `key` that are not needed and not being deleted.
+        """Return the cached resources of `key` that are not needed and not being deleted.
 
         The claim comes first, because pods reserve it.
         """
@@ -268,7 +268,7 @@ class MnnvlResourcesReconciler:
                 return False
 
     async def _read(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """Returns the stored object, or None if it doesn't exist, is being deleted or was not made
+        """Return the stored object, or None if it doesn't exist, is being deleted or was not made
         by us.
         """
         current = await find(self._client, resource, name, namespace)

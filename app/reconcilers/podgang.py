@@ -120,7 +120,7 @@ class PodGangReconciler:
         return changes if value_at(view, path) == adopted else [*changes, Edit(path, adopted)]
 
     async def _write(self, gang: StoredGang, version: str, patch: list[Operation]) -> float | None:
-        """Writes `patch` to the PodGang of this `version`.
+        """Write `patch` to the PodGang of this `version`.
 
         Conflict if it has changed since. If the answer differs from what was written, another
         writer has changed it, and the PodGang is reconciled again soon.
@@ -189,7 +189,7 @@ def subscribe_to_resources(loop: Loop, stores: Stores, cliques: WatchStore[Store
 
 
 def _gangs_near(resource: MnnvlResource, cliques: WatchStore[StoredClique]) -> set[str]:
-    """Returns the names of the PodGangs that may own `resource` or have to own it.
+    """Return the names of the PodGangs that may own `resource` or have to own it.
 
     For what a whole replica shares, that is its base PodGang, and for the rest the PodGangs of the
     PodCliques that ask for it.

@@ -165,7 +165,7 @@ class WorkloadReconciler:
     # The Pods and their owners.
 
     async def _members(self, key: Key, group: Group, pods: list[StoredPod]) -> Members | None:
-        """Returns the members among `pods`, or None if all of them have opted out.
+        """Return the members among `pods`, or None if all of them have opted out.
 
         The owners of Pods that already have the annotation are not read again while the PodGroup
         exists.
@@ -185,7 +185,7 @@ class WorkloadReconciler:
     async def _not_opted_out(
         self, key: Key, pods: list[StoredPod]
     ) -> tuple[list[StoredPod], TopOwners]:
-        """Returns those of `pods` whose top owner has not opted out, and their top owners.
+        """Return those of `pods` whose top owner has not opted out, and their top owners.
 
         The others lose the mark.
         """
@@ -195,7 +195,7 @@ class WorkloadReconciler:
         return joining, {pod.controller: top_owners[pod.controller] for pod in joining}
 
     async def _top_owners(self, pods: Iterable[StoredPod]) -> TopOwners:
-        """Returns the top owners of `pods`. Each controller is followed once."""
+        """Return the top owners of `pods`. Each controller is followed once."""
         namespaces = {pod.controller: pod.namespace for pod in pods}
         return {
             controller: (
@@ -205,7 +205,7 @@ class WorkloadReconciler:
         }
 
     def _sources(self, members: Members) -> Sources:
-        """Returns the sources of the PodGroup's fields. If Pods differ, the first one counts."""
+        """Return the sources of the PodGroup's fields. If Pods differ, the first one counts."""
         first = members.first
         owner = members.top_owners[members.first.controller]
         uids = {

@@ -18,7 +18,7 @@ class Missing:
 
 
 def group_of(caches: WorkloadCaches, pod: StoredPod) -> Group | Missing:
-    """Returns the group that `pod` names.
+    """Return the group that `pod` names.
 
     A PodGroup of scheduling.k8s.io needs its Workload too, which may name the queue: that is
     written only when the KAI PodGroup is created.

@@ -53,7 +53,7 @@ class PodGroupWriter:
     async def put(
         self, namespace: str, group: Group, desired: Object, common_owner: Mapping[str, Any] | None
     ) -> tuple[Object | None, float | None]:
-        """Creates or corrects the PodGroup of `group`, so that it becomes as `desired`.
+        """Create or corrects the PodGroup of `group`, so that it becomes as `desired`.
 
         `common_owner` is the owner that all its Pods have in common.
 
@@ -89,7 +89,7 @@ class PodGroupWriter:
         return stored, await self._correct(namespace, stored, version, patch) if patch else None
 
     async def _create(self, namespace: str, desired: Object) -> Object:
-        """Returns the stored PodGroup: the created one, or an existing one of the same name."""
+        """Return the stored PodGroup: the created one, or an existing one of the same name."""
         try:
             stored = await self._client.create(POD_GROUP, desired, namespace)
         except Conflict as conflict:
@@ -102,7 +102,7 @@ class PodGroupWriter:
     async def _correct(
         self, namespace: str, stored: Object, version: str | None, patch: Object
     ) -> float | None:
-        """Writes `patch` if the PodGroup still has the resourceVersion `version`; else raises
+        """Write `patch` if the PodGroup still has the resourceVersion `version`; else raises
         Conflict. If another writer keeps undoing the patch, returns the seconds until the next
         try instead.
         """
@@ -178,7 +178,7 @@ class PodWriter:
         )
 
     async def unmark(self, key: Key, pods: Iterable[StoredPod]) -> float | None:
-        """Removes the mark of those of `pods` without a PodGroup, so that KAI's podgrouper groups
+        """Remove the mark of those of `pods` without a PodGroup, so that KAI's podgrouper groups
         them. The webhook marks a Pod before its top owner, which may opt out, is known. Returns
         as `assign`.
         """
@@ -226,7 +226,7 @@ class PodWriter:
 
 
 def first_pods(pods: Iterable[StoredPod]) -> list[Regarding]:
-    """Returns the Pods that get an event that concerns all of `pods`: the first ones by name."""
+    """Return the Pods that get an event that concerns all of `pods`: the first ones by name."""
     first = nsmallest(MOST_EVENTS, pods, key=lambda pod: pod.name)
     return [
         Regarding(POD.api_version(), POD.kind, pod.namespace, pod.name, pod.uid) for pod in first

@@ -67,14 +67,14 @@ class Place:
         return self.pcs, self.replica, self.group, self.group_replica
 
     def interned(self) -> "Place":
-        """Returns an equal Place that shares its texts with others, because there may be very
+        """Return an equal Place that shares its texts with others, because there may be very
         many.
         """
         return Place(*map(intern, (*self.of_replica, self.podgang)))
 
 
 def read_place(labels: Mapping[str, Any]) -> Place:
-    """Reads both vocabularies.
+    """Read both vocabularies.
 
     The designs' labels count first. The value of Grove's scaling group label is
     `<pcs>-<replica>-<group>`.

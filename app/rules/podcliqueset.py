@@ -121,7 +121,7 @@ class PodCliqueSet:
 
 
 def read_pod_clique_set(obj: Mapping[str, Any]) -> PodCliqueSet:
-    """Reads a stored PodCliqueSet. Parts that don't have the CRD's shape count as absent."""
+    """Read a stored PodCliqueSet. Parts that don't have the CRD's shape count as absent."""
     metadata = map_of(obj.get("metadata"))
     template = map_of(map_of(obj.get("spec")).get("template"))
     return PodCliqueSet(
@@ -175,13 +175,13 @@ def _mnnvl_groups(metadata: Mapping[str, Any], template: Mapping[str, Any]) -> t
 
 
 def pack_domain(holder: Mapping[str, Any]) -> str | None:
-    """Returns `topologyConstraint.packDomain` of `holder`, or None."""
+    """Return `topologyConstraint.packDomain` of `holder`, or None."""
     value = map_of(holder.get("topologyConstraint")).get("packDomain")
     return value if isinstance(value, str) and value else None
 
 
 def read_pack(holder: Mapping[str, Any]) -> Pack | None:
-    """Returns the constraint of `holder` in the dialect `bindings`, or None.
+    """Return the constraint of `holder` in the dialect `bindings`, or None.
 
     A constraint with other fields than packDomain counts as one, so that the dialect `design`
     leaves its PodGangs alone.

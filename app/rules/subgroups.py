@@ -18,7 +18,7 @@ _Member = tuple[int, str, str | None]
 
 
 def validate_pod_group(obj: Mapping[str, Any]) -> list[FieldError]:
-    """Returns all findings about `spec.subGroups`: first names and parents in list order, then
+    """Return all findings about `spec.subGroups`: first names and parents in list order, then
     duplicate names, parents that don't exist, and cycles.
     """
     spec = obj.get("spec")
@@ -123,7 +123,7 @@ def _parent_problems(position: int, name: Any, parent: Any) -> Iterator[FieldErr
 def _validate_cycles(
     members: list[_Member], parents: dict[str, str | None], findings: list[FieldError]
 ) -> None:
-    """Adds one finding per cycle, about the member that is first in the list.
+    """Add one finding per cycle, about the member that is first in the list.
 
     Each name is visited once.
     """

@@ -272,7 +272,7 @@ def _judged_response(judged: Sequence[Judgement], output: str) -> Response:
 
 
 def _add_errors(api: FastAPI) -> None:
-    """Adds the handlers of errors: all have the same form, and list the endpoints."""
+    """Add the handlers of errors: all have the same form, and list the endpoints."""
 
     @api.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:

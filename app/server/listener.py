@@ -49,7 +49,7 @@ class Listener:
         return self.serving.limits.connections + self.handshakes.most
 
     async def run_until_stopped(self) -> None:
-        """Runs until `stop` is called.
+        """Run until `stop` is called.
 
         If it is cancelled, because another task has failed, it ends in the same way: requests are
         finished.
@@ -115,7 +115,7 @@ class Listener:
         await self._all_closed(_ABORT_SECONDS)
 
     async def _all_closed(self, seconds: float) -> None:
-        """Waits until all connections are closed, up to `seconds`."""
+        """Wait until all connections are closed, up to `seconds`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds if self.serving.connections else 0):
                 await self.serving.all_closed.wait()

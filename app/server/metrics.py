@@ -85,7 +85,7 @@ class Metrics(Collector):
             self._panics[path] = self._panics.get(path, 0) + 1
 
     def reconciled(self, reconciler: str, result: str, seconds: float) -> None:
-        """Counts a step of a reconciler."""
+        """Count a step of a reconciler."""
         self._steps[reconciler, result] = self._steps.get((reconciler, result), 0) + 1
         self._step_durations.setdefault(reconciler, _Series()).add(seconds)
 

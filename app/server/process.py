@@ -37,7 +37,7 @@ async def signalled() -> None:
 
 
 async def drain(seconds: float) -> None:
-    """Waits until the endpoints of the Service have been removed. A second signal ends the wait."""
+    """Wait until the endpoints of the Service have been removed. A second signal ends the wait."""
     try:
         async with asyncio.timeout(seconds):
             await signalled()

@@ -52,7 +52,7 @@ class Readiness:
             yield from part.samples()
 
     def _log_change(self, checks: Mapping[str, str | None]) -> None:
-        """Logs the failing checks if they have changed, so that the log has the responses of
+        """Log the failing checks if they have changed, so that the log has the responses of
         probes.
         """
         failing = {

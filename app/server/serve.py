@@ -48,7 +48,7 @@ Connection = contextlib.AbstractAsyncContextManager[tuple[Cluster, HttpClient | 
 async def serve(
     configuration: Configuration, certificates: Path, connection: Connection, *, readable: bool
 ) -> None:
-    """Serves until SIGTERM or SIGINT.
+    """Serve until SIGTERM or SIGINT.
 
     `connection` is that of `connected`, and a `readable` log of verdicts is for people. Raises
     OSError if the port is in use or the certificate is not usable, ClusterError if there are no
@@ -117,7 +117,7 @@ async def serving(
     client: HttpClient | None = None,
     readable: bool = False,
 ) -> AsyncIterator[Running]:
-    """Runs the server over `cluster`.
+    """Run the server over `cluster`.
 
     With `client`, its watches fill the caches, and this process can lead. If a task of the server
     ends, the block ends. A `readable` log of verdicts is for people.
@@ -242,7 +242,7 @@ async def connected(
 def certificate_source(
     configuration: Configuration, directory: Path, client: HttpClient | None, metrics: Metrics
 ) -> CertificateSource:
-    """The source of the serving certificate. Raises OSError if there is no usable one."""
+    """The source of the serving certificate. Raise OSError if there is no usable one."""
     client_ca_file = configuration.server.client_ca_file
     client_cas = b""
     if client_ca_file:

@@ -63,7 +63,7 @@ class VerdictLog:
             self.flush()
 
     def flush(self) -> None:
-        """Gives the formatted lines to the writing thread."""
+        """Give the formatted lines to the writing thread."""
         if self._records:
             records = self._records
             self._records = []

@@ -44,7 +44,7 @@ Target = ServiceTarget | UrlTarget
 def webhook_configurations(
     target: Target, own_namespace: str = "grove-system"
 ) -> list[dict[str, Any]]:
-    """Returns the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration.
+    """Return the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration.
 
     They exclude kube-system and `own_namespace`, so that the server can always be started again.
     """

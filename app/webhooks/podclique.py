@@ -69,7 +69,7 @@ class PodCliqueWebhook:
         return self._judge(request, member, own, pcs, [])
 
     async def _with_set(self, request: Request, member: Member, own: MnnvlAnnotations) -> Verdict:
-        """Judges the request after one read of the set, because its annotations may count."""
+        """Judge the request after one read of the set, because its annotations may count."""
         name = member.place.pcs
         pcs = None
         warnings = list[str]()
@@ -170,7 +170,7 @@ def _verdict_on_both(
 
 
 def _inherited(request: Request, member: Member, pcs: PodCliqueSet | None) -> MnnvlAnnotations:
-    """Returns the annotations that the PodClique inherits.
+    """Return the annotations that the PodClique inherits.
 
     If the set is not known, these are the annotations for which the stored PodClique got its claim.
     """

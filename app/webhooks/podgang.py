@@ -51,7 +51,7 @@ class PodGangWebhook:
         return self._verdict(request, gang, pcs, [])
 
     def _adopting(self, request: Request, uid: str) -> Gang | None:
-        """Returns the cached PodGang of `request` if it may adopt resources, else None.
+        """Return the cached PodGang of `request` if it may adopt resources, else None.
 
         Its uid and labels are those of the cache, because a review proves nothing: anybody who
         reaches the port can send one.
@@ -108,7 +108,7 @@ class PodGangWebhook:
 
 
 def _stored_uid(request: Request) -> str:
-    """Returns the uid of the PodGang that an UPDATE replaces, "" at CREATE.
+    """Return the uid of the PodGang that an UPDATE replaces, "" at CREATE.
 
     The new object may contain another one, for example that of an exported object, and the API
     server rejects an UPDATE with such a uid only after mutating admission.

@@ -75,7 +75,7 @@ class Webhook:
         return f"{subject}.{verb}.grove-admission.grove.io"
 
     def route(self, handler: Handler) -> Route:
-        """Returns the route of this webhook. A ClusterError of `handler` becomes a verdict."""
+        """Return the route of this webhook. A ClusterError of `handler` becomes a verdict."""
         return Route(
             path=self.path,
             group=self.resource.group,
@@ -92,7 +92,7 @@ _WRITES = ("CREATE", "UPDATE")
 
 
 def _has(annotation: str) -> str:
-    """Returns a CEL expression: the object has `annotation` with the value "true"."""
+    """Return a CEL expression: the object has `annotation` with the value "true"."""
     return (
         f"has(object.metadata.annotations) && '{annotation}' in object.metadata.annotations && "
         f"object.metadata.annotations['{annotation}'] == 'true'"
@@ -100,7 +100,7 @@ def _has(annotation: str) -> str:
 
 
 def _some_container_has_gpus(field: str) -> str:
-    """Returns a CEL expression: a container in the list `field` of the pod spec has a GPU in its
+    """Return a CEL expression: a container in the list `field` of the pod spec has a GPU in its
     limits or requests.
     """
     amounts = (
@@ -236,7 +236,7 @@ def warning_paths(enforcement: Enforcement) -> list[str]:
 def routes_over(
     configuration: Configuration, cluster: Cluster, authorized: Collection[str] | None = None
 ) -> dict[str, Route]:
-    """Returns the routes of all webhooks by path, with the settings of `configuration` and the
+    """Return the routes of all webhooks by path, with the settings of `configuration` and the
     facts of `cluster`. If `authorized` is given, these users may write the managed topology, in
     place of the configured ones. What is not valid is refused, also in a trial period.
     """
@@ -265,7 +265,7 @@ def routes_over(
 
 
 def _answering(handler: Handler) -> Handler:
-    """Returns `handler` with a verdict in place of a ClusterError."""
+    """Return `handler` with a verdict in place of a ClusterError."""
 
     def answer(request: Request) -> Verdict | Awaitable[Verdict]:
         try:

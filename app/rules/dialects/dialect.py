@@ -30,32 +30,32 @@ class TopologyFacts(Protocol):
     """
 
     def topology(self) -> Topology:
-        """Returns the managed topology.
+        """Return the managed topology.
 
         Raises an error also if it doesn't exist although it should.
         """
 
     def bindings(self) -> Mapping[str, Sequence[Level]]:
-        """Returns the levels of all ClusterTopologyBindings by name, broadest first."""
+        """Return the levels of all ClusterTopologyBindings by name, broadest first."""
 
     def kai_topology(self, name: str) -> KaiTopology | None:
-        """Returns the KAI Topology `name`, or None if it doesn't exist."""
+        """Return the KAI Topology `name`, or None if it doesn't exist."""
 
     def users_of(self, binding: str) -> Sequence[PodCliqueSet]:
-        """Returns the PodCliqueSets whose constraints refer to the ClusterTopologyBinding
+        """Return the PodCliqueSets whose constraints refer to the ClusterTopologyBinding
         `binding`, sorted by name.
         """
 
     def sets_with_domains(self, domains: Collection[str]) -> Sequence[PodCliqueSet]:
-        """Returns the PodCliqueSets with a packDomain that is one of `domains`, sorted by name."""
+        """Return the PodCliqueSets with a packDomain that is one of `domains`, sorted by name."""
 
     def nodes(self) -> Nodes:
-        """Returns the nodes grouped by their labels of all levels in use, and by those that
+        """Return the nodes grouped by their labels of all levels in use, and by those that
         warnings need. Empty if the nodes are not known.
         """
 
     def nodes_with(self, keys: Collection[str]) -> Nodes:
-        """Returns the nodes grouped by their labels of these keys.
+        """Return the nodes grouped by their labels of these keys.
 
         Empty if the nodes are not known.
         """
@@ -93,11 +93,11 @@ class Dialect(ABC):
 
     @abstractmethod
     def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:
-        """Returns the valid levels of a stored object of `resource`, broadest first."""
+        """Return the valid levels of a stored object of `resource`, broadest first."""
 
     @abstractmethod
     def in_use(self, facts: TopologyFacts) -> Mapping[str, Sequence[Level]]:
-        """Returns the levels of the topologies that workloads may refer to, by the name of the
+        """Return the levels of the topologies that workloads may refer to, by the name of the
         topology.
         """
 
@@ -110,7 +110,7 @@ class Dialect(ABC):
         facts: TopologyFacts,
         managed: bool,
     ) -> LevelsVerdict:
-        """Validates `operation` on an object of `resource`.
+        """Validate `operation` on an object of `resource`.
 
         `obj` is the object that is written or deleted, and `old` the one that an UPDATE replaces.
         `managed` is true for the managed topology.
@@ -120,7 +120,7 @@ class Dialect(ABC):
     def validate_set(
         self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, facts: TopologyFacts
     ) -> tuple[list[FieldError], list[str]]:
-        """Returns findings and warnings about the constraints of the PodCliqueSet `obj`.
+        """Return findings and warnings about the constraints of the PodCliqueSet `obj`.
 
         `old` is the object that an UPDATE replaces, None at CREATE.
         """
@@ -129,7 +129,7 @@ class Dialect(ABC):
     def placement(
         self, obj: Mapping[str, Any], facts: TopologyFacts
     ) -> tuple[Sequence[Level], dict[Owner, str]]:
-        """Returns the levels that the PodCliqueSet `obj` refers to, and the domain that each owner
+        """Return the levels that the PodCliqueSet `obj` refers to, and the domain that each owner
         requires.
         """
 
@@ -142,13 +142,13 @@ class Dialect(ABC):
         return []
 
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
-        """Returns findings about the parts of a PodGang that `podgang_changes` reads."""
+        """Return findings about the parts of a PodGang that `podgang_changes` reads."""
         return []
 
     def podgang_changes(
         self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, facts: TopologyFacts
     ) -> list[Edit]:
-        """Returns the changes to the constraints of a PodGang that make them those of its set
+        """Return the changes to the constraints of a PodGang that make them those of its set
         `pcs`, which is None if the set doesn't exist.
         """
         return []
@@ -160,13 +160,13 @@ class Dialect(ABC):
     def drifted(
         self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, facts: TopologyFacts
     ) -> list[str]:
-        """Returns the differences between the constraints of the stored PodGang `name` and those of
+        """Return the differences between the constraints of the stored PodGang `name` and those of
         its set that nobody corrects.
         """
         return []
 
     def condition(self, pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
-        """Returns the condition that this program writes for `pcs`, or None if it writes none.
+        """Return the condition that this program writes for `pcs`, or None if it writes none.
 
         `topology` is None if the managed topology is not known.
         """

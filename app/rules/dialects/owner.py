@@ -44,7 +44,7 @@ class OwnerRule(ABC):
 
     @abstractmethod
     def base_names(self, gang: Gang) -> Collection[str]:
-        """Returns the base names of the resources that `gang` may have to own."""
+        """Return the base names of the resources that `gang` may have to own."""
 
     @abstractmethod
     def is_of(self, resource: MnnvlResource, gang: Gang) -> bool:
@@ -52,13 +52,13 @@ class OwnerRule(ABC):
 
     @abstractmethod
     def state(self, resource: MnnvlResource, gang: Gang) -> State:
-        """Returns how `resource` stands to `gang`, whose it is (`is_of`)."""
+        """Return how `resource` stands to `gang`, whose it is (`is_of`)."""
 
     @abstractmethod
     def adopted(
         self, resources: Iterable[MnnvlResource], gang: Gang, *, adopting: bool = False
     ) -> Adopted:
-        """Returns what the annotation of `gang` should say of `resources`, which are its.
+        """Return what the annotation of `gang` should say of `resources`, which are its.
 
         If `adopting` is true, for a dry run, adoptable resources count as owned.
         """
@@ -71,7 +71,7 @@ class OwnerRule(ABC):
     def problem(
         self, resource: MnnvlResource, gang: Gang | None, *, set_exists: bool
     ) -> OwnershipProblem | None:
-        """Returns the problem of a stored resource that we made, or None.
+        """Return the problem of a stored resource that we made, or None.
 
         `gang` is the PodGang that should own it, or None if none should or that doesn't exist.
         `set_exists` is true if its PodCliqueSet exists.

@@ -22,7 +22,7 @@ DRIVER_CLASSES = frozenset(
 def claim_mode(
     configured: ConfiguredMode, device_class: str, classes: Collection[str]
 ) -> ClaimMode:
-    """Returns the form of the claim of a new PodClique.
+    """Return the form of the claim of a new PodClique.
 
     `device_class` is the DeviceClass that it names, and `classes` are the names of those that
     exist.
@@ -37,7 +37,7 @@ def claim_mode(
 
 
 def awaited_classes(claim: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the DeviceClasses that a stored ResourceClaim requests.
+    """Return the DeviceClasses that a stored ResourceClaim requests.
 
     Empty if it is allocated, and for other objects.
     """
@@ -51,7 +51,7 @@ def awaited_classes(claim: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
-    """Returns the first DeviceClass in `awaited` that is not in `classes`, or "" if the claim can
+    """Return the first DeviceClass in `awaited` that is not in `classes`, or "" if the claim can
     be allocated. If `classes` is empty, the driver is not installed yet, and the result is "".
     """
     return next((name for name in awaited if classes and name not in classes), "")
@@ -60,7 +60,7 @@ def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
 def allocation_warning(
     mode: ClaimMode, claim: str, device_class: str, classes: Collection[str]
 ) -> str | None:
-    """Returns a warning if a shared claim cannot be allocated, because its DeviceClass does not
+    """Return a warning if a shared claim cannot be allocated, because its DeviceClass does not
     exist and others do.
     """
     if mode != "shared" or not unallocatable([device_class], classes):

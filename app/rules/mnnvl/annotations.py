@@ -24,7 +24,7 @@ class MnnvlAnnotations:
         return bool(self.enabled == "true")
 
     def over(self, inherited: "MnnvlAnnotations") -> "MnnvlAnnotations":
-        """Returns these annotations, and those of `inherited` for missing ones."""
+        """Return these annotations, and those of `inherited` for missing ones."""
         return MnnvlAnnotations(
             inherited.enabled if self.enabled is None else self.enabled,
             inherited.scope if self.scope is None else self.scope,
@@ -36,7 +36,7 @@ NO_ANNOTATIONS = MnnvlAnnotations()
 
 
 def read_mnnvl(annotations: Mapping[str, Any]) -> MnnvlAnnotations:
-    """Returns the MNNVL annotations among `annotations`."""
+    """Return the MNNVL annotations among `annotations`."""
     if not annotations:
         return NO_ANNOTATIONS
     values = MnnvlAnnotations(

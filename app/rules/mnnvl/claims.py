@@ -77,7 +77,7 @@ def plan_injection(
     *,
     is_annotated: bool = True,
 ) -> Injection:
-    """Returns the resources that the PodClique `obj` needs, and the patch that injects the claim.
+    """Return the resources that the PodClique `obj` needs, and the patch that injects the claim.
 
     Nothing is needed unless MNNVL is enabled, a container requests GPUs, and the PodClique isn't
     being deleted.
@@ -126,7 +126,7 @@ def plan_injection(
 def _plan(
     member: Member, annotations: MnnvlAnnotations, stored: Entry | None, findings: list[FieldError]
 ) -> tuple[Plan | None, tuple[str, ...]]:
-    """Returns the plan of a PodClique, None if there are new findings, and warnings.
+    """Return the plan of a PodClique, None if there are new findings, and warnings.
 
     If `stored` is its claim before an UPDATE, the plan is that of this claim while the annotations
     are invalid, so that Grove can still scale it.
@@ -163,7 +163,7 @@ def _no_gpu(name: str) -> str:
 def _gpu_containers(
     pod_spec: dict[str, Any], findings: list[FieldError]
 ) -> list[tuple[str, int, dict[str, Any]]]:
-    """Returns the list name, the position and the content of each container and init container that
+    """Return the list name, the position and the content of each container and init container that
     requests a GPU.
     """
     containers: list[tuple[str, int, dict[str, Any]]] = []
@@ -196,7 +196,7 @@ def is_gpu(resource: str) -> bool:
 
 
 def gpu_count(amount: Any) -> int:
-    """Returns the number of GPUs in an amount of a container, rounded up, and at most MAX_AMOUNT.
+    """Return the number of GPUs in an amount of a container, rounded up, and at most MAX_AMOUNT.
 
     An amount that is no plain number, such as 1k, counts as one GPU.
     """
@@ -210,7 +210,7 @@ def gpu_count(amount: Any) -> int:
 
 
 def _claim_entry(pod_spec: dict[str, Any], findings: list[FieldError]) -> tuple[int, Entry | None]:
-    """Returns the position and the content of the entry with the name of our claim, or 0 and
+    """Return the position and the content of the entry with the name of our claim, or 0 and
     None.
     """
     for position, entry in enumerate(walk_list(pod_spec, "resourceClaims", _POD_SPEC, findings)):
@@ -220,12 +220,12 @@ def _claim_entry(pod_spec: dict[str, Any], findings: list[FieldError]) -> tuple[
 
 
 def form_of_entry(entry: Entry) -> ClaimMode:
-    """Returns the form of `entry`, which is a claim of ours."""
+    """Return the form of `entry`, which is a claim of ours."""
     return "shared" if "resourceClaimName" in entry else "template"
 
 
 def scope_of_entry(member: Member, entry: Entry | None) -> Scope | None:
-    """Returns the scope for which `entry` is the claim of `member`, in either form.
+    """Return the scope for which `entry` is the claim of `member`, in either form.
 
     None if it is not a claim of ours.
     """
@@ -241,7 +241,7 @@ def _operations(
     new_entry: Entry | None,
     containers: list[tuple[str, int, dict[str, Any]]],
 ) -> Iterator[Operation]:
-    """Yields the operations that add `new_entry` to the pod spec, and that refer to our claim in
+    """Yield the operations that add `new_entry` to the pod spec, and that refer to our claim in
     each container that lacks the reference.
     """
     if new_entry is not None:
@@ -255,7 +255,7 @@ def _operations(
 
 
 def _append(path: str, current: list[Any] | None, item: Entry) -> Operation:
-    """Returns the operation that appends `item` to the list `current` at `path`, or that creates
+    """Return the operation that appends `item` to the list `current` at `path`, or that creates
     the list.
     """
     if current is None:
@@ -264,7 +264,7 @@ def _append(path: str, current: list[Any] | None, item: Entry) -> Operation:
 
 
 def claim_entry(plan: Plan, mode: ClaimMode) -> Entry:
-    """Returns the entry of `spec.podSpec.resourceClaims` for `plan`."""
+    """Return the entry of `spec.podSpec.resourceClaims` for `plan`."""
     if mode == "shared":
         return {"name": CLAIM, "resourceClaimName": plan.claim}
     return {"name": CLAIM, "resourceClaimTemplateName": plan.template}
@@ -279,7 +279,7 @@ def _name_taken(claim: Entry, position: int, entry: Entry) -> FieldError:
 
 
 def reservation_warning(injection: Injection, pcs: PodCliqueSet | None, group: str) -> str | None:
-    """Returns a warning if more pods would share one claim than can reserve it.
+    """Return a warning if more pods would share one claim than can reserve it.
 
     If `pcs` is None, only the pods of this PodClique are counted. `group` is the name of its
     scaling group, or "".
@@ -304,7 +304,7 @@ def reservation_warning(injection: Injection, pcs: PodCliqueSet | None, group: s
 
 
 def _pods_sharing(scope: Scope, replicas: int, pcs: PodCliqueSet, own_group: str) -> int:
-    """Returns the number of pods that share a claim of `scope`.
+    """Return the number of pods that share a claim of `scope`.
 
     With scope `replica`, these are the cliques in no scaling group, those of `own_group`, and those
     of groups that inherit that scope.
@@ -336,7 +336,7 @@ def _inherits_replica_scope(group: Group, pcs: PodCliqueSet) -> bool:
 
 
 def desired_compute_domain(plan: Plan, version: str) -> dict[str, Any]:
-    """Returns the ComputeDomain of `plan`.
+    """Return the ComputeDomain of `plan`.
 
     The API requires `channel`. With `numNodes: 0`, its size is not fixed.
     """
@@ -349,7 +349,7 @@ def desired_compute_domain(plan: Plan, version: str) -> dict[str, Any]:
 
 
 def desired_claim(plan: Plan, version: str) -> dict[str, Any]:
-    """Returns the ResourceClaim of `plan` for the API `version`.
+    """Return the ResourceClaim of `plan` for the API `version`.
 
     In v1 and v1beta2, the request is in `exactly`; in v1beta1, it is not nested.
     """

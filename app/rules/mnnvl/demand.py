@@ -52,7 +52,7 @@ class Demand:
 
 
 def read_demand(obj: Mapping[str, Any]) -> Demand | None:
-    """Reads a stored PodClique.
+    """Read a stored PodClique.
 
     Returns None if it has no claim of ours. The texts of the result are interned, because there may
     be very many PodCliques.
@@ -97,7 +97,7 @@ def demands_in(cliques: Iterable[object]) -> list[Demand]:
 
 
 def lasting_demands(demands: Iterable[Demand], pcs: PodCliqueSet | None) -> list[Demand]:
-    """Returns those of `demands` whose missing resources should be restored, sorted by name: of
+    """Return those of `demands` whose missing resources should be restored, sorted by name: of
     PodCliques that are not being deleted and belong to the current PodCliqueSet `pcs`.
     """
     if pcs is None or pcs.deleting:
@@ -111,7 +111,7 @@ def lasting_demands(demands: Iterable[Demand], pcs: PodCliqueSet | None) -> list
 
 
 def plan_for(demands: Sequence[Demand], pcs: PodCliqueSet) -> Plan:
-    """Returns the plan of the resources that `demands` share, which all have the same base name.
+    """Return the plan of the resources that `demands` share, which all have the same base name.
 
     `pcs` owns them.
     """
@@ -125,7 +125,7 @@ def plan_for(demands: Sequence[Demand], pcs: PodCliqueSet) -> Plan:
 
 
 def inherited_annotations(pcs: PodCliqueSet | None, place: Place) -> MnnvlAnnotations:
-    """Returns the annotations that a PodClique at `place` inherits: those of its scaling group,
+    """Return the annotations that a PodClique at `place` inherits: those of its scaling group,
     then those of `pcs`.
     """
     if pcs is None:
@@ -135,7 +135,7 @@ def inherited_annotations(pcs: PodCliqueSet | None, place: Place) -> MnnvlAnnota
 
 
 def annotations_of_demand(demand: Demand) -> MnnvlAnnotations:
-    """Returns annotations for which a PodClique gets the claim that the stored one has."""
+    """Return annotations for which a PodClique gets the claim that the stored one has."""
     return MnnvlAnnotations("true", demand.scope, demand.device_class or None)
 
 
@@ -167,7 +167,7 @@ def is_reserved(obj: Mapping[str, Any]) -> bool:
 
 
 def claim_names(resources: Iterable[Resource], base_name: str) -> set[str]:
-    """Returns the names of claims and templates of claims by which pods use `resources`, which have
+    """Return the names of claims and templates of claims by which pods use `resources`, which have
     this base name.
     """
     names = {claim_name(base_name)}

@@ -70,7 +70,7 @@ class Member:
     owner: Owner
 
     def base_name(self, scope: Scope) -> str:
-        """Returns the text with which the names of the resources begin.
+        """Return the text with which the names of the resources begin.
 
         For the scope `clique`, that is the name of the PodClique, which is unique for each replica.
         """
@@ -120,7 +120,7 @@ def template_name(base_name: str) -> str:
 
 
 def base_of(kind: str, name: str) -> str:
-    """Returns the base name of a ComputeDomain or ResourceClaim, or "" if its name is not like
+    """Return the base name of a ComputeDomain or ResourceClaim, or "" if its name is not like
     those of ours.
     """
     suffix = _DOMAIN_SUFFIX if kind == COMPUTE_DOMAIN.kind else _CLAIM_SUFFIX
@@ -128,7 +128,7 @@ def base_of(kind: str, name: str) -> str:
 
 
 def read_member(obj: Mapping[str, Any], namespace: str) -> Member:
-    """Reads a PodClique. A value that is missing or has the wrong type is "" in the result."""
+    """Read a PodClique. A value that is missing or has the wrong type is "" in the result."""
     labels = labels_of(obj)
     metadata = map_of(obj.get("metadata"))
     place = read_place(labels)
@@ -141,7 +141,7 @@ def read_member(obj: Mapping[str, Any], namespace: str) -> Member:
 
 
 def plan_of(member: Member, scope: Scope, device_class: str) -> Plan:
-    """Returns the plan of a PodClique that has the labels for `scope`."""
+    """Return the plan of a PodClique that has the labels for `scope`."""
     return Plan(
         namespace=member.namespace,
         scope=scope,
@@ -153,7 +153,7 @@ def plan_of(member: Member, scope: Scope, device_class: str) -> Plan:
 
 
 def possible_scopes(member: Member) -> tuple[Scope, ...]:
-    """Returns the scopes for which a PodClique has all labels."""
+    """Return the scopes for which a PodClique has all labels."""
     place = member.place
     if not (place.pcs and place.replica and member.name):
         return ()
@@ -163,7 +163,7 @@ def possible_scopes(member: Member) -> tuple[Scope, ...]:
 def read_plan(
     member: Member, annotations: MnnvlAnnotations, findings: list[FieldError]
 ) -> Plan | None:
-    """Returns the plan of a PodClique for which `annotations` count.
+    """Return the plan of a PodClique for which `annotations` count.
 
     Adds problems to `findings`, and returns None if there are any, including earlier ones.
     """
@@ -183,7 +183,7 @@ def _scope(annotations: MnnvlAnnotations, findings: list[FieldError]) -> Scope:
 
 
 def _check(member: Member, scope: Scope, findings: list[FieldError]) -> None:
-    """Adds findings about labels that `scope` needs and about a name that contradicts them."""
+    """Add findings about labels that `scope` needs and about a name that contradicts them."""
     before = len(findings)
     place = member.place
     name = member.name
@@ -250,7 +250,7 @@ def _device_class(annotations: MnnvlAnnotations, findings: list[FieldError]) -> 
 
 
 def device_class_of(annotations: MnnvlAnnotations) -> Any:
-    """Returns the DeviceClass that `annotations` name, which may be invalid, or the default."""
+    """Return the DeviceClass that `annotations` name, which may be invalid, or the default."""
     return annotations.device_class or DEFAULT_DEVICE_CLASS
 
 
@@ -260,7 +260,7 @@ def is_device_class(value: Any) -> bool:
 
 
 def _resource_labels(member: Member, scope: Scope) -> dict[str, str]:
-    """Returns the labels of the resources, which name the replica that shares them.
+    """Return the labels of the resources, which name the replica that shares them.
 
     No label names a PodGang, because Grove replaces PodGangs while pods run.
     """
@@ -283,7 +283,7 @@ def _clique_name(member: Member) -> str:
 
 
 def _owner(references: Any, pcs: str) -> Owner:
-    """Returns the PodCliqueSet, with its uid if it owns the PodClique directly, and not through a
+    """Return the PodCliqueSet, with its uid if it owns the PodClique directly, and not through a
     scaling group.
     """
     for reference in maps_of(references):

@@ -22,7 +22,7 @@ Used if no node has a label that names its domain.
 def preflight_warnings(
     template: Template, required: Mapping[str, Level], nodes: Nodes
 ) -> list[str]:
-    """Returns warnings about the cliques of `template` that enable MNNVL and request GPUs.
+    """Return warnings about the cliques of `template` that enable MNNVL and request GPUs.
 
     `required` has the narrowest level that a clique requires, by the name of the clique.
     """
@@ -67,7 +67,7 @@ Member = tuple[CliqueTemplate, int]
 
 
 def _domains(template: Template) -> dict[str, list[Member]]:
-    """Returns the cliques that share a ComputeDomain, by a description of it for people.
+    """Return the cliques that share a ComputeDomain, by a description of it for people.
 
     If each replica of the set has a ComputeDomain, the pods of one replica are counted.
     """

@@ -36,7 +36,7 @@ They write it themselves to sets with GPUs.
 def validate_annotations(
     template: Template, old: Mapping[str, Any] | None, others: Sequence[PodCliqueSet] | None
 ) -> tuple[list[FieldError], list[str]]:
-    """Returns findings and warnings about the MNNVL annotations of a PodCliqueSet.
+    """Return findings and warnings about the MNNVL annotations of a PodCliqueSet.
 
     `old` is the object that an UPDATE replaces, None at CREATE. `others` are the stored sets of its
     namespace, or None if Grove does not read its own annotation. Findings that `old` has too are
@@ -67,7 +67,7 @@ def _findings(template: Template, others: Sequence[PodCliqueSet] | None) -> list
 
 
 def _value_findings(template: Template) -> Iterator[FieldError]:
-    """Yields findings about the scopes and DeviceClasses that count for cliques with GPUs for which
+    """Yield findings about the scopes and DeviceClasses that count for cliques with GPUs for which
     MNNVL is enabled, each once.
     """
     reported: set[tuple[int, str]] = set()
@@ -111,7 +111,7 @@ def _device_class_problem(layer: Layer, clique: CliqueTemplate) -> FieldError | 
 
 
 def group_findings(template: Template, others: Sequence[PodCliqueSet]) -> list[FieldError]:
-    """Returns findings about the groups of a PodCliqueSet.
+    """Return findings about the groups of a PodCliqueSet.
 
     `others` are the stored sets of its namespace.
     """
@@ -137,7 +137,7 @@ def group_findings(template: Template, others: Sequence[PodCliqueSet]) -> list[F
 def both_vocabularies(
     clique: Mapping[str, Any], annotations: MnnvlAnnotations
 ) -> FieldError | None:
-    """Returns a finding if our `annotations`, its own or inherited, enable MNNVL for a PodClique
+    """Return a finding if our `annotations`, its own or inherited, enable MNNVL for a PodClique
     that is in a group of Grove: by its own annotation, or because Grove has injected its claim.
     """
     if not annotations.enables:
@@ -148,7 +148,7 @@ def both_vocabularies(
 
 
 def _group_of_claim(clique: Mapping[str, Any]) -> str:
-    """Returns the name of the ComputeDomain whose claim Grove has injected, or ""."""
+    """Return the name of the ComputeDomain whose claim Grove has injected, or ""."""
     claims = maps_of(value_at(clique, ("spec", "podSpec", "resourceClaims")))
     names = (
         claim.get("resourceClaimTemplateName")
@@ -243,7 +243,7 @@ Groups = tuple[str, int, Collection[str]]
 
 
 def shared_domains(first: Groups, second: Groups) -> list[tuple[str, str, str]]:
-    """Returns the groups of two sets that have a ComputeDomain of the same name: the group of the
+    """Return the groups of two sets that have a ComputeDomain of the same name: the group of the
     first set, that of the second one, and the name.
 
     Names are `<set>-<replica>-<group>`. The set "a" with the group "1-x" and the set "a-0" with the
@@ -309,7 +309,7 @@ def _own_claims(template: Template) -> Iterator[FieldError]:
 def ignored_annotations(
     template: Template, *, groups_read: bool, compute_domains: bool
 ) -> list[str]:
-    """Returns warnings about annotations that no component reads.
+    """Return warnings about annotations that no component reads.
 
     `groups_read` is true if the Grove of this cluster reads `grove.io/mnnvl-group`, and
     `compute_domains` if NVIDIA's ComputeDomain API is installed.
@@ -353,7 +353,7 @@ def _unread(layer: Layer, *, groups_read: bool) -> Iterator[str]:
 
 
 def _without_enabled(template: Template) -> Iterator[str]:
-    """Yields warnings about scopes and DeviceClasses that count for no clique for which MNNVL is
+    """Yield warnings about scopes and DeviceClasses that count for no clique for which MNNVL is
     enabled.
     """
     enabled = [clique for clique in template.cliques if clique.enabling]

@@ -85,12 +85,12 @@ class Gang:
         return POD_GANG.owner_reference(self.name, self.uid)
 
     def cliques(self) -> Collection[str]:
-        """Returns the names of its PodCliques."""
+        """Return the names of its PodCliques."""
         return self.podgroups
 
 
 def read_resource(obj: Mapping[str, Any]) -> MnnvlResource:
-    """Reads a stored ComputeDomain or ResourceClaim.
+    """Read a stored ComputeDomain or ResourceClaim.
 
     The result shares its texts with those of others, because there may be very many.
     """
@@ -124,7 +124,7 @@ def _shared(text: Any) -> Any:
 
 
 def read_gang(obj: Mapping[str, Any], namespace: str) -> Gang:
-    """Reads a PodGang."""
+    """Read a PodGang."""
     metadata = map_of(obj.get("metadata"))
     labels = labels_of(obj)
     return Gang(
@@ -140,7 +140,7 @@ def read_gang(obj: Mapping[str, Any], namespace: str) -> Gang:
 
 
 def read_podgroups(obj: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the names of the PodGroups of a PodGang, which are those of its PodCliques."""
+    """Return the names of the PodGroups of a PodGang, which are those of its PodCliques."""
     podgroups = maps_of(value_at(obj, ("spec", "podgroups")))
     return tuple(text_of(podgroup.get("name")) for podgroup in podgroups)
 

@@ -79,7 +79,7 @@ class CliqueTemplate:
     claims: tuple[tuple[FieldPath, str], ...]
 
     def layer_with(self, annotation: str) -> Layer | None:
-        """Returns the layer whose value of `annotation` counts for this clique, or None if there is
+        """Return the layer whose value of `annotation` counts for this clique, or None if there is
         none.
         """
         return next((layer for layer in self.layers if annotation in layer.annotations), None)
@@ -132,7 +132,7 @@ class Template:
 
 
 def read_template(obj: Mapping[str, Any], *, groups_read: bool = True) -> Template:
-    """Reads a PodCliqueSet.
+    """Read a PodCliqueSet.
 
     Parts that don't have the CRD's shape count as absent. Unless Grove reads `grove.io/mnnvl-group`
     (`groups_read`), no clique is in a group.
@@ -207,7 +207,7 @@ def _read_clique(
 
 
 def _gpus_of_pod(pod_spec: Mapping[str, Any], counts: Callable[[str], bool]) -> int:
-    """Returns the sum of the GPUs of all containers, or the GPUs of the largest init container if
+    """Return the sum of the GPUs of all containers, or the GPUs of the largest init container if
     these are more.
     """
     containers = sum(_gpus(map_of(item), counts) for item in list_of(pod_spec.get("containers")))
@@ -218,7 +218,7 @@ def _gpus_of_pod(pod_spec: Mapping[str, Any], counts: Callable[[str], bool]) -> 
 
 
 def _gpus(container: Mapping[str, Any], counts: Callable[[str], bool]) -> int:
-    """Returns the GPUs in the limits or in the requests of a container, whichever are more."""
+    """Return the GPUs in the limits or in the requests of a container, whichever are more."""
     resources = map_of(container.get("resources"))
     return max(
         sum(

@@ -15,7 +15,7 @@ from app.rules.topology.owners import SET, Owner, owner_text
 def capacity_warnings(
     template: Template, required: dict[Owner, str], levels: Sequence[Level], nodes: Nodes
 ) -> list[str]:
-    """Returns warnings about required domains that are too small.
+    """Return warnings about required domains that are too small.
 
     `required` has the domain that each replica of an owner must fit into. `levels` are those of the
     topology.
@@ -101,7 +101,7 @@ def size_warnings(template: Template, constrained: Iterable[Owner]) -> list[str]
 
 
 def _members(template: Template) -> Mapping[Owner, list[tuple[CliqueTemplate, int]]]:
-    """Returns the cliques that one replica of each owner has in one PodGang, each with its number
+    """Return the cliques that one replica of each owner has in one PodGang, each with its number
     of pods. The PodGang of the set contains `minAvailable` replicas of a scaling group. Further
     replicas have PodGangs of their own.
     """

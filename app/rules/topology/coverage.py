@@ -30,7 +30,7 @@ Ts = TypeVarTuple("Ts")
 
 
 def _once(compute: Callable[["Nodes", *Ts], T]) -> Callable[["Nodes", *Ts], T]:
-    """Makes a method of Nodes keep its results, so that a verdict doesn't have to look at thousands
+    """Make a method of Nodes keep its results, so that a verdict doesn't have to look at thousands
     of nodes.
     """
 
@@ -62,7 +62,7 @@ class Nodes:
 
     @_once
     def largest_room(self, keys: tuple[str, ...]) -> "Room | None":
-        """Returns the room of the largest domain of a level: the one with the most GPUs, or with
+        """Return the room of the largest domain of a level: the one with the most GPUs, or with
         the most nodes if GPUs are not known. `keys` are those of the level and of all broader
         ones. None if no node has all of them.
         """
@@ -88,7 +88,7 @@ class Nodes:
 
     @_once
     def most_with_equal(self, key: str) -> int:
-        """Returns how many nodes have the most frequent value of the label `key`.
+        """Return how many nodes have the most frequent value of the label `key`.
 
         0 if no node has that label.
         """
@@ -129,7 +129,7 @@ class Nodes:
 
     @_once
     def most_gpus(self) -> int | None:
-        """Returns the largest number of GPUs in the label of a node, or None if no node has that
+        """Return the largest number of GPUs in the label of a node, or None if no node has that
         label.
         """
         return max((_gpus(labels) for labels, _ in self if GPU_COUNT in labels), default=None)
@@ -148,7 +148,7 @@ NodesWith = Callable[[Collection[str]], Nodes]
 
 
 def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[LevelProblem]:
-    """Returns the problems of `levels`, which are listed broadest first, by the labels of the
+    """Return the problems of `levels`, which are listed broadest first, by the labels of the
     nodes. Empty if there are no nodes.
     """
     nodes = nodes_with([level.key for level in levels])
@@ -172,7 +172,7 @@ def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[Le
 
 
 def coverage_condition(problems: Sequence[LevelProblem], generation: int) -> Condition:
-    """Returns the condition LevelsCovered of a topology with `problems`."""
+    """Return the condition LevelsCovered of a topology with `problems`."""
     if not problems:
         return Condition(
             CONDITION,
@@ -252,7 +252,7 @@ class Room:
     gpus: tuple[int, ...] | None
 
     def pods(self, gpus_per_pod: int) -> int | None:
-        """Returns how many pods with `gpus_per_pod` GPUs each fit into the domain, or None if that
+        """Return how many pods with `gpus_per_pod` GPUs each fit into the domain, or None if that
         is not known.
         """
         if self.gpus is None or gpus_per_pod <= 0:

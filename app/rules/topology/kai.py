@@ -40,7 +40,7 @@ class KaiTopology:
 
 
 def read_kai_topology(obj: Mapping[str, Any]) -> KaiTopology:
-    """Reads a stored KAI Topology."""
+    """Read a stored KAI Topology."""
     metadata = obj["metadata"]
     owners = maps_of(metadata.get("ownerReferences"))
     controller = next((owner for owner in owners if owner.get("controller") is True), {})
@@ -60,7 +60,7 @@ def read_kai_topology(obj: Mapping[str, Any]) -> KaiTopology:
 
 
 def mapping_problem(levels: Sequence[Level]) -> str | None:
-    """Returns the reason why a KAI Topology can't have `levels`, which are listed broadest first.
+    """Return the reason why a KAI Topology can't have `levels`, which are listed broadest first.
 
     None if it can.
     """
@@ -79,7 +79,7 @@ def mapping_problem(levels: Sequence[Level]) -> str | None:
 def desired_kai_topology(
     cluster_topology: Mapping[str, Any], levels: Sequence[Level]
 ) -> dict[str, Any]:
-    """Returns the KAI Topology of a stored ClusterTopology, which owns it.
+    """Return the KAI Topology of a stored ClusterTopology, which owns it.
 
     `levels` are listed broadest first.
     """
@@ -94,7 +94,7 @@ def desired_kai_topology(
 
 
 def level_labels(kai: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the node labels of the levels of a KAI Topology, broadest first.
+    """Return the node labels of the levels of a KAI Topology, broadest first.
 
     Aliases are left out: administrators may set them, and KAI accepts them wherever it accepts the
     label.
@@ -124,7 +124,7 @@ def is_orphan(kai: Mapping[str, Any], name: str, uid: str) -> bool:
 
 
 def ready_condition(problem: str | None, generation: int, *, pending: bool = False) -> Condition:
-    """Returns the condition Ready of a ClusterTopology.
+    """Return the condition Ready of a ClusterTopology.
 
     `problem` is None if its KAI Topology is as it should be. A `pending` problem resolves by
     itself.
@@ -143,7 +143,7 @@ def ready_condition(problem: str | None, generation: int, *, pending: bool = Fal
 
 
 def last_errors(condition: Condition, stored: Any, now: str) -> list[dict[str, Any]]:
-    """Returns `status.lastErrors`: empty unless the condition is False.
+    """Return `status.lastErrors`: empty unless the condition is False.
 
     `stored` is the former value. If it contains the same error, its `observedAt` stays; else that
     is `now` (RFC 3339).

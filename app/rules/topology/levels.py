@@ -55,7 +55,7 @@ def broadest_first(levels: Iterable[Level]) -> tuple[Level, ...]:
 
 
 def desired_levels(levels: Iterable[Level]) -> list[dict[str, str]]:
-    """Returns `levels` as `spec.levels` of a ClusterTopology."""
+    """Return `levels` as `spec.levels` of a ClusterTopology."""
     return [{"domain": level.domain, "key": level.key} for level in levels]
 
 
@@ -95,7 +95,7 @@ def validate_levels(
     domain_rule: TextRule = DOMAIN_RULE,
     most: int = MAX_LEVELS,
 ) -> list[FieldError]:
-    """Returns findings about `levels`, a list of at most `most` maps with `domain` and `key`.
+    """Return findings about `levels`, a list of at most `most` maps with `domain` and `key`.
 
     `path` is the path of the list.
     """
@@ -123,7 +123,7 @@ def validate_levels(
 def _validate_text(
     value: Any, at: FieldPath, rule: TextRule, seen: set[str], findings: list[FieldError]
 ) -> None:
-    """Adds a problem of `value` to `findings`, or the valid value to `seen`."""
+    """Add a problem of `value` to `findings`, or the valid value to `seen`."""
     if value is None or value == "":
         findings.append(fields.required(at, rule.hint))
     elif not isinstance(value, str):
@@ -139,7 +139,7 @@ def _validate_text(
 def refusal_to_write(
     kind: str, name: str, operation: str, username: str, authorized: Collection[str]
 ) -> str | None:
-    """Returns the reason why `username` may not do `operation` to the managed topology `name`, an
+    """Return the reason why `username` may not do `operation` to the managed topology `name`, an
     object of `kind`. None if the user may.
 
     Only `authorized`, which are full user names, may write it; cluster administrators are no

@@ -32,7 +32,7 @@ class Members:
         self._lengths = sorted({len(group.name) for group in pcs.groups})
 
     def find(self, podgroup: str) -> Member | None:
-        """Returns the member that the PodGroup `podgroup` stands for, or None if the set has no
+        """Return the member that the PodGroup `podgroup` stands for, or None if the set has no
         such clique.
 
         A PodGroup has the name of its PodClique: `<pcs>-<replica>-<clique>`, or

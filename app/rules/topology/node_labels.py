@@ -10,7 +10,7 @@ from app.objects.metadata import labels_of
 def binding_changes(
     binding: Mapping[str, Any], node_labels: Mapping[str, str], keys: Collection[str]
 ) -> list[Edit]:
-    """Returns the changes that give the Binding the node's value of each label in `keys`.
+    """Return the changes that give the Binding the node's value of each label in `keys`.
 
     A label that the node lacks is removed, whatever the caller sent. Other labels stay.
     """

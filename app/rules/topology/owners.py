@@ -18,7 +18,7 @@ _TEMPLATE = FieldPath("spec.template")
 def walk_owners(
     obj: Mapping[str, Any], findings: list[FieldError]
 ) -> Iterator[tuple[Owner, FieldPath, dict[str, Any]]]:
-    """Yields the owners in the PodCliqueSet `obj`, each with its path and content.
+    """Yield the owners in the PodCliqueSet `obj`, each with its path and content.
 
     For a part that doesn't have the CRD's shape, adds a finding.
     """
@@ -32,7 +32,7 @@ def walk_owners(
 
 
 def owners_above(owner: Owner, groups_of: Mapping[str, Sequence[str]]) -> list[Owner]:
-    """Returns the set, and for a clique then its scaling groups, which `groups_of` has by the name
+    """Return the set, and for a clique then its scaling groups, which `groups_of` has by the name
     of a clique.
     """
     kind, name = owner
@@ -41,7 +41,7 @@ def owners_above(owner: Owner, groups_of: Mapping[str, Sequence[str]]) -> list[O
 
 
 def owner_text(owner: Owner) -> str:
-    """Returns `owner` for people."""
+    """Return `owner` for people."""
     kind, name = owner
     return {
         "set": "the PodCliqueSet",
@@ -60,7 +60,7 @@ def is_broader(domain: str, other: str, domains: Sequence[str]) -> bool:
 def narrowest_above(
     domain: str, above: Iterable[tuple[Owner, str]], domains: Sequence[str]
 ) -> tuple[Owner, str] | None:
-    """Returns the owner in `above` with the narrowest domain, and that domain, if it is narrower
+    """Return the owner in `above` with the narrowest domain, and that domain, if it is narrower
     than `domain`; else None. `domains` are listed broadest first.
     """
     narrower = [(owner, other) for owner, other in above if is_broader(domain, other, domains)]

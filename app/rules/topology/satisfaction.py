@@ -12,7 +12,7 @@ SHOWN = 5
 
 
 def constraint_condition(pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
-    """Returns the condition TopologyConstraintSatisfied, or None for a set without constraints.
+    """Return the condition TopologyConstraintSatisfied, or None for a set without constraints.
 
     `topology` is None if the managed ClusterTopology is not known.
     """
@@ -42,7 +42,7 @@ def constraint_condition(pcs: PodCliqueSet, topology: Topology | None) -> Condit
 
 
 def removed_levels_warning(removed: Collection[str], sets: Sequence[PodCliqueSet]) -> str | None:
-    """Returns the warning for the user who removes the levels `removed` from the managed
+    """Return the warning for the user who removes the levels `removed` from the managed
     ClusterTopology, or None if `sets`, the PodCliqueSets with constraints on them, are empty.
     """
     if not sets:

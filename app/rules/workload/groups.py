@@ -61,12 +61,12 @@ class GroupRef:
 
 
 def instance_key(pod_group: str) -> str:
-    """Returns the key of the group that a PodGroup of scheduling.k8s.io defines."""
+    """Return the key of the group that a PodGroup of scheduling.k8s.io defines."""
     return f"g/{pod_group}"
 
 
 def shared_key(workload: str, group: str) -> str:
-    """Returns the key that all replicas of a group with the basic policy share, or "" without a
+    """Return the key that all replicas of a group with the basic policy share, or "" without a
     Workload.
     """
     return f"b/{workload}/{group}" if workload else ""
@@ -84,7 +84,7 @@ class Layer:
     priority_class: str = ""
 
     def find(self, key: str) -> str | None:
-        """Returns the label `key`, else the annotation `key`, or None if neither has a value."""
+        """Return the label `key`, else the annotation `key`, or None if neither has a value."""
         return self.labels.get(key) or self.annotations.get(key) or None
 
 
@@ -128,7 +128,7 @@ class Group:
 
 
 def shortened(name: str) -> str:
-    """Returns `name`. If it is too long for a name, its end is replaced by a hash of the whole."""
+    """Return `name`. If it is too long for a name, its end is replaced by a hash of the whole."""
     if len(name) <= MAX_NAME:
         return name
     digest = sha256(name.encode()).hexdigest()[:10]
@@ -136,7 +136,7 @@ def shortened(name: str) -> str:
 
 
 def group_ref(pod: Mapping[str, Any]) -> GroupRef | None:
-    """Returns the group that `pod` names in either field, or None if it names none or has opted
+    """Return the group that `pod` names in either field, or None if it names none or has opted
     out.
     """
     if annotations_of(pod).get(IGNORE) == "true":
@@ -158,7 +158,7 @@ def group_ref(pod: Mapping[str, Any]) -> GroupRef | None:
 
 
 def layer_of(obj: Mapping[str, Any]) -> Layer:
-    """Returns the labels and annotations of `obj`, without those of the tools that created it."""
+    """Return the labels and annotations of `obj`, without those of the tools that created it."""
     return Layer(_copied(labels_of(obj)), _copied(annotations_of(obj)))
 
 
@@ -171,7 +171,7 @@ def _copied(entries: Mapping[str, Any]) -> dict[str, str]:
 
 
 def group_keys(identity: str, name: str) -> list[str]:
-    """Returns the keys (see `GroupRef.key`) that Pods of the KAI PodGroup `name` can have.
+    """Return the keys (see `GroupRef.key`) that Pods of the KAI PodGroup `name` can have.
 
     `identity` is the `Group.identity` of the group that it was made for.
     """
@@ -186,7 +186,7 @@ def group_keys(identity: str, name: str) -> list[str]:
 
 
 def admission_changes(pod: Mapping[str, Any], scheduler_name: str) -> list[Edit]:
-    """Returns the change that annotates a new Pod, so that KAI does not schedule it alone before
+    """Return the change that annotates a new Pod, so that KAI does not schedule it alone before
     its PodGroup exists.
 
     Returns no change if another scheduler than `scheduler_name` schedules the Pod, if the Pod names

@@ -100,7 +100,7 @@ class Remark:
 
 
 def desired_pod_group(group: Group, sources: Sources, conventions: Conventions) -> dict[str, Any]:
-    """Returns the KAI PodGroup of `group`.
+    """Return the KAI PodGroup of `group`.
 
     Each field comes from the Workload, else from the top owner, else, except for the topology, from
     the Pod.
@@ -171,7 +171,7 @@ def _first(chain: Iterable[Layer], key: str) -> str | None:
 
 
 def named_queue(chain: tuple[Layer, Layer, Layer], keys: LabelKeys) -> str | None:
-    """Returns the queue that the first layer in `chain` names, else the queue of the project in the
+    """Return the queue that the first layer in `chain` names, else the queue of the project in the
     node pool. None if there is neither.
     """
     queue = _first(chain, keys.queue)
@@ -183,7 +183,7 @@ def named_queue(chain: tuple[Layer, Layer, Layer], keys: LabelKeys) -> str | Non
 
 
 def _priority_class(group: Group, sources: Sources, key: str) -> str | None:
-    """Returns the first PriorityClass that exists, of those that are named and KAI's default for
+    """Return the first PriorityClass that exists, of those that are named and KAI's default for
     the top owner.
     """
     default = DEFAULT_PRIORITY_CLASSES.get(sources.kind, DEFAULT_PRIORITY_CLASS)
@@ -193,7 +193,7 @@ def _priority_class(group: Group, sources: Sources, key: str) -> str | None:
 
 
 def _preemptibility(chain: Iterable[Layer], key: str) -> str | None:
-    """Returns the first value that KAI supports."""
+    """Return the first value that KAI supports."""
     return next((value for layer in chain if (value := layer.find(key)) in PREEMPTIBILITIES), None)
 
 
@@ -225,7 +225,7 @@ def _is_never_placed(constraint: Mapping[str, str], sources: Sources) -> bool:
 def remarks(
     stored: Mapping[str, Any], group: Group, sources: Sources, conventions: Conventions
 ) -> dict[str, Remark | None]:
-    """Returns remarks about the stored PodGroup by subject.
+    """Return remarks about the stored PodGroup by subject.
 
     The value is None if there is no remark on a subject.
     """
@@ -273,7 +273,7 @@ def _levels_remark(constraint: Mapping[str, str], sources: Sources) -> Remark | 
 def difference(
     stored: Mapping[str, Any], desired: Mapping[str, Any], keys: LabelKeys
 ) -> dict[str, Any]:
-    """Returns the merge patch that makes `stored` as `desired`, or {} if there is no difference.
+    """Return the merge patch that makes `stored` as `desired`, or {} if there is no difference.
 
     Owners, and labels, annotations and fields that other writers have set, stay. After its
     creation, queue and node pool of a PodGroup belong to KAI's queue assigner and to
@@ -306,7 +306,7 @@ def _metadata_difference(
 
 
 def _copied(stored: Mapping[str, Any], name: str) -> list[str]:
-    """Returns the keys of those labels or annotations of `stored` that are copies."""
+    """Return the keys of those labels or annotations of `stored` that are copies."""
     entries = str(annotations_of(stored).get(COPIED, "")).split(",")
     return [entry.removeprefix(f"{name}/") for entry in entries if entry.startswith(f"{name}/")]
 
@@ -330,7 +330,7 @@ def _spec_difference(stored: Mapping[str, Any], desired: Mapping[str, Any]) -> d
 
 
 def _value(spec: Mapping[str, Any], field: str) -> Any:
-    """Returns the value of `field`, or None if it is missing or empty.
+    """Return the value of `field`, or None if it is missing or empty.
 
     A `minMember` of 0 is not empty.
     """
@@ -341,7 +341,7 @@ def _value(spec: Mapping[str, Any], field: str) -> Any:
 def owners_to_write(
     stored: Mapping[str, Any], common_owner: Mapping[str, Any] | None
 ) -> list[Any] | None:
-    """Returns the owner references that `stored` should have, or None if they should not change.
+    """Return the owner references that `stored` should have, or None if they should not change.
 
     If its Pods have no owner in common, it should have none. Otherwise it would be
     garbage-collected with one of the owners, while Pods of the others run. A Workload is

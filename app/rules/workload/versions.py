@@ -18,7 +18,7 @@ from app.rules.workload.groups import Group, layer_of
 
 
 def groups_of_workload(workload: Mapping[str, Any]) -> dict[str, Group]:
-    """Returns the groups that a Workload defines, or has templates for, by name."""
+    """Return the groups that a Workload defines, or has templates for, by name."""
     spec = map_of(workload.get("spec"))
     if "podGroups" in spec:  # v1alpha1, also if it is served unchanged in a later version
         definitions = spec["podGroups"]
@@ -38,7 +38,7 @@ def groups_of_workload(workload: Mapping[str, Any]) -> dict[str, Group]:
 
 
 def group_of_pod_group(pod_group: Mapping[str, Any], workload: Mapping[str, Any] | None) -> Group:
-    """Returns the group that a PodGroup of scheduling.k8s.io defines, with the labels and
+    """Return the group that a PodGroup of scheduling.k8s.io defines, with the labels and
     annotations of `workload`, or, if that is None, of the PodGroup. The policy is that of the
     PodGroup: a later change of the template does not apply to it.
     """
@@ -63,13 +63,13 @@ def group_of_pod_group(pod_group: Mapping[str, Any], workload: Mapping[str, Any]
 
 
 def _minimum(policy: Any) -> int | None:
-    """Returns the `minCount` of a gang, or None if `policy` is not that of a gang."""
+    """Return the `minCount` of a gang, or None if `policy` is not that of a gang."""
     count = map_of(map_of(policy).get("gang")).get("minCount")
     return count if isinstance(count, int) and count >= 0 else None
 
 
 def _topology_key(spec: Mapping[str, Any]) -> str:
-    """Returns the node label of `schedulingConstraints.topology` (KEP-5732).
+    """Return the node label of `schedulingConstraints.topology` (KEP-5732).
 
     All Pods of the group must be on nodes that have the same value of it.
     """

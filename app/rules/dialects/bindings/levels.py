@@ -43,7 +43,7 @@ def validate_binding(
     kai: KaiTopology | None,
     users: Sequence[PodCliqueSet],
 ) -> tuple[list[FieldError], list[str]]:
-    """Returns findings and warnings about a ClusterTopologyBinding that is written.
+    """Return findings and warnings about a ClusterTopologyBinding that is written.
 
     `old` is the object that an UPDATE replaces, None at CREATE. `kai` is the KAI Topology of the
     same name, and `users` are the PodCliqueSets that refer to the binding. If an update does not
@@ -91,7 +91,7 @@ def validate_binding(
 def refusal_to_delete(
     obj: Mapping[str, Any], users: Sequence[PodCliqueSet]
 ) -> tuple[str | None, list[str]]:
-    """Returns the reason why the binding `obj` may not be deleted, or None, and warnings.
+    """Return the reason why the binding `obj` may not be deleted, or None, and warnings.
 
     It may not be deleted if one of `users`, the PodCliqueSets that refer to it, has a constraint.
     """
@@ -105,7 +105,7 @@ def refusal_to_delete(
 
 
 def in_use(domains: set[str], users: Sequence[PodCliqueSet]) -> str | None:
-    """Returns what would happen to the sets `users` if the levels `domains` were removed.
+    """Return what would happen to the sets `users` if the levels `domains` were removed.
 
     None if no set uses them.
     """
@@ -150,7 +150,7 @@ def _validate_references(references: Sequence[Any]) -> list[FieldError]:
 
 
 def _validate_for_kai(levels: Sequence[Any]) -> list[FieldError]:
-    """Returns findings about levels that a KAI Topology can't have.
+    """Return findings about levels that a KAI Topology can't have.
 
     Grove makes it from the binding, and its operator exits if that fails.
     """
@@ -177,7 +177,7 @@ def _validate_for_kai(levels: Sequence[Any]) -> list[FieldError]:
 
 
 def _name_conflict(kai: KaiTopology | None, uid: str) -> str | None:
-    """Returns the reason why Grove can't make the KAI Topology of the binding `uid`, or None.
+    """Return the reason why Grove can't make the KAI Topology of the binding `uid`, or None.
 
     An existing one is no obstacle if it is being deleted, or if the garbage collector will delete
     it with the former binding of its name.

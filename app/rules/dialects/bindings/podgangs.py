@@ -25,7 +25,7 @@ from app.rules.topology.placing import WHOLE, PartLevels, TopologyOf, placing_wa
 def drifted_constraints(
     name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, levels: Sequence[Level]
 ) -> list[str]:
-    """Returns the constraints of the PodGang `name` that differ from those that Grove writes for
+    """Return the constraints of the PodGang `name` that differ from those that Grove writes for
     `pcs`, one text each. `levels` are those of the binding of `pcs`.
     """
     keys = {level.domain: level.key for level in levels}
@@ -80,7 +80,7 @@ _NO_PACK: Pack = ("", "")
 def _pairs(
     name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, keys: Mapping[str, str]
 ) -> Iterator[tuple[str, Pack, Pack]]:
-    """Yields the path, the current value and the desired value of each constraint."""
+    """Yield the path, the current value and the desired value of each constraint."""
     podgroups = maps_of(value_at(gang, ("spec", "podgroups")))
     known = Members(pcs)
     members = [known.find(str(podgroup.get("name"))) for podgroup in podgroups]

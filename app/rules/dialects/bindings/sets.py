@@ -89,7 +89,7 @@ class Packings:
         ]
 
     def parents(self, packing: Packing) -> Iterator[Packing]:
-        """Yields the constraints above `packing`: that of the set, and for a clique those of its
+        """Yield the constraints above `packing`: that of the set, and for a clique those of its
         scaling groups. Only the first constraint of an owner is compared with them: an API
         server rejects a second clique of the same name.
         """
@@ -100,7 +100,7 @@ class Packings:
 
 
 def read_packings(obj: Mapping[str, Any], findings: list[FieldError]) -> Packings:
-    """Returns the constraints of the PodCliqueSet `obj`.
+    """Return the constraints of the PodCliqueSet `obj`.
 
     Parts that don't have the CRD's shape are left out, with a finding each.
     """
@@ -155,7 +155,7 @@ def _text(holder: dict[str, Any], field: str, at: FieldPath, findings: list[Fiel
 
 
 def effective_names(packings: Packings, findings: list[FieldError]) -> dict[Owner, str]:
-    """Returns the topologyName of each constraint by its owner: its own name, or that of its
+    """Return the topologyName of each constraint by its owner: its own name, or that of its
     scaling group or set. Adds findings about missing names, which have no entry, and about names
     that differ.
     """
@@ -188,7 +188,7 @@ def effective_names(packings: Packings, findings: list[FieldError]) -> dict[Owne
 
 
 def validate_packings(packings: Packings, bindings: Bindings) -> list[FieldError]:
-    """Returns all findings about the constraints: about their names, then for each constraint about
+    """Return all findings about the constraints: about their names, then for each constraint about
     its levels and the constraints above it.
     """
     findings: list[FieldError] = []
@@ -282,7 +282,7 @@ def never_placed(packings: Packings, bindings: Bindings) -> list[FieldError]:
 
 
 def deprecated_fields(packings: Packings) -> list[FieldError]:
-    """Returns findings about packDomain in a new PodCliqueSet, in which Grove's CRD doesn't allow
+    """Return findings about packDomain in a new PodCliqueSet, in which Grove's CRD doesn't allow
     it.
     """
     text = "packDomain is allowed only in PodCliqueSets that have it already: use pack.required"
@@ -293,7 +293,7 @@ def deprecated_fields(packings: Packings) -> list[FieldError]:
 
 
 def packing_warnings(packings: Packings, bindings: Bindings) -> list[str]:
-    """Returns warnings about constraints that Grove accepts, but that have no effect or contradict
+    """Return warnings about constraints that Grove accepts, but that have no effect or contradict
     a constraint above them.
     """
     names = effective_names(packings, [])
@@ -394,7 +394,7 @@ def _is_migrated(new: Packing, old: Packing) -> bool:
 
 
 def validate_change(packings: Packings, old: Packings) -> list[FieldError]:
-    """Returns findings about constraints that an update changes.
+    """Return findings about constraints that an update changes.
 
     Grove allows only two changes: packDomain may be moved to pack.required, and missing names may
     be added.

@@ -121,7 +121,7 @@ class Design(Unserved):
     def podgang_changes(
         self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, facts: TopologyFacts
     ) -> list[Edit]:
-        """Returns no changes if the set has a constraint of the dialect `bindings`, whose PodGangs
+        """Return no changes if the set has a constraint of the dialect `bindings`, whose PodGangs
         Grove writes.
         """
         return (

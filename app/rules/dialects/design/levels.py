@@ -13,7 +13,7 @@ from app.rules.topology.levels import DOMAINS, Level, broadest_first, validate_l
 
 
 def read_levels(spec_levels: Any) -> tuple[Level, ...]:
-    """Reads `spec.levels` of a stored ClusterTopology. Returns the valid levels, broadest first."""
+    """Read `spec.levels` of a stored ClusterTopology. Returns the valid levels, broadest first."""
     levels = {
         item["domain"]: Level(item["domain"], item["key"])
         for item in maps_of(spec_levels)
@@ -25,7 +25,7 @@ def read_levels(spec_levels: Any) -> tuple[Level, ...]:
 
 
 def validate_cluster_topology(obj: Mapping[str, Any]) -> list[FieldError]:
-    """Returns findings about a ClusterTopology.
+    """Return findings about a ClusterTopology.
 
     Each domain must be one of DOMAINS and unique, and each key a qualified label name and unique.
     Levels may be in any order. `refusal_to_write` decides who may write it.

@@ -51,7 +51,7 @@ class PodGangOwns(OwnerRule):
         return not resource.place.podgang and _is_same_replica(resource, gang)
 
     def state(self, resource: MnnvlResource, gang: Gang) -> State:
-        """Returns the state.
+        """Return the state.
 
         adoptable: the resource has no controller, or its controller is its PodCliqueSet or a former
         PodGang of the same name.
@@ -68,7 +68,7 @@ class PodGangOwns(OwnerRule):
     def adopted(
         self, resources: Iterable[MnnvlResource], gang: Gang, *, adopting: bool = False
     ) -> Adopted:
-        """Returns "true" if all resources are owned, "false" if not, and None if there are none."""
+        """Return "true" if all resources are owned, "false" if not, and None if there are none."""
         states = {self.state(resource, gang) for resource in resources}
         if not states:
             return None

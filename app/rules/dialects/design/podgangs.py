@@ -23,7 +23,7 @@ _PACK = ("topologyConstraint", "packConstraint")
 
 
 def validate_shape(obj: Mapping[str, Any]) -> list[FieldError]:
-    """Returns findings about the parts of a PodGang that constraints are written into."""
+    """Return findings about the parts of a PodGang that constraints are written into."""
     findings: list[FieldError] = []
     root = FieldPath("")
     at = FieldPath("spec")
@@ -47,7 +47,7 @@ def _validate_constraint_shape(
 def constraint_changes(
     obj: Mapping[str, Any], pcs: PodCliqueSet | None, topology: Topology
 ) -> list[Edit]:
-    """Returns the changes that give the PodGang `obj` the constraints of its set `pcs`.
+    """Return the changes that give the PodGang `obj` the constraints of its set `pcs`.
 
     If `pcs` is None, the set is not known: only preferred constraints are written, and
     required ones stay. If topology support is disabled, all constraints are removed.
@@ -132,7 +132,7 @@ def _constraint(obj: Mapping[str, Any], holder: Path, pack: Mapping[str, str]) -
 def _group_configs(
     obj: Any, pcs: PodCliqueSet, topology: Topology, members: Sequence[tuple[str, Member | None]]
 ) -> list[Edit]:
-    """Returns the change to the list of group constraints.
+    """Return the change to the list of group constraints.
 
     The list has one entry per scaling group replica in this PodGang whose group has a constraint,
     in the order of the PodGroups.
@@ -191,7 +191,7 @@ def _group_replicas(
 
 
 def _merged(entry: Mapping[str, Any], pack: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the constraint of `entry` with the values of `pack`."""
+    """Return the constraint of `entry` with the values of `pack`."""
     constraint = map_of(value_at(entry, ("topologyConstraint",)))
     others = {
         field: value
@@ -212,7 +212,7 @@ def _removals(obj: Mapping[str, Any]) -> list[Edit]:
 
 
 def _removal(obj: Any, holder: Path) -> list[Edit]:
-    """Returns the edits that remove the constraint at `holder`.
+    """Return the edits that remove the constraint at `holder`.
 
     If it has other fields too, only ours are removed.
     """

@@ -55,7 +55,7 @@ class Constraints:
 def validate_pod_clique_set(
     constraints: Constraints, old: Mapping[str, Any] | None, topology: Topology
 ) -> tuple[list[FieldError], list[str]]:
-    """Returns findings and warnings about the constraints of a set.
+    """Return findings and warnings about the constraints of a set.
 
     `old` is the object that an UPDATE replaces, None at CREATE. Problems of constraints that an
     update does not change are warnings.
@@ -72,12 +72,12 @@ def is_unchanged(constraints: Constraints, old: Mapping[str, Any] | None) -> boo
 
 
 def ignored(reason: str) -> str:
-    """Returns the warning about a stored constraint that can't be applied, for `reason`."""
+    """Return the warning about a stored constraint that can't be applied, for `reason`."""
     return f"topology constraint ignored, it was stored before: {reason}"
 
 
 def read_constraints(obj: Mapping[str, Any], findings: list[FieldError]) -> Constraints:
-    """Returns every packDomain of `obj`.
+    """Return every packDomain of `obj`.
 
     Parts that don't have the CRD's shape are left out, with a finding each.
     """
@@ -96,7 +96,7 @@ def read_constraints(obj: Mapping[str, Any], findings: list[FieldError]) -> Cons
 def _read_constraint(
     content: dict[str, Any], owner: Owner, at: FieldPath, findings: list[FieldError]
 ) -> list[Constraint]:
-    """Returns the constraint of `owner`, if it has one."""
+    """Return the constraint of `owner`, if it has one."""
     domain = fields.walk_map(content, "topologyConstraint", at, findings).get("packDomain")
     if domain is None or domain == "":
         return []
@@ -108,7 +108,7 @@ def _read_constraint(
 
 
 def _findings(constraints: Constraints, topology: Topology) -> list[FieldError]:
-    """Returns all findings about the constraints, in the order of the lists: for each constraint,
+    """Return all findings about the constraints, in the order of the lists: for each constraint,
     whether its level exists, then whether it is as strict as the constraints above it.
     """
     if not topology.enabled:
@@ -157,7 +157,7 @@ def allowed_below(domain: str, topology: Topology) -> str:
 def _strictest_above(
     owner: Owner, domains: Mapping[Owner, str], groups_of: Mapping[str, Sequence[str]]
 ) -> tuple[Owner, str] | None:
-    """Returns the owner above `owner` with the strictest of `domains`, and that domain."""
+    """Return the owner above `owner` with the strictest of `domains`, and that domain."""
     pairs = [
         (above, domains[above]) for above in owners_above(owner, groups_of) if above in domains
     ]
