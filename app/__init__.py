@@ -2,4 +2,4 @@
 ComputeDomains.
 """
 
-__version__ = "0.6.0"
+__version__ = "0.7.0"
