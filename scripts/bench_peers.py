@@ -45,7 +45,12 @@ def constant(answer: Callable[[bytes], bytes]) -> "Exchange":
 
     class Constant(Exchange):
         def answer(
-            self, route: Route, query: bytes, content_type: bytes, body: bytes
+            self,
+            route: Route,
+            query: bytes,
+            content_type: bytes,
+            body: bytes,
+            traceparent: bytes = b"",
         ) -> tuple[int, bytes]:
             return 200, answer(body)
 
