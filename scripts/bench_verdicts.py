@@ -32,7 +32,12 @@ from pathlib import Path
 import orjson
 from bench_common import ENVIRONMENT, ROOT
 
+from app.admission.review import parse
 from app.certificates.files import ensure_development_certificate
+from app.objects.metadata import annotations_of
+from app.rules.mnnvl.annotations import read_mnnvl
+from app.rules.mnnvl.claims import desired_claim, desired_compute_domain, plan_injection
+from app.rules.mnnvl.plan import read_member
 from app.server.listener import free_port
 
 REVIEWS = ROOT / "tests" / "testdata" / "reviews"
@@ -182,7 +187,20 @@ def facts() -> bytes:
     resources are there.
     """
     pcs = orjson.loads(review("podcliqueset.mnnvl-replica-scope"))["request"]["object"]
-    return orjson.dumps({"kind": "List", "items": [pcs]})
+    request = parse(review("podclique.replica-scope-0-worker"))
+    annotations = read_mnnvl(annotations_of(request.object))
+    member = read_member(request.object, request.namespace)
+    injection = plan_injection(
+        request.object, member, annotations, "shared", None, is_annotated=True
+    )
+    if injection.plan is None:
+        raise ValueError("the recorded PodClique asks for no MNNVL")
+
+    resources = [
+        desired_compute_domain(injection.plan, "v1beta1"),
+        desired_claim(injection.plan, "v1"),
+    ]
+    return orjson.dumps({"kind": "List", "items": [pcs, *resources]})
 
 
 @contextlib.contextmanager
