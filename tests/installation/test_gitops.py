@@ -12,6 +12,7 @@ from tests.installation.checks import SECRET, untrusted, works
 from tests.installation.cluster import CONFIGURATIONS, Cluster
 from tests.installation.kubernetes import Object
 from tests.installation.readme import commands
+from tests.installation.test_upgrade import FOLDER, SHORT_DRAINING, writing
 
 pytestmark = pytest.mark.untraced
 
@@ -85,3 +86,36 @@ async def test_syncs_keep_certificates_and_what_trusts_them(cluster: Cluster, ki
     assert [name for kind, _, name in former_maps if kind == "ConfigMap"] != []
     assert (await cluster.admin.get(SECRET))["data"] == secret["data"]
     assert [path for path in CONFIGURATIONS if await cluster.admin.find(path) is None] == []
+
+
+async def test_no_valid_write_is_refused_from_0_6_0_to_this_version_and_back_and_away(
+    cluster: Cluster, kind: str
+) -> None:
+    if kind == "sandbox":
+        pytest.skip("needs a real API server: the sandbox has no server-side apply")
+    text = (FOLDER / "0.6.0.yaml").read_text().replace(*SHORT_DRAINING)
+    released = cluster.addressed(list(yaml.safe_load_all(text)))
+    webhooks = [obj for obj in released if "webhooks" in obj]
+    server = [obj for obj in released if "webhooks" not in obj]
+    former = (
+        f"{APPLY} -f {written(cluster, 'former-server.yaml', server)}",
+        WAIT,
+        f"{APPLY} -f {written(cluster, 'former-webhooks.yaml', webhooks)}",
+    )
+    await cluster.run(*commands("### Install")[:2], *former)
+    await works(cluster, has_tokens=False)
+
+    values = {"config": {**VALUES["config"], "server": {"drainSeconds": 2}}}
+    async with writing(cluster) as answers:
+        await sync(cluster, values, [])
+        await works(cluster)
+        await cluster.run(*former)
+        await works(cluster, has_tokens=False)
+        await sync(cluster, values, [])
+        await works(cluster)
+        await cluster.run(
+            "kubectl delete -f second.yaml",
+            "kubectl delete -f first.yaml --ignore-not-found",
+        )
+    assert len(answers) > 20
+    assert [answer for answer in answers if answer != ""] == []
