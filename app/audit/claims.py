@@ -46,14 +46,7 @@ class ClaimAudit:
         if pods is None:
             return None
         problem = f"Pods {', '.join(pods)} run without its claim, outside of their NVLink domain"
-        return Finding(
-            kind=POD_CLIQUE.kind,
-            namespace=namespace,
-            name=name,
-            code=0,
-            problems=(problem,),
-            remedy=REPLACE,
-        )
+        return _on_clique(namespace, name, problem, REPLACE)
 
     def _without_claim(self, obj: Object) -> Finding | None:
         clique = read_unclaimed(obj)
@@ -65,14 +58,7 @@ class ClaimAudit:
         reads_groups = self._facts.dialect().reads_groups
         if not lacking_claims([clique], pcs, reads_groups=reads_groups):
             return None
-        return Finding(
-            kind=POD_CLIQUE.kind,
-            namespace=namespace,
-            name=name,
-            code=0,
-            problems=(LACKS,),
-            remedy=PUT_BACK,
-        )
+        return _on_clique(namespace, name, LACKS, PUT_BACK)
 
     async def in_deletion(self, exempt: Collection[str]) -> list[Finding]:
         """Return the findings about claims that Pods use although they are being deleted.
@@ -97,6 +83,18 @@ def _held(claim: Object, pods: list[str]) -> Finding:
     problem, remedy = held_in_deletion(namespace, pods)
     return Finding(
         kind=RESOURCE_CLAIM.kind,
+        namespace=namespace,
+        name=name,
+        code=0,
+        problems=(problem,),
+        remedy=remedy,
+    )
+
+
+def _on_clique(namespace: str, name: str, problem: str, remedy: str) -> Finding:
+    """Return a warning about a PodClique."""
+    return Finding(
+        kind=POD_CLIQUE.kind,
         namespace=namespace,
         name=name,
         code=0,

@@ -107,8 +107,13 @@ def address_flags(host: str, port: int) -> list[str]:
 
 def url(host: str, port: int) -> str:
     """Return the URL of an API server at `host`, an IP address."""
+    return f"https://{authority(host, port)}"
+
+
+def authority(host: str, port: int) -> str:
+    """Return `host:port`, as it is written in a URL. `host` is an IP address."""
     bracketed = f"[{host}]" if ":" in host else host
-    return f"https://{bracketed}:{port}"
+    return f"{bracketed}:{port}"
 
 
 async def feature_gates(binary: Path) -> list[str]:

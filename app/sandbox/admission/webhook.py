@@ -20,6 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Json, ValidationErr
 
 from app.sandbox.objects.objects import Object, labels
 from app.sandbox.objects.selectors import Matches, object_selector
+from app.sandbox.processes import authority
 from app.sandbox.storage import Storage
 
 FindService = Callable[[str, str, int], str]
@@ -256,9 +257,4 @@ def _addresses(endpoints: Object, port_name: str) -> Iterator[str]:
     ]
     for endpoint in endpoints.get("endpoints") or ():
         if (endpoint.get("conditions") or {}).get("ready") is not False:
-            host = _in_url(endpoint["addresses"][0])
-            yield from (f"{host}:{port}" for port in ports)
-
-
-def _in_url(address: str) -> str:
-    return f"[{address}]" if ":" in address else address
+            yield from (authority(endpoint["addresses"][0], port) for port in ports)
