@@ -26,12 +26,12 @@ import httpx
 from bench_common import ENVIRONMENT, ROOT, Connection, verdict
 from bench_restarts import Balancer
 
+from app.facts.kinds import ALL
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.store import WatchStore
 from app.kube.watch import Selection, run_store
 from app.objects.resource import VALIDATING_WEBHOOKS
-from app.rules.kinds import ALL
 from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port
 from app.webhooks.configurations import ServiceTarget, webhook_configurations

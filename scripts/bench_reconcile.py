@@ -27,6 +27,14 @@ from bench_common import ENVIRONMENT, ROOT, memory, process, until_async
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.commands.beside import service_at, with_bundle
+from app.facts.kinds import (
+    ALL,
+    COMPUTE_DOMAIN,
+    POD_CLIQUE,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    RESOURCE_CLAIM,
+)
 from app.kube.api import Unavailable
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
@@ -37,14 +45,6 @@ from app.objects.resource import (
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
     Resource,
-)
-from app.rules.kinds import (
-    ALL,
-    COMPUTE_DOMAIN,
-    POD_CLIQUE,
-    POD_CLIQUE_SET,
-    POD_GANG,
-    RESOURCE_CLAIM,
 )
 from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port

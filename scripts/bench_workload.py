@@ -15,9 +15,9 @@ from pathlib import Path
 from bench_common import api_calls, process
 from bench_reconcile import LEVELS, Server, connect, until
 
+from app.facts.kinds import POD_GROUP, WORKLOAD
 from app.kube.client import HttpClient
 from app.objects.resource import POD
-from app.rules.kinds import POD_GROUP, WORKLOAD
 from app.server.listener import free_port
 
 LATE_SECONDS = 5.0

@@ -48,7 +48,7 @@ SAMPLES: dict[str, str] = {
     "objects/names.py _LABEL": "ab-c-0",
     "objects/names.py _QUALIFIED": "Ab-c_d.0",
     "objects/names.py _SUBDOMAIN": "ab-c.d0.e",
-    "objects/quantity.py _QUANTITY": "-1.5e-3",
+    "facts/quantity.py _QUANTITY": "-1.5e-3",
     "rules/dialects/bindings/levels.py _DOMAIN": "ab-c0",
     "visible.py _IN_JSON": "a\x00\u202eb\n",
 }

@@ -6,8 +6,8 @@ from app.audit.finding import Finding
 from app.cluster.facts import Facts
 from app.cluster.pods import claims_held_in_deletion, pods_without_claim
 from app.cluster.table import CLAIMS, DOMAINS, Stores
+from app.facts.kinds import POD_CLIQUE, RESOURCE_CLAIM
 from app.kube.api import Client, Key, Object, find
-from app.rules.kinds import POD_CLIQUE, RESOURCE_CLAIM
 from app.rules.mnnvl.demand import read_demand
 from app.rules.mnnvl.missing import (
     PUT_BACK,

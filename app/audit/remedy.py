@@ -5,7 +5,7 @@ It is that of the problem or, if the problem is not listed here, that of the kin
 
 from collections.abc import Iterable
 
-from app.rules.kinds import (
+from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
     POD_CLIQUE,

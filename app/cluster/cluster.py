@@ -9,10 +9,10 @@ from app.cluster.mnnvl import MnnvlResources
 from app.cluster.owners import MnnvlOwners
 from app.cluster.table import FOR_VERDICTS, Stores
 from app.config.schema import Configuration
+from app.facts.kinds import NEIGHBOURS
 from app.kube.api import Objects
 from app.kube.discovery import Discovery
 from app.kube.store import WatchStore
-from app.rules.kinds import NEIGHBOURS
 from app.sample import Sample, counter, gauge
 
 STALE_SECONDS = 120.0

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app import __version__
+from app.facts.kinds import ALL
 from app.kube.api import ClusterError
 from app.kube.client import HttpClient
 from app.kube.credentials import Credentials, from_kubeconfig, in_cluster, is_in_cluster
 from app.kube.readonly import ReadOnlyClient
 from app.kube.transport import Limits
 from app.objects.resource import Resource
-from app.rules.kinds import ALL
 
 _USER_AGENT = f"grove-admission/{__version__}"
 # pydantic takes a tenth of a second, which commands that read no configuration need not spend

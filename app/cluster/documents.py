@@ -11,17 +11,17 @@ from app.cluster.cluster import Cluster
 from app.cluster.dialects import dialect_of
 from app.cluster.table import fill
 from app.config.schema import Configuration
-from app.kube.api import Conflict, Key, NotFound, Object, Patch, WatchEvent
-from app.objects.jsonpatch import apply_merge_patch
-from app.objects.resource import Resource
-from app.objects.shape import map_of
-from app.rules.kinds import (
+from app.facts.kinds import (
     ALL,
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
     POD_CLIQUE_SET,
     POD_GANG_MAP,
 )
+from app.kube.api import Conflict, Key, NotFound, Object, Patch, WatchEvent
+from app.objects.jsonpatch import apply_merge_patch
+from app.objects.resource import Resource
+from app.objects.shape import map_of
 from app.rules.podcliqueset import read_pod_clique_set
 from app.rules.topology.levels import Level, desired_levels
 

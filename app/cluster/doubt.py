@@ -1,7 +1,7 @@
 """Whether the MNNVL resources for which a review asks are those of a stored PodCliqueSet."""
 
+from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Objects, find
-from app.rules.kinds import POD_CLIQUE_SET
 from app.rules.mnnvl.asked import asks_for
 from app.rules.mnnvl.plan import Plan
 from app.rules.mnnvl.template import read_template

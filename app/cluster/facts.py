@@ -6,11 +6,11 @@ from typing import TypeVar
 from app.cluster import table
 from app.cluster.dialects import dialect_of
 from app.cluster.nodes import NodeGroups
+from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.kube.api import Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.resource import Resource
 from app.rules.dialects.dialect import Dialect
-from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.rules.topology.coverage import (
     GPU_COUNT,

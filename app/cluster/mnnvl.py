@@ -14,11 +14,11 @@ from typing import NamedTuple
 from app.cluster.doubt import doubt_about, former_set
 from app.cluster.facts import Facts, ready
 from app.cluster.table import CLAIMS, DOMAINS, GANGS, Stores
+from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.facts.labels import PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA
 from app.kube.api import Conflict, Object, Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.resource import Resource
-from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.rules.labels import PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA
 from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
 from app.rules.mnnvl.plan import ClaimMode, Owner, Plan
 from app.rules.mnnvl.stored import Gang, MnnvlResource, OwnerRef, read_gang, read_resource

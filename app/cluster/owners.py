@@ -10,13 +10,13 @@ from typing import Any
 
 from app.cluster.facts import Facts, ready
 from app.cluster.table import CLAIMS, DOMAINS, GANGS, OF_GANG, Stores
+from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.facts.labels import MNNVL_ADOPTED
 from app.kube.api import Conflict, NotFound, Object, Objects, find
 from app.kube.store import WatchStore
 from app.objects.metadata import annotations_of
 from app.objects.resource import Resource
 from app.rules.dialects.owner import OwnerRule
-from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.rules.labels import MNNVL_ADOPTED
 from app.rules.mnnvl.plan import claim_name, domain_name
 from app.rules.mnnvl.stored import Gang, MnnvlResource, read_gang, read_resource
 from app.rules.podcliqueset import PodCliqueSet

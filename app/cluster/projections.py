@@ -9,11 +9,11 @@ from typing import Any
 
 import orjson
 
+from app.facts.labels import MNNVL_ADOPTED, TOPOLOGY_NAME
 from app.kube.api import Object
 from app.kube.owners import Controller, controller_of
 from app.objects.edits import ABSENT, value_at
 from app.objects.shape import map_of, text_of
-from app.rules.labels import MNNVL_ADOPTED, TOPOLOGY_NAME
 from app.rules.mnnvl.stored import Gang, read_gang, read_podgroups
 from app.rules.workload.groups import (
     POD_GROUP_NAME,

@@ -9,14 +9,14 @@ from typing import Any, Generic, TypeVar
 
 from app.cluster import projections
 from app.cluster.nodes import NodeLabels, read_node_labels
+from app.facts import kinds
+from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED
 from app.kube.api import Key, Object
 from app.kube.store import IndexFunction, WatchStore
 from app.kube.watch import Selection
 from app.objects.resource import NODE, POD, Resource
-from app.rules import kinds
 from app.rules.dialects.bindings import BINDINGS as BINDINGS_DIALECT
 from app.rules.dialects.design import DESIGN
-from app.rules.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED
 from app.rules.mnnvl.demand import Demand
 from app.rules.mnnvl.missing import Unclaimed, read_clique
 from app.rules.mnnvl.stored import MnnvlResource, read_resource

@@ -8,9 +8,9 @@ from app.explain.facts import RESOURCES
 from app.explain.facts.common import Ref
 from app.explain.subject import KINDS
 from app.explain.words import listed
+from app.facts.kinds import K8S_POD_GROUP
 from app.kube.api import ClusterError, Object, Reader
 from app.objects.resource import Resource
-from app.rules.kinds import K8S_POD_GROUP
 
 MOST_NEIGHBOURS = 500
 """So many objects of a namespace are looked through for a similar name: one page."""

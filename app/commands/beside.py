@@ -10,10 +10,10 @@ from app.certificates.ca_bundles import with_ca_bundle
 from app.cluster.cluster import Cluster
 from app.cluster.connect import limits
 from app.config.schema import Configuration
+from app.facts.kinds import ALL
 from app.kube.api import Object
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
-from app.rules.kinds import ALL
 from app.server.serve import Running, serving
 from app.webhooks.configurations import ServiceTarget, UrlTarget, webhook_configurations
 

@@ -13,9 +13,9 @@ from app.explain.index import Index
 from app.explain.read import Reading, collector_paused
 from app.explain.waiting import rows, workloads
 from app.explain.waiting_text import exit_code, list_document, list_text
+from app.facts.kinds import RESOURCE_CLAIM, RESOURCE_SLICE
 from app.kube.api import Reader
 from app.objects.resource import NODE, POD, Resource
-from app.rules.kinds import RESOURCE_CLAIM, RESOURCE_SLICE
 from app.visible import visible_json
 
 _OF_CLUSTER = (POD, RESOURCE_CLAIM)

@@ -30,13 +30,13 @@ from app.explain.roomier import RoomSearch, search_room, search_text
 from app.explain.topology import DomainReport, Survey, domain_reports, survey
 from app.explain.topology_text import domains_text, nodes_text, preview_text, survey_text
 from app.explain.words import listed
+from app.facts.kinds import POD_CLIQUE_SET, RESOURCE_CLAIM, RESOURCE_SLICE
 from app.kube.api import ClusterError
 from app.objects.fields import FieldPath
 from app.objects.resource import NODE, POD
 from app.objects.shape import list_of
 from app.rules.dialects.bindings.levels import validate_binding
 from app.rules.dialects.design.levels import validate_cluster_topology
-from app.rules.kinds import POD_CLIQUE_SET, RESOURCE_CLAIM, RESOURCE_SLICE
 from app.rules.topology.levels import validate_levels
 from app.visible import visible, visible_json
 

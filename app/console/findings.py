@@ -24,8 +24,8 @@ from app.doctor.examination import Patient, examine
 from app.doctor.report import Check
 from app.explain.reason import Reason
 from app.explain.topology import survey
+from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.kube.api import Client, ClusterError
-from app.rules.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 
 MOST_ROWS = 500
 _OWNED = (COMPUTE_DOMAIN.kind, RESOURCE_CLAIM.kind)

@@ -24,8 +24,8 @@ from app.dry_run.judge import Asker, Judgement, identify, judge
 from app.explain.index import Index
 from app.explain.planned import PLACEMENT, planned
 from app.explain.reasons import examine
+from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Client, Object
-from app.rules.kinds import POD_CLIQUE_SET
 from app.webhooks.registry import routes_over
 
 MOST_TEXT = 1_000_000

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from dataclasses import dataclass
 
 from app.doctor.report import Check, Status
+from app.facts import kinds
 from app.kube.api import Client, NotFound, Object
 from app.objects.edits import value_at
 from app.objects.resource import CRD, Resource
 from app.objects.shape import map_of, maps_of, text_of, texts_of
-from app.rules import kinds
 
 SUBJECT = "APIs"
 _MATCH_CONDITIONS = (1, 28)

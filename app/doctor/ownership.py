@@ -7,10 +7,10 @@ PodCliqueSet should own?
 from app.cluster.dialects import OWNER_RULES, dialect_of
 from app.config.schema import Configuration
 from app.doctor.report import Check
+from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.facts.labels import MNNVL_MANAGED
 from app.kube.api import Client, list_all
 from app.objects.fields import listed
-from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.rules.labels import MNNVL_MANAGED
 from app.rules.mnnvl.stored import read_resource
 
 SUBJECT = "owners"

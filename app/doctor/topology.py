@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from app.cluster.dialects import dialect_of
 from app.doctor.report import Check
+from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, KAI_TOPOLOGY
 from app.kube.api import Client, Object, find, list_all
 from app.objects.edits import value_at
 from app.objects.fields import listed
 from app.objects.shape import maps_of
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
-from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, KAI_TOPOLOGY
 from app.rules.mnnvl.set_annotations import GROVE_FINALIZER
 from app.rules.topology.coverage import CONDITION
 from app.rules.topology.kai import READY, desired_kai_topology, is_owned, level_labels

@@ -16,10 +16,10 @@ import jsonpatch
 from app.admission.decide import Route, decided
 from app.admission.review import API_VERSION, KIND, BadReview, dumps, parse
 from app.admission.verdict import Verdict, bad_request
+from app.facts.kinds import ALL
 from app.objects.fields import FieldError, FieldPath
 from app.objects.resource import POD, Resource
 from app.objects.shape import map_of, text_of
-from app.rules.kinds import ALL
 from app.visible import visible
 
 _TIMEOUT = 10.0

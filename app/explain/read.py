@@ -16,12 +16,12 @@ from app.explain.facts.common import Ref, place
 from app.explain.facts.pods import Pod
 from app.explain.facts.values import at, text
 from app.explain.subject import KINDS
+from app.facts import kinds
+from app.facts.labels import SET_SELECTORS
 from app.kube.api import ClusterError, NotFound, Object, Reader
 from app.kube.pages import pages
 from app.objects.resource import EVENT, NODE, POD, Resource
 from app.objects.shape import maps_of
-from app.rules import kinds
-from app.rules.labels import SET_SELECTORS
 
 PAGE = 500
 MOST_GETS = 12

@@ -6,8 +6,8 @@ from app.explain.facts import BY_RESOURCE, CHANNELS, ROOM
 from app.explain.facts.common import Ref
 from app.explain.index import Index
 from app.explain.words import listed
+from app.facts.kinds import POD_CLIQUE_SCALING_GROUP, RESOURCE_CLAIM
 from app.objects.resource import POD, Resource
-from app.rules.kinds import POD_CLIQUE_SCALING_GROUP, RESOURCE_CLAIM
 
 VIEWER = "grove-admission-view"
 """The ClusterRole of the manifests that may read what these commands read."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.kube.api import Client, ClusterError, Conflict, Forbidden, Key, NotFound, Object, find
 from app.kube.events import Recorder, Regarding
 from app.kube.rewrites import Rewrites
@@ -14,7 +15,6 @@ from app.objects.conditions import Condition, has_condition, with_condition
 from app.reconcilers.conditions import status_patch, timestamp, utc_now
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
-from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.rules.topology import kai
 
 AGAIN_SECONDS = 2.0

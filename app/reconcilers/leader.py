@@ -26,6 +26,7 @@ from app.cluster.table import (
 from app.cluster.watched import run_from_empty
 from app.cluster.workload_caches import WorkloadCaches
 from app.config.schema import Configuration, LeaderElection
+from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.kube.api import Client
 from app.kube.client import HttpClient
 from app.kube.events import Recorder
@@ -38,7 +39,6 @@ from app.objects.resource import Resource
 from app.reconcilers import conditions, mnnvl_claims, mnnvl_resources, podgang, workload
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.kai_topology import KaiTopologyReconciler
-from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.rules.workload.kai_podgroup import Conventions, LabelKeys
 from app.sample import Sample, counter, gauge
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from app.cluster.facts import Facts
 from app.cluster.table import BY_SET, SETS, StoredClique, Stores
+from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET
 from app.kube.api import Client, ClusterError, Forbidden, Key, NotFound
 from app.kube.events import Notices, Recorder, Regarding
 from app.kube.loop import Loop
@@ -19,7 +20,6 @@ from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
 from app.objects.fields import listed
 from app.reconcilers.mnnvl_pods import WAIT_SECONDS, PodsWithoutClaim
-from app.rules.kinds import POD_CLIQUE, POD_CLIQUE_SET
 from app.rules.mnnvl.demand import Demand
 from app.rules.mnnvl.missing import (
     Unclaimed,

@@ -11,6 +11,8 @@ from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources, NotOurs
 from app.cluster.owners import MnnvlOwners
 from app.cluster.table import BY_BASE, BY_SET, CLAIMS, DOMAINS, SETS, StoredClique, Stores
+from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
+from app.facts.place import read_place
 from app.kube.api import Client, Forbidden, Key, Object, find
 from app.kube.discovery import Discovery
 from app.kube.events import Notices, Recorder, Regarding
@@ -19,8 +21,6 @@ from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
 from app.objects.metadata import labels_of
 from app.objects.resource import POD, Resource
-from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
-from app.rules.labels import read_place
 from app.rules.mnnvl.demand import (
     Demand,
     claim_names,

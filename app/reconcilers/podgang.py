@@ -22,6 +22,8 @@ from app.cluster.table import (
     StoredClique,
     Stores,
 )
+from app.facts.kinds import POD_GANG
+from app.facts.labels import MNNVL_ADOPTED
 from app.kube.api import Client, Key, NotFound, Unavailable
 from app.kube.events import Notices, Recorder, Regarding
 from app.kube.loop import Loop
@@ -29,8 +31,6 @@ from app.kube.rewrites import Rewrites, same
 from app.kube.store import WatchStore
 from app.objects.edits import ABSENT, Edit, operations, value_at
 from app.objects.jsonpatch import Operation
-from app.rules.kinds import POD_GANG
-from app.rules.labels import MNNVL_ADOPTED
 from app.rules.mnnvl.demand import Demand
 from app.rules.mnnvl.stored import MnnvlResource
 

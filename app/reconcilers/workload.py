@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from app.cluster.projections import StoredPod, StoredPodGroup
 from app.cluster.table import BY_GROUP, BY_POD_GROUP, BY_WORKLOAD
 from app.cluster.workload_caches import WorkloadCaches
+from app.facts.kinds import POD_GROUP
 from app.kube.api import Client, ClusterError, Key, NotFound, Object
 from app.kube.discovery import Discovery
 from app.kube.events import Notices, Recorder
@@ -23,7 +24,6 @@ from app.objects.metadata import annotations_of
 from app.objects.resource import POD
 from app.reconcilers.workload_groups import Missing, group_of
 from app.reconcilers.workload_writes import PodGroupWriter, PodWriter, first_pods
-from app.rules.kinds import POD_GROUP
 from app.rules.workload.groups import IGNORE, Group, Layer, instance_key, layer_of
 from app.rules.workload.kai_podgroup import Conventions, Sources, desired_pod_group, remarks
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from app.cluster.projections import StoredPod
 from app.cluster.workload_caches import WorkloadCaches
-from app.rules.kinds import K8S_POD_GROUP
+from app.facts.kinds import K8S_POD_GROUP
 from app.rules.workload.groups import Group
 from app.rules.workload.versions import group_of_pod_group, groups_of_workload
 

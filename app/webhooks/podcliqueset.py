@@ -5,10 +5,10 @@ their effect.
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
 from app.cluster.facts import Facts, TopologyMissing
+from app.facts.kinds import COMPUTE_DOMAIN
 from app.kube.api import Unavailable
 from app.objects.fields import FieldError
 from app.rules.dialects.design.sets import ignored, is_unchanged, read_constraints
-from app.rules.kinds import COMPUTE_DOMAIN
 from app.rules.mnnvl.preflight import preflight_warnings
 from app.rules.mnnvl.set_annotations import ignored_annotations, validate_annotations
 from app.rules.mnnvl.template import Template, read_template

@@ -12,9 +12,7 @@ from app.admission.review import Request
 from app.admission.verdict import Verdict, hindered, unavailable
 from app.cluster.cluster import Cluster
 from app.config.schema import Configuration, Enforcement
-from app.kube.api import ClusterError, Forbidden
-from app.objects.resource import POD, Resource
-from app.rules.kinds import (
+from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
     POD_CLIQUE,
@@ -22,7 +20,9 @@ from app.rules.kinds import (
     POD_GANG,
     POD_GROUP,
 )
-from app.rules.labels import MNNVL_ADOPTED, MNNVL_ENABLED
+from app.facts.labels import MNNVL_ADOPTED, MNNVL_ENABLED
+from app.kube.api import ClusterError, Forbidden
+from app.objects.resource import POD, Resource
 from app.rules.workload.groups import IGNORE, SKIP_PODGROUPER
 from app.rules.workload.kai_podgroup import KAI_SCHEDULER
 from app.webhooks.clustertopology import ClusterTopologyWebhook

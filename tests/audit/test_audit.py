@@ -16,10 +16,10 @@ from app.audit.remedy import FORMER_API, remedy_for
 from app.commands.audit import audit, need_namespace
 from app.config.read import read_configuration
 from app.config.schema import Configuration, Enforcement
+from app.facts import kinds
+from app.facts.kinds import POD_GROUP
 from app.kube.api import Forbidden, NotFound, Object
 from app.objects.resource import NAMESPACE, Resource
-from app.rules import kinds
-from app.rules.kinds import POD_GROUP
 from tests import builders
 from tests.kube.memory.client import EVERYTHING, MemoryClient
 from tests.reviews import load, operator_cluster

@@ -9,9 +9,9 @@ from app.audit.claims import LACKS
 from app.audit.finding import Finding
 from app.audit.progress import Progress
 from app.config.schema import Configuration
+from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, RESOURCE_CLAIM
 from app.kube.api import Forbidden, Object
 from app.objects.resource import POD
-from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE, RESOURCE_CLAIM
 from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
 from app.rules.mnnvl.missing import PUT_BACK, REPLACE
 from tests import builders

@@ -8,10 +8,10 @@ import pytest
 
 from app.cluster.mnnvl import NotOurs
 from app.cluster.table import OF_GANG, gang_keys
+from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.kube.api import Conflict, NotFound, Unavailable, WatchEvent
 from app.kube.store import WatchStore
 from app.rules.dialects.design.owner import POD_GANG_OWNS
-from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.rules.mnnvl.plan import Owner, Plan
 from app.rules.mnnvl.stored import Gang, read_gang, read_resource
 from tests.builders import injection_into, pod_spec

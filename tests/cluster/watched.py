@@ -3,10 +3,10 @@
 import asyncio
 from typing import Any
 
+from app.facts.kinds import ALL
 from app.kube.api import Object, Page
 from app.kube.discovery import Discovery
 from app.objects.resource import Resource
-from app.rules.kinds import ALL
 from tests.kube.memory.client import MemoryClient
 
 

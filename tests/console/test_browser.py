@@ -105,7 +105,7 @@ async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox
 
 
 async def _has_topology(client: HttpClient) -> bool:
-    from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
+    from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 
     pages = [await client.list(resource) for resource in (CLUSTER_TOPOLOGY, KAI_TOPOLOGY)]
     return all(page.items for page in pages)

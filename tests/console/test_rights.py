@@ -19,9 +19,9 @@ import pytest_asyncio
 from app.commands.beside import ApiServer
 from app.commands.sandbox import default_configuration
 from app.console.app import ConsoleSettings, opened
+from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import Object
 from app.objects.resource import SELF_ACCESS_REVIEW
-from app.rules.kinds import CLUSTER_TOPOLOGY
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
 from tests.console.objects import objects

@@ -14,8 +14,8 @@ from app.config.read import read_configuration
 from app.doctor.certificate import Handshake
 from app.doctor.examination import Patient, examine
 from app.doctor.report import Check
+from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.objects.tokens import new_token
-from app.rules.kinds import CLUSTER_TOPOLOGY
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 from app.webhooks.paths import with_token
 from tests import builders

@@ -4,9 +4,9 @@ import pytest
 
 from app.doctor.apis import APIS, check_apis
 from app.doctor.report import Check
+from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, WORKLOAD
 from app.kube.api import NotFound, Object
 from app.objects.resource import CRD
-from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, WORKLOAD
 from tests.kube.memory.client import MemoryClient
 
 GROUPS: dict[str, Object] = {

@@ -6,7 +6,7 @@ import pytest
 
 from app.config.schema import Configuration, Mnnvl
 from app.doctor.claims import check_claims, check_lost_claims
-from app.rules.kinds import DEVICE_CLASS, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
+from app.facts.kinds import DEVICE_CLASS, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.rules.mnnvl.missing import PUT_BACK
 from tests.audit import test_claims as lost
 from tests.audit.test_audit import admitted

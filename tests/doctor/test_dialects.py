@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.doctor.topology import check_dialects
-from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN
+from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN
 from tests import builders
 from tests.kube.memory.client import MemoryClient
 

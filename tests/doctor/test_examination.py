@@ -9,9 +9,9 @@ from app.config.schema import Configuration
 from app.doctor.certificate import Handshake
 from app.doctor.examination import Patient, examine
 from app.doctor.report import Check, exit_code, lines, summary
+from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import Forbidden, NotFound, Object, Unavailable
 from app.objects.resource import ACCESS_REVIEW, ENDPOINT_SLICE, MUTATING_WEBHOOKS, SERVICE, Resource
-from app.rules.kinds import CLUSTER_TOPOLOGY
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 from tests.doctor.answering import AnsweringClient
 

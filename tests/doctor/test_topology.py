@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.doctor.topology import check_topology
-from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY
+from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY
 from app.rules.topology.levels import Level
 from tests import builders
 from tests.kube.memory.client import MemoryClient

@@ -9,8 +9,8 @@ from app.admission.verdict import ALLOWED, Effect, Verdict, patched
 from app.dry_run.budget import UnusableInput
 from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, Judgement, describe, identify, judge
+from app.facts.kinds import ALL
 from app.objects.fields import FieldError
-from app.rules.kinds import ALL
 from app.webhooks.registry import WEBHOOKS
 from tests.reviews import cluster, default_routes, load
 

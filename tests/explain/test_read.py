@@ -13,9 +13,9 @@ from app.explain.facts.pods import Pod
 from app.explain.index import Index
 from app.explain.read import cause, collector_paused, facts_of, read_all, read_for
 from app.explain.text import text
+from app.facts.kinds import POD_CLIQUE
 from app.kube.api import Forbidden, NotFound, NotServed, Object, Page, Unavailable, WatchEvent
 from app.objects.resource import NODE, POD, Resource
-from app.rules.kinds import POD_CLIQUE
 from tests.explain.fleet import NAMESPACE, NOW, SET_REF, facts, fill, placed, pods
 from tests.explain.objects import objects_of
 

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import orjson
 
+from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.kube.api import NotServed
 from app.objects.shape import list_of, map_of
-from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING
 from tests.explain import fleet
 from tests.explain.decisions.recording import recordings
 from tests.explain.fleet import facts

@@ -19,9 +19,9 @@ from app.cluster.table import TOPOLOGIES
 from app.commands.beside import READY_SECONDS, ApiServer, beside, until
 from app.config.read import read_configuration
 from app.config.schema import Configuration
+from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.kube.api import NotFound, Object
 from app.objects.resource import CRD, Resource
-from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.sandbox.manifests import BUILT_IN, load
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox

@@ -10,11 +10,11 @@ import pytest
 from app.commands.beside import ApiServer
 from app.explain.facts import RESOURCES, Facts
 from app.explain.facts.kai import Workload
+from app.facts.kinds import WORKLOAD
 from app.kube.api import NotFound, Object
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.objects.resource import CRD, Resource
-from app.rules.kinds import WORKLOAD
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
 from tests.explain import fleet

@@ -10,12 +10,12 @@ import httpx
 import yaml
 
 from app.commands.beside import ApiServer
+from app.facts.kinds import ALL
 from app.kube.api import NotFound, Object
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import Limits
 from app.objects.resource import Resource
-from app.rules.kinds import ALL
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from app.commands.beside import ApiServer
+from app.facts.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GROUP
 from app.objects.resource import Resource
-from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GROUP
 from tests import builders
 from tests.integration.system import Users, create_all
 

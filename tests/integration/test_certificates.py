@@ -11,9 +11,9 @@ from app.cli import main
 from app.commands.beside import ApiServer, registered, unregistered
 from app.config.read import read_configuration
 from app.config.schema import Configuration
+from app.facts.kinds import POD_GROUP
 from app.kube.api import Forbidden, Object
 from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
-from app.rules.kinds import POD_GROUP
 from app.server.listener import free_port
 from app.server.serve import Running
 from tests.integration.conftest import CONFIGURATION

@@ -18,9 +18,9 @@ from app.cluster.table import SETS
 from app.commands.beside import ApiServer, registered, unregistered
 from app.config.schema import Configuration
 from app.doctor.claims import check_lost_claims
+from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET
 from app.kube.api import Object
 from app.objects.resource import EVENT, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
-from app.rules.kinds import POD_CLIQUE, POD_CLIQUE_SET
 from app.server.serve import Running
 from app.webhooks.configurations import NAME
 from tests import builders

@@ -16,16 +16,16 @@ import yaml
 from app.commands.beside import ApiServer, beside
 from app.config.read import read_configuration
 from app.config.schema import Configuration
-from app.kube.api import ClusterError, NotFound, Object
-from app.kube.client import HttpClient
-from app.objects.resource import CRD, EVENT, NODE
-from app.rules.kinds import (
+from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
     KAI_TOPOLOGY,
     POD_CLIQUE_SET,
     POD_GANG,
 )
+from app.kube.api import ClusterError, NotFound, Object
+from app.kube.client import HttpClient
+from app.objects.resource import CRD, EVENT, NODE
 from app.sandbox.manifests import BUILT_IN
 from app.server.listener import free_port
 from app.server.serve import Running

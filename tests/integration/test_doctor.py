@@ -10,8 +10,8 @@ import pytest_asyncio
 from app.commands.beside import ApiServer, registered, unregistered
 from app.config.read import read_configuration
 from app.config.schema import Configuration
+from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
-from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.server.listener import free_port
 from app.server.serve import Running
 from tests.integration.conftest import CONFIGURATION

@@ -24,8 +24,8 @@ from app.explain.facts.common import Ref
 from app.explain.index import Index
 from app.explain.read import read_for
 from app.explain.rights import VIEWER as VIEWER_ROLE
+from app.facts.kinds import POD_GANG
 from app.kube.api import Object
-from app.rules.kinds import POD_GANG
 from app.sandbox.sandbox import Sandbox
 from tests.explain import fleet
 from tests.explain.fleet import SET_REF, facts

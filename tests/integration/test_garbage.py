@@ -3,9 +3,9 @@
 import pytest
 
 from app.commands.beside import ApiServer
+from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
 from app.kube.api import Object
 from app.objects.resource import SECRET
-from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
 from tests import builders
 from tests.integration.system import Users, eventually, is_gone, names
 

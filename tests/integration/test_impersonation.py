@@ -10,9 +10,9 @@ import pytest_asyncio
 import yaml
 
 from app.commands.beside import ApiServer
+from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Object
 from app.objects.resource import Resource
-from app.rules.kinds import POD_CLIQUE_SET
 from tests import builders
 from tests.integration.system import Users
 

@@ -13,9 +13,9 @@ import pytest_asyncio
 from app.cluster.table import DOMAINS, SETS
 from app.commands.beside import ApiServer, unregistered
 from app.config.read import read_configuration
+from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.kube.api import ClusterError, Object
 from app.kube.client import HttpClient
-from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.server.listener import free_port
 from app.server.serve import Running
 from app.webhooks.paths import path_of

@@ -13,9 +13,7 @@ from app.cluster.table import DEVICE_CLASSES, SETS
 from app.commands.beside import ApiServer
 from app.config.read import read_configuration
 from app.config.schema import Configuration
-from app.kube.api import ClusterError, NotFound, Object
-from app.objects.resource import EVENT, POD, Resource
-from app.rules.kinds import (
+from app.facts.kinds import (
     COMPUTE_DOMAIN,
     DEVICE_CLASS,
     POD_CLIQUE,
@@ -23,6 +21,8 @@ from app.rules.kinds import (
     POD_GANG,
     RESOURCE_CLAIM,
 )
+from app.kube.api import ClusterError, NotFound, Object
+from app.objects.resource import EVENT, POD, Resource
 from app.server.listener import free_port
 from app.server.serve import Running
 from tests import builders

@@ -10,8 +10,8 @@ import pytest_asyncio
 
 from app.cluster.table import SETS, TOPOLOGIES
 from app.commands.beside import ApiServer
+from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.kube.api import Object
-from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.server.serve import Running
 from tests import builders
 from tests.integration.system import Users, eventually, names

@@ -19,8 +19,7 @@ from app.commands.beside import ApiServer, registered, unregistered
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.doctor.permissions import OWNERS
-from app.objects.resource import EVENT, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS, Resource
-from app.rules.kinds import (
+from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     COMPUTE_DOMAIN,
     K8S_POD_GROUP,
@@ -31,6 +30,7 @@ from app.rules.kinds import (
     POD_GROUP,
     WORKLOAD,
 )
+from app.objects.resource import EVENT, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS, Resource
 from app.sandbox.sandbox import Sandbox
 from app.server.serve import Running
 from tests import builders

@@ -18,10 +18,10 @@ import pytest_asyncio
 from app.cluster.table import SETS, TOPOLOGIES
 from app.commands.beside import ApiServer, beside
 from app.config.read import read_configuration
+from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
 from app.kube.api import ClusterError, NotFound, Object
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, EVENT, MUTATING_WEBHOOKS, Resource
-from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
 from app.server.listener import free_port
 from app.server.serve import Running
 from tests import builders

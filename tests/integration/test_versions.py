@@ -9,7 +9,7 @@ import pytest_asyncio
 from app.cluster.table import SETS
 from app.commands.beside import ApiServer
 from app.config.schema import Configuration
-from app.rules.kinds import POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
+from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
 from app.server.serve import Running

@@ -8,9 +8,9 @@ import pytest
 import pytest_asyncio
 
 from app.cluster.table import TOPOLOGIES
+from app.facts.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GANG, POD_GROUP
 from app.kube.api import Conflict, Forbidden, Object
 from app.objects.resource import NODE, POD, Resource
-from app.rules.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GANG, POD_GROUP
 from app.server.serve import Running
 from tests import builders
 from tests.integration.system import Users, eventually, is_gone, names

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import Client, Conflict, Forbidden, Gone, NotFound, Object, WatchEvent
 from app.objects.resource import SECRET
-from app.rules.kinds import CLUSTER_TOPOLOGY
 
 NAMESPACE = "default"
 _NUMBERS = itertools.count(1)

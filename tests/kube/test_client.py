@@ -22,6 +22,7 @@ import yaml
 from aiohttp import web
 
 from app.certificates.issue import make_ca
+from app.facts.kinds import ALL, COMPUTE_DOMAIN
 from app.kube.api import (
     ClusterError,
     Conflict,
@@ -38,7 +39,6 @@ from app.kube.credentials import PodCredentials, from_kubeconfig, in_cluster
 from app.kube.impersonation import Headers
 from app.kube.transport import Decoder, Limits, LineTooLong, TokenBucket, lines_of
 from app.objects.resource import LEASE, NODE, POD, SECRET
-from app.rules.kinds import ALL, COMPUTE_DOMAIN
 from app.trace import TRACEPARENT
 from tests.kube import virtual
 from tests.kube.credentials import PlainCredentials

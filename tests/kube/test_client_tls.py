@@ -19,13 +19,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from app.facts.kinds import ALL
 from app.kube.api import Unavailable
 from app.kube.client import HttpClient
 from app.kube.credentials import PodCredentials, from_kubeconfig
 from app.kube.reach import Reach
 from app.kube.transport import Limits
 from app.objects.resource import NODE
-from app.rules.kinds import ALL
 from tests.kube.credentials import PlainCredentials
 
 

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM, WORKLOAD
 from app.kube.api import NotFound, Object, Unavailable
 from app.kube.discovery import Discovery, watch_crds
 from app.objects.resource import CRD, NODE, POD, Resource
-from app.rules.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM, WORKLOAD
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient
 

@@ -8,12 +8,12 @@ import pytest
 import yaml
 from aiohttp import web
 
+from app.facts.kinds import ALL
 from app.kube.api import ClusterError
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.impersonation import impersonation_headers
 from app.objects.resource import POD
-from app.rules.kinds import ALL
 from tests.kube.credentials import PlainCredentials
 from tests.kube.test_client import QUICK, serving
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
+from app.facts.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.kube.api import Client, Conflict, Gone, NotFound, NotServed, Object, Unavailable
 from app.objects.resource import NODE, SECRET
-from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
 from tests.kube.contract import ClientContract, secret, take, topology
 from tests.kube.memory.client import Call, MemoryClient
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from app.facts.kinds import COMPUTE_DOMAIN
 from app.kube.api import Forbidden, Gone, NotFound, Object, Unavailable, WatchEvent
 from app.kube.backoff import Backoff
 from app.kube.store import WatchStore
 from app.kube.watch import Pace, Selection, list_into, run_store
 from app.objects.resource import NODE
-from app.rules.kinds import COMPUTE_DOMAIN
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient
 

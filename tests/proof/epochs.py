@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, POD_GANG_MAP
 from app.kube.api import ClusterError, NotFound, Object
-from app.rules.kinds import POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, POD_GANG_MAP
 from tests import builders
 from tests.proof.grove import DesiredSet, Operator, reference
 

@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET, POD_GANG
 from app.kube.api import ClusterError, NotFound, Object
 from app.kube.client import HttpClient
-from app.rules.kinds import POD_CLIQUE, POD_CLIQUE_SET, POD_GANG
 from tests import builders
 
 MEMBERS = ("worker", "leader")

@@ -2,12 +2,7 @@
 
 from collections.abc import Mapping
 
-from app.kube.api import ClusterError, Object
-from app.kube.client import HttpClient
-from app.objects.metadata import labels_of
-from app.rules.dialects.design.levels import read_levels
-from app.rules.dialects.design.podgangs import constraint_changes
-from app.rules.kinds import (
+from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     COMPUTE_DOMAIN,
     POD_CLIQUE,
@@ -15,6 +10,11 @@ from app.rules.kinds import (
     POD_GANG,
     RESOURCE_CLAIM,
 )
+from app.kube.api import ClusterError, Object
+from app.kube.client import HttpClient
+from app.objects.metadata import labels_of
+from app.rules.dialects.design.levels import read_levels
+from app.rules.dialects.design.podgangs import constraint_changes
 from app.rules.mnnvl.demand import Demand, read_demand
 from app.rules.mnnvl.plan import base_of, claim_name, domain_name
 from app.rules.podcliqueset import read_pod_clique_set

@@ -14,10 +14,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from app.kube.api import ClusterError, NotFound, Object
-from app.kube.client import HttpClient
-from app.objects.resource import CRD, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
-from app.rules.kinds import (
+from app.facts.kinds import (
     COMPUTE_DOMAIN,
     POD_CLIQUE,
     POD_CLIQUE_SET,
@@ -25,7 +22,10 @@ from app.rules.kinds import (
     POD_GANG_MAP,
     RESOURCE_CLAIM,
 )
-from app.rules.labels import MNNVL_ADOPTED
+from app.facts.labels import MNNVL_ADOPTED
+from app.kube.api import ClusterError, NotFound, Object
+from app.kube.client import HttpClient
+from app.objects.resource import CRD, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from app.rules.mnnvl.demand import Demand, read_demand
 from app.rules.mnnvl.plan import base_of, claim_name, domain_name
 from app.webhooks.configurations import NAME, UrlTarget, webhook_configurations

@@ -6,10 +6,10 @@ has ended.
 
 from random import Random
 
+from app.facts.kinds import RESOURCE_CLAIM
 from app.kube.api import NotFound, Object
 from app.kube.client import HttpClient
 from app.objects.resource import POD
-from app.rules.kinds import RESOURCE_CLAIM
 
 PROTECTED = "resource.kubernetes.io/delete-protection"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from app.cluster.cluster import Cluster
 from app.config.read import read_configuration
+from app.facts.kinds import ALL
 from app.kube.client import HttpClient
 from app.kube.transport import Limits
-from app.rules.kinds import ALL
 from app.server.serve import Running, serving
 from tests.kube.credentials import PlainCredentials
 from tests.proof.network import Balancer, FaultyProxy

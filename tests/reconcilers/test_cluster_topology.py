@@ -9,6 +9,7 @@ import pytest
 from app.cluster.dialects import dialect_of
 from app.cluster.facts import Facts
 from app.cluster.table import Levels
+from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from app.kube.api import Conflict, Forbidden, NotFound, NotServed, Unavailable
 from app.kube.events import Recorder
 from app.kube.rewrites import Rewrites
@@ -22,7 +23,6 @@ from app.reconcilers.cluster_topology import (
 from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
-from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from app.rules.podcliqueset import read_pod_clique_set
 from app.rules.topology.kai import KaiTopology
 from app.rules.topology.levels import Level

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from app.cluster.dialects import dialect_of
+from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY
 from app.kube.api import Conflict, Forbidden, NotFound, Object, Unavailable
 from app.kube.events import Recorder
 from app.kube.rewrites import Rewrites
 from app.objects.resource import EVENT, Resource
 from app.reconcilers.kai_topology import AGAIN_SECONDS, KaiTopologyReconciler
-from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY
 from tests import builders
 from tests.kube.memory.client import MemoryClient
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from app.cluster.table import BINDINGS, NODES
+from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from app.kube.api import Forbidden, NotFound, Object
 from app.kube.events import Recorder
 from app.objects.resource import EVENT
 from app.reconcilers.conditions import LevelCoverageReconciler, subscribe_coverage
-from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from tests import builders
 from tests.cluster.offline import OfflineCluster
 

@@ -12,6 +12,15 @@ from jsonpatch import apply_patch
 from app.cluster.cluster import Cluster
 from app.cluster.documents import fill_from
 from app.cluster.table import CLAIMS, CLIQUES, DOMAINS, SETS, Stores, fill
+from app.facts.kinds import (
+    CLUSTER_TOPOLOGY_BINDING,
+    COMPUTE_DOMAIN,
+    POD_CLIQUE,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    POD_GANG_MAP,
+    RESOURCE_CLAIM,
+)
 from app.kube.api import Conflict, Forbidden, Object, Unavailable, WatchEvent
 from app.kube.discovery import Discovery
 from app.kube.events import Recorder
@@ -26,15 +35,6 @@ from app.reconcilers.mnnvl_resources import (
     subscribe,
     subscribe_to_apis,
     subscribe_to_owners,
-)
-from app.rules.kinds import (
-    CLUSTER_TOPOLOGY_BINDING,
-    COMPUTE_DOMAIN,
-    POD_CLIQUE,
-    POD_CLIQUE_SET,
-    POD_GANG,
-    POD_GANG_MAP,
-    RESOURCE_CLAIM,
 )
 from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
 from tests import builders

@@ -19,6 +19,7 @@ from app.cluster.table import (
     TOPOLOGIES,
     Stores,
 )
+from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, POD_GANG, RESOURCE_CLAIM
 from app.kube.api import ClusterError, Conflict, Object, Unavailable
 from app.kube.events import Recorder
 from app.kube.loop import Loop
@@ -29,12 +30,6 @@ from app.reconcilers.podgang import (
     PodGangReconciler,
     subscribe,
     subscribe_to_resources,
-)
-from app.rules.kinds import (
-    CLUSTER_TOPOLOGY_BINDING,
-    COMPUTE_DOMAIN,
-    POD_GANG,
-    RESOURCE_CLAIM,
 )
 from tests import builders
 from tests.cluster.offline import configured

@@ -12,6 +12,7 @@ import pytest
 from app.cluster.table import KAI_TOPOLOGIES, Stores, fill
 from app.cluster.watched import run_from_empty
 from app.cluster.workload_caches import WorkloadCaches
+from app.facts.kinds import K8S_POD_GROUP, KAI_TOPOLOGY, POD_GROUP, PRIORITY_CLASS, WORKLOAD
 from app.kube.api import Conflict, Forbidden, Object
 from app.kube.events import Recorder
 from app.kube.loop import Loop
@@ -19,7 +20,6 @@ from app.kube.owners import FRESH_SECONDS, Owners
 from app.kube.rewrites import TOLERATED, Rewrites
 from app.objects.resource import EVENT, POD, Resource
 from app.reconcilers.workload import EMPTY_SECONDS, TAKEN_SECONDS, WorkloadReconciler, subscribe
-from app.rules.kinds import K8S_POD_GROUP, KAI_TOPOLOGY, POD_GROUP, PRIORITY_CLASS, WORKLOAD
 from app.rules.workload.kai_podgroup import Conventions
 from tests.cluster.watched import SlowMemory
 from tests.kube import virtual

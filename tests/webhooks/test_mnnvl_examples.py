@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.rules.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
+from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from tests.reviews import Caller, cluster, load, patch_of
 
 REPLICA = "distributed-training"

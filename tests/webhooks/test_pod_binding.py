@@ -12,9 +12,9 @@ from jsonpatch import apply_patch
 from app.admission.review import dumps, parse
 from app.cluster import watched
 from app.cluster.cluster import Cluster
+from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import Object
 from app.objects.resource import NODE
-from app.rules.kinds import CLUSTER_TOPOLOGY
 from app.webhooks.pod_binding import PodBindingWebhook
 from tests import builders
 from tests.cluster.offline import configured

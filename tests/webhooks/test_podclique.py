@@ -9,8 +9,8 @@ from jsonpatch import apply_patch
 
 from app.cluster.table import SETS, fill
 from app.config.schema import Configuration, Mnnvl
+from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
 from app.kube.api import ClusterError, Forbidden, Unavailable
-from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
 from tests.kube import virtual
 from tests.reviews import Caller, cluster, load, patch_of
 

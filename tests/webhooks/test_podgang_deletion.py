@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from app.cluster.table import DOMAINS, GANGS
-from app.kube.api import Conflict, Forbidden, Unavailable
-from app.rules.kinds import (
+from app.facts.kinds import (
     CLUSTER_TOPOLOGY_BINDING,
     COMPUTE_DOMAIN,
     POD_CLIQUE_SET,
     POD_GANG,
     RESOURCE_CLAIM,
 )
+from app.kube.api import Conflict, Forbidden, Unavailable
 from tests import builders
 from tests.cluster.offline import OfflineCluster
 from tests.reviews import Caller, load

@@ -18,8 +18,8 @@ from app.cluster.table import (
     fill,
 )
 from app.config.schema import Configuration, PodBinding
+from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, POD_GANG_MAP, RESOURCE_CLAIM
 from app.kube.api import ClusterError, Conflict, Forbidden, Unavailable
-from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, POD_GANG_MAP, RESOURCE_CLAIM
 from app.webhooks.registry import WEBHOOKS
 from tests.cluster.offline import OfflineCluster
 from tests.reviews import LEVELS, NODE, Caller, cluster, load, operator_cluster, patch_of, path_of

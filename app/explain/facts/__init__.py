@@ -29,8 +29,8 @@ from app.explain.facts.kai import (
 )
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import Pod
+from app.facts import kinds
 from app.objects.resource import EVENT, NODE, POD, Resource
-from app.rules import kinds
 
 ROOM = "room"
 """The pods of all namespaces, without which free room is not known."""

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from app.explain.facts.fields import read
 from app.explain.facts.values import seconds_since_1970, text
+from app.facts import labels
 from app.objects.shape import map_of, text_of
-from app.rules import labels
 
 Object = Mapping[str, Any]
 Amounts = Mapping[str, int]

@@ -8,7 +8,7 @@ from app.explain.facts.common import UNBOUND, Amounts, Named, Namespaced, Object
 from app.explain.facts.fields import each, number, read, texts_at
 from app.explain.facts.pods import NODE_POOL
 from app.explain.facts.values import at, duration, seconds_since_1970, text
-from app.objects.quantity import amounts
+from app.facts.quantity import amounts
 from app.objects.shape import map_of, maps_of
 
 GPU = ("nvidia.com/gpu", "gpu")

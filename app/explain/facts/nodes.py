@@ -8,7 +8,7 @@ from typing import Any
 from app.explain.facts.common import Amounts, Labels, Named, interned
 from app.explain.facts.fields import read
 from app.explain.facts.selectors import Taint, taints
-from app.objects.quantity import amounts
+from app.facts.quantity import amounts
 from app.objects.shape import map_of, maps_of
 
 

@@ -18,9 +18,9 @@ from app.explain.facts.selectors import (
     tolerations,
 )
 from app.explain.facts.values import at, seconds_since_1970, text, texts
-from app.objects.quantity import thousandths
+from app.facts.kubernetes.requests import pod_requests
+from app.facts.quantity import thousandths
 from app.objects.shape import map_of, maps_of
-from app.rules.pod_requests import pod_requests
 
 POD_GROUP_NAME = "pod-group-name"
 SUBGROUP = "kai.scheduler/subgroup-name"

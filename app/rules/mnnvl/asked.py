@@ -7,12 +7,8 @@ template of the stored set asks for. Everything else is created when the PodCliq
 
 from collections.abc import Iterator
 
-from app.rules.labels import (
-    MNNVL_DEVICE_CLASS,
-    PCS_REPLICA,
-    PCSG_REPLICA,
-    Place,
-)
+from app.facts.labels import MNNVL_DEVICE_CLASS, PCS_REPLICA, PCSG_REPLICA
+from app.facts.place import Place
 from app.rules.mnnvl.plan import (
     DEFAULT_DEVICE_CLASS,
     SCOPES,

@@ -10,12 +10,12 @@ from decimal import Decimal, InvalidOperation
 from math import ceil
 from typing import Any
 
+from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
+from app.facts.labels import MNNVL_ENABLED, MNNVL_SCOPE
 from app.objects.edits import value_at
 from app.objects.fields import FieldError, FieldPath, as_map, invalid, quote, walk_list, walk_map
 from app.objects.jsonpatch import Operation
 from app.objects.shape import int_of, map_of
-from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
-from app.rules.labels import MNNVL_ENABLED, MNNVL_SCOPE
 from app.rules.mnnvl.annotations import MnnvlAnnotations
 from app.rules.mnnvl.plan import (
     DEFAULT_DEVICE_CLASS,

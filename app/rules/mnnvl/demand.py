@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from sys import intern
 from typing import Any
 
+from app.facts.kinds import COMPUTE_DOMAIN
+from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED
+from app.facts.place import Place, read_place
 from app.objects.edits import value_at
 from app.objects.metadata import annotations_of, labels_of
 from app.objects.resource import Resource
 from app.objects.shape import map_of, maps_of
-from app.rules.kinds import COMPUTE_DOMAIN
-from app.rules.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED, Place, read_place
 from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 from app.rules.mnnvl.claims import CLAIM, form_of_entry, scope_of_entry
 from app.rules.mnnvl.plan import (

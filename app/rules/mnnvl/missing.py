@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.facts.kinds import POD_CLIQUE
 from app.objects.edits import value_at
 from app.objects.metadata import annotations_of
 from app.objects.shape import map_of, maps_of, text_of
-from app.rules.kinds import POD_CLIQUE
 from app.rules.mnnvl.annotations import MnnvlAnnotations, read_mnnvl
 from app.rules.mnnvl.claims import CLAIM, requests_gpus
 from app.rules.mnnvl.demand import Demand, inherited_annotations, interned, read_demand

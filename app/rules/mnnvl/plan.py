@@ -6,12 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from app.objects.fields import FieldError, FieldPath, invalid, not_supported, required
-from app.objects.metadata import labels_of
-from app.objects.names import MAX_LABEL, is_subdomain
-from app.objects.shape import map_of, maps_of, text_of
-from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
-from app.rules.labels import (
+from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
+from app.facts.labels import (
     CLIQUE_NAME,
     GROVE_PCS_NAME,
     GROVE_PCS_REPLICA,
@@ -26,9 +22,12 @@ from app.rules.labels import (
     PCS_REPLICA,
     PCSG_NAME,
     PCSG_REPLICA,
-    Place,
-    read_place,
 )
+from app.facts.place import Place, read_place
+from app.objects.fields import FieldError, FieldPath, invalid, not_supported, required
+from app.objects.metadata import labels_of
+from app.objects.names import MAX_LABEL, is_subdomain
+from app.objects.shape import map_of, maps_of, text_of
 from app.rules.mnnvl.annotations import MnnvlAnnotations
 
 ClaimMode = Literal["shared", "template"]

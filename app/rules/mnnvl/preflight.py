@@ -7,7 +7,7 @@ https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/95932046
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from app.rules.labels import MNNVL_GROUP
+from app.facts.labels import MNNVL_GROUP
 from app.rules.mnnvl.template import CliqueTemplate, Template
 from app.rules.topology.coverage import NVLINK_DOMAIN, Nodes
 from app.rules.topology.levels import HOSTNAME_KEY, Level

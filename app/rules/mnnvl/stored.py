@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from sys import intern
 from typing import Any
 
+from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
+from app.facts.labels import MNNVL_MANAGED, POD_GANG_ROLE
+from app.facts.place import Place, read_place
 from app.objects.edits import value_at
 from app.objects.metadata import labels_of
 from app.objects.shape import map_of, maps_of, text_of
-from app.rules.kinds import POD_CLIQUE_SET, POD_GANG
-from app.rules.labels import MNNVL_MANAGED, POD_GANG_ROLE, Place, read_place
 from app.rules.mnnvl.allocation import awaited_classes
 from app.rules.mnnvl.plan import base_of
 

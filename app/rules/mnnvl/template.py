@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from app.facts.labels import MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.fields import FieldPath
 from app.objects.shape import int_of, list_of, map_of
-from app.rules.labels import MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.rules.mnnvl.claims import gpu_count, is_gpu
 
 OPT_OUT = "none"

@@ -10,7 +10,7 @@ https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/pkg/scheduler/plugi
 
 from collections.abc import Iterable
 
-from app.rules.pod_requests import Requests
+from app.facts.kubernetes.requests import Requests
 
 _NO_DEVICES = ("cpu", "memory", "pods")
 

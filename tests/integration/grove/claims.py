@@ -1,8 +1,8 @@
 """Which claims Pods have, and who owns the MNNVL resources."""
 
+from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.kube.api import Object
 from app.objects.resource import POD
-from app.rules.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from tests.integration.system import Users
 
 

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from app.commands.beside import ApiServer, registered
+from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET
 from app.kube.api import Object
 from app.objects.resource import EVENT, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
-from app.rules.kinds import POD_CLIQUE, POD_CLIQUE_SET
 from app.server.serve import Running
 from app.webhooks.configurations import NAME
 from tests.integration.grove.claims import claims_of_pods

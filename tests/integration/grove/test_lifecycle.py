@@ -7,9 +7,7 @@ import asyncio
 from collections.abc import Mapping
 
 from app.commands.beside import ApiServer
-from app.kube.api import Object
-from app.objects.resource import POD
-from app.rules.kinds import (
+from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
     COMPUTE_DOMAIN,
@@ -21,6 +19,8 @@ from app.rules.kinds import (
     POD_GROUP,
     RESOURCE_CLAIM,
 )
+from app.kube.api import Object
+from app.objects.resource import POD
 from app.server.serve import Running
 from tests.integration.grove import mistakes
 from tests.integration.grove.claims import claims_of_pods, owners

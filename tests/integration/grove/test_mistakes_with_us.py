@@ -12,8 +12,7 @@ import pytest
 import pytest_asyncio
 
 from app.commands.beside import ApiServer
-from app.kube.api import ClusterError, Object
-from app.rules.kinds import (
+from app.facts.kinds import (
     CLUSTER_TOPOLOGY_BINDING,
     COMPUTE_DOMAIN,
     KAI_TOPOLOGY,
@@ -22,6 +21,7 @@ from app.rules.kinds import (
     POD_GANG,
     POD_GROUP,
 )
+from app.kube.api import ClusterError, Object
 from app.server.serve import Running
 from tests.integration.doctor import ROOT
 from tests.integration.grove import mistakes

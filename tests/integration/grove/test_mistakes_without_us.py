@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from app.kube.api import ClusterError, Object
-from app.objects.resource import POD, Resource
-from app.rules.kinds import (
+from app.facts.kinds import (
     CLUSTER_TOPOLOGY_BINDING,
     COMPUTE_DOMAIN,
     KAI_TOPOLOGY,
@@ -19,6 +17,8 @@ from app.rules.kinds import (
     POD_GANG,
     POD_GROUP,
 )
+from app.kube.api import ClusterError, Object
+from app.objects.resource import POD, Resource
 from tests.integration.grove import mistakes
 from tests.integration.grove.operator import GroveOperator
 from tests.integration.system import Users, eventually, is_gone, names

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Object
-from app.rules.kinds import POD_CLIQUE_SET
 from app.server.serve import Running
 from tests.integration.grove.claims import claims_of_pods, owners
 from tests.integration.grove.operator import GroveOperator

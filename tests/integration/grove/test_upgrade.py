@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from app.commands.beside import ApiServer
-from app.kube.api import Object
-from app.objects.resource import CRD
-from app.rules.kinds import (
+from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
     COMPUTE_DOMAIN,
     KAI_TOPOLOGY,
     POD_CLIQUE_SET,
 )
+from app.kube.api import Object
+from app.objects.resource import CRD
 from app.sandbox.manifests import load
 from app.server.serve import Running
 from tests.integration.grove.conftest import LEVELS

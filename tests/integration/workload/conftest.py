@@ -14,9 +14,9 @@ import pytest_asyncio
 
 from app.commands.beside import ApiServer
 from app.config.schema import Configuration
+from app.facts.kinds import K8S_POD_GROUP, POD_GROUP, PRIORITY_CLASS, WORKLOAD
 from app.kube.api import Conflict, Object
 from app.objects.resource import EVENT, POD
-from app.rules.kinds import K8S_POD_GROUP, POD_GROUP, PRIORITY_CLASS, WORKLOAD
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
 from tests.integration.conftest import own_rules

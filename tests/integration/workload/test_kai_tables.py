@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.rules.kinds import POD_CLIQUE, POD_CLIQUE_SET, WORKLOAD
+from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET, WORKLOAD
 from tests import builders
 from tests.integration.system import eventually
 from tests.integration.workload.conftest import Play, controlled_by

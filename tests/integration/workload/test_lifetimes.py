@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from app.commands.beside import ApiServer
+from app.facts.kinds import K8S_POD_GROUP, POD_GROUP, WORKLOAD
 from app.objects.resource import POD
-from app.rules.kinds import K8S_POD_GROUP, POD_GROUP, WORKLOAD
 from app.server.serve import Running
 from tests.integration.system import eventually, is_gone
 from tests.integration.workload.conftest import Play

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET, POD_GROUP, WORKLOAD
 from app.kube.api import Object
 from app.objects.resource import POD
-from app.rules.kinds import POD_CLIQUE, POD_CLIQUE_SET, POD_GROUP, WORKLOAD
 from tests import builders
 from tests.integration.system import eventually, is_gone
 from tests.integration.workload.conftest import Play, controlled_by

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.rules.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
+from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.rules.mnnvl.demand import (
     Demand,

@@ -11,6 +11,7 @@ Source: https://github.com/ai-dynamo/grove/tree/fcc3b3bb
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.objects.edits import value_at
 from app.objects.fields import FieldError
 from app.objects.shape import map_of, maps_of
@@ -30,7 +31,6 @@ from app.rules.dialects.bindings.sets import (
     validate_packings,
 )
 from app.rules.dialects.dialect import Dialect, LevelsVerdict, TopologyFacts
-from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.coverage import coverage_problems
 from app.rules.topology.levels import Level

@@ -13,12 +13,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.objects import fields
 from app.objects.edits import value_at
 from app.objects.fields import FieldError, FieldPath
 from app.objects.metadata import annotations_of
 from app.objects.shape import map_of, maps_of
-from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.kai import KaiTopology
 from app.rules.topology.levels import HOSTNAME_KEY, TextRule, validate_levels

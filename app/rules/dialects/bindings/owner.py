@@ -7,6 +7,7 @@ owns is therefore given back to the PodCliqueSet. Source: `rules/README.md`.
 
 from collections.abc import Collection, Iterable
 
+from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
 from app.rules.dialects.owner import (
     Adopted,
     OwnerRule,
@@ -15,7 +16,6 @@ from app.rules.dialects.owner import (
     is_ours,
     orphaned,
 )
-from app.rules.kinds import POD_CLIQUE_SET, POD_GANG
 from app.rules.mnnvl.stored import Gang, MnnvlResource, OwnerRef
 
 

@@ -12,6 +12,7 @@ Source: https://github.com/ai-dynamo/grove/tree/a5b8e0dc
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.objects.conditions import Condition
 from app.objects.edits import Edit, value_at
 from app.objects.fields import FieldError
@@ -22,7 +23,6 @@ from app.rules.dialects.design.podgangs import constraint_changes, validate_shap
 from app.rules.dialects.design.sets import read_constraints, validate_pod_clique_set
 from app.rules.dialects.dialect import Dialect, LevelsVerdict, TopologyFacts
 from app.rules.dialects.owner import OwnerRule
-from app.rules.kinds import CLUSTER_TOPOLOGY
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.coverage import coverage_problems
 from app.rules.topology.levels import Level, Topology

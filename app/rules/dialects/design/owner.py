@@ -5,6 +5,8 @@ The PodCliqueSet owns them until the PodGang is stored. Source: `rules/README.md
 
 from collections.abc import Collection, Iterable, Iterator
 
+from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
+from app.facts.labels import ANCHOR
 from app.rules.dialects.owner import (
     Adopted,
     OwnerRule,
@@ -13,8 +15,6 @@ from app.rules.dialects.owner import (
     is_ours,
     orphaned,
 )
-from app.rules.kinds import POD_CLIQUE_SET, POD_GANG
-from app.rules.labels import ANCHOR
 from app.rules.mnnvl.stored import Gang, MnnvlResource, OwnerRef
 
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from app.facts.place import Place
 from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
 from app.rules.dialects.owner import OwnershipProblem
-from app.rules.labels import Place
 from app.rules.mnnvl.stored import Gang, MnnvlResource, OwnerRef
 
 BY_SET = OwnerRef("PodCliqueSet", "train", "uid-set", True)

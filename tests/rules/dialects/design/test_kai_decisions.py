@@ -1,9 +1,9 @@
 """The preferred levels that we write for the PodCliqueSets of recorded decisions of KAI."""
 
+from app.facts.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
 from app.objects.edits import ABSENT, Edit
 from app.rules.dialects.design.levels import read_levels
 from app.rules.dialects.design.podgangs import constraint_changes
-from app.rules.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
 from app.rules.podcliqueset import read_pod_clique_set
 from app.rules.topology.levels import Topology
 from tests.explain.decisions.recording import RECORDINGS, Recording, recordings_of

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from app.facts.place import Place, read_place
 from app.rules.dialects.design.owner import POD_GANG_OWNS
-from app.rules.labels import Place, read_place
 from app.rules.mnnvl.stored import Gang, read_gang, read_resource
 
 BASE = Gang("ns", "pcs-0", "g", Place("pcs", "0"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.objects.quantity import amounts, thousandths
+from app.facts.quantity import amounts, thousandths
 
 MOST = (2**63 - 1) * 1000
 """The largest quantity, in thousandths."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.rules.pod_requests import pod_requests, read_requests
+from app.facts.kubernetes.requests import pod_requests, read_requests
 
 
 def container(cpu: str) -> dict[str, Any]:

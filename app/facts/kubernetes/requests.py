@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from app.objects.quantity import amounts
+from app.facts.quantity import amounts
 from app.objects.shape import maps_of
 
 Requests = tuple[tuple[str, int], ...]

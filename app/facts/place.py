@@ -1,48 +1,22 @@
-"""The labels and annotations of Grove and of this product.
-
-There are two vocabularies: that of Grove's designs, and `GROVE_*`, which Grove's
-operator writes. Both are read, and the first is written. Sources: `rules/README.md`,
-https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/api/common/labels.go
-"""
+"""Where in a PodCliqueSet an object belongs, from its labels of both vocabularies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from sys import intern
 from typing import Any
 
+from app.facts.labels import (
+    GROVE_PCS_NAME,
+    GROVE_PCS_REPLICA,
+    GROVE_PCSG_NAME,
+    GROVE_PCSG_REPLICA,
+    PCS_NAME,
+    PCS_REPLICA,
+    PCSG_NAME,
+    PCSG_REPLICA,
+    PODGANG,
+)
 from app.objects.shape import text_of
-
-PCS_NAME = "grove.io/pcs-name"
-PCS_REPLICA = "grove.io/pcs-replica-index"
-PCSG_NAME = "grove.io/pcsg-name"
-PCSG_REPLICA = "grove.io/pcsg-replica-index"
-CLIQUE_NAME = "grove.io/clique-name"
-PODGANG = "grove.io/podgang"
-BASE_PODGANG = "grove.io/base-podgang"
-POD_GANG_ROLE = "grove.io/podgang-role"
-"""The label of a PodGang of a release of Grove that names PodGangs after epochs."""
-
-ANCHOR = "Anchor"
-"""The role of the base PodGang of a replica in these releases."""
-
-GROVE_PCS_NAME = "app.kubernetes.io/part-of"
-GROVE_PCS_REPLICA = "grove.io/podcliqueset-replica-index"
-GROVE_PCSG_NAME = "grove.io/podcliquescalinggroup"
-GROVE_PCSG_REPLICA = "grove.io/podcliquescalinggroup-replica-index"
-
-SET_SELECTORS = (f"{GROVE_PCS_NAME}={{}}", f"{PCS_NAME}={{}}")
-"""How the objects of a PodCliqueSet are labelled: by Grove's operator, and in the designs."""
-
-MANAGED_BY = "app.kubernetes.io/managed-by"
-MANAGER = "grove-admission"
-MNNVL_MANAGED = "grove.io/mnnvl-managed"
-
-MNNVL_ENABLED = "grove.io/mnnvl-enabled"
-MNNVL_SCOPE = "grove.io/mnnvl-scope"
-MNNVL_DEVICE_CLASS = "grove.io/mnnvl-device-class"
-MNNVL_GROUP = "grove.io/mnnvl-group"
-MNNVL_ADOPTED = "grove.io/mnnvl-resources-adopted"
-TOPOLOGY_NAME = "grove.io/topology-name"
 
 
 @dataclass(frozen=True, slots=True)

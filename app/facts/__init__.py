@@ -1,0 +1,1 @@
+"""What is kept of objects, however they were read. Imports only `objects`."""

@@ -1,0 +1,1 @@
+"""What is kept of Kubernetes' own objects."""
