@@ -77,8 +77,9 @@ def timestamp(seconds: float) -> str:
 
 
 def set_up(level: str, log_format: str = "") -> None:
-    """Make all loggers write to stderr: readable lines on a terminal and JSON elsewhere, unless
-    `log_format` is given.
+    """Make all loggers write to stderr.
+
+    They write readable lines on a terminal and JSON elsewhere, unless `log_format` is given.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(

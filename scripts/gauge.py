@@ -39,7 +39,7 @@ REACHED: dict[str, float] = {
     "functions above complexity 10": 92,
     "functions above 5 parameters": 29,
     "% of long bodies without a blank line": 97,
-    "docstrings without a summary line": 442,
+    "docstrings without a summary line": 235,
     "class names in several files": 29,
 }
 """Figures of today that are above their goals. They may only fall."""

@@ -141,8 +141,9 @@ class Auditor:
     # Objects that would be rejected.
 
     def _resources(self) -> list[Resource]:
-        """Return the resources to judge, including the topology API in force and others that are
-        served.
+        """Return the resources to judge.
+
+        They include the topology API in force and others that are served.
         """
         optional = {dialect.resource for dialect in DIALECTS} - {
             self._cluster.facts.dialect().resource

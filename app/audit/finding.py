@@ -51,8 +51,9 @@ class Finding:
 
 @dataclass(slots=True)
 class Count:
-    """The objects of one resource: all of them, those with findings, those without a verdict, and
-    those that would be refused.
+    """The objects of one resource, counted by verdict.
+
+    All of them, those with findings, those without a verdict, and those that would be refused.
     """
 
     looked_at: int = 0
@@ -87,8 +88,10 @@ class Tally:
 
     @property
     def exit_code(self) -> int:
-        """0 without findings, 1 if an object would be refused, 2 if not all objects could be
-        judged, 3 if there are only warnings.
+        """The exit code.
+
+        0 without findings, 1 if an object would be refused, 2 if not all objects could be judged, 3
+        if there are only warnings.
         """
         counts = self.counts.values()
         if self.unread or any(count.undecided for count in counts):

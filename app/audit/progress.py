@@ -1,5 +1,6 @@
-"""The progress of an audit on standard error: a bar on a terminal, else a line every few
-seconds.
+"""The progress of an audit on standard error.
+
+It is a bar on a terminal, and a line every few seconds elsewhere.
 """
 
 import time

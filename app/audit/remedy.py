@@ -107,8 +107,9 @@ _BY_KIND_IF_ALLOWED = {
 
 
 def remedy_for(kind: str, code: int, problems: Iterable[str] = ()) -> str:
-    """Return the remedy for an object of `kind` that is rejected with `code` for some problems, or
-    that has them as warnings if that is 0.
+    """Return the remedy for an object of `kind`.
+
+    The object is rejected with `code` for some problems, or has them as warnings if that is 0.
     """
     if code >= 500:
         return UNDECIDED

@@ -1,5 +1,6 @@
-"""The caBundles of the two webhook configurations: reads and writes them, and tracks which CAs they
-trust.
+"""The caBundles of the two webhook configurations.
+
+Reads and writes them, and tracks which CAs they trust.
 """
 
 import base64
@@ -57,8 +58,9 @@ class CaBundles:
         self._track()
 
     def seconds_trusted(self, ca: bytes) -> float | None:
-        """The seconds for which all webhooks have trusted `ca` (PEM) without interruption; None if
-        one does not.
+        """Return the seconds for which all webhooks have trusted `ca` without interruption.
+
+        `ca` is PEM. None if one webhook does not trust it.
         """
         return self._trust.seconds(ca, self._clock())
 
@@ -72,8 +74,10 @@ class CaBundles:
         }
 
     async def publish(self, bundle_pem: bytes) -> ClusterError | None:
-        """Write `bundle_pem` to the configurations that have another caBundle, at the
-        resourceVersion that was read. Tries both configurations, and returns the last error.
+        """Write `bundle_pem` to the configurations that have another caBundle.
+
+        Each write is at the resourceVersion that was read. Both configurations are tried, and the
+        last error is returned.
         """
         self.problems = []
         failed = None
@@ -141,7 +145,10 @@ class Trust:
         self._has_clients = bool(bundles)
 
     def seconds(self, ca: bytes, at: float) -> float | None:
-        """The seconds for which all webhooks have trusted `ca`; None if one does not."""
+        """Return the seconds for which all webhooks have trusted `ca` without interruption.
+
+        `ca` is PEM. None if one webhook does not trust it.
+        """
         if not self._has_clients:
             return math.inf
         since = self._since.get(ca)
@@ -157,8 +164,9 @@ def injector_annotation(configuration: Mapping[str, Any]) -> str | None:
 
 
 def trusted_cas(configuration: Mapping[str, Any], service: Service) -> list[frozenset[bytes]]:
-    """The CAs that each of our webhooks in `configuration` trusts, as normalized PEM; none if a
-    caBundle is invalid.
+    """Return the CAs that each of our webhooks in `configuration` trusts.
+
+    They are normalized PEM. There are none if a caBundle is invalid.
     """
     return [
         _cas(_client(webhook))

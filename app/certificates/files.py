@@ -1,5 +1,7 @@
-"""The serving certificate from files: those of a mounted Secret, or a development certificate and
-its CA, which the first start creates in a directory.
+"""The serving certificate from files.
+
+These are those of a mounted Secret, or a development certificate and its CA, which the first start
+creates in a directory.
 """
 
 import asyncio
@@ -139,8 +141,9 @@ def file_source(directory: Path, client_cas: bytes = b"") -> FileSource:
 
 
 def ensure_development_certificate(directory: Path, names: Sequence[str], now: datetime) -> None:
-    """Ensure that `directory` has a serving certificate (tls.crt, tls.key) for `names`, signed by
-    its CA (ca.crt, ca.key).
+    """Ensure that `directory` has a serving certificate for `names`.
+
+    The certificate (tls.crt, tls.key) is signed by the CA in the directory (ca.crt, ca.key).
 
     A certificate that is valid for 7 more days and covers the names is kept. Otherwise a new one is
     created, with a new CA if the CA expires within 7 days. A name is a DNS name or an IP address.
@@ -159,8 +162,10 @@ def ensure_development_certificate(directory: Path, names: Sequence[str], now: d
 
 
 def is_development(directory: Path) -> bool:
-    """Whether the certificates in `directory` were created here, also if a crash left only some
-    files. The command `grove-admission certs make` creates a ca.key too.
+    """Return whether the certificates in `directory` were created here.
+
+    This is also true if a crash left only some files. The command `grove-admission certs make`
+    creates a ca.key too.
     """
     ca = _read(directory, "ca")
     if ca is None:

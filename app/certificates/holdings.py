@@ -1,5 +1,6 @@
-"""The content of the certificate Secret: the CA that signs, the serving certificate, and all
-trusted CAs.
+"""The content of the certificate Secret.
+
+It has the CA that signs, the serving certificate, and all trusted CAs.
 
 - `ca.crt`: the bundle, which is the signing CA and then the retired CAs; `ca.key`: the key of the
   signing CA
@@ -32,8 +33,9 @@ class BrokenHoldingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """The signing `ca`, the serving certificate `leaf`, and former CAs in `retired` (PEM, the
-    newest first).
+    """The signing CA, the serving certificate, and the former CAs.
+
+    These are in `ca`, `leaf` and `retired` (PEM, the newest first).
     """
 
     ca: Pair

@@ -21,8 +21,9 @@ _CHAIN_LIMIT = 8
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate (PEM, with or without intermediates) and its private key (PEM, not
-    encrypted).
+    """A certificate and its private key.
+
+    The certificate is PEM, with or without intermediates. The key is PEM and not encrypted.
     """
 
     cert_pem: bytes
@@ -94,8 +95,9 @@ def load_certificates(pem: bytes) -> list[x509.Certificate]:
 
 
 def plainly(error: Exception) -> str:
-    """The reason why PEM could not be read, without the message of cryptography about its
-    parser.
+    """Return the reason why PEM could not be read.
+
+    It leaves out the message of cryptography about its parser.
     """
     return "it is not PEM" if "PEM" in str(error) else str(error)
 
@@ -103,8 +105,9 @@ def plainly(error: Exception) -> str:
 def check_pair(
     pair: Pair, ca_bundle: bytes | None, names: Iterable[str], now: datetime
 ) -> list[str]:
-    """All reasons why `pair` cannot serve `names` at `now`: those of `check_certificate`, and that
-    the key is not that of the certificate.
+    """Return all reasons why `pair` cannot serve `names` at `now`.
+
+    These are the reasons of `check_certificate`, and that the key is not that of the certificate.
     """
     try:
         leaf = load_certificates(pair.cert_pem)[0]
@@ -119,8 +122,9 @@ def check_pair(
 def check_certificate(
     cert_pem: bytes, ca_bundle: bytes | None, names: Iterable[str], now: datetime
 ) -> list[str]:
-    """All reasons why a client does not trust `cert_pem` (PEM, with or without intermediates) for
-    `names` at `now`.
+    """Return all reasons why a client does not trust `cert_pem` for `names` at `now`.
+
+    `cert_pem` is PEM, with or without intermediates.
 
     With a `ca_bundle` (PEM), the certificate must be signed by one of its CAs, directly or through
     intermediates. A name is a DNS name or an IP address.
@@ -240,8 +244,10 @@ def _issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
 
 
 def _covers(names: Sequence[str], name_to_cover: str) -> bool:
-    """Whether `names` cover a name (RFC 6125): DNS names without regard to case, with a wildcard
-    for the leftmost label, and addresses by value.
+    """Return whether `names` cover a name (RFC 6125).
+
+    DNS names are compared without regard to case, with a wildcard for the leftmost label, and
+    addresses by value.
     """
     address = address_of(name_to_cover)
     if address is not None:

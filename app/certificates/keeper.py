@@ -1,4 +1,6 @@
-"""Self-managed certificates: a Secret for all replicas, and the caBundles of the two webhook
+"""Self-managed certificates.
+
+They are in a Secret for all replicas, and their CAs in the caBundles of the two webhook
 configurations.
 
 All replicas do this, and not only the leader: a replica needs a certificate before it can be
@@ -222,9 +224,7 @@ class CertificateReconciler(CertificateSource):
         )
 
     def _missing_trust(self, secret: Object | None, holdings: Holdings) -> tuple[bytes, ...]:
-        """The CA of the certificate that we show, if the content of the Secret does not trust
-        it.
-        """
+        """Return the CA of the certificate that we show, if the Secret does not trust it."""
         if self._shown is None or self._shown.issuer() in holdings.bundle or _is_foreign(secret):
             return ()
         return still_trusted([self._shown.issuer()], self._now(), self.terms)

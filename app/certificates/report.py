@@ -1,5 +1,7 @@
-"""The certificates of a directory or of the Secret of a cluster, their descriptions and their
-problems, for people.
+"""Descriptions of certificates for people.
+
+The certificates are those of a directory or of the Secret of a cluster. Their problems are
+described too.
 """
 
 import base64
@@ -19,8 +21,9 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """The certificates and keys (PEM) in a directory or a Secret; None for those that are
-    missing.
+    """The certificates and keys (PEM) in a directory or a Secret.
+
+    None for those that are missing.
     """
 
     tls_crt: bytes | None

@@ -23,7 +23,9 @@ from app.certificates.inspect import Pair, inspect, renewal_time
 from app.certificates.issue import make_ca, make_leaf
 
 Reason = Literal["issue", "ca", "leaf", "names", "prune"]
-"""issue: a new CA and certificate; ca: step 1; leaf: a new certificate, or step 2; names: a new
+"""The steps of a rotation.
+
+issue: a new CA and certificate; ca: step 1; leaf: a new certificate, or step 2; names: a new
 certificate for more names; prune: expired CAs are removed from the bundle.
 """
 
@@ -44,8 +46,9 @@ class Terms:
 
     @property
     def skew(self) -> timedelta:
-        """The tolerated difference of clocks: certificates begin earlier by this time, and CAs are
-        trusted longer.
+        """The tolerated difference of clocks.
+
+        Certificates begin earlier by this time, and CAs are trusted longer.
         """
         return min(_MOST_SKEW, self.leaf_life / 10)
 

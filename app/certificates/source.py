@@ -1,5 +1,6 @@
-"""The certificate of the server, which can be replaced while it serves, and its source: what
-readiness and metrics read of it, whichever it is.
+"""The certificate of the server, which can be replaced while it serves.
+
+Its source has what readiness and metrics read of it, whichever source it is.
 """
 
 import contextlib
@@ -155,8 +156,9 @@ class CertificateSource(ABC):
     @property
     @abstractmethod
     def not_after(self) -> datetime | None:
-        """The time at which the serving certificate of this source expires; None before one is
-        loaded.
+        """The time at which the serving certificate of this source expires.
+
+        None before one is loaded.
         """
 
     @abstractmethod
@@ -168,8 +170,9 @@ class CertificateSource(ABC):
         return {}
 
     def healthy(self) -> bool:
-        """Whether a certificate of this source is loaded and has not expired, even if a later look
-        failed.
+        """Whether a certificate of this source is loaded and has not expired.
+
+        It stays true if a later look failed.
         """
         return self.not_after is not None and self._now() <= self.not_after
 

@@ -49,8 +49,10 @@ def reference(given: str, namespace: str) -> Ref:
 
 
 async def neighbours(client: Reader, ref: Ref) -> list[Ref]:
-    """Return objects of the same kind: those of the same name in all namespaces, as far as they may
-    be read, and those in the same namespace.
+    """Return objects of the same kind.
+
+    These are those of the same name in all namespaces, as far as they may be read, and those in the
+    same namespace.
     """
     resource = _OBJECTS[ref.kind]
     by_name = await _listed(client, resource, None, f"metadata.name={ref.name}")

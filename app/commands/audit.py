@@ -55,8 +55,9 @@ async def _run(arguments: argparse.Namespace, configuration: Configuration) -> i
 
 
 async def need_namespace(client: Client, name: str) -> None:
-    """Raise NotFound if there is no such namespace, because a misspelt one would have no
-    findings.
+    """Raise NotFound if there is no such namespace.
+
+    A misspelt namespace would otherwise have no findings.
     """
     with contextlib.suppress(Forbidden):
         await client.get(NAMESPACE, name)

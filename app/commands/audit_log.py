@@ -1,5 +1,6 @@
-"""Reads audit logs for `check`: the verdicts that this version would have given on past
-requests.
+"""The audit logs that `check` reads.
+
+It gives the verdicts that this version would have given on past requests.
 """
 
 import gzip
@@ -63,8 +64,9 @@ def is_audit_log(name: str) -> bool:
 
 
 def _is_audit_log_piped() -> bool:
-    """By the beginning of the first line, as far as it is buffered: API servers write apiVersion
-    and kind first.
+    """Return whether the first line begins as an audit event does.
+
+    Only what is buffered is looked at: API servers write apiVersion and kind first.
     """
     peek = getattr(getattr(sys.stdin, "buffer", None), "peek", None)
     begin: bytes = peek(_PEEKED) if peek is not None else b""
@@ -164,8 +166,9 @@ def _is_event(event: Object) -> bool:
 
 @contextmanager
 def opened_log(name: str) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """The lines of a file or of standard input, and the file itself, whose position says how far
-    they are read.
+    """Yield the lines of a file or of standard input, and the file itself.
+
+    The position of the file says how far they are read.
     """
     with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
         raw = cast(io.BufferedReader, file)

@@ -93,8 +93,9 @@ def registered(api: ApiServer, served: Running, bundle: bytes) -> list[Object]:
 
 
 def service_at(target: ServiceTarget, port: int) -> list[Object]:
-    """The Service as it is installed, and an EndpointSlice with the one endpoint at `port` on
-    loopback.
+    """Return the Service as it is installed, and an EndpointSlice for it.
+
+    The slice has one endpoint, at `port` on loopback.
     """
     metadata: Object = {"name": target.name, "namespace": target.namespace}
     return [

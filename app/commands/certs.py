@@ -176,8 +176,9 @@ def _stored(directory: Path) -> Material:
 
 
 async def _live(arguments: argparse.Namespace) -> tuple[Material, list[str]]:
-    """The content of the Secret of a cluster, and the webhook configurations that do not trust
-    it.
+    """Return the content of the Secret of a cluster, and who does not trust it.
+
+    The latter are names of webhook configurations.
     """
     configuration = configured(arguments)
     settings = configuration.certificates

@@ -14,9 +14,10 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def files_in(names: Sequence[str], is_taken: Callable[[str], bool]) -> list[str]:
-    """`names`, in which a directory is replaced by its files in the order of their names:
-    documents, and other files for which `is_taken` is true. Raise UnusableInput for a directory
-    without such files.
+    """Return `names`, in which a directory is replaced by its files.
+
+    They are in the order of their names: documents, and other files for which `is_taken` is true.
+    Raise UnusableInput for a directory without such files.
     """
     return [file for name in names for file in _files(name, is_taken)]
 

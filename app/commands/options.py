@@ -24,8 +24,9 @@ UNUSABLE = 2
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command: its description in the help text, its options, and `run`, which returns the exit
-    code.
+    """A command.
+
+    It has its description in the help text, its options, and `run`, which returns the exit code.
     """
 
     description: str
@@ -50,8 +51,9 @@ def add_cluster_options(parser: argparse.ArgumentParser, default: str = "that of
 
 
 def add_reading_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for a cluster that is read with the rights of the user, and for the form of
-    the output.
+    """Add the options for a cluster and for the form of the output.
+
+    The cluster is read with the rights of the user.
     """
     parser.add_argument(
         "--kubeconfig", type=Path, metavar="FILE", help=f"of the cluster (default: {LIKE_KUBECTL})"
@@ -89,8 +91,9 @@ def port_number(text: str) -> int:
 
 
 def configured(arguments: argparse.Namespace, **flags: Any) -> "Configuration":
-    """Return the configuration in --config, or the defaults, with the overrides of the environment
-    and of `flags`. Raise ConfigurationError.
+    """Return the configuration in --config, or the defaults.
+
+    The environment and `flags` override it. Raise ConfigurationError.
     """
     from app.config.read import configuration_or_defaults, with_overrides
 
@@ -98,8 +101,9 @@ def configured(arguments: argparse.Namespace, **flags: Any) -> "Configuration":
 
 
 def unreadable(failure: str, problem: Exception, arguments: argparse.Namespace) -> int:
-    """Print why a cluster cannot be read with the rights of the user, and how to renew rejected
-    credentials. Returns the exit code.
+    """Print why a cluster cannot be read, and return the exit code.
+
+    The text says how to renew rejected credentials of the user.
     """
     # loads aiohttp, which commands without a cluster don't need
     from app.cluster.connect import how_to_renew

@@ -1,5 +1,6 @@
-"""`grove-admission sandbox`: an API server on loopback, our server beside it, and the real webhook
-configurations.
+"""The command `grove-admission sandbox`.
+
+It runs an API server on loopback, our server beside it, and the real webhook configurations.
 
 The two servers use only HTTPS and files, as in a cluster. Order of the start: API server, our
 server, its caches, webhook configurations, ready.json. They are stopped in the opposite order.

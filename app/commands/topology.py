@@ -100,9 +100,10 @@ async def _read(arguments: argparse.Namespace, *, sets: bool) -> Facts:
 
 
 def levels_of(path: str, name: str) -> ClusterTopology:
-    """The levels of a file: a ClusterTopology, a ClusterTopologyBinding, or an
-    OperatorConfiguration with them. Raise UnusableInput for a file without levels, and for
-    levels that would be rejected.
+    """Return the levels of a file.
+
+    It has a ClusterTopology, a ClusterTopologyBinding, or an OperatorConfiguration with them. Raise
+    UnusableInput for a file without levels, and for levels that would be rejected.
     """
     for _, document in documents_of([path]):
         section = document.get("clusterTopology")

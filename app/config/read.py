@@ -1,5 +1,6 @@
-"""Reads an OperatorConfiguration strictly, and reports all findings together; overrides by
-environment variables and flags.
+"""The reader of an OperatorConfiguration.
+
+It is strict, and reports all findings together. Environment variables and flags override values.
 """
 
 import logging
@@ -24,8 +25,9 @@ from app.objects.fields import FieldPath
 _MODE = "GROVE_ADMISSION_CERTIFICATES_MODE"
 
 _SERVICE_LINK = "tcp://"
-"""The begin of GROVE_ADMISSION_PORT if the kubelet sets it for the Service grove-admission; it is
-then not a setting.
+"""The begin of GROVE_ADMISSION_PORT if the kubelet sets it.
+
+It does so for the Service grove-admission; the variable is then not a setting.
 """
 
 logger = logging.getLogger(__name__)
@@ -144,10 +146,12 @@ class _UniqueKeys(yaml.SafeLoader):
 def with_overrides(
     configuration: Configuration, environment: Mapping[str, str], flags: Mapping[str, Any]
 ) -> Configuration:
-    """`configuration` with `server.host` and `server.port` from `flags`, or else from
-    GROVE_ADMISSION_HOST and GROVE_ADMISSION_PORT, and with `certificates.mode` from
-    GROVE_ADMISSION_CERTIFICATES_MODE. POD_NAMESPACE is the default of the namespaces of the
-    Secret, the Service, the Lease and our service account. Raise ConfigurationError.
+    """Return `configuration` with the overrides of flags and environment variables.
+
+    `server.host` and `server.port` come from `flags`, or else from GROVE_ADMISSION_HOST and
+    GROVE_ADMISSION_PORT, and `certificates.mode` from GROVE_ADMISSION_CERTIFICATES_MODE.
+    POD_NAMESPACE is the default of the namespaces of the Secret, the Service, the Lease and our
+    service account. Raise ConfigurationError.
     """
     server: dict[str, Any] = {}
     if "GROVE_ADMISSION_HOST" in environment:

@@ -106,8 +106,9 @@ def own_account(namespace: str) -> str:
 
 
 class Authorization(_Section):
-    """Only `authorizedUsers` can write the managed ClusterTopology: our own account, which creates
-    it, and Grove's operator.
+    """The guard of the managed ClusterTopology.
+
+    Only `authorizedUsers` can write it: our own account, which creates it, and Grove's operator.
     """
 
     authorized_users: tuple[str, ...] = Field(
@@ -153,9 +154,10 @@ class Mnnvl(_Section):
 
 
 class PodBinding(_Section):
-    """`nodeLabels` are copied from a node to its Pods at binding, in addition to the keys of the
-    levels. The default is the NVLink clique of the node, which containers cannot get in another
-    way.
+    """The labels that Pods get at binding.
+
+    `nodeLabels` are copied from a node to its Pods, in addition to the keys of the levels. The
+    default is the NVLink clique of the node, which containers cannot get in another way.
     """
 
     node_labels: tuple[str, ...] = Field(default=("nvidia.com/gpu.clique",), strict=False)
@@ -323,8 +325,9 @@ class Configuration(_Section):
 
     @property
     def node_labels(self) -> tuple[str, ...]:
-        """The keys of the labels that a Pod gets from its node: `podBinding.nodeLabels` and those
-        of the configured levels. The latter are included before the managed ClusterTopology
-        exists, so that a caller can never set them.
+        """Return the keys of the labels that a Pod gets from its node.
+
+        These are `podBinding.nodeLabels` and those of the configured levels. The latter are
+        included before the managed ClusterTopology exists, so that a caller can never set them.
         """
         return (*self.pod_binding.node_labels, *(level.key for level in self.levels))

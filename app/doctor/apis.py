@@ -1,5 +1,7 @@
-"""The APIs that we read and write: whether the cluster serves them in a known version, and CRDs
-that are stored but not established, so that the API server does not serve what they define.
+"""The APIs that we read and write.
+
+The checks say whether the cluster serves them in a known version, and name CRDs that are stored but
+not established, so that the API server does not serve what they define.
 """
 
 import re
@@ -22,8 +24,10 @@ Read = Callable[[str], Awaitable[Object]]
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """A resource, the status of the check if it is not served (`absent`), and what then does not
-    work (`means`).
+    """A resource that we need.
+
+    It has the status of the check if it is not served (`absent`), and what then does not work
+    (`means`).
     """
 
     resource: Resource
@@ -66,8 +70,9 @@ APIS = (
 
 
 async def check_apis(client: Client, read: Read) -> list[Check]:
-    """The version of Kubernetes, a check for each API, and one for each CRD of their groups that is
-    not established. Raise ClusterError.
+    """Yield the version of Kubernetes, and a check for each API.
+
+    There is another one for each CRD of their groups that is not established. Raise ClusterError.
     """
     crds = (await client.list(CRD, limit=0)).items
     broken = check_definitions(crds, {api.resource.group for api in APIS})
@@ -157,8 +162,10 @@ async def _other_versions(read: Read, resource: Resource) -> list[str]:
 
 
 def check_definitions(crds: Iterable[Object], groups: Collection[str]) -> dict[str, Check]:
-    """A problem for each CRD of `groups` that is not established, by the name of the CRD, and a
-    warning for each one that is established with fewer names than its spec has.
+    """Return the checks of the CRDs of `groups`, by the name of the CRD.
+
+    A CRD that is not established is a problem, and one that is established with fewer names than
+    its spec has is a warning.
     """
     in_groups = [crd for crd in crds if _group(crd) in groups]
     checks = {crd["metadata"]["name"]: _check_crd(crd, in_groups) for crd in in_groups}

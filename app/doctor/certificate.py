@@ -1,5 +1,6 @@
-"""The serving certificate: whether it is valid, and whether the caBundles of the webhooks verify
-it.
+"""The serving certificate.
+
+The checks say whether it is valid, and whether the caBundles of the webhooks verify it.
 """
 
 import asyncio
@@ -59,8 +60,9 @@ Shake = Callable[[str, int, str, bytes], Awaitable[Handshake]]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The target of webhooks: the `name` and `port` of a URL or, with port 0, the name in the
-    certificate of a Service.
+    """The target of webhooks.
+
+    It is the `name` and `port` of a URL or, with port 0, the name in the certificate of a Service.
     """
 
     name: str
@@ -274,8 +276,9 @@ def _compare(bundle: Bundle, pem: bytes, shown: Shown, now: datetime, unreached:
 
 
 async def handshake(host: str, port: int, name: str, ca_bundle: bytes, seconds: float) -> Handshake:
-    """Connects to `host`, and verifies its certificate for `name` with the CAs in `ca_bundle`
-    (PEM).
+    """Connect to `host`, and verify its certificate for `name`.
+
+    It must be signed by one of the CAs in `ca_bundle` (PEM).
     """
     context = trusting(cadata=ca_bundle.decode("ascii"))
     try:

@@ -1,4 +1,6 @@
-"""Grove's operator: its authorizer, its topology feature, and its right to write the managed
+"""Grove's operator.
+
+The checks are of its authorizer, its topology feature, and its right to write the managed
 ClusterTopology.
 
 Grove's chart keeps the operator's configuration in a ConfigMap with the label
@@ -149,8 +151,9 @@ def _authorizer(
 
 
 def _topology(operator: Operator | None, configuration: Configuration) -> list[Check]:
-    """Whether Grove's topology feature is on, with our levels if its release has levels in the
-    configuration.
+    """Check whether Grove's topology feature is on.
+
+    If its release has levels in the configuration, they must be ours.
     """
     if operator is None or not configuration.cluster_topology.enabled:
         return []
@@ -195,8 +198,9 @@ def _listed(levels: Mapping[Any, Any]) -> str:
 
 
 def _users(operator: Operator | None, configuration: Configuration) -> list[Check]:
-    """Whether Grove's operator may write the managed ClusterTopology: it exits if this is denied at
-    its start.
+    """Check whether Grove's operator may write the managed ClusterTopology.
+
+    It exits if this is denied at its start.
     """
     users = configuration.authorization.authorized_users
     if operator is None:

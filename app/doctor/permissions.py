@@ -207,8 +207,9 @@ async def _is_allowed(client: Client, need: Need, verb: str, namespace: str | No
 
 
 def access_review(need: Need, verb: str, namespace: str | None) -> Object:
-    """A SubjectAccessReview of our service account in `namespace`, or a SelfSubjectAccessReview if
-    that is None.
+    """Return a SubjectAccessReview of our service account in `namespace`.
+
+    It is a SelfSubjectAccessReview if the namespace of the account is None.
     """
     plural, _, subresource = need.resource.partition("/")
     attributes = {

@@ -1,6 +1,7 @@
-"""The outage rehearsal of every webhook in a cluster, whoever it belongs to: what stops if it is
-down, whether it prevents its own recovery, timeouts that add up, Services without endpoints, and
-certificates that don't fit.
+"""The outage rehearsal of every webhook in a cluster, whoever it belongs to.
+
+It says what stops if the webhook is down, whether it prevents its own recovery, and names timeouts
+that add up, Services without endpoints, and certificates that don't fit.
 
 The rules of selectors and failure policies are those of Kubernetes:
 https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/.

@@ -1,5 +1,6 @@
-"""Which releases of the neighbours are installed, by what their CRDs have, and whether they were
-tried with this version.
+"""The releases of the neighbours that are installed.
+
+They are known by what their CRDs have. The checks say whether they were tried with this version.
 
 CRDs carry no version of their product. The table in `manifests/README.md` has what was tried, and
 the pairs that are known not to work with the check that finds each.

@@ -1,5 +1,6 @@
-"""The results of checks, each with a status and, for a problem, a remedy; the exit code and the
-output.
+"""The results of checks, the exit code and the output.
+
+Each result has a status and, for a problem, a remedy.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,8 +33,9 @@ def exit_code(checks: Sequence[Check]) -> int:
 
 
 def lines(checks: Sequence[Check], *, everything: bool = False) -> Iterator[str]:
-    """Yield the verdict, then the checks for people, by subject; those that are ok only if
-    `everything`.
+    """Yield the verdict, then the checks for people, by subject.
+
+    Those that are ok are included only if `everything`.
 
     Each line is safe to show.
     """

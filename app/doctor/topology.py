@@ -1,5 +1,7 @@
-"""The managed ClusterTopology or ClusterTopologyBinding, and the KAI Topology; the dialect of
-Grove's topology API, objects of a former dialect, and the conditions of the current objects.
+"""The managed ClusterTopology or ClusterTopologyBinding, and the KAI Topology.
+
+The checks are of the dialect of Grove's topology API, objects of a former dialect, and the
+conditions of the current objects.
 """
 
 from collections.abc import Sequence

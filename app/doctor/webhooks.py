@@ -1,5 +1,7 @@
-"""The installed webhook configurations: what is rejected while the server is down, and how they
-differ from those that this version installs. Their caBundles are checked in `certificate`.
+"""The installed webhook configurations.
+
+The checks say what is rejected while the server is down, and how the configurations differ from
+those that this version installs. Their caBundles are checked in `certificate`.
 """
 
 import json

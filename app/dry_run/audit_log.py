@@ -231,8 +231,9 @@ def _review(
 
 
 def _in_namespace(obj: dict[str, Any] | None, namespace: str) -> dict[str, Any] | None:
-    """Return `obj` with its namespace, which a client may leave out of the object that it
-    sends.
+    """Return `obj` with its namespace.
+
+    A client may leave it out of the object that it sends.
     """
     if obj is None or not namespace or obj["metadata"].get("namespace"):
         return obj

@@ -1,5 +1,6 @@
-"""The report on audit logs: counts for each user and namespace, and all findings, each with an
-example.
+"""The report on audit logs.
+
+It has counts for each user and namespace, and all findings, each with an example.
 """
 
 from collections import Counter

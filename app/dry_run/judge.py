@@ -1,5 +1,6 @@
-"""Verdicts on documents that were not sent to an API server, for `POST /dry-run` and
-`grove-admission check`.
+"""Verdicts on documents that were not sent to an API server.
+
+They are for `POST /dry-run` and `grove-admission check`.
 
 A document becomes an AdmissionReview with dryRun, which is judged like a live request. Schemas,
 defaults and webhooks of other programs are not applied, because only an API server does that.
@@ -104,8 +105,9 @@ class Judgement:
 
 
 def identify(document: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """Return apiVersion, kind, namespace and name of a document, or of the object in an
-    AdmissionReview.
+    """Return apiVersion, kind, namespace and name of a document.
+
+    For an AdmissionReview, they are those of the object in it.
     """
     if document.get("kind") == KIND:
         request = map_of(document.get("request"))

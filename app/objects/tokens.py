@@ -9,8 +9,10 @@ import re
 import secrets
 
 LIFE_SECONDS = 3600.0
-"""API servers name the whole URL of a webhook in the error of a call that failed, also to tenants.
-A token is therefore used for an hour only.
+"""The seconds for which a token is used.
+
+API servers name the whole URL of a webhook in the error of a call that failed, also to tenants. A
+token is therefore used for an hour only.
 """
 
 SKEW_SECONDS = 300.0

@@ -23,8 +23,9 @@ from app.rules.dialects.dialect import Dialect
 from app.rules.topology.levels import Level, desired_levels
 
 REJECTED_SECONDS = 30.0
-"""The time until levels that the rules reject are tried again, because the cluster may have
-changed.
+"""The time until levels that the rules reject are tried again.
+
+The cluster may have changed by then.
 """
 
 logger = logging.getLogger(__name__)

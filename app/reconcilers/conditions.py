@@ -1,6 +1,7 @@
-"""Writes two conditions: TopologyConstraintSatisfied of PodCliqueSets with topology constraints,
-and LevelsCovered of topologies: whether the nodes have labels for all levels, and these form a
-tree.
+"""The two conditions that the leader writes.
+
+TopologyConstraintSatisfied is on PodCliqueSets with topology constraints, and LevelsCovered on
+topologies: it says whether the nodes have labels for all levels, and these form a tree.
 """
 
 import contextlib
@@ -184,7 +185,9 @@ class LevelCoverageReconciler:
 
 
 def subscribe_coverage(loop: Loop, stores: Stores) -> None:
-    """Reconciles a topology if it changes, and all topologies some seconds after nodes have
+    """Reconcile topologies after changes.
+
+    A topology is reconciled if it changes, and all topologies some seconds after nodes have
     changed.
     """
 

@@ -1,5 +1,6 @@
-"""Keeps the KAI Topology of the managed ClusterTopology in step with it, and writes the condition
-Ready.
+"""The reconciler of the KAI Topology of the managed ClusterTopology.
+
+It keeps the KAI Topology in step, and writes the condition Ready.
 """
 
 import contextlib
@@ -67,8 +68,9 @@ class KaiTopologyReconciler:
         self._now = now
         self._dialect = dialect
         self._reported: tuple[str, Condition, str] | None = None
-        """The uid, condition and reason of the last StatusNotWritten event, None after a status was
-        written.
+        """The uid, condition and reason of the last StatusNotWritten event.
+
+        None after a status was written.
         """
 
     def all_keys(self) -> list[Key]:

@@ -1,5 +1,6 @@
-"""The leader: when it works, what it reports, and its reconcilers with the caches and changes that
-they depend on.
+"""The leader.
+
+This says when it works, what it reports, and which caches and changes its reconcilers depend on.
 """
 
 import asyncio
@@ -64,9 +65,11 @@ More of them fight another writer.
 
 
 class Leader:
-    """The work of the leader: the reconcilers over the caches of `cluster`, which write through
-    `client` while this process leads. If leader election is disabled, it leads from the start.
-    `observe` is called after each step.
+    """The work of the leader.
+
+    The reconcilers run over the caches of `cluster`, and write through `client` while this process
+    leads. If leader election is disabled, it leads from the start. `observe` is called after each
+    step.
 
     Each time that this process becomes the leader, the caches that only the leader needs are filled
     from nothing, the managed topology is settled, and then `loops` are run. All of them end before
@@ -304,8 +307,9 @@ class Leader:
 
 
 def _elector(client: Client, settings: LeaderElection, identity: str) -> Elector | None:
-    """Return the elector for `settings`, or None if leader election is disabled, so that this
-    process always leads.
+    """Return the elector for `settings`.
+
+    None if leader election is disabled, so that this process always leads.
     """
     if not settings.enabled:
         return None

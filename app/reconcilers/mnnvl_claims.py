@@ -29,8 +29,9 @@ from app.rules.mnnvl.missing import (
 from app.rules.podcliqueset import PodCliqueSet
 
 SETTLE_SECONDS = 1.0
-"""The time between a change and the step for it: a PodCliqueSet and its PodCliques arrive through
-two watches.
+"""The time between a change and the step for it.
+
+A PodCliqueSet and its PodCliques arrive through two watches.
 """
 
 OFF_SECONDS = 5.0

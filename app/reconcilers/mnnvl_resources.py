@@ -1,5 +1,7 @@
-"""Gives MNNVL resources of PodGangs back to their PodCliqueSet where it should own them, restores
-missing ones that stored PodCliques need, and deletes those that no PodClique needs any more.
+"""The reconciler of MNNVL resources.
+
+It gives those of PodGangs back to their PodCliqueSet where it should own them, restores missing
+ones that stored PodCliques need, and deletes those that no PodClique needs any more.
 
 `README.md` in this folder lists all writers, the races and the preconditions.
 """
@@ -36,13 +38,15 @@ from app.rules.mnnvl.stored import MnnvlResource
 from app.rules.podcliqueset import PodCliqueSet
 
 SETTLE_SECONDS = 0.25
-"""The time between a change and the step for it: a ComputeDomain, a claim and a PodClique are
-written together, and arrive through several watches.
+"""The time between a change and the step for it.
+
+A ComputeDomain, a claim and a PodClique are written together, and arrive through several watches.
 """
 
 NOT_OURS_SECONDS = 60.0
-"""The time until the next try if another object has the name, because no watch reports changes of
-that object.
+"""The time until the next try if another object has the name.
+
+No watch reports changes of that object.
 """
 
 IN_USE_SECONDS = 30.0
@@ -50,8 +54,9 @@ IN_USE_SECONDS = 30.0
 
 
 class MnnvlResourcesReconciler:
-    """Reconciles one base name at a time: the ComputeDomain and the claim whose names begin with
-    it.
+    """A reconciler of one base name at a time.
+
+    It handles the ComputeDomain and the claim whose names begin with it.
 
     `cliques` contains the PodCliques with a claim of ours, among others. Resources that no
     PodClique needs are deleted after `collect_after` seconds, or never if that is 0. `clock` is
@@ -200,8 +205,9 @@ class MnnvlResourcesReconciler:
     # Collect.
 
     async def _collect(self, key: Key, modes: set[ClaimMode]) -> float | None:
-        """Deletes the resources that no PodClique needs, if `modes` are those of all PodCliques
-        with this base name.
+        """Delete the resources that no PodClique needs.
+
+        `modes` are those of all PodCliques with this base name.
         """
         unneeded = self._unneeded(key, modes)
         if not unneeded or not self._collect_after:
@@ -255,8 +261,9 @@ class MnnvlResourcesReconciler:
         ]
 
     async def _is_used(self, namespace: str, names: set[str]) -> bool:
-        """Whether a pod of the namespace, read from the API server, names one of the claims or
-        templates `names`.
+        """Return whether a pod of the namespace names one of the claims or templates `names`.
+
+        The pods are read from the API server.
         """
         token = ""
         while True:
@@ -268,8 +275,9 @@ class MnnvlResourcesReconciler:
                 return False
 
     async def _read(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """Return the stored object, or None if it doesn't exist, is being deleted or was not made
-        by us.
+        """Return the stored object.
+
+        None if it doesn't exist, is being deleted or was not made by us.
         """
         current = await find(self._client, resource, name, namespace)
         if (
@@ -308,8 +316,9 @@ class MnnvlResourcesReconciler:
 
 
 def subscribe(loop: Loop, cliques: WatchStore[StoredClique], stores: Stores) -> None:
-    """Reconciles a base name soon after a change of a PodClique, PodCliqueSet or resource that it
-    depends on.
+    """Reconcile a base name soon after a change.
+
+    The change is of a PodClique, PodCliqueSet or resource that it depends on.
     """
 
     def add(namespace: str, base: str) -> None:
@@ -351,8 +360,9 @@ def subscribe_to_owners(loop: Loop, stores: Stores, owners: MnnvlOwners) -> None
 
 
 def subscribe_to_apis(loop: Loop, discovery: Discovery) -> None:
-    """Reconciles all base names soon after the API of ComputeDomains or of claims was installed or
-    removed.
+    """Reconcile all base names after a change of the APIs.
+
+    It does so soon after the API of ComputeDomains or of claims was installed or removed.
     """
 
     def api_changed(resource: Resource, version: str | None) -> None:

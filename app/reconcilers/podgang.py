@@ -1,5 +1,7 @@
-"""Keeps the topology constraints of PodGangs in step with their PodCliqueSet and the
-ClusterTopology, and, in the dialect `design`, makes PodGangs the owners of their MNNVL resources.
+"""The reconciler of PodGangs.
+
+It keeps their topology constraints in step with their PodCliqueSet and the ClusterTopology, and, in
+the dialect `design`, makes PodGangs the owners of their MNNVL resources.
 
 The webhook writes the same constraints by the same rule whenever a PodGang is written. The
 reconciler handles changes of the levels and of PodCliqueSets, PodGangs that the webhook could not
@@ -39,8 +41,9 @@ CONTESTED_SECONDS = 1.0
 
 
 class PodGangReconciler:
-    """Reconciles one PodGang at a time: first the owners of its resources, then all other
-    differences in one patch.
+    """A reconciler of one PodGang at a time.
+
+    It changes first the owners of its resources, then all other differences in one patch.
 
     Unknown facts remove nothing: if the ClusterTopology is not known, constraints stay, and if the
     PodCliqueSet is not known, only preferred constraints are written.

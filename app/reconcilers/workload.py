@@ -1,5 +1,6 @@
-"""Maintains a KAI PodGroup for each Workload group, and annotates the Pods of the group with its
-name.
+"""The reconciler of the KAI PodGroups of Workload groups.
+
+It maintains a PodGroup for each group, and annotates the Pods of the group with its name.
 
 One key is one KAI PodGroup. If it can't be created yet, its Pods are marked, so that KAI does not
 schedule them alone. A PodGroup is deleted after its last Pod, and for no other reason.
@@ -35,8 +36,9 @@ Foreign PodGroups are not watched.
 """
 
 EMPTY_SECONDS = 2.0
-"""The time for which a PodGroup without Pods is kept: while a Pod is replaced, its group may be
-empty for a moment.
+"""The time for which a PodGroup without Pods is kept.
+
+While a Pod is replaced, its group may be empty for a moment.
 """
 
 TopOwners = Mapping[Controller | None, Object | None]
@@ -48,8 +50,10 @@ The key and the value are None for Pods without a controller.
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The Pods of a group: the first by name, those that are not annotated yet, and the top owners
-    that were read.
+    """The Pods of a group.
+
+    These are the first by name, those that are not annotated yet, and the top owners that were
+    read.
     """
 
     first: StoredPod
@@ -228,9 +232,7 @@ class WorkloadReconciler:
     # The end of a KAI PodGroup.
 
     async def _collect(self, key: Key) -> float | None:
-        """Deletes the PodGroups that were made for the group of `key` and have had no Pod for some
-        seconds.
-        """
+        """Delete the PodGroups of the group of `key` that have had no Pod for some seconds."""
         pauses = [
             await self._collect_empty(stored)
             for stored in self._caches.pod_groups.by_index(BY_GROUP, key)

@@ -1,6 +1,8 @@
-"""Writes the KAI PodGroups of Workload groups, and the annotations of their Pods: the name of their
-KAI PodGroup, and the one that makes KAI's own podgrouper skip them. If another writer changes
-the annotations back, an event reports it, and the Pod is left alone for a while.
+"""The writes of KAI PodGroups and of the annotations of their Pods.
+
+The annotations are the name of the KAI PodGroup, and the one that makes KAI's own podgrouper skip
+the Pods. If another writer changes them back, an event reports it, and the Pod is left alone for a
+while.
 """
 
 import asyncio
@@ -102,9 +104,10 @@ class PodGroupWriter:
     async def _correct(
         self, namespace: str, stored: Object, version: str | None, patch: Object
     ) -> float | None:
-        """Write `patch` if the PodGroup still has the resourceVersion `version`; else raises
-        Conflict. If another writer keeps undoing the patch, returns the seconds until the next
-        try instead.
+        """Write `patch` if the PodGroup still has the resourceVersion `version`.
+
+        Raise Conflict if it has another one. If another writer keeps undoing the patch, return the
+        seconds until the next try instead.
         """
         name = stored["metadata"]["name"]
         uid = stored["metadata"]["uid"]
@@ -178,9 +181,10 @@ class PodWriter:
         )
 
     async def unmark(self, key: Key, pods: Iterable[StoredPod]) -> float | None:
-        """Remove the mark of those of `pods` without a PodGroup, so that KAI's podgrouper groups
-        them. The webhook marks a Pod before its top owner, which may opt out, is known. Returns
-        as `assign`.
+        """Remove the mark of those of `pods` without a PodGroup.
+
+        KAI's podgrouper then groups them. The webhook marks a Pod before its top owner, which may
+        opt out, is known. Return the same as `assign`.
         """
         marked = [pod for pod in pods if pod.marked and not pod.pod_group]
         return await self._write(key, marked, {SKIP_PODGROUPER: None}, "marked") if marked else None

@@ -1,3 +1,4 @@
-"""The running process: its listener, endpoints, metrics and logs, and the order of its start and
-stop.
+"""The running process.
+
+It has a listener, endpoints, metrics and logs, and an order of its start and stop.
 """

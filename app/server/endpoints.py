@@ -158,8 +158,10 @@ def _add_health(api: FastAPI, ready: Checks, notes: Notes) -> None:
 
 
 class Turns:
-    """Dry runs read their documents one after the other, because this takes processor time and
-    memory that verdicts need. `waiting` is the number of dry runs that read or wait.
+    """The turns of dry runs.
+
+    They read their documents one after the other, because this takes processor time and memory that
+    verdicts need. `waiting` is the number of dry runs that read or wait.
     """
 
     def __init__(self) -> None:
@@ -304,8 +306,9 @@ async def _body(request: Request) -> str:
 
 
 def pretty(report: dict[str, Any]) -> bytes:
-    """A report of a dry run as indented JSON; in one line if it has texts that are not valid
-    Unicode.
+    """Return a report of a dry run as indented JSON.
+
+    It is in one line if it has texts that are not valid Unicode.
     """
     try:
         return orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)

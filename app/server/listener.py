@@ -79,9 +79,10 @@ class Listener:
         await self._listening.wait()
 
     def drain(self) -> None:
-        """Continues to serve, but ends each connection with its next response, so that the client
-        connects elsewhere. If idle connections were closed instead, a request that has just been
-        sent could be lost.
+        """Continue to serve, but end each connection with its next response.
+
+        The client then connects elsewhere. If idle connections were closed instead, a request that
+        has just been sent could be lost.
         """
         self.serving.draining = True
 

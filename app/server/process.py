@@ -21,8 +21,9 @@ logger = logging.getLogger(__name__)
 
 
 def settle_garbage_collector() -> None:
-    """Excludes the existing objects from garbage collection, and makes the collector run less
-    often, because requests leave no reference cycles.
+    """Exclude the existing objects from garbage collection.
+
+    The collector also runs less often, because requests leave no reference cycles.
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)

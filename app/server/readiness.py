@@ -52,8 +52,9 @@ class Readiness:
             yield from part.samples()
 
     def _log_change(self, checks: Mapping[str, str | None]) -> None:
-        """Log the failing checks if they have changed, so that the log has the responses of
-        probes.
+        """Log the failing checks if they have changed.
+
+        The log then has the responses of probes.
         """
         failing = {
             name: f"{name} {problem}" for name, problem in checks.items() if problem is not None

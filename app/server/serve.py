@@ -73,8 +73,9 @@ async def serve(
 
 @contextlib.contextmanager
 def alone(kind: type[Exception]) -> Iterator[None]:
-    """If the only exception of the tasks in the block is of `kind`, raises it without exception
-    groups.
+    """Raise the only exception of the tasks in the block without exception groups.
+
+    This applies if it is of `kind`.
     """
     try:
         yield
@@ -89,8 +90,10 @@ def alone(kind: type[Exception]) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A server that listens, the cluster that it reads, and its candidate for leader election (None
-    without a cluster).
+    """A server that listens.
+
+    It has the cluster that it reads, and its candidate for leader election (None without a
+    cluster).
     """
 
     cluster: Cluster
@@ -101,8 +104,9 @@ class Running:
     leading: "asyncio.Task[None] | None"
 
     async def stop_leading(self) -> None:
-        """Ends the work of the leader and releases the lease, so that another replica can continue
-        at once.
+        """End the work of the leader and release the lease.
+
+        Another replica can then continue at once.
         """
         if self.leading is not None:
             self.leading.cancel()
@@ -228,9 +232,10 @@ async def connected(
     kubeconfig: Path | None,
     context: str | None,
 ) -> AsyncIterator[tuple[Cluster, HttpClient | None]]:
-    """The cluster of `kubeconfig` and `context`, or of this Pod, and its client, whose connections
-    are closed at the end. With `objects`, these are the facts, and there is no cluster and no
-    client.
+    """Yield the cluster of `kubeconfig` and `context`, or of this Pod, and its client.
+
+    The connections of the client are closed at the end. With `objects`, these are the facts, and
+    there is no cluster and no client.
     """
     if objects is not None:
         yield documents.cluster_of(configuration, objects), None

@@ -24,9 +24,10 @@ _Subject = tuple[str, str, str, str, bool]
 
 
 class VerdictLog:
-    """Writes a line for each verdict to `stream`, with the user, the name of the object and the
-    verdict, but never with the object, the patch or a secret. A thread writes the lines, so that
-    a slow reader does not delay responses.
+    """The writer of a line for each verdict to `stream`.
+
+    A line has the user, the name of the object and the verdict, but never the object, the patch or
+    a secret. A thread writes the lines, so that a slow reader does not delay responses.
 
     Lines are formatted together. Formatting them one by one would take more than twice the
     processor time, because the code and data would not be in the processor caches.
