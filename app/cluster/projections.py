@@ -60,7 +60,7 @@ def read_stored_gang(obj: Object) -> StoredGang:
         intern(gang.namespace),
         intern(gang.name),
         gang.uid,
-        gang.place.interned(),
+        gang.place,
         gang.deleting,
         intern(gang.set_uid),
         intern(gang.role),

@@ -18,7 +18,7 @@ def base_gangs(gang: Gang) -> list[PodGang]:
         return _by_epoch(index, gang.pod_gang)
 
     cliques = (member.clique for member in gang.members)
-    names = {clique.place.base_gang for clique in cliques if clique is not None}
+    names = {clique.place.base_podgang for clique in cliques if clique is not None}
     found = (index.gangs.get((gang.namespace, name)) for name in sorted(names - {gang.ref.name}))
     return [base for base in found if base is not None]
 

@@ -4,11 +4,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from app.explain.assembly import gang_of, gang_of_pod, gang_of_pod_group, gangs_of_set
-from app.explain.facts.common import NOWHERE, Place, Ref
+from app.explain.facts.common import Ref
 from app.explain.facts.grove import PodCliqueSet
 from app.explain.facts.pods import Pod
 from app.explain.gang import Gang
 from app.explain.index import Index
+from app.facts.place import NOWHERE, Place
 
 
 @dataclass(frozen=True)
@@ -86,18 +87,11 @@ def _of_clique(index: Index, ref: Ref) -> _Match | None:
 
 
 def _of_scaling_group(index: Index, ref: Ref) -> _Match | None:
-    """By the label that its PodCliques carry: Grove's has its full name, the design's the short
-    one.
-    """
+    """By the labels that its PodCliques carry."""
     cliques = [
         clique
         for clique in index.facts.cliques
-        if clique.namespace == ref.namespace
-        and ref.name
-        in (
-            clique.place.group,
-            f"{clique.place.pcs}-{clique.place.replica}-{clique.place.group}",
-        )
+        if (clique.namespace, clique.place.group_name) == (ref.namespace, ref.name)
     ]
     return (
         _Match(cliques[0].place, cliques=[clique.name for clique in cliques]) if cliques else None

@@ -20,6 +20,7 @@ ANCHOR = "Anchor"
 
 GROVE_PCS_NAME = "app.kubernetes.io/part-of"
 GROVE_PCS_REPLICA = "grove.io/podcliqueset-replica-index"
+GROVE_CLIQUE_NAME = "grove.io/podclique"
 GROVE_PCSG_NAME = "grove.io/podcliquescalinggroup"
 GROVE_PCSG_REPLICA = "grove.io/podcliquescalinggroup-replica-index"
 

@@ -2,20 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from sys import intern
 from typing import Any
 
-from app.facts.labels import (
-    GROVE_PCS_NAME,
-    GROVE_PCS_REPLICA,
-    GROVE_PCSG_NAME,
-    GROVE_PCSG_REPLICA,
-    PCS_NAME,
-    PCS_REPLICA,
-    PCSG_NAME,
-    PCSG_REPLICA,
-    PODGANG,
-)
+from app.facts import labels
 from app.objects.shape import text_of
 
 
@@ -26,7 +17,8 @@ class Place:
     A value is "" if its label is missing.
 
     `replica` and `group_replica` are indexes as text. `group` is the short name of the scaling
-    group (`inference-pool`), and `podgang` the PodGang that the object is scheduled with.
+    group (`inference-pool`), and `podgang` the PodGang that the object is scheduled with. `clique`
+    is the full name of its PodClique, and `base_podgang` the PodGang that its own one waits for.
     """
 
     pcs: str = ""
@@ -34,31 +26,49 @@ class Place:
     group: str = ""
     group_replica: str = ""
     podgang: str = ""
+    clique: str = ""
+    base_podgang: str = ""
 
     @property
     def of_replica(self) -> tuple[str, str, str, str]:
-        """All values except the PodGang: those of a replica of the set or of a scaling group."""
+        """The values that say which replica of the set or of a scaling group it is."""
         return self.pcs, self.replica, self.group, self.group_replica
 
-    def interned(self) -> "Place":
-        """Return an equal Place that shares its texts with others, because there may be very
-        many.
-        """
-        return Place(*map(intern, (*self.of_replica, self.podgang)))
+    @property
+    def group_name(self) -> str:
+        """The name of the PodCliqueScalingGroup, or "" if it belongs to none."""
+        return f"{self.pcs}-{self.replica}-{self.group}" if self.group else ""
 
 
-def read_place(labels: Mapping[str, Any]) -> Place:
-    """Read both vocabularies.
+NOWHERE = Place()
+
+
+def read_place(of: Mapping[str, Any]) -> Place:
+    """Return the place that the labels `of` an object tell.
 
     The designs' labels count first. The value of Grove's scaling group label is
-    `<pcs>-<replica>-<group>`.
+    `<pcs>-<replica>-<group>`. Objects that are read one after the other share equal results,
+    because there may be very many.
     """
-    pcs = text_of(labels.get(PCS_NAME)) or text_of(labels.get(GROVE_PCS_NAME))
-    replica = text_of(labels.get(PCS_REPLICA)) or text_of(labels.get(GROVE_PCS_REPLICA))
-    group = text_of(labels.get(PCSG_NAME))
+    pcs = text_of(of.get(labels.PCS_NAME)) or text_of(of.get(labels.GROVE_PCS_NAME))
+    replica = text_of(of.get(labels.PCS_REPLICA)) or text_of(of.get(labels.GROVE_PCS_REPLICA))
+    group = text_of(of.get(labels.PCSG_NAME))
     if not group:
-        full = text_of(labels.get(GROVE_PCSG_NAME))
+        full = text_of(of.get(labels.GROVE_PCSG_NAME))
         prefix = f"{pcs}-{replica}-"
         group = full[len(prefix) :] if pcs and replica and full.startswith(prefix) else ""
-    group_replica = text_of(labels.get(PCSG_REPLICA)) or text_of(labels.get(GROVE_PCSG_REPLICA))
-    return Place(pcs, replica, group, group_replica, text_of(labels.get(PODGANG)))
+
+    return _shared(
+        pcs,
+        replica,
+        group,
+        text_of(of.get(labels.PCSG_REPLICA)) or text_of(of.get(labels.GROVE_PCSG_REPLICA)),
+        text_of(of.get(labels.PODGANG)),
+        text_of(of.get(labels.GROVE_CLIQUE_NAME)) or text_of(of.get(labels.CLIQUE_NAME)),
+        text_of(of.get(labels.BASE_PODGANG)),
+    )
+
+
+@lru_cache(maxsize=256)
+def _shared(*values: str) -> Place:
+    return Place(*map(intern, values))

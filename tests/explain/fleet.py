@@ -11,7 +11,7 @@ from typing import Any
 
 from app.explain.answer import Answer, explain
 from app.explain.facts import Facts
-from app.explain.facts.common import Condition, Place, Ref, Told
+from app.explain.facts.common import Condition, Ref, Told
 from app.explain.facts.devices import DeviceClass
 from app.explain.facts.grove import (
     Asked,
@@ -28,6 +28,7 @@ from app.explain.facts.kai import KaiPodGroup, KaiTopology, Queue, SubGroup
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import Pod, Shape
 from app.explain.index import Index
+from app.facts.place import Place
 from app.rules.topology.levels import Level
 
 ZONE = "topology.kubernetes.io/zone"
@@ -41,6 +42,9 @@ GANG = "llm-0"
 ROUTER = "llm-0-router"
 WORKERS = "llm-0-pool-0-workers"
 GROUP = "llm-0-pool-0"
+SCALING_GROUP = "llm-0-pool"
+PLACE = Place(SET, "0", podgang=GANG)
+WORKERS_PLACE = replace(PLACE, group="pool", group_replica="0")
 NOW = 1_800_000_000.0
 LEVELS = (Level("zone", ZONE), Level("rack", RACK), Level("host", HOST))
 SET_REF = Ref("PodCliqueSet", NAMESPACE, SET)
@@ -73,7 +77,7 @@ def nodes() -> tuple[Node, ...]:
 
 
 def pod(clique: str, number: int, **changes: Any) -> Pod:
-    place = Place(SET, "0", clique, GROUP if clique == WORKERS else "", GANG)
+    place = replace(WORKERS_PLACE if clique == WORKERS else PLACE, clique=clique)
     made = Pod(
         NAMESPACE,
         f"{clique}-{number}",
@@ -122,11 +126,8 @@ def fill(*racks: str, but: Iterable[str] = ()) -> tuple[Pod, ...]:
 
 
 def cliques(**changes: Any) -> tuple[PodClique, ...]:
-    router = PodClique(
-        NAMESPACE, ROUTER, "uid-router", Place(SET, "0", "", "", GANG), 1, 1, 0, shape(0)
-    )
-    place = Place(SET, "0", "", GROUP, GANG)
-    workers = PodClique(NAMESPACE, WORKERS, "uid-workers", place, 3, 3, 0, shape(8))
+    router = PodClique(NAMESPACE, ROUTER, "uid-router", PLACE, 1, 1, 0, shape(0))
+    workers = PodClique(NAMESPACE, WORKERS, "uid-workers", WORKERS_PLACE, 3, 3, 0, shape(8))
     return (router, replace(workers, **changes))
 
 

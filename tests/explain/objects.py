@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from app.explain.facts import Facts
-from app.explain.facts.common import LastError, Place, Told
+from app.explain.facts.common import LastError, Told
 from app.explain.facts.devices import (
     ClaimTemplate,
     ComputeDomain,
@@ -36,6 +36,7 @@ from app.explain.facts.kai import (
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import Pod, PodClaim, Shape
 from app.explain.facts.selectors import Requirement, Term
+from app.facts.place import Place
 
 Object = dict[str, Any]
 SOME_TIME = "2026-11-21T12:00:00Z"
@@ -251,9 +252,10 @@ def labels(place: Place) -> dict[str, str]:
         "app.kubernetes.io/part-of": place.pcs,
         "grove.io/podcliqueset-replica-index": place.replica,
         "grove.io/podclique": place.clique,
-        "grove.io/podcliquescalinggroup": place.group,
-        "grove.io/podgang": place.gang,
-        "grove.io/base-podgang": place.base_gang,
+        "grove.io/podcliquescalinggroup": place.group_name,
+        "grove.io/podcliquescalinggroup-replica-index": place.group_replica,
+        "grove.io/podgang": place.podgang,
+        "grove.io/base-podgang": place.base_podgang,
     }
     return {key: value for key, value in values.items() if value}
 

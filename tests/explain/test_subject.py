@@ -7,7 +7,7 @@ import pytest
 
 from app.explain.answer import explain
 from app.explain.facts import Facts
-from app.explain.facts.common import Place, Ref, Told
+from app.explain.facts.common import Ref, Told
 from app.explain.facts.devices import ComputeDomain, ResourceClaim
 from app.explain.facts.grove import GangPart, PodClique, PodGang
 from app.explain.facts.kai import SubGroup, Workload, WorkloadGroup
@@ -15,12 +15,13 @@ from app.explain.facts.pods import PodClaim
 from app.explain.index import Index
 from app.explain.subject import subject
 from app.explain.text import tree_lines
+from app.facts.place import Place
 from tests.explain.fleet import (
     GANG,
     GANG_REF,
-    GROUP,
     NAMESPACE,
     RACK,
+    SCALING_GROUP,
     SET,
     WORKERS,
     answer,
@@ -71,7 +72,7 @@ CASES: list[tuple[str, Facts, Ref, Found]] = [
         Found("", (GANG,), f"PodGang {GANG}"),
     ),
     ("a clique", facts(), Ref("PodClique", NAMESPACE, WORKERS), IN_A_SET),
-    ("a scaling group", facts(), Ref("PodCliqueScalingGroup", NAMESPACE, GROUP), IN_A_SET),
+    ("a scaling group", facts(), Ref("PodCliqueScalingGroup", NAMESPACE, SCALING_GROUP), IN_A_SET),
     ("a pod", facts(), Ref("Pod", NAMESPACE, f"{WORKERS}-1"), IN_A_SET),
     ("a PodGroup of a gang", facts(), Ref("PodGroup", NAMESPACE, GANG), IN_A_SET),
     (
@@ -186,7 +187,7 @@ def test_replicas_that_are_not_made_yet_are_counted() -> None:
 def test_an_object_of_one_gang_is_told_about_this_gang() -> None:
     """One gang of the set is placed; the other one waits, and its clique has no pod yet."""
     other = PodGang(NAMESPACE, "llm-1", "uid-1", Place(SET), parts=(GangPart("llm-1-router"),))
-    router = PodClique(NAMESPACE, "llm-1-router", place=Place(SET, "1", gang="llm-1"))
+    router = PodClique(NAMESPACE, "llm-1-router", place=Place(SET, "1", podgang="llm-1"))
     given = facts(
         sets=(replace(facts().sets[0], replicas=3),),
         gangs=(*facts().gangs, other),

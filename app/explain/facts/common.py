@@ -7,12 +7,11 @@ Amounts of resources are integers in thousandths of the resource's unit (a GPU i
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar
 
 from app.explain.facts.fields import read
-from app.explain.facts.values import seconds_since_1970, text
-from app.facts import labels
+from app.explain.facts.values import seconds_since_1970
+from app.facts.place import Place, read_place
 from app.objects.shape import map_of, text_of
 
 Object = Mapping[str, Any]
@@ -84,34 +83,6 @@ class Told:
 UNBOUND = Told()
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where an object is in its PodCliqueSet, from its labels; "" for each label that is missing.
-
-    `group` is the full name of the scaling group (`<set>-<replica>-<group>`) if Grove wrote the
-    label.
-    """
-
-    pcs: str = ""
-    replica: str = ""
-    clique: str = ""
-    group: str = ""
-    gang: str = ""
-    base_gang: str = ""
-
-
-NOWHERE = Place()
-_place = lru_cache(maxsize=65536)(Place)
-
-
 def place(object_labels: Any) -> Place:
-    """From the labels of both vocabularies: the design's and those that Grove's operator writes."""
-    of = map_of(object_labels)
-    return _place(
-        text(of, labels.PCS_NAME) or text(of, labels.GROVE_PCS_NAME),
-        text(of, labels.PCS_REPLICA) or text(of, labels.GROVE_PCS_REPLICA),
-        text(of, "grove.io/podclique") or text(of, labels.CLIQUE_NAME),
-        text(of, labels.GROVE_PCSG_NAME) or text(of, labels.PCSG_NAME),
-        text(of, labels.PODGANG),
-        text(of, labels.BASE_PODGANG),
-    )
+    """Return the place that labels tell, which may have any shape."""
+    return read_place(map_of(object_labels))

@@ -4,10 +4,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from app.explain.facts.common import Named, Namespaced, Object, Place, Ref, place
+from app.explain.facts.common import Named, Namespaced, Object, Ref, place
 from app.explain.facts.fields import each, read
 from app.explain.facts.selectors import Term, node_selector_terms
 from app.explain.facts.values import at, seconds_since_1970, text, texts
+from app.facts.place import Place
 from app.objects.shape import int_of, map_of, maps_of
 
 MOST_DEVICES = 32

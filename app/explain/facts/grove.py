@@ -3,20 +3,12 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.explain.facts.common import (
-    Condition,
-    LastError,
-    Namespaced,
-    Object,
-    Place,
-    Ref,
-    Told,
-    place,
-)
+from app.explain.facts.common import Condition, LastError, Namespaced, Object, Ref, Told, place
 from app.explain.facts.fields import each, number, read, texts_at
 from app.explain.facts.pods import PodClaim, Shape, pod_claims, shape
 from app.explain.facts.values import at, seconds_since_1970, text, texts
 from app.facts import labels
+from app.facts.place import Place
 from app.objects.shape import int_of, map_of, maps_of
 from app.rules.dialects.bindings.levels import KAI_SCHEDULER
 from app.rules.dialects.design.levels import read_levels

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from app.explain.facts.common import Namespaced, Place, interned, place
+from app.explain.facts.common import Namespaced, interned, place
 from app.explain.facts.fields import number, read
 from app.explain.facts.selectors import (
     Term,
@@ -19,6 +19,7 @@ from app.explain.facts.selectors import (
 )
 from app.explain.facts.values import at, seconds_since_1970, text, texts
 from app.facts.kubernetes.requests import pod_requests
+from app.facts.place import Place
 from app.facts.quantity import thousandths
 from app.objects.shape import map_of, maps_of
 

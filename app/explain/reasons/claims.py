@@ -404,7 +404,7 @@ def _uses(pod: Pod, domain: ComputeDomain) -> bool:
         return False
     by_template = any(claim.template and claim.template == domain.template for claim in pod.claims)
     return by_template or bool(
-        pod.claims and domain.place.gang and domain.place.gang == pod.place.gang
+        pod.claims and domain.place.podgang and domain.place.podgang == pod.place.podgang
     )
 
 

@@ -76,7 +76,7 @@ def pod_gang_missing(gang: Gang) -> Iterator[Reason]:
         return
 
     pods = index.pods_of_set.get(key, ())
-    named = {pod.place.gang for pod in pods} - {""}
+    named = {pod.place.podgang for pod in pods} - {""}
     for name in sorted(named):
         if (pcs.namespace, name) not in index.gangs:
             yield _missing(gang, pcs, name)
@@ -86,7 +86,7 @@ def _missing(gang: Gang, pcs: PodCliqueSet, name: str) -> Reason:
     pods: list[Pod] = [
         pod
         for pod in gang.index.pods_of_set.get((pcs.namespace, pcs.name), ())
-        if pod.place.gang == name
+        if pod.place.podgang == name
     ]
     waiting = [pod for pod in pods if not pod.node]
     severity: Severity = "problem" if waiting else "warning"

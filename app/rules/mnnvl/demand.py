@@ -87,7 +87,7 @@ def interned(member: Member) -> Member:
     return Member(
         intern(member.namespace),
         intern(member.name),
-        member.place.interned(),
+        member.place,
         Owner(intern(owner.name), intern(owner.uid)),
     )
 

@@ -105,7 +105,7 @@ def read_resource(obj: Mapping[str, Any]) -> MnnvlResource:
         resource_version=metadata.get("resourceVersion", ""),
         managed=labels.get(MNNVL_MANAGED) == "true",
         deleting=metadata.get("deletionTimestamp") is not None,
-        place=read_place(labels).interned(),
+        place=read_place(labels),
         owners=tuple(
             OwnerRef(
                 _shared(owner.get("kind", "")),

@@ -14,7 +14,7 @@ from tests.explain.table.row import Row
 
 NOTHING = {"pods": (), "cliques": (), "gangs": (), "pod_groups": ()}
 MIGRATES = condition("PodGangMigrationInProgress", "True")
-STRANDED = tuple(replace(pod, place=replace(pod.place, gang="llm-0-9")) for pod in pods())
+STRANDED = tuple(replace(pod, place=replace(pod.place, podgang="llm-0-9")) for pod in pods())
 KAI = frozenset({"pod_groups", "queues", "kai_topologies"})
 ERROR = LastError("ERR_GET_PODGANGMAP", NOW - 1020)
 
@@ -72,7 +72,7 @@ MADE = (
         "the pods run on",
         {
             "pods": tuple(
-                replace(pod, place=replace(pod.place, gang="llm-0-9"))
+                replace(pod, place=replace(pod.place, podgang="llm-0-9"))
                 for pod in placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
             )
         },

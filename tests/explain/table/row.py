@@ -117,7 +117,8 @@ def scaled(scheduled: int) -> Changes:
         NAMESPACE, "llm-0-decode", "uid-decode", cliques()[0].place, 3, 3, scheduled, shape(8)
     )
     waits = tuple(
-        replace(clique, place=replace(clique.place, base_gang="llm-base")) for clique in cliques()
+        replace(clique, place=replace(clique.place, base_podgang="llm-base"))
+        for clique in cliques()
     )
     return {"gangs": (gang(), base), "cliques": (*waits, decode), "pods": pods(gates=GATE)}
 
