@@ -42,9 +42,8 @@ class Cluster:
             client, self.stores, topology_name=settings.name, topology_enabled=settings.enabled
         )
         self.resources = MnnvlResources(client, self.facts, self.stores)
-        self.owners = MnnvlOwners(
-            client, self.facts, self.stores, OWNER_RULES.get(configuration.mnnvl.owner)
-        )
+        configured = OWNER_RULES.get(configuration.mnnvl.owner)
+        self.owners = MnnvlOwners(client, self.facts, self.stores, configured, discovery)
 
     def checks(self) -> dict[str, str | None]:
         """Return the problem of each check by its name, or None if there is none.

@@ -17,6 +17,9 @@ from app.rules.dialects.owner import OwnerRule
 DIALECTS: tuple[Dialect, ...] = (EPOCHS, BINDINGS, DESIGN)
 """The latest dialect first: it is in force if the cluster serves the signs of several."""
 
+LATER: tuple[Dialect, ...] = (EPOCHS, BINDINGS)
+"""The dialects of the releases after `design`."""
+
 
 def dialect_of(client: Objects) -> Dialect:
     """Return the dialect of the cluster of `client`, as of the last discovery."""

@@ -8,14 +8,17 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
+from app.cluster.dialects import LATER
 from app.cluster.facts import Facts, ready
 from app.cluster.table import CLAIMS, DOMAINS, GANGS, OF_GANG, Stores
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.labels import MNNVL_ADOPTED
 from app.kube.api import Conflict, NotFound, Object, Objects, find
+from app.kube.discovery import Discovery
 from app.kube.store import WatchStore
 from app.objects.metadata import annotations_of
 from app.objects.resource import Resource
+from app.rules.dialects.design import DESIGN
 from app.rules.dialects.owner import OwnerRule
 from app.rules.mnnvl.plan import claim_name, domain_name
 from app.rules.mnnvl.stored import Gang, MnnvlResource, read_gang, read_resource
@@ -28,11 +31,17 @@ TRIES = 3
 class MnnvlOwners:
     """The owners of the resources in `stores`, which `client` writes.
 
-    `configured` is the rule that counts in place of that of the dialect, or None.
+    `configured` is the rule that counts in place of that of the dialect, or None. `discovery` is
+    None if there is no API server.
     """
 
     def __init__(
-        self, client: Objects, facts: Facts, stores: Stores, configured: OwnerRule | None = None
+        self,
+        client: Objects,
+        facts: Facts,
+        stores: Stores,
+        configured: OwnerRule | None = None,
+        discovery: Discovery | None = None,
     ) -> None:
         self._client = client
         self._facts = facts
@@ -40,15 +49,34 @@ class MnnvlOwners:
         self._gangs = stores[GANGS]
         self._stores = {COMPUTE_DOMAIN: stores[DOMAINS], RESOURCE_CLAIM: stores[CLAIMS]}
         self._configured = configured
+        self._discovery = discovery
 
     def written_by(self, client: Objects) -> "MnnvlOwners":
         """Return the same owners, which `client` writes."""
-        return MnnvlOwners(client, self._facts, self._all_stores, self._configured)
+        return MnnvlOwners(client, self._facts, self._all_stores, self._configured, self._discovery)
 
     @property
     def rule(self) -> OwnerRule:
         """The rule in force."""
         return self._configured or self._facts.dialect().owner
+
+    @property
+    def may_be_late(self) -> bool:
+        """Whether a later Grove, which discovery may not know yet, would change the rule."""
+        return (
+            self._discovery is not None and self._configured is None and self.rule is DESIGN.owner
+        )
+
+    async def later_dialect(self) -> str:
+        """Return the name of the dialect that came after `design`, as of this moment, or "".
+
+        Raise ClusterError.
+        """
+        if self._discovery is not None:
+            for dialect in LATER:
+                if await self._discovery.serves_now(dialect.sign):
+                    return dialect.name
+        return ""
 
     def resources_of(self, gang: Gang) -> list[MnnvlResource]:
         """Return the cached resources of `gang`, as the rule in force sees it.
@@ -168,20 +196,30 @@ class MnnvlOwners:
         Raise ClusterError if something could not be given back. Nothing happens if another PodGang
         is stored, or if its PodCliqueSet is gone or being deleted.
         """
+        pcs = await self.living_set_of(gang)
+        if pcs is None:
+            return
+
+        await _all(
+            self.give_back(resource, pcs)
+            for resource in self.given_back_with(gang)
+            if resource.place.pcs == pcs.name
+        )
+
+    async def living_set_of(self, gang: Gang) -> PodCliqueSet | None:
+        """Return the PodCliqueSet of the stored PodGang `gang`.
+
+        None if another PodGang is stored, or if the set is gone or being deleted. Raise
+        ClusterError.
+        """
         stored = await self._stored(gang)
         if stored is None:
-            return
+            return None
 
         pcs = await self._facts.read_set(gang.namespace, stored.place.pcs)
         if pcs is None or pcs.deleting or stored.set_uid not in ("", pcs.uid):
-            return
-
-        resources = self.given_back_with(stored)
-        await _all(
-            self.give_back(resource, pcs)
-            for resource in resources
-            if resource.place.pcs == pcs.name
-        )
+            return None
+        return pcs
 
     async def _stored(self, gang: Gang) -> Gang | None:
         """Return the PodGang that is stored with the name and the uid of `gang`, or None."""

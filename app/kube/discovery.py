@@ -75,6 +75,18 @@ class Discovery:
     def served_version(self, resource: Resource) -> str | None:
         return self._served.get(resource)
 
+    async def serves_now(self, resource: Resource) -> bool:
+        """Ask the API server whether it serves `resource`, which the last refresh may not know yet.
+
+        If so, `run` refreshes soon. Raise ClusterError.
+        """
+        for version in resource.versions:
+            if resource.plural in await self._plurals((resource.group, version)):
+                if self.served_version(resource) is None:
+                    self.trigger()
+                return True
+        return False
+
     def subscribe(self, served: Served) -> None:
         """Call `served` with a resource and its new version after each change.
 
@@ -107,37 +119,42 @@ class Discovery:
         """Refresh now, every `INTERVAL_SECONDS`, and after each trigger, until it is cancelled.
 
         A CRD is served some time after it was stored, so a trigger causes two refreshes: after
-        `SETTLE_SECONDS`, and after five times `SETTLE_SECONDS`.
+        `SETTLE_SECONDS`, and after five times `SETTLE_SECONDS`. A trigger also ends the wait after
+        a refresh that failed.
         """
         backoff = Backoff(self._random)
-        again: float | None = None
+        again = False
         while True:
             try:
                 await self.refresh()
             except ClusterError as error:
-                if not self.problem:
-                    logger.warning("what the cluster serves can't be read: %s", error.message)
-                self.problem = error.message
-                self.error = error
-                await asyncio.sleep(backoff.next(error.retry_after))
-                continue
-            backoff.reset()
-            if again is not None:
-                await asyncio.sleep(again)
-                again = None
-                continue
-            if await self._is_triggered():
+                self._note(error)
+                pause = backoff.next(error.retry_after)
+            else:
+                backoff.reset()
+                pause = INTERVAL_SECONDS * (1 - self._random() / 5)
+                if again:
+                    pause = 4 * SETTLE_SECONDS
+                    again = False
+
+            if await self._is_triggered(pause):
                 await asyncio.sleep(SETTLE_SECONDS)
                 self._triggered.clear()
-                again = 4 * SETTLE_SECONDS
+                again = True
+
+    def _note(self, error: ClusterError) -> None:
+        if not self.problem:
+            logger.warning("what the cluster serves can't be read: %s", error.message)
+        self.problem = error.message
+        self.error = error
 
     async def refresh(self) -> None:
         """Read what the cluster serves.
 
-        If the list of a group version cannot be read, because its extension server is unavailable,
-        its last list is used. Without a last list, its resources keep their former versions, and
-        the ClusterError is raised after all other changes. Raise ClusterError if the groups cannot
-        be read.
+        If the list of a group version cannot be read, its last list is used. Without a last list,
+        its resources keep their former versions. In both cases, the ClusterError is raised after
+        all other changes, so that `run` tries again soon: the last list may be out of date. Raise
+        ClusterError if the groups cannot be read.
         """
         async with self._refreshing:
             served_groups = _group_versions(await self._read("/apis")) | {("", "v1")}
@@ -155,6 +172,8 @@ class Discovery:
                     if not self.known:
                         raise
                     unread[group_version] = error
+                    if group_version in self._lists:
+                        lists[group_version] = self._lists[group_version]
             self._lists = lists
             self._has_refreshed.set()
             versions = {r: _best(r, lists) or self._former(r, unread) for r in self.resources}
@@ -193,10 +212,6 @@ class Discovery:
             answer = await self._read(f"/apis/{group}/{version}" if group else f"/api/{version}")
         except NotFound:
             return frozenset()
-        except ClusterError:
-            if group_version in self._lists:
-                return self._lists[group_version]
-            raise
         return frozenset(str(item.get("name", "")) for item in answer.get("resources") or [])
 
     def _set_served(self, served: dict[Resource, str]) -> None:
@@ -210,13 +225,10 @@ class Discovery:
             self._changed.set()
             self._changed = asyncio.Event()
 
-    async def _is_triggered(self) -> bool:
-        """Wait for a trigger, up to `INTERVAL_SECONDS` less a random part.
-
-        Returns whether there was one.
-        """
+    async def _is_triggered(self, seconds: float) -> bool:
+        """Wait for a trigger, up to `seconds`. Returns whether there was one."""
         try:
-            async with asyncio.timeout(INTERVAL_SECONDS * (1 - self._random() / 5)):
+            async with asyncio.timeout(seconds):
                 return await self._triggered.wait()
         except TimeoutError:
             return False

@@ -8,7 +8,8 @@ leader. The API server only sends PodGangs with the annotation
 If the resources can't be given back, the deletion is denied with 503, and Grove tries again. It is
 never denied if the PodCliqueSet is gone or being deleted, which is soon so in a namespace that is
 being deleted too. In the dialect `design`, the resources are deleted with the PodGang, as its
-document asks.
+document asks, unless the API server serves a later Grove's API by now: discovery, which decides on
+the dialect, may not have seen it yet.
 """
 
 import asyncio
@@ -38,11 +39,14 @@ class PodGangDeletionWebhook:
             return bad_request(
                 "request.namespace must be a string that is not empty: a PodGang is in a namespace"
             )
+        if request.dry_run:
+            return ALLOWED
+
         gang = read_gang(request.object, request.namespace)
         resources = self._owners.given_back_with(gang)
-        if not resources or request.dry_run:
-            return ALLOWED
-        return self._give_back(gang, resources)
+        if resources:
+            return self._give_back(gang, resources)
+        return self._while_design(gang) if self._owners.may_be_late else ALLOWED
 
     async def _give_back(self, gang: Gang, resources: list[MnnvlResource]) -> Verdict:
         try:
@@ -54,15 +58,47 @@ class PodGangDeletionWebhook:
             return unavailable(_still_owns(gang, resources, problem))
         return ALLOWED
 
+    async def _while_design(self, gang: Gang) -> Verdict:
+        """Return the verdict if the dialect is still `design`, else ask Grove to try again."""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                if await self._owners.living_set_of(gang) is None:
+                    return ALLOWED
+                later = await self._owners.later_dialect()
+        except Forbidden:
+            return ALLOWED
+        except (ClusterError, TimeoutError) as problem:
+            return unavailable(_is_unknown(gang, problem))
+        return unavailable(_is_replaced(gang, later)) if later else ALLOWED
+
+
+def _is_replaced(gang: Gang, dialect: str) -> str:
+    return (
+        f'PodGang "{gang.name}" owns MNNVL resources, and Grove has just been upgraded to the'
+        f' dialect "{dialect}", in which they are given to the PodCliqueSet first: try again in a'
+        " few seconds"
+    )
+
+
+def _is_unknown(gang: Gang, problem: ClusterError | TimeoutError) -> str:
+    return (
+        f'PodGang "{gang.name}" owns MNNVL resources, and whether Grove has been upgraded could not'
+        f" be read ({_reason(problem)}): try again"
+    )
+
 
 def _still_owns(
     gang: Gang, resources: list[MnnvlResource], problem: ClusterError | TimeoutError
 ) -> str:
     names = ", ".join(f"{stored.kind} {stored.name}" for stored in resources)
-    reason = "the API server has not answered in time"
-    if isinstance(problem, ClusterError):
-        reason = problem.message
     return (
         f'PodGang "{gang.name}" still owns {names}, which would be deleted with it while pods may'
-        f" use them, and they could not be given to the PodCliqueSet ({reason}): try again"
+        " use them, and they could not be given to the PodCliqueSet"
+        f" ({_reason(problem)}): try again"
     )
+
+
+def _reason(problem: ClusterError | TimeoutError) -> str:
+    if isinstance(problem, ClusterError):
+        return problem.message
+    return "the API server has not answered in time"

@@ -118,8 +118,64 @@ def test_a_group_that_is_down_counts_as_before() -> None:
         given = discovery(server)
         await given.refresh()
         server.broken.add("/apis/resource.nvidia.com/v1beta1")
-        await given.refresh()
+        with pytest.raises(Unavailable, match="is down"):
+            await given.refresh()
         assert given.served_version(COMPUTE_DOMAIN) == "v1beta1"
+
+    virtual.run(main())
+
+
+def test_a_group_that_was_down_when_a_crd_came_is_read_again_soon() -> None:
+    """Its former list doesn't name the new resource."""
+
+    async def main() -> None:
+        server = ApiServer(scheduling_k8s_io={"v1alpha1": ["others"]})
+        given = discovery(server)
+        async with running(given), asyncio.timeout(20):
+            server.broken.add("/apis/scheduling.k8s.io/v1alpha1")
+            server.groups["scheduling.k8s.io"] = {"v1alpha1": ["others", "workloads"]}
+            given.trigger()
+            await asyncio.sleep(10)
+            server.broken.clear()
+            await given.changed()
+            assert given.served_version(WORKLOAD) == "v1alpha1"
+
+    virtual.run(main())
+
+
+def test_a_group_that_stays_down_delays_no_other() -> None:
+    async def main() -> None:
+        server = ApiServer(scheduling_k8s_io={"v1alpha1": ["workloads"]})
+        given = discovery(server)
+        async with running(given):
+            server.broken.add("/apis/scheduling.k8s.io/v1alpha1")
+            given.trigger()
+            await asyncio.sleep(300)
+            server.groups["resource.nvidia.com"] = {"v1beta1": ["computedomains"]}
+            given.trigger()
+            async with asyncio.timeout(2):
+                await given.changed()
+            assert given.served_version(COMPUTE_DOMAIN) == "v1beta1"
+
+    virtual.run(main())
+
+
+@pytest.mark.parametrize(
+    ("plurals", "serves"),
+    [
+        pytest.param(["computedomains"], True, id="its CRD came after the last refresh"),
+        pytest.param(["others"], False, id="it is not served"),
+    ],
+)
+def test_whether_a_resource_is_served_at_this_moment(plurals: list[str], serves: bool) -> None:
+    async def main() -> None:
+        server = ApiServer()
+        given = discovery(server)
+        async with running(given):
+            server.groups["resource.nvidia.com"] = {"v1beta1": plurals}
+            assert await given.serves_now(COMPUTE_DOMAIN) is serves
+            await asyncio.sleep(5)
+            assert (given.served_version(COMPUTE_DOMAIN) is not None) is serves
 
     virtual.run(main())
 

@@ -57,7 +57,7 @@ class EpochOperator(Operator):
         self.epochs = True
 
     async def _reconcile(self, name: str, desired: DesiredSet | None) -> None:
-        if time.monotonic() < self.acts_at:
+        if self._clock.now < self.acts_at:
             return
         if not isinstance(desired, DesiredGroups):
             await super()._reconcile(name, desired)

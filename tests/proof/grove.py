@@ -3,7 +3,6 @@ about it again and again, whether it succeeds or not.
 """
 
 import asyncio
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -12,6 +11,7 @@ from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET, POD_GANG
 from app.kube.api import ClusterError, NotFound, Object
 from app.kube.client import HttpClient
 from tests import builders
+from tests.proof.clock import Clock
 
 MEMBERS = ("worker", "leader")
 
@@ -35,10 +35,10 @@ class DesiredSet:
 class Operator:
     """`sets` is what is desired, by name.
 
-    `slowest` is the longest that any request took, in seconds.
+    `slowest` is the longest that any request took, in seconds of `clock`.
     """
 
-    def __init__(self, client: HttpClient, namespace: str) -> None:
+    def __init__(self, client: HttpClient, namespace: str, clock: Clock) -> None:
         self.sets: dict[str, DesiredSet | None] = {}
         self.resets = True
         """Whether it writes again what is as it should be.
@@ -52,6 +52,7 @@ class Operator:
         """What was rejected although it was right."""
         self._client = client
         self._namespace = namespace
+        self._clock = clock
 
     async def run(self) -> NoReturn:
         while True:
@@ -156,14 +157,14 @@ class Operator:
             await self._timed(self._client.patch(resource, name, patch, self._namespace))
 
     async def _timed(self, call: Any) -> Any:
-        begin = time.monotonic()
+        begin = self._clock.now
         try:
             return await call
         except ClusterError as error:
             self._judge(error)
             raise
         finally:
-            self.slowest = max(self.slowest, time.monotonic() - begin)
+            self.slowest = max(self.slowest, self._clock.now - begin)
 
     def _judge(self, error: ClusterError) -> None:
         """Sets may be rejected, because another dialect has other rules, and a PodGang as long as

@@ -7,7 +7,6 @@ deleted by hand: whatever a PodClique needs all the time keeps its uid all the t
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
@@ -35,6 +34,7 @@ from tests.proof.invariants import Foreign, listed
 from tests.proof.schedule import (
     BINDINGS,
     SETS,
+    START_SECONDS,
     TODAY,
     Schedule,
     until,
@@ -51,7 +51,7 @@ FORGIVEN_ROUNDS = 3
 EPOCHS = TODAY.parents[1] / "epochs" / "grove.yaml"
 CRDS = [crd for file in (TODAY, EPOCHS) for crd in yaml.safe_load_all(file.read_text()) if crd]
 SCOPES = ("replica", "clique", "scalingGroupReplica")
-KEEPING = "collectAfterSeconds: 60"
+KEEPING = "collectAfterSeconds: 3600"
 """While there is chaos, nothing is collected that a PodClique has only lost the claim of."""
 
 
@@ -96,7 +96,7 @@ class Migration(Schedule):
     kills = True
 
     def _operator(self, client: HttpClient) -> Operator:
-        self._grove = EpochOperator(client, self.namespace)
+        self._grove = EpochOperator(client, self.namespace, self._clock)
         self._watched = Watched()
         self._dropped: dict[str, tuple[int, float]] = {}
         self._mnnvl = KEEPING
@@ -120,8 +120,8 @@ class Migration(Schedule):
         """
         operator.sets = {name: self._desired() for name in SETS}
         self._watching = asyncio.create_task(self._watch(admin, operator))
-        end = time.monotonic() + CHAOS_SECONDS
-        while time.monotonic() < end:
+        end = self._clock.now + CHAOS_SECONDS
+        while self._clock.now < end:
             await asyncio.sleep(self._random.uniform(0.0, 0.4))
             name, step = self._random.choice(self._steps(admin, operator))
             self.report.count(name)
@@ -170,7 +170,7 @@ class Migration(Schedule):
         before = _wanted(operator)
         operator.sets[name] = replace(desired, **fields)
         for clique in before - _wanted(operator):
-            self._dropped[clique] = (operator.rounds, time.monotonic())
+            self._dropped[clique] = (operator.rounds, self._clock.now)
 
     async def _kill(self, admin: HttpClient) -> None:
         """Kills a server, but not while PodGangs that own something are being deleted.
@@ -178,9 +178,12 @@ class Migration(Schedule):
         An API server then finds nobody who answers, and deletes the PodGang: a failurePolicy of
         Fail would stop the deletion of sets and namespaces.
         """
-        if not self.kills or (self._grove.epochs and await self._some_gang_owns(admin)):
-            return
-        await self._replace(self._random.randrange(2))
+        if self.kills and not await self._needs_its_servers(admin):
+            await self._replace(self._random.randrange(2))
+
+    async def _needs_its_servers(self, admin: HttpClient) -> bool:
+        """Whether Grove may delete PodGangs that own something while pods run."""
+        return self._grove.acts_at > 0 and await self._some_gang_owns(admin)
 
     # Releases.
 
@@ -192,12 +195,16 @@ class Migration(Schedule):
         await self._install(admin, BINDINGS)
 
     async def _upgrade(self, admin: HttpClient) -> None:
-        """Installs the release with PodGangMaps, whose operator acts a little later."""
+        """Installs the release with PodGangMaps, whose operator acts a little later.
+
+        A server has to answer by then: servers that have just been upgraded come first.
+        """
         if self._grove.epochs or self._earlier:
             return
+        await until("ready", lambda: len(self._balancer.ports) == 2)
         await self._bindings(admin)
         await self._install(admin, str(POD_GANG_MAP))
-        self._grove.acts_at = time.monotonic() + INSTALLATION_SECONDS
+        self._grove.acts_at = self._clock.now + INSTALLATION_SECONDS
         await self._grove.begin_with_epochs()
         self.report.count("migrated")
         if self._random.random() < 0.5:
@@ -206,7 +213,7 @@ class Migration(Schedule):
             await self._kill(admin)
 
     async def _roll_back(self) -> None:
-        if self._grove.epochs and time.monotonic() > self._grove.acts_at:
+        if self._grove.epochs and self._clock.now > self._grove.acts_at:
             self._grove.epochs = False
             self.report.count("rolled back")
 
@@ -224,9 +231,9 @@ class Migration(Schedule):
         """Deletes the webhook configurations for a moment, but not while Grove is upgraded: they
         guard the deletion of PodGangs.
         """
-        if self._earlier or time.monotonic() < self._grove.acts_at + 1.0:
+        if self._earlier or self._clock.now < self._grove.acts_at + 1.0:
             return
-        if await self._some_gang_owns(admin):
+        if await self._needs_its_servers(admin):
             return
         for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
             with contextlib.suppress(ClusterError):
@@ -267,7 +274,7 @@ class Migration(Schedule):
 
     def _forgiven(self, operator: Operator) -> set[str]:
         """The PodCliques that were not wanted a short time ago."""
-        now = time.monotonic()
+        now = self._clock.now
         return {
             clique
             for clique, (rounds, begin) in self._dropped.items()
@@ -279,16 +286,30 @@ class Migration(Schedule):
         return {clique["metadata"]["name"]: read_demand(clique) for clique in cliques}
 
     async def _calm(self, admin: HttpClient, operator: Operator) -> None:
-        """The network is well, the servers are those of this version, and nothing changes."""
+        """The network is well, the servers are those of this version, and nothing changes.
+
+        Both servers are killed at once, but not before they have given back what PodGangs own where
+        Grove may delete them.
+        """
+        for replica in self._replicas:
+            replica.proxy.share = 0.0
+        await self._until_safe(admin)
         self._mnnvl = "collectAfterSeconds: 1"
         self._earlier = False
         for number in range(2):
             await self._replace(number, share=0.0)
         await until("ready, with a leader", self._is_led)
-        await until("through with the installation", lambda: time.monotonic() > self._grove.acts_at)
+        await until("through with the installation", lambda: self._clock.now > self._grove.acts_at)
         rounds = operator.rounds
         await until("through with everything", lambda: operator.rounds > rounds + 3)
         await self._pods.end_all()
+
+    async def _until_safe(self, admin: HttpClient) -> None:
+        end = self._clock.now + START_SECONDS
+        while await self._needs_its_servers(admin):
+            if self._clock.now > end:
+                raise TimeoutError("given back")
+            await asyncio.sleep(0.1)
 
     async def _end(self, admin: HttpClient) -> None:
         self._watching.cancel()

@@ -1,19 +1,22 @@
 """The deletion of a PodGang that owns MNNVL resources, where Grove replaces PodGangs."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from app.cluster.owners import MnnvlOwners
 from app.cluster.table import DOMAINS, GANGS
 from app.facts.kinds import (
+    ALL,
     CLUSTER_TOPOLOGY_BINDING,
     COMPUTE_DOMAIN,
     POD_CLIQUE_SET,
     POD_GANG,
     RESOURCE_CLAIM,
 )
-from app.kube.api import Conflict, Forbidden, Unavailable
+from app.kube.api import ClusterError, Conflict, Forbidden, Unavailable
+from app.kube.discovery import Discovery
 from tests import builders
 from tests.cluster.offline import OfflineCluster
 from tests.reviews import Caller, load
@@ -60,11 +63,23 @@ OWNED = (
 )
 
 
-def caller(*objects: Object, later: bool = True) -> Caller:
-    """Asks in a cluster with PodGangs that Grove replaces, or of the design if not `later`."""
+def caller(
+    *objects: Object,
+    later: bool = True,
+    read: Callable[[str], Awaitable[Object]] | None = None,
+) -> Caller:
+    """Asks in a cluster with PodGangs that Grove replaces, or of the design if not `later`.
+
+    `read` answers for the API server what it serves at this moment.
+    """
     cluster = OfflineCluster(objects)
     if later:
         cluster.client.served[CLUSTER_TOPOLOGY_BINDING] = "v1alpha1"
+    if read is not None:
+        discovery = Discovery(read, ALL)
+        cluster.owners = MnnvlOwners(
+            cluster.client, cluster.facts, cluster.stores, discovery=discovery
+        )
     return Caller(cluster)
 
 
@@ -131,6 +146,75 @@ async def test_in_the_design_the_resources_go_with_their_podgang() -> None:
     asking = caller(pcs(), gang(), *OWNED, later=False)
     assert (await asking.ask(PATH, deletion()))["allowed"]
     assert asking.cluster.client.calls == []
+
+
+DOWN = Unavailable("down", code=503)
+
+
+def grove_api(*plurals: str) -> Callable[[str], Awaitable[Object]]:
+    """An API server whose version of Grove's API has `plurals`."""
+
+    async def read(path: str) -> Object:
+        return {"resources": [{"name": plural} for plural in plurals]}
+
+    return read
+
+
+def failing(problem: ClusterError) -> Callable[[str], Awaitable[Object]]:
+    async def read(path: str) -> Object:
+        raise problem
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        pytest.param(
+            grove_api("podgangs", "podgangmaps"),
+            'PodGang "train-0" owns MNNVL resources, and Grove has just been upgraded to the dialect "epochs", in which '
+            "they are given to the PodCliqueSet first: try again in a few seconds",
+            id="PodGangMaps",
+        ),
+        pytest.param(
+            grove_api("podgangs", "clustertopologybindings"),
+            'PodGang "train-0" owns MNNVL resources, and Grove has just been upgraded to the dialect "bindings", in which '
+            "they are given to the PodCliqueSet first: try again in a few seconds",
+            id="bindings",
+        ),
+        pytest.param(
+            failing(DOWN),
+            'PodGang "train-0" owns MNNVL resources, and whether Grove has been upgraded could not be read (down): try again',
+            id="not known",
+        ),
+    ],
+)
+async def test_an_upgrade_that_discovery_has_not_seen_yet(
+    read: Callable[[str], Awaitable[Object]], message: str
+) -> None:
+    asking = caller(pcs(), gang(), *OWNED, later=False, read=read)
+    response = await asking.ask(PATH, deletion())
+    assert (response["allowed"], response["status"]["code"]) == (False, 503)
+    assert response["status"]["message"] == message
+
+
+@pytest.mark.parametrize(
+    ("objects", "read"),
+    [
+        pytest.param((pcs(), gang(), *OWNED), grove_api("podgangs"), id="the release is the same"),
+        pytest.param(
+            (pcs(), gang(), *OWNED), failing(Forbidden("no", code=403)), id="it may not be read"
+        ),
+        pytest.param((gang(), *OWNED), failing(DOWN), id="the set is gone"),
+        pytest.param((pcs(**LATER), gang(), *OWNED), failing(DOWN), id="the set is being deleted"),
+    ],
+)
+async def test_in_the_design_no_deletion_waits_for_ever(
+    objects: tuple[Object, ...], read: Callable[[str], Awaitable[Object]]
+) -> None:
+    asking = caller(*objects, later=False, read=read)
+    assert (await asking.ask(PATH, deletion()))["allowed"]
+    assert asking.cluster.client.writes() == []
 
 
 @pytest.mark.parametrize(
