@@ -17,7 +17,7 @@ from app.admission.exchange import Exchange
 from app.admission.review import Request
 from app.admission.verdict import Verdict
 from app.config.schema import Configuration
-from app.rules.topology.levels import Level
+from app.facts.grove.topology import Level
 from app.webhooks.registry import routes_over, served_routes
 from tests.cluster.offline import OfflineCluster
 

@@ -19,7 +19,6 @@ from app.commands.files import documents_of, stream_of
 from app.commands.options import UNUSABLE, Command, add_reading_options, unreadable
 from app.dry_run.budget import UnusableInput
 from app.explain.facts import RESOURCES, Facts
-from app.explain.facts.grove import ClusterTopology, cluster_topology, cluster_topology_binding
 from app.explain.index import Index
 from app.explain.json import preview_document, search_document, survey_document
 from app.explain.levels import Topology
@@ -30,6 +29,11 @@ from app.explain.roomier import RoomSearch, search_room, search_text
 from app.explain.topology import DomainReport, Survey, domain_reports, survey
 from app.explain.topology_text import domains_text, nodes_text, preview_text, survey_text
 from app.explain.words import listed
+from app.facts.grove.topology import (
+    ClusterTopology,
+    read_cluster_topology,
+    read_cluster_topology_binding,
+)
 from app.facts.kinds import POD_CLIQUE_SET, RESOURCE_CLAIM, RESOURCE_SLICE
 from app.kube.api import ClusterError
 from app.objects.fields import FieldPath
@@ -109,16 +113,16 @@ def levels_of(path: str, name: str) -> ClusterTopology:
         section = document.get("clusterTopology")
         if document.get("kind") == "ClusterTopologyBinding":
             findings = validate_binding(document, None, None, ())[0]
-            levels = cluster_topology_binding(document)
+            levels = read_cluster_topology_binding(document)
         elif document.get("kind") == "ClusterTopology":
             findings = validate_cluster_topology(document)
-            levels = cluster_topology(document)
+            levels = read_cluster_topology(document)
         elif isinstance(section, dict):
             given = section.get("levels")
             findings = validate_levels(
                 list_of(given), FieldPath("").child("clusterTopology", "levels")
             )
-            levels = cluster_topology(
+            levels = read_cluster_topology(
                 {"spec": {"levels": given}, "metadata": {"name": name or section.get("name")}}
             )
         else:

@@ -7,15 +7,15 @@ from app.console.page import Page, Query
 from app.console.snapshot import Snapshot
 from app.explain.answer import Answer, explain
 from app.explain.facts import TITLES
-from app.explain.facts.common import Ref
 from app.explain.facts.grove import PodClique
-from app.explain.facts.pods import Pod
 from app.explain.index import Index
 from app.explain.room import Room
 from app.explain.subject import KINDS
 from app.explain.text import folded, without_pods
 from app.explain.tree import Branch
 from app.explain.words import counted, listed
+from app.facts.kubernetes.pod import Pod
+from app.facts.named import Ref
 
 MOST_SETS = 200
 """Sets in the list. The filter finds the others."""

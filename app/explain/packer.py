@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from app.explain.amounts import PREFIX
 from app.explain.demand import Demand
 from app.explain.domains import Domain, Path
-from app.explain.facts.pods import Shape
 from app.explain.ground import Ground, Vector
 from app.explain.trial import Scores, Trial
+from app.facts.kubernetes.pod import Shape
 
 _OF_ANY_AMOUNT = {"cpu", "memory"}
 """Resources that don't make pods different kinds of pods."""

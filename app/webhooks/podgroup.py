@@ -5,10 +5,10 @@ import contextlib
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
 from app.cluster.facts import Facts
+from app.facts.kai.topology import KaiTopology
 from app.kube.api import Unavailable
 from app.rules.podgroup import constraint_warnings
 from app.rules.subgroups import validate_pod_group
-from app.rules.topology.kai import KaiTopology
 
 
 class PodGroupWebhook:

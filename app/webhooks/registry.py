@@ -20,11 +20,10 @@ from app.facts.kinds import (
     POD_GANG,
     POD_GROUP,
 )
-from app.facts.labels import MNNVL_ADOPTED, MNNVL_ENABLED
+from app.facts.labels import KAI_SCHEDULER, MNNVL_ADOPTED, MNNVL_ENABLED
 from app.kube.api import ClusterError, Forbidden
 from app.objects.resource import POD, Resource
 from app.rules.workload.groups import IGNORE, SKIP_PODGROUPER
-from app.rules.workload.kai_podgroup import KAI_SCHEDULER
 from app.webhooks.clustertopology import ClusterTopologyWebhook
 from app.webhooks.pod import PodWebhook
 from app.webhooks.pod_binding import PodBindingWebhook
