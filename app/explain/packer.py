@@ -72,6 +72,11 @@ class Packer:
         return not demand.count or self._place(demand, self._domains.everywhere, None)
 
     @property
+    def free(self) -> list[Vector]:
+        """What each node has left of what was placed."""
+        return self._trial.free
+
+    @property
     def used(self) -> frozenset[int]:
         """The nodes on which something was placed."""
         return self._trial.used
@@ -136,7 +141,7 @@ class Packer:
         for depth in levels.tried:
             if depth < len(common):
                 # A defect of KAI: it finds no room above the domain that all nodes share.
-                if not self._rules.shared:
+                if not self._rules.shared and self._is_allowed(demand, levels.required, common):
                     yield self._inside(common, scope)
                 continue
             for path in self._descend(self._asked(demand), common, depth, fits):

@@ -38,6 +38,11 @@ class Trial:
         return len(self._journal)
 
     @property
+    def free(self) -> list[Vector]:
+        """What each node has left."""
+        return list(self._free)
+
+    @property
     def used(self) -> frozenset[int]:
         """The nodes on which something was placed."""
         return frozenset(position for position, _ in self._journal)
