@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from app.explain.demand import Demand
 from app.explain.domains import Domains
-from app.explain.facts.pods import Shape
 from app.explain.ground import Ground, Vector
 from app.explain.packer import Packer, Rules
 from app.explain.whatif.every import Exhausted, every_placement, is_small
+from app.facts.kubernetes.pod import Shape
 
 _FREELY = Rules(sizes=False, shared=False)
 """Without what KAI refuses although there is a placement."""

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from app.explain.facts.common import Object
+from app.facts.named import Object
 
 MOST_ADDED = 10_000
 GRAMMAR = (

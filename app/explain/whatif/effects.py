@@ -12,7 +12,6 @@ from typing import Literal
 from app.explain.demand import Demand
 from app.explain.domains import Domains
 from app.explain.facts import Facts
-from app.explain.facts.common import Object, Ref
 from app.explain.gang import Gang
 from app.explain.ground import Vector
 from app.explain.index import Index, Key, key_of
@@ -27,6 +26,7 @@ from app.explain.whatif.edits import Supposition
 from app.explain.whatif.seekers import Seeker, demand_for, gangs_in, is_alone, movers, waiters
 from app.explain.whatif.supposed import Supposed, suppose, without_nodes
 from app.explain.words import is_device
+from app.facts.named import Object, Ref
 
 How = Literal["fits", "restarts", "shrinks", "breaks", "starts", "held", "waits"]
 """What becomes of a gang. It must move, and its pods `fit` again beside the rest; or all of it

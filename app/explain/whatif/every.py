@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from app.explain.demand import Demand
 from app.explain.domains import Domain
-from app.explain.facts.pods import Shape
 from app.explain.ground import Ground, Vector, capacity_of
+from app.facts.kubernetes.pod import Shape
 
 MOST_PODS = 100
 """More pods are not tried in every placement: each is a step of a recursion."""

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from app.explain.assembly import gang_of_pod, gang_of_pod_group, gangs_of_set
 from app.explain.demand import Demand
-from app.explain.facts.common import Ref
-from app.explain.facts.pods import Pod, Shape
 from app.explain.gang import Gang, Member, Unit
 from app.explain.index import Index, Key, key_of
 from app.explain.planned import planned
@@ -14,6 +12,8 @@ from app.explain.reasons.evictable import priority_of
 from app.explain.waiting import workloads
 from app.explain.whatif.supposed import Supposed
 from app.explain.words import is_device
+from app.facts.kubernetes.pod import Pod, Shape
+from app.facts.named import Ref
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from app.explain.facts.common import Ref
 from app.explain.reason import Reason
 from app.explain.text import table
 from app.explain.whatif.effects import Effects, Fate, How
 from app.explain.words import counted, listed
+from app.facts.named import Ref
 from app.visible import visible
 
 MOST = 40

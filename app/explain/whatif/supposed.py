@@ -6,11 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.explain.facts import Facts, projected
-from app.explain.facts.common import Object
-from app.explain.facts.devices import ResourceClaim, ResourceSlice
 from app.explain.facts.grove import PodCliqueSet
-from app.explain.facts.nodes import Node
-from app.explain.facts.pods import Pod
 from app.explain.fitness import NAME_FIELD
 from app.explain.index import Index, Key, key_of
 from app.explain.whatif.edits import (
@@ -22,6 +18,10 @@ from app.explain.whatif.edits import (
     UnusableEdit,
 )
 from app.explain.words import counted, listed
+from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Pod
+from app.facts.named import Object
 
 _OF_NODE = "node.kubernetes.io/"
 """Taints that the cluster itself gives a node, for its state."""

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from app.explain.facts import Facts
-from app.explain.facts.kai import KaiPodGroup
-from app.explain.facts.nodes import Node
-from app.explain.facts.pods import Pod
+from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Pod
 from tests.explain.fleet import GPU, KEYS
 
 Key = tuple[str, str]

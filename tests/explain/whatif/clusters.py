@@ -4,11 +4,12 @@ import random
 from dataclasses import replace
 
 from app.explain.facts import Facts
-from app.explain.facts.common import Told
-from app.explain.facts.kai import KaiPodGroup, Queue, SubGroup
-from app.explain.facts.nodes import Node
-from app.explain.facts.pods import Pod
 from app.explain.whatif.edits import Addition, Drain, Labelling, Supposition
+from app.facts.constraint import SchedulerConstraint
+from app.facts.kai.podgroup import KaiPodGroup, SubGroup
+from app.facts.kai.queue import Queue
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Pod
 from tests.explain.fleet import GPU, HOST, NOW, RACK, ZONE, design, shape
 
 NAMESPACE = "lab"
@@ -50,7 +51,15 @@ def _node(source: random.Random, number: int) -> Node:
 
 def _gang(source: random.Random, number: int) -> tuple[KaiPodGroup, list[Pod]]:
     name = f"gang-{number}"
-    told = [Told(), Told(), Told(RACK), Told(RACK, HOST), Told(ZONE, RACK), Told(ZONE), Told(HOST)]
+    told = [
+        SchedulerConstraint(),
+        SchedulerConstraint(),
+        SchedulerConstraint(RACK),
+        SchedulerConstraint(RACK, HOST),
+        SchedulerConstraint(ZONE, RACK),
+        SchedulerConstraint(ZONE),
+        SchedulerConstraint(HOST),
+    ]
     subgroups = []
     pods: list[Pod] = []
     for part in range(source.randint(1, 2)):

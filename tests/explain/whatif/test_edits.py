@@ -2,10 +2,6 @@
 
 import pytest
 
-from app.explain.facts.devices import ResourceSlice
-from app.explain.facts.nodes import Node
-from app.explain.facts.pods import Shape
-from app.explain.facts.selectors import Requirement, Taint
 from app.explain.whatif.edits import (
     Addition,
     Applying,
@@ -17,6 +13,10 @@ from app.explain.whatif.edits import (
     parse,
 )
 from app.explain.whatif.supposed import suppose
+from app.facts.kubernetes.claim import ResourceSlice
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Shape
+from app.facts.kubernetes.selectors import Requirement, Taint
 from tests.explain.fleet import HOST, RACK, ZONE, facts, node, occupant, placed
 
 WRITTEN: dict[str, Supposition] = {

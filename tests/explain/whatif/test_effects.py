@@ -10,13 +10,14 @@ import pytest
 
 from app.cli import main
 from app.explain.facts import Facts
-from app.explain.facts.devices import Consumer, Device, DeviceClass, ResourceClaim, ResourceSlice
-from app.explain.facts.kai import KaiPodGroup, Queue
-from app.explain.facts.nodes import Node
-from app.explain.facts.pods import PodClaim, Shape
 from app.explain.whatif.edits import parse
 from app.explain.whatif.effects import effects
 from app.explain.whatif.shown import effects_text
+from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.kai.queue import Queue
+from app.facts.kubernetes.claim import Consumer, Device, DeviceClass, ResourceClaim, ResourceSlice
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import PodClaim, Shape
 from tests.commands.test_explain import written
 from tests.explain.fleet import (
     GPU,
