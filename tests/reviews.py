@@ -21,6 +21,8 @@ from app.facts.grove.topology import Level
 from app.webhooks.registry import routes_over, served_routes
 from tests.cluster.offline import OfflineCluster
 
+JSON_HEADERS = {b"content-type": b"application/json"}
+
 DIRECTORY = Path(__file__).parent / "testdata" / "reviews"
 OPERATOR = "system:serviceaccount:grove-system:grove-admission"
 LEVELS = tuple(

@@ -19,8 +19,9 @@ class PodGroupWebhook:
 
     def __call__(self, request: Request) -> Verdict:
         findings = validate_pod_group(request.object)
-        warnings = [] if findings else constraint_warnings(request.object, self._topology)
-        return judged(findings, warnings)
+        if findings:
+            return judged(findings)
+        return judged([], constraint_warnings(request.object, self._topology))
 
     def _topology(self, name: str) -> KaiTopology | None:
         with contextlib.suppress(Unavailable):
