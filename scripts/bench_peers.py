@@ -41,11 +41,16 @@ def parsed(body: bytes) -> bytes:
 
 def constant(answer: Callable[[bytes], bytes]) -> "Exchange":
     from app.admission.decide import Route
-    from app.admission.exchange import Exchange, Headers
+    from app.admission.exchange import Exchange
 
     class Constant(Exchange):
         def answer(
-            self, route: Route, query: bytes, headers: Headers, body: bytes
+            self,
+            route: Route,
+            query: bytes,
+            content_type: bytes,
+            body: bytes,
+            traceparent: bytes = b"",
         ) -> tuple[int, bytes]:
             return 200, answer(body)
 

@@ -62,7 +62,8 @@ class AdmissionApp:
             body = await _read(content_type, int(headers.get(b"content-length") or 0), receive)
         except BadReview as bad:
             return self.exchange.refuse(route, bad)
-        answer = self.exchange.answer(route, scope["query_string"], headers, body)
+        traceparent = headers.get(b"traceparent", b"")
+        answer = self.exchange.answer(route, scope["query_string"], content_type, body, traceparent)
         return answer if isinstance(answer, tuple) else await answer
 
 

@@ -29,6 +29,7 @@ from app.console.findings import Examination
 from app.console.live import Live
 from app.console.playground import Judge
 from app.console.routes import Console, build_app
+from app.console.stored import StoredObjects
 from app.explain.facts import RESOURCES
 from app.kube.client import HttpClient
 from app.kube.kubeconfig import user_in_words
@@ -50,7 +51,7 @@ class ConsoleSettings:
     """The options of the command.
 
     If `port` is 0, a free one is taken. `namespaces` are read one by one if the user has no right
-    to read all; if there are none, those that the user may list are read.
+    to read all; if there are none, those that the user may list are read, else `own_namespace`.
     """
 
     configuration: Configuration
@@ -58,6 +59,7 @@ class ConsoleSettings:
     context: str | None = None
     context_name: str = ""
     namespaces: Sequence[str] = ()
+    own_namespace: str = ""
     port: int = 0
     ipv6: bool = False
 
@@ -117,13 +119,20 @@ def _console(client: HttpClient, settings: ConsoleSettings) -> Console:
         given = settings.kubeconfig, settings.context or None
         return how_to_renew(error, *given), user_in_words(*given)
 
-    live = Live(ReadOnlyClient(client), settings.namespaces, client.discovery, renewal=renewal)
+    live = Live(
+        ReadOnlyClient(client),
+        settings.namespaces,
+        client.discovery,
+        renewal=renewal,
+        own_namespace=settings.own_namespace,
+    )
     looking = LookingClient(client, hidden=HIDDEN)
     return Console(
         live,
         Streams(live),
         Examination(looking, client.read, settings.configuration, live),
         Judge(looking, settings.configuration, live),
+        StoredObjects(looking),
         settings.context_name or "default",
         __version__,
     )

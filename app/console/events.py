@@ -45,15 +45,13 @@ class Streams:
         self._closed.set()
         self._live.touch()
 
-    async def messages(self, page: str) -> AsyncGenerator[bytes, None]:
-        """A message such as `data: workloads 812` at the start, after every change and after every
-        tick.
-        """
+    async def messages(self) -> AsyncGenerator[bytes, None]:
+        """Yield a message such as `data: 812` at the start, after every change and every tick."""
         self.open += 1
         try:
             seen = self._live.revision
             while not self._closed.is_set():
-                yield f"data: {page} {seen}\n\n".encode()
+                yield f"data: {seen}\n\n".encode()
                 await asyncio.sleep(self.pause)
                 try:
                     async with asyncio.timeout(self._tick):

@@ -18,12 +18,12 @@ from app.config.schema import Configuration
 from app.console.live import Live
 from app.console.page import Page, Query
 from app.console.snapshot import Snapshot
+from app.console.topology import surveyed
 from app.doctor.apis import Read
 from app.doctor.certificate import Handshake
 from app.doctor.examination import Patient, examine
 from app.doctor.report import Check
 from app.explain.reason import Reason
-from app.explain.topology import survey
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.kube.api import Client, ClusterError
 
@@ -99,7 +99,7 @@ class Examination:
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
         self.result: Result | None = None
-        self.page = Page("findings", "Findings", self.shown)
+        self.page = Page("findings", "Findings", self.shown, ("q", "show"))
 
     @property
     def running(self) -> bool:
@@ -151,18 +151,24 @@ class Examination:
             else:
                 result.rows.append(_of_doctor(check))
 
+    def count(self, snapshot: Snapshot) -> int:
+        """Return the number of findings of the last examination and of the topology of now."""
+        return len(self._rows(snapshot))
+
+    def _rows(self, snapshot: Snapshot) -> list[Row]:
+        examined = self.result.rows if self.result else ()
+        topology = map(_of_topology, surveyed(snapshot.index).reasons)
+        return _grouped(_without_repeats([*examined, *topology]))
+
     def shown(self, snapshot: Snapshot, query: Query) -> dict[str, Any]:
         """What the page shows: the findings of the last examination, and those of the topology of
         now.
         """
         result = self.result
-        now = [
-            *(result.rows if result else ()),
-            *(_of_topology(reason) for reason in survey(snapshot.index).reasons),
-        ]
-        rows = _grouped(_without_repeats(now))
+        rows = self._rows(snapshot)
         text = query.get("q", "").lower()
-        show = query.get("show", "")
+        ignored = () if query.get("show", "") in ("", *GROUPS) else ("show",)
+        show = "" if ignored else query.get("show", "")
         counts = {group: sum(row.group == group for row in rows) for group in GROUPS}
         kept = [row for row in rows if show in ("", row.group) and text in _searched(row)]
 
@@ -171,7 +177,8 @@ class Examination:
                 {"group": g, "title": GROUPS[g].title, "count": n} for g, n in counts.items() if n
             ],
             "all": len(rows),
-            "show": show if show in GROUPS else "",
+            "ignored": ignored,
+            "show": show,
             "q": query.get("q", ""),
             "rows": [_shown(row) for row in kept[:MOST_ROWS]],
             "more": max(0, len(kept) - MOST_ROWS),

@@ -67,9 +67,9 @@ Renewal = Callable[[Exception], tuple[str, str]]
 
 class Live:
     """`namespaces` are read one by one where there is no right to read all; without any, those that
-    the user may list. `discovery` says when the kinds that the cluster serves are known, and
-    when they change; somebody else runs it. `revision` grows with every change that a page could
-    show.
+    the user may list, else `own_namespace`, that of the context. `discovery` says when the kinds
+    that the cluster serves are known, and when they change; somebody else runs it. `revision` grows
+    with every change that a page could show.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class Live:
         pace: Pace | None = None,
         rights_again: float = RIGHTS_AGAIN,
         renewal: Renewal = lambda error: ("", ""),
+        own_namespace: str = "",
     ) -> None:
         self.revision = 1
         self.trouble: Trouble | None = None
@@ -92,6 +93,7 @@ class Live:
         self._again = rights_again
         self._pace = pace or Pace(page_size=PAGE, slice_size=SLICE, retry_most=10.0)
         self._renewal = renewal
+        self._own_namespace = own_namespace
         self._stores: dict[Scope, WatchStore[Any]] = {}
         self._denied: set[Scope] = set()
         self._changed = asyncio.Event()
@@ -244,10 +246,17 @@ class Live:
                 Selection(resource, namespace),
                 pace=self._pace,
                 served_changed=changed,
+                not_found=self._not_found,
                 needs_right=True,
             )
         finally:
             noted.cancel()
+
+    def _not_found(self) -> None:
+        """Show at once that a kind is not served any more, even if it had no objects."""
+        self.touch()
+        if self._discovery is not None:
+            self._discovery.trigger()
 
     async def _note_sync(self, scope: Scope, store: WatchStore[Any]) -> None:
         await store.until_synced()
@@ -261,7 +270,7 @@ class Live:
         try:
             page = await self._client.list(NAMESPACE, limit=0)
         except ClusterError:
-            return ()
+            return (self._own_namespace,) if self._own_namespace else ()
         self.namespaces = tuple(obj["metadata"]["name"] for obj in page.items)
         return self.namespaces
 

@@ -274,4 +274,4 @@ def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
     }
 
 
-PAGE = Page("playground", "Playground", _read, watched=False)
+PAGE = Page("playground", "Playground", _read, ("example",), watched=False)

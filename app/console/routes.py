@@ -1,13 +1,13 @@
-"""Routes: pages and fragments of them, the text and JSON of an explanation, events and static
+"""Routes: pages, the text and JSON of an explanation, events and static
 files.
 """
 
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
 from urllib.parse import parse_qsl
@@ -16,9 +16,10 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import ASGIApp
 
-from app.console import findings, playground, topology, workloads
+from app.console import findings, playground, stored, topology, workloads
 from app.console.events import Streams
 from app.console.guard import Guard
+from app.console.listing import WaitingList
 from app.console.live import Live
 from app.console.page import Page
 from app.console.rendering import environment
@@ -45,6 +46,7 @@ class Console:
     streams: Streams
     findings: findings.Examination
     judge: playground.Judge
+    stored: stored.StoredObjects
     context: str
     version: str
 
@@ -58,6 +60,7 @@ def build_app(console: Console, token: str) -> ASGIApp:
     app.add_api_route("/events", routes.events, methods=["GET"])
     app.add_api_route("/workloads.txt", routes.as_text, methods=["GET"])
     app.add_api_route("/workloads.json", routes.as_json, methods=["GET"])
+    app.add_api_route("/object", routes.stored, methods=["GET"])
     app.add_api_route("/findings", routes.examine, methods=["POST"])
     app.add_api_route("/playground", routes.judged, methods=["POST"])
     app.add_api_route("/playground.json", routes.saved, methods=["POST"])
@@ -74,11 +77,28 @@ async def _nothing(request: Request, error: Exception) -> Response:
     return Response(status_code=getattr(error, "status_code", 404))
 
 
+@dataclass(frozen=True, slots=True)
+class _Rendered:
+    """The main part of a page, the options of its address that mean nothing, and the counts in the
+    navigation by the path of their page.
+    """
+
+    main: str
+    ignored: tuple[str, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
 class _Routes:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._environment = environment()
-        self.pages = (workloads.PAGE, topology.PAGE, console.findings.page, playground.PAGE)
+        self._listing = WaitingList()
+        self.pages = (
+            workloads.page(self._listing),
+            topology.PAGE,
+            console.findings.page,
+            playground.PAGE,
+        )
         """In the order of the bar and of the keys 1 to 4."""
         self._static = {
             path.name: path.read_bytes() for path in _STATIC.iterdir() if path.suffix in _TYPES
@@ -94,14 +114,10 @@ class _Routes:
             return Response(status_code=404)
         return Response(self._static[name], media_type=_TYPES[Path(name).suffix])
 
-    async def events(self, request: Request) -> Response:
+    async def events(self) -> Response:
         if self._console.streams.full:
             return Response(status_code=503)
-        named = request.query_params.get("page", "")
-        page = next((page.path for page in self.pages if page.path == named), self.pages[0].path)
-        return StreamingResponse(
-            self._console.streams.messages(page), media_type="text/event-stream"
-        )
+        return StreamingResponse(self._console.streams.messages(), media_type="text/event-stream")
 
     def page(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
@@ -110,51 +126,69 @@ class _Routes:
         return answer
 
     async def _page(self, request: Request, page: Page, more: dict[str, Any]) -> Response:
-        """The whole page, or its main part alone with `?fragment`.
-
-        A part that has not changed is answered with 304.
-        """
+        """Return the page, or 304 if it shows what `If-None-Match` names."""
         query = dict(reversed(request.query_params.multi_items()))
         snapshot = self._console.live.snapshot()
-        main, seconds = await self._in_thread(self._timed, page, snapshot, query, more)
+        shown, seconds = await self._in_thread(self._timed, page, snapshot, query, more)
         self._console.streams.slow_down(seconds)
-        tag = f'"{hashlib.blake2b(main.encode(), digest_size=12).hexdigest()}"'
-        if "fragment" not in query:
-            frame = {
-                "page": page.path,
-                "title": page.title,
-                "pages": self.pages,
-                "context": self._console.context,
-            }
-            return self._html("base.html", **frame, revision=snapshot.revision, main=main, tag=tag)
-
+        self._go_on()
+        tag = f'"{hashlib.blake2b(repr(shown).encode(), digest_size=12).hexdigest()}"'
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"etag": tag})
 
-        return Response(main, media_type="text/html", headers={"etag": tag})
+        frame = {
+            "page": page,
+            "pages": self.pages,
+            "context": self._console.context,
+            "revision": snapshot.revision,
+            "time": snapshot.time,
+        }
+        answer = self._html("base.html", **frame, shown=shown, tag=tag)
+        answer.headers["etag"] = tag
+        return answer
 
-    def _timed(self, *arguments: Any) -> tuple[str, float]:
-        """The main part of a page, and the CPU seconds that it took."""
+    def _go_on(self) -> None:
+        """Let open tabs ask again soon if the list of what waits is not complete."""
+        if not self._listing.complete:
+            self._console.live.touch()
+
+    def _timed(self, *arguments: Any) -> tuple["_Rendered", float]:
+        """Return a page, and the CPU seconds that it took."""
         begin = time.thread_time()
         return self._render(*arguments), time.thread_time() - begin
 
     def _render(
         self, page: Page, snapshot: Snapshot, query: dict[str, str], more: dict[str, Any]
-    ) -> str:
+    ) -> "_Rendered":
         live = self._console.live
         values: dict[str, Any] = {"context": self._console.context, "trouble": live.trouble}
         if page.watched and not live.ready:
-            return self._environment.get_template("loading.html").render(
-                values, loading=live.progress()
-            )
-        return self._environment.get_template(f"{page.path}.html").render(
-            {**values, **page.read(snapshot, query), **more}
-        )
+            loading = self._environment.get_template("loading.html")
+            return _Rendered(loading.render(values, loading=live.progress()))
+
+        counts = self._counts(snapshot, page) if live.ready else {}
+        values |= page.read(snapshot, query) | more
+        ignored = page.ignored(query, values.get("ignored", ()))
+        template = self._environment.get_template(f"{page.path}.html")
+        return _Rendered(template.render(values), tuple(ignored), counts)
+
+    def _counts(self, snapshot: Snapshot, page: Page) -> dict[str, int]:
+        """Return how many workloads wait and how many findings there are, for the navigation."""
+        self._listing.follow(snapshot.index, reasons=page is self.pages[0])
+        findings = self._console.findings.count(snapshot)
+        return {workloads.PATH: self._listing.waiting, self._console.findings.page.path: findings}
 
     def _html(self, template: str, **values: Any) -> Response:
         return Response(
             self._environment.get_template(template).render(values), media_type="text/html"
         )
+
+    async def stored(self, request: Request) -> Response:
+        """Show an object as it is stored now, with its events."""
+        shown = await self._console.stored(request.query_params)
+        snapshot = self._console.live.snapshot()
+        events = await self._in_thread(stored.events_of, snapshot, shown.get("uid", ""))
+        return await self._page(request, stored.PAGE, {**shown, "events": events})
 
     # Explanations as the command prints them.
 

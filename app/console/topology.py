@@ -4,33 +4,40 @@ free.
 
 from typing import Any
 
+from app.console.map import drawn
 from app.console.page import Page, Query
 from app.console.snapshot import Snapshot
 from app.console.workloads import reference
 from app.explain.assembly import gang_of, gangs_of_set
 from app.explain.domains import Path
 from app.explain.facts import TITLES
+from app.explain.facts.grove import PodCliqueSet, PodGang
 from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.topology import DomainReport, RoomAnswer, Survey, domain_reports, find_room, survey
 from app.explain.topology_text import room_text
 from app.explain.words import counted, gpus_of, listed, plain
 
-MOST_CELLS = 1024
-MOST_LINKED = 300
-"""If there are more cells, they are no links: their groups are."""
 MOST_OUTSIDE = 100
 MOST_NODES = 256
+MOST_PODS = 100_000
+MOST_GPUS = 1024
+"""The most pods, and GPUs of each, for which room is looked for."""
 _FEW_SETS = 40
 _OF_SURVEY = ("nodes", "topologies", "kai_topologies")
 """The fields of the facts that a survey is made of."""
+
+
+def surveyed(index: Index, name: str = "") -> Survey:
+    """Return the survey of a topology, made once until a node or a topology changes."""
+    return index.remembered(("console survey", name), lambda: survey(index, name), _OF_SURVEY)
 
 
 def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
     index = snapshot.index
     name = query.get("name", "")
     topology = index.topology(name)
-    examined = index.remembered(("console survey", name), lambda: survey(index, name), _OF_SURVEY)
+    examined = surveyed(index, name)
     at = _path(index, topology, query.get("at", ""))
     room = _room(index, topology, query)
     gang_nodes = _nodes_of(index, query.get("gang", ""))
@@ -52,10 +59,25 @@ def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
         "gangs": _gangs(index, query.get("gang", "")),
         "at": "/".join(at),
         "crumbs": [{"name": at[n], "at": "/".join(at[: n + 1])} for n in range(len(at))],
-        "map": _map(index, topology, at, room, gang_nodes),
+        "map": drawn(index, topology, at, room, gang_nodes),
         "nodes": _nodes(index, topology, at),
+        "ignored": _ignored(index, topology, query, at),
         "time": snapshot.time,
     }
+
+
+def _ignored(index: Index, topology: Topology, query: Query, at: Path) -> list[str]:
+    """Return the options whose value means nothing."""
+    levels = [level.domain for level in topology.levels]
+    meaning = {
+        "at": bool(at),
+        "gang": _gang_or_set(index, query.get("gang", "")) is not None,
+        "gpus": _number(query, "gpus", range(MOST_GPUS + 1)) is not None,
+        "level": query.get("level") in levels,
+        "name": topology.cluster is not None or topology.kai is not None,
+        "pods": _number(query, "pods", range(1, MOST_PODS + 1)) is not None,
+    }
+    return [name for name, means in meaning.items() if query.get(name) and not means]
 
 
 def _defaults(topology: Topology) -> dict[str, str]:
@@ -107,27 +129,40 @@ def _path(index: Index, topology: Topology, given: str) -> Path:
 
 
 def _room(index: Index, topology: Topology, query: Query) -> RoomAnswer | None:
-    pods = query.get("pods", "")
-    gpus = query.get("gpus", "")
-    if not (pods.isdecimal() and gpus.isdecimal() and index.room_is_known):
+    pods = _number(query, "pods", range(1, MOST_PODS + 1))
+    gpus = _number(query, "gpus", range(MOST_GPUS + 1))
+    if pods is None or gpus is None or not index.room_is_known:
         return None
-    if not 1 <= int(pods) <= 100_000 or int(gpus) > 1024:
+    return find_room(index, topology, query.get("level", ""), pods, gpus * 1000)
+
+
+def _number(query: Query, name: str, allowed: range) -> int | None:
+    """Return the number that an option gives, None if it gives none that is allowed."""
+    value = query.get(name, "")
+    if not (value.isascii() and value.isdecimal()) or len(value) > 6:
         return None
-    return find_room(index, topology, query.get("level", ""), int(pods), int(gpus) * 1000)
+    return int(value) if int(value) in allowed else None
 
 
 # Where a gang or a set is.
 
 
-def _nodes_of(index: Index, given: str) -> frozenset[str]:
+def _gang_or_set(index: Index, given: str) -> PodCliqueSet | PodGang | None:
     ref = reference(given)
-    if ref is None:
+    key = (ref.namespace, ref.name) if ref else ("", "")
+    if ref is not None and ref.kind == "PodGang":
+        return index.gangs.get(key)
+    return index.sets.get(key) if ref is not None and ref.kind == "PodCliqueSet" else None
+
+
+def _nodes_of(index: Index, given: str) -> frozenset[str]:
+    """Return the names of the nodes on which a set or a gang has pods."""
+    found = _gang_or_set(index, given)
+    if found is None:
         return frozenset()
-    pcs = index.sets.get((ref.namespace, ref.name))
-    pod_gang = index.gangs.get((ref.namespace, ref.name))
-    gangs = gangs_of_set(index, pcs) if ref.kind == "PodCliqueSet" and pcs else ()
-    if ref.kind == "PodGang" and pod_gang:
-        gangs = (gang_of(index, pod_gang),)
+    gangs = (
+        gangs_of_set(index, found) if isinstance(found, PodCliqueSet) else (gang_of(index, found),)
+    )
     return frozenset(pod.node for gang in gangs for pod in gang.placed)
 
 
@@ -140,86 +175,6 @@ def _gangs(index: Index, given: str) -> list[dict[str, str]]:
     if len(names) > _FEW_SETS:
         names = [pair for pair in names if pair[0] == given]
     return [{"object": ref, "name": name} for ref, name in sorted(names)]
-
-
-# The map.
-
-
-def _map(
-    index: Index, topology: Topology, at: Path, room: RoomAnswer | None, gang_nodes: frozenset[str]
-) -> dict[str, Any] | None:
-    """The domains of the deepest level that has at most MOST_CELLS, as cells.
-
-    Cells are grouped by parent, and groups by the broadest level.
-    """
-    depth = _depth(index, topology, at)
-    if depth is None:
-        return None
-
-    cells = domain_reports(index, topology, depth, at)
-    domains = {
-        domain.path: domain.nodes for domain in index.domains(topology.keys).within(depth, at)
-    }
-    enough = {r.domain.path for r in room.enough} if room else set()
-    steps = len(next(iter(enough), ()))
-    linked = len(cells) <= MOST_LINKED and depth < len(topology.keys)
-    groups: dict[Path, list[dict[str, Any]]] = {}
-    totals: dict[Path, int] = {}
-    for cell in cells:
-        parent = cell.path[:-1]
-        asked = bool(steps) and cell.path[:steps] in enough
-        here = bool(gang_nodes) and any(
-            index.nodes[n].name in gang_nodes for n in domains[cell.path]
-        )
-        groups.setdefault(parent, []).append(_cell(cell, asked=asked, here=here, linked=linked))
-        totals[parent] = totals.get(parent, 0) + (cell.free or 0)
-
-    return {
-        "level": topology.levels[depth - 1].domain,
-        "bands": _bands(groups, totals, at, known=bool(cells) and cells[0].free is not None),
-        "count": len(cells),
-        "linked": linked,
-    }
-
-
-def _bands(
-    groups: dict[Path, list[dict[str, Any]]], totals: dict[Path, int], at: Path, *, known: bool
-) -> list[dict[str, Any]]:
-    bands: dict[str, list[dict[str, Any]]] = {}
-    for parent, cells in groups.items():
-        inside = parent[len(at) :]
-        band = inside[0] if len(inside) > 1 else ""
-        name = "/".join(inside[1:] or inside) or (parent[-1] if parent else "")
-        group: dict[str, Any] = {"name": name, "at": "/".join(parent), "cells": cells}
-        group["free"] = plain(totals[parent]) if known else "?"
-        group["here"] = not inside
-        bands.setdefault(band, []).append(group)
-    return [{"name": name, "groups": groups} for name, groups in bands.items()]
-
-
-def _cell(report: DomainReport, *, asked: bool, here: bool, linked: bool) -> dict[str, Any]:
-    share = round(16 * report.free / report.gpus) if report.free and report.gpus else 0
-    classes = [f"f{max(1, share) if report.free else 0}"]
-    classes += ["ask"] if asked or here else []
-    classes += ["odd"] if report.closed else []
-    free = "?" if report.free is None else plain(report.free)
-    closed = f", {report.closed} closed" if report.closed else ""
-    title = f"{report.path[-1]}: {free} of {plain(report.gpus)}{closed}"
-
-    return {
-        "classes": " ".join(classes),
-        "title": title,
-        "at": "/".join(report.path) if linked else "",
-    }
-
-
-def _depth(index: Index, topology: Topology, at: Path) -> int | None:
-    """The deepest level inside a domain that has at most 1,024 domains there; None if even the next
-    has more.
-    """
-    domains = index.domains(topology.keys)
-    depths = range(len(topology.keys), len(at), -1)
-    return next((d for d in depths if 0 < len(domains.within(d, at)) <= MOST_CELLS), None)
 
 
 # The nodes of one domain.
@@ -258,4 +213,5 @@ def _node(index: Index, position: int) -> dict[str, Any]:
     }
 
 
-PAGE = Page("topology", "Topology", _read)
+OPTIONS = ("at", "gang", "gpus", "level", "name", "pods")
+PAGE = Page("topology", "Topology", _read, OPTIONS)

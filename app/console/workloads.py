@@ -1,25 +1,27 @@
-"""Workloads: the PodCliqueSets, those that wait first, and the explanation of one object."""
+"""Workloads: what waits, in the columns of the command, and the explanation of one object."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
+from app.console import stored
+from app.console.listing import WaitingList, answered
 from app.console.page import Page, Query
 from app.console.snapshot import Snapshot
-from app.explain.answer import Answer, explain
-from app.explain.facts import TITLES
-from app.explain.facts.grove import PodClique
-from app.explain.index import Index
+from app.explain.answer import Answer
+from app.explain.facts import TITLES, Facts
+from app.explain.facts.common import Ref
 from app.explain.room import Room
 from app.explain.subject import KINDS
 from app.explain.text import folded, without_pods
 from app.explain.tree import Branch
+from app.explain.waiting import WorkloadRow
+from app.explain.waiting_text import COLUMNS, cells, first_reason
 from app.explain.words import counted, listed
-from app.facts.kubernetes.pod import Pod
-from app.facts.named import Ref
 
-MOST_SETS = 200
-"""Sets in the list. The filter finds the others."""
-MOST_ROWS = 300
+PATH = "workloads"
+MOST_ROWS = 200
+"""Rows of the list, and of the tree. The filter finds other workloads."""
 MOST_ROOMS = 256
 _DETAILED = 60
 """If a tree has more rows, it is shown without pods."""
@@ -32,12 +34,17 @@ _WORDS = {
 }
 
 
+def page(listing: WaitingList) -> Page:
+    """Return the page of what `listing` has."""
+    return Page(PATH, "Workloads", partial(_read, listing), ("object", "namespace", "q"))
+
+
 def printed(
     snapshot: Snapshot, given: str, form: Callable[[Answer], str | bytes]
 ) -> str | bytes | None:
     """The explanation of `Kind/namespace/name` in a form, or None if there is no such object."""
     ref = reference(given)
-    answer = explain(snapshot.index, ref) if ref else None
+    answer = answered(snapshot.index, ref) if ref else None
     return None if answer is None else form(answer)
 
 
@@ -48,89 +55,75 @@ def reference(given: str) -> Ref | None:
     return Ref(kind, namespace, name) if kind in KINDS.values() and name else None
 
 
-def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
+def named(ref: Ref) -> str:
+    """Return `Kind/namespace/name`, as an address has it."""
+    return f"{ref.kind}/{ref.namespace}/{ref.name}"
+
+
+def _read(listing: WaitingList, snapshot: Snapshot, query: Query) -> dict[str, Any]:
     facts = snapshot.facts
-    rows = _sets(snapshot, query.get("namespace", ""), query.get("q", ""))
+    namespaces = sorted({row.ref.namespace for row in listing.rows})
+    ignored = [] if query.get("namespace", "") in ("", *namespaces) else ["namespace"]
+    namespace = "" if ignored else query.get("namespace", "")
+    rows = _found(listing.rows, namespace, query.get("q", ""))
+
     given = query.get("object", "")
     ref = reference(given)
+    if given and ref is None:
+        ignored.append("object")
     if ref is None and not given and rows:
-        ref = Ref("PodCliqueSet", rows[0]["namespace"], rows[0]["name"])
-
-    answer = explain(snapshot.index, ref) if ref else None
+        ref = rows[0].ref
+    answer = answered(snapshot.index, ref) if ref else None
 
     return {
-        "sets": rows[:MOST_SETS],
+        "list": [_listed(row, facts) for row in rows[:MOST_ROWS]],
         "count": len(rows),
-        "total": len(facts.sets),
-        "namespaces": sorted({pcs.namespace for pcs in facts.sets}),
-        "namespace": query.get("namespace", ""),
+        "total": len(listing.rows),
+        "complete": listing.complete,
+        "namespaces": namespaces,
+        "namespace": namespace,
         "q": query.get("q", ""),
-        "object": given or (_given(ref) if ref else ""),
+        "object": given or (named(ref) if ref else ""),
         "answer": _shown(answer) if answer else None,
         "missing": str(ref or given) if given and answer is None else "",
         "sees_sets": facts.unseen.get("sets", ""),
         "absent": "sets" in facts.absent,
+        "ignored": ignored,
         "time": snapshot.time,
     }
-
-
-def _given(ref: Ref) -> str:
-    return f"{ref.kind}/{ref.namespace}/{ref.name}"
 
 
 # The list.
 
 
-def _sets(snapshot: Snapshot, namespace: str, text: str) -> list[dict[str, Any]]:
-    index = snapshot.index
-    placed = index.groups(Index.pods_of_set).each(_placed)
-    expected = index.groups(Index.cliques_of_set).each(_expected)
-    known = not {"pods", "cliques"} & index.facts.unseen.keys()
-    rows = []
-    for pcs in index.facts.sets:
-        if (
-            namespace and pcs.namespace != namespace
-        ) or text.lower() not in f"{pcs.namespace}/{pcs.name}".lower():
-            continue
-        key = (pcs.namespace, pcs.name)
-        have = placed.get(key, 0)
-        want = max(expected.get(key, 0), placed.get(key, 0))
-        state = "unknown" if not known else "waits" if have < want or not want else "well"
-        words = {"unknown": "not known", "waits": "waits", "well": "all placed"}[state]
-        pods = f"{have:,} of {want:,}" if known else "?"
-        row = {
-            "namespace": pcs.namespace,
-            "name": pcs.name,
-            "pods": pods,
-            "state": state,
-            "words": words,
-        }
-        rows.append({**row, "object": f"PodCliqueSet/{pcs.namespace}/{pcs.name}"})
-
-    order = {"waits": 0, "unknown": 1, "well": 2}
-
-    return sorted(rows, key=lambda row: (order[row["state"]], row["namespace"], row["name"]))
+def _found(rows: Sequence[WorkloadRow], namespace: str, text: str) -> list[WorkloadRow]:
+    return [
+        row
+        for row in rows
+        if namespace in ("", row.ref.namespace)
+        and text.lower() in f"{row.ref.namespace}/{row.ref.name}".lower()
+    ]
 
 
-def _placed(pods: Sequence[Pod]) -> int:
-    return sum(1 for pod in pods if pod.node and not pod.finished and pod.deleting is None)
-
-
-def _expected(cliques: Sequence[PodClique]) -> int:
-    return sum(clique.replicas for clique in cliques)
+def _listed(row: WorkloadRow, facts: Facts) -> dict[str, Any]:
+    """Return the cells of a row by the column of the command."""
+    values = dict(zip(COLUMNS, (*cells(row, facts), first_reason(row)), strict=True))
+    return {"columns": values, "glyph": row.state, "ref": named(row.ref)}
 
 
 # The explanation.
 
 
 def _shown(answer: Answer) -> dict[str, Any]:
-    rows = list(_rows(answer.tree))
+    causes = [_clause(reason.text) for reason in answer.reasons]
+    rows = list(_rows(answer.tree, causes))
     if len(rows) > _DETAILED:
-        rows = list(_rows(without_pods(answer.tree)))
+        rows = list(_rows(without_pods(answer.tree), causes))
 
     return {
-        "ref": _given(answer.ref),
+        "ref": named(answer.ref),
         "kind": answer.ref.kind,
+        "heading": _heading(answer, causes),
         "headline": answer.headline,
         "state": answer.state,
         "words": _WORDS[answer.state],
@@ -144,52 +137,82 @@ def _shown(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _rows(branch: Branch, level: int = 1, parent: str = "") -> Iterator[dict[str, Any]]:
+def _clause(text: str) -> str:
+    """Return what a reason says first."""
+    return text.partition("; ")[0]
+
+
+def _heading(answer: Answer, causes: Sequence[str]) -> str:
+    """Return the answer in one line: the state, and the first reason if there is one."""
+    name = answer.ref.name
+    if answer.state not in ("waits", "problem"):
+        return answer.headline
+    if causes:
+        return f"{name} {_WORDS[answer.state].replace('not', 'is not')}: {causes[0]}"
+    if answer.unknown:
+        return f"{name} waits; why is not known, because not all may be read"
+    return f"{name} waits: KAI says {answer.said[0]}" if answer.said else answer.headline
+
+
+def _rows(branch: Branch, causes: Sequence[str], level: int = 1) -> Iterator[dict[str, Any]]:
     """The rows of the tree from top to bottom. Equal siblings are one row with a count."""
-    yield _row(branch, level, parent)
+    yield _row(branch, causes, level)
     for child, more in folded(branch.children):
-        yield from _rows(child, level + 1, branch.ref.name)
+        yield from _rows(child, causes, level + 1)
         if more:
-            yield {
-                **_BLANK,
-                "level": level + 1,
-                "name": f"{more} more, the same",
-                "kind": "",
-                "leaf": True,
-            }
+            same = {"level": level + 1, "key": f"more/{child.ref.name}", "more": more}
+            yield {**_BLANK, **same, "leaf": True}
 
 
 _BLANK: dict[str, Any] = {
+    "kind": "",
+    "name": "",
     "asked": "",
     "where": "",
     "pods": "",
     "state": "",
     "words": "",
-    "reasons": (),
+    "causes": (),
     "marked": False,
     "link": "",
+    "stored": "",
+    "more": 0,
 }
 
 
-def _row(branch: Branch, level: int, parent: str) -> dict[str, Any]:
-    kind, name = branch.label(parent)
+def _row(branch: Branch, causes: Sequence[str], level: int) -> dict[str, Any]:
     counts = branch.placed is not None and branch.total is not None
+    numbers = _numbers(branch)
+    link = named(branch.ref) if branch.ref.kind in KINDS.values() else ""
+
     return {
+        **_BLANK,
         "level": level,
-        "kind": kind,
-        "name": name,
+        "key": named(branch.ref),
+        "kind": branch.label("")[0],
+        "name": branch.ref.name,
         "asked": branch.asked,
         "where": branch.where,
         "pods": f"{branch.placed:,} of {branch.total:,}" if counts else "",
         "state": branch.state,
         "words": branch.words or ("in order" if branch.state == "well" else _WORDS[branch.state]),
-        "reasons": branch.reasons,
+        "causes": [{"number": number, "text": causes[number - 1]} for number in numbers],
         "marked": branch.marked,
         "leaf": not branch.children,
-        "link": (
-            _given(branch.ref) if branch.ref.kind in KINDS.values() and not branch.marked else ""
-        ),
+        "link": "" if branch.marked else link,
+        "stored": named(branch.ref) if branch.ref.kind in stored.KINDS else "",
     }
+
+
+def _numbers(branch: Branch) -> Sequence[int]:
+    """Return the reasons of a branch; of a gang also those of its parts."""
+    if branch.ref.kind != "PodGang":
+        return branch.reasons
+    inside = (number for child in branch.children for number in child.reasons)
+    return sorted({*branch.reasons, *inside})
+
+
+# Room.
 
 
 def _rooms(rooms: Sequence[Room]) -> list[dict[str, Any]]:
@@ -197,21 +220,26 @@ def _rooms(rooms: Sequence[Room]) -> list[dict[str, Any]]:
 
     If there are more than MOST_ROOMS, only the roomiest.
     """
-    if not rooms or len(rooms) > MOST_ROOMS:
-        return (
-            [{"parent": "", "cells": [_cell(room, rooms[0].pods) for room in rooms[:24]]}]
-            if rooms
-            else []
-        )
-    groups: dict[str, list[dict[str, Any]]] = {}
+    if not rooms:
+        return []
+    if len(rooms) > MOST_ROOMS:
+        return [_group("the roomiest", rooms[:24], rooms[0])]
+
+    groups: dict[str, list[Room]] = {}
     for room in sorted(rooms, key=lambda room: room.domain.path):
-        groups.setdefault("/".join(room.domain.path[:-1]), []).append(_cell(room, rooms[0].pods))
-    return [{"parent": parent, "cells": cells} for parent, cells in groups.items()]
+        groups.setdefault("/".join(room.domain.path[:-1]), []).append(room)
+    return [_group(parent or "all", inside, rooms[0]) for parent, inside in groups.items()]
 
 
-def _cell(room: Room, most: int) -> dict[str, Any]:
-    what = f"{room.domain}: {counted(room.pods, 'pod')}"
-    return {"pods": room.pods, "title": what, "best": bool(most) and room.pods == most}
+def _group(name: str, rooms: Sequence[Room], best: Room) -> dict[str, Any]:
+    total = sum(room.pods for room in rooms)
+    return {"name": name, "total": total, "cells": [_cell(room, best) for room in rooms]}
 
 
-PAGE = Page("workloads", "Workloads", _read)
+def _cell(room: Room, best: Room) -> dict[str, Any]:
+    return {
+        "pods": room.pods,
+        "title": f"{room.domain}: room for {counted(room.pods, 'pod')}",
+        "share": round(16 * room.pods / max(1, best.pods)),
+        "best": room is best and bool(room.pods),
+    }

@@ -9,15 +9,13 @@ from functools import cached_property
 
 from app.explain.amounts import PREFIX
 from app.explain.demand import Demand
-from app.explain.facts.grove import PodClique, PodCliqueSet
+from app.explain.facts.common import UNBOUND, Ref, Told
+from app.explain.facts.grove import PodClique, PodCliqueSet, PodGang
+from app.explain.facts.kai import KaiPodGroup
+from app.explain.facts.pods import Pod, Shape
 from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.places import Own, Places
-from app.facts.constraint import UNBOUND, SchedulerConstraint
-from app.facts.grove.podgang import PodGang
-from app.facts.kai.podgroup import KaiPodGroup
-from app.facts.kubernetes.pod import Pod, Shape
-from app.facts.named import Ref
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Member:
     replicas: int
     shape: Shape
     pods: tuple[Pod, ...]
-    told: SchedulerConstraint = UNBOUND
+    told: Told = UNBOUND
     clique: PodClique | None = None
     shapes: tuple[Shape, ...] = ()
 
@@ -143,7 +141,7 @@ class Unit:
     """
 
     name: str
-    told: SchedulerConstraint = UNBOUND
+    told: Told = UNBOUND
     members: tuple[Member, ...] = ()
     units: tuple["Unit", ...] = ()
     minimum: int | None = None

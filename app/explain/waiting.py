@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from app.explain.answer import Answer, explain
+from app.explain.facts.common import Ref
+from app.explain.facts.kai import KaiPodGroup
 from app.explain.index import Index, key_of
 from app.explain.reason import Who
 from app.explain.tree import State
-from app.facts.kai.podgroup import KaiPodGroup
-from app.facts.named import Ref
 
 _ORDER: dict[State, int] = {"waits": 0, "problem": 1, "unknown": 2, "warning": 3, "well": 4}
 
@@ -57,17 +57,18 @@ def _stands_alone(index: Index, group: KaiPodGroup) -> bool:
 
 def rows(index: Index, refs: Iterable[Ref]) -> list[WorkloadRow]:
     """Return the rows of some workloads: what waits first, the longest before the others."""
-    return sorted(_rows(index, refs), key=_place)
+    return sorted(_rows(index, refs), key=place)
 
 
 def _rows(index: Index, refs: Iterable[Ref]) -> Iterator[WorkloadRow]:
     for ref in refs:
         answer = explain(index, ref)
         if answer is not None:
-            yield _row(index, answer)
+            yield row_of(index, answer)
 
 
-def _row(index: Index, answer: Answer) -> WorkloadRow:
+def row_of(index: Index, answer: Answer) -> WorkloadRow:
+    """Return the row of a workload that has been explained."""
     row = WorkloadRow(
         answer.ref, answer.state, _since(index, answer.ref), answer.placed, answer.total
     )
@@ -99,6 +100,7 @@ def _since(index: Index, ref: Ref) -> float | None:
     return min(times, default=None if workload is None else workload.created)
 
 
-def _place(row: WorkloadRow) -> tuple[int, float, Ref]:
+def place(row: WorkloadRow) -> tuple[int, float, Ref]:
+    """Return the place of a row among others: smaller ones come first."""
     since = row.since if row.state == "waits" and row.since is not None else float("inf")
     return _ORDER[row.state], since, row.ref

@@ -86,9 +86,9 @@ def exit_code(rows: Sequence[WorkloadRow], facts: Facts) -> int:
 
 def _table(rows: Sequence[WorkloadRow], facts: Facts, width: int) -> Iterator[str]:
     """Yield the rows with their reasons beside them, or below them if there is too little space."""
-    cells = [[visible(cell) for cell in _cells(row, facts)] for row in rows]
+    texts = [[visible(cell) for cell in cells(row, facts)] for row in rows]
     heads = [title.upper() for title in COLUMNS[:-1]]
-    lines = list(table([heads, *cells]))
+    lines = list(table([heads, *texts]))
     left = max(map(len, lines)) + 2
     if width and width - left < _NARROWEST:
         yield lines[0]
@@ -98,7 +98,7 @@ def _table(rows: Sequence[WorkloadRow], facts: Facts, width: int) -> Iterator[st
 
     yield f"{lines[0]:{left}}{COLUMNS[-1].upper()}"
     for row, line in zip(rows, lines[1:], strict=True):
-        yield f"{line:{left}}{_cut(visible(_reason(row)), width - left)}".rstrip()
+        yield f"{line:{left}}{_cut(visible(first_reason(row)), width - left)}".rstrip()
 
 
 def _cut(text: str, width: int) -> str:
@@ -107,11 +107,12 @@ def _cut(text: str, width: int) -> str:
 
 
 def _wrapped(row: WorkloadRow, width: int) -> list[str]:
-    reason = visible(_reason(row))
+    reason = visible(first_reason(row))
     return textwrap.wrap(reason, width, initial_indent="  ", subsequent_indent="  ")
 
 
-def _cells(row: WorkloadRow, facts: Facts) -> tuple[str, ...]:
+def cells(row: WorkloadRow, facts: Facts) -> tuple[str, ...]:
+    """Return the cells of a row, without the last column, its reason."""
     name = f"{_SHORT[row.ref.kind]}/{row.ref.name}"
     known = row.since is not None and facts.now
     since = short(facts.now - (row.since or 0.0)) if known else "?"
@@ -119,7 +120,8 @@ def _cells(row: WorkloadRow, facts: Facts) -> tuple[str, ...]:
     return row.ref.namespace, name, since, placed, STATES[row.state], row.who or "-"
 
 
-def _reason(row: WorkloadRow) -> str:
+def first_reason(row: WorkloadRow) -> str:
+    """Return the last cell of a row: the first reason, and how many more there are."""
     more = f" (+{row.more})" if row.more else ""
     return f"{row.reason}{more}"
 

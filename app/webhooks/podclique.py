@@ -10,13 +10,14 @@ resources as soon as it can.
 """
 
 import asyncio
+from collections.abc import Awaitable, Coroutine
 from dataclasses import replace
+from typing import Any
 
 from app.admission.review import Request
 from app.admission.verdict import (
     ALLOWED,
     Effect,
-    Later,
     Verdict,
     bad_request,
     judged,
@@ -48,7 +49,7 @@ class PodCliqueWebhook:
         self._resources = resources
         self._configured_mode = configured_mode
 
-    def __call__(self, request: Request) -> Verdict | Later:
+    def __call__(self, request: Request) -> Verdict | Awaitable[Verdict]:
         if not request.namespace:
             return bad_request(
                 "request.namespace must be a string that is not empty: a PodClique is in a"
@@ -63,13 +64,11 @@ class PodCliqueWebhook:
         name = member.place.pcs
         pcs = self._facts.cached_set(request.namespace, name)
         if pcs is None and name and None in (own.enabled, own.scope, own.device_class):
-            return Later(lambda: self._with_set(request, member, own))
+            return self._with_set(request, member, own)
 
         return self._judge(request, member, own, pcs, [])
 
-    async def _with_set(
-        self, request: Request, member: Member, own: MnnvlAnnotations
-    ) -> Verdict | Later:
+    async def _with_set(self, request: Request, member: Member, own: MnnvlAnnotations) -> Verdict:
         """Judge the request after one read of the set, because its annotations may count."""
         name = member.place.pcs
         pcs = None
@@ -79,7 +78,8 @@ class PodCliqueWebhook:
                 pcs = await self._facts.read_set(request.namespace, name)
         except (ClusterError, TimeoutError) as problem:
             warnings.append(_unread(name, problem))
-        return self._judge(request, member, own, pcs, warnings)
+        answer = self._judge(request, member, own, pcs, warnings)
+        return answer if isinstance(answer, Verdict) else await answer
 
     def _judge(
         self,
@@ -88,7 +88,7 @@ class PodCliqueWebhook:
         own: MnnvlAnnotations,
         pcs: PodCliqueSet | None,
         warnings: list[str],
-    ) -> Verdict | Later:
+    ) -> Verdict | Coroutine[Any, Any, Verdict]:
         inherited = _inherited(request, member, pcs)
         annotations = own.over(inherited)
         conflict = (
@@ -119,7 +119,7 @@ class PodCliqueWebhook:
         doubt = _doubt(request, injection, mode)
         injection = replace(injection, warnings=tuple(warnings))
 
-        return Later(lambda: self._ensure(request, plan, injection, doubt))
+        return self._ensure(request, plan, injection, doubt)
 
     async def _ensure(
         self, request: Request, plan: Plan, injection: Injection, doubt: str | None

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from app.console.app import Opened
-
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page
 
@@ -47,7 +45,7 @@ class Tab:
 @contextlib.asynccontextmanager
 async def tab(
     browser: "Browser",
-    console: Opened,
+    url: str,
     path: str = "workloads",
     scheme: Any = "light",
     width: int = 1366,
@@ -56,9 +54,9 @@ async def tab(
         color_scheme=scheme, viewport={"width": width, "height": 900}
     )
     page = await context.new_page()
-    opened_tab = Tab(page, console.url)
+    opened_tab = Tab(page, url)
     try:
-        await page.goto(f"{console.url}{path}")
+        await page.goto(f"{url}{path}")
         yield opened_tab
         assert (opened_tab.complaints, opened_tab.elsewhere) == ([], [])
     finally:

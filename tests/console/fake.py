@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from typing import Any
 
 import httpx
+import uvicorn
 
 from app.config.schema import Configuration
 from app.console.app import HIDDEN
@@ -14,6 +16,7 @@ from app.console.findings import Examination
 from app.console.live import Live
 from app.console.playground import Judge
 from app.console.routes import Console, build_app
+from app.console.stored import StoredObjects
 from app.kube.api import Forbidden, NotFound, Object, Page, Unavailable, WatchEvent
 from app.kube.readonly import LookingClient
 from app.objects.resource import Resource
@@ -125,13 +128,21 @@ async def console(
     looking = LookingClient(lists, hidden=HIDDEN)
     examination = Examination(looking, lists.read, configuration, live, clock=lambda: NOW)
     streams = Streams(live, pause=0.0, tick=60.0)
-    made = Console(live, streams, examination, Judge(looking, configuration, live), context, "1.0")
+    made = Console(
+        live,
+        streams,
+        examination,
+        Judge(looking, configuration, live),
+        StoredObjects(looking),
+        context,
+        "1.0",
+    )
     transport = httpx.ASGITransport(build_app(made, TOKEN))
     running = asyncio.create_task(live.run())
     async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}/{TOKEN}") as client:
         try:
             if not lists.broken:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     while not live.ready:
                         await live.changes(live.revision)
             yield client, made
@@ -139,3 +150,19 @@ async def console(
             examination.stop()
             running.cancel()
             await asyncio.wait({running})
+
+
+@contextlib.asynccontextmanager
+async def served(made: Console) -> AsyncIterator[str]:
+    """The address of a console on loopback, for a browser; the server ends with the block."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        config = uvicorn.Config(build_app(made, TOKEN), lifespan="off", log_config=None)
+        config.timeout_graceful_shutdown = 1
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/{TOKEN}/"
+        finally:
+            made.streams.close()
+            server.should_exit = True
+            await serving

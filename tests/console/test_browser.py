@@ -51,7 +51,8 @@ behind them.
 CONTRAST = """() => {
   const light = (c) => c.map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
     .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
-  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const parse = (text) => text.match(/[\\d.]+/g).map((part, n) =>
+    text.startsWith("color(srgb") && n < 3 ? part * 255 : Number(part));
   const behind = (element) => {
     for (; element; element = element.parentElement) {
       const [r, g, b, a] = parse(getComputedStyle(element).backgroundColor);
@@ -147,7 +148,7 @@ async def _is_ready(console: Opened) -> bool:
 async def test_every_page_is_readable(
     browser: "Browser", console: Opened, name: str, width: int, scheme: str
 ) -> None:
-    async with tab(browser, console, PAGES[name], scheme, width) as opened_tab:
+    async with tab(browser, console.url, PAGES[name], scheme, width) as opened_tab:
         page = opened_tab.page
         if name == "findings":
             await page.get_by_role("button", name=re.compile("Examine|again")).click()
@@ -193,7 +194,7 @@ async def test_a_change_is_shown_without_a_reload(
 ) -> None:
     admin = await connect(api, "admin")
     async with tab(
-        browser, console, "workloads?object=PodCliqueSet/inference/llm-serve"
+        browser, console.url, "workloads?object=PodCliqueSet/inference/llm-serve"
     ) as opened_tab:
         page = opened_tab.page
         await page.get_by_text("● live").wait_for()
@@ -212,7 +213,7 @@ async def test_everything_can_be_done_with_the_keyboard(
     browser: "Browser", console: Opened
 ) -> None:
     async with tab(
-        browser, console, "workloads?object=PodCliqueSet/inference/llm-serve"
+        browser, console.url, "workloads?object=PodCliqueSet/inference/llm-serve"
     ) as opened_tab:
         page = opened_tab.page
         await page.get_by_text("● live").wait_for()
@@ -242,7 +243,7 @@ async def test_the_text_that_is_copied_is_the_command_s(
     browser: "Browser", console: Opened
 ) -> None:
     async with tab(
-        browser, console, "workloads?object=PodCliqueSet/inference/llm-serve"
+        browser, console.url, "workloads?object=PodCliqueSet/inference/llm-serve"
     ) as opened_tab:
         page = opened_tab.page
         await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -261,7 +262,7 @@ async def test_the_text_that_is_copied_is_the_command_s(
 async def test_a_file_is_saved_and_opened_again(
     browser: "Browser", console: Opened, tmp_path: Path
 ) -> None:
-    async with tab(browser, console, "playground?example") as opened_tab:
+    async with tab(browser, console.url, "playground?example") as opened_tab:
         page = opened_tab.page
         await page.get_by_role("button", name="Judge", exact=True).click()
         await page.get_by_text("Refused: 1 of 1 document").wait_for()

@@ -51,7 +51,10 @@ class Scene:
 async def scene(browser: "Browser", folder: Path, dialect: str, kind: str) -> AsyncIterator[Scene]:
     async with staged(folder, dialect, [], kind) as (server, stage):
         settings = ConsoleSettings(default_configuration(), server.kubeconfig, "admin", "admin")
-        async with opened(settings) as console, tab(browser, console, "playground") as opened_tab:
+        async with (
+            opened(settings) as console,
+            tab(browser, console.url, "playground") as opened_tab,
+        ):
             await console.live.until_ready()
             yield Scene(server, stage, console, opened_tab)
 

@@ -3,11 +3,13 @@
 import pytest
 
 from app.console import workloads
+from app.console.listing import WaitingList
 from app.console.rendering import environment
 from app.console.snapshot import Snapshot
 from app.explain.answer import explain
 from app.explain.index import Index
 from app.explain.text import text
+from app.explain.waiting_text import COLUMNS, cells, first_reason
 from tests.console.parsed import Parsed
 from tests.explain.fleet import NOW, SET_REF, facts
 from tests.explain.table.row import Row
@@ -28,9 +30,13 @@ def test_the_page_and_the_text_have_the_reason(row: Row, dialect: str) -> None:
     answer = explain(index, SET_REF)
     assert answer is not None
     snapshot = Snapshot(1, index.facts, NOW)
-    values = {"trouble": None, **workloads.PAGE.read(snapshot, {"object": OBJECT})}
+    listing = WaitingList()
+    listing.follow(index)
+    values = {"trouble": None, **workloads.page(listing).read(snapshot, {"object": OBJECT})}
     page = Parsed(ENVIRONMENT.get_template("workloads.html").render(values))
-    assert page.heading == answer.headline
+    assert answer.reasons[0].text.partition("; ")[0] in page.heading or answer.state == "warning"
+    assert f"{answer.headline}" in " ".join(page.texts("p", cls="sub"))
+    assert _listed(page) == [[*cells(row, index.facts), first_reason(row)] for row in listing.rows]
     assert page.texts("code", cls="id") == [reason.id for reason in answer.reasons]
     shown = " ".join(section.text for section in page.all("section", cls="reason"))
     for reason in answer.reasons:
@@ -38,3 +44,11 @@ def test_the_page_and_the_text_have_the_reason(row: Row, dialect: str) -> None:
         assert " ".join(reason.remedy.split()) in shown
         assert [command for command in reason.commands if command not in page.texts("code")] == []
     assert workloads.printed(snapshot, OBJECT, text) == text(answer)
+
+
+def _listed(page: Parsed) -> list[list[str]]:
+    """The cells of the list, in the order of the page."""
+    titled = [element for element in page.elements if element.attributes.get("title") in COLUMNS]
+    texts = [element.text.lstrip("◐●■▲? ") or element.text for element in titled]
+    width = len(COLUMNS)
+    return [texts[n : n + width] for n in range(0, len(texts), width)]

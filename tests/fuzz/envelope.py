@@ -41,8 +41,7 @@ def run(data: bytes) -> None:
     if len(parts) < 3 or path not in PATHS:
         return
     exchange = Exchange(CLUSTERS.routes("recorded"), lambda *_: None)
-    headers = {b"content-type": parts[2]}
-    status, answer = awaited(exchange.answer(exchange.routes[path], parts[1], headers, body))
+    status, answer = awaited(exchange.answer(exchange.routes[path], parts[1], parts[2], body))
     given = orjson.loads(answer)
     if status == 200:
         response = given["response"]

@@ -2,68 +2,153 @@
 "use strict";
 (() => {
   const root = document.documentElement, body = document.body, main = document.getElementById("main");
-  const page = body.dataset.page, light = document.getElementById("live");
-  let tag = main.dataset.tag, shown = body.dataset.revision, source = null, fetching = false, again = false;
+  const light = document.getElementById("live"), stopped = document.getElementById("stopped");
+  const watched = "watched" in body.dataset;
+  let tag = main.dataset.tag, shown = body.dataset.revision, fetching = false, again = false;
   root.classList.add("scripted");
 
   const say = (text) => { document.getElementById("said").textContent = text; };
   const live = (state, words) => { light.className = "s " + state; light.textContent = words; };
-  const current = () => main.querySelector(".lost") ? live("unknown", "? not up to date") : live("well", "● live");
+  function current() {
+    if (main.querySelector(".lost")) live("unknown", "? not up to date");
+    else live("well", "● live");
+    answers(true);
+  }
+  function answers(yes) {
+    stopped.hidden = yes;
+    main.classList.toggle("grey", !yes);
+  }
 
-  // Live updates: the stream says that something has changed, then the main part of the page is fetched.
-  const key = (row) => row.querySelector("code,a,b")?.textContent + row.getAttribute("aria-level");
+  // An update changes what changed. Elements that are shown stay if the new page has them too: by
+  // their key, else by their place. So focus, selection, scrolling and what is open survive.
+  const keyOf = (node) => (node.nodeType === 1 &&
+    (node.id || node.dataset.key || node.getAttribute("href") || node.getAttribute("name"))) || "";
+  const OF_USER = ["open", "hidden"], FIRST_OF_SERVER = ["aria-expanded", "tabindex"];
+  function morph(old, next) {
+    if (old.isEqualNode(next)) return;
+    if (old.nodeType !== 1) { old.data = next.data; return; }
+    if ("kept" in old.dataset) return;
+    morphAttributes(old, next);
+    morphChildren(old, next);
+  }
+  function morphAttributes(old, next) {
+    for (const { name, value } of next.attributes) {
+      const kept = OF_USER.includes(name) || (FIRST_OF_SERVER.includes(name) && old.hasAttribute(name));
+      if (!kept && old.getAttribute(name) !== value) old.setAttribute(name, value);
+    }
+    for (const { name } of [...old.attributes]) {
+      if (!OF_USER.includes(name) && !next.hasAttribute(name)) old.removeAttribute(name);
+    }
+  }
+  function morphChildren(old, next) {
+    const keyed = new Map([...old.children].reverse().filter(keyOf).map((child) => [keyOf(child), child]));
+    const wanted = new Set([...next.children].map(keyOf).filter((key) => keyed.has(key)));
+    let at = old.firstChild;
+    const drop = () => { const gone = at; at = at.nextSibling; gone.remove(); };
+    for (const child of [...next.childNodes]) {
+      const key = keyOf(child);
+      while (at && keyOf(at) && !wanted.has(keyOf(at))) drop();
+      const match = key ? keyed.get(key) : at && !keyOf(at) ? at : null;
+      if (!match || match.nodeName !== child.nodeName) { old.insertBefore(child, at); continue; }
+      keyed.delete(key);
+      while (key && at && at !== match && !wanted.has(keyOf(at))) drop();
+      wanted.delete(key);
+      if (match === at) at = at.nextSibling;
+      else if (old.moveBefore) old.moveBefore(match, at);
+      else old.insertBefore(match, at);
+      morph(match, child);
+    }
+    while (at) drop();
+  }
+  function update(html) {
+    const next = new DOMParser().parseFromString(html, "text/html"), active = document.activeElement;
+    for (const part of watched ? ["head", "main"] : ["head"]) {
+      morph(document.getElementById(part), next.getElementById(part));
+    }
+    body.dataset.revision = next.body.dataset.revision;
+    show();
+    narrow();
+    if (active !== document.activeElement && active.isConnected) active.focus({ preventScroll: true });
+  }
+
+  // While a button of the mouse is down, the page does not change below it.
+  let pressed = false, put_off = "";
+  function released() {
+    pressed = false;
+    if (put_off) update(put_off);
+    put_off = "";
+  }
+  addEventListener("pointerdown", () => { pressed = true; }, true);
+  for (const end of ["pointerup", "pointercancel", "dragend"]) {
+    addEventListener(end, () => setTimeout(released), true);
+  }
+  addEventListener("blur", released);
+
+  // The stream says that something has changed, then the page is fetched.
   async function refresh() {
     if (fetching) { again = true; return; }
     fetching = true;
     try {
-      const url = new URL(location.href);
-      url.searchParams.set("fragment", "");
-      const answer = await fetch(url, { headers: { "If-None-Match": tag } });
-      if (answer.ok) { tag = answer.headers.get("ETag"); replace(await answer.text()); }
+      const answer = await fetch(location.href, { headers: { "If-None-Match": tag } });
+      if (answer.ok) {
+        tag = answer.headers.get("ETag");
+        const html = await answer.text();
+        if (pressed) put_off = html;
+        else update(html);
+      }
       if (answer.ok || answer.status === 304) current();
       else live("unknown", "? no answer");
-    } catch { live("unknown", "? console stopped"); }
+    } catch {
+      live("unknown", "? console stopped");
+      answers(false);
+    }
     fetching = false;
     if (again) { again = false; refresh(); }
   }
-  function replace(html) {
-    const active = document.activeElement, inside = main.contains(active);
-    const at = inside && active.closest("tr") ? key(active.closest("tr")) : null, name = inside && active.name;
-    const value = name && active.value, from = name && active.selectionStart;
-    const folded = new Set([...main.querySelectorAll("tr[aria-expanded=false]")].map(key));
-    const open = [...main.querySelectorAll("details")].map((element) => element.open);
-    const filter = main.querySelector("[data-filter]")?.value;
-    main.innerHTML = html;
-    main.querySelectorAll("details").forEach((element, n) => { element.open = open[n] || false; });
-    main.querySelectorAll("tr[aria-expanded]").forEach((row) => { if (folded.has(key(row))) row.setAttribute("aria-expanded", "false"); });
-    const field = main.querySelector("[data-filter]");
-    if (field && filter !== undefined) field.value = filter;
-    show(); narrow();
-    const next = name ? main.querySelector(`[name="${CSS.escape(name)}"]`) : at && [...main.querySelectorAll("tr")].find((row) => key(row) === at);
-    if (!next) return;
-    if (name && "value" in next && next.type !== "checkbox") next.value = value;
-    next.focus({ preventScroll: true });
-    if (name && from !== null && next.setSelectionRange) next.setSelectionRange(from, from);
+  function hear(revision) {
+    const same = revision === shown;  // nothing has changed since the page was made
+    shown = "";
+    if (same) current();
+    else refresh();
   }
-  function listen() {
-    if (source || document.hidden || page === "playground") return;
-    source = new EventSource("events?page=" + page);
-    source.onmessage = (event) => {
-      const same = event.data === page + " " + shown;  // nothing has changed since the page was made
-      shown = "";
-      if (same) current(); else refresh();
-    };
-    source.onerror = () => {
-      live("unknown", "? not live, trying again");
-      if (source && source.readyState === EventSource.CLOSED) { source = null; setTimeout(listen, 5000); }
-    };
+
+  // One tab has the stream and tells the others, because browsers open six connections to a host.
+  const name = new URL("events", document.baseURI).pathname, others = new BroadcastChannel(name);
+  let leave = null, last = "";
+  others.onmessage = ({ data }) => {
+    if (data === "?") { if (last) others.postMessage(last); }
+    else if (leave) hear(data);
+  };
+  function join() {
+    if (leave || document.hidden) return;
+    const left = new AbortController();
+    leave = () => { left.abort(); leave = null; last = ""; };
+    others.postMessage("?");
+    if (!navigator.locks) lead(left.signal);
+    else navigator.locks.request(name, { signal: left.signal }, () => lead(left.signal)).catch(() => {});
   }
-  document.addEventListener("visibilitychange", () => {
-    if (!document.hidden) { listen(); return; }
-    if (source) { source.close(); source = null; }
+  const lead = (signal) => new Promise((done) => {
+    const tell = (revision) => { last = revision; hear(revision); others.postMessage(revision); };
+    let source;
+    function open() {
+      if (signal.aborted) return;
+      source = new EventSource("events");
+      source.onmessage = (event) => tell(event.data);
+      source.onerror = () => {
+        live("unknown", "? not live, trying again");
+        tell("-");
+        if (source.readyState === EventSource.CLOSED) setTimeout(open, 5000);
+      };
+    }
+    open();
+    signal.addEventListener("abort", () => { source.close(); done(); });
   });
-  addEventListener("pagehide", () => { if (source) { source.close(); source = null; } });
-  addEventListener("pageshow", listen);
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) join();
+    else if (leave) leave();
+  });
+  addEventListener("pagehide", () => { if (leave) leave(); });
+  addEventListener("pageshow", join);
 
   // The tree: a row is hidden while one above it is closed.
   const level = (row) => +row.getAttribute("aria-level");
@@ -124,7 +209,11 @@
     event.preventDefault();
     const text = button.matches("[data-copy]") ? button.previousElementSibling.textContent : await (await fetch(button.href)).text();
     const words = button.textContent;
-    if (await copy(text)) { button.textContent = "Copied"; setTimeout(() => { button.textContent = words; }, 1500); }
+    if (await copy(text)) {
+      button.dataset.kept = "";
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = words; delete button.dataset.kept; }, 1500);
+    }
     else if (button.href) location.href = button.href;
   });
 
@@ -181,5 +270,5 @@
 
   show();
   if (text) counted();
-  listen();
+  join();
 })();

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from app.facts.kubernetes.claim import (
+from app.explain.facts.devices import (
     ClaimTemplate,
     Device,
     DeviceClass,
     ResourceClaim,
     ResourceSlice,
 )
-from app.facts.kubernetes.pod import PodClaim
+from app.explain.facts.pods import PodClaim
 from tests.explain.fleet import GPU, NAMESPACE, ROUTER, WORKERS, nodes, pod, shape
 from tests.explain.table.row import CHANNEL, Changes, Row
 

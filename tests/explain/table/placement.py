@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-from app.explain.facts.grove import UserConstraint
-from app.facts.constraint import SchedulerConstraint
-from app.facts.grove.podgang import GangPart
-from app.facts.kubernetes.selectors import Requirement, Taint
+from app.explain.facts.common import Told
+from app.explain.facts.grove import Asked, GangPart
+from app.explain.facts.selectors import Requirement, Taint
 from tests.explain.fleet import (
     RACK,
     WORKERS,
@@ -122,8 +121,8 @@ PLACEMENT = (
                 *pods(),
                 *fill("rack-a1", "rack-a2", "rack-b1", "rack-b2", but=("gpu-00", "gpu-15")),
             ),
-            "gangs": (gang(told=SchedulerConstraint(), groups=()),),
-            "sets": (pcs(asked=UserConstraint(), groups=()),),
+            "gangs": (gang(told=Told(), groups=()),),
+            "sets": (pcs(asked=Asked(), groups=()),),
         },
         "The nodes have no room for 1 pod without GPUs and 3 pods of 8 GPUs, only for 3",
         "wait",
@@ -134,8 +133,8 @@ PLACEMENT = (
                     "rack-a1", "rack-a2", "rack-b1", "rack-b2", but=("gpu-00", "gpu-08", "gpu-15")
                 ),
             ),
-            "gangs": (gang(told=SchedulerConstraint(), groups=()),),
-            "sets": (pcs(asked=UserConstraint(), groups=()),),
+            "gangs": (gang(told=Told(), groups=()),),
+            "sets": (pcs(asked=Asked(), groups=()),),
         },
     ),
     Row(
@@ -238,10 +237,7 @@ PLACEMENT = (
         {
             "pods": placed("gpu-00", "gpu-01", "gpu-02", "gpu-04"),
             "gangs": (
-                gang(
-                    groups=(replace(gang().groups[0], told=SchedulerConstraint(ZONE, RACK)),),
-                    told=SchedulerConstraint(ZONE),
-                ),
+                gang(groups=(replace(gang().groups[0], told=Told(ZONE, RACK)),), told=Told(ZONE)),
             ),
             "sets": (pcs(groups=()),),
             "pod_groups": (pod_group(subgroups=()),),
@@ -251,10 +247,7 @@ PLACEMENT = (
         {
             "pods": placed("gpu-00", "gpu-01", "gpu-02", "gpu-03"),
             "gangs": (
-                gang(
-                    groups=(replace(gang().groups[0], told=SchedulerConstraint(ZONE, RACK)),),
-                    told=SchedulerConstraint(ZONE),
-                ),
+                gang(groups=(replace(gang().groups[0], told=Told(ZONE, RACK)),), told=Told(ZONE)),
             ),
             "sets": (pcs(groups=()),),
             "pod_groups": (pod_group(subgroups=()),),

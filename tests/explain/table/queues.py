@@ -1,7 +1,6 @@
 """Reasons in queues, and in what KAI says."""
 
-from app.facts.kai.podgroup import Said
-from app.facts.kai.queue import Queue
+from app.explain.facts.kai import Queue, Said
 from tests.explain.fleet import (
     GPU,
     nodes,

@@ -8,7 +8,6 @@ owns is therefore given back to the PodCliqueSet. Source: `rules/README.md`.
 from collections.abc import Collection, Iterable
 
 from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
-from app.objects.owners import OwnerRef
 from app.rules.dialects.owner import (
     Adopted,
     OwnerRule,
@@ -17,7 +16,7 @@ from app.rules.dialects.owner import (
     is_ours,
     orphaned,
 )
-from app.rules.mnnvl.stored import Gang, MnnvlResource
+from app.rules.mnnvl.stored import Gang, MnnvlResource, OwnerRef
 
 
 class PodCliqueSetOwns(OwnerRule):

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.facts.grove.topology import DOMAINS, Level, levels_of_cluster_topology
-from app.rules.dialects.design.levels import validate_cluster_topology
-from app.rules.topology.levels import Topology
+from app.rules.dialects.design.levels import read_levels, validate_cluster_topology
+from app.rules.topology.levels import DOMAINS, Level, Topology
 
 RACK = {"domain": "rack", "key": "topology.kubernetes.io/rack"}
 HOST = {"domain": "host", "key": "kubernetes.io/hostname"}
@@ -105,9 +104,9 @@ def test_stored_levels_are_read_broadest_first() -> None:
         {"domain": ["rack"], "key": "k"},
         RACK,
     ]
-    levels = levels_of_cluster_topology({"spec": {"levels": stored}})
+    levels = read_levels(stored)
     assert levels == (Level("rack", RACK["key"]), Level("host", HOST["key"]))
-    assert levels_of_cluster_topology({"spec": {"levels": {"a": 1}}}) == ()
+    assert read_levels({"a": 1}) == ()
     known = Topology("t", enabled=True, levels=levels)
     assert (known.strictest_key, known.key_of("rack"), known.key_of("zone")) == (
         HOST["key"],

@@ -1,0 +1,126 @@
+"""The list of what waits, kept from page to page.
+
+An explanation of each of thousands of workloads takes seconds, so a page explains only those for
+which something has changed, and only for a short time. The pages after it go on.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+
+from app.explain.answer import Answer, explain
+from app.explain.facts import Facts
+from app.explain.facts.common import Ref
+from app.explain.index import Index
+from app.explain.waiting import WorkloadRow, place, row_of, workloads
+
+SECONDS = 0.05
+"""CPU seconds that a page may take for explanations of the list."""
+_COMPARED = [field.name for field in fields(Facts) if field.name != "now"]
+
+Parts = tuple[object, ...]
+"""What belongs to a workload; equal if each is the same object as before."""
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptRow:
+    """A row, the parts that it was made of, and the number of the state of the cluster, 0 if the
+    workload has only been counted.
+    """
+
+    row: WorkloadRow
+    parts: Parts
+    state: int
+
+
+class WaitingList:
+    """The rows of all workloads. `complete` says whether all are of the facts that were seen last.
+
+    Used by one thread. `clock` gives its CPU seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
+        self.complete = True
+        self._clock = clock
+        self._kept: dict[Ref, _KeptRow] = {}
+        self._facts = Facts()
+        self._state = 1
+
+    @property
+    def rows(self) -> list[WorkloadRow]:
+        """What waits first, the longest before the others."""
+        return sorted((kept.row for kept in self._kept.values()), key=place)
+
+    @property
+    def waiting(self) -> int:
+        return sum(kept.row.state == "waits" for kept in self._kept.values())
+
+    def follow(self, index: Index, *, reasons: bool = True) -> None:
+        """Explain what has changed: first workloads whose own parts have, then those that wait.
+
+        Without `reasons`, only workloads whose own parts have changed: that is enough to know which
+        of them wait.
+        """
+        if not _same(index.facts, self._facts):
+            self._state += 1
+        self._facts = index.facts
+
+        parts = dict(_parts(index))
+        self._kept = {
+            ref: self._kept.get(ref) or _KeptRow(_counted(index, ref), (), 0) for ref in parts
+        }
+        changed = [ref for ref in parts if not _are_same(self._kept[ref].parts, parts[ref])]
+        others = [ref for ref, kept in self._kept.items() if kept.state != self._state]
+        later = set(others if reasons else ()).difference(changed)
+        todo = [*sorted(changed, key=self._urgency), *sorted(later, key=self._urgency)]
+
+        end = self._clock() + SECONDS
+        done = 0
+        for ref in todo:
+            if done and self._clock() > end:
+                break
+            answer = answered(index, ref)
+            if answer is not None:
+                self._kept[ref] = _KeptRow(row_of(index, answer), parts[ref], self._state)
+            done += 1
+
+        self.complete = done == len(todo)
+
+    def _urgency(self, ref: Ref) -> tuple[bool, int, Ref]:
+        kept = self._kept[ref]
+        return kept.row.state != "waits", kept.state, ref
+
+
+def answered(index: Index, ref: Ref) -> Answer | None:
+    """Return the explanation of an object, made once for each state of the cluster."""
+    return index.remembered(("answer", ref), lambda: explain(index, ref))
+
+
+def _parts(index: Index) -> Iterator[tuple[Ref, Parts]]:
+    """Yield the workloads with what belongs to each."""
+    of_sets = (index.gangs_of_set, index.cliques_of_set, index.pods_of_set)
+    for ref in workloads(index):
+        key = (ref.namespace, ref.name)
+        if ref.kind == "PodCliqueSet":
+            yield ref, (index.sets[key], *(part.get(key) for part in of_sets))
+        else:
+            yield ref, (index.pod_groups[key], index.pods_of_group.get(key))
+
+
+def _are_same(before: Parts, after: Parts) -> bool:
+    return len(before) == len(after) and all(a is b for a, b in zip(before, after, strict=True))
+
+
+def _same(facts: Facts, others: Facts) -> bool:
+    pairs = [(getattr(facts, name), getattr(others, name)) for name in _COMPARED]
+    return all(a is b or (not isinstance(a, tuple) and a == b) for a, b in pairs)
+
+
+def _counted(index: Index, ref: Ref) -> WorkloadRow:
+    """Return a row without a reason, until there is time for an explanation."""
+    key = (ref.namespace, ref.name)
+    pods = index.pods_of_set.get(key, ()) or index.pods_of_group.get(key, ())
+    placed = sum(bool(pod.node) for pod in pods)
+    replicas = sum(clique.replicas for clique in index.cliques_of_set.get(key, ()))
+    total = max(replicas, len(pods))
+    return WorkloadRow(ref, "well" if placed == total > 0 else "waits", None, placed, total)

@@ -1,0 +1,168 @@
+"""The map of a topology: what is free in each domain, or the room for what is asked."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from app.explain.domains import Path
+from app.explain.index import Index
+from app.explain.levels import Topology
+from app.explain.topology import DomainReport, RoomAnswer, domain_reports
+from app.explain.words import counted, plain
+
+MOST_CELLS = 1024
+MOST_LINKED = 300
+"""If there are more cells, they are no links: their groups are."""
+
+
+def drawn(
+    index: Index, topology: Topology, at: Path, room: RoomAnswer | None, gang_nodes: frozenset[str]
+) -> dict[str, Any] | None:
+    """Return the cells of the deepest level that can be drawn, grouped by their parents.
+
+    None if even the next level has too many domains.
+    """
+    depth = _depth(index, topology, at)
+    if depth is None:
+        return None
+
+    reports = domain_reports(index, topology, depth, at)
+    asked = _RoomOnMap(room)
+    linked = len(reports) <= MOST_LINKED and depth < len(topology.keys)
+    here = _places(index, topology, depth, gang_nodes)
+    groups: dict[Path, list[DomainReport]] = {}
+    for report in reports:
+        groups.setdefault(report.path[:-1], []).append(report)
+
+    bands: dict[str, list[dict[str, Any]]] = {}
+    for parent, inside in groups.items():
+        band = parent[len(at)] if len(parent) > len(at) + 1 else ""
+        cells = [_cell(r, asked, here=r.path in here, linked=linked) for r in inside]
+        bands.setdefault(band, []).append({**_group(parent, at, inside, asked), "cells": cells})
+
+    level = topology.levels[depth - 1].domain
+    within = topology.levels[depth - 2].domain if depth > 1 else ""
+
+    return {
+        "level": level,
+        "bands": [_band(name, groups, level, within) for name, groups in bands.items()],
+        "count": len(reports),
+        "linked": linked,
+        "asked": room is not None,
+        "fills_room": asked.depth == depth,
+    }
+
+
+class _RoomOnMap:
+    """What was asked for on the map: how much of it has room in each domain of one level."""
+
+    def __init__(self, room: RoomAnswer | None) -> None:
+        self._rooms = {each.domain.path: each.pods for each in room.rooms} if room else {}
+        self._wanted = room.pods if room else 0
+        self._roomiest = next(iter(self._rooms), None)
+        self.depth = len(next(iter(self._rooms), ()))
+
+    def room_in(self, path: Path) -> int | None:
+        """Return for how many pods there is room in a domain, None if its level is narrower."""
+        if not self._rooms or len(path) > self.depth:
+            return None
+        if len(path) == self.depth:
+            return self._rooms.get(path, 0)
+        return sum(pods for inside, pods in self._rooms.items() if inside[: len(path)] == path)
+
+    def marks(self, path: Path) -> list[str]:
+        """Return the classes of a domain: its share of the room, and whether it has room for all or
+        is the roomiest of those that have not.
+        """
+        if path not in self._rooms:
+            return []
+        shade = f"f{self.share(path)}"
+        if self._rooms[path] >= self._wanted:
+            return [shade, "ask"]
+        return [shade, "best"] if path == self._roomiest and self._rooms[path] else [shade]
+
+    def share(self, path: Path) -> int:
+        """Return the share of what was asked for that has room in a domain, in sixteenths."""
+        return round(16 * self._rooms[path] / self._wanted)
+
+
+def _places(index: Index, topology: Topology, depth: int, nodes: frozenset[str]) -> set[Path]:
+    """Return the domains in which some nodes are."""
+    if not nodes:
+        return set()
+    return {
+        domain.path
+        for domain in index.domains(topology.keys).within(depth, ())
+        if any(index.nodes[position].name in nodes for position in domain.nodes)
+    }
+
+
+def _group(
+    parent: Path, at: Path, inside: Sequence[DomainReport], asked: _RoomOnMap
+) -> dict[str, Any]:
+    shown = parent[len(at) :]
+    name = "/".join(shown[1:] or shown) or (parent[-1] if parent else "")
+    free = [report.free for report in inside]
+    known = None not in free
+
+    return {
+        "name": name,
+        "at": "/".join(parent),
+        "here": not shown,
+        "marks": " ".join(asked.marks(parent)),
+        "free": sum(filter(None, free)) if known else None,
+        "gpus": sum(report.gpus for report in inside),
+        "nodes": sum(report.nodes for report in inside),
+        "room": asked.room_in(parent) if parent else None,
+        "words": plain(sum(filter(None, free))) if known else "?",
+    }
+
+
+def _band(name: str, groups: Sequence[dict[str, Any]], level: str, within: str) -> dict[str, Any]:
+    """Return a domain of the broadest level that is drawn, with its totals."""
+    totals = [counted(len(groups), within)] if within and name else []
+    nodes = sum(group["nodes"] for group in groups)
+    cells = sum(len(group["cells"]) for group in groups)
+    totals += [counted(cells, level)] if cells != nodes else []
+    totals += [counted(nodes, "node")]
+    gpus = plain(sum(group["gpus"] for group in groups))
+    known = all(group["free"] is not None for group in groups)
+    free = plain(sum(group["free"] for group in groups)) if known else "? (not known)"
+    rooms = [group["room"] for group in groups if group["room"] is not None]
+    room = [f"room for {counted(sum(rooms), 'such pod')}"] if rooms else []
+    return {
+        "name": name,
+        "groups": groups,
+        "totals": ", ".join([*totals, f"{free} of {gpus} GPUs free", *room]),
+    }
+
+
+def _cell(report: DomainReport, asked: _RoomOnMap, *, here: bool, linked: bool) -> dict[str, Any]:
+    free = "?" if report.free is None else plain(report.free)
+    closed = f", {report.closed} closed" if report.closed else ""
+    room = asked.room_in(report.path)
+    for_pods = "" if room is None else f", room for {counted(room, 'such pod')}"
+    marks = asked.marks(report.path) or [f"f{_share(report)}"]
+    marks += ["here"] if here else []
+    marks += ["odd"] if report.closed else []
+
+    return {
+        "classes": " ".join(marks),
+        "title": f"{report.path[-1]}: {free} of {plain(report.gpus)} GPUs free{closed}{for_pods}",
+        "at": "/".join(report.path) if linked else "",
+    }
+
+
+def _share(report: DomainReport) -> int:
+    """Return the share of GPUs that are free, in sixteenths."""
+    if not report.free or not report.gpus:
+        return 0
+    return max(1, round(16 * report.free / report.gpus))
+
+
+def _depth(index: Index, topology: Topology, at: Path) -> int | None:
+    """The deepest level inside a domain that has at most 1,024 domains there; None if even the next
+    has more.
+    """
+    domains = index.domains(topology.keys)
+    depths = range(len(topology.keys), len(at), -1)
+    return next((d for d in depths if 0 < len(domains.within(d, at)) <= MOST_CELLS), None)

@@ -1,0 +1,111 @@
+"""An object as it is stored: its YAML, its events, and the kubectl commands for it.
+
+It is read when it is asked for, with the rights of the user, and only if it is of a kind that the
+console reads: never a Secret or a ConfigMap.
+"""
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from app.console.page import Page, Query
+from app.console.snapshot import Snapshot
+from app.explain.facts import BY_RESOURCE
+from app.explain.facts.common import Ref
+from app.explain.subject import KINDS as EXPLAINED
+from app.explain.words import ago
+from app.facts.kinds import POD_CLIQUE_SCALING_GROUP
+from app.kube.api import ClusterError, Forbidden, NotFound, Object, Reader
+from app.objects.resource import EVENT, Resource
+
+MOST_EVENTS = 50
+KINDS: Mapping[str, Resource] = {
+    resource.kind: resource
+    for resource in reversed((*BY_RESOURCE, POD_CLIQUE_SCALING_GROUP))
+    if resource is not EVENT
+}
+"""The kinds that can be shown. KAI's PodGroup comes before that of Workloads."""
+
+
+class StoredObjects:
+    """Reads objects with `client`."""
+
+    def __init__(self, client: Reader) -> None:
+        self._client = client
+
+    async def __call__(self, query: Query) -> dict[str, Any]:
+        """Return what the page shows of the object that the query names."""
+        ref = _reference(query.get("object", ""))
+        if ref is None:
+            return {"problem": "The address names no object of a kind that the console reads."}
+
+        resource = KINDS[ref.kind]
+        try:
+            obj = await self._client.get(resource, ref.name, ref.namespace or None)
+        except NotFound:
+            return {"problem": "It is not there any more."}
+        except Forbidden:
+            where = f" in namespace {ref.namespace}" if ref.namespace else ""
+            return {"problem": f"You have no right to get {resource}{where}."}
+        except ClusterError as problem:
+            return {"problem": f"It can't be read: {problem}"}
+
+        return {"yaml": _yaml(obj, resource), "uid": str(obj["metadata"].get("uid", ""))}
+
+
+def _yaml(obj: Object, resource: Resource) -> str:
+    """Return the text that `kubectl get -o yaml` prints: without managedFields."""
+    metadata = {name: value for name, value in obj["metadata"].items() if name != "managedFields"}
+    full = {"apiVersion": resource.api_version(), "kind": resource.kind, **obj}
+    return yaml.safe_dump({**full, "metadata": metadata}, sort_keys=False, allow_unicode=True)
+
+
+def _reference(given: str) -> Ref | None:
+    kind, _, rest = given.partition("/")
+    namespace, _, name = rest.partition("/")
+    known = name and kind in KINDS and bool(namespace) == KINDS[kind].namespaced
+    return Ref(kind, namespace, name) if known else None
+
+
+def read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
+    """Return what the page shows without the stored object."""
+    given = query.get("object", "")
+    ref = _reference(given)
+    return {
+        "name": f"{ref.kind} {ref.name}" if ref else given or "No object",
+        "namespace": ref.namespace if ref else "",
+        "commands": _commands(ref) if ref else (),
+        "object": given,
+        "explained": ref is not None and ref.kind in EXPLAINED.values(),
+        "ignored": ["object"] if given and ref is None else [],
+        "problem": "",
+        "yaml": "",
+        "events": [],
+        "time": snapshot.time,
+    }
+
+
+def _commands(ref: Ref) -> list[str]:
+    resource = KINDS[ref.kind]
+    where = ["-n", ref.namespace] if ref.namespace else []
+    name = [str(resource), ref.name]
+    get = ["kubectl", "get", *where, *name, "-o", "yaml"]
+    return [shlex.join(get), shlex.join(["kubectl", "describe", *where, *name])]
+
+
+def events_of(snapshot: Snapshot, uid: str) -> list[dict[str, str]]:
+    """Return the events of the object with this uid, the latest first."""
+    events = snapshot.index.events.get(uid, ())[:MOST_EVENTS] if uid else ()
+    return [
+        {
+            "age": f"{ago(snapshot.time - event.time)} ago" if event.time else "",
+            "reason": event.reason,
+            "message": event.message,
+        }
+        for event in events
+    ]
+
+
+PAGE = Page("object", "Object", read, ("object",), watched=False)

@@ -1,1 +1,0 @@
-"""What is kept of the objects of NVIDIA's DRA driver."""
