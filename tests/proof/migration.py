@@ -67,27 +67,34 @@ class Watched:
     lost: list[str] = field(default_factory=list)
 
     def compare(self, stored: dict[Key, Object], needed: set[Key]) -> None:
-        """Notes what is `needed` and has another uid than before, is gone, or is being deleted."""
+        """Notes what is `needed` and has another uid than before, is gone, or is being deleted.
+
+        What is being deleted when it is needed again, because Pods of a former PodClique still use
+        it, was not lost: it is made anew later.
+        """
         for key in [key for key in self.uids if key not in needed]:
             del self.uids[key]
         for key in needed:
             obj = stored.get(key)
             before = self.uids.get(key)
-            if obj is None:
-                if before is not None:
-                    self._lose(key, "is gone")
-                continue
-            uid = obj["metadata"]["uid"]
-            if before is not None and before != uid:
+            if before is None:
+                if obj is not None and not _is_going(obj):
+                    self.uids[key] = obj["metadata"]["uid"]
+            elif obj is None:
+                self._lose(key, "is gone")
+            elif obj["metadata"]["uid"] != before:
                 self._lose(key, "is another object")
-            if obj["metadata"].get("deletionTimestamp") and before is not None:
+            elif _is_going(obj):
                 self._lose(key, "is being deleted")
-            self.uids[key] = uid
 
     def _lose(self, key: Key, how: str) -> None:
         text = f"{key[0]} {key[1]} {how}, and was needed all the time"
         if text not in self.lost:
             self.lost.append(text)
+
+
+def _is_going(obj: Object) -> bool:
+    return bool(obj["metadata"].get("deletionTimestamp"))
 
 
 class Migration(Schedule):
@@ -372,7 +379,7 @@ def _incomplete(demands: dict[str, Demand | None], stored: dict[Key, Object]) ->
             continue
         for key in _keys(demand):
             obj = stored.get(key)
-            if obj is None or obj["metadata"].get("deletionTimestamp"):
+            if obj is None or _is_going(obj):
                 broken.append(f"PodClique {name} needs {key[1]}")
     return broken
 
