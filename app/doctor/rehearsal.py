@@ -9,38 +9,32 @@ https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-con
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from app.doctor.certificate import Bundle, Shake, Shown, bundles_of, check_bundle
+from app.doctor.installed import (
+    Installed,
+    Object,
+    ServiceKey,
+    StoredWebhook,
+    Surroundings,
+    read_installed,
+)
 from app.doctor.report import Check, Status
 from app.doctor.service import Endpoint, ready_endpoints
 from app.doctor.webhooks import while_down
 from app.kube.api import Client
-from app.objects.metadata import labels_of
-from app.objects.resource import (
-    ENDPOINT_SLICE,
-    MUTATING_WEBHOOKS,
-    NAMESPACE,
-    SERVICE,
-    VALIDATING_WEBHOOKS,
-)
 from app.objects.selector import selects
 from app.objects.shape import map_of, maps_of
 
 SUBJECT = "all webhooks"
 
-Object = Mapping[str, Any]
-ServiceKey = tuple[str, str]
-
-_SERVICE_LABEL = "kubernetes.io/service-name"
 _SYSTEM = "kube-system"
-_SLOW_SECONDS = 30
 _LIMIT_SECONDS = 60
 """The time after which an API server gives a request up, by default."""
 
-_DEFAULT_TIMEOUT_SECONDS = 10
+_SLOW_SECONDS = 40
+"""More than this is reported. The default timeouts of a few neighbours add up to less."""
 
 _COMPARED = 2
 """The most endpoints of a Service whose certificates are compared: each may take some seconds."""
@@ -54,114 +48,17 @@ _VITAL = {
 }
 """What a cluster needs in kube-system to keep working."""
 
-_CLUSTER_WIDE = {("", "nodes"): "nodes can't join"}
+_CLUSTER_WIDE = {
+    ("", "nodes"): "nodes can't join",
+    ("certificates.k8s.io", "certificatesigningrequests"): "nodes can't join",
+    ("authentication.k8s.io", "tokenreviews"): "kubelets don't know who may read logs",
+    ("authorization.k8s.io", "subjectaccessreviews"): "kubelets don't know who may read logs",
+}
+"""What it needs that is in no namespace. Reviews are sent to webhooks as other objects are."""
 
 _CALLED = "See what installed it. If nobody needs it any more, delete the configuration."
 _REPLICAS = "See why the Pods of this Service are not ready."
 _WRITER = "See what writes this caBundle: cert-manager's cainjector, or the owner's controller."
-
-
-@dataclass(frozen=True, slots=True)
-class StoredWebhook:
-    """One webhook of a configuration, as it is stored."""
-
-    configuration: str
-    is_mutating: bool
-    content: Object
-
-    @property
-    def name(self) -> str:
-        return str(self.content.get("name", ""))
-
-    @property
-    def is_fatal(self) -> bool:
-        """Whether requests are refused while it is down."""
-        return self.content.get("failurePolicy") != "Ignore"
-
-    @property
-    def has_conditions(self) -> bool:
-        return bool(self.content.get("matchConditions"))
-
-    @property
-    def service(self) -> ServiceKey | None:
-        """Namespace and name of its Service, None if it is called at a URL."""
-        service = map_of(map_of(self.content.get("clientConfig")).get("service"))
-        if not service:
-            return None
-        return str(service.get("namespace", "")), str(service.get("name", ""))
-
-    @property
-    def port(self) -> int:
-        service = map_of(map_of(self.content.get("clientConfig")).get("service"))
-        return int(service.get("port", 443))
-
-    @property
-    def timeout_seconds(self) -> int:
-        return int(self.content.get("timeoutSeconds", _DEFAULT_TIMEOUT_SECONDS))
-
-    def sees(self, resource: tuple[str, str], operation: str) -> bool:
-        """Return whether a rule matches a resource (group and plural) and an operation."""
-        return any(
-            _has(rule, "apiGroups", resource[0])
-            and _has(rule, "resources", resource[1])
-            and _has(rule, "operations", operation)
-            for rule in maps_of(self.content.get("rules"))
-        )
-
-
-def _has(rule: Object, key: str, value: str) -> bool:
-    values = rule.get(key) or ()
-    return value in values or "*" in values or (key == "resources" and "*/*" in values)
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What webhooks depend on: Services, their EndpointSlices, and the labels of namespaces."""
-
-    services: Mapping[ServiceKey, Object]
-    slices: Mapping[ServiceKey, Sequence[Object]]
-    namespaces: Mapping[str, Mapping[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """All webhook configurations, by kind and name, their webhooks, and what these depend on."""
-
-    configurations: Mapping[str, Object]
-    webhooks: Sequence[StoredWebhook]
-    surroundings: Surroundings
-
-
-async def read_installed(client: Client) -> Installed:
-    """Return what the rehearsal needs. Raise ClusterError if something cannot be read."""
-    configurations: dict[str, Object] = {}
-    webhooks: list[StoredWebhook] = []
-    for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
-        is_mutating = resource is MUTATING_WEBHOOKS
-        for item in (await client.list(resource, limit=0)).items:
-            title = f"{resource.kind} {item['metadata']['name']}"
-            configurations[title] = item
-            contents = maps_of(item.get("webhooks"))
-            webhooks += [StoredWebhook(title, is_mutating, content) for content in contents]
-    return Installed(configurations, webhooks, await _read_surroundings(client))
-
-
-async def _read_surroundings(client: Client) -> Surroundings:
-    slices: dict[ServiceKey, list[Object]] = {}
-    for item in (await client.list(ENDPOINT_SLICE, limit=0)).items:
-        key = item["metadata"].get("namespace", ""), labels_of(item).get(_SERVICE_LABEL, "")
-        slices.setdefault(key, []).append(item)
-
-    services = (await client.list(SERVICE, limit=0)).items
-    namespaces = (await client.list(NAMESPACE, limit=0)).items
-    return Surroundings(
-        {
-            (item["metadata"].get("namespace", ""), item["metadata"]["name"]): item
-            for item in services
-        },
-        slices,
-        {item["metadata"]["name"]: labels_of(item) for item in namespaces},
-    )
 
 
 async def check_all(client: Client, shake: Shake, now: datetime) -> list[Check]:
@@ -222,35 +119,45 @@ def _is_selected(webhook: StoredWebhook, namespace: str, surroundings: Surroundi
 
 
 def _vital(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Check]:
-    """Yield a warning if the cluster itself can't write what it needs while a webhook is down."""
-    if not webhook.is_fatal or webhook.content.get("objectSelector"):
-        return
-    stopped = _stopped(webhook, in_system=_is_selected(webhook, _SYSTEM, surroundings))
-    if not stopped:
-        return
-
-    harms = "; ".join(dict.fromkeys(stopped.values()))
-    message = (
-        f"{webhook.configuration}, {webhook.name}: while it is down, writes of"
-        f" {', '.join(stopped)} are refused in {_SYSTEM} too: {harms}"
-    )
-    if webhook.has_conditions:
-        message += ", unless its matchConditions leave them out"
-    remedy = f"Leave {_SYSTEM} and these resources out of its rules, or set failurePolicy: Ignore."
-    yield Check(SUBJECT, "warning", message, remedy)
-
-
-def _stopped(webhook: StoredWebhook, *, in_system: bool) -> dict[str, str]:
-    """Return what the cluster needs and a webhook sees, with the harm if it can't be written.
+    """Yield a warning if the cluster itself can't write what it needs while a webhook is down.
 
     Namespaces don't limit nodes, which are in none.
     """
-    vital = _VITAL if in_system else {}
+    if not webhook.is_fatal or webhook.content.get("objectSelector"):
+        return
+    vital = _VITAL if _is_selected(webhook, _SYSTEM, surroundings) else {}
+    for needed, scope, where in (
+        (vital, "Namespaced", f" in {_SYSTEM} too"),
+        (_CLUSTER_WIDE, "Cluster", ""),
+    ):
+        stopped = _stopped(webhook, needed, scope)
+        if stopped:
+            yield _stops(webhook, stopped, where)
+
+
+def _stopped(
+    webhook: StoredWebhook, needed: Mapping[tuple[str, str], str], scope: str
+) -> dict[str, str]:
+    """Return what of `needed` a webhook sees, with the harm if it can't be written."""
     return {
         _full_name(*resource): harm
-        for resource, harm in {**vital, **_CLUSTER_WIDE}.items()
-        if webhook.sees(resource, "CREATE") or webhook.sees(resource, "UPDATE")
+        for resource, harm in needed.items()
+        if webhook.sees(resource, "CREATE", scope) or webhook.sees(resource, "UPDATE", scope)
     }
+
+
+def _stops(webhook: StoredWebhook, stopped: Mapping[str, str], where: str) -> Check:
+    harms = "; ".join(dict.fromkeys(stopped.values()))
+    message = (
+        f"{webhook.configuration}, {webhook.name}: while it is down, writes of"
+        f" {', '.join(stopped)} are refused{where}: {harms}"
+    )
+    if webhook.has_conditions:
+        message += ", unless its matchConditions leave them out"
+    remedy = "Leave these resources out of its rules, or set failurePolicy: Ignore."
+    if where:
+        remedy = f"Leave {_SYSTEM} out by its namespaceSelector, or set failurePolicy: Ignore."
+    return Check(SUBJECT, "warning", message, remedy)
 
 
 def _full_name(group: str, plural: str) -> str:
@@ -319,15 +226,15 @@ def _timeouts(webhooks: Sequence[StoredWebhook]) -> Iterator[Check]:
 
     for (name, total, names), operations in slow.items():
         message = (
-            f"{', '.join(operations)} of {name} waits up to {total} s if none of its {len(names)}"
-            f" webhooks answers; an API server gives up after {_LIMIT_SECONDS} s"
+            f"{', '.join(operations)} of {name} may take up to {total} s if its {len(names)}"
+            f" webhooks are slow: an API server gives up after {_LIMIT_SECONDS} s"
         )
-        remedy = f"Lower timeoutSeconds of {', '.join(names)}."
+        remedy = f"Lower timeoutSeconds of {', '.join(dict.fromkeys(names))}."
         yield Check(SUBJECT, "warning", message, remedy)
 
 
 def _longest(called: Sequence[StoredWebhook]) -> int:
-    """Return the time in seconds after which none of the webhooks has answered."""
+    """Return the time in seconds that webhooks take if each answers just before its timeout."""
     mutating = [webhook.timeout_seconds for webhook in called if webhook.is_mutating]
     validating = [webhook.timeout_seconds for webhook in called if not webhook.is_mutating]
     return sum(mutating) + max(validating, default=0)

@@ -139,9 +139,10 @@ def while_down(webhook: Object) -> str:
 
 
 def _rule(rule: Object) -> str:
-    group = next(iter(texts_of(rule.get("apiGroups"))), "")
     resources = ", ".join(
-        f"{plural}.{group}" if group else plural for plural in texts_of(rule.get("resources"))
+        f"{plural}.{group}" if group else plural
+        for group in texts_of(rule.get("apiGroups"))
+        for plural in texts_of(rule.get("resources"))
     )
     return f"{', '.join(texts_of(rule.get('operations')))} of {resources}"
 

@@ -33,8 +33,8 @@ async def claims_of_pods(clients: Users, namespace: str) -> tuple[int, dict[str,
 
 
 async def owners(clients: Users, namespace: str) -> dict[str, str]:
-    """The PodGang that owns both the ComputeDomain and the claim of a base name; "nobody" if they
-    differ.
+    """The owner of both the ComputeDomain and the claim of a base name: the name of a PodGang, or
+    the kind of another object; "nobody" if they differ.
     """
     pairs = []
     for resource, suffix in ((COMPUTE_DOMAIN, "-cd"), (RESOURCE_CLAIM, "-mnnvl-claim")):

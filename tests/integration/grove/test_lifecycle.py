@@ -90,8 +90,8 @@ def claims(replicas: int, groups: int) -> tuple[int, dict[str, str]]:
     return pods, expected
 
 
-def resources(replicas: int, groups: int) -> dict[str, str]:
-    """The PodGang that owns the resources of each base name.
+def resources(replicas: int, groups: int, *, today: bool) -> dict[str, str]:
+    """The owner of the resources of each base name: today the PodCliqueSet, before a PodGang.
 
     The base PodGang has the first replica of the group.
     """
@@ -101,20 +101,24 @@ def resources(replicas: int, groups: int) -> dict[str, str]:
         members = groups if replica == 0 else 2
         expected |= {name: name, f"{name}-cl": name, f"{name}-g-0": name}
         expected |= {f"{name}-g-{index}": f"{name}-g-{index - 1}" for index in range(1, members)}
-    return expected
+    return dict.fromkeys(expected, POD_CLIQUE_SET.kind) if today else expected
 
 
 class Workload:
-    """The PodCliqueSet `train` in one namespace."""
+    """The PodCliqueSet `train` in one namespace.
 
-    def __init__(self, clients: Users, namespace: str) -> None:
+    `today` is whether the cluster has ClusterTopologyBindings.
+    """
+
+    def __init__(self, clients: Users, namespace: str, *, today: bool) -> None:
         self.clients = clients
         self.namespace = namespace
+        self.today = today
 
     async def until(self, replicas: int, groups: int) -> None:
-        """All Pods run with their claims, and PodGangs own the resources."""
+        """All Pods run with their claims, and the resources have their owners."""
         pods = claims(replicas, groups)
-        owned = resources(replicas, groups)
+        owned = resources(replicas, groups, today=self.today)
         look = lambda: claims_of_pods(self.clients, self.namespace)  # noqa: E731
         assert await eventually(look, lambda seen: seen == pods) == pods
         assert (
@@ -154,14 +158,24 @@ class Workload:
         await asyncio.sleep(3)
         return before == await self.versions()
 
-    async def packs(self, name: str) -> list[object]:
-        """The required constraints of a PodGang, of its groups and of its PodGroups."""
-        spec = (await self.clients.admin.get(POD_GANG, name, self.namespace))["spec"]
+    async def packs(self, replica: str) -> list[object]:
+        """The required constraints of the base PodGang of a replica, its groups and PodGroups.
+
+        With epochs in their names, it is the one with the role Anchor.
+        """
+        gangs = (await self.clients.admin.list(POD_GANG, self.namespace, limit=0)).items
+        (spec,) = (gang["spec"] for gang in gangs if _is_base(gang["metadata"], replica))
         holders = [spec, *spec.get("topologyConstraintGroupConfigs", []), *spec["podgroups"]]
         return [
             ((holder.get("topologyConstraint") or {}).get("packConstraint") or {}).get("required")
             for holder in holders
         ]
+
+
+def _is_base(metadata: Object, replica: str) -> bool:
+    role = metadata["labels"].get("grove.io/podgang-role")
+    name = str(metadata["name"])
+    return name == replica if role is None else role == "Anchor" and name.startswith(f"{replica}-")
 
 
 async def test_a_workload_lives_and_goes(
@@ -180,7 +194,7 @@ async def test_a_workload_lives_and_goes(
             return "used" in served.cluster.facts.bindings()
 
         await eventually(is_known)
-    train = Workload(clients, namespace)
+    train = Workload(clients, namespace, today=today)
     await clients.user.create(POD_CLIQUE_SET, workload(today), namespace)
     await train.until(replicas=1, groups=2)
     assert sorted(map(str, await train.packs("train-0"))) == sorted(

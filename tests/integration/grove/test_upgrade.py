@@ -62,7 +62,7 @@ async def test_a_running_workload_survives_the_upgrade(
     release: tuple[Path, Path],
     tmp_path: Path,
 ) -> None:
-    train = Workload(clients, namespace)
+    train = Workload(clients, namespace, today=False)
     await clients.user.create(POD_CLIQUE_SET, workload(today=False), namespace)
     await train.until(replicas=1, groups=2)
     packs = await train.packs("train-0")
@@ -70,6 +70,8 @@ async def test_a_running_workload_survives_the_upgrade(
 
     await api.apply(load(release[1]))
     await eventually(lambda: dialect(served), lambda name: name == "bindings")
+    train.today = True
+    await train.until(replicas=1, groups=2)
     await clients.admin.discovery.refresh()
     await clients.admin.delete(CRD, str(CLUSTER_TOPOLOGY))
     await eventually(lambda: is_bound(clients))

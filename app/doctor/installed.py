@@ -1,0 +1,133 @@
+"""All webhook configurations of a cluster, as they are stored, and what they depend on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.kube.api import Client
+from app.objects.metadata import labels_of
+from app.objects.resource import (
+    ENDPOINT_SLICE,
+    MUTATING_WEBHOOKS,
+    NAMESPACE,
+    SERVICE,
+    VALIDATING_WEBHOOKS,
+)
+from app.objects.shape import map_of, maps_of
+
+Object = Mapping[str, Any]
+ServiceKey = tuple[str, str]
+
+_SERVICE_LABEL = "kubernetes.io/service-name"
+_DEFAULT_TIMEOUT_SECONDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWebhook:
+    """One webhook of a configuration, as it is stored."""
+
+    configuration: str
+    is_mutating: bool
+    content: Object
+
+    @property
+    def name(self) -> str:
+        return str(self.content.get("name", ""))
+
+    @property
+    def is_fatal(self) -> bool:
+        """Whether requests are refused while it is down."""
+        return self.content.get("failurePolicy") != "Ignore"
+
+    @property
+    def has_conditions(self) -> bool:
+        return bool(self.content.get("matchConditions"))
+
+    @property
+    def service(self) -> ServiceKey | None:
+        """Namespace and name of its Service, None if it is called at a URL."""
+        service = map_of(map_of(self.content.get("clientConfig")).get("service"))
+        if not service:
+            return None
+        return str(service.get("namespace", "")), str(service.get("name", ""))
+
+    @property
+    def port(self) -> int:
+        service = map_of(map_of(self.content.get("clientConfig")).get("service"))
+        return int(service.get("port", 443))
+
+    @property
+    def timeout_seconds(self) -> int:
+        return int(self.content.get("timeoutSeconds", _DEFAULT_TIMEOUT_SECONDS))
+
+    def sees(self, resource: tuple[str, str], operation: str, scope: str = "*") -> bool:
+        """Return whether a rule matches a resource (group and plural) and an operation.
+
+        `scope` is that of the resource, "Cluster" or "Namespaced", or "*" if it is not known.
+        """
+        return any(
+            _has(rule, "apiGroups", resource[0])
+            and _has(rule, "resources", resource[1])
+            and _has(rule, "operations", operation)
+            and _is_in_scope(rule, scope)
+            for rule in maps_of(self.content.get("rules"))
+        )
+
+
+def _is_in_scope(rule: Object, scope: str) -> bool:
+    return scope == "*" or rule.get("scope", "*") in ("*", scope)
+
+
+def _has(rule: Object, key: str, value: str) -> bool:
+    values = rule.get(key) or ()
+    return value in values or "*" in values or (key == "resources" and "*/*" in values)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What webhooks depend on: Services, their EndpointSlices, and the labels of namespaces."""
+
+    services: Mapping[ServiceKey, Object]
+    slices: Mapping[ServiceKey, Sequence[Object]]
+    namespaces: Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """All webhook configurations, by kind and name, their webhooks, and what these depend on."""
+
+    configurations: Mapping[str, Object]
+    webhooks: Sequence[StoredWebhook]
+    surroundings: Surroundings
+
+
+async def read_installed(client: Client) -> Installed:
+    """Return what the rehearsal needs. Raise ClusterError if something cannot be read."""
+    configurations: dict[str, Object] = {}
+    webhooks: list[StoredWebhook] = []
+    for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+        is_mutating = resource is MUTATING_WEBHOOKS
+        for item in (await client.list(resource, limit=0)).items:
+            title = f"{resource.kind} {item['metadata']['name']}"
+            configurations[title] = item
+            contents = maps_of(item.get("webhooks"))
+            webhooks += [StoredWebhook(title, is_mutating, content) for content in contents]
+    return Installed(configurations, webhooks, await _read_surroundings(client))
+
+
+async def _read_surroundings(client: Client) -> Surroundings:
+    slices: dict[ServiceKey, list[Object]] = {}
+    for item in (await client.list(ENDPOINT_SLICE, limit=0)).items:
+        key = item["metadata"].get("namespace", ""), labels_of(item).get(_SERVICE_LABEL, "")
+        slices.setdefault(key, []).append(item)
+
+    services = (await client.list(SERVICE, limit=0)).items
+    namespaces = (await client.list(NAMESPACE, limit=0)).items
+    return Surroundings(
+        {
+            (item["metadata"].get("namespace", ""), item["metadata"]["name"]): item
+            for item in services
+        },
+        slices,
+        {item["metadata"]["name"]: labels_of(item) for item in namespaces},
+    )
