@@ -168,8 +168,8 @@ def reasons(gangs: int) -> float:
 
     from app.explain.answer import explain
     from app.explain.facts import Facts, projected
-    from app.explain.facts.common import Ref
     from app.explain.index import Index
+    from app.facts.named import Ref
 
     workers = [f"{SET}-0-g-{number}-w" for number in range(gangs)]
     documents = [obj | {"apiVersion": "v1", "kind": "Node"} for obj in map(node, range(NODES))]

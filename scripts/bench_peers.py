@@ -41,16 +41,11 @@ def parsed(body: bytes) -> bytes:
 
 def constant(answer: Callable[[bytes], bytes]) -> "Exchange":
     from app.admission.decide import Route
-    from app.admission.exchange import Exchange
+    from app.admission.exchange import Exchange, Headers
 
     class Constant(Exchange):
         def answer(
-            self,
-            route: Route,
-            query: bytes,
-            content_type: bytes,
-            body: bytes,
-            traceparent: bytes = b"",
+            self, route: Route, query: bytes, headers: Headers, body: bytes
         ) -> tuple[int, bytes]:
             return 200, answer(body)
 

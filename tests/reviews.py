@@ -17,9 +17,11 @@ from app.admission.exchange import Exchange
 from app.admission.review import Request
 from app.admission.verdict import Verdict
 from app.config.schema import Configuration
-from app.rules.topology.levels import Level
+from app.facts.grove.topology import Level
 from app.webhooks.registry import routes_over, served_routes
 from tests.cluster.offline import OfflineCluster
+
+JSON_HEADERS = {b"content-type": b"application/json"}
 
 DIRECTORY = Path(__file__).parent / "testdata" / "reviews"
 OPERATOR = "system:serviceaccount:grove-system:grove-admission"

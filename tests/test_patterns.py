@@ -38,10 +38,10 @@ SAMPLES: dict[str, str] = {
     "doctor/replicas.py _VERSION": "a:v1.22.333",
     "dry_run/stream.py _BEGIN": "--- a",
     "dry_run/stream.py _ITEM": "   - a",
-    "explain/facts/devices.py _DRIVER": "device.driver  ==  'gpu.nvidia.com'",
-    "explain/facts/devices.py _TYPE": "device.type  ==  'gpu'",
-    "explain/facts/values.py _DURATION": "1.5h30ms",
-    "explain/facts/values.py _TIME": "2026-11-22T10:00:00.123Z",
+    "facts/kubernetes/claim.py _DRIVER": "device.driver  ==  'gpu.nvidia.com'",
+    "facts/kubernetes/claim.py _TYPE": "device.type  ==  'gpu'",
+    "objects/time.py _DURATION": "1.5h30ms",
+    "objects/time.py _TIME": "2026-11-22T10:00:00.123Z",
     "explain/reasons/topology.py _NUMBER": "node-a1-22",
     "kube/impersonation.py _NOT_IN_NAMES": "a b\x00",
     "kube/impersonation.py _UNSAFE": "a\x00\nb",
@@ -54,7 +54,7 @@ SAMPLES: dict[str, str] = {
 }
 """A text for each expression; parts of it are repeated."""
 
-LENGTHS = {"explain/facts/values.py _DURATION": 64}
+LENGTHS = {"objects/time.py _DURATION": 64}
 """The longest text that an expression meets, because its length is checked before."""
 
 NOT_OF_OTHERS = {

@@ -62,8 +62,7 @@ class AdmissionApp:
             body = await _read(content_type, int(headers.get(b"content-length") or 0), receive)
         except BadReview as bad:
             return self.exchange.refuse(route, bad)
-        traceparent = headers.get(b"traceparent", b"")
-        answer = self.exchange.answer(route, scope["query_string"], content_type, body, traceparent)
+        answer = self.exchange.answer(route, scope["query_string"], headers, body)
         return answer if isinstance(answer, tuple) else await answer
 
 

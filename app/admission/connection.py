@@ -17,7 +17,7 @@ from http import HTTPStatus
 
 from app.admission.body import Body, Chunked, Sized
 from app.admission.decide import Route
-from app.admission.exchange import MAX_BODY, TOO_LARGE, UNKNOWN_CALLER, Answer, status
+from app.admission.exchange import MAX_BODY, TOO_LARGE, UNKNOWN_CALLER, Answer, Headers, status
 from app.admission.head import END, Head, NotHttp, answer_head, path_and_query
 from app.admission.serving import Serving
 
@@ -63,8 +63,7 @@ class Connection(asyncio.Protocol):
     _review: bytes
     _judged_bytes: int
     _query: bytes
-    _content_type: bytes
-    _traceparent: bytes
+    _headers: Headers
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
@@ -117,7 +116,8 @@ class Connection(asyncio.Protocol):
         self._unread_at = None
         self._hold()
         self._read_kept()
-        self._close_if_done()
+        if self._has_ended:
+            self._close_if_done()
 
     def idle_since(self) -> float | None:
         if self._state is not State.HEAD or self._kept or self._unread_at is not None:
@@ -143,9 +143,7 @@ class Connection(asyncio.Protocol):
             return None
 
         try:
-            return self._exchange.answer(
-                self._route, self._query, self._content_type, review, self._traceparent
-            )
+            return self._exchange.answer(self._route, self._query, self._headers, review)
         except Exception:
             self._fail()
             return None
@@ -161,7 +159,8 @@ class Connection(asyncio.Protocol):
             self._end_request()
             if self._kept:
                 self._read_kept()
-            self._close_if_done()
+            if self._has_ended:
+                self._close_if_done()
         except Exception:  # the other requests of this turn need their answers
             self._fail()
 
@@ -236,8 +235,7 @@ class Connection(asyncio.Protocol):
 
         path, self._query = path_and_query(head.url)
         self._route = self._exchange.route(path) if head.method == b"POST" else None
-        self._content_type = head.fields.get(b"content-type", b"")
-        self._traceparent = head.fields.get(b"traceparent", b"")
+        self._headers = head.fields
         self._is_last = not head.keep_alive
         behind = end + head.length
         is_whole = behind <= len(data) and head.length <= MAX_BODY and not head.is_chunked
@@ -287,7 +285,8 @@ class Connection(asyncio.Protocol):
         elif not body.too_large:
             return
         elif self._route is not None:
-            self._write(self._exchange.too_large(self._route, self._content_type, body.beginning()))
+            content_type = self._headers.get(b"content-type", b"")
+            self._write(self._exchange.too_large(self._route, content_type, body.beginning()))
         else:
             self._write(status(413, TOO_LARGE))
         body.drop()
@@ -353,8 +352,8 @@ class Connection(asyncio.Protocol):
         return self._state is _WAITING or (self._unread_at is not None and bool(self._kept))
 
     def _close_if_done(self) -> None:
-        """Close the connection after the last answer, if the client sends nothing more."""
-        if self._has_ended and self._state is not _ENDED and not self._owes_answers():
+        """Close the connection after the last answer to a client that sends nothing more."""
+        if self._state is not _ENDED and not self._owes_answers():
             self._close()
 
     def _close(self) -> None:

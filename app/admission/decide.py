@@ -11,6 +11,7 @@ from app.admission.review import Request, shape_findings
 from app.admission.verdict import (
     ALLOWED,
     FAILED,
+    Later,
     Verdict,
     bad_request,
     inapplicable,
@@ -21,10 +22,17 @@ from app.admission.verdict import (
 from app.objects.fields import quote
 from app.objects.jsonpatch import applies
 
-Handler = Callable[[Request], Verdict | Awaitable[Verdict]]
-"""A webhook. It returns a verdict if all facts are cached, else an awaitable."""
+Handler = Callable[[Request], Verdict | Later]
+"""A webhook. It returns a verdict if all facts are cached."""
+
+Failure = Callable[[Exception], Verdict | None]
+"""Returns the verdict if a webhook has raised an exception. None if that is a bug."""
 
 log = logging.getLogger(__name__)
+
+
+def _no_verdict(_: Exception) -> None:
+    """Take each exception for a bug."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +41,7 @@ class Route:
 
     `also` are further pairs of kind and resource of the same group. If the route is `on_trial`, it
     warns in place of refusing. Only API servers know the path of a `trusted` route. `others` are
-    further routes of the same path, for other kinds.
+    further routes of the same path, for other kinds. `failure` judges exceptions of `handler`.
     """
 
     path: str
@@ -47,6 +55,7 @@ class Route:
     on_trial: bool = False
     trusted: bool = False
     others: tuple["Route", ...] = ()
+    failure: Failure = _no_verdict
 
     @property
     def plurals(self) -> tuple[str, ...]:
@@ -65,7 +74,7 @@ class Route:
 
         `resource` is the plural, or "" if it is not known.
         """
-        if kind == self.kind and resource in (self.resource, ""):
+        if kind == self.kind and (resource == self.resource or not resource):
             return True
         return any(kind == also and resource in (plural, "") for also, plural in self.also)
 
@@ -75,35 +84,33 @@ def decide(route: Route, request: Request, seconds: float) -> Verdict | Awaitabl
     returns it within `seconds`. Neither raises any error except CancelledError.
     """
     try:
-        verdict = _judge_envelope(route, request)
-        if verdict is None:
-            answer = route.handler(request)
-            if not isinstance(answer, Verdict):
-                return _awaited(route, request, answer, seconds)
-            verdict = answer
-        return _checked(route, request, verdict)
-    except Exception:
-        return _crashed(route, request)
+        answer = _judge_envelope(route, request) or route.handler(request)
+        if isinstance(answer, Later):
+            return _awaited(route, request, answer, seconds)
+        return _checked(route, request, answer)
+    except Exception as problem:
+        return _failed(route, request, problem)
 
 
 async def decided(route: Route, request: Request, seconds: float) -> Verdict:
-    """Returns the verdict of `decide`, and awaits it if necessary."""
+    """Return the verdict of `decide`, and await it if necessary."""
     answer = decide(route, request, seconds)
     return answer if isinstance(answer, Verdict) else await answer
 
 
-async def _awaited(
-    route: Route, request: Request, answer: Awaitable[Verdict], seconds: float
-) -> Verdict:
+async def _awaited(route: Route, request: Request, later: Later, seconds: float) -> Verdict:
+    answer: Verdict | Later = later
     try:
         async with asyncio.timeout(seconds):
-            return _checked(route, request, await answer)
+            while isinstance(answer, Later):
+                answer = await answer.make()
+        return _checked(route, request, answer)
     except TimeoutError:
         return unavailable(
             f"no verdict within {seconds:g} s: the cluster was too slow to answer; try again"
         )
-    except Exception:
-        return _crashed(route, request)
+    except Exception as problem:
+        return _failed(route, request, problem)
 
 
 def _judge_envelope(route: Route, request: Request) -> Verdict | None:
@@ -138,9 +145,12 @@ def _checked(route: Route, request: Request, verdict: Verdict) -> Verdict:
     return inapplicable()
 
 
-def _crashed(route: Route, request: Request) -> Verdict:
-    log.exception("verdict failed", extra={"path": route.path, "uid": request.uid})
-    return FAILED
+def _failed(route: Route, request: Request, problem: Exception) -> Verdict:
+    verdict = route.failure(problem)
+    if verdict is None:
+        log.exception("verdict failed", extra={"path": route.path, "uid": request.uid})
+        return FAILED
+    return verdict
 
 
 def _misplaced(route: Route, request: Request) -> str:

@@ -38,6 +38,9 @@ SALVAGED = 4096
 DEFAULT_TIMEOUT = 10.0
 JSON = b"application/json"
 
+Headers = Mapping[bytes, bytes]
+"""The values of the headers of a request by name in lower case."""
+
 Answer = tuple[int, bytes]
 """HTTP status and body, which is always JSON."""
 
@@ -97,14 +100,14 @@ class Exchange:
         self,
         route: Route,
         query: bytes,
-        content_type: bytes,
+        headers: Headers,
         body: bytes,
-        traceparent: bytes = b"",
     ) -> Answer | Awaitable[Answer]:
         """Return the answer if the verdict needs only cached facts, else an awaitable that returns
         it before the deadline in `query`.
         """
         begin = time.perf_counter()
+        content_type = headers.get(b"content-type", b"")
         try:
             if content_type != JSON:
                 check_content_type(content_type, body)
@@ -120,9 +123,9 @@ class Exchange:
         request.trusted = self.only_known or route.trusted
         verdict = decide(route, request, deadline(query))
         if isinstance(verdict, Verdict):
-            return self._answered(route, request, verdict, begin, traceparent)
+            return self._answered(route, request, verdict, begin, headers)
 
-        return self._awaited(route, request, verdict, begin, traceparent)
+        return self._awaited(route, request, verdict, begin, headers)
 
     def route(self, path: str) -> Route | None:
         """Return the route of `path`, or None.
@@ -154,13 +157,13 @@ class Exchange:
         request: Request,
         verdict: Awaitable[Verdict],
         begin: float,
-        traceparent: bytes,
+        headers: Headers,
     ) -> Answer:
         if self._trace is not None:
-            TRACEPARENT.set(traceparent.decode("latin-1"))
+            TRACEPARENT.set(_traceparent(headers))
         self.waiting += 1
         try:
-            return self._answered(route, request, await verdict, begin, traceparent)
+            return self._answered(route, request, await verdict, begin, headers)
         finally:
             self.waiting -= 1
 
@@ -170,7 +173,7 @@ class Exchange:
         request: Request,
         verdict: Verdict,
         begin: float,
-        traceparent: bytes,
+        headers: Headers,
     ) -> Answer:
         try:
             body = encode(request.uid, verdict, request)
@@ -182,8 +185,8 @@ class Exchange:
 
         seconds = time.perf_counter() - begin
         self._observe(route.path, request.uid, request, verdict, seconds)
-        if traceparent and self._trace is not None:
-            self._trace(traceparent.decode("latin-1"), route.path, request, verdict, seconds)
+        if self._trace is not None and (traceparent := _traceparent(headers)):
+            self._trace(traceparent, route.path, request, verdict, seconds)
 
         return 200, body
 
@@ -195,6 +198,11 @@ class Exchange:
         )
         self._observe(route.path, bad.uid, None, verdict, time.perf_counter() - begin)
         return answer
+
+
+def _traceparent(headers: Headers) -> str:
+    """Return the trace context of a request, "" if it has none."""
+    return headers.get(b"traceparent", b"").decode("latin-1")
 
 
 def too_large(content_type: bytes, beginning: bytes) -> BadReview:

@@ -58,24 +58,25 @@ class Head:
             raise _refusal(data, self.fields) from None
         if not self._complete:
             raise _refusal(data, self.fields)  # HTTP/2
-        is_current = data.endswith(b" HTTP/1.1", 0, data.find(b"\r\n")) or _is_current(parser)
-        host = self.fields.get(b"host")
-        if (host is None and is_current) or (host is not None and not _is_host(host)):
+
+        version: str = parser.get_http_version()
+        is_current = version == "1.1"
+        if not is_current and version != "1.0":
+            raise _wrong_version()
+        if not _is_host(self.fields.get(b"host"), is_current):
             raise NotHttp("A request has one Host, which is a name or an address with a port.")
+
         self.method: bytes = parser.get_method()
-        self.keep_alive: bool = parser.should_keep_alive()
+        self.keep_alive: bool = is_current and parser.should_keep_alive()
         self.length = int(self.fields.get(b"content-length", 0))
         """The number of bytes of the body, if it isn't chunked."""
         self.is_chunked = b"transfer-encoding" in self.fields
         if self.is_chunked:
             _check_transfer_encoding(self.fields, is_current)
-        self.expects_continue = False
+        self.expects_continue = (
+            is_current and self.fields.get(b"expect", b"").lower() == b"100-continue"
+        )
         """Whether the client waits for `100 Continue` before it sends the body."""
-        if b"connection" in self.fields or b"expect" in self.fields:
-            self.keep_alive &= is_current
-            self.expects_continue = (
-                is_current and self.fields.get(b"expect", b"").lower() == b"100-continue"
-            )
 
     def on_url(self, url: bytes) -> None:
         self.url = url
@@ -91,17 +92,14 @@ class Head:
         self._complete = True
 
 
-def _is_current(parser: httptools.HttpRequestParser) -> bool:
-    """Return whether the version is 1.1 and not 1.0. Raise NotHttp for any other version."""
-    version: str = parser.get_http_version()
-    if version not in ("1.0", "1.1"):
-        raise _wrong_version()
-    return version == "1.1"
-
-
 @functools.lru_cache(maxsize=64)
-def _is_host(value: bytes) -> bool:
-    """Return whether a value is a name or an address, with or without a port."""
+def _is_host(value: bytes | None, is_current: bool) -> bool:
+    """Return whether a value is a name or an address, with or without a port.
+
+    A request of HTTP/1.0 may have none.
+    """
+    if value is None:
+        return not is_current
     host = value.strip(b" \t")
     return len(host) <= _LONGEST_HOST and _HOST.fullmatch(host) is not None
 

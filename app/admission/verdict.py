@@ -4,7 +4,7 @@ There are three kinds of negative answers: the object is invalid (422), the oper
 (403), and this program or the cluster has failed (500, 503).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -59,6 +59,16 @@ class Verdict:
 
 
 ALLOWED = Verdict(allowed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A verdict that needs calls of the API server.
+
+    `make` makes it, or another one that has to be awaited. Only `decide` calls it.
+    """
+
+    make: Callable[[], Awaitable["Verdict | Later"]]
 
 
 MOST_FINDINGS = 100

@@ -6,6 +6,7 @@ from typing import TypeVar
 from app.cluster import table
 from app.cluster.dialects import dialect_of
 from app.cluster.nodes import NodeGroups
+from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.kube.api import Objects, Unavailable, find
 from app.kube.store import WatchStore
@@ -19,7 +20,6 @@ from app.rules.topology.coverage import (
     Nodes,
     coverage_problems,
 )
-from app.rules.topology.kai import KaiTopology
 from app.rules.topology.levels import Topology
 
 T = TypeVar("T")

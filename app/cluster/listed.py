@@ -10,12 +10,12 @@ from typing import Any
 from app.cluster.cluster import Cluster
 from app.cluster.documents import desired_cluster_topology
 from app.cluster.table import TOPOLOGIES, fill
+from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import Client, ClusterError, Gone, NotFound
 from app.kube.store import WatchStore
 from app.kube.watch import Pace, Selection, list_into
 from app.objects.resource import Resource
-from app.rules.topology.levels import Level
 
 _TRIES = 3
 

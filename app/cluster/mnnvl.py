@@ -18,10 +18,11 @@ from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_C
 from app.facts.labels import PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA
 from app.kube.api import Conflict, Object, Objects, Unavailable, find
 from app.kube.store import WatchStore
+from app.objects.owners import OwnerRef
 from app.objects.resource import Resource
 from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
 from app.rules.mnnvl.plan import ClaimMode, Owner, Plan
-from app.rules.mnnvl.stored import Gang, MnnvlResource, OwnerRef, read_gang, read_resource
+from app.rules.mnnvl.stored import Gang, MnnvlResource, read_gang, read_resource
 from app.rules.podcliqueset import PodCliqueSet
 
 _OWNERS = {POD_CLIQUE_SET.kind: POD_CLIQUE_SET, POD_GANG.kind: POD_GANG}

@@ -1,63 +1,16 @@
-"""The labels of nodes, and how many nodes have equal ones."""
+"""How many nodes have equal labels."""
 
-import functools
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
-from sys import intern
 
-from app.kube.api import Key, Object
+from app.facts.kubernetes.node import Grouping, NodeLabels, Pairs
+from app.kube.api import Key
 from app.kube.store import WatchStore
-from app.objects.metadata import labels_of
 from app.rules.topology.coverage import Nodes
 from app.rules.topology.levels import HOSTNAME_KEY
 
-Texts = tuple[str, ...]
-Grouping = frozenset[str]
-"""Keys of labels."""
-
-Pairs = tuple[tuple[str, str], ...]
-"""Keys and values of labels."""
-
 MOST_GROUPINGS = 100
 """The most groupings whose groups are kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeLabels:
-    """All labels of a node: the sorted keys and their values.
-
-    Equal texts and equal tuples of keys are stored once.
-    """
-
-    keys: Texts
-    values: Texts
-
-    def as_map(self) -> dict[str, str]:
-        return dict(zip(self.keys, self.values, strict=True))
-
-    def of(self, grouping: Grouping) -> Pairs:
-        """Return the labels whose keys are in `grouping`."""
-        return tuple(
-            (self.keys[position], self.values[position])
-            for position in _positions(self.keys, grouping)
-        )
-
-
-def read_node_labels(obj: Object) -> NodeLabels:
-    pairs = sorted(labels_of(obj).items())
-    keys = _stored_once(tuple(intern(key) for key, _ in pairs))
-    return NodeLabels(keys, tuple(intern(value) for _, value in pairs))
-
-
-@functools.lru_cache(maxsize=1000)
-def _stored_once(keys: Texts) -> Texts:
-    return keys
-
-
-@functools.lru_cache(maxsize=1000)
-def _positions(keys: Texts, grouping: Grouping) -> tuple[int, ...]:
-    return tuple(position for position, key in enumerate(keys) if key in grouping)
 
 
 class NodeGroups:

@@ -9,20 +9,13 @@ from typing import Any
 
 import orjson
 
-from app.facts.labels import MNNVL_ADOPTED, TOPOLOGY_NAME
+from app.facts.labels import MNNVL_ADOPTED, POD_GROUP_NAME, TOPOLOGY_NAME
 from app.kube.api import Object
 from app.kube.owners import Controller, controller_of
 from app.objects.edits import ABSENT, value_at
 from app.objects.shape import map_of, text_of
 from app.rules.mnnvl.stored import Gang, read_gang, read_podgroups
-from app.rules.workload.groups import (
-    POD_GROUP_NAME,
-    SKIP_PODGROUPER,
-    GroupRef,
-    group_keys,
-    group_ref,
-    shared_key,
-)
+from app.rules.workload.groups import SKIP_PODGROUPER, GroupRef, group_keys, group_ref, shared_key
 from app.rules.workload.kai_podgroup import WORKLOAD_GROUP
 from app.rules.workload.versions import group_of_pod_group, groups_of_workload
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from app.cluster import projections
-from app.cluster.nodes import NodeLabels, read_node_labels
 from app.facts import kinds
+from app.facts.grove.topology import Level
+from app.facts.kai.topology import KaiTopology, read_kai_topology
+from app.facts.kubernetes.node import NodeLabels, read_node_labels
 from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED
 from app.kube.api import Key, Object
 from app.kube.store import IndexFunction, WatchStore
@@ -21,8 +23,6 @@ from app.rules.mnnvl.demand import Demand
 from app.rules.mnnvl.missing import Unclaimed, read_clique
 from app.rules.mnnvl.stored import MnnvlResource, read_resource
 from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
-from app.rules.topology.kai import KaiTopology, read_kai_topology
-from app.rules.topology.levels import Level
 
 T = TypeVar("T")
 

@@ -2,9 +2,9 @@
 
 from app.cluster import table
 from app.cluster.projections import StoredPod, StoredPodGroup
+from app.facts.kai.topology import KaiTopology
 from app.kube.api import Key
 from app.kube.store import WatchStore
-from app.rules.topology.kai import KaiTopology
 from app.rules.workload.groups import GroupRef, instance_key
 
 

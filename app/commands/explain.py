@@ -24,13 +24,13 @@ from app.commands.options import UNUSABLE, Command, add_reading_options, unreada
 from app.dry_run.budget import UnusableInput
 from app.explain.answer import Answer, explain
 from app.explain.facts import RESOURCES, Facts
-from app.explain.facts.common import Ref
 from app.explain.index import Index
 from app.explain.json import document
 from app.explain.names import meant
 from app.explain.read import facts_of, read_for
 from app.explain.rights import may_not_read, refusal
 from app.explain.text import text, unseen_words
+from app.facts.named import Ref
 from app.kube.api import ClusterError, Reader
 from app.kube.kubeconfig import namespace_of
 from app.visible import visible, visible_json

@@ -1,7 +1,7 @@
 """The command line of the topology.
 
 Exit codes: 0 nothing to look at, 1 something, 2 not everything could be read. With --room: 0 there
-is room, 1 there is none, 2 that is not known.
+is room, 1 there is none, 2 that is not known. With --if: 0 nothing breaks, 1 something does.
 """
 
 import argparse
@@ -17,9 +17,9 @@ from app import logs
 from app.cluster.connect import reading_client
 from app.commands.files import documents_of, stream_of
 from app.commands.options import UNUSABLE, Command, add_reading_options, unreadable
+from app.commands.whatif import add_option, edits_of, effects_of, print_unknown, read_everything
 from app.dry_run.budget import UnusableInput
 from app.explain.facts import RESOURCES, Facts
-from app.explain.facts.grove import ClusterTopology, cluster_topology, cluster_topology_binding
 from app.explain.index import Index
 from app.explain.json import preview_document, search_document, survey_document
 from app.explain.levels import Topology
@@ -29,7 +29,15 @@ from app.explain.rights import how_to_get
 from app.explain.roomier import RoomSearch, search_room, search_text
 from app.explain.topology import DomainReport, Survey, domain_reports, survey
 from app.explain.topology_text import domains_text, nodes_text, preview_text, survey_text
+from app.explain.whatif.edits import Supposition
+from app.explain.whatif.effects import Effects
+from app.explain.whatif.shown import effects_document, effects_text
 from app.explain.words import listed
+from app.facts.grove.topology import (
+    ClusterTopology,
+    read_cluster_topology,
+    read_cluster_topology_binding,
+)
 from app.facts.kinds import POD_CLIQUE_SET, RESOURCE_CLAIM, RESOURCE_SLICE
 from app.kube.api import ClusterError
 from app.objects.fields import FieldPath
@@ -64,7 +72,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--levels", metavar="FILE", help="which PodCliqueSets these levels would affect, and how"
     )
-    parser.add_argument("--all", action="store_true", help="all domains")
+    add_option(parser)
+    parser.add_argument("--all", action="store_true", help="all domains, and all gangs of --if")
     parser.add_argument(
         "--offline",
         nargs="+",
@@ -76,6 +85,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     logs.set_up("warning")
     levels = levels_of(arguments.levels, arguments.name) if arguments.levels else None
+    edits = edits_of(arguments)
     try:
         if arguments.offline:
             facts = facts_of(stream_of(arguments.offline), time.time())
@@ -83,6 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
             facts = uvloop.run(_read(arguments, sets=levels is not None))
     except (ClusterError, OSError) as problem:
         return unreadable("can't read the topology", problem, arguments)
+    if edits:
+        return _report_effects(facts, edits, levels, arguments)
     return _report(Index(facts), levels, arguments)
 
 
@@ -96,6 +108,8 @@ async def _read(arguments: argparse.Namespace, *, sets: bool) -> Facts:
         *([POD_CLIQUE_SET] if sets else []),
     )
     async with reading_client(RESOURCES, arguments.kubeconfig, arguments.context) as client:
+        if arguments.edits:
+            return await read_everything(client)
         return await read_all(client, now=time.time(), only=resources)
 
 
@@ -109,16 +123,16 @@ def levels_of(path: str, name: str) -> ClusterTopology:
         section = document.get("clusterTopology")
         if document.get("kind") == "ClusterTopologyBinding":
             findings = validate_binding(document, None, None, ())[0]
-            levels = cluster_topology_binding(document)
+            levels = read_cluster_topology_binding(document)
         elif document.get("kind") == "ClusterTopology":
             findings = validate_cluster_topology(document)
-            levels = cluster_topology(document)
+            levels = read_cluster_topology(document)
         elif isinstance(section, dict):
             given = section.get("levels")
             findings = validate_levels(
                 list_of(given), FieldPath("").child("clusterTopology", "levels")
             )
-            levels = cluster_topology(
+            levels = read_cluster_topology(
                 {"spec": {"levels": given}, "metadata": {"name": name or section.get("name")}}
             )
         else:
@@ -188,6 +202,53 @@ def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Na
     else:
         print(report.text(arguments))
     return report.exit_code
+
+
+def _report_effects(
+    facts: Facts,
+    edits: list[Supposition],
+    levels: ClusterTopology | None,
+    arguments: argparse.Namespace,
+) -> int:
+    """Print what edits would do, and what else was asked for as it would be then."""
+    if levels is not None:
+        raise UnusableInput("--levels does not go with --if: give the file to --if")
+    index = Index(facts)
+    examined = survey(index, arguments.name)
+    _require_topology(index, index.topology(arguments.name), examined, arguments.name)
+    if not index.room_is_known:
+        print("what would be is not known: not all nodes and pods can be read", file=sys.stderr)
+        return print_unknown(facts)
+
+    effects, after = effects_of(facts, edits, arguments)
+    room = _room(after, after.topology(arguments.name), arguments)
+    if arguments.output == "json":
+        print(visible_json(_effects_document(effects, room), indented=True))
+    else:
+        print(_effects_text(effects, after, room, arguments))
+
+    if facts.unseen:
+        return print_unknown(facts)
+    found = room.exit_code if room is not None else 0
+    return max(effects.exit_code, found)
+
+
+def _effects_text(
+    effects: Effects, after: Index, room: RoomSearch | None, arguments: argparse.Namespace
+) -> str:
+    parts = [effects_text(effects, everything=arguments.all)]
+    if room is not None:
+        parts.append(search_text(room))
+    if arguments.domain:
+        topology = after.topology(arguments.name)
+        inside = _inside(after, topology, arguments.domain)
+        parts.append(_domains(after, topology, inside, arguments))
+    return "\n".join(parts)
+
+
+def _effects_document(effects: Effects, room: RoomSearch | None) -> dict[str, Any]:
+    document = effects_document(effects)
+    return document if room is None else {**document, "room": search_document(room)}
 
 
 def _require_topology(index: Index, topology: Topology, examined: Survey, name: str) -> None:
@@ -270,7 +331,8 @@ COMMAND = Command(
     "Shows the levels of the topology, how many nodes have their labels, what is not a tree, what"
     " differs from KAI's Topology, and where GPUs are free. Nothing is written. Exit code: 0"
     " nothing to look at, 1 something, 2 not everything could be read. With --room: 0 there is"
-    " room, 1 there is none, 2 that is not known.",
+    " room, 1 there is none, 2 that is not known. With --if: 0 nothing breaks, 1 something would"
+    " break, or what would be made has no place, 2 not everything could be read.",
     add_options,
     run,
 )

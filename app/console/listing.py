@@ -10,9 +10,9 @@ from dataclasses import dataclass, fields
 
 from app.explain.answer import Answer, explain
 from app.explain.facts import Facts
-from app.explain.facts.common import Ref
 from app.explain.index import Index
 from app.explain.waiting import WorkloadRow, place, row_of, workloads
+from app.facts.named import Ref
 
 SECONDS = 0.05
 """CPU seconds that a page may take for explanations of the list."""

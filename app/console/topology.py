@@ -11,12 +11,13 @@ from app.console.workloads import reference
 from app.explain.assembly import gang_of, gangs_of_set
 from app.explain.domains import Path
 from app.explain.facts import TITLES
-from app.explain.facts.grove import PodCliqueSet, PodGang
+from app.explain.facts.grove import PodCliqueSet
 from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.topology import DomainReport, RoomAnswer, Survey, domain_reports, find_room, survey
 from app.explain.topology_text import room_text
 from app.explain.words import counted, gpus_of, listed, plain
+from app.facts.grove.podgang import PodGang
 
 MOST_OUTSIDE = 100
 MOST_NODES = 256

@@ -10,7 +10,6 @@ from app.console.page import Page, Query
 from app.console.snapshot import Snapshot
 from app.explain.answer import Answer
 from app.explain.facts import TITLES, Facts
-from app.explain.facts.common import Ref
 from app.explain.room import Room
 from app.explain.subject import KINDS
 from app.explain.text import folded, without_pods
@@ -18,6 +17,7 @@ from app.explain.tree import Branch
 from app.explain.waiting import WorkloadRow
 from app.explain.waiting_text import COLUMNS, cells, first_reason
 from app.explain.words import counted, listed
+from app.facts.named import Ref
 
 PATH = "workloads"
 MOST_ROWS = 200

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 from app.cluster.dialects import dialect_of
 from app.doctor.report import Check
+from app.facts.grove.topology import Level
+from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, KAI_TOPOLOGY
 from app.kube.api import Client, Object, find, list_all
 from app.objects.edits import value_at
@@ -17,8 +19,7 @@ from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
 from app.rules.mnnvl.set_annotations import GROVE_FINALIZER
 from app.rules.topology.coverage import CONDITION
-from app.rules.topology.kai import READY, desired_kai_topology, is_owned, level_labels
-from app.rules.topology.levels import Level
+from app.rules.topology.kai import READY, desired_kai_topology, is_owned
 
 SUBJECT = "topology"
 DIALECT = "dialect"

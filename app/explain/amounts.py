@@ -8,11 +8,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from app.explain.facts.common import Amounts
-from app.explain.facts.devices import DeviceClass, ResourceClaim, ResourceSlice
-from app.explain.facts.nodes import Node
-from app.explain.facts.pods import Pod
 from app.explain.words import gpus_of
+from app.facts.kubernetes.claim import DeviceClass, ResourceClaim, ResourceSlice
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Pod
+from app.facts.quantity import Amounts
 
 PREFIX = "gpu."
 """Vendors call the drivers of GPUs so: gpu.nvidia.com."""

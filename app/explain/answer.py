@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from app.explain.assembly import gang_of, gang_to_come
 from app.explain.bases import base_gangs
-from app.explain.facts.common import Ref
 from app.explain.gang import Gang, Unit
 from app.explain.index import Index
 from app.explain.reason import Reason
@@ -14,7 +13,8 @@ from app.explain.room import Room
 from app.explain.subject import Subject, subject
 from app.explain.tree import Branch, State, grow, together
 from app.explain.words import ago, counted
-from app.rules.dialects.bindings.levels import KAI_SCHEDULER
+from app.facts.labels import KAI_SCHEDULER
+from app.facts.named import Ref
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from app.explain.amounts import asked_gpus
-from app.explain.facts.common import UNBOUND
-from app.explain.facts.grove import GangPart, PodClique, PodCliqueSet, PodGang
-from app.explain.facts.kai import KaiPodGroup, SubGroup
-from app.explain.facts.pods import NO_SHAPE, Pod, Shape
+from app.explain.facts.grove import PodClique, PodCliqueSet
 from app.explain.gang import Gang, Member, Unit
 from app.explain.index import Index
+from app.facts.constraint import UNBOUND
+from app.facts.grove.podgang import GangPart, PodGang
+from app.facts.kai.podgroup import KaiPodGroup, SubGroup
+from app.facts.kubernetes.pod import NO_SHAPE, Pod, Shape
 
 MOST_DEPTH = 16
 """Levels of SubGroups. KAI's own workloads have three, and what reads a tree is recursive."""

@@ -1,8 +1,8 @@
 """The gangs that another gang waits for before Grove opens the gates of its pods."""
 
-from app.explain.facts.grove import PodGang
 from app.explain.gang import Gang
 from app.explain.index import Index
+from app.facts.grove.podgang import PodGang
 
 ANCHOR = "Anchor"
 

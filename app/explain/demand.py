@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.explain.facts.pods import Shape
+from app.facts.kubernetes.pod import Shape
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.explain.facts.nodes import Node
 from app.explain.words import gpus_of
+from app.facts.kubernetes.node import Node
 
 Path = tuple[str, ...]
 """The label values of a domain, the broadest level first. () is the whole cluster."""

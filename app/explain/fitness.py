@@ -4,9 +4,9 @@ scheduler judges.
 
 from collections.abc import Mapping
 
-from app.explain.facts.nodes import Node
-from app.explain.facts.pods import Shape
-from app.explain.facts.selectors import Requirement, Taint, Term, Toleration
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Shape
+from app.facts.kubernetes.selectors import Requirement, Taint, Term, Toleration
 
 NAME_FIELD = "metadata.name"
 

@@ -9,13 +9,15 @@ from functools import cached_property
 
 from app.explain.amounts import PREFIX
 from app.explain.demand import Demand
-from app.explain.facts.common import UNBOUND, Ref, Told
-from app.explain.facts.grove import PodClique, PodCliqueSet, PodGang
-from app.explain.facts.kai import KaiPodGroup
-from app.explain.facts.pods import Pod, Shape
+from app.explain.facts.grove import PodClique, PodCliqueSet
 from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.places import Own, Places
+from app.facts.constraint import UNBOUND, SchedulerConstraint
+from app.facts.grove.podgang import PodGang
+from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.kubernetes.pod import Pod, Shape
+from app.facts.named import Ref
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Member:
     replicas: int
     shape: Shape
     pods: tuple[Pod, ...]
-    told: Told = UNBOUND
+    told: SchedulerConstraint = UNBOUND
     clique: PodClique | None = None
     shapes: tuple[Shape, ...] = ()
 
@@ -141,7 +143,7 @@ class Unit:
     """
 
     name: str
-    told: Told = UNBOUND
+    told: SchedulerConstraint = UNBOUND
     members: tuple[Member, ...] = ()
     units: tuple["Unit", ...] = ()
     minimum: int | None = None

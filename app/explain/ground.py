@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from app.explain.domains import Domain, Domains
-from app.explain.facts.pods import Shape
+from app.facts.kubernetes.pod import Shape
 
 Vector = tuple[int, ...]
 """Amounts of some resources, in a given order."""

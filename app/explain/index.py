@@ -11,15 +11,19 @@ from app.explain import amounts
 from app.explain.amounts import current, taken_gpus, with_gpus
 from app.explain.domains import Domains
 from app.explain.facts import CHANNELS, ROOM, Facts
-from app.explain.facts.common import Amounts, Named, Namespaced
-from app.explain.facts.devices import Event, ResourceClaim, ResourceSlice
-from app.explain.facts.grove import PodClique, PodGang
-from app.explain.facts.kai import KaiPodGroup
-from app.explain.facts.nodes import Node
-from app.explain.facts.pods import NODE_POOL, Pod
+from app.explain.facts.grove import PodClique
 from app.explain.groups import Change, Groups, Join, change
 from app.explain.levels import Topology, topology_called
 from app.explain.words import gpus_of
+from app.facts.grove.podgang import PodGang
+from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
+from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Pod
+from app.facts.labels import NODE_POOL
+from app.facts.named import Named, Namespaced
+from app.facts.quantity import Amounts
 
 Key = tuple[str, str]
 """(namespace, name)"""

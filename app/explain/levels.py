@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from app.explain.facts import Facts
-from app.explain.facts.grove import ClusterTopology
-from app.explain.facts.kai import KaiTopology
-from app.rules.topology.levels import Level
+from app.facts.grove.topology import ClusterTopology, Level
+from app.facts.kai.topology import KaiTopology
 
 DEFAULT_TOPOLOGY = "grove-topology"
 
@@ -27,7 +26,7 @@ class Topology:
         if self.kai is None:
             return self.cluster.levels if self.cluster else ()
         named = {level.key: level.domain for level in (self.cluster.levels if self.cluster else ())}
-        named |= {key: alias for alias, key in self.kai.aliases.items() if key not in named}
+        named |= {key: alias for alias, key in self.kai.aliases if key not in named}
         return tuple(Level(named.get(key, key.rpartition("/")[2]), key) for key in self.kai.keys)
 
     @property

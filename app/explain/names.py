@@ -3,8 +3,8 @@
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 
-from app.explain.facts.common import Ref
 from app.explain.words import listed
+from app.facts.named import Ref
 
 _MOST = 3
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from app.explain.amounts import PREFIX
 from app.explain.demand import Demand
 from app.explain.domains import Domain, Path
-from app.explain.facts.pods import Shape
 from app.explain.ground import Ground, Vector
 from app.explain.trial import Scores, Trial
+from app.facts.kubernetes.pod import Shape
 
 _OF_ANY_AMOUNT = {"cpu", "memory"}
 """Resources that don't make pods different kinds of pods."""
@@ -70,6 +70,11 @@ class Packer:
     def places(self, demand: Demand) -> bool:
         """Whether KAI places all of a demand. What it places stays."""
         return not demand.count or self._place(demand, self._domains.everywhere, None)
+
+    @property
+    def free(self) -> list[Vector]:
+        """What each node has left of what was placed."""
+        return self._trial.free
 
     @property
     def used(self) -> frozenset[int]:
@@ -136,7 +141,7 @@ class Packer:
         for depth in levels.tried:
             if depth < len(common):
                 # A defect of KAI: it finds no room above the domain that all nodes share.
-                if not self._rules.shared:
+                if not self._rules.shared and self._is_allowed(demand, levels.required, common):
                     yield self._inside(common, scope)
                 continue
             for path in self._descend(self._asked(demand), common, depth, fits):

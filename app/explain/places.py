@@ -7,8 +7,6 @@ from functools import cached_property
 from app.explain import amounts
 from app.explain.demand import Demand
 from app.explain.domains import Domains
-from app.explain.facts.common import Amounts
-from app.explain.facts.pods import Pod, Shape
 from app.explain.fitness import is_selected, unfit_because
 from app.explain.ground import Ground, Vector
 from app.explain.index import Index
@@ -16,6 +14,8 @@ from app.explain.levels import Topology
 from app.explain.packer import AS_KAI, Packer, Rules
 from app.explain.room import Board, Room
 from app.explain.words import is_device
+from app.facts.kubernetes.pod import Pod, Shape
+from app.facts.quantity import Amounts
 
 ANY_POOL = "*"
 

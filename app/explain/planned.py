@@ -5,14 +5,19 @@ from dataclasses import replace
 from typing import Any
 
 from app.explain.assembly import gang_to_come
-from app.explain.facts.common import UNBOUND, Ref, Told
-from app.explain.facts.fields import reader
-from app.explain.facts.grove import Asked, CliqueTemplate, PodClique, PodCliqueSet
-from app.explain.facts.pods import Shape, shape
-from app.explain.facts.values import at, text
+from app.explain.facts.grove import (
+    PodClique,
+    PodCliqueSet,
+    TemplateClique,
+    UserConstraint,
+    read_pod_clique_set_of_explain,
+)
 from app.explain.gang import Gang, Member, Unit
 from app.explain.index import Index
-from app.objects.shape import maps_of
+from app.facts.constraint import UNBOUND, SchedulerConstraint
+from app.facts.kubernetes.pod import Shape, read_shape
+from app.facts.named import Ref
+from app.objects.shape import map_at, maps_of, text_at
 
 PLACEMENT = (
     "LevelUnknown",
@@ -37,7 +42,7 @@ def planned(index: Index, document: Mapping[str, Any]) -> list[Gang]:
 
     The set of this name has no pods, so all of it has to be placed.
     """
-    pcs = reader(PodCliqueSet)(document)
+    pcs = read_pod_clique_set_of_explain(document)
     pcs = replace(pcs, namespace=pcs.namespace or "default")
     pods = tuple(
         p for p in index.facts.pods if (p.namespace, p.place.pcs) != (pcs.namespace, pcs.name)
@@ -56,9 +61,9 @@ class _Plan:
         self._topology = index.topology(self._cluster.name if self._cluster else pcs.topology)
         facts = index.facts
         self._has_epochs = bool(facts.gang_maps) or any(gang.role for gang in facts.gangs)
-        templates = maps_of(at(document, "spec", "template").get("cliques"))
+        templates = maps_of(map_at(document, "spec", "template").get("cliques"))
         self._shapes: dict[str, Shape] = {
-            text(t, "name"): shape(at(t, "spec").get("podSpec")) for t in templates
+            text_at(t, "name"): read_shape(map_at(t, "spec", "podSpec")) for t in templates
         }
 
     def gangs(self, base: str) -> Iterator[Gang]:
@@ -111,7 +116,7 @@ class _Plan:
             pcs=self._pcs,
         )
 
-    def _member(self, owner: str, template: CliqueTemplate) -> Member:
+    def _member(self, owner: str, template: TemplateClique) -> Member:
         name = f"{owner}-{template.name}"
         told = self._told(template.asked)
         own = self._shapes[template.name]
@@ -120,9 +125,9 @@ class _Plan:
         )
         return Member(name, template.minimum, template.replicas, own, (), told, clique)
 
-    def _told(self, asked: Asked) -> Told:
+    def _told(self, asked: UserConstraint) -> SchedulerConstraint:
         if self._cluster is None:
             return UNBOUND
-        return Told(
+        return SchedulerConstraint(
             self._cluster.key_of(asked.required) or "", self._cluster.key_of(asked.preferred) or ""
         )

@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from app.explain.facts.common import Ref
-from app.explain.facts.grove import ClusterTopology, PodCliqueSet
-from app.explain.facts.kai import KaiTopology
+from app.explain.facts.grove import PodCliqueSet
 from app.explain.gang import Gang, Unit
 from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.reason import Reason
 from app.explain.reasons.topology import absent_keys, level_label_missing, not_a_tree
+from app.facts.grove.topology import ClusterTopology
+from app.facts.kai.topology import KaiTopology
+from app.facts.named import Ref
 
 
 @dataclass(frozen=True, slots=True)

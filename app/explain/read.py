@@ -12,16 +12,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from app.explain.facts import BY_RESOURCE, CHANNELS, RESOURCES, ROOM, Facts, projected
-from app.explain.facts.common import Ref, place
-from app.explain.facts.pods import Pod
-from app.explain.facts.values import at, text
 from app.explain.subject import KINDS
 from app.facts import kinds
+from app.facts.kubernetes.pod import Pod
 from app.facts.labels import SET_SELECTORS
+from app.facts.named import Ref
+from app.facts.place import read_place
 from app.kube.api import ClusterError, NotFound, Object, Reader
 from app.kube.pages import pages
 from app.objects.resource import EVENT, NODE, POD, Resource
-from app.objects.shape import maps_of
+from app.objects.shape import map_at, maps_of, text_at
 
 PAGE = 500
 MOST_GETS = 12
@@ -209,7 +209,7 @@ async def _set_of(reading: Reading, ref: Ref) -> str:
         obj = await reading.get(_OBJECTS[kind], name, ref.namespace)
         if obj is None:
             return ""
-        pcs = place(obj["metadata"].get("labels")).pcs
+        pcs = read_place(obj["metadata"].get("labels")).pcs
         above = _above(obj)
         if pcs or above is None:
             return pcs
@@ -221,11 +221,12 @@ async def _set_of(reading: Reading, ref: Ref) -> str:
 def _above(obj: Object) -> tuple[str, str] | None:
     """(kind, name) of an owner that may have the label, or of a pod that has reserved a claim."""
     owners = [
-        (text(o, "kind"), text(o, "name")) for o in maps_of(obj["metadata"].get("ownerReferences"))
+        (text_at(o, "kind"), text_at(o, "name"))
+        for o in maps_of(obj["metadata"].get("ownerReferences"))
     ]
     consumers = [
-        ("Pod", text(consumer, "name"))
-        for consumer in maps_of(at(obj, "status").get("reservedFor"))
+        ("Pod", text_at(consumer, "name"))
+        for consumer in maps_of(map_at(obj, "status").get("reservedFor"))
     ]
     return next((above for above in (*owners, *consumers) if above[0] in _OBJECTS), None)
 

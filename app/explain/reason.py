@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from app.explain.facts.common import Ref
 from app.explain.gang import Gang
+from app.facts.named import Ref
 
 Who = Literal["you", "platform", "wait"]
 """Who can act: the owner of the workload, the owners of the cluster, or nobody, because it resolves

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from app.explain.facts import BY_RESOURCE, CHANNELS, ROOM
-from app.explain.facts.common import Ref
 from app.explain.index import Index
 from app.explain.words import listed
 from app.facts.kinds import POD_CLIQUE_SCALING_GROUP, RESOURCE_CLAIM
+from app.facts.named import Ref
 from app.objects.resource import POD, Resource
 
 VIEWER = "grove-admission-view"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from app.explain.demand import Demand
 from app.explain.domains import Domain
-from app.explain.facts.pods import Shape
 from app.explain.ground import Ground, Vector, capacity_of
+from app.facts.kubernetes.pod import Shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from app.explain.assembly import gang_of, gang_of_pod, gang_of_pod_group, gangs_of_set
-from app.explain.facts.common import Ref
 from app.explain.facts.grove import PodCliqueSet
-from app.explain.facts.pods import Pod
 from app.explain.gang import Gang
 from app.explain.index import Index
+from app.facts.kubernetes.pod import Pod
+from app.facts.named import Ref
 from app.facts.place import NOWHERE, Place
 
 

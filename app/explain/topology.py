@@ -9,10 +9,6 @@ from dataclasses import dataclass
 
 from app.explain.demand import Demand
 from app.explain.domains import Domain, Path
-from app.explain.facts.common import Ref
-from app.explain.facts.grove import ClusterTopology
-from app.explain.facts.kai import KaiTopology
-from app.explain.facts.pods import Shape
 from app.explain.gang import Gang, Unit
 from app.explain.index import Index
 from app.explain.levels import Topology
@@ -27,7 +23,10 @@ from app.explain.reasons.topology import (
     topology_differs,
 )
 from app.explain.room import Room
-from app.rules.topology.levels import Level
+from app.facts.grove.topology import ClusterTopology, Level
+from app.facts.kai.topology import KaiTopology
+from app.facts.kubernetes.pod import Shape
+from app.facts.named import Ref
 
 GPU = "nvidia.com/gpu"
 

@@ -6,10 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from app.explain.facts.common import Ref, Told
-from app.explain.facts.grove import Asked, PodClique
-from app.explain.facts.kai import Queue
-from app.explain.facts.pods import Pod
+from app.explain.facts.grove import PodClique, UserConstraint
 from app.explain.gang import Gang, Member, Unit
 from app.explain.index import Index
 from app.explain.levels import Topology
@@ -18,6 +15,10 @@ from app.explain.reasons.claims import compute_domains_of
 from app.explain.reasons.queue import asked_gpus, chain
 from app.explain.subject import Subject
 from app.explain.words import amount, counted, gpus_of, listed, plain
+from app.facts.constraint import SchedulerConstraint
+from app.facts.kai.queue import Queue
+from app.facts.kubernetes.pod import Pod
+from app.facts.named import Ref
 
 State = Literal["well", "waits", "warning", "problem", "unknown"]
 
@@ -293,13 +294,15 @@ def place_words(index: Index, topology: Topology, pods: Iterable[Pod], key: str 
     )
 
 
-def told_words(told: Told, topology: Topology) -> str:
+def told_words(told: SchedulerConstraint, topology: Topology) -> str:
     return asked_words(
-        Asked(*(topology.name_of(key) if key else "" for key in (told.required, told.preferred)))
+        UserConstraint(
+            *(topology.name_of(key) if key else "" for key in (told.required, told.preferred))
+        )
     )
 
 
-def asked_words(asked: Asked) -> str:
+def asked_words(asked: UserConstraint) -> str:
     if asked.required:
         return f"{asked.required} required"
     return f"{asked.preferred} preferred" if asked.preferred else ""

@@ -5,10 +5,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 from app.explain.domains import Path
-from app.explain.facts.pods import Shape
 from app.explain.ground import Ground, Vector, capacity_of
 from app.explain.tallies import Order, PodCounts, Sums
 from app.explain.words import is_gpu
+from app.facts.kubernetes.pod import Shape
 
 Scores = Mapping[int, int] | None
 """KAI's rank of each node by its preferred domain; None if there is no such rank."""
@@ -36,6 +36,11 @@ class Trial:
     def mark(self) -> int:
         """The present moment, for `undo`."""
         return len(self._journal)
+
+    @property
+    def free(self) -> list[Vector]:
+        """What each node has left."""
+        return list(self._free)
 
     @property
     def used(self) -> frozenset[int]:

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from app.explain.answer import Answer, explain
-from app.explain.facts.common import Ref
-from app.explain.facts.kai import KaiPodGroup
 from app.explain.index import Index, key_of
 from app.explain.reason import Who
 from app.explain.tree import State
+from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.named import Ref
 
 _ORDER: dict[State, int] = {"waits": 0, "problem": 1, "unknown": 2, "warning": 3, "well": 4}
 

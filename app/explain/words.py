@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from app.explain.facts.common import Amounts
-from app.explain.facts.pods import Shape
+from app.facts.kubernetes.pod import Shape
+from app.facts.quantity import Amounts
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 

@@ -1,4 +1,4 @@
-"""The labels and annotations of Grove and of this product.
+"""The labels and annotations of Grove, of KAI and of this product.
 
 There are two vocabularies: that of Grove's designs, and `GROVE_*`, which Grove's
 operator writes. Both are read, and the first is written. Sources: `rules/README.md`,
@@ -15,6 +15,8 @@ BASE_PODGANG = "grove.io/base-podgang"
 POD_GANG_ROLE = "grove.io/podgang-role"
 """The label of a PodGang of a release of Grove that names PodGangs after epochs."""
 
+POD_GANG_EPOCH = "grove.io/epoch"
+
 ANCHOR = "Anchor"
 """The role of the base PodGang of a replica in these releases."""
 
@@ -26,6 +28,16 @@ GROVE_PCSG_REPLICA = "grove.io/podcliquescalinggroup-replica-index"
 
 SET_SELECTORS = (f"{GROVE_PCS_NAME}={{}}", f"{PCS_NAME}={{}}")
 """How the objects of a PodCliqueSet are labelled: by Grove's operator, and in the designs."""
+
+KAI_SCHEDULER = "kai-scheduler"
+"""The schedulerName of pods that KAI places, unless it is configured."""
+
+NODE_POOL = "kai.scheduler/node-pool"
+SUBGROUP = "kai.scheduler/subgroup-name"
+PREEMPTIBILITY = "kai.scheduler/preemptibility"
+GPU_FRACTION = "gpu-fraction"
+POD_GROUP_NAME = "pod-group-name"
+"""The annotation of a Pod with the name of its KAI PodGroup."""
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "grove-admission"

@@ -4,10 +4,14 @@ Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/q
 """
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from app.objects.shape import map_of
+
+Amounts = Mapping[str, int]
+"""Amounts of resources by name, in thousandths: a GPU is 1000, a byte 1000."""
 
 _QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d{1,2})|([numkMGTPE]i?|Ki))?", re.ASCII)
 _POWERS = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18, "m": -3, "u": -6, "n": -9}

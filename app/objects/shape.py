@@ -35,3 +35,15 @@ def int_of(value: Any, default: int = 0) -> int:
 def text_of(value: Any) -> str:
     """`value` if it is a string, else an empty string."""
     return value if isinstance(value, str) else ""
+
+
+def text_at(holder: Mapping[str, Any], key: str) -> str:
+    """The string at `key` of a map, else an empty string."""
+    return text_of(holder.get(key))
+
+
+def map_at(obj: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+    """Return the map at a path of an object, which is empty if there is none."""
+    for step in path:
+        obj = map_of(obj.get(step))
+    return obj

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from app.cluster.facts import Facts
+from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object
 from app.kube.backoff import Backoff
@@ -20,7 +21,7 @@ from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
 from app.objects.resource import CRD
 from app.rules.dialects.dialect import Dialect
-from app.rules.topology.levels import Level, desired_levels
+from app.rules.topology.levels import desired_levels
 
 REJECTED_SECONDS = 30.0
 """The time until levels that the rules reject are tried again.

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.kube.api import Client, ClusterError, Conflict, Forbidden, Key, NotFound, Object, find
 from app.kube.events import Recorder, Regarding
@@ -144,7 +145,7 @@ class KaiTopologyReconciler:
                 f'KAI Topology "{name}" is being deleted', pending=True, again=AGAIN_SECONDS
             )
 
-        if kai.level_labels(stored) == kai.level_labels(desired):
+        if level_labels(stored) == level_labels(desired):
             return Outcome()
 
         return await self._replace(topology, stored, desired)

@@ -13,11 +13,12 @@ from typing import Any
 from app.cluster.projections import StoredPod
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import POD_GROUP
+from app.facts.labels import POD_GROUP_NAME
 from app.kube.api import Client, ClusterError, Conflict, Forbidden, Key, NotFound, Object
 from app.kube.events import Notices, Regarding
 from app.kube.rewrites import Rewrites, same
 from app.objects.resource import POD
-from app.rules.workload.groups import POD_GROUP_NAME, SKIP_PODGROUPER, Group
+from app.rules.workload.groups import SKIP_PODGROUPER, Group
 from app.rules.workload.kai_podgroup import (
     LabelKeys,
     Remark,

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from app.admission.review import Request, dumps
 from app.admission.verdict import Verdict
-from app.logs import time_of_day
+from app.logs import time_of_day, timestamp
 from app.sample import Sample, counter
 from app.visible import visible
 
@@ -41,8 +41,8 @@ class VerdictLog:
         self._queue: queue.Queue[bytes | None] = queue.Queue(_WAITING_CHUNKS)
         self.lost = 0
         """The number of lines that were dropped because the reader of the log was too slow."""
-        self._second = 0
-        self._prefix = ""
+        self._millisecond = -1
+        self._stamp = ""
         self._thread = threading.Thread(target=self._write, name="verdict-log", daemon=True)
         self._thread.start()
 
@@ -135,12 +135,13 @@ class VerdictLog:
             self._queue.put(None, timeout=5)
         self._thread.join(timeout=5)
 
-    def _timestamp(self, now: float) -> str:
-        second = int(now)
-        if second != self._second:
-            self._second = second
-            self._prefix = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        return f"{self._prefix}.{int((now - second) * 1000):03d}Z"
+    def _timestamp(self, at: float) -> str:
+        """Return `timestamp(at)`, which many lines share under load."""
+        millisecond = int(at * 1000)
+        if millisecond != self._millisecond:
+            self._millisecond = millisecond
+            self._stamp = timestamp(at)
+        return self._stamp
 
     def _write(self) -> None:
         while (chunk := self._queue.get()) is not None:

@@ -10,14 +10,13 @@ resources as soon as it can.
 """
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
 from dataclasses import replace
-from typing import Any
 
 from app.admission.review import Request
 from app.admission.verdict import (
     ALLOWED,
     Effect,
+    Later,
     Verdict,
     bad_request,
     judged,
@@ -49,7 +48,7 @@ class PodCliqueWebhook:
         self._resources = resources
         self._configured_mode = configured_mode
 
-    def __call__(self, request: Request) -> Verdict | Awaitable[Verdict]:
+    def __call__(self, request: Request) -> Verdict | Later:
         if not request.namespace:
             return bad_request(
                 "request.namespace must be a string that is not empty: a PodClique is in a"
@@ -64,11 +63,13 @@ class PodCliqueWebhook:
         name = member.place.pcs
         pcs = self._facts.cached_set(request.namespace, name)
         if pcs is None and name and None in (own.enabled, own.scope, own.device_class):
-            return self._with_set(request, member, own)
+            return Later(lambda: self._with_set(request, member, own))
 
         return self._judge(request, member, own, pcs, [])
 
-    async def _with_set(self, request: Request, member: Member, own: MnnvlAnnotations) -> Verdict:
+    async def _with_set(
+        self, request: Request, member: Member, own: MnnvlAnnotations
+    ) -> Verdict | Later:
         """Judge the request after one read of the set, because its annotations may count."""
         name = member.place.pcs
         pcs = None
@@ -78,8 +79,7 @@ class PodCliqueWebhook:
                 pcs = await self._facts.read_set(request.namespace, name)
         except (ClusterError, TimeoutError) as problem:
             warnings.append(_unread(name, problem))
-        answer = self._judge(request, member, own, pcs, warnings)
-        return answer if isinstance(answer, Verdict) else await answer
+        return self._judge(request, member, own, pcs, warnings)
 
     def _judge(
         self,
@@ -88,7 +88,7 @@ class PodCliqueWebhook:
         own: MnnvlAnnotations,
         pcs: PodCliqueSet | None,
         warnings: list[str],
-    ) -> Verdict | Coroutine[Any, Any, Verdict]:
+    ) -> Verdict | Later:
         inherited = _inherited(request, member, pcs)
         annotations = own.over(inherited)
         conflict = (
@@ -119,7 +119,7 @@ class PodCliqueWebhook:
         doubt = _doubt(request, injection, mode)
         injection = replace(injection, warnings=tuple(warnings))
 
-        return self._ensure(request, plan, injection, doubt)
+        return Later(lambda: self._ensure(request, plan, injection, doubt))
 
     async def _ensure(
         self, request: Request, plan: Plan, injection: Injection, doubt: str | None

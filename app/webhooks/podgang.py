@@ -8,11 +8,10 @@ the reconciler makes the PodGang the owner.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable
 from dataclasses import replace
 
 from app.admission.review import Request
-from app.admission.verdict import Effect, Verdict, bad_request, judged, patched
+from app.admission.verdict import Effect, Later, Verdict, bad_request, judged, patched
 from app.cluster.facts import Facts
 from app.cluster.owners import MnnvlOwners
 from app.facts.labels import MNNVL_ADOPTED
@@ -32,7 +31,7 @@ class PodGangWebhook:
         self._facts = facts
         self._owners = owners
 
-    def __call__(self, request: Request) -> Verdict | Awaitable[Verdict]:
+    def __call__(self, request: Request) -> Verdict | Later:
         if not request.namespace:
             return bad_request(
                 "request.namespace must be a string that is not empty: a PodGang is in a namespace"
@@ -46,7 +45,7 @@ class PodGangWebhook:
         pcs = self._facts.cached_set(request.namespace, gang.place.pcs)
         adopting = self._adopting(request, gang.uid)
         if pcs is None or adopting is not None:
-            return self._complete(request, gang, adopting)
+            return Later(lambda: self._complete(request, gang, adopting))
 
         return self._verdict(request, gang, pcs, [])
 

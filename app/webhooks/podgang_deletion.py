@@ -13,10 +13,9 @@ the dialect, may not have seen it yet.
 """
 
 import asyncio
-from collections.abc import Awaitable
 
 from app.admission.review import Request
-from app.admission.verdict import ALLOWED, Verdict, bad_request, unavailable
+from app.admission.verdict import ALLOWED, Later, Verdict, bad_request, unavailable
 from app.cluster.owners import MnnvlOwners
 from app.kube.api import ClusterError, Forbidden
 from app.rules.mnnvl.stored import Gang, MnnvlResource, read_gang
@@ -34,7 +33,7 @@ class PodGangDeletionWebhook:
     def __init__(self, owners: MnnvlOwners) -> None:
         self._owners = owners
 
-    def __call__(self, request: Request) -> Verdict | Awaitable[Verdict]:
+    def __call__(self, request: Request) -> Verdict | Later:
         if not request.namespace:
             return bad_request(
                 "request.namespace must be a string that is not empty: a PodGang is in a namespace"
@@ -45,8 +44,10 @@ class PodGangDeletionWebhook:
         gang = read_gang(request.object, request.namespace)
         resources = self._owners.given_back_with(gang)
         if resources:
-            return self._give_back(gang, resources)
-        return self._while_design(gang) if self._owners.may_be_late else ALLOWED
+            return Later(lambda: self._give_back(gang, resources))
+        if self._owners.may_be_late:
+            return Later(lambda: self._while_design(gang))
+        return ALLOWED
 
     async def _give_back(self, gang: Gang, resources: list[MnnvlResource]) -> Verdict:
         try:

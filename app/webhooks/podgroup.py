@@ -5,10 +5,10 @@ import contextlib
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
 from app.cluster.facts import Facts
+from app.facts.kai.topology import KaiTopology
 from app.kube.api import Unavailable
 from app.rules.podgroup import constraint_warnings
 from app.rules.subgroups import validate_pod_group
-from app.rules.topology.kai import KaiTopology
 
 
 class PodGroupWebhook:
@@ -19,8 +19,9 @@ class PodGroupWebhook:
 
     def __call__(self, request: Request) -> Verdict:
         findings = validate_pod_group(request.object)
-        warnings = [] if findings else constraint_warnings(request.object, self._topology)
-        return judged(findings, warnings)
+        if findings:
+            return judged(findings)
+        return judged([], constraint_warnings(request.object, self._topology))
 
     def _topology(self, name: str) -> KaiTopology | None:
         with contextlib.suppress(Unavailable):

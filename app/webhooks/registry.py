@@ -3,12 +3,11 @@
 The webhook configurations and the routes of the server are made from it.
 """
 
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from app.admission.decide import Handler, Route
-from app.admission.review import Request
 from app.admission.verdict import Verdict, hindered, unavailable
 from app.cluster.cluster import Cluster
 from app.config.schema import Configuration, Enforcement
@@ -20,11 +19,10 @@ from app.facts.kinds import (
     POD_GANG,
     POD_GROUP,
 )
-from app.facts.labels import MNNVL_ADOPTED, MNNVL_ENABLED
+from app.facts.labels import KAI_SCHEDULER, MNNVL_ADOPTED, MNNVL_ENABLED
 from app.kube.api import ClusterError, Forbidden
 from app.objects.resource import POD, Resource
 from app.rules.workload.groups import IGNORE, SKIP_PODGROUPER
-from app.rules.workload.kai_podgroup import KAI_SCHEDULER
 from app.webhooks.clustertopology import ClusterTopologyWebhook
 from app.webhooks.pod import PodWebhook
 from app.webhooks.pod_binding import PodBindingWebhook
@@ -83,8 +81,9 @@ class Webhook:
             resource=self.resource.plural,
             subresource=self.subresource,
             operations=frozenset(self.operations),
-            handler=_answering(handler),
+            handler=handler,
             also=tuple((resource.kind, resource.plural) for resource in self.also),
+            failure=_verdict_on,
         )
 
 
@@ -264,27 +263,10 @@ def routes_over(
     return {webhook.path: webhook.route(handler) for webhook, handler in handlers.items()}
 
 
-def _answering(handler: Handler) -> Handler:
-    """Return `handler` with a verdict in place of a ClusterError."""
-
-    def answer(request: Request) -> Verdict | Awaitable[Verdict]:
-        try:
-            answer = handler(request)
-        except ClusterError as problem:
-            return _verdict_on(problem)
-        return answer if isinstance(answer, Verdict) else _awaited(answer)
-
-    return answer
-
-
-async def _awaited(answer: Awaitable[Verdict]) -> Verdict:
-    try:
-        return await answer
-    except ClusterError as problem:
-        return _verdict_on(problem)
-
-
-def _verdict_on(problem: ClusterError) -> Verdict:
+def _verdict_on(problem: Exception) -> Verdict | None:
+    """Return the verdict on a ClusterError, None for any other exception."""
+    if not isinstance(problem, ClusterError):
+        return None
     if isinstance(problem, Forbidden):
         return hindered(
             "the API server refused what grove-admission has to do (see its RBAC):"

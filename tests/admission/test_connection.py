@@ -18,9 +18,9 @@ from app.admission.decide import Route
 from app.admission.exchange import MAX_BODY, Exchange
 from app.admission.review import Request
 from app.admission.serving import Serving
-from app.admission.verdict import ALLOWED, Verdict, not_allowed
+from app.admission.verdict import ALLOWED, Later, Verdict, not_allowed
 from tests.admission.ways import connecting
-from tests.reviews import Seen, load
+from tests.reviews import JSON_HEADERS, Seen, load
 
 PATH = "/validate/podgroup"
 SLOW = "/validate/slow"
@@ -75,9 +75,12 @@ class Server:
             path, "scheduling.run.ai", "PodGroup", "podgroups", "", frozenset({"CREATE"}), handler
         )
 
-    async def later(self, _: Request) -> Verdict:
-        await self.release.wait()
-        return ALLOWED
+    def later(self, _: Request) -> Later:
+        async def make() -> Verdict:
+            await self.release.wait()
+            return ALLOWED
+
+        return Later(make)
 
     async def echo(self, scope: Any, receive: Any, send: Any) -> None:
         size = 0
@@ -152,6 +155,11 @@ REQUESTS: list[Any] = [
         post(review("u"), headers=b"connection: keep-alive\r\n", version=b"1.0"),
         "close",
         id="1.0, kept",
+    ),
+    pytest.param(
+        post(review("u"), headers=b"proxy-connection: keep-alive\r\n", version=b"1.0"),
+        "close",
+        id="1.0, kept by a proxy",
     ),
     pytest.param(post(review("u"), path="/validate%2fpodgroup"), "close", id="an encoded path"),
     pytest.param(post(review("u"), path="http://host" + PATH), "", id="an absolute target"),
@@ -663,7 +671,7 @@ def test_an_awaited_verdict_is_counted_while_it_is_awaited() -> None:
     async def count() -> tuple[int, int]:
         server = Server()
         exchange = server.app.exchange
-        answer = exchange.answer(exchange.routes[SLOW], b"", b"application/json", review("u"))
+        answer = exchange.answer(exchange.routes[SLOW], b"", JSON_HEADERS, review("u"))
         assert isinstance(answer, Awaitable)
         task = asyncio.ensure_future(answer)
         await asyncio.sleep(0)

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from app.admission.decide import Handler, Route, decide, decided
 from app.admission.review import Request
-from app.admission.verdict import ALLOWED, Verdict, patched, unavailable
+from app.admission.verdict import ALLOWED, Later, Verdict, patched, unavailable
 
 
 def request(**changes: Any) -> Request:
@@ -35,6 +36,10 @@ def route(handler: Handler) -> Route:
 
 def never_asked(_: Request) -> Verdict:
     raise AssertionError("this needs no rule")
+
+
+def _same(later: Later, _: Request) -> Later:
+    return later
 
 
 MISPLACED = '/path judges "g" "Thing" (things), not '
@@ -106,22 +111,28 @@ def test_a_verdict_at_once_needs_no_loop() -> None:
 
 
 async def test_a_verdict_that_takes_time_is_awaited() -> None:
-    async def later(_: Request) -> Verdict:
+    async def make() -> Verdict:
         await asyncio.sleep(0)
         return ALLOWED
 
-    answer = decide(route(later), request(), 1)
-    assert isinstance(answer, Awaitable)
-    assert await answer is ALLOWED
-    assert await decided(route(later), request(), 1) is ALLOWED
+    async def begin() -> Later:
+        await asyncio.sleep(0)
+        return Later(make)
+
+    for later in (Later(make), Later(begin)):
+        handler = route(partial(_same, later))
+        answer = decide(handler, request(), 1)
+        assert isinstance(answer, Awaitable)
+        assert await answer is ALLOWED
+        assert await decided(handler, request(), 1) is ALLOWED
 
 
 async def test_no_verdict_in_time_is_a_503() -> None:
-    async def never(_: Request) -> Verdict:
+    async def never() -> Verdict:
         await asyncio.Event().wait()
         return ALLOWED
 
-    verdict = await decided(route(never), request(), 0.01)
+    verdict = await decided(route(lambda _: Later(never)), request(), 0.01)
     assert verdict == unavailable(
         "no verdict within 0.01 s: the cluster was too slow to answer; try again"
     )
@@ -130,12 +141,12 @@ async def test_no_verdict_in_time_is_a_503() -> None:
 async def test_a_cancelled_request_stays_cancelled() -> None:
     begun = asyncio.Event()
 
-    async def never(_: Request) -> Verdict:
+    async def never() -> Verdict:
         begun.set()
         await asyncio.Event().wait()
         return ALLOWED
 
-    task = asyncio.ensure_future(decided(route(never), request(), 60))
+    task = asyncio.ensure_future(decided(route(lambda _: Later(never)), request(), 60))
     await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -151,8 +162,8 @@ async def test_a_patch_that_does_not_fit_never_leaves(
     async def give() -> Verdict:
         return answer
 
-    def handler(_: Request) -> Verdict | Awaitable[Verdict]:
-        return give() if late else answer
+    def handler(_: Request) -> Verdict | Later:
+        return Later(give) if late else answer
 
     verdict = await decided(route(handler), request(), 1)
     assert (verdict.code, verdict.reason, verdict.patch) == (500, "PatchDoesNotApply", ())

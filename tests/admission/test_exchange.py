@@ -16,9 +16,9 @@ import pytest
 from app.admission.asgi import AdmissionApp
 from app.admission.decide import Route
 from app.admission.exchange import FEW_BYTES, MAX_BODY, MAX_VALUES, Exchange, deadline
-from app.admission.verdict import patched
+from app.admission.verdict import Later, patched
 from tests.admission.ways import ask_both
-from tests.reviews import Caller, Seen, load, not_found
+from tests.reviews import JSON_HEADERS, Caller, Seen, load, not_found
 
 DEEP = "(nested too deeply to be shown)" if sys.version_info < (3, 12) else "[[["
 """How 1,000 levels of lists are shown: since Python 3.12, so many can be written."""
@@ -327,7 +327,7 @@ def test_the_memory_that_reading_a_review_takes_is_bounded(body: bytes, mebibyte
     exchange = Caller().app.exchange
     gc.collect()
     tracemalloc.start()
-    answer = exchange.answer(exchange.routes[PATH], b"", b"application/json", body)
+    answer = exchange.answer(exchange.routes[PATH], b"", JSON_HEADERS, body)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert isinstance(answer, tuple)
@@ -460,10 +460,10 @@ async def asked(app: AdmissionApp, limit: str) -> Any:
 
 
 async def test_a_verdict_that_does_not_come_is_a_503_in_time() -> None:
-    async def never(_: Any) -> Any:
+    async def never() -> Any:
         await asyncio.Event().wait()
 
-    app, _ = app_with(never)
+    app, _ = app_with(lambda _: Later(never))
     response = await asked(app, "10ms")
     assert (response["uid"], response["status"]["code"]) == (UID, 503)
     assert "too slow" in response["status"]["message"]
@@ -473,13 +473,15 @@ async def test_a_verdict_that_does_not_come_is_a_503_in_time() -> None:
 async def test_a_crash_is_a_neutral_500_and_its_trace_is_in_the_log(
     late: bool, caplog: Any
 ) -> None:
-    async def crash_late(_: Any) -> Any:
+    async def crash_late() -> Any:
         raise RuntimeError("the secret is 42")
 
     def crash(_: Any) -> Any:
+        if late:
+            return Later(crash_late)
         raise RuntimeError("the secret is 42")
 
-    app, seen = app_with(crash_late if late else crash)
+    app, seen = app_with(crash)
     response = await asked(app, "10s")
     assert (response["uid"], response["allowed"], response["status"]["code"]) == (UID, False, 500)
     assert "secret" not in json.dumps(response)

@@ -11,7 +11,7 @@ from app.admission.verdict import ALLOWED, Verdict
 from app.kube.api import Unavailable
 from app.objects.names import is_subdomain
 from app.objects.tokens import LIFE_SECONDS, SKEW_SECONDS, new_token, seconds_left, split_token
-from tests.reviews import Seen, load
+from tests.reviews import JSON_HEADERS, Seen, load
 
 NOW = 1_800_000_000.0
 TOKEN = "6b49d200-0123456789abcdef0123456789abcdef"
@@ -125,7 +125,7 @@ def test_every_path_leads_to_the_verdict_and_only_a_token_or_a_certificate_is_tr
     found = exchange.route(path)
     assert found is not None
     review = json.dumps(load("podclique.replica-scope-0-worker")).encode()
-    answer = exchange.answer(found, b"", b"application/json", review)
+    answer = exchange.answer(found, b"", JSON_HEADERS, review)
 
     assert isinstance(answer, tuple)
     assert json.loads(answer[1])["response"]["allowed"] is True
@@ -155,7 +155,7 @@ def test_the_path_without_a_webhook_judges_each_kind_and_no_other() -> None:
         "podgroup.mixed-case-name",
     ):
         review = json.dumps(load(case)).encode()
-        answer = exchange.answer(root, b"", b"application/json", review)
+        answer = exchange.answer(root, b"", JSON_HEADERS, review)
         assert isinstance(answer, tuple)
         response = json.loads(answer[1])["response"]
         codes.append(response.get("status", {}).get("code"))

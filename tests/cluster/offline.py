@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from app.cluster.cluster import Cluster
 from app.cluster.documents import desired_cluster_topology, fill_from
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
+from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_GANG_MAP
 from app.kube.api import Object
-from app.rules.topology.levels import Level
 from tests.kube.memory.client import EVERYTHING, MemoryClient
 
 LATER = (CLUSTER_TOPOLOGY_BINDING, POD_GANG_MAP)

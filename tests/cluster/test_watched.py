@@ -10,10 +10,10 @@ import pytest
 from app.cluster import watched
 from app.cluster.cluster import Cluster
 from app.cluster.table import TOPOLOGIES
+from app.facts.grove.topology import Level
 from app.facts.kinds import ALL, CLUSTER_TOPOLOGY, POD_CLIQUE_SET
 from app.kube.api import NotFound, Object, Page, Unavailable
 from app.objects.resource import CRD, NODE, Resource
-from app.rules.topology.levels import Level
 from tests.cluster.offline import configured
 from tests.cluster.watched import WatchedMemory
 

@@ -14,8 +14,8 @@ from app.commands.asked import reference
 from app.commands.explain import summary
 from app.dry_run.budget import UnusableInput
 from app.explain.facts import Facts
-from app.explain.facts.common import Ref
 from app.explain.text import text
+from app.facts.named import Ref
 from app.kube.api import Forbidden
 from tests.explain import fleet
 from tests.explain.fleet import answer, facts, fill, pods

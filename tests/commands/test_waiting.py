@@ -10,12 +10,12 @@ import pytest
 from app.cli import main
 from app.explain.facts import Facts
 from app.explain.facts.grove import PodCliqueSet
-from app.explain.facts.kai import KaiPodGroup
-from app.explain.facts.pods import Pod
 from app.explain.index import Index
 from app.explain.rights import VIEWER
 from app.explain.waiting import WorkloadRow, rows, workloads
 from app.explain.waiting_text import exit_code, list_text, short
+from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.kubernetes.pod import Pod
 from app.facts.place import Place
 from tests.commands.test_explain import FULL, written
 from tests.explain import fleet

@@ -8,7 +8,7 @@ import pytest
 from app.config.error import ConfigurationError
 from app.config.read import load_configuration, read_configuration, with_overrides
 from app.config.schema import Configuration
-from app.rules.topology.levels import Level
+from app.facts.grove.topology import Level
 
 HEAD = "apiVersion: config.grove.io/v1alpha1\nkind: OperatorConfiguration\n"
 EXAMPLE = Path(__file__).parent.parent.parent / "manifests" / "examples" / "configuration.yaml"

@@ -10,10 +10,10 @@ from app.commands.sandbox import default_configuration
 from app.console.events import MOST_STREAMS
 from app.console.live import Trouble
 from app.explain.answer import explain
-from app.explain.facts.common import Ref
 from app.explain.index import Index
 from app.explain.read import read_for
 from app.explain.text import text
+from app.facts.named import Ref
 from tests.console.fake import HOST, NOW, Lists, console
 from tests.console.objects import HOSTILE, objects
 from tests.console.objects import hostile as hostile_objects

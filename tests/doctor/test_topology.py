@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from app.doctor.topology import check_topology
+from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY
-from app.rules.topology.levels import Level
 from tests import builders
 from tests.kube.memory.client import MemoryClient
 

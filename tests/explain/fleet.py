@@ -11,25 +11,27 @@ from typing import Any
 
 from app.explain.answer import Answer, explain
 from app.explain.facts import Facts
-from app.explain.facts.common import Condition, Ref, Told
-from app.explain.facts.devices import DeviceClass
 from app.explain.facts.grove import (
-    Asked,
-    CliqueTemplate,
-    ClusterTopology,
-    GangGroup,
-    GangPart,
-    GroupTemplate,
     PodClique,
     PodCliqueSet,
-    PodGang,
+    TemplateClique,
+    TemplateGroup,
+    UserConstraint,
 )
-from app.explain.facts.kai import KaiPodGroup, KaiTopology, Queue, SubGroup
-from app.explain.facts.nodes import Node
-from app.explain.facts.pods import Pod, Shape
 from app.explain.index import Index
+from app.facts.constraint import SchedulerConstraint
+from app.facts.grove.podgang import GangGroup, GangPart, PodGang
+from app.facts.grove.status import StatusCondition
+from app.facts.grove.topology import ClusterTopology, Level
+from app.facts.kai.podgroup import KaiPodGroup, SubGroup
+from app.facts.kai.queue import Queue
+from app.facts.kai.topology import KaiTopology
+from app.facts.kubernetes.claim import DeviceClass
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Pod, Shape
+from app.facts.named import Ref
 from app.facts.place import Place
-from app.rules.topology.levels import Level
+from app.objects.owners import OwnerRef
 
 ZONE = "topology.kubernetes.io/zone"
 RACK = "example.com/rack"
@@ -138,12 +140,12 @@ def gang(**changes: Any) -> PodGang:
         "uid-gang",
         Place(SET),
         "grove-topology",
-        Told(ZONE, HOST),
+        SchedulerConstraint(ZONE, HOST),
         (
             GangPart(ROUTER, 1, frozenset({f"{ROUTER}-0"})),
             GangPart(WORKERS, 3, frozenset(f"{WORKERS}-{n}" for n in range(3))),
         ),
-        (GangGroup(GROUP, (WORKERS,), Told(RACK, HOST)),),
+        (GangGroup(GROUP, (WORKERS,), SchedulerConstraint(RACK, HOST)),),
         NOW - 840,
     )
     return replace(made, **changes)
@@ -158,9 +160,9 @@ def pod_group(**changes: Any) -> KaiPodGroup:
         minimum=4,
         queue="team-llm",
         topology="grove-topology",
-        told=Told(ZONE, HOST),
+        told=SchedulerConstraint(ZONE, HOST),
         subgroups=(
-            SubGroup(GROUP, told=Told(RACK, HOST)),
+            SubGroup(GROUP, told=SchedulerConstraint(RACK, HOST)),
             SubGroup(ROUTER, minimum=1),
             SubGroup(WORKERS, GROUP, 3),
         ),
@@ -174,9 +176,9 @@ def pcs(**changes: Any) -> PodCliqueSet:
         NAMESPACE,
         SET,
         1,
-        Asked("zone", field="packDomain"),
-        (CliqueTemplate("router"), CliqueTemplate("workers", 3, 3)),
-        (GroupTemplate("pool", ("workers",), asked=Asked("rack", field="packDomain")),),
+        UserConstraint("zone", field="packDomain"),
+        (TemplateClique("router"), TemplateClique("workers", 3, 3)),
+        (TemplateGroup("pool", ("workers",), asked=UserConstraint("rack", field="packDomain")),),
         created=NOW - 840,
     )
     return replace(made, **changes)
@@ -191,7 +193,9 @@ def design() -> dict[str, Any]:
             ),
         ),
         "kai_topologies": (
-            KaiTopology("grove-topology", KEYS, (("ClusterTopology", "grove-topology", "uid-ct"),)),
+            KaiTopology(
+                "grove-topology", KEYS, (OwnerRef("ClusterTopology", "grove-topology", "uid-ct"),)
+            ),
         ),
     }
 
@@ -204,9 +208,9 @@ def today() -> dict[str, Any]:
             ClusterTopology(kind, "grove-topology", "uid-ctb", LEVELS, "grove-topology"),
         ),
         "kai_topologies": (
-            KaiTopology("grove-topology", KEYS, ((kind, "grove-topology", "uid-ctb"),)),
+            KaiTopology("grove-topology", KEYS, (OwnerRef(kind, "grove-topology", "uid-ctb"),)),
         ),
-        "sets": (pcs(asked=Asked("zone", "", "grove-topology", "pack.required")),),
+        "sets": (pcs(asked=UserConstraint("zone", "", "grove-topology", "pack.required")),),
     }
 
 
@@ -233,5 +237,5 @@ def answer(given: Facts, ref: Ref = SET_REF) -> Answer:
     return explained
 
 
-def condition(kind: str, status: str, reason: str = "", message: str = "") -> Condition:
-    return Condition(kind, status, reason, message)
+def condition(kind: str, status: str, reason: str = "", message: str = "") -> StatusCondition:
+    return StatusCondition(kind, status, reason, message)

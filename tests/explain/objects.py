@@ -7,35 +7,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 from app.explain.facts import Facts
-from app.explain.facts.common import LastError, Told
-from app.explain.facts.devices import (
-    ClaimTemplate,
-    ComputeDomain,
-    DeviceClass,
-    Event,
-    ResourceClaim,
-    ResourceSlice,
-)
-from app.explain.facts.grove import (
-    Asked,
-    ClusterTopology,
-    PodClique,
-    PodCliqueSet,
-    PodGang,
-    PodGangMap,
-)
-from app.explain.facts.kai import (
-    KaiPodGroup,
-    KaiTopology,
-    PriorityClass,
-    Queue,
-    Said,
-    Workload,
-    WorkloadGroup,
-)
-from app.explain.facts.nodes import Node
-from app.explain.facts.pods import Pod, PodClaim, Shape
-from app.explain.facts.selectors import Requirement, Term
+from app.explain.facts.grove import PodClique, PodCliqueSet, UserConstraint
+from app.facts.constraint import SchedulerConstraint
+from app.facts.grove.podgang import PodGang
+from app.facts.grove.podgangmap import PodGangMap
+from app.facts.grove.status import LastError
+from app.facts.grove.topology import ClusterTopology
+from app.facts.kai.podgroup import KaiPodGroup, Said
+from app.facts.kai.queue import Queue
+from app.facts.kai.topology import KaiTopology
+from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceClaim, ResourceSlice
+from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Pod, PodClaim, Shape
+from app.facts.kubernetes.selectors import Requirement, Term
+from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
+from app.facts.nvidia.computedomain import ComputeDomain
 from app.facts.place import Place
 
 Object = dict[str, Any]
@@ -117,12 +104,12 @@ def kai_topology(fact: KaiTopology) -> Object:
     owners = [
         {
             "apiVersion": "grove.io/v1alpha1",
-            "kind": kind,
-            "name": name,
-            "uid": uid,
-            "controller": True,
+            "kind": owner.kind,
+            "name": owner.name,
+            "uid": owner.uid,
+            "controller": owner.controller,
         }
-        for kind, name, uid in fact.owners
+        for owner in fact.owners
     ]
     metadata: Object = {"ownerReferences": owners} if owners else {}
     spec = {"levels": [{"nodeLabel": key} for key in fact.keys]}
@@ -179,7 +166,7 @@ def queue(fact: Queue) -> Object:
     )
 
 
-def asked(fact: Asked, today: bool = False) -> Object:
+def asked(fact: UserConstraint, today: bool = False) -> Object:
     if not fact.required and not fact.preferred:
         return {}
     if not today and not fact.field.startswith("pack.") and not fact.topology:
@@ -342,7 +329,7 @@ def last_errors(errors: Iterable[LastError]) -> list[Object]:
     ]
 
 
-def told(fact: Told) -> Object:
+def told(fact: SchedulerConstraint) -> Object:
     pack = {
         name: value
         for name, value in (("required", fact.required), ("preferred", fact.preferred))
@@ -385,7 +372,7 @@ def pod_gang(fact: PodGang) -> Object:
     )
 
 
-def bound(fact: Told, topology_name: str) -> Object:
+def bound(fact: SchedulerConstraint, topology_name: str) -> Object:
     values = {"requiredTopologyLevel": fact.required, "preferredTopologyLevel": fact.preferred}
     constraint = {name: value for name, value in values.items() if value}
     return {"topologyConstraint": {**constraint, "topology": topology_name}} if constraint else {}

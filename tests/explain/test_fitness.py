@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from app.explain.facts.nodes import Node
-from app.explain.facts.pods import Shape
-from app.explain.facts.selectors import Requirement, Taint, Term, Toleration
 from app.explain.fitness import matches_any, unfit_because
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Shape
+from app.facts.kubernetes.selectors import Requirement, Taint, Term, Toleration
 
 NODE = Node("n1", {"gpu": "h100", "generation": "9"}, {"pods": 110_000})
 DRAIN = Taint("drain", "now", "NoSchedule")

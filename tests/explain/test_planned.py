@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from app.explain.facts.common import Told
-from app.explain.facts.grove import PodGangMap
 from app.explain.index import Index
 from app.explain.planned import PLACEMENT, planned
 from app.explain.reasons import RULES
+from app.facts.constraint import SchedulerConstraint
+from app.facts.grove.podgangmap import PodGangMap
 from tests.explain.fleet import NAMESPACE, RACK, ZONE, facts
 
 CONTAINER = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
@@ -40,22 +40,22 @@ SET = {
 @pytest.mark.parametrize(
     ("maps", "told"),
     [
-        ((), {"new-0-pool-1": [Told(RACK)]}),
+        ((), {"new-0-pool-1": [SchedulerConstraint(RACK)]}),
         (
             (PodGangMap(NAMESPACE, "llm-0"),),
-            {"new-0-pool-1": [Told(ZONE), Told(RACK)]},
+            {"new-0-pool-1": [SchedulerConstraint(ZONE), SchedulerConstraint(RACK)]},
         ),
     ],
     ids=["without epochs", "with epochs"],
 )
 def test_a_tail_is_told_what_its_release_of_grove_tells_it(
-    maps: tuple[Any, ...], told: dict[str, list[Told]]
+    maps: tuple[Any, ...], told: dict[str, list[SchedulerConstraint]]
 ) -> None:
     gangs = planned(Index(facts(gang_maps=maps)), SET)
     constraints = {
         gang.ref.name: [part.told for part in gang.whole.parts() if part.told] for gang in gangs
     }
-    assert constraints == {"new-0": [Told(ZONE), Told(RACK)], **told}
+    assert constraints == {"new-0": [SchedulerConstraint(ZONE), SchedulerConstraint(RACK)], **told}
 
 
 def test_the_reasons_of_a_set_that_does_not_exist_are_reasons() -> None:

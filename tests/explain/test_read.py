@@ -8,12 +8,12 @@ import pytest
 
 from app.explain.answer import explain
 from app.explain.facts import Facts
-from app.explain.facts.common import Ref
-from app.explain.facts.pods import Pod
 from app.explain.index import Index
 from app.explain.read import cause, collector_paused, facts_of, read_all, read_for
 from app.explain.text import text
 from app.facts.kinds import POD_CLIQUE
+from app.facts.kubernetes.pod import Pod
+from app.facts.named import Ref
 from app.kube.api import Forbidden, NotFound, NotServed, Object, Page, Unavailable, WatchEvent
 from app.objects.resource import NODE, POD, Resource
 from tests.explain.fleet import NAMESPACE, NOW, SET_REF, facts, fill, placed, pods

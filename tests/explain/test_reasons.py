@@ -4,10 +4,9 @@ APIs.
 
 import pytest
 
-from app.explain.facts.fields import reader
-from app.explain.facts.grove import Asked
-from app.explain.facts.kai import Workload, WorkloadGroup
+from app.explain.facts.grove import UserConstraint
 from app.explain.reasons import RULES
+from app.facts.kubernetes.workload import Workload, read_workload_group
 from tests.explain import fleet
 from tests.explain.fleet import (
     GANG,
@@ -73,7 +72,7 @@ def test_the_reason_is_just_missed(row: Row, dialect: str) -> None:
 
 
 def test_the_evidence_for_a_missing_topology_is_the_field_that_names_it() -> None:
-    asked = Asked("zone", "", "other", "pack.required")
+    asked = UserConstraint("zone", "", "other", "pack.required")
     given = facts(
         **{**fleet.today(), "sets": (fleet.pcs(asked=asked),), "gangs": (fleet.gang(topology=""),)}
     )
@@ -85,7 +84,7 @@ def test_the_evidence_for_a_missing_topology_is_the_field_that_names_it() -> Non
 
 def test_a_pod_group_does_not_need_the_template_that_it_was_made_from() -> None:
     reference = {"workloadName": "train-a", "templateName": "inside-of-a-composite-one"}
-    group = reader(WorkloadGroup)(
+    group = read_workload_group(
         {"metadata": {"namespace": NAMESPACE, "name": "g"}, "spec": {"workloadRef": reference}}
     )
     workload = Workload(NAMESPACE, "train-a", ("workers",))

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from app.explain.facts.common import Told
-from app.explain.facts.grove import GangGroup, GangPart, PodClique
-from app.explain.facts.kai import PriorityClass
-from app.explain.facts.pods import Pod
+from app.explain.facts.grove import PodClique
+from app.facts.constraint import SchedulerConstraint
+from app.facts.grove.podgang import GangGroup, GangPart
+from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.workload import PriorityClass
 from tests.explain.fleet import (
     GPU,
     HOST,
@@ -41,7 +42,9 @@ def reasons(**changes: Any) -> list[str]:
     return [reason.id for reason in answer(facts(**changes)).reasons]
 
 
-def sizes(*gpus: int, told: Told, free: dict[str, int], parts: int = 1) -> dict[str, Any]:
+def sizes(
+    *gpus: int, told: SchedulerConstraint, free: dict[str, int], parts: int = 1
+) -> dict[str, Any]:
     """A gang with a clique for each size, whose nodes have so many GPUs free.
 
     With several `parts`, so many equal groups of all cliques, each bound to a rack.
@@ -54,7 +57,9 @@ def sizes(*gpus: int, told: Told, free: dict[str, int], parts: int = 1) -> dict[
         for name, gpu in sized.items()
     ]
     groups = [
-        GangGroup(f"g{part}", tuple(n for n in names if f"-p{part}-" in n), Told(RACK))
+        GangGroup(
+            f"g{part}", tuple(n for n in names if f"-p{part}-" in n), SchedulerConstraint(RACK)
+        )
         for part in range(parts)
     ]
     part_of = tuple(GangPart(name, 1, frozenset({f"{name}-0"})) for name in names)
@@ -92,19 +97,21 @@ def room_reasons(changes: dict[str, Any]) -> list[str]:
 def test_pods_of_several_sizes_in_one_rack(
     gpus: tuple[int, ...], free: dict[str, int], expected: list[str]
 ) -> None:
-    assert room_reasons(sizes(*gpus, told=Told(RACK), free=free)) == expected
+    assert room_reasons(sizes(*gpus, told=SchedulerConstraint(RACK), free=free)) == expected
 
 
 def test_equal_parts_may_share_a_rack() -> None:
     free = dict.fromkeys(("gpu-00", "gpu-01", "gpu-02", "gpu-03"), 8)
-    assert room_reasons(sizes(8, 8, told=Told(ZONE), free=free, parts=2)) == []
+    assert room_reasons(sizes(8, 8, told=SchedulerConstraint(ZONE), free=free, parts=2)) == []
     del free["gpu-03"]
-    assert room_reasons(sizes(8, 8, told=Told(ZONE), free=free, parts=2)) == ["NoDomainFits"]
+    assert room_reasons(sizes(8, 8, told=SchedulerConstraint(ZONE), free=free, parts=2)) == [
+        "NoDomainFits"
+    ]
 
 
 def test_parts_that_fit_each_alone_but_not_in_one_zone() -> None:
     free = dict.fromkeys(("gpu-00", "gpu-01", "gpu-08", "gpu-09"), 8)
-    changes = sizes(8, 8, told=Told(ZONE), free=free, parts=2)
+    changes = sizes(8, 8, told=SchedulerConstraint(ZONE), free=free, parts=2)
     (reason,) = [
         reason for reason in answer(facts(**changes)).reasons if reason.id == "NoDomainFits"
     ]
@@ -118,7 +125,7 @@ def test_nodes_outside_the_topology_take_only_parts_without_a_constraint() -> No
     changes: dict[str, Any] = {
         "nodes": (*nodes(), outside),
         "pods": (*big, *fill("rack-a2", "rack-b1", "rack-b2"), occupant("gpu-03")),
-        "gangs": (gang(told=Told()),),
+        "gangs": (gang(told=SchedulerConstraint()),),
         "sets": (pcs(groups=(), cliques=()),),
     }
     assert "NoDomainFits" not in reasons(**changes)

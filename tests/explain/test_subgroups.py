@@ -3,10 +3,10 @@
 import pytest
 
 from app.explain.assembly import MOST_DEPTH, gang_of_pod_group
-from app.explain.facts.kai import KaiPodGroup, SubGroup
-from app.explain.facts.pods import NO_SHAPE
 from app.explain.gang import Member, Unit
 from app.explain.index import Index
+from app.facts.kai.podgroup import KaiPodGroup, SubGroup
+from app.facts.kubernetes.pod import NO_SHAPE
 from tests.explain.fleet import NAMESPACE, facts
 
 Tree = dict[str, "Tree"]

@@ -7,14 +7,18 @@ import pytest
 
 from app.explain.answer import explain
 from app.explain.facts import Facts
-from app.explain.facts.common import Ref, Told
-from app.explain.facts.devices import ComputeDomain, ResourceClaim
-from app.explain.facts.grove import GangPart, PodClique, PodGang
-from app.explain.facts.kai import SubGroup, Workload, WorkloadGroup
-from app.explain.facts.pods import PodClaim
+from app.explain.facts.grove import PodClique
 from app.explain.index import Index
 from app.explain.subject import subject
 from app.explain.text import tree_lines
+from app.facts.constraint import SchedulerConstraint
+from app.facts.grove.podgang import GangPart, PodGang
+from app.facts.kai.podgroup import SubGroup
+from app.facts.kubernetes.claim import ResourceClaim
+from app.facts.kubernetes.pod import PodClaim
+from app.facts.kubernetes.workload import Workload, WorkloadGroup
+from app.facts.named import Ref
+from app.facts.nvidia.computedomain import ComputeDomain
 from app.facts.place import Place
 from tests.explain.fleet import (
     GANG,
@@ -44,7 +48,7 @@ def alone(**changes: Any) -> Facts:
         sets=(),
         gangs=(),
         cliques=(),
-        pod_groups=(pod_group(owners=(), subgroups=(), told=Told(RACK)),),
+        pod_groups=(pod_group(owners=(), subgroups=(), told=SchedulerConstraint(RACK)),),
     )
 
 
@@ -230,7 +234,7 @@ def test_subgroups_of_a_pod_group_are_parts_with_their_constraints() -> None:
     group = pod_group(
         owners=(),
         subgroups=(
-            SubGroup("pool", told=Told(RACK)),
+            SubGroup("pool", told=SchedulerConstraint(RACK)),
             SubGroup(WORKERS, "pool", 3),
             SubGroup("loop", "loop", 1),
         ),

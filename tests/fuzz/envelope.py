@@ -41,7 +41,8 @@ def run(data: bytes) -> None:
     if len(parts) < 3 or path not in PATHS:
         return
     exchange = Exchange(CLUSTERS.routes("recorded"), lambda *_: None)
-    status, answer = awaited(exchange.answer(exchange.routes[path], parts[1], parts[2], body))
+    headers = {b"content-type": parts[2]}
+    status, answer = awaited(exchange.answer(exchange.routes[path], parts[1], headers, body))
     given = orjson.loads(answer)
     if status == 200:
         response = given["response"]

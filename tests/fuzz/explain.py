@@ -6,7 +6,6 @@ from typing import Any
 from app.console.workloads import reference
 from app.explain.answer import explain
 from app.explain.facts import Facts
-from app.explain.facts.grove import cluster_topology, cluster_topology_binding
 from app.explain.index import Index
 from app.explain.json import document, preview_document, room_document, survey_document
 from app.explain.planned import planned
@@ -18,12 +17,16 @@ from app.explain.topology import domain_reports, find_room, survey
 from app.explain.topology_text import domains_text, nodes_text, preview_text, room_text, survey_text
 from app.explain.waiting import rows, workloads
 from app.explain.waiting_text import list_document, list_text
+from app.facts.grove.topology import read_cluster_topology, read_cluster_topology_binding
 from app.visible import visible_json
 from tests.explain.fleet import NOW
 from tests.fuzz.clusters import Object, corpus, mutation_of, objects_in, read_cluster
 from tests.fuzz.target import Target
 
-LEVELS = {"ClusterTopology": cluster_topology, "ClusterTopologyBinding": cluster_topology_binding}
+LEVELS = {
+    "ClusterTopology": read_cluster_topology,
+    "ClusterTopologyBinding": read_cluster_topology_binding,
+}
 
 
 def run(data: bytes) -> None:

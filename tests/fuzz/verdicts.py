@@ -19,6 +19,7 @@ from tests.cluster.offline import OfflineCluster
 from tests.fuzz.mutation import Vocabulary, dump, read
 from tests.fuzz.target import Target
 from tests.reviews import (
+    JSON_HEADERS,
     LEVELS,
     NODE,
     OPERATORS,
@@ -99,9 +100,7 @@ CLUSTERS = Clusters()
 
 def answered(route: Route, review: Any) -> Any:
     """What is answered to `review`, whatever it is: always 200 with a review."""
-    status, body = awaited(
-        _exchange().answer(route, b"timeout=10s", b"application/json", dump(review))
-    )
+    status, body = awaited(_exchange().answer(route, b"timeout=10s", JSON_HEADERS, dump(review)))
     assert status in ((200,) if _uid(review) else (200, 400, 413)), (status, body)
     assert len(body) < 200_000 + 4 * len(dump(review)), f"an answer of {len(body)} bytes"
     return orjson.loads(body)

@@ -9,8 +9,8 @@ import pytest
 
 from app.commands.beside import ApiServer
 from app.explain.facts import RESOURCES, Facts
-from app.explain.facts.kai import Workload
 from app.facts.kinds import WORKLOAD
+from app.facts.kubernetes.workload import Workload
 from app.kube.api import NotFound, Object
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig

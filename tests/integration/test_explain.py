@@ -20,11 +20,11 @@ from app.commands.asked import reference
 from app.commands.beside import ApiServer
 from app.explain.answer import Answer, explain
 from app.explain.facts import RESOURCES
-from app.explain.facts.common import Ref
 from app.explain.index import Index
 from app.explain.read import read_for
 from app.explain.rights import VIEWER as VIEWER_ROLE
 from app.facts.kinds import POD_GANG
+from app.facts.named import Ref
 from app.kube.api import Object
 from app.sandbox.sandbox import Sandbox
 from tests.explain import fleet

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from app.facts.grove.topology import levels_of_cluster_topology
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     COMPUTE_DOMAIN,
@@ -13,7 +14,6 @@ from app.facts.kinds import (
 from app.kube.api import ClusterError, Object
 from app.kube.client import HttpClient
 from app.objects.metadata import labels_of
-from app.rules.dialects.design.levels import read_levels
 from app.rules.dialects.design.podgangs import constraint_changes
 from app.rules.mnnvl.demand import Demand, read_demand
 from app.rules.mnnvl.plan import base_of, claim_name, domain_name
@@ -108,7 +108,7 @@ async def violations(
     for item in (*domains.values(), *claims.values()):
         if not item["metadata"]["name"].startswith("foreign"):
             broken += _owned(item, bases, sets, gangs)
-    stored = read_levels(topologies[0]["spec"]["levels"]) if topologies else ()
+    stored = levels_of_cluster_topology(topologies[0]) if topologies else ()
     if {level.domain: level.key for level in stored} != levels:
         broken.append(f"the levels are {stored}")
     topology = Topology("grove-topology", enabled=True, levels=stored)

@@ -9,6 +9,8 @@ import pytest
 from app.cluster.dialects import dialect_of
 from app.cluster.facts import Facts
 from app.cluster.table import Levels
+from app.facts.grove.topology import Level
+from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from app.kube.api import Conflict, Forbidden, NotFound, NotServed, Unavailable
 from app.kube.events import Recorder
@@ -24,8 +26,6 @@ from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
 from app.rules.podcliqueset import read_pod_clique_set
-from app.rules.topology.kai import KaiTopology
-from app.rules.topology.levels import Level
 from tests import builders
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient

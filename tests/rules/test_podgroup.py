@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from app.facts.kai.topology import KaiTopology
 from app.rules.podgroup import constraint_warnings
-from app.rules.topology.kai import KaiTopology
 
 TOPOLOGIES = {
     "t": KaiTopology("t", ("zone", "rack", "host"), aliases=(("z", "zone"), ("r", "rack"))),

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonpatch import apply_patch
 
+from app.facts.grove.topology import DOMAINS, Level
 from app.objects.edits import operations
 from app.objects.fields import FieldError
 from app.objects.jsonpatch import applies
@@ -15,7 +16,7 @@ from app.rules.dialects.design.sets import read_constraints, validate_pod_clique
 from app.rules.mnnvl.stored import read_gang
 from app.rules.podcliqueset import read_pod_clique_set
 from app.rules.subgroups import validate_pod_group
-from app.rules.topology.levels import DOMAINS, Level, Topology
+from app.rules.topology.levels import Topology
 from app.rules.topology.node_labels import binding_changes
 from tests.builders import injection_into
 

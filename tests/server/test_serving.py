@@ -34,7 +34,7 @@ from app.admission.asgi import AdmissionApp
 from app.admission.decide import Route
 from app.admission.exchange import Exchange
 from app.admission.serving import Limits
-from app.admission.verdict import ALLOWED, Verdict, not_allowed
+from app.admission.verdict import ALLOWED, Later, Verdict, not_allowed
 from app.certificates.client_cas import ClientCas
 from app.certificates.files import file_source
 from app.certificates.issue import make_ca, make_leaf
@@ -293,7 +293,7 @@ class Waiting:
         self.cancelled = asyncio.Event()
         handlers = {
             PATH: lambda _: ALLOWED,
-            SLOW: self.verdict_later,
+            SLOW: lambda _: Later(self.verdict_later),
             LONG: lambda _: not_allowed("x" * PIECE),
         }
         self.seen = Seen()
@@ -309,7 +309,7 @@ class Waiting:
     def connections(self) -> list[Any]:
         return self.listener.serving.connections
 
-    async def verdict_later(self, _: Any) -> Verdict:
+    async def verdict_later(self) -> Verdict:
         try:
             await self.release.wait()
         except asyncio.CancelledError:

@@ -15,7 +15,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from app.admission.decide import Route
 from app.admission.exchange import Answer, Exchange
 from app.admission.review import Request
-from app.admission.verdict import ALLOWED, Verdict
+from app.admission.verdict import ALLOWED, Later, Verdict
 from app.config.error import ConfigurationError
 from app.config.read import read_configuration
 from app.server.tracing import tracing
@@ -74,10 +74,10 @@ def collector() -> Iterator[Collector]:
 def exchange(collector: Collector, answer: Verdict | Exception | None = None) -> Exchange:
     """Return an exchange of one route, whose verdict is awaited if `answer` is None."""
 
-    def judge(request: Request) -> Verdict | Awaitable[Verdict]:
+    def judge(request: Request) -> Verdict | Later:
         if isinstance(answer, Exception):
             raise answer
-        return answer if answer is not None else later()
+        return answer if answer is not None else Later(later)
 
     async def later() -> Verdict:
         assert TRACEPARENT.get() == SAMPLED.decode()
@@ -90,7 +90,8 @@ def exchange(collector: Collector, answer: Verdict | Exception | None = None) ->
 
 
 def ask(asked: Exchange, traceparent: bytes) -> Answer | Awaitable[Answer]:
-    return asked.answer(asked.routes[PATH], b"", b"application/json", BODY, traceparent)
+    headers = {b"content-type": b"application/json", b"traceparent": traceparent}
+    return asked.answer(asked.routes[PATH], b"", headers, BODY)
 
 
 def values(span: Span) -> dict[str, str | int]:

@@ -1,13 +1,12 @@
 """The list of seven: what each row becomes, and that what the cluster couldn't do is a verdict."""
 
-from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 
 from app.admission.decide import decided
 from app.admission.review import Request
-from app.admission.verdict import ALLOWED, Verdict, unavailable
+from app.admission.verdict import ALLOWED, Later, Verdict, unavailable
 from app.kube.api import ClusterError, Conflict, Forbidden, Gone, NotFound, NotServed, Unavailable
 from app.sandbox.objects.cel import holds
 from app.webhooks.registry import (
@@ -157,9 +156,9 @@ async def test_what_the_cluster_could_not_do_is_tried_again(
     async def give() -> Verdict:
         raise error("the cluster says no")
 
-    def handler(_: Request) -> Verdict | Awaitable[Verdict]:
+    def handler(_: Request) -> Verdict | Later:
         if late:
-            return give()
+            return Later(give)
         raise error("the cluster says no")
 
     verdict = await decided(VALIDATE_POD_GROUP.route(handler), REQUEST, 1)
@@ -175,9 +174,9 @@ async def test_our_own_mistakes_are_not_the_clusters(late: bool, caplog: Any) ->
     async def give() -> Verdict:
         raise KeyError("ours")
 
-    def handler(_: Request) -> Verdict | Awaitable[Verdict]:
+    def handler(_: Request) -> Verdict | Later:
         if late:
-            return give()
+            return Later(give)
         raise KeyError("ours")
 
     verdict = await decided(VALIDATE_POD_GROUP.route(handler), REQUEST, 1)

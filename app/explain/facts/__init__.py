@@ -6,30 +6,51 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from app.explain.facts import devices, grove
-from app.explain.facts.common import Object
-from app.explain.facts.devices import (
+from app.explain.facts.grove import (
+    PodClique,
+    PodCliqueSet,
+    read_pod_clique,
+    read_pod_clique_set_of_explain,
+)
+from app.facts import kinds
+from app.facts.grove.podgang import PodGang, read_pod_gang
+from app.facts.grove.podgangmap import PodGangMap, read_pod_gang_map
+from app.facts.grove.topology import (
+    ClusterTopology,
+    read_cluster_topology,
+    read_cluster_topology_binding,
+)
+from app.facts.kai.podgroup import KaiPodGroup, read_kai_pod_group
+from app.facts.kai.queue import Queue, read_queue
+from app.facts.kai.topology import KaiTopology, read_kai_topology
+from app.facts.kubernetes.claim import (
     ClaimTemplate,
-    ComputeDomain,
     DeviceClass,
-    DomainClique,
-    Event,
     ResourceClaim,
     ResourceSlice,
+    read_claim_template,
+    read_device_class,
+    read_resource_claim,
+    read_resource_slice,
 )
-from app.explain.facts.fields import reader
-from app.explain.facts.grove import ClusterTopology, PodClique, PodCliqueSet, PodGang, PodGangMap
-from app.explain.facts.kai import (
-    KaiPodGroup,
-    KaiTopology,
+from app.facts.kubernetes.event import Event, read_event
+from app.facts.kubernetes.node import Node, read_node
+from app.facts.kubernetes.pod import Pod, read_pod
+from app.facts.kubernetes.workload import (
     PriorityClass,
-    Queue,
     Workload,
     WorkloadGroup,
+    read_priority_class,
+    read_workload,
+    read_workload_group,
 )
-from app.explain.facts.nodes import Node
-from app.explain.facts.pods import Pod
-from app.facts import kinds
+from app.facts.named import Object
+from app.facts.nvidia.computedomain import (
+    ComputeDomain,
+    DomainClique,
+    read_compute_domain,
+    read_domain_clique,
+)
 from app.objects.resource import EVENT, NODE, POD, Resource
 
 ROOM = "room"
@@ -89,35 +110,33 @@ class Projection(NamedTuple):
 
 
 BY_RESOURCE: Mapping[Resource, Projection] = {
-    kinds.CLUSTER_TOPOLOGY: Projection(
-        "topologies", "the cluster topology", grove.cluster_topology
-    ),
+    kinds.CLUSTER_TOPOLOGY: Projection("topologies", "the cluster topology", read_cluster_topology),
     kinds.CLUSTER_TOPOLOGY_BINDING: Projection(
-        "topologies", "the cluster topology", grove.cluster_topology_binding
+        "topologies", "the cluster topology", read_cluster_topology_binding
     ),
-    kinds.KAI_TOPOLOGY: Projection("kai_topologies", "KAI's Topologies", reader(KaiTopology)),
-    NODE: Projection("nodes", "nodes", reader(Node)),
-    POD: Projection("pods", "pods", reader(Pod)),
-    kinds.POD_CLIQUE_SET: Projection("sets", "PodCliqueSets", reader(PodCliqueSet)),
-    kinds.POD_CLIQUE: Projection("cliques", "PodCliques", reader(PodClique)),
-    kinds.POD_GANG: Projection("gangs", "PodGangs", reader(PodGang)),
-    kinds.POD_GANG_MAP: Projection("gang_maps", "PodGangMaps", reader(PodGangMap)),
-    kinds.POD_GROUP: Projection("pod_groups", "KAI's PodGroups", reader(KaiPodGroup)),
-    kinds.QUEUE: Projection("queues", "queues", reader(Queue)),
-    kinds.PRIORITY_CLASS: Projection("priorities", "PriorityClasses", reader(PriorityClass)),
-    kinds.RESOURCE_CLAIM: Projection("claims", "ResourceClaims", reader(ResourceClaim)),
+    kinds.KAI_TOPOLOGY: Projection("kai_topologies", "KAI's Topologies", read_kai_topology),
+    NODE: Projection("nodes", "nodes", read_node),
+    POD: Projection("pods", "pods", read_pod),
+    kinds.POD_CLIQUE_SET: Projection("sets", "PodCliqueSets", read_pod_clique_set_of_explain),
+    kinds.POD_CLIQUE: Projection("cliques", "PodCliques", read_pod_clique),
+    kinds.POD_GANG: Projection("gangs", "PodGangs", read_pod_gang),
+    kinds.POD_GANG_MAP: Projection("gang_maps", "PodGangMaps", read_pod_gang_map),
+    kinds.POD_GROUP: Projection("pod_groups", "KAI's PodGroups", read_kai_pod_group),
+    kinds.QUEUE: Projection("queues", "queues", read_queue),
+    kinds.PRIORITY_CLASS: Projection("priorities", "PriorityClasses", read_priority_class),
+    kinds.RESOURCE_CLAIM: Projection("claims", "ResourceClaims", read_resource_claim),
     kinds.CLAIM_TEMPLATE: Projection(
-        "claim_templates", "ResourceClaimTemplates", reader(ClaimTemplate)
+        "claim_templates", "ResourceClaimTemplates", read_claim_template
     ),
-    kinds.RESOURCE_SLICE: Projection("slices", "ResourceSlices", reader(ResourceSlice)),
-    kinds.DEVICE_CLASS: Projection("device_classes", "DeviceClasses", reader(DeviceClass)),
-    kinds.COMPUTE_DOMAIN: Projection("compute_domains", "ComputeDomains", reader(ComputeDomain)),
-    kinds.DOMAIN_CLIQUE: Projection("domain_cliques", "ComputeDomainCliques", reader(DomainClique)),
-    kinds.WORKLOAD: Projection("workloads", "Workloads", reader(Workload)),
+    kinds.RESOURCE_SLICE: Projection("slices", "ResourceSlices", read_resource_slice),
+    kinds.DEVICE_CLASS: Projection("device_classes", "DeviceClasses", read_device_class),
+    kinds.COMPUTE_DOMAIN: Projection("compute_domains", "ComputeDomains", read_compute_domain),
+    kinds.DOMAIN_CLIQUE: Projection("domain_cliques", "ComputeDomainCliques", read_domain_clique),
+    kinds.WORKLOAD: Projection("workloads", "Workloads", read_workload),
     kinds.K8S_POD_GROUP: Projection(
-        "workload_groups", "PodGroups of Workloads", reader(WorkloadGroup)
+        "workload_groups", "PodGroups of Workloads", read_workload_group
     ),
-    EVENT: Projection("events", "events", devices.event),
+    EVENT: Projection("events", "events", read_event),
 }
 """What is read to explain a workload, and how an object becomes a fact."""
 

@@ -4,11 +4,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from app.explain.facts.common import Ref
-from app.explain.facts.devices import ComputeDomain, ResourceClaim
 from app.explain.facts.grove import PodClique
-from app.explain.facts.nodes import Node
-from app.explain.facts.pods import Pod, PodClaim
 from app.explain.fitness import matches_any
 from app.explain.gang import Gang, Member
 from app.explain.index import Index
@@ -16,6 +12,11 @@ from app.explain.places import Assumption
 from app.explain.reason import Evidence, Reason, Severity
 from app.explain.reasons.gates import grouped, refs
 from app.explain.words import ago, counted, listed
+from app.facts.kubernetes.claim import ResourceClaim
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Pod, PodClaim
+from app.facts.named import Ref
+from app.facts.nvidia.computedomain import ComputeDomain
 from app.rules.mnnvl.claims import CLAIM
 from app.rules.mnnvl.missing import PUT_BACK, lacking_claims
 from app.rules.mnnvl.set_annotations import GROVE_FINALIZER

@@ -2,21 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 
-from app.explain.facts.common import Ref
-from app.explain.facts.grove import (
-    Asked,
-    ClusterTopology,
-    GangGroup,
-    GangPart,
-    PodCliqueSet,
-    PodGang,
-)
-from app.explain.facts.kai import KaiPodGroup
+from app.explain.facts.grove import PodCliqueSet, UserConstraint
 from app.explain.gang import Gang, Unit
 from app.explain.levels import Topology
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.gates import grouper_warnings
 from app.explain.words import counted, listed
+from app.facts.grove.podgang import GangGroup, GangPart, PodGang
+from app.facts.grove.topology import ClusterTopology
+from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.named import Ref
 
 _CONDITIONS = (("TopologyLevelsUnavailable", "True"), ("TopologyConstraintSatisfied", "False"))
 
@@ -96,7 +91,7 @@ def _unknown_keys(gang: Gang) -> Iterator[Reason]:
         for key in (part.told.required, part.told.preferred)
         if key
     }
-    unknown = sorted(told - {*topology.keys, *kai.aliases})
+    unknown = sorted(told - {*topology.keys, *dict(kai.aliases)})
     if unknown:
         text = (
             f"{listed(unknown)} is no level of KAI's Topology {kai.name}: it has"
@@ -230,7 +225,7 @@ def _untold(
 ) -> Iterator[str]:
     """The levels that the set, its groups and its cliques ask for and the PodGang lacks."""
 
-    def rank_of(asked: Asked) -> int:
+    def rank_of(asked: UserConstraint) -> int:
         return _rank(cluster.key_of(asked.required), keys)
 
     if _rank(whole.told.required, keys) < rank_of(pcs.asked):

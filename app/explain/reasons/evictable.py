@@ -5,11 +5,11 @@ See `pkg/scheduler/actions/preempt` and `pkg/common/podgroup` of KAI.
 
 from collections.abc import Iterator
 
-from app.explain.facts.kai import KaiPodGroup
-from app.explain.facts.pods import Pod
 from app.explain.index import Index
 from app.explain.places import Assumption
 from app.explain.reasons.room import Obstacle
+from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.kubernetes.pod import Pod
 
 NOT_PREEMPTIBLE = 100
 """From this value on, KAI evicts a PodGroup for no other, unless it says otherwise."""

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from app.explain.bases import base_gangs
-from app.explain.facts.common import Ref
-from app.explain.facts.grove import PodGang
-from app.explain.facts.pods import POD_GROUP_NAME, Pod
 from app.explain.gang import Gang, Member
 from app.explain.index import Index
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.made import said_when
 from app.explain.words import counted, listed
-from app.rules.dialects.bindings.levels import KAI_SCHEDULER
+from app.facts.grove.podgang import PodGang
+from app.facts.kubernetes.pod import Pod
+from app.facts.labels import KAI_SCHEDULER, POD_GROUP_NAME
+from app.facts.named import Ref
 
 GROVE_GATE = "grove.io/podgang-pending-creation"
 K = TypeVar("K", str, tuple[str, str, str])

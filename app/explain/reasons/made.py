@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from app.explain.facts.common import LastError
 from app.explain.facts.grove import PodCliqueSet
-from app.explain.facts.pods import Pod
 from app.explain.gang import Gang
 from app.explain.reason import Evidence, Reason, Severity
 from app.explain.words import ago, counted, listed
-from app.rules.dialects.bindings.levels import KAI_SCHEDULER
+from app.facts.grove.status import LastError
+from app.facts.kubernetes.pod import Pod
+from app.facts.labels import KAI_SCHEDULER
 
 MIGRATES = "PodGangMigrationInProgress"
 _OF_KAI = {"pod_groups", "queues", "kai_topologies"}

@@ -7,9 +7,6 @@ from dataclasses import replace
 
 from app.explain.demand import Demand
 from app.explain.domains import Domain
-from app.explain.facts.nodes import Node
-from app.explain.facts.pods import NODE_POOL, Shape
-from app.explain.facts.selectors import Requirement
 from app.explain.fitness import is_selected
 from app.explain.gang import Gang
 from app.explain.places import Assumption, Places
@@ -23,6 +20,10 @@ from app.explain.reasons.room import (
     selector_words,
 )
 from app.explain.words import amount, counted, is_device, listed
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Shape
+from app.facts.kubernetes.selectors import Requirement
+from app.facts.labels import NODE_POOL
 
 
 def no_node_matches(gang: Gang) -> Iterator[Reason]:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from app.explain.demand import Demand
 from app.explain.domains import Domain
-from app.explain.facts.nodes import Node
 from app.explain.fitness import is_selected
 from app.explain.gang import Gang
 from app.explain.places import Assumption, Places
@@ -21,6 +20,7 @@ from app.explain.reasons.room import (
 )
 from app.explain.room import Room
 from app.explain.words import amount, counted, gpus_of, listed, pods_of
+from app.facts.kubernetes.node import Node
 
 
 def level_of(gang: Gang, demand: Demand) -> str:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
-from app.explain.facts.kai import KaiPodGroup, Queue, Said
 from app.explain.gang import Gang
 from app.explain.index import Index
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.evictable import group_is_preemptible
 from app.explain.words import amount, clock, gpus_of, listed, plain
+from app.facts.kai.podgroup import KaiPodGroup, Said
+from app.facts.kai.queue import Queue
 
 CONDITION = "status.schedulingConditions[UnschedulableOnNodePool].reasons[]"
 

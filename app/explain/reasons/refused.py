@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from app.explain.demand import Demand
 from app.explain.domains import Path, joined_names
-from app.explain.facts.common import Told
 from app.explain.gang import Gang, Member, Unit
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.placement import level_of, replaced
 from app.explain.reasons.room import Obstacle, obstacle_of
 from app.explain.words import counted, gpus_of, listed, plain
+from app.facts.constraint import SchedulerConstraint
 
 
 def preferred_broader(gang: Gang) -> Iterator[Reason]:
@@ -209,7 +209,7 @@ def level_without_topology(gang: Gang) -> Iterator[Reason]:
     if group is None:
         return
 
-    named: list[tuple[str, Told]] = [(group.name, group.unnamed)]
+    named: list[tuple[str, SchedulerConstraint]] = [(group.name, group.unnamed)]
     named += [(sub.name, sub.unnamed) for sub in group.subgroups]
     for name, told in named:
         key = told.required or told.preferred
@@ -233,7 +233,7 @@ def level_without_topology(gang: Gang) -> Iterator[Reason]:
 def _matters(
     gang: Gang,
     name: str,
-    told: Told,
+    told: SchedulerConstraint,
 ) -> bool:
     """Whether the level that KAI ignores is not kept by chance."""
     part = next((part for part in gang.whole.parts() if part.name == name), gang.whole)

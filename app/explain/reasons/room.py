@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from app.explain.demand import Demand
-from app.explain.facts.nodes import Node
-from app.explain.facts.pods import Shape
-from app.explain.facts.selectors import Requirement
 from app.explain.fitness import is_selected, unfit_because
 from app.explain.gang import Gang
 from app.explain.packer import Rules
 from app.explain.places import ANY_POOL, Assumption, Places
 from app.explain.room import Room
 from app.explain.words import counted, is_device, listed
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Shape
+from app.facts.kubernetes.selectors import Requirement
 
 PLACE = (("pods", 1000),)
 MOST_PARTS = 20

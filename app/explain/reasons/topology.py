@@ -8,17 +8,18 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from app.explain.domains import Domains
-from app.explain.facts.common import Labels, Ref
-from app.explain.facts.grove import ClusterTopology
-from app.explain.facts.nodes import Node
-from app.explain.facts.pods import NODE_POOL
 from app.explain.fitness import is_selected
 from app.explain.gang import Gang
 from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.reason import Evidence, Reason, Severity
 from app.explain.words import amount, counted, gpus_of, listed
-from app.rules.topology.levels import HOSTNAME_KEY, Level
+from app.facts.grove.topology import ClusterTopology, Level
+from app.facts.kubernetes.node import Labels, Node
+from app.facts.labels import NODE_POOL
+from app.facts.named import Ref
+from app.objects.owners import OwnerRef
+from app.rules.topology.levels import HOSTNAME_KEY
 
 _NUMBER = re.compile(r"(.*?[^0-9]|)([0-9]{1,18})")
 
@@ -299,7 +300,7 @@ def _two_parents(
 
 
 def topology_differs(gang: Gang) -> Iterator[Reason]:
-    """How KAI's Topology differs from Grove's."""
+    """Yield how KAI's Topology differs from Grove's."""
     cluster = gang.topology.cluster
     kai = gang.topology.kai
     if cluster is None:
@@ -327,15 +328,8 @@ def topology_differs(gang: Gang) -> Iterator[Reason]:
             Evidence(kai.ref, "spec.levels", listed(kai.keys, 16)),
             Evidence(ref, "spec.levels", levels),
         )
-        yield Reason(
-            "TopologyDiffers",
-            (kai.ref,),
-            text,
-            remedy,
-            "platform",
-            both,
-        )
-    elif not cluster.external and (cluster.kind, cluster.name, cluster.uid) not in kai.owners:
+        yield Reason("TopologyDiffers", (kai.ref,), text, remedy, "platform", both)
+    elif not (cluster.external or any(_is(owner, cluster) for owner in kai.owners)):
         owners = listed(_owner(owner, cluster) for owner in kai.owners) or "nobody"
         text = (
             f"The Topology {kai.name} is owned by {owners}, not by the {cluster.kind}"
@@ -358,12 +352,12 @@ def topology_differs(gang: Gang) -> Iterator[Reason]:
         )
 
 
-def _owner(
-    owner: tuple[str, str, str],
-    cluster: ClusterTopology,
-) -> str:
-    kind, name, uid = owner
-    former = (
-        "a former " if (kind, name) == (cluster.kind, cluster.name) and uid != cluster.uid else ""
-    )
-    return f"{former}{kind} {name}"
+def _is(owner: OwnerRef, cluster: ClusterTopology) -> bool:
+    """Return whether an owner is this topology, be it the controller or not."""
+    return (owner.kind, owner.name, owner.uid) == (cluster.kind, cluster.name, cluster.uid)
+
+
+def _owner(owner: OwnerRef, cluster: ClusterTopology) -> str:
+    is_former = (owner.kind, owner.name) == (cluster.kind, cluster.name)
+    former = "a former " if is_former and owner.uid != cluster.uid else ""
+    return f"{former}{owner.kind} {owner.name}"

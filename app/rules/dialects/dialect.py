@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from app.facts.grove.topology import Level
+from app.facts.kai.topology import KaiTopology
 from app.objects.conditions import Condition
 from app.objects.edits import Edit
 from app.objects.fields import FieldError
@@ -18,8 +20,7 @@ from app.rules.dialects.owner import OwnerRule
 from app.rules.mnnvl.template import Template
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.coverage import Nodes
-from app.rules.topology.kai import KaiTopology
-from app.rules.topology.levels import Level, Topology
+from app.rules.topology.levels import Topology
 from app.rules.topology.owners import Owner
 
 

@@ -7,10 +7,11 @@ https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/95932046
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from app.facts.grove.topology import Level
 from app.facts.labels import MNNVL_GROUP
 from app.rules.mnnvl.template import CliqueTemplate, Template
 from app.rules.topology.coverage import NVLINK_DOMAIN, Nodes
-from app.rules.topology.levels import HOSTNAME_KEY, Level
+from app.rules.topology.levels import HOSTNAME_KEY
 
 NVLINK_NODES = 18
 """The number of nodes in the largest NVLink domain that NVIDIA sells (GB200 NVL72).

@@ -13,17 +13,10 @@ from app.facts.labels import MNNVL_MANAGED, POD_GANG_ROLE
 from app.facts.place import Place, read_place
 from app.objects.edits import value_at
 from app.objects.metadata import labels_of
+from app.objects.owners import OwnerRef, owners_of
 from app.objects.shape import map_of, maps_of, text_of
 from app.rules.mnnvl.allocation import awaited_classes
 from app.rules.mnnvl.plan import base_of
-
-
-@dataclass(frozen=True, slots=True)
-class OwnerRef:
-    kind: str
-    name: str
-    uid: str
-    controller: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +99,7 @@ def read_resource(obj: Mapping[str, Any]) -> MnnvlResource:
         managed=labels.get(MNNVL_MANAGED) == "true",
         deleting=metadata.get("deletionTimestamp") is not None,
         place=read_place(labels),
-        owners=tuple(
-            OwnerRef(
-                _shared(owner.get("kind", "")),
-                _shared(owner.get("name", "")),
-                _shared(owner.get("uid", "")),
-                owner.get("controller") is True,
-            )
-            for owner in maps_of(metadata.get("ownerReferences"))
-        ),
+        owners=owners_of(obj),
         created=_shared(metadata.get("creationTimestamp") or ""),
         awaited=tuple(map(_shared, awaited_classes(obj))),
     )

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from app.facts.grove.topology import Level
 from app.rules.mnnvl.template import CliqueTemplate, Template
 from app.rules.topology.coverage import Nodes, Room
-from app.rules.topology.levels import Level
 from app.rules.topology.owners import SET, Owner, owner_text
 
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass
 from typing import Any, TypeVar, TypeVarTuple
 
+from app.facts.grove.topology import Level
 from app.objects.conditions import Condition
 from app.objects.fields import listed
-from app.rules.topology.levels import HOSTNAME_KEY, Level
+from app.rules.topology.levels import HOSTNAME_KEY
 
 GPU_COUNT = "nvidia.com/gpu.count"
 """The node label with the number of GPUs, which NVIDIA's GPU feature discovery writes."""

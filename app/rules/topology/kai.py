@@ -5,58 +5,15 @@ the last one may be `kubernetes.io/hostname`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.objects.conditions import Condition
-from app.objects.edits import value_at
 from app.objects.shape import maps_of
-from app.rules.topology.levels import HOSTNAME_KEY, Level
+from app.rules.topology.levels import HOSTNAME_KEY
 
 READY = "Ready"
-
-
-@dataclass(frozen=True, slots=True)
-class KaiTopology:
-    """A stored KAI Topology.
-
-    `keys` are the node labels of its levels, broadest first. The fields of the controller are "" if
-    it has none. `aliases` are the second names of levels, with their node labels.
-    """
-
-    name: str
-    keys: tuple[str, ...] = ()
-    deleting: bool = False
-    controller_kind: str = ""
-    controller_name: str = ""
-    controller_uid: str = ""
-    aliases: tuple[tuple[str, str], ...] = ()
-
-    def position(self, level: str) -> int | None:
-        """Return the position of `level`, a node label or an alias, or None if it is no level."""
-        key = dict(self.aliases).get(level, level)
-        return self.keys.index(key) if key in self.keys else None
-
-
-def read_kai_topology(obj: Mapping[str, Any]) -> KaiTopology:
-    """Read a stored KAI Topology."""
-    metadata = obj["metadata"]
-    owners = maps_of(metadata.get("ownerReferences"))
-    controller = next((owner for owner in owners if owner.get("controller") is True), {})
-    return KaiTopology(
-        str(metadata.get("name", "")),
-        level_labels(obj),
-        metadata.get("deletionTimestamp") is not None,
-        str(controller.get("kind", "")),
-        str(controller.get("name", "")),
-        str(controller.get("uid", "")),
-        tuple(
-            (level["alias"], str(level.get("nodeLabel")))
-            for level in maps_of(value_at(obj, ("spec", "levels")))
-            if isinstance(level.get("alias"), str) and level["alias"]
-        ),
-    )
 
 
 def mapping_problem(levels: Sequence[Level]) -> str | None:
@@ -91,17 +48,6 @@ def desired_kai_topology(
         "metadata": {"name": metadata["name"], "ownerReferences": [owner]},
         "spec": {"levels": [{"nodeLabel": level.key} for level in levels]},
     }
-
-
-def level_labels(kai: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the node labels of the levels of a KAI Topology, broadest first.
-
-    Aliases are left out: administrators may set them, and KAI accepts them wherever it accepts the
-    label.
-    """
-    return tuple(
-        str(level.get("nodeLabel")) for level in maps_of(value_at(kai, ("spec", "levels")))
-    )
 
 
 def is_owned(kai: Mapping[str, Any], uid: str) -> bool:

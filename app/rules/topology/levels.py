@@ -6,24 +6,14 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.facts.grove.topology import DOMAINS, Level
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath
 from app.objects.names import label_key_problem
 
-DOMAINS = ("region", "zone", "datacenter", "block", "rack", "host", "numa")
-"""All domains of a ClusterTopology, broadest first."""
-
 MAX_LEVELS = 7
 MAX_KEY = 63
 HOSTNAME_KEY = "kubernetes.io/hostname"
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """A topology domain and the node label that it stands for."""
-
-    domain: str
-    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +38,6 @@ class Topology:
     @property
     def keys(self) -> tuple[str, ...]:
         return tuple(level.key for level in self.levels)
-
-
-def broadest_first(levels: Iterable[Level]) -> tuple[Level, ...]:
-    return tuple(sorted(levels, key=lambda level: DOMAINS.index(level.domain)))
 
 
 def desired_levels(levels: Iterable[Level]) -> list[dict[str, str]]:

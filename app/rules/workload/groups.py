@@ -16,9 +16,6 @@ from app.objects.metadata import annotations_of, labels_of
 IGNORE = "kai.scheduler/ignore-workload-api"
 """If this annotation of a Pod or of its top owner is "true", the Pod opts out of its group."""
 
-POD_GROUP_NAME = "pod-group-name"
-"""The annotation of a Pod with the name of its KAI PodGroup."""
-
 SKIP_PODGROUPER = "kai.scheduler/skip-podgrouper"
 """The annotation that makes KAI's own podgrouper skip a Pod:
 https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/docs/developer/pod-grouper.md

@@ -11,14 +11,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import K8S_POD_GROUP, POD_GROUP
 from app.facts.labels import MANAGED_BY, MANAGER
 from app.objects.metadata import annotations_of, labels_of, string_map
-from app.rules.topology.kai import KaiTopology
 from app.rules.topology.placing import TopologyOf, is_broader_level
 from app.rules.workload.groups import Group, Layer
 
-KAI_SCHEDULER = "kai-scheduler"
 """The `schedulerName` of a default installation of KAI."""
 
 WORKLOAD_GROUP = "grove.io/workload-group"

@@ -14,10 +14,10 @@ from typing import Any
 
 from app.dry_run.budget import UnusableInput
 from app.explain.answer import Answer, explain
-from app.explain.facts.common import Ref
 from app.explain.index import Index
 from app.explain.read import facts_of
 from app.explain.subject import KINDS
+from app.facts.named import Ref
 
 RECORDINGS = Path(__file__).parents[2] / "testdata" / "kai-decisions"
 NOW = 1_800_000_000.0

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from app.explain.facts.devices import ClaimTemplate
-from app.explain.facts.pods import PodClaim
+from app.facts.kubernetes.claim import ClaimTemplate
+from app.facts.kubernetes.pod import PodClaim
 from app.rules.mnnvl.missing import Unclaimed, read_unclaimed
 from app.rules.mnnvl.set_annotations import GROVE_FINALIZER
 from app.rules.podcliqueset import read_pod_clique_set

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from app.explain.facts.common import Told
-from app.explain.facts.grove import Asked
-from app.explain.facts.kai import SubGroup
+from app.explain.facts.grove import UserConstraint
+from app.facts.constraint import SchedulerConstraint
+from app.facts.kai.podgroup import SubGroup
 from tests.explain import fleet
 from tests.explain.fleet import (
     GROUP,
@@ -24,7 +24,7 @@ CONSTRAINTS = (
     Row(
         "LevelUnknown",
         "the set asks for a level that is not there",
-        {"sets": (pcs(asked=Asked("block", field="packDomain")),)},
+        {"sets": (pcs(asked=UserConstraint("block", field="packDomain")),)},
         '"block" is no level of the ClusterTopology grove-topology: its levels are zone, rack and host',
         "you",
         {"sets": (pcs(),)},
@@ -33,17 +33,17 @@ CONSTRAINTS = (
     Row(
         "LevelUnknown",
         "the set prefers a level that is not there",
-        {"sets": (pcs(asked=Asked("zone", "block", "grove-topology", "pack.required")),)},
+        {"sets": (pcs(asked=UserConstraint("zone", "block", "grove-topology", "pack.required")),)},
         '"block" is no level of the ClusterTopologyBinding grove-topology: its levels are zone, rack and host',
         "you",
-        {"sets": (pcs(asked=Asked("zone", "host", "grove-topology")),)},
+        {"sets": (pcs(asked=UserConstraint("zone", "host", "grove-topology")),)},
         ("today",),
     ),
     Row(
         "LevelUnknown",
         "the set names a topology that does not exist",
         {
-            "sets": (pcs(asked=Asked("zone", "", "other", "pack.required")),),
+            "sets": (pcs(asked=UserConstraint("zone", "", "other", "pack.required")),),
             "gangs": (gang(topology=""),),
         },
         "There is no topology other, which the set names",
@@ -107,7 +107,15 @@ CONSTRAINTS = (
     Row(
         "LevelUnknown",
         "the scheduler is told a label that KAI's Topology does not have",
-        {"gangs": (gang(groups=(replace(gang().groups[0], told=Told("example.com/block")),)),)},
+        {
+            "gangs": (
+                gang(
+                    groups=(
+                        replace(gang().groups[0], told=SchedulerConstraint("example.com/block")),
+                    )
+                ),
+            )
+        },
         "example.com/block is no level of KAI's Topology grove-topology: it has topology.kubernetes.io/zone, "
         "example.com/rack and kubernetes.io/hostname",
         "platform",
@@ -123,24 +131,27 @@ CONSTRAINTS = (
         },
         "The PodGang has constraints and does not say which topology they are about: KAI can't group its pods",
         "platform",
-        {"gangs": (gang(topology="", told=Told(), groups=()),)},
+        {"gangs": (gang(topology="", told=SchedulerConstraint(), groups=()),)},
     ),
     Row(
         "GangUnconstrained",
         "the PodGang lacks the constraint of the set",
-        {"gangs": (gang(told=Told()),)},
+        {"gangs": (gang(told=SchedulerConstraint()),)},
         "The PodGang llm-0 is scheduled without regard to zone, which the set asks for",
         "platform",
-        {"gangs": (gang(told=Told(RACK)),), "pod_groups": (pod_group(told=Told(RACK)),)},
+        {
+            "gangs": (gang(told=SchedulerConstraint(RACK)),),
+            "pod_groups": (pod_group(told=SchedulerConstraint(RACK)),),
+        },
     ),
     Row(
         "GangUnconstrained",
         "the replica of the scaling group is told a broader level",
-        {"gangs": (gang(groups=(replace(gang().groups[0], told=Told(ZONE)),)),)},
+        {"gangs": (gang(groups=(replace(gang().groups[0], told=SchedulerConstraint(ZONE)),)),)},
         "The PodGang llm-0 is scheduled without regard to rack, which the set asks for",
         "platform",
         {
-            "gangs": (gang(groups=(replace(gang().groups[0], told=Told(HOST)),)),),
+            "gangs": (gang(groups=(replace(gang().groups[0], told=SchedulerConstraint(HOST)),)),),
             "pod_groups": (pod_group(subgroups=()),),
         },
     ),
@@ -153,7 +164,10 @@ CONSTRAINTS = (
         {
             "pod_groups": (
                 pod_group(
-                    subgroups=(SubGroup(GROUP, told=Told(HOST)), SubGroup(WORKERS, GROUP, 3))
+                    subgroups=(
+                        SubGroup(GROUP, told=SchedulerConstraint(HOST)),
+                        SubGroup(WORKERS, GROUP, 3),
+                    )
                 ),
             )
         },

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from app.explain.facts.devices import (
+from app.facts.kubernetes.claim import (
     ClaimTemplate,
     Device,
     DeviceClass,
     ResourceClaim,
     ResourceSlice,
 )
-from app.explain.facts.pods import PodClaim
+from app.facts.kubernetes.pod import PodClaim
 from tests.explain.fleet import GPU, NAMESPACE, ROUTER, WORKERS, nodes, pod, shape
 from tests.explain.table.row import CHANNEL, Changes, Row
 

@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
-from app.explain.facts.common import LastError, Told
-from app.explain.facts.grove import Asked, GangPart
-from app.explain.facts.kai import Workload, WorkloadGroup
+from app.explain.facts.grove import UserConstraint
+from app.facts.constraint import SchedulerConstraint
+from app.facts.grove.podgang import GangPart
+from app.facts.grove.status import LastError
+from app.facts.kubernetes.workload import Workload, WorkloadGroup
 from tests.explain.fleet import (
     NAMESPACE,
     ROUTER,
@@ -164,8 +166,8 @@ GATES = (
         "you",
         {
             "pods": pods(scheduler="default-scheduler"),
-            "gangs": (gang(told=Told(), groups=()),),
-            "sets": (pcs(asked=Asked(), groups=()),),
+            "gangs": (gang(told=SchedulerConstraint(), groups=()),),
+            "sets": (pcs(asked=UserConstraint(), groups=()),),
         },
     ),
 )

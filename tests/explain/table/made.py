@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from app.explain.facts.common import LastError
+from app.facts.grove.status import LastError
 from tests.explain.fleet import (
     NOW,
     condition,

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from app.explain.facts.common import Told
-from app.explain.facts.grove import Asked, GangPart
-from app.explain.facts.selectors import Requirement, Taint
+from app.explain.facts.grove import UserConstraint
+from app.facts.constraint import SchedulerConstraint
+from app.facts.grove.podgang import GangPart
+from app.facts.kubernetes.selectors import Requirement, Taint
 from tests.explain.fleet import (
     RACK,
     WORKERS,
@@ -121,8 +122,8 @@ PLACEMENT = (
                 *pods(),
                 *fill("rack-a1", "rack-a2", "rack-b1", "rack-b2", but=("gpu-00", "gpu-15")),
             ),
-            "gangs": (gang(told=Told(), groups=()),),
-            "sets": (pcs(asked=Asked(), groups=()),),
+            "gangs": (gang(told=SchedulerConstraint(), groups=()),),
+            "sets": (pcs(asked=UserConstraint(), groups=()),),
         },
         "The nodes have no room for 1 pod without GPUs and 3 pods of 8 GPUs, only for 3",
         "wait",
@@ -133,8 +134,8 @@ PLACEMENT = (
                     "rack-a1", "rack-a2", "rack-b1", "rack-b2", but=("gpu-00", "gpu-08", "gpu-15")
                 ),
             ),
-            "gangs": (gang(told=Told(), groups=()),),
-            "sets": (pcs(asked=Asked(), groups=()),),
+            "gangs": (gang(told=SchedulerConstraint(), groups=()),),
+            "sets": (pcs(asked=UserConstraint(), groups=()),),
         },
     ),
     Row(
@@ -237,7 +238,10 @@ PLACEMENT = (
         {
             "pods": placed("gpu-00", "gpu-01", "gpu-02", "gpu-04"),
             "gangs": (
-                gang(groups=(replace(gang().groups[0], told=Told(ZONE, RACK)),), told=Told(ZONE)),
+                gang(
+                    groups=(replace(gang().groups[0], told=SchedulerConstraint(ZONE, RACK)),),
+                    told=SchedulerConstraint(ZONE),
+                ),
             ),
             "sets": (pcs(groups=()),),
             "pod_groups": (pod_group(subgroups=()),),
@@ -247,7 +251,10 @@ PLACEMENT = (
         {
             "pods": placed("gpu-00", "gpu-01", "gpu-02", "gpu-03"),
             "gangs": (
-                gang(groups=(replace(gang().groups[0], told=Told(ZONE, RACK)),), told=Told(ZONE)),
+                gang(
+                    groups=(replace(gang().groups[0], told=SchedulerConstraint(ZONE, RACK)),),
+                    told=SchedulerConstraint(ZONE),
+                ),
             ),
             "sets": (pcs(groups=()),),
             "pod_groups": (pod_group(subgroups=()),),

@@ -1,6 +1,7 @@
 """Reasons in queues, and in what KAI says."""
 
-from app.explain.facts.kai import Queue, Said
+from app.facts.kai.podgroup import Said
+from app.facts.kai.queue import Queue
 from tests.explain.fleet import (
     GPU,
     nodes,

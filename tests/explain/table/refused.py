@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from app.explain.facts.common import Told
+from app.facts.constraint import SchedulerConstraint
 from tests.explain.fleet import (
     RACK,
     ROUTER,
@@ -44,9 +44,9 @@ def dotted(zone: str, rack: str) -> tuple[object, ...]:
 
 
 SIZES = (pod(ROUTER, 0), *(pod(WORKERS, n, shape=shape(size)) for n, size in enumerate((8, 1, 1))))
-OF_ZONE = {"gangs": (gang(told=Told(ZONE), groups=()),), "sets": (pcs(groups=()),)}
+OF_ZONE = {"gangs": (gang(told=SchedulerConstraint(ZONE), groups=()),), "sets": (pcs(groups=()),)}
 IGNORED = {
-    "pod_groups": (pod_group(told=Told(), unnamed=Told(RACK)),),
+    "pod_groups": (pod_group(told=SchedulerConstraint(), unnamed=SchedulerConstraint(RACK)),),
     "pods": placed("gpu-00", "gpu-00", "gpu-04", "gpu-05"),
 }
 
@@ -54,10 +54,18 @@ REFUSED = (
     Row(
         "PreferredBroader",
         "a replica requires a rack and prefers a zone",
-        {"gangs": (gang(groups=(replace(gang().groups[0], told=Told(RACK, ZONE)),)),)},
+        {
+            "gangs": (
+                gang(groups=(replace(gang().groups[0], told=SchedulerConstraint(RACK, ZONE)),)),
+            )
+        },
         "llm-0-pool-0 requires rack and prefers zone, which is broader: KAI never places that",
         "you",
-        {"gangs": (gang(groups=(replace(gang().groups[0], told=Told(RACK, RACK)),)),)},
+        {
+            "gangs": (
+                gang(groups=(replace(gang().groups[0], told=SchedulerConstraint(RACK, RACK)),)),
+            )
+        },
     ),
     Row(
         "SharedNarrowerDomain",

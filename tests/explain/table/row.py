@@ -3,20 +3,19 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app.explain.facts.common import Ref
-from app.explain.facts.devices import (
-    ClaimTemplate,
-    ComputeDomain,
-    Consumer,
-    Device,
-    DomainNode,
-    Event,
-    ResourceClaim,
-)
-from app.explain.facts.grove import GangPart, MapEntry, PodClique, PodGangMap
-from app.explain.facts.kai import KaiTopology, Queue, Said
-from app.explain.facts.pods import PodClaim
-from app.explain.facts.selectors import Requirement
+from app.explain.facts.grove import PodClique
+from app.facts.grove.podgang import GangPart
+from app.facts.grove.podgangmap import MapEntry, PodGangMap
+from app.facts.kai.podgroup import Said
+from app.facts.kai.queue import Queue
+from app.facts.kai.topology import KaiTopology
+from app.facts.kubernetes.claim import ClaimTemplate, Consumer, Device, ResourceClaim
+from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.pod import PodClaim
+from app.facts.kubernetes.selectors import Requirement
+from app.facts.named import Ref
+from app.facts.nvidia.computedomain import ComputeDomain, DomainNode
+from app.objects.owners import OwnerRef
 from tests.explain.fleet import (
     NAMESPACE,
     NOW,
@@ -199,4 +198,4 @@ def kai(
         if dialect == "design"
         else ("ClusterTopologyBinding", "uid-ctb")
     )
-    return (KaiTopology("grove-topology", keys, ((kind, "grove-topology", owner or uid),)),)
+    return (KaiTopology("grove-topology", keys, (OwnerRef(kind, "grove-topology", owner or uid),)),)

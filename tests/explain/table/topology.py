@@ -1,8 +1,9 @@
 """Reasons in the labels of nodes and in the topology."""
 
-from app.explain.facts.common import Told
-from app.explain.facts.grove import Asked, ClusterTopology
-from app.explain.facts.kai import KaiTopology
+from app.explain.facts.grove import UserConstraint
+from app.facts.constraint import SchedulerConstraint
+from app.facts.grove.topology import ClusterTopology
+from app.facts.kai.topology import KaiTopology
 from tests.explain.fleet import (
     HOST,
     KEYS,
@@ -45,8 +46,8 @@ TOPOLOGY = (
         {
             "nodes": without(RACK, "gpu-03"),
             "pods": (*pods(), *fill("rack-a2", "rack-b1", "rack-b2"), occupant("gpu-02")),
-            "gangs": (gang(told=Told(), groups=()),),
-            "sets": (pcs(asked=Asked(), groups=()),),
+            "gangs": (gang(told=SchedulerConstraint(), groups=()),),
+            "sets": (pcs(asked=UserConstraint(), groups=()),),
         },
         also=("NoDomainFits",),
     ),
@@ -59,8 +60,8 @@ TOPOLOGY = (
         "platform",
         {
             "nodes": without(RACK, "gpu-03"),
-            "gangs": (gang(told=Told(), groups=()),),
-            "sets": (pcs(asked=Asked(), groups=()),),
+            "gangs": (gang(told=SchedulerConstraint(), groups=()),),
+            "sets": (pcs(asked=UserConstraint(), groups=()),),
         },
     ),
     Row(
@@ -89,7 +90,10 @@ TOPOLOGY = (
     Row(
         "TopologyDiffers",
         "KAI lacks a level",
-        {"kai_topologies": kai((ZONE, HOST)), "gangs": (gang(told=Told(ZONE), groups=()),)},
+        {
+            "kai_topologies": kai((ZONE, HOST)),
+            "gangs": (gang(told=SchedulerConstraint(ZONE), groups=()),),
+        },
         "KAI knows the levels zone and host; the ClusterTopology says zone, rack and host",
         "platform",
         {"kai_topologies": kai(KEYS)},

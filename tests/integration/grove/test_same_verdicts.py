@@ -7,10 +7,10 @@ from typing import Any
 import httpx
 import pytest
 
+from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.kube.api import Object
 from app.rules.dialects.bindings import BINDINGS
-from app.rules.topology.levels import Level
 from tests.integration.grove import mistakes
 from tests.integration.grove.operator import GroveOperator
 from tests.integration.system import Users

@@ -3,10 +3,11 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from app.facts.grove.topology import Level
+from app.facts.kai.topology import KaiTopology
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.coverage import Nodes
-from app.rules.topology.kai import KaiTopology
-from app.rules.topology.levels import Level, Topology
+from app.rules.topology.levels import Topology
 
 
 @dataclass

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from app.facts.grove.topology import Level
 from app.objects.conditions import Condition
 from app.rules.topology.coverage import (
     Nodes,
@@ -11,7 +12,6 @@ from app.rules.topology.coverage import (
     coverage_condition,
     coverage_problems,
 )
-from app.rules.topology.levels import Level
 
 ZONE = Level("zone", "k/zone")
 RACK = Level("rack", "k/rack")

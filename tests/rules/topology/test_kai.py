@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from app.facts.grove.topology import Level
 from app.rules.topology.kai import (
     desired_kai_topology,
     is_orphan,
@@ -12,7 +13,6 @@ from app.rules.topology.kai import (
     mapping_problem,
     ready_condition,
 )
-from app.rules.topology.levels import Level
 
 NOW = "2026-11-21T12:00:00Z"
 BEFORE = "2026-01-01T00:00:00Z"

@@ -11,10 +11,10 @@ Source: https://github.com/ai-dynamo/grove/tree/fcc3b3bb
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.facts.grove.topology import Level, levels_of_binding
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
-from app.objects.edits import value_at
 from app.objects.fields import FieldError
-from app.objects.shape import map_of, maps_of
+from app.objects.shape import map_of
 from app.rules.dialects.bindings.levels import refusal_to_delete, validate_binding
 from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
 from app.rules.dialects.bindings.podgangs import drifted_constraints, gang_warnings
@@ -33,7 +33,6 @@ from app.rules.dialects.bindings.sets import (
 from app.rules.dialects.dialect import Dialect, LevelsVerdict, TopologyFacts
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.coverage import coverage_problems
-from app.rules.topology.levels import Level
 from app.rules.topology.owners import Owner
 
 _STORED = "topology constraint stored before, and allowed to stay"
@@ -51,11 +50,7 @@ class Bindings(Dialect):
     reads_groups = True
 
     def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:
-        return tuple(
-            Level(level["domain"], level["key"])
-            for level in maps_of(value_at(obj, ("spec", "levels")))
-            if isinstance(level.get("domain"), str) and isinstance(level.get("key"), str)
-        )
+        return levels_of_binding(obj)
 
     def in_use(self, facts: TopologyFacts) -> Mapping[str, Sequence[Level]]:
         return facts.bindings()

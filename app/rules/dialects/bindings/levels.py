@@ -13,20 +13,20 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
+from app.facts.labels import KAI_SCHEDULER
 from app.objects import fields
 from app.objects.edits import value_at
 from app.objects.fields import FieldError, FieldPath
 from app.objects.metadata import annotations_of
 from app.objects.shape import map_of, maps_of
 from app.rules.podcliqueset import PodCliqueSet
-from app.rules.topology.kai import KaiTopology
 from app.rules.topology.levels import HOSTNAME_KEY, TextRule, validate_levels
 
 ALLOW_IN_USE = "grove.io/allow-topology-in-use"
 """If this annotation is "true", a level or a binding may be removed while PodCliqueSets use it."""
 
-KAI_SCHEDULER = "kai-scheduler"
 MAX_KAI_LEVELS = 16
 MAX_DOMAIN = 63
 
@@ -182,14 +182,18 @@ def _name_conflict(kai: KaiTopology | None, uid: str) -> str | None:
     An existing one is no obstacle if it is being deleted, or if the garbage collector will delete
     it with the former binding of its name.
     """
-    if kai is None or kai.deleting or (uid and kai.controller_uid == uid):
+    if kai is None or kai.deleting:
         return None
-    former = CLUSTER_TOPOLOGY_BINDING.kind
-    if (kai.controller_kind, kai.controller_name) == (former, kai.name):
+
+    owner = kai.controller
+    if owner is not None and uid and owner.uid == uid:
         return None
-    owner = f"{kai.controller_kind} {kai.controller_name}" if kai.controller_kind else "nobody"
+    if owner is not None and (owner.kind, owner.name) == (CLUSTER_TOPOLOGY_BINDING.kind, kai.name):
+        return None
+
+    name = f"{owner.kind} {owner.name}" if owner is not None else "nobody"
     return (
-        f'KAI Topology "{kai.name}" exists and is controlled by {owner}: Grove\'s operator would'
+        f'KAI Topology "{kai.name}" exists and is controlled by {name}: Grove\'s operator would'
         " not take it over, would exit at its next start and block every PodCliqueSet. Delete it"
         " first, use another name, or refer to it in spec.schedulerTopologyBindings"
     )

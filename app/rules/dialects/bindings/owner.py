@@ -8,6 +8,7 @@ owns is therefore given back to the PodCliqueSet. Source: `rules/README.md`.
 from collections.abc import Collection, Iterable
 
 from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
+from app.objects.owners import OwnerRef
 from app.rules.dialects.owner import (
     Adopted,
     OwnerRule,
@@ -16,7 +17,7 @@ from app.rules.dialects.owner import (
     is_ours,
     orphaned,
 )
-from app.rules.mnnvl.stored import Gang, MnnvlResource, OwnerRef
+from app.rules.mnnvl.stored import Gang, MnnvlResource
 
 
 class PodCliqueSetOwns(OwnerRule):

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.facts.grove.topology import Level
 from app.objects.fields import (
     FieldError,
     FieldPath,
@@ -21,7 +22,6 @@ from app.objects.fields import (
     wrong_type,
 )
 from app.rules.topology.coverage import NodesWith
-from app.rules.topology.levels import Level
 from app.rules.topology.owners import (
     SET,
     Owner,

@@ -12,12 +12,13 @@ Source: https://github.com/ai-dynamo/grove/tree/a5b8e0dc
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.facts.grove.topology import Level, levels_of_cluster_topology
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.objects.conditions import Condition
-from app.objects.edits import Edit, value_at
+from app.objects.edits import Edit
 from app.objects.fields import FieldError
 from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
-from app.rules.dialects.design.levels import read_levels, validate_cluster_topology
+from app.rules.dialects.design.levels import validate_cluster_topology
 from app.rules.dialects.design.owner import POD_GANG_OWNS
 from app.rules.dialects.design.podgangs import constraint_changes, validate_shape
 from app.rules.dialects.design.sets import read_constraints, validate_pod_clique_set
@@ -25,7 +26,7 @@ from app.rules.dialects.dialect import Dialect, LevelsVerdict, TopologyFacts
 from app.rules.dialects.owner import OwnerRule
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.coverage import coverage_problems
-from app.rules.topology.levels import Level, Topology
+from app.rules.topology.levels import Topology
 from app.rules.topology.owners import Owner
 from app.rules.topology.satisfaction import constraint_condition, removed_levels_warning
 
@@ -44,7 +45,7 @@ class Unserved(Dialect):
     owner: OwnerRule = POD_CLIQUE_SET_OWNS
 
     def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:
-        return read_levels(value_at(obj, ("spec", "levels")))
+        return levels_of_cluster_topology(obj)
 
     def in_use(self, facts: TopologyFacts) -> Mapping[str, Sequence[Level]]:
         topology = facts.topology()

@@ -8,20 +8,7 @@ from typing import Any
 
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath
-from app.objects.shape import maps_of
-from app.rules.topology.levels import DOMAINS, Level, broadest_first, validate_levels
-
-
-def read_levels(spec_levels: Any) -> tuple[Level, ...]:
-    """Read `spec.levels` of a stored ClusterTopology. Returns the valid levels, broadest first."""
-    levels = {
-        item["domain"]: Level(item["domain"], item["key"])
-        for item in maps_of(spec_levels)
-        if isinstance(item.get("domain"), str)
-        and item["domain"] in DOMAINS
-        and isinstance(item.get("key"), str)
-    }
-    return broadest_first(levels.values())
+from app.rules.topology.levels import validate_levels
 
 
 def validate_cluster_topology(obj: Mapping[str, Any]) -> list[FieldError]:

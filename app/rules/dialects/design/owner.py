@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
 from app.facts.labels import ANCHOR
+from app.objects.owners import OwnerRef
 from app.rules.dialects.owner import (
     Adopted,
     OwnerRule,
@@ -15,7 +16,7 @@ from app.rules.dialects.owner import (
     is_ours,
     orphaned,
 )
-from app.rules.mnnvl.stored import Gang, MnnvlResource, OwnerRef
+from app.rules.mnnvl.stored import Gang, MnnvlResource
 
 
 class PodGangOwns(OwnerRule):

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.facts.grove.topology import DOMAINS
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath
-from app.rules.topology.levels import DOMAINS, Topology
+from app.rules.topology.levels import Topology
 from app.rules.topology.owners import Owner, is_broader, owner_text, owners_above, walk_owners
 
 NOT_ENABLED = "topology support is not enabled in the operator"

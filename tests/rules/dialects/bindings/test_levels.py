@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from app.facts.kai.topology import KaiTopology, read_kai_topology
+from app.objects.owners import OwnerRef
 from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.bindings.levels import refusal_to_delete
 from app.rules.podcliqueset import read_pod_clique_set
-from app.rules.topology.kai import KaiTopology, read_kai_topology
 from tests.builders import pod_clique_set
 from tests.rules.dialects.around import Around
 
@@ -102,12 +103,8 @@ def test_findings(obj: dict[str, Any], findings: list[str]) -> None:
     assert [str(finding) for finding in verdict.findings] == findings
 
 
-OURS = KaiTopology(
-    "gb200", controller_kind="ClusterTopologyBinding", controller_name="gb200", controller_uid="u"
-)
-THEIRS = KaiTopology(
-    "gb200", controller_kind="ClusterTopology", controller_name="gb200", controller_uid="x"
-)
+OURS = KaiTopology("gb200", owners=(OwnerRef("ClusterTopologyBinding", "gb200", "u"),))
+THEIRS = KaiTopology("gb200", owners=(OwnerRef("ClusterTopology", "gb200", "x"),))
 
 
 @pytest.mark.parametrize(
@@ -256,11 +253,10 @@ def test_a_stored_kai_topology() -> None:
     assert kai == KaiTopology(
         "gb200",
         ("k/rack",),
-        True,
-        "ClusterTopologyBinding",
-        "gb200",
-        "u",
-        aliases=(("rack", "k/rack"),),
+        (OwnerRef("x", "", "", False), OwnerRef("ClusterTopologyBinding", "gb200", "u")),
+        (("rack", "k/rack"),),
+        deleting=True,
     )
+    assert kai.controller == kai.owners[1]
     assert [kai.position(level) for level in ("k/rack", "rack", "k/zone", "")] == [0, 0, None, None]
     assert read_kai_topology({"metadata": {"name": "a"}, "spec": []}) == KaiTopology("a")

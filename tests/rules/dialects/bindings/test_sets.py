@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from app.facts.grove.topology import Level
 from app.rules.dialects.bindings import BINDINGS
 from app.rules.topology.coverage import Nodes
-from app.rules.topology.levels import Level
 from tests.rules.dialects.around import Around
 
 BOUND = {

@@ -1,8 +1,8 @@
 """The preferred levels that we write for the PodCliqueSets of recorded decisions of KAI."""
 
+from app.facts.grove.topology import levels_of_cluster_topology
 from app.facts.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
 from app.objects.edits import ABSENT, Edit
-from app.rules.dialects.design.levels import read_levels
 from app.rules.dialects.design.podgangs import constraint_changes
 from app.rules.podcliqueset import read_pod_clique_set
 from app.rules.topology.levels import Topology
@@ -47,7 +47,7 @@ def changes(recording: Recording) -> list[Edit]:
         for item in recording.items
         if item["kind"] == POD_GANG.kind and item["metadata"]["name"] == f"{recording.ref.name}-0"
     )
-    levels = read_levels(kinds[CLUSTER_TOPOLOGY.kind]["spec"]["levels"])
+    levels = levels_of_cluster_topology(kinds[CLUSTER_TOPOLOGY.kind])
     topology = Topology(kinds[CLUSTER_TOPOLOGY.kind]["metadata"]["name"], True, levels)
     return constraint_changes(gang, read_pod_clique_set(named[recording.ref.name]), topology)
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from app.rules.dialects.design.levels import read_levels, validate_cluster_topology
-from app.rules.topology.levels import DOMAINS, Level, Topology
+from app.facts.grove.topology import DOMAINS, Level, levels_of_cluster_topology
+from app.rules.dialects.design.levels import validate_cluster_topology
+from app.rules.topology.levels import Topology
 
 RACK = {"domain": "rack", "key": "topology.kubernetes.io/rack"}
 HOST = {"domain": "host", "key": "kubernetes.io/hostname"}
@@ -104,9 +105,9 @@ def test_stored_levels_are_read_broadest_first() -> None:
         {"domain": ["rack"], "key": "k"},
         RACK,
     ]
-    levels = read_levels(stored)
+    levels = levels_of_cluster_topology({"spec": {"levels": stored}})
     assert levels == (Level("rack", RACK["key"]), Level("host", HOST["key"]))
-    assert read_levels({"a": 1}) == ()
+    assert levels_of_cluster_topology({"spec": {"levels": {"a": 1}}}) == ()
     known = Topology("t", enabled=True, levels=levels)
     assert (known.strictest_key, known.key_of("rack"), known.key_of("zone")) == (
         HOST["key"],

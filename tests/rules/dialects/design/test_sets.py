@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from app.facts.grove.topology import DOMAINS, Level
 from app.objects.fields import FieldError
 from app.rules.dialects.design.sets import (
     NOT_ENABLED,
@@ -12,7 +13,7 @@ from app.rules.dialects.design.sets import (
     read_constraints,
     validate_pod_clique_set,
 )
-from app.rules.topology.levels import DOMAINS, Level, Topology
+from app.rules.topology.levels import Topology
 
 ALL = Topology(
     "grove-topology",

@@ -1,13 +1,8 @@
-"""Values of Kubernetes objects: maps, lists, durations and times, read without trust in
-their shape.
-"""
+"""Times and durations of Kubernetes objects, read without trust in their form."""
 
 import calendar
 import re
-from collections.abc import Mapping
 from typing import Any
-
-from app.objects.shape import list_of, map_of, text_of
 
 _TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:Z|([+-])(\d\d):(\d\d))",
@@ -21,22 +16,6 @@ _MOST_SECONDS = 2.0**63 / 1e9
 """The longest duration that Go has."""
 
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-
-
-def texts(value: Any) -> tuple[str, ...]:
-    """The strings of a list."""
-    return tuple(item for item in list_of(value) if isinstance(item, str))
-
-
-def text(holder: Mapping[str, Any], key: str) -> str:
-    return text_of(holder.get(key))
-
-
-def at(obj: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
-    """The map at a path of an object, empty if there is none."""
-    for step in path:
-        obj = map_of(obj.get(step))
-    return obj
 
 
 def seconds_since_1970(value: Any) -> float | None:

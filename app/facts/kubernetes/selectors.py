@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.explain.facts.values import at, text, texts
-from app.objects.shape import map_of, maps_of
+from app.objects.shape import map_at, map_of, maps_of, text_at, texts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +38,17 @@ class Toleration:
 
 
 def node_selector_terms(selector: Any) -> tuple[Term, ...]:
-    """The terms of a NodeSelector, matchExpressions and matchFields alike: the only field is
-    metadata.name.
+    """Return the terms of a NodeSelector.
+
+    matchExpressions and matchFields count alike: the only field is metadata.name.
     """
     return tuple(_term(term) for term in maps_of(map_of(selector).get("nodeSelectorTerms")))
 
 
 def required_affinity(spec: Mapping[str, Any]) -> tuple[Term, ...]:
-    """The terms of a pod spec's required node affinity, of which one must hold."""
+    """Return the terms of a pod spec's required node affinity, of which one must hold."""
     return node_selector_terms(
-        at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+        map_at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     )
 
 
@@ -57,11 +57,11 @@ def node_selector(spec: Mapping[str, Any]) -> Term:
     return tuple(Requirement(key, "In", (str(value),)) for key, value in sorted(wished.items()))
 
 
-def taints(taints_of_node: Any) -> tuple[Taint, ...]:
-    """The taints that keep pods away."""
+def read_taints(taints: Any) -> tuple[Taint, ...]:
+    """Return those of the taints of a node that keep pods away."""
     return tuple(
-        Taint(text(taint, "key"), text(taint, "value"), text(taint, "effect"))
-        for taint in maps_of(taints_of_node)
+        Taint(text_at(taint, "key"), text_at(taint, "value"), text_at(taint, "effect"))
+        for taint in maps_of(taints)
         if taint.get("effect") in ("NoSchedule", "NoExecute")
     )
 
@@ -69,10 +69,10 @@ def taints(taints_of_node: Any) -> tuple[Taint, ...]:
 def tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
     return tuple(
         Toleration(
-            text(item, "key"),
-            text(item, "operator") or "Equal",
-            text(item, "value"),
-            text(item, "effect"),
+            text_at(item, "key"),
+            text_at(item, "operator") or "Equal",
+            text_at(item, "value"),
+            text_at(item, "effect"),
         )
         for item in maps_of(spec.get("tolerations"))
     )
@@ -81,6 +81,10 @@ def tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
 def _term(term: Mapping[str, Any]) -> Term:
     expressions = [*maps_of(term.get("matchExpressions")), *maps_of(term.get("matchFields"))]
     return tuple(
-        Requirement(text(item, "key"), text(item, "operator"), texts(item.get("values")))
+        Requirement(text_at(item, "key"), text_at(item, "operator"), _values(item))
         for item in expressions
     )
+
+
+def _values(item: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(texts_of(item.get("values")))

@@ -1,0 +1,67 @@
+"""`topology --if`: what edits would do, before anybody makes them."""
+
+import argparse
+import sys
+import time
+
+from app.commands.files import documents_of
+from app.commands.options import UNUSABLE
+from app.dry_run.budget import UnusableInput
+from app.explain.facts import Facts
+from app.explain.index import Index
+from app.explain.read import read_all
+from app.explain.rights import how_to_get
+from app.explain.text import not_seen
+from app.explain.whatif.edits import Applying, Supposition, UnusableEdit, is_file, parse
+from app.explain.whatif.effects import Effects, effects
+from app.kube.api import Reader
+from app.visible import visible
+
+
+def add_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--if",
+        dest="edits",
+        action="append",
+        default=[],
+        metavar="EDIT",
+        help="what would be if: 'drain rack=r7', 'add 4 like n12', 'label n1 rack=r2', or a file"
+        " that is applied; may be given several times, in order",
+    )
+
+
+def edits_of(arguments: argparse.Namespace) -> list[Supposition]:
+    """Return the edits of the command line. Raise UnusableInput."""
+    return [_edit(text) for text in arguments.edits]
+
+
+def _edit(text: str) -> Supposition:
+    if is_file(text):
+        documents = tuple(document for _, document in documents_of([text]))
+        return Applying(text, documents)
+    try:
+        return parse(text)
+    except UnusableEdit as problem:
+        raise UnusableInput(f"--if {problem}") from None
+
+
+async def read_everything(client: Reader) -> Facts:
+    """Read all that decides on placement."""
+    return await read_all(client, now=time.time())
+
+
+def effects_of(
+    facts: Facts, edits: list[Supposition], arguments: argparse.Namespace
+) -> tuple[Effects, Index]:
+    """Return what edits would do, and the facts after them. Raise UnusableInput."""
+    try:
+        return effects(facts, edits, arguments.name)
+    except UnusableEdit as problem:
+        raise UnusableInput(f"--if {problem}") from None
+
+
+def print_unknown(facts: Facts) -> int:
+    """Print that not everything could be read. Return the exit code."""
+    for line in (*not_seen(facts.unseen, ()), *how_to_get(facts.unseen)):
+        print(visible(line), file=sys.stderr)
+    return UNUSABLE

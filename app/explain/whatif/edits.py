@@ -1,0 +1,96 @@
+"""Edits that are supposed, as people write them: `drain rack=r7`, `add 4 like n12`."""
+
+import re
+from dataclasses import dataclass
+
+from app.facts.named import Object
+
+MOST_ADDED = 10_000
+GRAMMAR = (
+    "drain NODE|LEVEL=VALUE ..., add N like NODE, label NODE ... LEVEL=VALUE|LEVEL- ...,"
+    " or a YAML or JSON file"
+)
+_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+
+
+class UnusableEdit(ValueError):
+    """An edit that can't be understood, or that names what does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """The pods leave nodes, which are then cordoned.
+
+    A target is the name of a node, or LEVEL=VALUE.
+    """
+
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """So many empty nodes are added, each like the node of this name."""
+
+    count: int
+    like: str
+
+
+@dataclass(frozen=True, slots=True)
+class Labelling:
+    """Nodes get labels, by level or label key; they lose those whose value is None."""
+
+    nodes: tuple[str, ...]
+    labels: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Applying:
+    """Documents of `source` are applied: they replace what has their name, or are added."""
+
+    source: str
+    documents: tuple[Object, ...]
+
+
+Supposition = Drain | Addition | Labelling | Applying
+
+
+def is_file(text: str) -> bool:
+    """Return whether an edit is the name of a file, or - for standard input."""
+    words = text.split()
+    return len(words) == 1 and (text == "-" or text.endswith((".yaml", ".yml", ".json")))
+
+
+def parse(text: str) -> Supposition:
+    """Return the edit that is written so. Raise UnusableEdit if it can't be understood."""
+    match text.split():
+        case ["drain", *targets] if targets:
+            return Drain(tuple(targets))
+        case ["add", count, "like", like]:
+            return Addition(_count(text, count), like)
+        case ["label", *words]:
+            return _labelling(text, words)
+        case _:
+            raise UnusableEdit(f"{text!r} is none of: {GRAMMAR}")
+
+
+def _count(text: str, count: str) -> int:
+    if not (count.isascii() and count.isdecimal() and 1 <= int(count[:9]) <= MOST_ADDED):
+        raise UnusableEdit(f"{text!r}: the number of nodes must be from 1 to {MOST_ADDED:,}")
+    return int(count)
+
+
+def _labelling(text: str, words: list[str]) -> Labelling:
+    nodes = [word for word in words if "=" not in word and not word.endswith("-")]
+    labels = tuple(_label(text, word) for word in words if word not in nodes)
+    if not nodes or not labels:
+        raise UnusableEdit(f"{text!r} is not: label NODE ... LEVEL=VALUE|LEVEL- ...")
+    return Labelling(tuple(nodes), labels)
+
+
+def _label(text: str, word: str) -> tuple[str, str | None]:
+    key, equals, value = word.partition("=")
+    if not equals:
+        return word.removesuffix("-"), None
+    if not key or not _VALUE.fullmatch(value):
+        raise UnusableEdit(f"{text!r}: {word!r} is no label of a node")
+    return key, value

@@ -1,0 +1,310 @@
+"""What edits would do to gangs: which must move, which break, which that wait now would start.
+
+Gangs get their places one after the other: first those that must move, then those that wait, in
+each group by priority and age. A gang counts as placed if there is a placement of it beside all
+before it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from app.explain.demand import Demand
+from app.explain.domains import Domains
+from app.explain.facts import Facts
+from app.explain.gang import Gang
+from app.explain.ground import Vector
+from app.explain.index import Index, Key, key_of
+from app.explain.planned import PLACEMENT
+from app.explain.reason import Reason
+from app.explain.reasons import examine
+from app.explain.subject import subject
+from app.explain.topology import survey
+from app.explain.waiting import workloads
+from app.explain.whatif.arrangement import Arrangement, Wish
+from app.explain.whatif.edits import Supposition
+from app.explain.whatif.seekers import Seeker, demand_for, gangs_in, is_alone, movers, waiters
+from app.explain.whatif.supposed import Supposed, suppose, without_nodes
+from app.explain.words import is_device
+from app.facts.named import Object, Ref
+
+How = Literal["fits", "restarts", "shrinks", "breaks", "starts", "held", "waits"]
+"""What becomes of a gang. It must move, and its pods `fit` again beside the rest; or all of it
+`restarts` elsewhere; or it stays above its minimum with fewer pods and `shrinks`; or it `breaks`.
+Or it waits now, and `starts`; or has a place and is `held` for another reason; or still `waits`.
+"""
+
+_PLACED = ("fits", "restarts", "starts", "held")
+
+NOT_HOLDING = {
+    "RequiredViolated",
+    "GangUnconstrained",
+    "LevelWithoutTopology",
+    "DomainsJoined",
+    "TopologyDiffers",
+    "LevelLabelMissing",
+    "NotATree",
+    "NotAsPreferred",
+}
+"""Reasons that don't keep a gang from starting."""
+OF_PLACE = {*PLACEMENT, "BoundToDomain"}
+"""Reasons for which pods find no place, whether or not they have been made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of a gang.
+
+    `pods` of it need a place; `where` are the domains that they would get, or the nodes if there
+    are no levels. `had_place` if there is a placement as it is now too. Unless `certain`, a
+    placement that was not found is not ruled out. `reasons` hold after the edits.
+    """
+
+    gang: Ref
+    workload: Ref
+    how: How
+    pods: int
+    where: tuple[str, ...] = ()
+    had_place: bool = False
+    certain: bool = True
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Worse:
+    """A workload that need not move, and the reasons that it would have and has not now."""
+
+    workload: Ref
+    reasons: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """`topology` are reasons about labels that would be new.
+
+    `others` is how many pods must leave that belong to no gang and ask for no device: no place was
+    looked for. `made` are the sets that would be made anew.
+    """
+
+    lines: tuple[str, ...]
+    moves: tuple[Fate, ...]
+    waits: tuple[Fate, ...]
+    worse: tuple[Worse, ...]
+    topology: tuple[Reason, ...]
+    others: int
+    made: frozenset[Ref]
+
+    @property
+    def exit_code(self) -> int:
+        """0: nothing breaks, and what would be made has a place; 1 otherwise."""
+        lost = any(fate.how in ("breaks", "shrinks") for fate in self.moves)
+        unmade = any(fate.workload in self.made and fate.how != "starts" for fate in self.waits)
+        return 1 if lost or unmade or self.worse else 0
+
+
+def effects(
+    facts: Facts, edits: Iterable[Supposition], topology: str = ""
+) -> tuple[Effects, Index]:
+    """Return what edits would do, and the index of the facts after them.
+
+    Raise UnusableEdit.
+    """
+    before = Index(facts)
+    supposed = suppose(facts, edits, topology)
+    after = Index(supposed.facts)
+    made = frozenset(_ref(document) for document in supposed.made)
+    moves, waits = _fates(before, after, supposed)
+
+    told = {fate.workload for fate in moves} | made
+    worse = tuple(_worse(before, after, told))
+    known = {reason.text for reason in survey(before, topology).reasons}
+    new = (reason for reason in survey(after, topology).reasons if reason.text not in known)
+    others = _others(after, supposed)
+
+    return Effects(supposed.lines, moves, waits, worse, tuple(new), others, made), after
+
+
+def _ref(document: Object) -> Ref:
+    metadata = document["metadata"]
+    return Ref("PodCliqueSet", metadata["namespace"], metadata["name"])
+
+
+def _fates(
+    before: Index, after: Index, supposed: Supposed
+) -> tuple[tuple[Fate, ...], tuple[Fate, ...]]:
+    """What becomes of the gangs that must move, and of those that wait."""
+    moving = movers(after, supposed.moved)
+    waiting = waiters(after, supposed)
+    had_place = _placed_now(before)
+    arranging = _Arranging(after, [*moving, *waiting])
+
+    moves = tuple(arranging.move(seeker) for seeker in moving)
+    starts = [arranging.start(seeker, seeker.gang.ref in had_place) for seeker in waiting]
+    waits = (fate for fate in starts if fate is not None)
+    # only now: a later gang may have sent an earlier one to another place
+    return tuple(map(arranging.located, moves)), tuple(map(arranging.located, waits))
+
+
+def _placed_now(before: Index) -> set[Ref]:
+    """The gangs that wait and have a place as it is, one beside the other."""
+    waiting = waiters(before, Supposed(before.facts))
+    arranging = _Arranging(before, waiting)
+    return {seeker.gang.ref for seeker in waiting if arranging.has_place(seeker)}
+
+
+def _others(after: Index, supposed: Supposed) -> int:
+    """How many pods must leave for which no place was looked for."""
+    pods = (after.pods[key] for key in supposed.moved if key in after.pods)
+    return sum(
+        1
+        for pod in pods
+        if is_alone(after, pod) and not any(is_device(name) for name, _ in pod.shape.requests)
+    )
+
+
+def _worse(before: Index, after: Index, told: set[Ref]) -> Iterator[Worse]:
+    """What gets new problems, of all that was there before and is not told of otherwise."""
+    remaining = set(workloads(after)) - told
+    for ref in workloads(before):
+        if ref not in remaining:
+            continue
+        known = {reason.id for reason in _problems(before, ref)}
+        new = tuple(reason for reason in _problems(after, ref) if reason.id not in known)
+        if new:
+            yield Worse(ref, new)
+
+
+def _problems(index: Index, ref: Ref) -> list[Reason]:
+    about = subject(index, ref)
+    reasons = examine(about.gangs).reasons if about is not None else ()
+    return [reason for reason in reasons if reason.severity == "problem"]
+
+
+class _Arranging:
+    """Gives gangs their places in the facts of one index, one after the other."""
+
+    def __init__(self, index: Index, seekers: Sequence[Seeker]) -> None:
+        self._index = index
+        members = [member for seeker in seekers for member in seeker.gang.members]
+        shapes = {shape for member in members for shape in (member.shape, *member.shapes)}
+        names = {name for shape in shapes for name, _ in shape.requests}
+        names |= {name for node in index.nodes for name in node.allocatable if is_device(name)}
+        self._names = tuple(sorted(names, key=lambda name: (not is_device(name), name)))
+        self._placed: dict[Ref, tuple[int, Domains, Demand]] = {}
+        self._arrangement = Arrangement(self._names, index.free(self._names))
+
+    def has_place(self, seeker: Seeker) -> bool:
+        """Give a gang that waits its place; false if there is none."""
+        demand = seeker.gang.places.demand
+        return bool(demand.count) and self._add(seeker.gang, demand)
+
+    def start(self, seeker: Seeker, had_place: bool) -> Fate | None:
+        """Tell what becomes of a gang that waits; None if it has nothing to place."""
+        gang = seeker.gang
+        demand = gang.places.demand
+        if not demand.count:
+            return None
+
+        placed = self._add(gang, demand)
+        reasons = _holding(seeker)
+        how: How = "waits"
+        if placed:
+            how = "held" if reasons else "starts"
+        fate = self._fate(seeker, how, demand)
+        return replace(fate, reasons=reasons, had_place=had_place)
+
+    def move(self, seeker: Seeker) -> Fate:
+        """Tell what becomes of a gang that must move."""
+        gang = seeker.gang
+        again = demand_for(gang.whole, lambda pod: key_of(pod) in seeker.lost)
+        if self._add(gang, again):
+            return self._fate(seeker, "fits", again)
+        certain = self._arrangement.is_certain
+
+        if gang.placed:
+            elsewhere = self._elsewhere(seeker)
+            if elsewhere is not None:
+                return elsewhere
+            certain = certain and self._arrangement.is_certain
+
+        missing = _missing(seeker)
+        least = demand_for(gang.whole, lambda pod: key_of(pod) in missing)
+        if gang.whole.is_satisfied or self._add(gang, least):
+            return replace(self._fate(seeker, "shrinks", again), certain=certain)
+        fate = self._fate(seeker, "breaks", again)
+        return replace(fate, certain=certain and fate.certain, reasons=_holding(seeker))
+
+    def _elsewhere(self, seeker: Seeker) -> Fate | None:
+        """Tell where all of a gang goes, if those of its pods that could stay leave too."""
+        staying = {key_of(pod) for pod in seeker.gang.placed}
+        index = Index(without_nodes(self._index.facts, staying), self._index)
+        gang = next(gang for gang, _ in gangs_in(index) if gang.ref == seeker.gang.ref)
+        leaving = seeker.lost | staying
+        demand = demand_for(gang.whole, lambda pod: key_of(pod) in leaving)
+        freed = _freed(self._index.free(self._names), index.free(self._names))
+        if not self._add(gang, demand, freed):
+            return None
+        return self._fate(seeker, "restarts", demand)
+
+    def _add(self, gang: Gang, demand: Demand, freed: tuple[tuple[int, Vector], ...] = ()) -> bool:
+        places = gang.places_of(demand)
+        return self._arrangement.add(Wish(demand, places.domains, places.fit, freed))
+
+    def _fate(self, seeker: Seeker, how: How, demand: Demand) -> Fate:
+        certain = self._arrangement.is_certain
+        if how in _PLACED:
+            domains = seeker.gang.places_of(demand).domains
+            number = len(self._arrangement.used) - 1
+            self._placed[seeker.gang.ref] = number, domains, demand
+        return Fate(seeker.gang.ref, seeker.workload, how, demand.count, certain=certain)
+
+    def located(self, fate: Fate) -> Fate:
+        """Return the fate with the place that the gang has in the end."""
+        if fate.gang not in self._placed:
+            return fate
+        number, domains, demand = self._placed[fate.gang]
+        used = self._arrangement.used[number]
+        return replace(fate, where=_where(self._index, domains, demand, used))
+
+
+def _missing(seeker: Seeker) -> set[Key]:
+    """Pods that a gang has lost and needs for its minimum."""
+    missing: set[Key] = set()
+    for member in seeker.gang.members:
+        lost = [key_of(pod) for pod in member.pods if key_of(pod) in seeker.lost]
+        missing.update(lost[: max(0, member.minimum - len(member.placed))])
+    return missing
+
+
+def _holding(seeker: Seeker) -> tuple[Reason, ...]:
+    """The problems that keep a gang from starting, whether or not it has a place."""
+    gang = seeker.gang
+    is_planned = gang.pod_gang is None and gang.pcs is not None
+    problems = [reason for reason in examine([gang]).reasons if reason.severity == "problem"]
+    if is_planned or seeker.lost:
+        return tuple(reason for reason in problems if reason.id in OF_PLACE)
+    return tuple(reason for reason in problems if reason.id not in NOT_HOLDING)
+
+
+def _freed(before: Sequence[Vector], after: Sequence[Vector]) -> tuple[tuple[int, Vector], ...]:
+    """What each node has more, for those that have more."""
+    pairs = enumerate(zip(before, after, strict=True))
+    return tuple(
+        (position, tuple([new - old for old, new in zip(had, has, strict=True)]))
+        for position, (had, has) in pairs
+        if had is not has and had != has
+    )
+
+
+def _where(index: Index, domains: Domains, demand: Demand, used: frozenset[int]) -> tuple[str, ...]:
+    """The domains that nodes are in, of the narrowest level that is required, else of the one above
+    the narrowest; nodes that are in none by their names.
+    """
+    depths = [domains.depth(part.key) or 0 for part in demand.every() if part.key]
+    depth = max(depths, default=max(1, len(domains.keys) - 1))
+    names: dict[str, None] = {}
+    for position in sorted(used):
+        path = domains.domain_of(position, depth) if domains.keys else None
+        name = index.nodes[position].name if path is None else "/".join(path)
+        names.setdefault(name)
+    return tuple(sorted(names))

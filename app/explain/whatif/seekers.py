@@ -1,0 +1,139 @@
+"""Gangs that need a place: those that must move, and those that wait."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from app.explain.assembly import gang_of_pod, gang_of_pod_group, gangs_of_set
+from app.explain.demand import Demand
+from app.explain.gang import Gang, Member, Unit
+from app.explain.index import Index, Key, key_of
+from app.explain.planned import planned
+from app.explain.reasons.evictable import priority_of
+from app.explain.waiting import workloads
+from app.explain.whatif.supposed import Supposed
+from app.explain.words import is_device
+from app.facts.kubernetes.pod import Pod, Shape
+from app.facts.named import Ref
+
+
+@dataclass(frozen=True)
+class Seeker:
+    """A gang that needs a place.
+
+    `workload` is the PodCliqueSet, PodGroup or Pod that people know. `lost` are its pods that must
+    leave their nodes, none if it only waits.
+    """
+
+    gang: Gang
+    workload: Ref
+    lost: frozenset[Key] = frozenset()
+
+    @property
+    def rank(self) -> tuple[int, float, Ref]:
+        """Its place in the order: the higher priority first, then what is older."""
+        gang = self.gang
+        if gang.pod_group is not None:
+            priority = priority_of(gang.index, gang.pod_group.priority_class)
+        else:
+            priority = max((pod.priority for pod in gang.pods), default=0)
+        times = [pod.created for pod in gang.pods if pod.created is not None]
+        return -priority, min(times, default=float("inf")), gang.ref
+
+
+def gangs_in(index: Index) -> Iterator[tuple[Gang, Ref]]:
+    """Yield all gangs, each with its workload.
+
+    Pods without a gang count if they ask for a device, as others hardly take room from gangs.
+    """
+    for ref in workloads(index):
+        key = (ref.namespace, ref.name)
+        if ref.kind == "PodCliqueSet":
+            for gang in gangs_of_set(index, index.sets[key]):
+                yield gang, ref
+        else:
+            yield gang_of_pod_group(index, index.pod_groups[key]), ref
+
+    for pod in sorted(index.facts.pods, key=key_of):
+        if is_alone(index, pod) and any(is_device(name) for name, _ in pod.shape.requests):
+            yield gang_of_pod(index, pod), pod.ref
+
+
+def is_alone(index: Index, pod: Pod) -> bool:
+    """Return whether a pod that lives belongs to no gang that is known."""
+    if pod.finished or pod.deleting is not None:
+        return False
+    namespace = pod.namespace
+    is_of_set = (namespace, pod.place.pcs) in index.sets
+    return not is_of_set and (namespace, pod.group) not in index.pod_groups
+
+
+def movers(index: Index, moved: Collection[Key]) -> list[Seeker]:
+    """Return the gangs of pods that must move, in their order."""
+    seekers = []
+    for gang, workload in gangs_in(index):
+        lost = frozenset(key_of(pod) for pod in gang.pods if key_of(pod) in moved)
+        if lost:
+            seekers.append(Seeker(gang, workload, lost))
+    return sorted(seekers, key=lambda seeker: seeker.rank)
+
+
+def waiters(index: Index, supposed: Supposed) -> list[Seeker]:
+    """Return the gangs that wait, those of sets that would be made too, in their order."""
+    made = {(doc["metadata"]["namespace"], doc["metadata"]["name"]) for doc in supposed.made}
+    seekers = [
+        Seeker(gang, workload)
+        for gang, workload in gangs_in(index)
+        if gang.waits and not any(key_of(pod) in supposed.moved for pod in gang.pods)
+    ]
+    seekers = [
+        seeker
+        for seeker in seekers
+        if (seeker.workload.namespace, seeker.workload.name) not in made
+        or seeker.workload.kind != "PodCliqueSet"
+    ]
+    for document in supposed.made:
+        metadata = document["metadata"]
+        ref = Ref("PodCliqueSet", metadata["namespace"], metadata["name"])
+        seekers += [Seeker(gang, ref) for gang in planned(index, document)]
+    return sorted(seekers, key=lambda seeker: seeker.rank)
+
+
+# What pods of a gang ask for, as a demand of the same form as the gang.
+
+
+def demand_for(whole: Unit, takes: Callable[[Pod], bool]) -> Demand:
+    """Return the demand for some pods of a gang.
+
+    They must join those that have a node, in the domains that they require.
+    """
+    members = (_demand_of(member, takes) for member in whole.members)
+    units = (demand_for(unit, takes) for unit in whole.units)
+    parts = tuple(part for part in sorted((*units, *members), key=_name) if part.count)
+    occupied = frozenset(node for part in parts for node in part.occupied)
+    return Demand(
+        whole.name,
+        whole.told.required,
+        (),
+        parts,
+        occupied | _nodes(whole.placed),
+        whole.told.preferred,
+    )
+
+
+def _name(demand: Demand) -> str:
+    return demand.name
+
+
+def _demand_of(member: Member, takes: Callable[[Pod], bool]) -> Demand:
+    shapes = member.shapes or (member.shape,) * len(member.pods)
+    chosen: list[tuple[Shape, int]] = [
+        (shape, 1) for pod, shape in zip(member.pods, shapes, strict=True) if takes(pod)
+    ]
+    told = member.told
+    return Demand(
+        member.name, told.required, tuple(chosen), (), _nodes(member.placed), told.preferred
+    )
+
+
+def _nodes(pods: Iterable[Pod]) -> frozenset[str]:
+    return frozenset(pod.node for pod in pods)

@@ -1,0 +1,146 @@
+"""The effects of edits as lines of text, and as maps that become JSON."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from app.explain.reason import Reason
+from app.explain.text import table
+from app.explain.whatif.effects import Effects, Fate, How
+from app.explain.words import counted, listed
+from app.facts.named import Ref
+from app.visible import visible
+
+MOST = 40
+_WORDS: dict[How, str] = {
+    "fits": "fits again",
+    "restarts": "all of it fits again",
+    "shrinks": "has no place for these pods; enough others stay",
+    "breaks": "breaks, there is no place",
+    "starts": "would start",
+    "held": "would have a place",
+    "waits": "would wait",
+}
+MEANING = (
+    "A place means that there is a placement of all these together. Which one KAI chooses, and"
+    " when, is its own decision."
+)
+DOUBT = "Not every arrangement was tried: for what has a ? there may be a place that was not found."
+
+
+def effects_text(effects: Effects, *, everything: bool = False) -> str:
+    """Return what edits would do; at most 40 gangs of each kind unless `everything`."""
+    most = None if everything else MOST
+    return "\n".join(map(visible, _lines(effects, most)))
+
+
+def _lines(effects: Effects, most: int | None) -> Iterator[str]:
+    for line in effects.lines:
+        yield f"if: {line}"
+
+    starting = [fate for fate in effects.waits if fate.how != "waits" and not fate.had_place]
+    made = [fate for fate in effects.waits if fate.workload in effects.made]
+    made = [fate for fate in made if fate not in starting]
+    waiting = [fate for fate in effects.waits if fate.how == "waits" and fate not in made]
+    yield from _section("must move", "must move", effects.moves, most)
+    if effects.others:
+        yield f"{counted(effects.others, 'pod')} without a gang or devices must move: not examined"
+    yield from _worse_lines(effects, most)
+    yield from _section("gets a place", "get a place", [*starting, *made], most)
+    if waiting:
+        doubt = _doubt(waiting)
+        yield f"{counted(len(waiting), 'gang')} would still wait for room{doubt}"
+
+    yield from (f"! {reason.text}  {reason.id}" for reason in effects.topology)
+    if not (effects.moves or starting or made or effects.worse or effects.others):
+        yield "nothing must move, nothing breaks, and nothing that waits gets a place"
+    yield MEANING
+    if any(not fate.certain for fate in (*effects.moves, *effects.waits)):
+        yield DOUBT
+
+
+def _section(one: str, several: str, fates: Sequence[Fate], most: int | None) -> Iterator[str]:
+    if not fates:
+        return
+    verb = one if len(fates) == 1 else several
+    yield f"{counted(len(fates), 'gang')} {verb}:"
+    yield from table([_cells(fate) for fate in fates[:most]])
+    if most is not None and len(fates) > most:
+        yield f"… {len(fates) - most} more: --all"
+
+
+def _cells(fate: Fate) -> tuple[str, ...]:
+    mark = "!" if fate.how in ("breaks", "shrinks") else " "
+    pods = counted(fate.pods, "pod")
+    return f"{mark} {_called(fate.gang)}", pods, f"{_WORDS[fate.how]}{_after(fate)}"
+
+
+def _after(fate: Fate) -> str:
+    """Where a gang would go, or the first reason why it would not."""
+    where = f" in {listed(fate.where)}" if fate.where else ""
+    if not fate.reasons:
+        taken = ": those before it take the room" if fate.how in ("breaks", "waits") else ""
+        return f"{where}{taken}{_doubt([fate])}"
+    still = ", and still waits" if fate.how == "held" else ""
+    first = fate.reasons[0]
+    return f"{where}{still}: {first.text} ({first.id}){_doubt([fate])}"
+
+
+def _doubt(fates: Sequence[Fate]) -> str:
+    return "" if all(fate.certain for fate in fates) else " ?"
+
+
+def _worse_lines(effects: Effects, most: int | None) -> Iterator[str]:
+    if not effects.worse:
+        return
+    yield f"{counted(len(effects.worse), 'workload')} would be worse:"
+    rows = [
+        (f"! {_called(worse.workload)}", f"{reason.text} ({reason.id})")
+        for worse in effects.worse[:most]
+        for reason in worse.reasons
+    ]
+    yield from table(rows)
+    if most is not None and len(effects.worse) > most:
+        yield f"… {len(effects.worse) - most} more: --all"
+
+
+def _called(ref: Ref) -> str:
+    return f"{ref.namespace}/{ref.name}" if ref.kind != "Pod" else f"{ref.namespace}/pod/{ref.name}"
+
+
+def effects_document(effects: Effects) -> dict[str, Any]:
+    """Return the effects as a map: `how` and ids of reasons are stable."""
+    return {
+        "edits": list(effects.lines),
+        "moves": [_fate(fate) for fate in effects.moves],
+        "waits": [_fate(fate) for fate in effects.waits],
+        "worse": [
+            {"workload": _ref(worse.workload), "reasons": _reasons(worse.reasons)}
+            for worse in effects.worse
+        ],
+        "topology": _reasons(effects.topology),
+        "podsNotExamined": effects.others,
+    }
+
+
+def _fate(fate: Fate) -> dict[str, Any]:
+    return {
+        "gang": _ref(fate.gang),
+        "workload": _ref(fate.workload),
+        "how": fate.how,
+        "pods": fate.pods,
+        "where": list(fate.where),
+        "hadPlace": fate.had_place,
+        "certain": fate.certain,
+        "reasons": _reasons(fate.reasons),
+    }
+
+
+def _ref(ref: Ref) -> dict[str, str]:
+    return {"kind": ref.kind, "namespace": ref.namespace, "name": ref.name}
+
+
+def _reasons(reasons: Sequence[Reason]) -> list[dict[str, str]]:
+    return [
+        {"id": reason.id, "text": reason.text, "remedy": reason.remedy, "who": reason.who}
+        for reason in reasons
+    ]

@@ -1,0 +1,326 @@
+"""The facts as they would be after edits."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.explain.facts import Facts, projected
+from app.explain.facts.grove import PodCliqueSet
+from app.explain.fitness import NAME_FIELD
+from app.explain.index import Index, Key, key_of
+from app.explain.whatif.edits import (
+    Addition,
+    Applying,
+    Drain,
+    Labelling,
+    Supposition,
+    UnusableEdit,
+)
+from app.explain.words import counted, listed
+from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Pod
+from app.facts.named import Object
+
+_OF_NODE = "node.kubernetes.io/"
+"""Taints that the cluster itself gives a node, for its state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Supposed:
+    """`facts` after edits. `lines` say what each edit did.
+
+    `moved` are the pods that had a node and have none any more. `made` are documents of
+    PodCliqueSets that would be made anew.
+    """
+
+    facts: Facts
+    lines: tuple[str, ...] = ()
+    moved: frozenset[Key] = frozenset()
+    made: tuple[Object, ...] = ()
+
+
+def suppose(facts: Facts, edits: Iterable[Supposition], topology: str = "") -> Supposed:
+    """Return the facts after edits, one after the other.
+
+    Levels are those of `topology`. Raise UnusableEdit for what does not exist.
+    """
+    supposed = Supposed(facts)
+    for edit in edits:
+        match edit:
+            case Drain():
+                supposed = _drained(supposed, edit, topology)
+            case Addition():
+                supposed = _extended(supposed, edit)
+            case Labelling():
+                supposed = _labelled(supposed, edit, topology)
+            case Applying():
+                supposed = _applied(supposed, edit)
+    return supposed
+
+
+def without_nodes(facts: Facts, pods: Collection[Key]) -> Facts:
+    """Return the facts as if these pods waited, and claims that only they have were not
+    allocated.
+    """
+    if not pods:
+        return facts
+    waiting = tuple(
+        replace(pod, node="", phase="Pending", waiting=()) if key_of(pod) in pods else pod
+        for pod in facts.pods
+    )
+    claims = tuple(_left_by(claim, pods) for claim in facts.claims)
+    return replace(facts, pods=waiting, claims=claims)
+
+
+def _left_by(claim: ResourceClaim, pods: Collection[Key]) -> ResourceClaim:
+    """The claim without those of its consumers; what nobody uses is not allocated."""
+    staying = tuple(
+        consumer for consumer in claim.consumers if (claim.namespace, consumer.name) not in pods
+    )
+    if len(staying) == len(claim.consumers):
+        return claim
+    if staying:
+        return replace(claim, consumers=staying)
+    return replace(claim, consumers=(), allocated=False, devices=(), nodes=())
+
+
+# Draining.
+
+
+def _drained(supposed: Supposed, edit: Drain, topology: str) -> Supposed:
+    index = Index(supposed.facts)
+    names = {node.name for target in edit.targets for node in _targeted(index, target, topology)}
+    pods = [pod for name in sorted(names) for pod in index.pods_on.get(name, ())]
+    leaving = frozenset(
+        key_of(pod) for pod in pods if pod.deleting is None and not _is_bound_to_node(pod)
+    )
+
+    nodes = tuple(
+        replace(node, unschedulable=True) if node.name in names else node
+        for node in supposed.facts.nodes
+    )
+    facts = replace(without_nodes(supposed.facts, leaving), nodes=nodes)
+    line = (
+        f"drain {' '.join(edit.targets)}: {counted(len(names), 'node')},"
+        f" {counted(len(leaving), 'pod')} must leave"
+    )
+
+    return replace(
+        supposed,
+        facts=facts,
+        lines=(*supposed.lines, line),
+        moved=supposed.moved | leaving,
+    )
+
+
+def _targeted(index: Index, target: str, topology: str) -> list[Node]:
+    """The nodes that a target names. UnusableEdit for none."""
+    level, equals, value = target.partition("=")
+    if not equals:
+        return [_node(index.facts, target)]
+
+    key = _key_of(index, level, topology)
+    levels = index.topology(topology)
+    depth = levels.keys.index(key) + 1 if key in levels.keys else 0
+    nodes = [
+        node
+        for node, path in zip(index.nodes, index.domains(levels.keys).paths, strict=True)
+        if node.labels.get(key) == value
+        or (depth and path is not None and "/".join(path[:depth]) == value)
+    ]
+    if not nodes:
+        raise UnusableEdit(f"{target!r}: no node has {key}={value}")
+
+    return nodes
+
+
+def _node(facts: Facts, name: str) -> Node:
+    """The node of a name. UnusableEdit if there is none."""
+    for node in facts.nodes:
+        if node.name == name:
+            return node
+    raise UnusableEdit(f"there is no node {name!r}")
+
+
+def _key_of(index: Index, level: str, topology: str) -> str:
+    """The label key of a level, or of a label that some node has. UnusableEdit for neither."""
+    levels = index.topology(topology).levels
+    for known in levels:
+        if level in (known.domain, known.key):
+            return known.key
+
+    if any(level in node.labels for node in index.nodes):
+        return level
+    names = listed((known.domain for known in levels), 16) or "none"
+    raise UnusableEdit(f"{level!r} is no level and no label of a node; the levels are {names}")
+
+
+def _is_bound_to_node(pod: Pod) -> bool:
+    """Whether a pod is of a DaemonSet: those select their node by its name."""
+    terms = pod.shape.affinity
+    return bool(terms) and all(
+        any(requirement.key == NAME_FIELD for requirement in term) for term in terms
+    )
+
+
+# Adding nodes.
+
+
+def _extended(supposed: Supposed, edit: Addition) -> Supposed:
+    facts = supposed.facts
+    model = _node(facts, edit.like)
+    taken = {node.name for node in facts.nodes}
+    names = _free_names(edit.like, edit.count, taken)
+    nodes = (*facts.nodes, *(_like(model, name) for name in names))
+    own = [part for part in facts.slices if part.node == model.name]
+    slices = (*facts.slices, *(_copied(part, name) for name in names for part in own))
+    line = f"add {edit.count} like {edit.like}: {listed(names)}"
+    return replace(
+        supposed,
+        facts=replace(facts, nodes=nodes, slices=slices),
+        lines=(*supposed.lines, line),
+    )
+
+
+def _free_names(like: str, count: int, taken: Collection[str]) -> list[str]:
+    names: list[str] = []
+    number = 0
+    while len(names) < count:
+        number += 1
+        name = f"{like}-like-{number}"
+        if name not in taken:
+            names.append(name)
+    return names
+
+
+def _like(model: Node, name: str) -> Node:
+    """An empty node that is ready.
+
+    Labels that have the model's name, such as its host, get the new name.
+    """
+    labels = {key: name if value == model.name else value for key, value in model.labels.items()}
+    taints = tuple(taint for taint in model.taints if not taint.key.startswith(_OF_NODE))
+    return replace(model, name=name, labels=labels, taints=taints, unschedulable=False, ready=True)
+
+
+def _copied(part: ResourceSlice, name: str) -> ResourceSlice:
+    """The slice of a new node: its devices are in a pool of its own."""
+    return replace(part, node=name, pool=f"{part.pool} of {name}")
+
+
+# Labelling.
+
+
+def _labelled(supposed: Supposed, edit: Labelling, topology: str) -> Supposed:
+    facts = supposed.facts
+    index = Index(facts)
+    for name in edit.nodes:
+        _node(facts, name)
+    labels = {_label_key(index, level, topology): value for level, value in edit.labels}
+    nodes = tuple(
+        replace(node, labels=_with(node.labels, labels)) if node.name in edit.nodes else node
+        for node in facts.nodes
+    )
+    words = " ".join(_as_written(key, value) for key, value in labels.items())
+    line = f"label {' '.join(edit.nodes)}: {words}"
+    return replace(supposed, facts=replace(facts, nodes=nodes), lines=(*supposed.lines, line))
+
+
+def _label_key(index: Index, level: str, topology: str) -> str:
+    """Like `_key_of`; a label with a prefix need not exist yet."""
+    if "/" in level:
+        return level
+    return _key_of(index, level, topology)
+
+
+def _as_written(key: str, value: str | None) -> str:
+    return f"{key}-" if value is None else f"{key}={value}"
+
+
+def _with(before: Mapping[str, str], labels: Mapping[str, str | None]) -> dict[str, str]:
+    kept = {key: value for key, value in before.items() if key not in labels}
+    return kept | {key: value for key, value in labels.items() if value is not None}
+
+
+# Applying documents.
+
+
+def _applied(supposed: Supposed, edit: Applying) -> Supposed:
+    documents = [_with_namespace(document) for document in edit.documents]
+    given = projected(documents)
+    if not given:
+        raise UnusableEdit(f"{edit.source}: none of its documents matters to placement")
+
+    sets = given.get("sets", [])
+    facts = _without_sets(supposed.facts, {key_of(pcs) for pcs in sets})
+    changes: dict[str, Any] = {
+        name: _merged(getattr(facts, name), new) for name, new in given.items()
+    }
+    kinds = Counter(str(document.get("kind")) for document in documents)
+    line = f"apply {edit.source}: {listed((counted(n, kind) for kind, n in kinds.items()), 8)}"
+    made = [document for document in documents if document.get("kind") == PodCliqueSet.kind]
+
+    return replace(
+        supposed,
+        facts=replace(facts, **changes),
+        lines=(*supposed.lines, line),
+        made=(*_others(supposed.made, made), *made),
+    )
+
+
+def _with_namespace(document: Object) -> Object:
+    """The document; one without a namespace gets that of kubectl.
+
+    For a kind without namespaces, nobody reads it.
+    """
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        raise UnusableEdit(f"a {document.get('kind')} has no name")
+    return {**document, "metadata": {"namespace": "default", **metadata}}
+
+
+def _without_sets(facts: Facts, sets: Collection[Key]) -> Facts:
+    """The facts without what was made for these PodCliqueSets: that is planned anew."""
+
+    def others(field: str, key: Callable[[Any], Key]) -> tuple[Any, ...]:
+        return tuple(fact for fact in getattr(facts, field) if key(fact) not in sets)
+
+    if not sets:
+        return facts
+    gangs = {gang.uid for gang in facts.gangs if (gang.namespace, gang.place.pcs) in sets}
+    groups = tuple(
+        group for group in facts.pod_groups if not (gangs - {""}).intersection(group.owners)
+    )
+    of_place: dict[str, Any] = {
+        field: others(field, lambda fact: (fact.namespace, fact.place.pcs))
+        for field in ("gangs", "cliques", "pods")
+    }
+    return replace(facts, pod_groups=groups, **of_place)
+
+
+def _merged(before: Iterable[Any], given: Iterable[Any]) -> tuple[Any, ...]:
+    """The facts, in which the given ones replace those of their name."""
+    names = {_identity(fact) for fact in given} - {None}
+    kept = [fact for fact in before if _identity(fact) not in names]
+    latest = {_identity(fact) or id(fact): fact for fact in given}
+    return (*kept, *latest.values())
+
+
+def _identity(fact: Any) -> tuple[str, str, str] | None:
+    """What no other fact of its field has; None for parts, such as slices, that have no name."""
+    name = getattr(fact, "name", None)
+    if name is None:
+        return None
+    return getattr(fact, "kind", ""), getattr(fact, "namespace", ""), name
+
+
+def _others(before: Iterable[Object], made: Iterable[Object]) -> list[Object]:
+    names = {_name(document) for document in made}
+    return [document for document in before if _name(document) not in names]
+
+
+def _name(document: Object) -> Key:
+    metadata = document["metadata"]
+    return metadata["namespace"], metadata["name"]

@@ -1,0 +1,17 @@
+"""Topology constraints as schedulers read them."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerConstraint:
+    """A constraint by node label keys, each "" if there is none."""
+
+    required: str = ""
+    preferred: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.required or self.preferred)
+
+
+UNBOUND = SchedulerConstraint()

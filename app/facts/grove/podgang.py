@@ -1,0 +1,101 @@
+"""PodGangs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.facts.constraint import UNBOUND, SchedulerConstraint
+from app.facts.labels import POD_GANG_EPOCH, POD_GANG_ROLE, TOPOLOGY_NAME
+from app.facts.named import Namespaced, interned
+from app.facts.place import NOWHERE, Place, read_place
+from app.objects.shape import int_of, map_at, maps_of, text_at, texts_of
+from app.objects.time import seconds_since_1970
+
+TOPOLOGY_NAMES = (TOPOLOGY_NAME, "kai.scheduler/topology")
+"""The annotations that name the topology of a PodGang."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangPart:
+    """An entry of a PodGang's `spec.podgroups`. `pods` are the names in podReferences."""
+
+    name: str = ""
+    minimum: int = 1
+    pods: frozenset[str] = frozenset()
+    told: SchedulerConstraint = UNBOUND
+
+
+@dataclass(frozen=True, slots=True)
+class GangGroup:
+    """An entry of a PodGang's `spec.topologyConstraintGroupConfigs`.
+
+    `parts` are names of its podgroups.
+    """
+
+    name: str = ""
+    parts: tuple[str, ...] = ()
+    told: SchedulerConstraint = UNBOUND
+
+
+@dataclass(frozen=True, slots=True)
+class PodGang(Namespaced):
+    """A PodGang.
+
+    `topology` is the topology's name in its annotations, "" if no annotation gives one. `role` and
+    `epoch` are those of a release with epochs, "" for earlier ones.
+    """
+
+    kind = "PodGang"
+    uid: str = ""
+    place: Place = NOWHERE
+    topology: str = ""
+    told: SchedulerConstraint = UNBOUND
+    parts: tuple[GangPart, ...] = ()
+    groups: tuple[GangGroup, ...] = ()
+    created: float | None = None
+    role: str = ""
+    epoch: str = ""
+
+    @property
+    def constrained(self) -> bool:
+        """Whether the whole, a group or a part has a constraint."""
+        return any(
+            (self.told, *(part.told for part in self.parts), *(group.told for group in self.groups))
+        )
+
+
+def read_pod_gang(obj: Mapping[str, Any]) -> PodGang:
+    metadata = map_at(obj, "metadata")
+    labels = map_at(metadata, "labels")
+    annotations = map_at(metadata, "annotations")
+    names = (text_at(annotations, key) for key in TOPOLOGY_NAMES)
+    spec = map_at(obj, "spec")
+    return PodGang(
+        interned(metadata.get("namespace")),
+        text_at(metadata, "name"),
+        uid=text_at(metadata, "uid"),
+        place=read_place(labels),
+        topology=next(filter(None, names), ""),
+        told=_constraint(spec),
+        parts=tuple(map(_part, maps_of(spec.get("podgroups")))),
+        groups=tuple(map(_group, maps_of(spec.get("topologyConstraintGroupConfigs")))),
+        created=seconds_since_1970(metadata.get("creationTimestamp")),
+        role=text_at(labels, POD_GANG_ROLE),
+        epoch=text_at(labels, POD_GANG_EPOCH),
+    )
+
+
+def _part(item: Mapping[str, Any]) -> GangPart:
+    pods = frozenset(text_at(pod, "name") for pod in maps_of(item.get("podReferences")))
+    minimum = int_of(item.get("minReplicas"), 1)
+    return GangPart(text_at(item, "name"), minimum, pods, _constraint(item))
+
+
+def _group(item: Mapping[str, Any]) -> GangGroup:
+    parts = tuple(texts_of(item.get("podGroupNames")))
+    return GangGroup(text_at(item, "name"), parts, _constraint(item))
+
+
+def _constraint(holder: Mapping[str, Any]) -> SchedulerConstraint:
+    pack = map_at(holder, "topologyConstraint", "packConstraint")
+    return SchedulerConstraint(text_at(pack, "required"), text_at(pack, "preferred"))

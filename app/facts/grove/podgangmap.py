@@ -1,0 +1,39 @@
+"""PodGangMaps, of releases with epochs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.facts.named import Namespaced, interned
+from app.objects.shape import map_at, maps_of, text_at, texts_of
+
+
+@dataclass(frozen=True, slots=True)
+class MapEntry:
+    """An entry of a PodGangMap: the epoch of a PodGang, and those of the PodGangs that it needs."""
+
+    epoch: str = ""
+    depends_on: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodGangMap(Namespaced):
+    """Which PodGangs a replica of a set has."""
+
+    kind = "PodGangMap"
+    entries: tuple[MapEntry, ...] = ()
+
+    def needed_by(self, epoch: str) -> set[str]:
+        """Return the epochs that an epoch depends on."""
+        return {
+            needed for entry in self.entries if entry.epoch == epoch for needed in entry.depends_on
+        }
+
+
+def read_pod_gang_map(obj: Mapping[str, Any]) -> PodGangMap:
+    metadata = map_at(obj, "metadata")
+    entries = tuple(
+        MapEntry(text_at(item, "epoch"), tuple(texts_of(item.get("dependsOn"))))
+        for item in maps_of(map_at(obj, "spec").get("entries"))
+    )
+    return PodGangMap(interned(metadata.get("namespace")), text_at(metadata, "name"), entries)

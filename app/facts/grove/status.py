@@ -1,0 +1,41 @@
+"""What Grove writes into the status of its objects."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.objects.shape import maps_of, text_at
+from app.objects.time import seconds_since_1970
+
+
+@dataclass(frozen=True, slots=True)
+class StatusCondition:
+    """A condition of an object."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LastError:
+    """An entry of Grove's `status.lastErrors`. Grove keeps it after the error is over."""
+
+    text: str = ""
+    time: float | None = None
+
+
+def read_conditions(status: Mapping[str, Any]) -> tuple[StatusCondition, ...]:
+    fields = ("type", "status", "reason", "message")
+    return tuple(
+        StatusCondition(*(text_at(item, field) for field in fields))
+        for item in maps_of(status.get("conditions"))
+    )
+
+
+def read_last_errors(status: Mapping[str, Any]) -> tuple[LastError, ...]:
+    return tuple(
+        LastError(text_at(item, "description"), seconds_since_1970(item.get("observedAt")))
+        for item in maps_of(status.get("lastErrors"))
+    )

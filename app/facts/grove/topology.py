@@ -1,0 +1,104 @@
+"""ClusterTopologies, ClusterTopologyBindings, and their levels."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.facts.labels import KAI_SCHEDULER
+from app.facts.named import Ref
+from app.objects.shape import map_at, map_of, maps_of, text_at
+
+DOMAINS = ("region", "zone", "datacenter", "block", "rack", "host", "numa")
+"""All domains of a ClusterTopology, broadest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A topology domain and the node label that it stands for."""
+
+    domain: str
+    key: str
+
+
+def broadest_first(levels: Iterable[Level]) -> tuple[Level, ...]:
+    return tuple(sorted(levels, key=lambda level: DOMAINS.index(level.domain)))
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTopology:
+    """A ClusterTopology or a ClusterTopologyBinding (`kind` tells which), levels broadest first.
+
+    `kai` is the name of the KAI Topology that it stands for, which administrators made if it is
+    `external`; `drift` is the message of a scheduler topology that is not in sync.
+    """
+
+    kind: str
+    name: str
+    uid: str = ""
+    levels: tuple[Level, ...] = ()
+    kai: str = ""
+    external: bool = False
+    drift: str = ""
+
+    @property
+    def ref(self) -> Ref:
+        return Ref(self.kind, "", self.name)
+
+    def key_of(self, domain: str) -> str | None:
+        return next((level.key for level in self.levels if level.domain == domain), None)
+
+
+def read_cluster_topology(obj: Mapping[str, Any]) -> ClusterTopology:
+    metadata = map_at(obj, "metadata")
+    name = text_at(metadata, "name")
+    levels = levels_of_cluster_topology(obj)
+    return ClusterTopology("ClusterTopology", name, text_at(metadata, "uid"), levels, kai=name)
+
+
+def levels_of_cluster_topology(obj: Mapping[str, Any]) -> tuple[Level, ...]:
+    """Return the valid levels of a ClusterTopology, whose list may be in any order."""
+    levels = {level.domain: level for level in _levels(obj) if level.domain in DOMAINS}
+    return broadest_first(levels.values())
+
+
+def read_cluster_topology_binding(obj: Mapping[str, Any]) -> ClusterTopology:
+    metadata = map_at(obj, "metadata")
+    name = text_at(metadata, "name")
+    spec = map_at(obj, "spec")
+    bindings = _of_kai(spec, "schedulerTopologyBindings")
+    bound = [text_at(item, "topologyReference") for item in bindings]
+    drifts = [
+        text_at(status, "message") or "not in sync"
+        for status in _of_kai(map_at(obj, "status"), "schedulerTopologyStatuses")
+        if status.get("inSync") is False
+    ]
+
+    return ClusterTopology(
+        "ClusterTopologyBinding",
+        name,
+        text_at(metadata, "uid"),
+        levels=levels_of_binding(obj),
+        kai=next(filter(None, bound), name),
+        external=any(bound),
+        drift=next(iter(drifts), ""),
+    )
+
+
+def levels_of_binding(obj: Mapping[str, Any]) -> tuple[Level, ...]:
+    """Return the levels of a ClusterTopologyBinding, in the order of its list."""
+    return tuple(level for level in _levels(obj) if level.domain and level.key)
+
+
+def _of_kai(holder: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
+    items = maps_of(holder.get(field))
+    return [item for item in items if item.get("schedulerName") == KAI_SCHEDULER]
+
+
+def _levels(obj: Mapping[str, Any]) -> list[Level]:
+    """Return the levels that have a domain and a key which are texts."""
+    items = maps_of(map_of(obj.get("spec")).get("levels"))
+    return [
+        Level(item["domain"], item["key"])
+        for item in items
+        if isinstance(item.get("domain"), str) and isinstance(item.get("key"), str)
+    ]

@@ -1,0 +1,1 @@
+"""What is kept of the KAI Scheduler's objects."""

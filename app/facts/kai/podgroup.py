@@ -1,0 +1,167 @@
+"""KAI's PodGroups."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from app.facts.constraint import UNBOUND, SchedulerConstraint
+from app.facts.labels import NODE_POOL
+from app.facts.named import Namespaced, interned
+from app.facts.quantity import Amounts, amounts
+from app.objects.owners import owners_of
+from app.objects.shape import int_of, map_at, maps_of, text_at
+from app.objects.time import duration, seconds_since_1970
+
+LAST_EVICTION = "kai.scheduler/last-eviction-timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class SubGroup:
+    """A SubGroup of a PodGroup.
+
+    `needed` is how many of its own SubGroups are needed, None for all. `unnamed` are the levels
+    that KAI ignores, because they don't say which topology they are of.
+    """
+
+    name: str = ""
+    parent: str = ""
+    minimum: int = 0
+    told: SchedulerConstraint = UNBOUND
+    needed: int | None = None
+    unnamed: SchedulerConstraint = UNBOUND
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Why KAI says that it can't place a PodGroup: an item of
+    `status.schedulingConditions[].reasons`.
+    """
+
+    reason: str = ""
+    message: str = ""
+    queue: str = ""
+    quota: Amounts = field(default_factory=dict)
+    allocated: Amounts = field(default_factory=dict)
+    time: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KaiPodGroup(Namespaced):
+    """A PodGroup of scheduling.run.ai.
+
+    `owners` are uids. `delay` is preemptionDelay in seconds.
+    """
+
+    kind = "PodGroup"
+    uid: str = ""
+    owners: tuple[str, ...] = ()
+    minimum: int = 1
+    queue: str = ""
+    preemptibility: str = ""
+    delay: float = 0.0
+    evicted: float | None = None
+    pool: str = ""
+    topology: str = ""
+    told: SchedulerConstraint = UNBOUND
+    subgroups: tuple[SubGroup, ...] = ()
+    said: tuple[Said, ...] = ()
+    created: float | None = None
+    needed: int | None = None
+    unnamed: SchedulerConstraint = UNBOUND
+    priority_class: str = ""
+
+
+def read_kai_pod_group(obj: Mapping[str, Any]) -> KaiPodGroup:
+    metadata = map_at(obj, "metadata")
+    spec = map_at(obj, "spec")
+    annotations = map_at(metadata, "annotations")
+    told, unnamed = _constraints(spec)
+    return KaiPodGroup(
+        interned(metadata.get("namespace")),
+        text_at(metadata, "name"),
+        uid=text_at(metadata, "uid"),
+        owners=tuple(owner.uid for owner in owners_of(obj)),
+        minimum=int_of(spec.get("minMember"), 1),
+        queue=text_at(spec, "queue"),
+        preemptibility=text_at(spec, "preemptibility"),
+        delay=duration(spec.get("preemptionDelay")),
+        evicted=seconds_since_1970(annotations.get(LAST_EVICTION)),
+        pool=text_at(map_at(metadata, "labels"), NODE_POOL),
+        topology=_topology(spec),
+        told=told,
+        subgroups=tuple(map(_subgroup, maps_of(spec.get("subGroups")))),
+        said=_said(map_at(obj, "status").get("schedulingConditions")),
+        created=seconds_since_1970(metadata.get("creationTimestamp")),
+        needed=_minimum_of_subgroups(spec),
+        unnamed=unnamed,
+        priority_class=text_at(spec, "priorityClassName"),
+    )
+
+
+def _subgroup(item: Mapping[str, Any]) -> SubGroup:
+    told, unnamed = _constraints(item)
+    return SubGroup(
+        text_at(item, "name"),
+        text_at(item, "parent"),
+        int_of(item.get("minMember")),
+        told,
+        _minimum_of_subgroups(item),
+        unnamed,
+    )
+
+
+def _constraints(holder: Mapping[str, Any]) -> tuple[SchedulerConstraint, SchedulerConstraint]:
+    """Return the levels that KAI places by, and those that it ignores, because they don't say
+    which topology they are of.
+    """
+    constraint = map_at(holder, "topologyConstraint")
+    required = text_at(constraint, "requiredTopologyLevel")
+    preferred = text_at(constraint, "preferredTopologyLevel")
+    levels = SchedulerConstraint(required, preferred)
+    return (levels, UNBOUND) if text_at(constraint, "topology") else (UNBOUND, levels)
+
+
+def _minimum_of_subgroups(holder: Mapping[str, Any]) -> int | None:
+    value = holder.get("minSubGroup")
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _topology(spec: Mapping[str, Any]) -> str:
+    """Return that of the whole group, or else of the first SubGroup that has one."""
+    holders = (spec, *maps_of(spec.get("subGroups")))
+    names = (text_at(map_at(holder, "topologyConstraint"), "topology") for holder in holders)
+    return next(filter(None, names), "")
+
+
+def _said(conditions: Any) -> tuple[Said, ...]:
+    """Return the reasons of the last UnschedulableOnNodePool condition of each node pool, or the
+    condition's own words if it has no reasons, as in older releases.
+    """
+    latest: dict[str, Mapping[str, Any]] = {}
+    for condition in maps_of(conditions):
+        if condition.get("type") == "UnschedulableOnNodePool":
+            latest[text_at(condition, "nodePool")] = condition
+
+    holding = [
+        latest[pool] for pool in sorted(latest) if latest[pool].get("status", "True") == "True"
+    ]
+    return tuple(said for condition in holding for said in _reasons(condition))
+
+
+def _reasons(condition: Mapping[str, Any]) -> tuple[Said, ...]:
+    time = seconds_since_1970(condition.get("lastTransitionTime"))
+    reasons = [_reason(item) for item in maps_of(condition.get("reasons"))]
+    if not reasons and (condition.get("message") or condition.get("reason")):
+        reasons = [Said(text_at(condition, "reason"), text_at(condition, "message"))]
+    return tuple(replace(reason, time=time) for reason in reasons)
+
+
+def _reason(item: Mapping[str, Any]) -> Said:
+    details = map_at(item, "details", "queueDetails")
+    return Said(
+        text_at(item, "reason"),
+        text_at(item, "message"),
+        text_at(details, "name"),
+        amounts(details.get("queueDeservedResources")),
+        amounts(details.get("queueAllocatedResources")),
+    )

@@ -1,0 +1,65 @@
+"""KAI's Topologies."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.facts.named import Named
+from app.objects.owners import OwnerRef, owners_of
+from app.objects.shape import map_at, maps_of, text_at
+
+
+@dataclass(frozen=True, slots=True)
+class KaiTopology(Named):
+    """A KAI Topology.
+
+    `keys` are the node labels of its levels, broadest first. `aliases` are the second names of
+    levels, with their node labels.
+    """
+
+    kind = "Topology"
+    name: str = ""
+    keys: tuple[str, ...] = ()
+    owners: tuple[OwnerRef, ...] = ()
+    aliases: tuple[tuple[str, str], ...] = ()
+    deleting: bool = False
+
+    @property
+    def controller(self) -> OwnerRef | None:
+        """The owner that controls it, None if there is none."""
+        return next((owner for owner in self.owners if owner.controller), None)
+
+    def position(self, level: str) -> int | None:
+        """Return the position of `level`, a node label or an alias, or None if it is no level."""
+        key = dict(self.aliases).get(level, level)
+        return self.keys.index(key) if key in self.keys else None
+
+
+def read_kai_topology(obj: Mapping[str, Any]) -> KaiTopology:
+    metadata = map_at(obj, "metadata")
+    return KaiTopology(
+        text_at(metadata, "name"),
+        level_labels(obj),
+        owners_of(obj),
+        _aliases(obj),
+        metadata.get("deletionTimestamp") is not None,
+    )
+
+
+def level_labels(obj: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the node labels of the levels of a KAI Topology, broadest first.
+
+    Aliases are left out: administrators may set them, and KAI accepts them wherever it accepts the
+    label.
+    """
+    labels = (text_at(level, "nodeLabel") for level in _levels(obj))
+    return tuple(filter(None, labels))
+
+
+def _aliases(obj: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    names = ((text_at(level, "alias"), text_at(level, "nodeLabel")) for level in _levels(obj))
+    return tuple((alias, label) for alias, label in names if alias)
+
+
+def _levels(obj: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return maps_of(map_at(obj, "spec").get("levels"))

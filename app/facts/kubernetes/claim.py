@@ -1,0 +1,192 @@
+"""Claims for devices, the devices of nodes, and their classes."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.facts.kubernetes.selectors import Term, node_selector_terms
+from app.facts.named import Named, Namespaced, interned
+from app.facts.place import NOWHERE, Place, read_place
+from app.objects.shape import int_of, map_at, maps_of, text_at
+from app.objects.time import seconds_since_1970
+
+MOST_DEVICES = 32
+"""A claim can't have more: https://pkg.go.dev/k8s.io/api/resource/v1#pkg-constants,
+AllocationResultsMaxSize.
+"""
+
+_DRIVER = re.compile(r"""device\.driver\s*==\s*["']([^"']+)["']""")
+_TYPE = re.compile(r"""\.type\s*==\s*["']([^"']+)["']""")
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A pod in a claim's `status.reservedFor`."""
+
+    name: str = ""
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device that a claim is allocated."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceClaim(Namespaced):
+    """A claim.
+
+    `classes` has the DeviceClass of each device that it asks for. `devices` are those that it is
+    allocated, and `nodes` the terms of the allocation's nodeSelector.
+    """
+
+    kind = "ResourceClaim"
+    classes: tuple[str, ...] = ()
+    allocated: bool = False
+    devices: tuple[Device, ...] = ()
+    nodes: tuple[Term, ...] = ()
+    consumers: tuple[Consumer, ...] = ()
+    place: Place = NOWHERE
+    deleting: float | None = None
+
+
+def read_resource_claim(obj: Mapping[str, Any]) -> ResourceClaim:
+    metadata = map_at(obj, "metadata")
+    status = map_at(obj, "status")
+    allocation = map_at(status, "allocation")
+    return ResourceClaim(
+        interned(metadata.get("namespace")),
+        text_at(metadata, "name"),
+        classes=_classes(map_at(obj, "spec")),
+        allocated=bool(allocation),
+        devices=_devices(allocation),
+        nodes=node_selector_terms(allocation.get("nodeSelector")),
+        consumers=_consumers(status),
+        place=read_place(map_at(metadata, "labels")),
+        deleting=seconds_since_1970(metadata.get("deletionTimestamp")),
+    )
+
+
+def _classes(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the DeviceClass of each device, which v1beta1 has on the request itself.
+
+    Of a request for all devices, one is counted. One of several alternatives (`firstAvailable`)
+    need not exist, so those are left out.
+    """
+    classes: list[str] = []
+    for item in maps_of(map_at(spec, "devices").get("requests")):
+        request = map_at(item, "exactly") or item
+        name = text_at(request, "deviceClassName")
+        if name:
+            classes += [name] * min(int_of(request.get("count"), 1), MOST_DEVICES)
+
+    return tuple(classes)
+
+
+def _devices(allocation: Mapping[str, Any]) -> tuple[Device, ...]:
+    """Return the devices without those of which the claim only has `adminAccess`: it leaves them
+    to others.
+    """
+    return tuple(
+        Device(text_at(item, "driver"), text_at(item, "pool"), text_at(item, "device"))
+        for item in maps_of(map_at(allocation, "devices").get("results"))
+        if item.get("adminAccess") is not True
+    )
+
+
+def _consumers(status: Mapping[str, Any]) -> tuple[Consumer, ...]:
+    return tuple(
+        Consumer(text_at(item, "name"), text_at(item, "uid"))
+        for item in maps_of(status.get("reservedFor"))
+        if item.get("resource", "pods") == "pods"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimTemplate(Namespaced):
+    """A ResourceClaimTemplate, with the DeviceClass of each device that its claims ask for."""
+
+    classes: tuple[str, ...] = ()
+
+
+def read_claim_template(obj: Mapping[str, Any]) -> ClaimTemplate:
+    metadata = map_at(obj, "metadata")
+    classes = _classes(map_at(obj, "spec", "spec"))
+    return ClaimTemplate(interned(metadata.get("namespace")), text_at(metadata, "name"), classes)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClass(Named):
+    """A DeviceClass.
+
+    `gpus` is the driver whose GPUs it selects, "" if it selects other devices, or parts of GPUs.
+    """
+
+    name: str = ""
+    gpus: str = ""
+
+
+def read_device_class(obj: Mapping[str, Any]) -> DeviceClass:
+    """Read a DeviceClass.
+
+    Its selectors are CEL. They are read for the driver and the type of device that they compare,
+    and not evaluated.
+    """
+    name = text_at(map_at(obj, "metadata"), "name")
+    selectors = maps_of(map_at(obj, "spec").get("selectors"))
+    expressions = " ".join(text_at(map_at(item, "cel"), "expression") for item in selectors)
+    driver = _DRIVER.search(expressions)
+    of_type = _TYPE.search(expressions)
+    is_gpu = driver is not None and _is_gpu(driver[1], of_type[1] if of_type else "")
+    return DeviceClass(name, driver[1] if driver is not None and is_gpu else "")
+
+
+def _is_gpu(driver: str, of_type: str) -> bool:
+    """Tell GPUs by the names that vendors give their drivers, such as gpu.nvidia.com.
+
+    A part of a GPU has another type.
+    """
+    return driver.startswith("gpu.") and of_type in ("", "gpu")
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceSlice:
+    """Devices of one pool.
+
+    `node` is "" unless all are on one node; `gpus` are the names of those that are GPUs.
+    """
+
+    driver: str = ""
+    pool: str = ""
+    generation: int = 0
+    node: str = ""
+    gpus: tuple[str, ...] = ()
+
+
+def read_resource_slice(obj: Mapping[str, Any]) -> ResourceSlice:
+    spec = map_at(obj, "spec")
+    pool = map_at(spec, "pool")
+    return ResourceSlice(
+        text_at(spec, "driver"),
+        text_at(pool, "name"),
+        int_of(pool.get("generation")),
+        text_at(spec, "nodeName"),
+        _gpus(spec),
+    )
+
+
+def _gpus(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    driver = text_at(spec, "driver")
+    names: list[str] = []
+    for item in maps_of(spec.get("devices")):
+        device = map_at(item, "basic") or item
+        of_type = text_at(map_at(device, "attributes", "type"), "string")
+        if _is_gpu(driver, of_type):
+            names.append(text_at(item, "name"))
+
+    return tuple(names)

@@ -1,0 +1,34 @@
+"""Events about objects."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.facts.named import Ref
+from app.objects.shape import map_at, text_at
+from app.objects.time import seconds_since_1970
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event. `uid` is that of the object that it is about."""
+
+    uid: str
+    about: Ref
+    reason: str
+    message: str
+    time: float | None = None
+
+
+def read_event(obj: Mapping[str, Any]) -> Event:
+    """Read an event of events.k8s.io or of the core group."""
+    about = map_at(obj, "regarding") or map_at(obj, "involvedObject")
+    values = (obj.get("deprecatedLastTimestamp"), obj.get("lastTimestamp"), obj.get("eventTime"))
+    times = map(seconds_since_1970, values)
+    return Event(
+        uid=text_at(about, "uid"),
+        about=Ref(text_at(about, "kind"), text_at(about, "namespace"), text_at(about, "name")),
+        reason=text_at(obj, "reason"),
+        message=text_at(obj, "note") or text_at(obj, "message"),
+        time=next((seconds for seconds in times if seconds is not None), None),
+    )

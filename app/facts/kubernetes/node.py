@@ -1,0 +1,110 @@
+"""Nodes: only their labels for verdicts, and all that decides on placement for explain."""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from sys import intern
+from typing import Any
+
+from app.facts.kubernetes.selectors import Taint, read_taints
+from app.facts.named import Named, interned
+from app.facts.quantity import Amounts, amounts
+from app.objects.metadata import labels_of
+from app.objects.shape import map_at, map_of, maps_of
+
+Labels = Mapping[str, str]
+Texts = tuple[str, ...]
+Grouping = frozenset[str]
+"""Keys of labels."""
+
+Pairs = tuple[tuple[str, str], ...]
+"""Keys and values of labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLabels:
+    """All labels of a node: the sorted keys and their values.
+
+    Equal texts and equal tuples of keys are stored once. It takes less than half of what a `Node`
+    takes, and a server has one for each node.
+    """
+
+    keys: Texts
+    values: Texts
+
+    def as_map(self) -> dict[str, str]:
+        return dict(zip(self.keys, self.values, strict=True))
+
+    def of(self, grouping: Grouping) -> Pairs:
+        """Return the labels whose keys are in `grouping`."""
+        return tuple(
+            (self.keys[position], self.values[position])
+            for position in _positions(self.keys, grouping)
+        )
+
+
+def read_node_labels(obj: Mapping[str, Any]) -> NodeLabels:
+    pairs = sorted(labels_of(obj).items())
+    keys = _stored_once(tuple(intern(key) for key, _ in pairs))
+    return NodeLabels(keys, tuple(intern(value) for _, value in pairs))
+
+
+@functools.lru_cache(maxsize=1000)
+def _stored_once(keys: Texts) -> Texts:
+    return keys
+
+
+@functools.lru_cache(maxsize=1000)
+def _positions(keys: Texts, grouping: Grouping) -> tuple[int, ...]:
+    return tuple(position for position, key in enumerate(keys) if key in grouping)
+
+
+@dataclass(frozen=True, slots=True)
+class Node(Named):
+    """What decides on placement. Other annotations and images are not kept."""
+
+    kind = "Node"
+    name: str = ""
+    labels: Labels = field(default_factory=dict)
+    allocatable: Amounts = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = True
+
+
+def read_node(obj: Mapping[str, Any]) -> Node:
+    metadata = map_at(obj, "metadata")
+    spec = map_at(obj, "spec")
+    status = map_at(obj, "status")
+    return Node(
+        interned(metadata.get("name")),
+        _labels(metadata.get("labels")),
+        _shared(tuple(sorted(amounts(status.get("allocatable")).items()))),
+        read_taints(spec.get("taints")),
+        spec.get("unschedulable") is True,
+        _is_ready(status.get("conditions")),
+    )
+
+
+def _labels(labels: Any) -> Labels:
+    """Return labels with one object for equal values.
+
+    YAML files may have values that are no strings.
+    """
+    labels = map_of(labels)
+    try:
+        return dict(zip(labels, map(intern, labels.values()), strict=True))
+    except TypeError:
+        return {key: intern(str(value)) for key, value in labels.items()}
+
+
+@functools.lru_cache(maxsize=4096)
+def _shared(pairs: tuple[tuple[str, int], ...]) -> Amounts:
+    """Return amounts as one map for all nodes of a kind."""
+    return dict(pairs)
+
+
+def _is_ready(conditions: Any) -> bool:
+    return all(
+        item.get("status") == "True" for item in maps_of(conditions) if item.get("type") == "Ready"
+    )

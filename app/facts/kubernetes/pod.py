@@ -1,0 +1,195 @@
+"""Pods with what they ask of a node.
+
+What decides on placement is kept; env, args and other annotations are not.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from app.facts.kubernetes.requests import pod_requests
+from app.facts.kubernetes.selectors import (
+    Term,
+    Toleration,
+    node_selector,
+    required_affinity,
+    tolerations,
+)
+from app.facts.labels import GPU_FRACTION, POD_GROUP_NAME, PREEMPTIBILITY, SUBGROUP
+from app.facts.named import Namespaced, interned
+from app.facts.place import NOWHERE, Place, read_place
+from app.facts.quantity import thousandths
+from app.objects.owners import owners_of
+from app.objects.shape import int_of, map_at, maps_of, text_at, texts_of
+from app.objects.time import seconds_since_1970
+
+GATED = "SchedulingGated"
+"""The reason of the API server for pods with gates: no words of a scheduler."""
+GPU = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a pod asks of a node. Equal shapes are one object, so that pods can be grouped by it."""
+
+    requests: tuple[tuple[str, int], ...] = ()
+    selector: Term = ()
+    affinity: tuple[Term, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+
+
+NO_SHAPE = Shape()
+ONLY_A_POD = Shape((("pods", 1000),))
+"""What a pod without requests asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaim:
+    """An entry of `spec.resourceClaims`.
+
+    `claim` is the ResourceClaim's name, also one made from `template`.
+    """
+
+    name: str
+    claim: str = ""
+    template: str = ""
+
+
+def read_pod_claims(spec: Mapping[str, Any], statuses: Any = None) -> tuple[PodClaim, ...]:
+    """Return the claims of a pod spec.
+
+    Those made from templates have the name that `resourceClaimStatuses` gives.
+    """
+    generated = {
+        text_at(item, "name"): text_at(item, "resourceClaimName") for item in maps_of(statuses)
+    }
+    return tuple(
+        PodClaim(
+            text_at(item, "name"),
+            text_at(item, "resourceClaimName") or generated.get(text_at(item, "name"), ""),
+            text_at(item, "resourceClaimTemplateName"),
+        )
+        for item in maps_of(spec.get("resourceClaims"))
+    )
+
+
+def read_shape(spec: Mapping[str, Any], share: Any = None) -> Shape:
+    """Return what the pods of a pod spec ask of a node.
+
+    Limits stand in for requests that are not set, as at admission. `share` is the part of a GPU
+    that a pod asks for by annotation.
+    """
+    requests = pod_requests(spec)
+    if isinstance(share, str):
+        requests[GPU] = requests.get(GPU, 0) + thousandths(share)
+
+    return _shared_shape(
+        tuple(sorted(requests.items())),
+        node_selector(spec),
+        required_affinity(spec),
+        tolerations(spec),
+    )
+
+
+@lru_cache(maxsize=65536)
+def _shared_shape(
+    requests: tuple[tuple[str, int], ...],
+    selector: Term,
+    affinity: tuple[Term, ...],
+    tolerated: tuple[Toleration, ...],
+) -> Shape:
+    return Shape(requests, selector, affinity, tolerated)
+
+
+@dataclass(frozen=True, slots=True)
+class Pod(Namespaced):
+    """A pod.
+
+    `owner` is the uid of the object that controls it. `group` is the annotation that names its KAI
+    PodGroup. `workload`, `workload_part` (one of its groups; both of Kubernetes 1.35) and
+    `workload_group` (since 1.36) are what it references in the Kubernetes Workload API.
+    `unscheduled` are the scheduler's words in the condition PodScheduled, if it is False. `waiting`
+    has the reasons for which containers wait.
+    """
+
+    kind = "Pod"
+    uid: str = ""
+    place: Place = NOWHERE
+    owner: str = ""
+    node: str = ""
+    scheduler: str = "default-scheduler"
+    gates: tuple[str, ...] = ()
+    shape: Shape = ONLY_A_POD
+    phase: str = "Pending"
+    unscheduled: str = ""
+    waiting: tuple[str, ...] = ()
+    claims: tuple[PodClaim, ...] = ()
+    group: str = ""
+    subgroup: str = ""
+    workload: str = ""
+    workload_part: str = ""
+    workload_group: str = ""
+    priority: int = 0
+    preemptibility: str = ""
+    deleting: float | None = None
+    finalizers: tuple[str, ...] = ()
+    created: float | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
+
+
+def read_pod(obj: Mapping[str, Any]) -> Pod:
+    metadata = map_at(obj, "metadata")
+    labels = map_at(metadata, "labels")
+    annotations = map_at(metadata, "annotations")
+    spec = map_at(obj, "spec")
+    workload = map_at(spec, "workloadRef")
+    status = map_at(obj, "status")
+    return Pod(
+        interned(metadata.get("namespace")),
+        text_at(metadata, "name"),
+        text_at(metadata, "uid"),
+        read_place(labels),
+        _controller(obj),
+        interned(spec.get("nodeName")),
+        interned(spec.get("schedulerName")) or "default-scheduler",
+        tuple(interned(gate.get("name")) for gate in maps_of(spec.get("schedulingGates"))),
+        read_shape(spec, annotations.get(GPU_FRACTION)),
+        interned(status.get("phase")) or "Pending",
+        _unscheduled(status),
+        _waiting(status),
+        read_pod_claims(spec, status.get("resourceClaimStatuses")),
+        group=text_at(annotations, POD_GROUP_NAME),
+        subgroup=text_at(labels, SUBGROUP),
+        workload=text_at(workload, "name"),
+        workload_part=text_at(workload, "podGroup"),
+        workload_group=text_at(map_at(spec, "schedulingGroup"), "podGroupName"),
+        priority=int_of(spec.get("priority")),
+        preemptibility=text_at(labels, PREEMPTIBILITY),
+        deleting=seconds_since_1970(metadata.get("deletionTimestamp")),
+        finalizers=tuple(texts_of(metadata.get("finalizers"))),
+        created=seconds_since_1970(metadata.get("creationTimestamp")),
+    )
+
+
+def _controller(obj: Mapping[str, Any]) -> str:
+    return next((owner.uid for owner in owners_of(obj) if owner.controller), "")
+
+
+def _unscheduled(status: Mapping[str, Any]) -> str:
+    for condition in maps_of(status.get("conditions")):
+        is_false = condition.get("type") == "PodScheduled" and condition.get("status") == "False"
+        if is_false and condition.get("reason") != GATED:
+            return text_at(condition, "message") or text_at(condition, "reason")
+
+    return ""
+
+
+def _waiting(status: Mapping[str, Any]) -> tuple[str, ...]:
+    containers = maps_of(status.get("containerStatuses"))
+    states = (map_at(container, "state", "waiting") for container in containers)
+    reasons = (interned(state.get("reason")) for state in states if state.get("reason"))
+    return tuple(dict.fromkeys(reasons))

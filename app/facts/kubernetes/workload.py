@@ -1,0 +1,65 @@
+"""The Kubernetes Workload API, and PriorityClasses."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.facts.named import Named, Namespaced, interned
+from app.objects.shape import int_of, map_at, maps_of, text_at
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClass(Named):
+    """A PriorityClass.
+
+    `is_default` if it is that of PodGroups that name none, or one that doesn't exist.
+    """
+
+    kind = "PriorityClass"
+    name: str = ""
+    value: int = 0
+    is_default: bool = False
+
+
+def read_priority_class(obj: Mapping[str, Any]) -> PriorityClass:
+    name = text_at(map_at(obj, "metadata"), "name")
+    return PriorityClass(name, int_of(obj.get("value")), obj.get("globalDefault") is True)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload(Namespaced):
+    """A Workload of scheduling.k8s.io and the names of its groups."""
+
+    kind = "Workload"
+    groups: tuple[str, ...] = ()
+
+
+def read_workload(obj: Mapping[str, Any]) -> Workload:
+    """Read `podGroups` of Kubernetes 1.35, or `podGroupTemplates` since 1.36."""
+    metadata = map_at(obj, "metadata")
+    spec = map_at(obj, "spec")
+    groups = maps_of(spec.get("podGroupTemplates")) or maps_of(spec.get("podGroups"))
+    return Workload(
+        interned(metadata.get("namespace")),
+        text_at(metadata, "name"),
+        groups=tuple(text_at(group, "name") for group in groups),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadGroup(Namespaced):
+    """A PodGroup of scheduling.k8s.io; `workload` is "" if it has no template."""
+
+    workload: str = ""
+
+
+def read_workload_group(obj: Mapping[str, Any]) -> WorkloadGroup:
+    """Read `podGroupTemplateRef` of Kubernetes 1.36, or `workloadRef` since 1.37."""
+    metadata = map_at(obj, "metadata")
+    template = map_at(obj, "spec", "podGroupTemplateRef")
+    reference = map_at(template, "workload") or template or map_at(obj, "spec", "workloadRef")
+    return WorkloadGroup(
+        interned(metadata.get("namespace")),
+        text_at(metadata, "name"),
+        workload=text_at(reference, "workloadName"),
+    )

@@ -1,0 +1,50 @@
+"""Objects by their names.
+
+Times of facts are seconds since 1970, None if an object has none.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from app.objects.shape import text_of
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Ref:
+    """An object. `namespace` is "" for cluster-scoped kinds."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+class Named:
+    """A fact about one object of its kind."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    name: str
+
+    @property
+    def ref(self) -> Ref:
+        return Ref(self.kind, getattr(self, "namespace", ""), self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Namespaced(Named):
+    """A fact about one object of a kind that has namespaces."""
+
+    namespace: str = ""
+    name: str = ""
+
+
+def interned(value: Any) -> str:
+    """Return the text `value` as one object for equal texts, "" if it is no text."""
+    return sys.intern(text_of(value))

@@ -1,0 +1,1 @@
+"""What is kept of the objects of NVIDIA's DRA driver."""

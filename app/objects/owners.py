@@ -1,0 +1,35 @@
+"""The owner references of an object."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from sys import intern
+from typing import Any
+
+from app.objects.shape import map_of, maps_of, text_at
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerRef:
+    """An owner reference. A text is "" if it is missing."""
+
+    kind: str
+    name: str
+    uid: str
+    controller: bool = True
+
+
+def owners_of(obj: Mapping[str, Any]) -> tuple[OwnerRef, ...]:
+    """Return the owner references of `obj`.
+
+    They share their texts with others, because there may be very many.
+    """
+    metadata = map_of(obj.get("metadata"))
+    return tuple(
+        OwnerRef(
+            intern(text_at(reference, "kind")),
+            intern(text_at(reference, "name")),
+            intern(text_at(reference, "uid")),
+            reference.get("controller") is True,
+        )
+        for reference in maps_of(metadata.get("ownerReferences"))
+    )

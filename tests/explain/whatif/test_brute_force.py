@@ -1,0 +1,60 @@
+"""Every answer for small random clusters is that of an oracle that tries everything."""
+
+import random
+from collections import Counter
+
+from app.explain.whatif.edits import Addition
+from app.explain.whatif.effects import Effects, Fate, effects
+from app.explain.whatif.supposed import suppose
+from tests.explain.whatif import brute
+from tests.explain.whatif.clusters import cluster, edits
+
+CLUSTERS = 500
+_RANKS = ("fits", "restarts", "shrinks", "breaks", "placed", "waits")
+
+
+def fates(found: Effects) -> list[tuple[str, str]]:
+    return [(fate.gang.name, outcome(fate)) for fate in (*found.moves, *found.waits)]
+
+
+def outcome(fate: Fate) -> str:
+    """A gang that is held for another reason has its place."""
+    return "placed" if fate.how in ("starts", "held") else fate.how
+
+
+def test_each_fate_is_that_of_brute_force() -> None:
+    counts: Counter[str] = Counter()
+    wrong = []
+    for seed in range(CLUSTERS):
+        source = random.Random(seed)
+        facts = cluster(source)
+        chosen = edits(source, facts)
+        found, _ = effects(facts, chosen)
+        supposed = suppose(facts, chosen)
+        expected = brute.fates(supposed.facts, supposed.moved)
+        certain = all(fate.certain for fate in (*found.moves, *found.waits))
+        if fates(found) != expected or not certain:
+            wrong.append((seed, chosen, fates(found), expected, certain))
+        counts.update(how for _, how in expected)
+    print(f"\n{dict(counts)}")
+    assert wrong == []
+    assert min(counts[how] for how in _RANKS) >= 10, counts
+
+
+def test_more_nodes_never_mean_less_room() -> None:
+    """The first gang that fares otherwise fares better; those after it may then get less."""
+    better = 0
+    for seed in range(CLUSTERS, CLUSTERS + 200):
+        source = random.Random(seed)
+        facts = cluster(source)
+        chosen = edits(source, facts)
+        more = [*chosen, Addition(1, source.choice(facts.nodes).name)]
+        before = ranks(effects(facts, chosen)[0])
+        after = ranks(effects(facts, more)[0])
+        assert after <= before, (seed, before, after)
+        better += after < before
+    assert better >= 20
+
+
+def ranks(found: Effects) -> list[int]:
+    return [_RANKS.index(outcome(fate)) for fate in (*found.moves, *found.waits)]

@@ -1,0 +1,324 @@
+"""What becomes of gangs, as people and programs get it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli import main
+from app.explain.facts import Facts
+from app.explain.whatif.edits import parse
+from app.explain.whatif.effects import effects
+from app.explain.whatif.shown import effects_text
+from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.kai.queue import Queue
+from app.facts.kubernetes.claim import Consumer, Device, DeviceClass, ResourceClaim, ResourceSlice
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import PodClaim, Shape
+from tests.commands.test_explain import written
+from tests.explain.fleet import (
+    GPU,
+    facts,
+    fill,
+    occupant,
+    pcs,
+    placed,
+    pod_group,
+)
+from tests.explain.objects import objects_of, pod_clique_set
+
+ROUTER_AND_WORKERS = ("gpu-08", "gpu-08", "gpu-09", "gpu-10")
+RUNNING = {"pods": placed(*ROUTER_AND_WORKERS)}
+FULL = {"pods": (*facts().pods, *fill("rack-a1", "rack-a2", "rack-b1", "rack-b2"))}
+LIMITED = (Queue("root"), Queue("team-llm", "root", limit=8_000, allocated=8_000))
+
+Case = tuple[dict[str, Any], Sequence[str], list[str], int]
+CASES: dict[str, Case] = {
+    "a drained rack is left for another": (
+        RUNNING,
+        ["drain rack=rack-b1"],
+        [
+            "if: drain rack=rack-b1: 4 nodes, 4 pods must leave",
+            "1 gang must move:",
+            "inference/llm-0  4 pods  fits again in zone-a/rack-a1",
+        ],
+        0,
+    ),
+    "a drained node is left for one of the same rack": (
+        RUNNING,
+        ["drain gpu-10"],
+        [
+            "if: drain gpu-10: 1 node, 1 pod must leave",
+            "1 gang must move:",
+            "inference/llm-0  1 pod  fits again in zone-b/rack-b1",
+        ],
+        0,
+    ),
+    "all of a gang goes if its rack has no room for one pod": (
+        {"pods": (*placed(*ROUTER_AND_WORKERS), occupant("gpu-11"))},
+        ["drain gpu-10"],
+        [
+            "if: drain gpu-10: 1 node, 1 pod must leave",
+            "1 gang must move:",
+            "inference/llm-0  4 pods  all of it fits again in zone-b/rack-b2",
+        ],
+        0,
+    ),
+    "a gang breaks if no rack has room": (
+        {"pods": (*placed(*ROUTER_AND_WORKERS), *fill("rack-a1", "rack-a2", "rack-b2"))},
+        ["drain rack=rack-b1"],
+        [
+            "if: drain rack=rack-b1: 4 nodes, 4 pods must leave",
+            "1 gang must move:",
+            "! inference/llm-0  4 pods  breaks, there is no place: No rack has room for 3 pods of 8"
+            " GPUs; zone-a/rack-a1 has room for 0 (NoDomainFits)",
+        ],
+        1,
+    ),
+    "new nodes start what waits": (
+        FULL,
+        ["add 3 like gpu-08"],
+        [
+            "if: add 3 like gpu-08: gpu-08-like-1, gpu-08-like-2 and gpu-08-like-3",
+            "1 gang gets a place:",
+            "inference/llm-0  4 pods  would start in zone-b/rack-b1",
+        ],
+        0,
+    ),
+    "too few new nodes start nothing": (
+        FULL,
+        ["add 2 like gpu-08"],
+        [
+            "if: add 2 like gpu-08: gpu-08-like-1 and gpu-08-like-2",
+            "1 gang would still wait for room",
+            "nothing must move, nothing breaks, and nothing that waits gets a place",
+        ],
+        0,
+    ),
+    "a place does not help against the limit of the queue": (
+        {**FULL, "queues": LIMITED, "pod_groups": (pod_group(),)},
+        ["add 3 like gpu-08"],
+        [
+            "if: add 3 like gpu-08: gpu-08-like-1, gpu-08-like-2 and gpu-08-like-3",
+            "1 gang gets a place:",
+            "inference/llm-0  4 pods  would have a place in zone-b/rack-b1, and still waits: Queue"
+            " team-llm: limit 8 GPUs, 8 used, 24 asked (QueueLimit)",
+        ],
+        0,
+    ),
+    "what has a place already gets none": (
+        {},
+        ["add 1 like gpu-00"],
+        [
+            "if: add 1 like gpu-00: gpu-00-like-1",
+            "nothing must move, nothing breaks, and nothing that waits gets a place",
+        ],
+        0,
+    ),
+    "a label tears a gang apart": (
+        RUNNING,
+        ["label gpu-10 rack=rack-b2"],
+        [
+            "if: label gpu-10: example.com/rack=rack-b2",
+            "1 workload would be worse:",
+            "! inference/llm  llm-0-pool-0 requires rack, and its 3 pods are in 2 racks:"
+            " zone-b/rack-b1 and zone-b/rack-b2 (RequiredViolated)",
+        ],
+        1,
+    ),
+    "a gang that waits loses its place": (
+        {},
+        ["drain zone=zone-a", "drain rack=rack-b1", "drain gpu-12 gpu-13"],
+        [
+            "if: drain zone=zone-a: 8 nodes, 0 pods must leave",
+            "if: drain rack=rack-b1: 4 nodes, 0 pods must leave",
+            "if: drain gpu-12 gpu-13: 2 nodes, 0 pods must leave",
+            "1 workload would be worse:",
+        ],
+        1,
+    ),
+    "a label that makes no tree": (
+        {"pods": ()},
+        ["label gpu-00 zone=zone-b"],
+        ["if: label gpu-00: topology.kubernetes.io/zone=zone-b"],
+        0,
+    ),
+    "pods without a gang and devices are only counted": (
+        {"pods": (occupant("gpu-00", gpus=0, group=""),)},
+        ["drain gpu-00"],
+        [
+            "if: drain gpu-00: 1 node, 1 pod must leave",
+            "1 pod without a gang or devices must move: not examined",
+        ],
+        0,
+    ),
+    "a pod without a gang that has a GPU moves": (
+        {"pods": (occupant("gpu-00", gpus=4, group=""),)},
+        ["drain gpu-00"],
+        [
+            "if: drain gpu-00: 1 node, 1 pod must leave",
+            "1 gang must move:",
+            "research/pod/batch-gpu-00-0  1 pod  fits again in zone-a/rack-a1",
+        ],
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_effects(name: str) -> None:
+    changes, edits, expected, code = CASES[name]
+    found, _ = effects(facts(**changes), [parse(edit) for edit in edits])
+    lines = [line.strip() for line in effects_text(found).splitlines()]
+    assert lines[: len(expected)] == expected
+    assert found.exit_code == code
+
+
+def test_a_gang_with_claims_takes_its_devices_along() -> None:
+    """Its GPUs are devices of claims: they are free where it leaves, and needed where it goes."""
+    names = ("gpu-00", "gpu-01", "gpu-02")
+    driver = "gpu.nvidia.com"
+    slices = tuple(ResourceSlice(driver, name, 1, name, ("d0", "d1")) for name in names)
+    bare = {
+        name: replace(node, allocatable={"pods": 110_000}) for name, node in nodes_called(names)
+    }
+    pods = tuple(
+        occupant(
+            name,
+            group=f"job-{name}",
+            shape=Shape((("pods", 1000),)),
+            claims=(PodClaim("gpus", f"claim-{name}"),),
+        )
+        for name in names[:2]
+    )
+    claims = tuple(
+        ResourceClaim(
+            pod.namespace,
+            f"claim-{pod.node}",
+            (driver, driver),
+            True,
+            tuple(Device(driver, pod.node, name) for name in ("d0", "d1")),
+            consumers=(Consumer(pod.name),),
+        )
+        for pod in pods
+    )
+    given = facts(
+        nodes=tuple(bare.values()),
+        slices=slices,
+        claims=claims,
+        device_classes=(DeviceClass(driver, driver),),
+        pods=pods,
+        pod_groups=tuple(KaiPodGroup(pod.namespace, pod.group, minimum=1) for pod in pods),
+        **dict.fromkeys(("sets", "gangs", "cliques"), ()),
+    )
+    one = effects(given, [parse("drain gpu-00")])[0]
+    assert [(fate.how, fate.where) for fate in one.moves] == [("fits", ("zone-a/rack-a1",))]
+    both = effects(given, [parse("drain gpu-00 gpu-01")])[0]
+    assert [fate.how for fate in both.moves] == ["fits", "breaks"]
+
+
+def nodes_called(names: Sequence[str]) -> list[tuple[str, Node]]:
+    return [(node.name, node) for node in facts().nodes if node.name in names]
+
+
+def set_of(gpus: int, replicas: int, name: str = "new") -> dict[str, Any]:
+    """A document of a set whose replicas go into one rack each."""
+    document = pod_clique_set(replace(pcs(), name=name, replicas=replicas, groups=()))
+    container = {"name": "main", "image": "registry.example/main:1"}
+    container["resources"] = {"requests": {GPU: str(gpus)}}  # type: ignore[assignment]
+    template = document["spec"]["template"]
+    template["topologyConstraint"] = {"packDomain": "rack"}
+    template["cliques"] = [
+        {
+            "name": "worker",
+            "spec": {"replicas": 4, "minAvailable": 4, "podSpec": {"containers": [container]}},
+        }
+    ]
+    return document
+
+
+def run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: Facts, *arguments: str
+) -> tuple[int, str, str]:
+    code = main(["topology", "--offline", str(written(tmp_path, given)), *arguments])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def test_a_set_in_a_file_is_planned_as_grove_would_make_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "apply.yaml"
+    path.write_text(json.dumps(set_of(8, 3)))
+    code, out, _ = run(tmp_path, capsys, facts(**RUNNING), "--if", str(path))
+    lines = [line.strip() for line in out.splitlines()]
+    assert lines[:5] == [
+        f"if: apply {path}: 1 PodCliqueSet",
+        "3 gangs get a place:",
+        "inference/new-0  4 pods  would start in zone-b/rack-b2",
+        "inference/new-1  4 pods  would start in zone-a/rack-a1",
+        "inference/new-2  4 pods  would start in zone-a/rack-a2",
+    ]
+    assert code == 0
+    path.write_text(json.dumps(set_of(8, 4)))
+    code, out, _ = run(tmp_path, capsys, facts(**RUNNING), "--if", str(path), "-o", "json")
+    document = json.loads(out)
+    assert code == 1
+    assert [fate["how"] for fate in document["waits"]] == ["starts", "starts", "starts", "waits"]
+    assert document["waits"][3]["reasons"] == []
+    _, out, _ = run(tmp_path, capsys, facts(**RUNNING), "--if", str(path))
+    assert "inference/new-3  4 pods  would wait: those before it take the room" in out
+
+
+def test_a_set_that_exists_is_made_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "apply.json"
+    path.write_text(json.dumps(set_of(8, 4, "llm")))
+    code, out, _ = run(tmp_path, capsys, facts(**RUNNING), "--if", str(path), "-o", "json")
+    document = json.loads(out)
+    assert (code, {fate["how"] for fate in document["waits"]}) == (0, {"starts"})
+    assert document["moves"] == []
+
+
+def test_room_is_that_after_the_edits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = facts(**FULL)
+    room = ("--room", "2x8", "--in", "rack")
+    assert run(tmp_path, capsys, given, "--if", "add 1 like gpu-00", *room)[0] == 1
+    code, out, _ = run(tmp_path, capsys, given, "--if", "add 2 like gpu-00", *room, "rack=rack-a1")
+    assert code == 0
+    assert "room for 2 pods of 8 GPUs in one rack: 1 of 4 racks; zone-a/rack-a1" in out
+    assert "gpu-00-like-2" in out
+
+
+BAD = {
+    "an edit that is not clear": ["--if", "drian x"],
+    "a node that is not there": ["--if", "drain gpu-99"],
+    "a file that is not there": ["--if", "missing.yaml"],
+    "levels beside it": ["--if", "drain gpu-00", "--levels", "LEVELS"],
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_line(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    levels = tmp_path / "levels.json"
+    topology = next(o for o in objects_of(facts()) if o["kind"] == "ClusterTopology")
+    levels.write_text(json.dumps(topology))
+    arguments = [str(levels) if word == "LEVELS" else word for word in BAD[name]]
+    code, out, problem = run(tmp_path, capsys, facts(), *arguments)
+    assert (code, out, problem.count("\n")) == (2, "", 1)
+
+
+def test_without_nodes_and_pods_nothing_is_claimed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "only.json"
+    objects = [obj for obj in objects_of(facts()) if obj["kind"] == "Node"]
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    code = main(["topology", "--offline", str(path), "--if", "drain gpu-00"])
+    printed = capsys.readouterr()
+    assert (code, printed.out) == (2, "")
+    assert "not known" in printed.err

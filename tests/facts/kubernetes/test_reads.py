@@ -1,0 +1,66 @@
+"""What is kept of objects, also of those of another form."""
+
+from typing import Any
+
+import pytest
+
+from app.facts.kubernetes.node import read_node
+from app.facts.kubernetes.pod import read_pod
+from app.facts.kubernetes.workload import WorkloadGroup, read_workload_group
+
+
+def container(cpu: str, **more: Any) -> dict[str, Any]:
+    return {"name": "c", "resources": {"requests": {"cpu": cpu}}, **more}
+
+
+def test_of_a_pod_only_what_decides_on_placement_is_kept() -> None:
+    secret = {"env": [{"name": "TOKEN", "value": "secret"}], "args": ["--password=secret"]}
+    obj = {
+        "metadata": {
+            "name": "p",
+            "annotations": {"note": "secret"},
+            "managedFields": [{"manager": "secret"}],
+        },
+        "spec": {"containers": [container("1", **secret)]},
+        "status": {
+            "conditions": [{"type": "PodScheduled", "status": "False", "message": "no room"}]
+        },
+    }
+    kept = read_pod(obj)
+    assert "secret" not in repr(kept)
+    assert (kept.unscheduled, kept.scheduler, kept.phase) == (
+        "no room",
+        "default-scheduler",
+        "Pending",
+    )
+
+
+def test_objects_of_another_form_are_read_without_trust() -> None:
+    odd: dict[str, Any] = {
+        "metadata": None,
+        "spec": [],
+        "status": {"conditions": "none", "allocatable": 3},
+    }
+    assert read_pod(odd).name == ""
+    assert (
+        read_node({"metadata": {"name": "n", "labels": {}}, "status": odd["status"]}).allocatable
+        == {}
+    )
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        {
+            "podGroupTemplateRef": {
+                "workload": {"workloadName": "train", "podGroupTemplateName": "workers"}
+            }
+        },
+        {"podGroupTemplateRef": {"workloadName": "train", "podGroupTemplateName": "workers"}},
+        {"workloadRef": {"workloadName": "train", "templateName": "workers"}},
+    ],
+    ids=["Kubernetes 1.36", "Kubernetes 1.36, flat", "Kubernetes 1.37"],
+)
+def test_a_pod_group_names_the_workload_that_it_is_made_from(reference: dict[str, Any]) -> None:
+    obj = {"metadata": {"namespace": "research", "name": "train-workers"}, "spec": reference}
+    assert read_workload_group(obj) == WorkloadGroup("research", "train-workers", "train")

@@ -1,0 +1,54 @@
+"""Times and durations, and texts that are none."""
+
+import pytest
+
+from app.objects.time import duration, seconds_since_1970
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("1970-01-02T00:00:01Z", 86401.0),
+        ("1970-01-02T00:00:01.999999Z", 86401.0),
+        ("1970-01-02T02:00:01+02:00", 86401.0),
+        ("1970-01-01T23:30:01-00:30", 86401.0),
+        ("9999-12-31T23:59:60Z", 253402300800.0),
+        ("1970-01-02T00:00:01", None),
+        ("2026-99-99T00:00:00Z", None),
+        ("0000-01-01T00:00:00Z", None),
+        ("2026-02-29T00:00:00Z", None),
+        ("2026-01-00T00:00:00Z", None),
+        ("2026-01-01T24:00:00Z", None),
+        ("2026-01-01T00:60:00Z", None),
+        ("2026-01-01T00:00:61Z", None),
+        ("٢٠٢٦-01-01T00:00:00Z", None),
+        ("yesterday", None),
+        (None, None),
+        (0, None),
+    ],
+)
+def test_times(value: object, expected: float | None) -> None:
+    assert seconds_since_1970(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("1h30m", 5400.0),
+        ("90s", 90.0),
+        ("250ms", 0.25),
+        ("2us", 2e-6),
+        ("1.5h", 5400.0),
+        ("1.2.3s", 0.0),
+        (".s", 0.0),
+        ("in 5s", 0.0),
+        ("5s ", 0.0),
+        ("", 0.0),
+        ("9" * 60 + "h", 2.0**63 / 1e9),
+        ("1" * 100_000 + "s", 0.0),
+        (None, 0.0),
+        (5, 0.0),
+    ],
+)
+def test_durations(value: object, expected: float) -> None:
+    assert duration(value) == expected
