@@ -90,14 +90,16 @@ class Domains:
 
     @cached_property
     def has_gpus(self) -> list[bool]:
-        """Whether each node has GPUs."""
-        kinds = {id(node.allocatable): gpus_of(node.allocatable) > 0 for node in self.nodes}
-        return [kinds[id(node.allocatable)] for node in self.nodes]
+        """Whether each node has GPUs. Nodes of one kind share a map."""
+        kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
+        having = {kind: gpus_of(allocatable) > 0 for kind, allocatable in kinds.items()}
+        return [having[id(node.allocatable)] for node in self.nodes]
 
     @cached_property
     def joined(self) -> Mapping[Path, Path]:
         """For domains that KAI takes for another one because of dots in names: that other one."""
-        if not any("." in value for path in self.paths if path for value in path[:-1]):
+        parents = {path[:-1] for path in self.paths if path}
+        if not any("." in value for path in parents for value in path):
             return {}
         called: dict[tuple[int, str], Path] = {}
         paths = {path[: depth + 1] for path in self.paths if path for depth in range(len(path))}
@@ -110,6 +112,12 @@ class Domains:
     def at(self, depth: int) -> list[Domain]:
         """The domains of one level, by name."""
         return self.within(depth, ())
+
+    def paths_at(self, depth: int) -> set[Path]:
+        """The paths of one level, also of the domains that KAI takes for another one."""
+        if not self.joined:
+            return {domain.path for domain in self.at(depth)}
+        return {path[:depth] for path in self.paths if path is not None}
 
     def within(
         self,
@@ -157,10 +165,12 @@ class Domains:
         """The domains of a level, by the first steps of their path."""
         if prefix:
             return self._by_parent(depth, prefix)
+        joined = self.joined
         members: dict[Path, list[int]] = {}
         for position, path in enumerate(self.paths):
             if path is not None:
-                members.setdefault(self._known(path[:depth]), []).append(position)
+                domain = path[:depth]
+                members.setdefault(joined.get(domain, domain), []).append(position)
         return {(): [Domain(path, tuple(members[path])) for path in sorted(members)]}
 
     def _by_parent(

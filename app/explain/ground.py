@@ -11,6 +11,9 @@ from app.facts.kubernetes.pod import Shape
 Vector = tuple[int, ...]
 """Amounts of some resources, in a given order."""
 
+Taker = tuple[int, int]
+"""(for how many pods it has room, position of the node)"""
+
 UNLIMITED = 1_000_000
 
 
@@ -50,6 +53,31 @@ def capacity_of(free: Vector, asks: Vector) -> int:
     """Return the number of pods for which a node has room; very many if nothing is asked for."""
     counts = (have // ask for have, ask in zip(free, asks, strict=True) if ask)
     return max(0, min(counts, default=UNLIMITED))
+
+
+def takers(
+    free: Sequence[Vector],
+    asks: Vector,
+    fit: Sequence[bool],
+    nodes: Sequence[int],
+    known: dict[Vector, int],
+) -> list[Taker]:
+    """Return the nodes of a domain that take pods that ask for this.
+
+    `known` remembers how many go where so much is free.
+    """
+    able = []
+    for position in nodes:
+        if not fit[position]:
+            continue
+        have = free[position]
+        capacity = known.get(have)
+        if capacity is None:
+            capacity = known[have] = capacity_of(have, asks)
+        if capacity:
+            able.append((capacity, position))
+
+    return able
 
 
 def kinds_of(free: Sequence[Vector], domain: Domain) -> Mapping[Vector, int]:

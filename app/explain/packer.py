@@ -227,7 +227,7 @@ class Packer:
         if not any(ask for ask, name in named if name != "pods"):
             return lambda path: bool(self._domains.called(path).nodes)
         tally = trial.tally(largest)
-        return lambda path: tally.of(path) >= demand.count
+        return lambda path: tally.of(path)[0] >= demand.count
 
     def _descend(
         self, asked: Vector, path: Path, depth: int, fits: Callable[[Path], bool]

@@ -1,5 +1,6 @@
 """Where a demand fits, under the assumptions that reasons make."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -140,7 +141,17 @@ class Places:
 
     def free(self, position: int) -> Amounts:
         """What a node has left of the resources that the demand is about."""
-        return dict(zip(self.names, self._index.free(self.names)[position], strict=True))
+        return dict(zip(self.names, self._free_now[position], strict=True))
+
+    def free_in(self, positions: Iterable[int]) -> Amounts:
+        """What nodes have left of these resources in all."""
+        kinds = Counter(map(self._free_now.__getitem__, positions))
+        vectors = ([count * have for have in free] for free, count in kinds.items())
+        return dict(zip(self.names, map(sum, zip(*vectors, strict=True)), strict=False))
+
+    @cached_property
+    def _free_now(self) -> Sequence[Vector]:
+        return self._index.free(self.names)
 
     def under(self, assumption: Assumption) -> Fit:
         """Whether KAI finds a place for the demand under an assumption."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from app.explain.demand import Demand
 from app.explain.domains import Domain
-from app.explain.ground import Ground, Vector, capacity_of
+from app.explain.ground import Ground, Taker, Vector, capacity_of, takers
 from app.facts.kubernetes.pod import Shape
 
 
@@ -102,30 +102,32 @@ class Board:
         """
         candidates = self._candidates(part, domain)
         start = tried.get(part.profile, 0)
+        room: dict[int, int] = {}
         for position in range(start, len(candidates)):
-            mark = len(self._journal)
-            if self._place(part, candidates[position]) == part.count:
+            room[position] = self._try(part, candidates[position])
+            if room[position] == part.count:
                 tried[part.profile] = position
-                return part.count
-            self._undo(mark)
-        tried[part.profile] = len(candidates)
-        return self._place_some(part, candidates) if start < len(candidates) else 0
+                return self._place(part, candidates[position])
 
-    def _place_some(
-        self,
-        part: Demand,
-        candidates: Sequence[Domain],
-    ) -> int:
-        best = None
-        most = 0
-        for candidate in candidates:
-            mark = len(self._journal)
-            placed = self._place(part, candidate)
-            self._undo(mark)
-            if placed > most:
-                best = candidate
-                most = placed
-        return self._place(part, best) if best is not None else 0
+        tried[part.profile] = len(candidates)
+        if not room:
+            return 0
+        for position in range(start):
+            room[position] = self._try(part, candidates[position])
+        best = max(sorted(room), key=lambda position: room[position])
+        return self._place(part, candidates[best])
+
+    def _try(self, part: Demand, domain: Domain) -> int:
+        """Count how many pods of a part go into a domain. Nothing stays placed."""
+        if not part.bound and len(part.loose) == 1:
+            shape, count = part.loose[0]
+            able = self._takers(shape, domain.nodes)
+            return min(count, sum([capacity for capacity, _ in able]))
+
+        mark = len(self._journal)
+        placed = self._place(part, domain)
+        self._undo(mark)
+        return placed
 
     def _fill(
         self,
@@ -139,23 +141,13 @@ class Board:
         follow.
         """
         asks = self._asks[shape]
-        fit = self._fit[shape]
         free = self._free
-        known = self._capacities[shape]
-        takers = []
-        for position in nodes:
-            if fit[position]:
-                capacity = known.get(free[position])
-                if capacity is None:
-                    capacity = self.capacity(shape, free[position])
-                if capacity:
-                    takers.append((capacity, position))
-
+        able = self._takers(shape, nodes)
         if mixed:
-            takers.sort(key=lambda taker: (taker[0], free[taker[1]], taker[1]))
+            able.sort(key=lambda taker: (taker[0], free[taker[1]], taker[1]))
 
         left = count
-        for capacity, position in takers:
+        for capacity, position in able:
             taken = min(capacity, left)
             self._journal.append((position, free[position]))
             free[position] = tuple(
@@ -166,6 +158,10 @@ class Board:
                 break
 
         return count - left
+
+    def _takers(self, shape: Shape, nodes: Sequence[int]) -> list[Taker]:
+        known = self._capacities[shape]
+        return takers(self._free, self._asks[shape], self._fit[shape], nodes, known)
 
     def _undo(self, mark: int) -> None:
         while len(self._journal) > mark:

@@ -36,68 +36,33 @@ class Order:
         return -self._tightness(child), ".".join(child), child
 
 
-class PodCounts:
-    """For how many pods of one size each domain has room."""
+class Tally:
+    """The sum of what the nodes of each domain have, as `measure` sees what is free on one.
+
+    `nothing` is the sum of a domain without nodes.
+    """
 
     def __init__(
         self,
         domains: Domains,
         free: Sequence[Vector],
-        asks: Vector,
+        measure: Callable[[Vector], Vector],
+        nothing: Vector,
     ) -> None:
         self._domains = domains
         self._free = free
-        self._asks = asks
-        self._known: dict[Vector, int] = {}
-        self._by_path: dict[Path, int] = {}
-
-    def of(self, path: Path) -> int:
-        """For how many pods a domain has room."""
-        total = self._by_path.get(path)
-        if total is None:
-            kinds = kinds_of(self._free, self._domains.called(path))
-            total = sum(count * self._capacity(free) for free, count in kinds.items())
-            self._by_path[path] = total
-        return total
-
-    def change(
-        self,
-        around: Sequence[Path],
-        before: Vector,
-        after: Vector,
-    ) -> None:
-        """Take notice of a change of a node in the domains `around` it."""
-        difference = self._capacity(after) - self._capacity(before)
-        for path in around:
-            if path in self._by_path:
-                self._by_path[path] += difference
-
-    def _capacity(self, free: Vector) -> int:
-        if free not in self._known:
-            self._known[free] = capacity_of(free, self._asks)
-        return self._known[free]
-
-
-class Sums:
-    """What is free in each domain."""
-
-    def __init__(
-        self,
-        domains: Domains,
-        free: Sequence[Vector],
-        length: int,
-    ) -> None:
-        self._domains = domains
-        self._free = free
-        self._nothing = (0,) * length
+        self._measure = measure
+        self._nothing = nothing
         self._by_path: dict[Path, Vector] = {}
 
     def of(self, path: Path) -> Vector:
-        """What is free in a domain, of each resource."""
+        """The sum of a domain."""
         total = self._by_path.get(path)
         if total is None:
             kinds = kinds_of(self._free, self._domains.called(path))
-            vectors = [[count * have for have in free] for free, count in kinds.items()]
+            vectors = [
+                [count * amount for amount in self._measure(free)] for free, count in kinds.items()
+            ]
             total = tuple(map(sum, zip(*vectors, strict=True))) or self._nothing
             self._by_path[path] = total
         return total
@@ -109,8 +74,27 @@ class Sums:
         after: Vector,
     ) -> None:
         """Take notice of a change of a node in the domains `around` it."""
+        had = self._measure(before)
+        has = self._measure(after)
         for path in around:
             total = self._by_path.get(path)
             if total is not None:
-                changed = zip(total, before, after, strict=True)
-                self._by_path[path] = tuple([old - had + has for old, had, has in changed])
+                changed = zip(total, had, has, strict=True)
+                self._by_path[path] = tuple([old - less + more for old, less, more in changed])
+
+
+def sums(domains: Domains, free: Sequence[Vector], length: int) -> Tally:
+    """Tally what is free, of `length` resources."""
+    return Tally(domains, free, lambda have: have, (0,) * length)
+
+
+def pod_counts(domains: Domains, free: Sequence[Vector], asks: Vector) -> Tally:
+    """Tally for how many pods of one size there is room."""
+    known: dict[Vector, Vector] = {}
+
+    def measure(have: Vector) -> Vector:
+        if have not in known:
+            known[have] = (capacity_of(have, asks),)
+        return known[have]
+
+    return Tally(domains, free, measure, (0,))

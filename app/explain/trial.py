@@ -5,15 +5,13 @@ import math
 from collections.abc import Mapping, Sequence
 
 from app.explain.domains import Path
-from app.explain.ground import Ground, Vector, capacity_of
-from app.explain.tallies import Order, PodCounts, Sums
+from app.explain.ground import Ground, Taker, Vector, takers
+from app.explain.tallies import Order, Tally, pod_counts, sums
 from app.explain.words import is_gpu
 from app.facts.kubernetes.pod import Shape
 
 Scores = Mapping[int, int] | None
 """KAI's rank of each node by its preferred domain; None if there is no such rank."""
-Taker = tuple[int, int]
-"""(for how many pods it has room, position of the node)"""
 
 
 class Trial:
@@ -27,8 +25,8 @@ class Trial:
         self._gpus = [position for position, name in enumerate(names) if is_gpu(name)]
         self._cpus = [position for position, name in enumerate(names) if name == "cpu"]
         self._counted = [position for position, name in enumerate(names) if name != "pods"]
-        self._tallies: dict[Vector, PodCounts] = {}
-        self._sums = Sums(self._domains, self._free, len(names))
+        self._tallies: dict[Vector, Tally] = {}
+        self._sums = sums(self._domains, self._free, len(names))
         self._orders: dict[Path, dict[Vector, Order]] = {}
         self._journal: list[tuple[int, Vector]] = []
 
@@ -53,10 +51,10 @@ class Trial:
             position, before = self._journal.pop()
             self._set(position, before)
 
-    def tally(self, largest: Vector) -> PodCounts:
+    def tally(self, largest: Vector) -> Tally:
         """For how many pods of this size each domain has room."""
         if largest not in self._tallies:
-            self._tallies[largest] = PodCounts(self._domains, self._free, largest)
+            self._tallies[largest] = pod_counts(self._domains, self._free, largest)
         return self._tallies[largest]
 
     def order(
@@ -91,8 +89,10 @@ class Trial:
     ) -> bool:
         """Put pods of one shape on nodes, the fullest nodes first. False if not all have room."""
         asks = self._ground.asks[shape]
+        able = takers(self._free, asks, self._ground.fit[shape], nodes, {})
+
         left = count
-        for capacity, position in self._ranked(asks, self._takers(shape, nodes), scores):
+        for capacity, position in self._ranked(asks, able, scores):
             taken = min(capacity, left)
             have = self._free[position]
             self._journal.append((position, have))
@@ -108,7 +108,7 @@ class Trial:
     def _ranked(
         self,
         asks: Vector,
-        takers: list[Taker],
+        able: list[Taker],
         scores: Scores,
     ) -> list[Taker]:
         """Nodes in KAI's order: by score, without GPUs for pods without, and the fullest first."""
@@ -123,31 +123,7 @@ class Trial:
             score = scores.get(position, 0) if scores is not None else 0
             return -score, has_gpus[position] and not for_gpus, have, position
 
-        return sorted(takers, key=rank)
-
-    def _takers(
-        self,
-        shape: Shape,
-        nodes: Sequence[int],
-    ) -> list[Taker]:
-        """The nodes that take pods of this shape."""
-        asks = self._ground.asks[shape]
-        fit = self._ground.fit[shape]
-        free = self._free
-        known: dict[Vector, int] = {}
-
-        takers = []
-        for position in nodes:
-            if not fit[position]:
-                continue
-            have = free[position]
-            capacity = known.get(have)
-            if capacity is None:
-                capacity = known[have] = capacity_of(have, asks)
-            if capacity:
-                takers.append((capacity, position))
-
-        return takers
+        return sorted(able, key=rank)
 
     def _set(
         self,

@@ -237,8 +237,7 @@ def _in_pieces(obstacle: Obstacle) -> str:
     if best is None or best.pods >= short.count:
         return ""
     asks = sum(gpus_of(dict(shape.requests)) * count for shape, count in short.shapes)
-    free = [obstacle.places.free(position) for position in obstacle.usable(best)]
-    has = sum(gpus_of(have) for have in free)
+    has = gpus_of(obstacle.places.free_in(obstacle.usable(best)))
     if not asks or has < asks:
         return ""
     return f" ({amount('/gpu', has)} are free, in pieces that are too small)"

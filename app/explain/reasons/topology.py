@@ -224,13 +224,11 @@ def not_a_tree(gang: Gang) -> Iterator[Reason]:
     """
     topology = gang.topology
     domains = gang.index.domains(gang.topology.keys)
-    paths = {path for path in domains.paths if path is not None}
     for depth in range(len(topology.keys), 1, -1):
-        paths = {path[:depth] for path in paths}
         if topology.keys[depth - 1] == HOSTNAME_KEY:
             continue
         parents: dict[str, list[tuple[str, ...]]] = defaultdict(list)
-        for path in sorted(paths):
+        for path in sorted(domains.paths_at(depth)):
             parents[path[-1]].append(path[:-1])
         shared = {value: above_it for value, above_it in parents.items() if len(above_it) > 1}
         level = topology.levels[depth - 1]
