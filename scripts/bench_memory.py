@@ -25,13 +25,13 @@ import httpx
 import yaml
 from bench_common import ENVIRONMENT, api_calls, cached_objects, memory, process, until
 
+from app.facts.grove.gang import read_gang
 from app.facts.kinds import ALL, COMPUTE_DOMAIN, POD_GANG
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import Limits
 from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, plan_of, read_member
-from app.rules.mnnvl.stored import read_gang
 from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port
 

@@ -19,6 +19,7 @@ from app.cluster.dialects import DIALECTS
 from app.cluster.table import CLAIMS, DEVICE_CLASSES, DOMAINS, GANGS, SETS
 from app.config.schema import Configuration
 from app.dry_run.judge import Asker, judge
+from app.facts.grove.gang import Gang
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
@@ -30,6 +31,7 @@ from app.facts.kinds import (
     POD_GROUP,
     RESOURCE_CLAIM,
 )
+from app.facts.nvidia.mnnvl import MnnvlResource
 from app.facts.place import read_place
 from app.kube.api import Client, ClusterError, Key, NotFound, Object, Unavailable
 from app.kube.pages import pages
@@ -37,7 +39,6 @@ from app.objects.metadata import labels_of
 from app.objects.resource import POD, Resource
 from app.rules.dialects.epochs import EPOCHS
 from app.rules.mnnvl.allocation import unallocatable
-from app.rules.mnnvl.stored import Gang, MnnvlResource
 from app.rules.mnnvl.template import read_template
 from app.webhooks.configurations import EXEMPT_NAMESPACE
 from app.webhooks.registry import routes_over

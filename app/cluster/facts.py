@@ -1,11 +1,12 @@
 """The facts of a cluster as webhooks and reconcilers read them, over the stores."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 from app.cluster import table
 from app.cluster.dialects import dialect_of
 from app.cluster.nodes import NodeGroups
+from app.facts.grove.topology import Level
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.kube.api import Objects, Unavailable, find
@@ -64,19 +65,19 @@ class Facts:
         if not self._topology.enabled:
             return self._topology
 
-        levels = ready(self._stores[table.TOPOLOGIES], "ClusterTopologies").get("", name)
-        if not levels:
+        stored = ready(self._stores[table.TOPOLOGIES], "ClusterTopologies").get("", name)
+        if stored is None or not stored.levels:
             raise TopologyMissing(
                 f'topology support is enabled, but ClusterTopology "{name}" does not exist yet; the'
                 " operator creates it from clusterTopology.levels of its configuration"
             )
 
-        if levels != self._topology.levels:
-            self._topology = Topology(name, enabled=True, levels=levels)
+        if stored.levels != self._topology.levels:
+            self._topology = Topology(name, enabled=True, levels=stored.levels)
 
         return self._topology
 
-    def bindings(self) -> Mapping[str, table.Levels]:
+    def bindings(self) -> Mapping[str, Sequence[Level]]:
         """Unavailable also if discovery has found the API of bindings and they are not listed
         yet.
         """
@@ -85,11 +86,7 @@ class Facts:
             raise Unavailable(
                 "the cache of ClusterTopologyBindings is not filled yet; try again in a few seconds"
             )
-        return {
-            name: levels
-            for _, name in store.known_keys()
-            if (levels := store.get("", name)) is not None
-        }
+        return {binding.name: binding.levels for binding in store.values()}
 
     def kai_topology(self, name: str) -> KaiTopology | None:
         return ready(self._stores[table.KAI_TOPOLOGIES], "KAI Topologies").get("", name)
@@ -125,7 +122,8 @@ class Facts:
             managed = self.topology().keys
         except Unavailable:
             managed = ()
-        bound = (level.key for levels in self._stores[table.BINDINGS].values() for level in levels)
+        bindings = self._stores[table.BINDINGS].values()
+        bound = (level.key for binding in bindings for level in binding.levels)
         return tuple(dict.fromkeys((*managed, *bound)))
 
     def is_served(self, resource: Resource) -> bool:

@@ -14,15 +14,16 @@ from typing import NamedTuple
 from app.cluster.doubt import doubt_about, former_set
 from app.cluster.facts import Facts, ready
 from app.cluster.table import CLAIMS, DOMAINS, GANGS, Stores
+from app.facts.grove.gang import Gang, read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.labels import PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA
+from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
 from app.kube.api import Conflict, Object, Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.owners import OwnerRef
 from app.objects.resource import Resource
 from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
 from app.rules.mnnvl.plan import ClaimMode, Owner, Plan
-from app.rules.mnnvl.stored import Gang, MnnvlResource, read_gang, read_resource
 from app.rules.podcliqueset import PodCliqueSet
 
 _OWNERS = {POD_CLIQUE_SET.kind: POD_CLIQUE_SET, POD_GANG.kind: POD_GANG}
@@ -215,7 +216,7 @@ class MnnvlResources:
         obj = await find(self._client, needed.resource, needed.name, plan.namespace)
         if obj is None:
             return None
-        stored = read_resource(obj)
+        stored = read_mnnvl_resource(obj)
         # the watch selects only these, and would never remove another one from the store
         if stored.managed:
             needed.store.note(obj)

@@ -11,8 +11,11 @@ from typing import Any
 from app.cluster.dialects import LATER
 from app.cluster.facts import Facts, ready
 from app.cluster.table import CLAIMS, DOMAINS, GANGS, OF_GANG, Stores
+from app.facts.grove.gang import Gang, read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.labels import MNNVL_ADOPTED
+from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
+from app.facts.nvidia.names import claim_name, domain_name
 from app.kube.api import Conflict, NotFound, Object, Objects, find
 from app.kube.discovery import Discovery
 from app.kube.store import WatchStore
@@ -20,8 +23,6 @@ from app.objects.metadata import annotations_of
 from app.objects.resource import Resource
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.owner import OwnerRule
-from app.rules.mnnvl.plan import claim_name, domain_name
-from app.rules.mnnvl.stored import Gang, MnnvlResource, read_gang, read_resource
 from app.rules.podcliqueset import PodCliqueSet
 
 TRIES = 3
@@ -236,7 +237,7 @@ class MnnvlOwners:
         if obj is None or obj["metadata"].get("uid") != stored.uid:
             return None
         self._store_of(resource).note(obj)
-        return read_resource(obj)
+        return read_mnnvl_resource(obj)
 
     async def _write(self, stored: MnnvlResource, reference: dict[str, Any]) -> Object:
         resource = _resource_of(stored)

@@ -1,95 +1,19 @@
-"""What the caches keep of objects: of PodGangs, of Pods in groups, of Workloads, and of PodGroups
+"""What the caches keep of objects: of Pods in groups, of Workloads, and of PodGroups
 of Kubernetes and of KAI.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass
-from sys import intern
-from typing import Any
 
-import orjson
-
-from app.facts.labels import MNNVL_ADOPTED, POD_GROUP_NAME, TOPOLOGY_NAME
+from app.facts.labels import POD_GROUP_NAME
 from app.kube.api import Object
 from app.kube.owners import Controller, controller_of
-from app.objects.edits import ABSENT, value_at
+from app.objects.packed import packed, unpacked
 from app.objects.shape import map_of, text_of
-from app.rules.mnnvl.stored import Gang, read_gang, read_podgroups
 from app.rules.workload.groups import SKIP_PODGROUPER, GroupRef, group_keys, group_ref, shared_key
 from app.rules.workload.kai_podgroup import WORKLOAD_GROUP
 from app.rules.workload.versions import group_of_pod_group, groups_of_workload
 
-_ANNOTATIONS = (TOPOLOGY_NAME, MNNVL_ADOPTED)
-_CONSTRAINTS = ("topologyConstraint", "topologyConstraintGroupConfigs")
 _METADATA = ("name", "namespace", "uid", "labels", "annotations", "ownerReferences")
-
-
-@dataclass(frozen=True, slots=True)
-class StoredGang(Gang):
-    """A cached PodGang. `content` is JSON, which needs far less memory than maps."""
-
-    content: bytes = b""
-
-    def cliques(self) -> Collection[str]:
-        """Return the names of its PodCliques, which only `content` has."""
-        return read_podgroups(self.view())
-
-    def view(self) -> Object:
-        """Return the parts of the object that contain constraints and annotations, at their places
-        in the whole object. A JSON Patch of the view therefore applies to the whole object.
-        """
-        view: Object = orjson.loads(self.content)
-        return view
-
-
-def packed(obj: Object) -> bytes:
-    """Return `obj` as JSON. It is copied, because orjson returns a buffer of several KiB."""
-    return bytes(memoryview(orjson.dumps(obj)))
-
-
-def read_stored_gang(obj: Object) -> StoredGang:
-    gang = read_gang(obj, obj["metadata"].get("namespace", ""))
-    return StoredGang(
-        intern(gang.namespace),
-        intern(gang.name),
-        gang.uid,
-        gang.place,
-        gang.deleting,
-        intern(gang.set_uid),
-        intern(gang.role),
-        content=packed(reduced(obj)),
-    )
-
-
-def reduced(obj: Object) -> Object:
-    """Return the parts of `obj` that are kept.
-
-    A map that exists is kept even if it becomes empty, so that a patch does not create it again.
-    """
-    metadata: Object = {}
-    annotations = value_at(obj, ("metadata", "annotations"))
-    if isinstance(annotations, dict):
-        metadata["annotations"] = _only(annotations, _ANNOTATIONS)
-    spec = value_at(obj, ("spec",))
-    if not isinstance(spec, dict):
-        return {"metadata": metadata} if spec is ABSENT else {"metadata": metadata, "spec": spec}
-    reduced_spec = _only(spec, _CONSTRAINTS)
-    if "podgroups" in spec:
-        reduced_spec["podgroups"] = _podgroups(spec["podgroups"])
-    return {"metadata": metadata, "spec": reduced_spec}
-
-
-def _podgroups(podgroups: Any) -> Any:
-    if not isinstance(podgroups, list):
-        return podgroups
-    return [
-        _only(item, ("name", "topologyConstraint")) if isinstance(item, dict) else item
-        for item in podgroups
-    ]
-
-
-def _only(entries: Object, keys: tuple[str, ...]) -> Object:
-    return {key: entries[key] for key in keys if key in entries}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +28,7 @@ class Stored:
     content: bytes
 
     def view(self) -> Object:
-        view: Object = orjson.loads(self.content)
-        return view
+        return unpacked(self.content)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,24 +9,25 @@ from typing import Any, Generic, TypeVar
 
 from app.cluster import projections
 from app.facts import kinds
-from app.facts.grove.topology import Level
+from app.facts.grove.gang import StoredGang, read_stored_gang
+from app.facts.grove.topology import (
+    ClusterTopology,
+    read_cluster_topology,
+    read_cluster_topology_binding,
+)
 from app.facts.kai.topology import KaiTopology, read_kai_topology
 from app.facts.kubernetes.node import NodeLabels, read_node_labels
 from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED
+from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
 from app.kube.api import Key, Object
 from app.kube.store import IndexFunction, WatchStore
 from app.kube.watch import Selection
 from app.objects.resource import NODE, POD, Resource
-from app.rules.dialects.bindings import BINDINGS as BINDINGS_DIALECT
-from app.rules.dialects.design import DESIGN
 from app.rules.mnnvl.demand import Demand
 from app.rules.mnnvl.missing import Unclaimed, read_clique
-from app.rules.mnnvl.stored import MnnvlResource, read_resource
 from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
 
 T = TypeVar("T")
-
-Levels = tuple[Level, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,17 +106,19 @@ BY_POD_GROUP = "pod group"
 _MANAGED = f"{MNNVL_MANAGED}=true"
 
 DOMAINS: Fact[MnnvlResource] = Fact(
-    kinds.COMPUTE_DOMAIN, read_resource, {OF_GANG: gang_keys}, labels=_MANAGED
+    kinds.COMPUTE_DOMAIN, read_mnnvl_resource, {OF_GANG: gang_keys}, labels=_MANAGED
 )
 CLAIMS: Fact[MnnvlResource] = Fact(
-    kinds.RESOURCE_CLAIM, read_resource, {OF_GANG: gang_keys}, labels=_MANAGED
+    kinds.RESOURCE_CLAIM, read_mnnvl_resource, {OF_GANG: gang_keys}, labels=_MANAGED
 )
-TOPOLOGIES: Fact[Levels] = Fact(kinds.CLUSTER_TOPOLOGY, DESIGN.read_levels)
-BINDINGS: Fact[Levels] = Fact(kinds.CLUSTER_TOPOLOGY_BINDING, BINDINGS_DIALECT.read_levels)
+TOPOLOGIES: Fact[ClusterTopology] = Fact(kinds.CLUSTER_TOPOLOGY, read_cluster_topology)
+BINDINGS: Fact[ClusterTopology] = Fact(
+    kinds.CLUSTER_TOPOLOGY_BINDING, read_cluster_topology_binding
+)
 KAI_TOPOLOGIES: Fact[KaiTopology] = Fact(kinds.KAI_TOPOLOGY, read_kai_topology)
-GANGS: Fact[projections.StoredGang] = Fact(
+GANGS: Fact[StoredGang] = Fact(
     kinds.POD_GANG,
-    projections.read_stored_gang,
+    read_stored_gang,
     {BY_SET: lambda gang: in_namespace(gang.namespace, gang.place.pcs)},
 )
 SETS: Fact[PodCliqueSet] = Fact(

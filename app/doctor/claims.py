@@ -9,12 +9,13 @@ from app.cluster.table import StoredClique
 from app.config.schema import Configuration
 from app.doctor.report import Check
 from app.facts.kinds import DEVICE_CLASS, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
+from app.facts.kubernetes.claim import awaited_classes
 from app.facts.labels import MNNVL_MANAGED
 from app.kube.api import Client, Key, NotFound, Object, list_all
 from app.kube.pages import pages
 from app.objects.fields import listed
 from app.objects.resource import Resource
-from app.rules.mnnvl.allocation import awaited_classes, unallocatable
+from app.rules.mnnvl.allocation import unallocatable
 from app.rules.mnnvl.demand import demands_in
 from app.rules.mnnvl.missing import (
     PUT_BACK,

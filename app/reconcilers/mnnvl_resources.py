@@ -14,6 +14,8 @@ from app.cluster.mnnvl import MnnvlResources, NotOurs
 from app.cluster.owners import MnnvlOwners
 from app.cluster.table import BY_BASE, BY_SET, CLAIMS, DOMAINS, SETS, StoredClique, Stores
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
+from app.facts.nvidia.mnnvl import MnnvlResource
+from app.facts.nvidia.names import base_of, claim_name, domain_name
 from app.facts.place import read_place
 from app.kube.api import Client, Forbidden, Key, Object, find
 from app.kube.discovery import Discovery
@@ -33,8 +35,7 @@ from app.rules.mnnvl.demand import (
     plan_for,
     uses,
 )
-from app.rules.mnnvl.plan import ClaimMode, base_of, claim_name, domain_name
-from app.rules.mnnvl.stored import MnnvlResource
+from app.rules.mnnvl.plan import ClaimMode
 from app.rules.podcliqueset import PodCliqueSet
 
 SETTLE_SECONDS = 0.25

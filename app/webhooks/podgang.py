@@ -14,10 +14,10 @@ from app.admission.review import Request
 from app.admission.verdict import Effect, Later, Verdict, bad_request, judged, patched
 from app.cluster.facts import Facts
 from app.cluster.owners import MnnvlOwners
+from app.facts.grove.gang import Gang, read_gang
 from app.facts.labels import MNNVL_ADOPTED
 from app.kube.api import ClusterError, Unavailable
 from app.objects.edits import ABSENT, Edit, operations, value_at
-from app.rules.mnnvl.stored import Gang, read_gang
 from app.rules.podcliqueset import PodCliqueSet
 
 PATIENCE_SECONDS = 2.5

@@ -17,8 +17,9 @@ import asyncio
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Later, Verdict, bad_request, unavailable
 from app.cluster.owners import MnnvlOwners
+from app.facts.grove.gang import Gang, read_gang
+from app.facts.nvidia.mnnvl import MnnvlResource
 from app.kube.api import ClusterError, Forbidden
-from app.rules.mnnvl.stored import Gang, MnnvlResource, read_gang
 
 PATIENCE_SECONDS = 3.5
 """The time for calls of the API server before the verdict, for which it waits 5 s."""

@@ -8,12 +8,13 @@ import pytest
 
 from app.cluster.mnnvl import NotOurs
 from app.cluster.table import OF_GANG, gang_keys
+from app.facts.grove.gang import Gang, read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.facts.nvidia.mnnvl import read_mnnvl_resource
 from app.kube.api import Conflict, NotFound, Unavailable, WatchEvent
 from app.kube.store import WatchStore
 from app.rules.dialects.design.owner import POD_GANG_OWNS
 from app.rules.mnnvl.plan import Owner, Plan
-from app.rules.mnnvl.stored import Gang, read_gang, read_resource
 from tests.builders import injection_into, pod_spec
 from tests.cluster.offline import OfflineCluster
 
@@ -407,7 +408,7 @@ async def test_what_is_gone_can_not_be_adopted() -> None:
 
 def behind(cluster: OfflineCluster, resource: Any) -> OfflineCluster:
     """`cluster` whose cache of `resource` hasn't got its first list."""
-    store = WatchStore(read_resource, {OF_GANG: gang_keys})
+    store = WatchStore(read_mnnvl_resource, {OF_GANG: gang_keys})
     cluster.resources._stores[resource] = store
     cluster.owners._stores[resource] = store
     return cluster

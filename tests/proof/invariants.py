@@ -11,12 +11,12 @@ from app.facts.kinds import (
     POD_GANG,
     RESOURCE_CLAIM,
 )
+from app.facts.nvidia.names import base_of, claim_name, domain_name
 from app.kube.api import ClusterError, Object
 from app.kube.client import HttpClient
 from app.objects.metadata import labels_of
 from app.rules.dialects.design.podgangs import constraint_changes
 from app.rules.mnnvl.demand import Demand, read_demand
-from app.rules.mnnvl.plan import base_of, claim_name, domain_name
 from app.rules.podcliqueset import read_pod_clique_set
 from app.rules.topology.levels import Topology
 from tests.proof.grove import MEMBERS, DesiredSet

@@ -22,11 +22,11 @@ from app.facts.kinds import (
     RESOURCE_CLAIM,
 )
 from app.facts.labels import MNNVL_ADOPTED
+from app.facts.nvidia.names import base_of, claim_name, domain_name
 from app.kube.api import ClusterError, NotFound, Object
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from app.rules.mnnvl.demand import Demand, read_demand
-from app.rules.mnnvl.plan import base_of, claim_name, domain_name
 from app.webhooks.configurations import NAME, UrlTarget, webhook_configurations
 from tests.proof.epochs import GROUP, DesiredGroups, EpochOperator
 from tests.proof.grove import Operator

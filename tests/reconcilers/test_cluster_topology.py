@@ -8,8 +8,7 @@ import pytest
 
 from app.cluster.dialects import dialect_of
 from app.cluster.facts import Facts
-from app.cluster.table import Levels
-from app.facts.grove.topology import Level
+from app.facts.grove.topology import ClusterTopology, Level, read_cluster_topology
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from app.kube.api import Conflict, Forbidden, NotFound, NotServed, Unavailable
@@ -23,7 +22,6 @@ from app.reconcilers.cluster_topology import (
     CreationFailed,
 )
 from app.rules.dialects.bindings import BINDINGS
-from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
 from app.rules.podcliqueset import read_pod_clique_set
 from tests import builders
@@ -51,9 +49,9 @@ class Seen(Around):
 def reconciler(
     client: MemoryClient,
     levels: Sequence[Level] | None = LEVELS,
-    cache: WatchStore[Levels] | None = None,
+    cache: WatchStore[ClusterTopology] | None = None,
 ) -> ClusterTopologyReconciler:
-    cache = WatchStore(DESIGN.read_levels) if cache is None else cache
+    cache = WatchStore(read_cluster_topology) if cache is None else cache
     rewrites = Rewrites(tolerated=2, window=60, clock=lambda: 0.0)
     recorder = Recorder(client, "test")
     topology = cast(Facts, Seen(client))
@@ -179,9 +177,11 @@ def test_a_creation_whose_answer_got_lost_is_not_made_twice() -> None:
 
 @pytest.mark.parametrize("objects", [[], [OTHER]], ids=["made", "corrected"])
 async def test_what_is_written_is_in_the_cache_before_other_reconcilers_look(objects: Any) -> None:
-    cache: WatchStore[Levels] = WatchStore(DESIGN.read_levels)
+    cache: WatchStore[ClusterTopology] = WatchStore(read_cluster_topology)
     await reconciler(MemoryClient(objects), cache=cache).settle(60, lambda: 0.0)
-    assert cache.get(*KEY) == LEVELS
+    stored = cache.get(*KEY)
+    assert stored is not None
+    assert stored.levels == LEVELS
 
 
 async def test_somebody_who_keeps_changing_the_levels_is_not_fought() -> None:
@@ -217,7 +217,7 @@ def todays(
     seen = Today(client)
     for name, value in around.items():
         setattr(seen, name, value)
-    cache: WatchStore[Levels] = WatchStore(DESIGN.read_levels)
+    cache: WatchStore[ClusterTopology] = WatchStore(read_cluster_topology)
     return ClusterTopologyReconciler(
         client,
         "grove-topology",

@@ -22,6 +22,7 @@ from app.cluster.table import (
     NODES,
     Stores,
 )
+from app.facts.grove.gang import read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.kube.api import Client, ClusterError, Conflict, Object, Unavailable, WatchEvent
 from app.kube.events import Recorder
@@ -31,7 +32,6 @@ from app.kube.watch import Selection, run_store
 from app.objects.resource import Resource
 from app.reconcilers.podgang import PodGangReconciler, subscribe, subscribe_to_resources
 from app.rules.mnnvl.plan import Plan
-from app.rules.mnnvl.stored import read_gang
 from tests import builders
 from tests.builders import injection_into
 from tests.cluster.offline import configured

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from app.facts.kubernetes.selectors import Term, node_selector_terms
@@ -72,15 +73,20 @@ def read_resource_claim(obj: Mapping[str, Any]) -> ResourceClaim:
     )
 
 
+def _requests(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return what is requested, which v1beta1 has on the request itself."""
+    items = maps_of(map_at(spec, "devices").get("requests"))
+    return [map_at(item, "exactly") or item for item in items]
+
+
 def _classes(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the DeviceClass of each device, which v1beta1 has on the request itself.
+    """Return the DeviceClass of each device.
 
     Of a request for all devices, one is counted. One of several alternatives (`firstAvailable`)
     need not exist, so those are left out.
     """
     classes: list[str] = []
-    for item in maps_of(map_at(spec, "devices").get("requests")):
-        request = map_at(item, "exactly") or item
+    for request in _requests(spec):
         name = text_at(request, "deviceClassName")
         if name:
             classes += [name] * min(int_of(request.get("count"), 1), MOST_DEVICES)
@@ -105,6 +111,23 @@ def _consumers(status: Mapping[str, Any]) -> tuple[Consumer, ...]:
         for item in maps_of(status.get("reservedFor"))
         if item.get("resource", "pods") == "pods"
     )
+
+
+def awaited_classes(obj: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the DeviceClasses that a stored ResourceClaim requests.
+
+    Empty if it is allocated, and for other objects. Equal results are one object, because most
+    claims request the same.
+    """
+    if map_at(obj, "status").get("allocation"):
+        return ()
+    names = (text_at(request, "deviceClassName") for request in _requests(map_at(obj, "spec")))
+    return _stored_once(*filter(None, names))
+
+
+@lru_cache(maxsize=256)
+def _stored_once(*names: str) -> tuple[str, ...]:
+    return names
 
 
 @dataclass(frozen=True, slots=True)

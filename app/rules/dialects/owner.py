@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from app.rules.mnnvl.stored import Gang, MnnvlResource
+from app.facts.grove.gang import Gang
+from app.facts.nvidia.mnnvl import MnnvlResource
 
 State = Literal["owned", "adoptable", "going", "foreign"]
 """How a resource stands to its PodGang.

@@ -5,11 +5,9 @@ if the claim is made from the template of the ComputeDomain:
 https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/22407113/deployments/helm
 """
 
-from collections.abc import Collection, Mapping
-from typing import Any, Literal
+from collections.abc import Collection
+from typing import Literal
 
-from app.objects.edits import value_at
-from app.objects.shape import map_of, maps_of
 from app.rules.mnnvl.plan import ClaimMode
 
 ConfiguredMode = Literal["auto", "shared", "template"]
@@ -34,20 +32,6 @@ def claim_mode(
         if device_class not in classes and not DRIVER_CLASSES.isdisjoint(classes)
         else "shared"
     )
-
-
-def awaited_classes(claim: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the DeviceClasses that a stored ResourceClaim requests.
-
-    Empty if it is allocated, and for other objects.
-    """
-    if map_of(claim.get("status")).get("allocation"):
-        return ()
-    requests = maps_of(value_at(claim, ("spec", "devices", "requests")))
-    names = (
-        (map_of(request.get("exactly")) or request).get("deviceClassName") for request in requests
-    )
-    return tuple(name for name in names if isinstance(name, str))
 
 
 def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from app.facts.kinds import COMPUTE_DOMAIN
 from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED
+from app.facts.nvidia.names import base_of, claim_name, template_name
 from app.facts.place import Place, read_place
 from app.objects.edits import value_at
 from app.objects.metadata import annotations_of, labels_of
@@ -26,13 +27,10 @@ from app.rules.mnnvl.plan import (
     Owner,
     Plan,
     Scope,
-    base_of,
-    claim_name,
     device_class_of,
     is_device_class,
     plan_of,
     read_member,
-    template_name,
 )
 from app.rules.podcliqueset import PodCliqueSet
 

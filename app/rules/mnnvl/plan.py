@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
+from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.labels import (
     CLIQUE_NAME,
     GROVE_PCS_NAME,
@@ -23,6 +23,7 @@ from app.facts.labels import (
     PCSG_NAME,
     PCSG_REPLICA,
 )
+from app.facts.nvidia.names import claim_name, domain_name, template_name
 from app.facts.place import Place, read_place
 from app.objects.fields import FieldError, FieldPath, invalid, not_supported, required
 from app.objects.metadata import labels_of
@@ -36,10 +37,6 @@ Scope = Literal["replica", "clique", "scalingGroupReplica"]
 SCOPES: tuple[Scope, ...] = ("replica", "clique", "scalingGroupReplica")
 
 DEFAULT_DEVICE_CLASS = "compute-domain.nvidia.com"
-
-_DOMAIN_SUFFIX = "-cd"
-_CLAIM_SUFFIX = "-mnnvl-claim"
-_TEMPLATE_SUFFIX = "-mnnvl-template"
 
 _LABELS = FieldPath("metadata.labels")
 
@@ -104,26 +101,6 @@ class Plan:
     def template(self) -> str:
         """The ResourceClaimTemplate that NVIDIA's driver makes for the ComputeDomain."""
         return template_name(self.base_name)
-
-
-def domain_name(base_name: str) -> str:
-    return f"{base_name}{_DOMAIN_SUFFIX}"
-
-
-def claim_name(base_name: str) -> str:
-    return f"{base_name}{_CLAIM_SUFFIX}"
-
-
-def template_name(base_name: str) -> str:
-    return f"{base_name}{_TEMPLATE_SUFFIX}"
-
-
-def base_of(kind: str, name: str) -> str:
-    """Return the base name of a ComputeDomain or ResourceClaim, or "" if its name is not like
-    those of ours.
-    """
-    suffix = _DOMAIN_SUFFIX if kind == COMPUTE_DOMAIN.kind else _CLAIM_SUFFIX
-    return name.removesuffix(suffix) if name.endswith(suffix) else ""
 
 
 def read_member(obj: Mapping[str, Any], namespace: str) -> Member:

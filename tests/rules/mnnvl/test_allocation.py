@@ -4,12 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.rules.mnnvl.allocation import (
-    allocation_warning,
-    awaited_classes,
-    claim_mode,
-    unallocatable,
-)
+from app.facts.kubernetes.claim import awaited_classes
+from app.rules.mnnvl.allocation import allocation_warning, claim_mode, unallocatable
 
 DESIGN = "compute-domain.nvidia.com"
 DRIVER = ["compute-domain-daemon.nvidia.com", "compute-domain-default-channel.nvidia.com"]

@@ -6,6 +6,7 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
+from app.facts.nvidia.names import base_of
 from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.rules.mnnvl.demand import (
     Demand,
@@ -19,7 +20,7 @@ from app.rules.mnnvl.demand import (
     read_demand,
     uses,
 )
-from app.rules.mnnvl.plan import Owner, base_of
+from app.rules.mnnvl.plan import Owner
 from app.rules.podcliqueset import Group, PodCliqueSet
 from tests import builders
 from tests.builders import injection_into

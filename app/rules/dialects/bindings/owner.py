@@ -7,7 +7,9 @@ owns is therefore given back to the PodCliqueSet. Source: `rules/README.md`.
 
 from collections.abc import Collection, Iterable
 
+from app.facts.grove.gang import Gang
 from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
+from app.facts.nvidia.mnnvl import MnnvlResource
 from app.objects.owners import OwnerRef
 from app.rules.dialects.owner import (
     Adopted,
@@ -17,7 +19,6 @@ from app.rules.dialects.owner import (
     is_ours,
     orphaned,
 )
-from app.rules.mnnvl.stored import Gang, MnnvlResource
 
 
 class PodCliqueSetOwns(OwnerRule):

@@ -5,8 +5,10 @@ The PodCliqueSet owns them until the PodGang is stored. Source: `rules/README.md
 
 from collections.abc import Collection, Iterable, Iterator
 
+from app.facts.grove.gang import Gang
 from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
 from app.facts.labels import ANCHOR
+from app.facts.nvidia.mnnvl import MnnvlResource
 from app.objects.owners import OwnerRef
 from app.rules.dialects.owner import (
     Adopted,
@@ -16,7 +18,6 @@ from app.rules.dialects.owner import (
     is_ours,
     orphaned,
 )
-from app.rules.mnnvl.stored import Gang, MnnvlResource
 
 
 class PodGangOwns(OwnerRule):

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from app.facts.grove.gang import Gang, read_gang
+from app.facts.nvidia.mnnvl import read_mnnvl_resource
 from app.facts.place import Place, read_place
 from app.rules.dialects.design.owner import POD_GANG_OWNS
-from app.rules.mnnvl.stored import Gang, read_gang, read_resource
 
 BASE = Gang("ns", "pcs-0", "g", Place("pcs", "0"))
 SCALED = Gang("ns", "pcs-0-pool-0", "s", Place("pcs", "0", "pool", "1"))
@@ -27,7 +28,7 @@ def resource(labels: Any = None, owners: Any = None, **metadata: Any) -> Any:
         "ownerReferences": [SET] if owners is None else owners,
         **metadata,
     }
-    return read_resource({"kind": "ComputeDomain", "metadata": metadata})
+    return read_mnnvl_resource({"kind": "ComputeDomain", "metadata": metadata})
 
 
 GROUPED = {"grove.io/pcsg-name": "pool", "grove.io/pcsg-replica-index": "1"}

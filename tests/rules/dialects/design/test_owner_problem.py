@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from app.facts.grove.gang import Gang
+from app.facts.nvidia.mnnvl import MnnvlResource
 from app.facts.place import Place
 from app.objects.owners import OwnerRef
 from app.rules.dialects.design.owner import POD_GANG_OWNS
 from app.rules.dialects.owner import OwnershipProblem
-from app.rules.mnnvl.stored import Gang, MnnvlResource
 
 PLACE = Place("train", "0", podgang="train-0")
 GANG = Gang("ns", "train-0", "uid-gang", PLACE)

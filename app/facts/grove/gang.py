@@ -1,0 +1,141 @@
+"""PodGangs as the server keeps them: for owners of MNNVL resources, and for constraints.
+
+A `PodGang` of `podgang` takes more than twice as much memory, and a server has one for each.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from sys import intern
+from typing import Any
+
+from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
+from app.facts.labels import MNNVL_ADOPTED, POD_GANG_ROLE, TOPOLOGY_NAME
+from app.facts.place import Place, read_place
+from app.objects.edits import ABSENT, value_at
+from app.objects.metadata import labels_of
+from app.objects.owners import owners_of
+from app.objects.packed import packed, unpacked
+from app.objects.shape import map_of, maps_of, text_of
+
+_ANNOTATIONS = (TOPOLOGY_NAME, MNNVL_ADOPTED)
+_CONSTRAINTS = ("topologyConstraint", "topologyConstraintGroupConfigs")
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A PodGang.
+
+    `uid` is "" while it is being created. `set_uid` is that of the PodCliqueSet that controls it,
+    or "". `role` is "" if Grove didn't name the PodGang after an epoch. `podgroups` are the names
+    of its PodCliques.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    place: Place
+    deleting: bool = False
+    set_uid: str = ""
+    role: str = ""
+    podgroups: tuple[str, ...] = ()
+
+    def reference(self) -> dict[str, Any]:
+        return POD_GANG.owner_reference(self.name, self.uid)
+
+    def cliques(self) -> Collection[str]:
+        """Return the names of its PodCliques."""
+        return self.podgroups
+
+
+def read_gang(obj: Mapping[str, Any], namespace: str) -> Gang:
+    """Read a PodGang."""
+    metadata = map_of(obj.get("metadata"))
+    labels = labels_of(obj)
+    return Gang(
+        namespace=namespace,
+        name=str(metadata.get("name", "")),
+        uid=str(metadata.get("uid") or ""),
+        place=read_place(labels),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        set_uid=_set_uid(obj),
+        role=text_of(labels.get(POD_GANG_ROLE)),
+        podgroups=read_podgroups(obj),
+    )
+
+
+def read_podgroups(obj: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the PodGroups of a PodGang, which are those of its PodCliques."""
+    podgroups = maps_of(value_at(obj, ("spec", "podgroups")))
+    return tuple(text_of(podgroup.get("name")) for podgroup in podgroups)
+
+
+def _set_uid(obj: Mapping[str, Any]) -> str:
+    kind = POD_CLIQUE_SET.kind
+    owners = (owner for owner in owners_of(obj) if owner.controller and owner.kind == kind)
+    return next((owner.uid for owner in owners), "")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGang(Gang):
+    """A cached PodGang. `content` is JSON, which needs far less memory than maps."""
+
+    content: bytes = b""
+
+    def cliques(self) -> Collection[str]:
+        """Return the names of its PodCliques, which only `content` has."""
+        return read_podgroups(self.view())
+
+    def view(self) -> Object:
+        """Return the parts of the object that contain constraints and annotations.
+
+        They are at their places in the whole object. A JSON Patch of the view therefore applies to
+        the whole object.
+        """
+        return unpacked(self.content)
+
+
+def read_stored_gang(obj: Object) -> StoredGang:
+    gang = read_gang(obj, obj["metadata"].get("namespace", ""))
+    return StoredGang(
+        intern(gang.namespace),
+        intern(gang.name),
+        gang.uid,
+        gang.place,
+        gang.deleting,
+        intern(gang.set_uid),
+        intern(gang.role),
+        content=packed(reduced(obj)),
+    )
+
+
+def reduced(obj: Object) -> Object:
+    """Return the parts of `obj` that are kept.
+
+    A map that exists is kept even if it becomes empty, so that a patch does not create it again.
+    """
+    metadata: Object = {}
+    annotations = value_at(obj, ("metadata", "annotations"))
+    if isinstance(annotations, dict):
+        metadata["annotations"] = _only(annotations, _ANNOTATIONS)
+    spec = value_at(obj, ("spec",))
+    if not isinstance(spec, dict):
+        return {"metadata": metadata} if spec is ABSENT else {"metadata": metadata, "spec": spec}
+    reduced_spec = _only(spec, _CONSTRAINTS)
+    if "podgroups" in spec:
+        reduced_spec["podgroups"] = _podgroups(spec["podgroups"])
+    return {"metadata": metadata, "spec": reduced_spec}
+
+
+def _podgroups(podgroups: Any) -> Any:
+    if not isinstance(podgroups, list):
+        return podgroups
+    return [
+        _only(item, ("name", "topologyConstraint")) if isinstance(item, dict) else item
+        for item in podgroups
+    ]
+
+
+def _only(entries: Object, keys: tuple[str, ...]) -> Object:
+    return {key: entries[key] for key in keys if key in entries}

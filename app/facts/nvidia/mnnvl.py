@@ -1,0 +1,78 @@
+"""Stored MNNVL resources, as far as their owners depend on them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from sys import intern
+from typing import Any
+
+from app.facts.kinds import POD_GANG
+from app.facts.kubernetes.claim import awaited_classes
+from app.facts.labels import MNNVL_MANAGED
+from app.facts.nvidia.names import base_of
+from app.facts.place import Place, read_place
+from app.objects.metadata import labels_of
+from app.objects.owners import OwnerRef, owners_of
+
+
+@dataclass(frozen=True, slots=True)
+class MnnvlResource:
+    """A stored ComputeDomain or ResourceClaim.
+
+    `managed` is true if it has our label. `place.podgang` is "" unless an earlier version made the
+    resource: that one wrote the name of a PodGang, which Grove may have replaced since. `created`
+    is the time of its creation (RFC 3339). `awaited` are the DeviceClasses that a ResourceClaim
+    requests, empty once it is allocated.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    managed: bool
+    deleting: bool
+    place: Place
+    owners: tuple[OwnerRef, ...]
+    created: str = ""
+    awaited: tuple[str, ...] = ()
+
+    @property
+    def base_name(self) -> str:
+        """The text with which its name begins, "" if its name is not like those of ours."""
+        return base_of(self.kind, self.name)
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether Kubernetes made this claim for one Pod, with the labels of its template."""
+        return any(owner.kind == "Pod" for owner in self.owners)
+
+    @property
+    def owning_gangs(self) -> tuple[OwnerRef, ...]:
+        """The PodGangs among its owners."""
+        return tuple(owner for owner in self.owners if owner.kind == POD_GANG.kind)
+
+
+def read_mnnvl_resource(obj: Mapping[str, Any]) -> MnnvlResource:
+    """Read a stored ComputeDomain or ResourceClaim.
+
+    The result shares its texts with those of others, because there may be very many.
+    """
+    metadata = obj["metadata"]
+    labels = labels_of(obj)
+    return MnnvlResource(
+        kind=_shared(obj.get("kind", "")),
+        namespace=_shared(metadata.get("namespace", "")),
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        resource_version=metadata.get("resourceVersion", ""),
+        managed=labels.get(MNNVL_MANAGED) == "true",
+        deleting=metadata.get("deletionTimestamp") is not None,
+        place=read_place(labels),
+        owners=owners_of(obj),
+        created=_shared(metadata.get("creationTimestamp") or ""),
+        awaited=awaited_classes(obj),
+    )
+
+
+def _shared(text: Any) -> Any:
+    return intern(text) if isinstance(text, str) else text

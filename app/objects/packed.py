@@ -1,0 +1,16 @@
+"""Objects as bytes, which need far less memory than maps."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+
+def packed(obj: Mapping[str, Any]) -> bytes:
+    """Return `obj` as JSON. It is copied, because orjson returns a buffer of several KiB."""
+    return bytes(memoryview(orjson.dumps(obj)))
+
+
+def unpacked(content: bytes) -> dict[str, Any]:
+    obj: dict[str, Any] = orjson.loads(content)
+    return obj
