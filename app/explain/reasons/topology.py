@@ -327,7 +327,7 @@ def topology_differs(gang: Gang) -> Iterator[Reason]:
             Evidence(ref, "spec.levels", levels),
         )
         yield Reason("TopologyDiffers", (kai.ref,), text, remedy, "platform", both)
-    elif not (cluster.external or any(_is(owner, cluster) for owner in kai.owners)):
+    elif not cluster.external and not kai.is_owned_by(cluster.ref, cluster.uid):
         owners = listed(_owner(owner, cluster) for owner in kai.owners) or "nobody"
         text = (
             f"The Topology {kai.name} is owned by {owners}, not by the {cluster.kind}"
@@ -348,11 +348,6 @@ def topology_differs(gang: Gang) -> Iterator[Reason]:
             "platform",
             evidence,
         )
-
-
-def _is(owner: OwnerRef, cluster: ClusterTopology) -> bool:
-    """Return whether an owner is this topology, be it the controller or not."""
-    return (owner.kind, owner.name, owner.uid) == (cluster.kind, cluster.name, cluster.uid)
 
 
 def _owner(owner: OwnerRef, cluster: ClusterTopology) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.facts.named import Named
+from app.facts.named import Named, Ref
 from app.objects.owners import OwnerRef, owners_of
 from app.objects.shape import map_at, maps_of, text_at
 
@@ -28,6 +28,11 @@ class KaiTopology(Named):
     def controller(self) -> OwnerRef | None:
         """The owner that controls it, None if there is none."""
         return next((owner for owner in self.owners if owner.controller), None)
+
+    def is_owned_by(self, ref: Ref, uid: str) -> bool:
+        """Whether this object is an owner, as the controller or not."""
+        owner = (ref.kind, ref.name, uid)
+        return owner in ((owner.kind, owner.name, owner.uid) for owner in self.owners)
 
     def position(self, level: str) -> int | None:
         """Return the position of `level`, a node label or an alias, or None if it is no level."""
