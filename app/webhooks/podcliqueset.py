@@ -6,9 +6,8 @@ from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
 from app.cluster.facts import Facts, TopologyMissing
 from app.facts.kinds import COMPUTE_DOMAIN
-from app.kube.api import Unavailable
-from app.objects.fields import FieldError
 from app.rules.dialects.design.sets import ignored, is_unchanged, read_constraints
+from app.rules.dialects.dialect import Dialect, SetVerdict
 from app.rules.mnnvl.preflight import preflight_warnings
 from app.rules.mnnvl.set_annotations import ignored_annotations, validate_annotations
 from app.rules.mnnvl.template import Template, read_template
@@ -20,45 +19,44 @@ class PodCliqueSetWebhook:
         self._facts = facts
 
     def __call__(self, request: Request) -> Verdict:
-        findings, warnings = self._constraints(request)
-        template = read_template(request.object, groups_read=self._facts.dialect().reads_groups)
-        annotated, stored = self._annotations(request, template)
-        findings = [*findings, *annotated]
-        return judged(
-            findings, [*warnings, *stored, *([] if findings else self._warnings(request, template))]
-        )
+        dialect = self._facts.dialect()
+        constraints = self._constraints(dialect, request)
+        template = read_template(request.object, groups_read=dialect.reads_groups)
+        others = self._facts.sets_with_groups(request.namespace) if dialect.reads_groups else None
+        annotated, stored = validate_annotations(template, request.old, others)
 
-    def _constraints(self, request: Request) -> tuple[list[FieldError], list[str]]:
+        findings = [*constraints.findings, *annotated]
+        warnings = [*constraints.warnings, *stored]
+        if not findings:
+            warnings += self._annotation_warnings(dialect, template)
+        if not findings and constraints.is_known:
+            warnings += self._placing_warnings(template, constraints)
+
+        return judged(findings, warnings)
+
+    def _constraints(self, dialect: Dialect, request: Request) -> SetVerdict:
         try:
-            return self._facts.dialect().validate_set(request.object, request.old, self._facts)
+            return dialect.validate_set(request.object, request.old, self._facts)
         except TopologyMissing as missing:
             if is_unchanged(read_constraints(request.object, []), request.old):
-                return [], [ignored(missing.message)]
+                return SetVerdict(warnings=[ignored(missing.message)], is_known=False)
             raise
 
-    def _annotations(
-        self, request: Request, template: Template
-    ) -> tuple[list[FieldError], list[str]]:
-        reads_groups = self._facts.dialect().reads_groups
-        others = self._facts.sets_with_groups(request.namespace) if reads_groups else None
-        return validate_annotations(template, request.old, others)
-
-    def _warnings(self, request: Request, template: Template) -> list[str]:
-        dialect = self._facts.dialect()
+    def _annotation_warnings(self, dialect: Dialect, template: Template) -> list[str]:
         served = self._facts.is_served(COMPUTE_DOMAIN)
         warnings = ignored_annotations(
             template, groups_read=dialect.reads_groups, compute_domains=served
         )
-        warnings += dialect.set_warnings(template)
-        try:
-            levels, required = dialect.placement(request.object, self._facts)
-        except (
-            Unavailable
-        ):  # the managed topology is missing, and the update doesn't change the constraints
-            return warnings
+        return warnings + dialect.set_warnings(template)
 
+    def _placing_warnings(self, template: Template, constraints: SetVerdict) -> list[str]:
+        levels = constraints.levels
+        required = constraints.required
         nodes = self._facts.nodes()
-        warnings += preflight_warnings(template, required_levels(template, required, levels), nodes)
-        warnings += capacity_warnings(template, required, levels, nodes)
+        narrowest = required_levels(template, required, levels)
 
-        return [*warnings, *size_warnings(template, dialect.constrained(request.object))]
+        return [
+            *preflight_warnings(template, narrowest, nodes),
+            *capacity_warnings(template, required, levels, nodes),
+            *size_warnings(template, constraints.constrained),
+        ]

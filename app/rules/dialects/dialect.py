@@ -74,6 +74,27 @@ class LevelsVerdict:
     warnings: Sequence[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class SetVerdict:
+    """The verdict on the constraints of a PodCliqueSet, and what was read on the way.
+
+    `levels` are those of the topology that the constraints refer to, broadest first. `required` has
+    the domain that each owner requires, and `constrained` the owners whose pods KAI places by a
+    constraint. Without findings, these three are complete, unless the topology is not known
+    (`is_known`).
+    """
+
+    findings: Sequence[FieldError] = ()
+    warnings: Sequence[str] = ()
+    levels: Sequence[Level] = ()
+    required: Mapping[Owner, str] = field(default_factory=dict)
+    constrained: Sequence[Owner] = ()
+    is_known: bool = True
+
+
+NO_CONSTRAINTS = SetVerdict()
+
+
 class Dialect(ABC):
     """The rules for the objects of one topology API.
 
@@ -120,23 +141,11 @@ class Dialect(ABC):
     @abstractmethod
     def validate_set(
         self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, facts: TopologyFacts
-    ) -> tuple[list[FieldError], list[str]]:
-        """Return findings and warnings about the constraints of the PodCliqueSet `obj`.
+    ) -> SetVerdict:
+        """Return the verdict on the constraints of the PodCliqueSet `obj`, which is read once.
 
         `old` is the object that an UPDATE replaces, None at CREATE.
         """
-
-    @abstractmethod
-    def placement(
-        self, obj: Mapping[str, Any], facts: TopologyFacts
-    ) -> tuple[Sequence[Level], dict[Owner, str]]:
-        """Return the levels that the PodCliqueSet `obj` refers to, and the domain that each owner
-        requires.
-        """
-
-    @abstractmethod
-    def constrained(self, obj: Mapping[str, Any]) -> Sequence[Owner]:
-        """Return the owners in the PodCliqueSet `obj` whose pods KAI places by a constraint."""
 
     def set_warnings(self, template: Template) -> list[str]:
         """Return further warnings about a PodCliqueSet, which depend on no fact."""

@@ -13,7 +13,7 @@ from app.rules.topology.owners import SET, Owner, owner_text
 
 
 def capacity_warnings(
-    template: Template, required: dict[Owner, str], levels: Sequence[Level], nodes: Nodes
+    template: Template, required: Mapping[Owner, str], levels: Sequence[Level], nodes: Nodes
 ) -> list[str]:
     """Return warnings about required domains that are too small.
 
@@ -30,7 +30,7 @@ def capacity_warnings(
 
 
 def required_levels(
-    template: Template, required: dict[Owner, str], levels: Sequence[Level]
+    template: Template, required: Mapping[Owner, str], levels: Sequence[Level]
 ) -> dict[str, Level]:
     """Returns, by the name of a clique, the narrowest level that its pods require: by the
     constraint of the clique, of its scaling group or of the set.

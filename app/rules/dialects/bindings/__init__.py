@@ -18,7 +18,9 @@ from app.objects.shape import map_of
 from app.rules.dialects.bindings.levels import refusal_to_delete, validate_binding
 from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
 from app.rules.dialects.bindings.podgangs import drifted_constraints, gang_warnings
+from app.rules.dialects.bindings.sets import Bindings as BoundLevels
 from app.rules.dialects.bindings.sets import (
+    Packings,
     deprecated_fields,
     effective_names,
     is_unchanged,
@@ -30,10 +32,15 @@ from app.rules.dialects.bindings.sets import (
     validate_change,
     validate_packings,
 )
-from app.rules.dialects.dialect import Dialect, LevelsVerdict, TopologyFacts
+from app.rules.dialects.dialect import (
+    NO_CONSTRAINTS,
+    Dialect,
+    LevelsVerdict,
+    SetVerdict,
+    TopologyFacts,
+)
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.coverage import coverage_problems
-from app.rules.topology.owners import Owner
 
 _STORED = "topology constraint stored before, and allowed to stay"
 
@@ -80,7 +87,7 @@ class Bindings(Dialect):
 
     def validate_set(
         self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, facts: TopologyFacts
-    ) -> tuple[list[FieldError], list[str]]:
+    ) -> SetVerdict:
         """Grove allows hardly any change of a constraint.
 
         Problems of constraints that an update does not change are warnings, so that workloads stay
@@ -89,40 +96,27 @@ class Bindings(Dialect):
         """
         findings: list[FieldError] = []
         packings = read_packings(obj, findings)
+        if findings:
+            return SetVerdict(findings)
+
         stored = read_packings(old or {}, [])
-        if findings or not (packings.constraints or stored.constraints):
-            return findings, []
+        if not packings.constraints and not stored.constraints:
+            return NO_CONSTRAINTS
 
         bindings = facts.bindings()
         warnings = packing_warnings(packings, bindings)
         warnings += shared_domain_warnings(packings, bindings, facts.nodes_with)
-        findings = validate_packings(packings, bindings)
-        hindered = never_placed(packings, bindings)
         if old is None:
-            return [*findings, *hindered, *deprecated_fields(packings)], warnings
+            findings = _findings_at_creation(packings, bindings)
+        else:
+            warnings += [f"{_STORED}: {finding}" for finding in never_placed(packings, bindings)]
+            findings, former = _findings_of_update(packings, stored, bindings)
+            warnings = [*former, *warnings]
 
-        warnings += [f"{_STORED}: {finding}" for finding in hindered]
-        changes = validate_change(packings, stored)
-        if changes:
-            return [*changes, *findings], warnings
-        if needs_names(stored) or not is_unchanged(packings, stored):
-            return findings, warnings
-
-        return [], [*(f"{_STORED}: {finding}" for finding in findings), *warnings]
-
-    def placement(
-        self, obj: Mapping[str, Any], facts: TopologyFacts
-    ) -> tuple[Sequence[Level], dict[Owner, str]]:
-        packings = read_packings(obj, [])
         name = next(iter(effective_names(packings, []).values()), "")
-        levels = facts.bindings().get(name, ()) if name else ()
-        return levels, {
-            packing.owner: packing.required for packing in packings.constraints if packing.required
-        }
+        levels = bindings.get(name, ()) if name else ()
 
-    def constrained(self, obj: Mapping[str, Any]) -> Sequence[Owner]:
-        constraints = read_packings(obj, []).constraints
-        return [packing.owner for packing in constraints if packing.required or packing.preferred]
+        return SetVerdict(findings, warnings, levels, packings.required, packings.constrained)
 
     def podgang_warnings(self, gang: Mapping[str, Any], facts: TopologyFacts) -> list[str]:
         return gang_warnings(gang, facts.kai_topology)
@@ -132,6 +126,27 @@ class Bindings(Dialect):
     ) -> list[str]:
         levels = facts.bindings().get(pcs.topology_name)
         return [] if levels is None else drifted_constraints(name, gang, pcs, levels)
+
+
+def _findings_at_creation(packings: Packings, bindings: BoundLevels) -> list[FieldError]:
+    return [
+        *validate_packings(packings, bindings),
+        *never_placed(packings, bindings),
+        *deprecated_fields(packings),
+    ]
+
+
+def _findings_of_update(
+    packings: Packings, stored: Packings, bindings: BoundLevels
+) -> tuple[list[FieldError], list[str]]:
+    """Return the findings, and warnings in place of those that the update does not cause."""
+    findings = validate_packings(packings, bindings)
+    changes = validate_change(packings, stored)
+    if changes:
+        return [*changes, *findings], []
+    if needs_names(stored) or not is_unchanged(packings, stored):
+        return findings, []
+    return [], [f"{_STORED}: {finding}" for finding in findings]
 
 
 BINDINGS = Bindings()

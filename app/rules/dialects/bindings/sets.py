@@ -82,6 +82,18 @@ class Packings:
     groups_of: Mapping[str, Sequence[str]]
 
     @property
+    def required(self) -> dict[Owner, str]:
+        """The domain that each owner requires."""
+        return {packing.owner: packing.required for packing in self.constraints if packing.required}
+
+    @property
+    def constrained(self) -> list[Owner]:
+        """The owners whose pods KAI places by a constraint."""
+        return [
+            packing.owner for packing in self.constraints if packing.required or packing.preferred
+        ]
+
+    @property
     def deprecated(self) -> list[FieldPath]:
         """The paths of all packDomains."""
         return [

@@ -22,12 +22,17 @@ from app.rules.dialects.design.levels import validate_cluster_topology
 from app.rules.dialects.design.owner import POD_GANG_OWNS
 from app.rules.dialects.design.podgangs import constraint_changes, validate_shape
 from app.rules.dialects.design.sets import read_constraints, validate_pod_clique_set
-from app.rules.dialects.dialect import Dialect, LevelsVerdict, TopologyFacts
+from app.rules.dialects.dialect import (
+    NO_CONSTRAINTS,
+    Dialect,
+    LevelsVerdict,
+    SetVerdict,
+    TopologyFacts,
+)
 from app.rules.dialects.owner import OwnerRule
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.coverage import coverage_problems
 from app.rules.topology.levels import Topology
-from app.rules.topology.owners import Owner
 from app.rules.topology.satisfaction import constraint_condition, removed_levels_warning
 
 
@@ -88,22 +93,20 @@ class Unserved(Dialect):
 
     def validate_set(
         self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, facts: TopologyFacts
-    ) -> tuple[list[FieldError], list[str]]:
+    ) -> SetVerdict:
         findings: list[FieldError] = []
         constraints = read_constraints(obj, findings)
-        if findings or not constraints.all:
-            return findings, []
-        return validate_pod_clique_set(constraints, old, facts.topology())
+        if findings:
+            return SetVerdict(findings)
+        if not constraints.all:
+            return NO_CONSTRAINTS
 
-    def placement(
-        self, obj: Mapping[str, Any], facts: TopologyFacts
-    ) -> tuple[Sequence[Level], dict[Owner, str]]:
-        constraints = read_constraints(obj, []).all
-        levels = facts.topology().levels if constraints else ()
-        return levels, {constraint.owner: constraint.domain for constraint in constraints}
+        topology = facts.topology()
+        findings, warnings = validate_pod_clique_set(constraints, old, topology)
+        required = {constraint.owner: constraint.domain for constraint in constraints.all}
+        constrained = [constraint.owner for constraint in constraints.all]
 
-    def constrained(self, obj: Mapping[str, Any]) -> Sequence[Owner]:
-        return [constraint.owner for constraint in read_constraints(obj, []).all]
+        return SetVerdict(findings, warnings, topology.levels, required, constrained)
 
     def condition(self, pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
         return constraint_condition(pcs, topology)

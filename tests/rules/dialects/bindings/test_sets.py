@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from app.facts.grove.topology import Level
+from app.objects.fields import FieldError
 from app.rules.dialects.bindings import BINDINGS
+from app.rules.dialects.dialect import NO_CONSTRAINTS
 from app.rules.topology.coverage import Nodes
 from tests.rules.dialects.around import Around
 
@@ -26,6 +28,13 @@ FORMER_WORD = (
     "Forbidden: packDomain is allowed only in PodCliqueSets that have it already: use pack.required"
 )
 MISSING = "Required value: the name of a ClusterTopologyBinding is needed here or in the topologyConstraint above"
+
+
+def validated(
+    obj: dict[str, Any], old: dict[str, Any] | None, facts: Around
+) -> tuple[list[FieldError], list[str]]:
+    verdict = BINDINGS.validate_set(obj, old, facts)
+    return list(verdict.findings), list(verdict.warnings)
 
 
 def pcs(
@@ -145,11 +154,11 @@ def c(name: str = "", required: str = "", preferred: str = "", former: str = "")
     ],
 )
 def test_findings_at_creation(obj: dict[str, Any], findings: list[str]) -> None:
-    assert [str(finding) for finding in BINDINGS.validate_set(obj, None, AROUND)[0]] == findings
+    assert [str(finding) for finding in validated(obj, None, AROUND)[0]] == findings
 
 
 def test_without_any_binding_the_message_says_so() -> None:
-    (finding,), _ = BINDINGS.validate_set(pcs(c("gb200", "zone")), None, Around())
+    (finding,), _ = validated(pcs(c("gb200", "zone")), None, Around())
     assert finding.message.endswith(
         "ClusterTopologyBinding not found; there is none in this cluster"
     )
@@ -244,11 +253,11 @@ NAMED = pcs(c("gb200", "", "", "zone"), c("", "", "", "rack"))
 def test_findings_at_an_update(
     old: dict[str, Any], new: dict[str, Any], findings: list[str]
 ) -> None:
-    assert [str(finding) for finding in BINDINGS.validate_set(new, old, AROUND)[0]] == findings
+    assert [str(finding) for finding in validated(new, old, AROUND)[0]] == findings
 
 
 def test_what_is_stored_is_warned_about() -> None:
-    _, warnings = BINDINGS.validate_set(pcs(c("gone", "rack")), pcs(c("gone", "rack")), AROUND)
+    _, warnings = validated(pcs(c("gone", "rack")), pcs(c("gone", "rack")), AROUND)
     assert warnings == [
         f'topology constraint stored before, and allowed to stay: {OF_SET}.topologyName: Invalid value: "gone": '
         f"ClusterTopologyBinding not found; these exist: gb200, h100"
@@ -281,7 +290,7 @@ def test_what_is_stored_is_warned_about() -> None:
 def test_warnings_about_constraints_without_effect(
     obj: dict[str, Any], warnings: list[str]
 ) -> None:
-    assert BINDINGS.validate_set(obj, None, AROUND) == ([], warnings)
+    assert validated(obj, None, AROUND) == ([], warnings)
 
 
 def nodes(*places: str, count: int = 2) -> Nodes:
@@ -335,7 +344,7 @@ ALONE = 'all nodes are in one "{}", and then KAI never places the pods unless a 
 def test_a_required_domain_while_all_nodes_share_a_narrower_one(
     obj: dict[str, Any], counted: Nodes, warnings: list[str]
 ) -> None:
-    assert BINDINGS.validate_set(obj, None, Around(bound=BOUND, counted=counted)) == ([], warnings)
+    assert validated(obj, None, Around(bound=BOUND, counted=counted)) == ([], warnings)
 
 
 NEVER = 'broader than the required domain "rack", so that KAI never places these pods: remove it, or use one of: rack, host'
@@ -359,18 +368,18 @@ def test_a_preferred_domain_that_is_broader_than_the_required_one(
     constraint: dict[str, Any], findings: list[str]
 ) -> None:
     obj = pcs(constraint)
-    created, _ = BINDINGS.validate_set(obj, None, AROUND)
+    created, _ = validated(obj, None, AROUND)
     assert list(map(str, created)) == findings
 
     scaled = {**obj, "spec": {**obj["spec"], "replicas": 2}}
     stored = [f"topology constraint stored before, and allowed to stay: {one}" for one in findings]
-    assert BINDINGS.validate_set(scaled, obj, AROUND) == ([], stored)
+    assert validated(scaled, obj, AROUND) == ([], stored)
 
 
 def test_of_a_packdomain_and_of_a_set_that_must_get_a_name_the_same_holds() -> None:
     old = pcs(c("", "", "zone", "rack"))
     new = pcs(c("gb200", "", "zone", "rack"))
-    findings, warnings = BINDINGS.validate_set(new, old, AROUND)
+    findings, warnings = validated(new, old, AROUND)
     assert findings == []
     assert (
         f'topology constraint stored before, and allowed to stay: {OF_SET}.pack.preferred: Invalid value: "zone": {NEVER}'
@@ -379,12 +388,12 @@ def test_of_a_packdomain_and_of_a_set_that_must_get_a_name_the_same_holds() -> N
 
 
 def test_which_levels_a_set_requires() -> None:
-    levels, required = BINDINGS.placement(STORED, AROUND)
-    assert (levels, required) == (
+    verdict = BINDINGS.validate_set(STORED, STORED, AROUND)
+    assert (verdict.levels, verdict.required) == (
         BOUND["gb200"],
         {("set", ""): "rack", ("clique", "router"): "host"},
     )
-    assert BINDINGS.placement(pcs(), AROUND) == ((), {})
+    assert BINDINGS.validate_set(pcs(), None, AROUND) == NO_CONSTRAINTS
     assert BINDINGS.in_use(AROUND) == BOUND
 
 
@@ -401,6 +410,6 @@ def test_thousands_of_cliques_and_groups_of_one_name_are_judged_at_once() -> Non
     obj = pcs(c("gb200", "zone"))
     obj["spec"]["template"] |= {"cliques": cliques, "podCliqueScalingGroups": groups}
     begin = time.process_time()
-    (finding,), _ = BINDINGS.validate_set(obj, None, AROUND)
+    (finding,), _ = validated(obj, None, AROUND)
     assert time.process_time() - begin < 2
     assert finding.field == "spec.template.cliques[2000].topologyConstraint.pack.required"
