@@ -27,10 +27,11 @@ from bench_common import ENVIRONMENT, ROOT, Connection, verdict
 from bench_restarts import Balancer
 
 from app.facts.kinds import ALL
+from app.kube.api import Selection
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.store import WatchStore
-from app.kube.watch import Selection, run_store
+from app.kube.watch import run_store
 from app.objects.resource import VALIDATING_WEBHOOKS
 from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port

@@ -27,6 +27,7 @@ from bench_common import ENVIRONMENT, api_calls, cached_objects, memory, process
 
 from app.facts.grove.gang import read_gang
 from app.facts.kinds import ALL, COMPUTE_DOMAIN, POD_GANG
+from app.kube.api import Selection
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import Limits
@@ -284,7 +285,7 @@ async def run_api(directory: Path, scale: float) -> None:
         await from_kubeconfig(sandbox.kubeconfig, "admin"), ALL, Limits(qps=10_000)
     ) as client:
         await client.discovery.refresh()
-        gangs = (await client.list(POD_GANG, "default", limit=0)).items
+        gangs = (await client.list(Selection(POD_GANG, "default"), limit=0)).items
         await sandbox.apply([made for gang in gangs for made in mnnvl_resources(gang)])
 
     (directory / "loaded").touch()

@@ -35,7 +35,7 @@ from app.facts.kinds import (
     POD_GANG,
     RESOURCE_CLAIM,
 )
-from app.kube.api import Unavailable
+from app.kube.api import ObjectRef, Selection, Unavailable
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import Limits
@@ -297,7 +297,7 @@ class Bench:
             deleted: dict[str, float] = {}
             for resource, name in names:
                 deleted[name] = time.monotonic()
-                await self.client.delete(resource, name, "default")
+                await self.client.delete(ObjectRef(resource, name, "default"))
                 await asyncio.sleep(0.01)
             await until(lambda: len(watching.created) == len(names))
 
@@ -362,7 +362,7 @@ class Bench:
         async def owned() -> bool:
             for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
                 page = await self.client.list(
-                    resource, "default", label_selector="grove.io/pcs-name=killed", limit=0
+                    Selection(resource, "default", labels="grove.io/pcs-name=killed"), limit=0
                 )
                 owners = {item["metadata"]["ownerReferences"][0]["name"] for item in page.items}
                 if owners != {f"killed-{number}" for number in range(count)}:
@@ -430,14 +430,14 @@ class Bench:
     async def _switched_off(self, names: list[str]) -> None:
         """Deletes the webhook configurations; then each PodClique gets the spec of its template."""
         self._configurations = [
-            (resource, await self.client.get(resource, NAME))
+            (resource, await self.client.get(ObjectRef(resource, NAME)))
             for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
         ]
         for resource, _ in self._configurations:
-            await self.client.delete(resource, NAME)
+            await self.client.delete(ObjectRef(resource, NAME))
         template = {"spec": {"podSpec": {**builders.pod_spec(), "resourceClaims": None}}}
         for name in names:
-            await self.client.patch(POD_CLIQUE, name, template, "default")
+            await self.client.patch(ObjectRef(POD_CLIQUE, name, "default"), template)
         assert await self._claimed() == 0
 
     async def _switched_on(self, count: int) -> float:
@@ -465,7 +465,7 @@ class Bench:
     async def _claimed(self) -> int:
         """How many PodCliques of `claims_back` have a claim."""
         page = await self.client.list(
-            POD_CLIQUE, "default", label_selector=f"bench={self._of}", limit=0
+            Selection(POD_CLIQUE, "default", labels=f"bench={self._of}"), limit=0
         )
         return sum("resourceClaims" in item["spec"]["podSpec"] for item in page.items)
 
@@ -558,7 +558,7 @@ class Bench:
         async def worker() -> None:
             for name in names:
                 await self.client.patch(
-                    POD_GANG, name, {"metadata": {"labels": {"bench": "1"}}}, "default"
+                    ObjectRef(POD_GANG, name, "default"), {"metadata": {"labels": {"bench": "1"}}}
                 )
 
         begin = time.monotonic()
@@ -577,7 +577,7 @@ class Bench:
     async def _gangs(self) -> AsyncIterator[dict[str, Any]]:
         token = ""
         while True:
-            page = await self.client.list(POD_GANG, "default", continue_token=token)
+            page = await self.client.list(Selection(POD_GANG, "default"), continue_token=token)
             for item in page.items:
                 yield item
             token = page.continue_token
@@ -633,8 +633,8 @@ class Owned:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _watch(self, client: HttpClient, resource: Resource) -> None:
-        version = (await client.list(resource, "default", limit=1)).resource_version
-        async for event in client.watch(resource, "default", resource_version=version):
+        version = (await client.list(Selection(resource, "default"), limit=1)).resource_version
+        async for event in client.watch(Selection(resource, "default"), resource_version=version):
             for owner in event.object.get("metadata", {}).get("ownerReferences", []):
                 if owner["kind"] == "PodGang" and event.type == "MODIFIED":
                     self._see(owner["name"])
@@ -653,8 +653,8 @@ class Restored(Owned):
         self.created: dict[str, float] = {}
 
     async def _watch(self, client: HttpClient, resource: Resource) -> None:
-        version = (await client.list(resource, "default", limit=1)).resource_version
-        async for event in client.watch(resource, "default", resource_version=version):
+        version = (await client.list(Selection(resource, "default"), limit=1)).resource_version
+        async for event in client.watch(Selection(resource, "default"), resource_version=version):
             if event.type == "ADDED":
                 self.created[event.object["metadata"]["name"]] = time.monotonic()
 

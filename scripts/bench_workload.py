@@ -16,6 +16,7 @@ from bench_common import api_calls, process
 from bench_reconcile import LEVELS, Server, connect, until
 
 from app.facts.kinds import POD_GROUP, WORKLOAD
+from app.kube.api import Selection
 from app.kube.client import HttpClient
 from app.objects.resource import POD
 from app.server.listener import free_port
@@ -62,8 +63,8 @@ async def late(directory: Path, port: int, client: HttpClient) -> None:
     await until(lambda: server.value("leader") == 1)
     await client.create(POD, pod("early", "late"), "default")
     await asyncio.sleep(LATE_SECONDS)
-    version = (await client.list(POD_GROUP, "default", limit=1)).resource_version
-    watch = client.watch(POD_GROUP, "default", resource_version=version)
+    version = (await client.list(Selection(POD_GROUP, "default"), limit=1)).resource_version
+    watch = client.watch(Selection(POD_GROUP, "default"), resource_version=version)
     coming = asyncio.ensure_future(anext(watch))
     await asyncio.sleep(0.2)
     await client.create(WORKLOAD, workload("late"), "default")

@@ -33,7 +33,7 @@ from app.facts.kinds import (
 )
 from app.facts.nvidia.mnnvl import MnnvlResource
 from app.facts.place import read_place
-from app.kube.api import Client, ClusterError, Key, NotFound, Object, Unavailable
+from app.kube.api import Client, ClusterError, Key, NotFound, Object, Selection, Unavailable
 from app.kube.pages import pages
 from app.objects.metadata import labels_of
 from app.objects.resource import POD, Resource
@@ -171,7 +171,7 @@ class Auditor:
 
     async def _objects(self, resource: Resource, namespace: str | None) -> AsyncIterator[Object]:
         count = self.tally.count(resource.kind)
-        async for page in pages(self._client, resource, namespace):
+        async for page in pages(self._client, Selection(resource, namespace)):
             for obj in page.items:
                 count.looked_at += 1
                 yield obj

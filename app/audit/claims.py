@@ -7,7 +7,7 @@ from app.cluster.facts import Facts
 from app.cluster.pods import claims_held_in_deletion, pods_without_claim
 from app.cluster.table import CLAIMS, DOMAINS, Stores
 from app.facts.kinds import POD_CLIQUE, RESOURCE_CLAIM
-from app.kube.api import Client, Key, Object, find
+from app.kube.api import Client, Key, Object, ObjectRef, find
 from app.rules.mnnvl.demand import read_demand
 from app.rules.mnnvl.missing import (
     PUT_BACK,
@@ -70,7 +70,7 @@ class ClaimAudit:
             for claim in self._stores[CLAIMS].values()
             if claim.deleting and claim.namespace not in exempt
         )
-        found = [await find(self._client, RESOURCE_CLAIM, name, ns) for ns, name in keys]
+        found = [await find(self._client, ObjectRef(RESOURCE_CLAIM, name, ns)) for ns, name in keys]
         claims = [claim for claim in found if claim is not None]
         return [
             _held(claim, pods)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from app.certificates.inspect import split_bundle
-from app.kube.api import Client, ClusterError, NotFound, Object
+from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef
 from app.kube.rewrites import Rewrites, same
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 
@@ -51,7 +51,7 @@ class CaBundles:
         configurations = {}
         for resource in CONFIGURATIONS:
             try:
-                configurations[resource] = await self._client.get(resource, self._name)
+                configurations[resource] = await self._client.get(ObjectRef(resource, self._name))
             except NotFound:
                 logger.debug("there is no %s %s", resource.kind, self._name)
         self._read = configurations
@@ -112,7 +112,7 @@ class CaBundles:
         version = {"resourceVersion": configuration["metadata"]["resourceVersion"]}
 
         return await self._client.patch(
-            resource, self._name, {"metadata": version, "webhooks": webhooks}
+            ObjectRef(resource, self._name), {"metadata": version, "webhooks": webhooks}
         )
 
     def _track(self) -> None:

@@ -33,11 +33,11 @@ from app.certificates.issue import make_ca, make_leaf
 from app.certificates.rotate import Terms, due, is_own_ca, next_due, rotated, still_trusted
 from app.certificates.source import BrokenPairError, CertificateSource, ServingCertificate, utc_now
 from app.config.schema import Certificates
-from app.kube.api import Client, ClusterError, Conflict, Key, Object, find
+from app.kube.api import Client, ClusterError, Conflict, Key, Object, ObjectRef, Selection, find
 from app.kube.loop import Loop, Observe
 from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
-from app.kube.watch import Selection, run_store
+from app.kube.watch import run_store
 from app.objects.resource import SECRET, Resource
 
 MANAGED_BY = {"app.kubernetes.io/managed-by": "grove-admission"}
@@ -115,7 +115,7 @@ class CertificateReconciler(CertificateSource):
         )
         store.subscribe(lambda _key, _before, _after: self._loop.add_all())
         selection = Selection(
-            resource, namespace, field_selector=f"metadata.name={name}", metadata_only=True
+            resource, namespace, fields=f"metadata.name={name}", metadata_only=True
         )
         await run_store(self.client, store, selection)
 
@@ -147,7 +147,9 @@ class CertificateReconciler(CertificateSource):
 
     async def _look(self) -> float:
         await self._bundles.read()  # before the Secret, see the module docstring
-        secret = await find(self.client, SECRET, self.settings.secret_name, self.settings.namespace)
+        secret = await find(
+            self.client, ObjectRef(SECRET, self.settings.secret_name, self.settings.namespace)
+        )
         holdings = self._usable(secret)
         failed = None
         if holdings is not None and not self._missing_trust(secret, holdings):
@@ -279,7 +281,8 @@ class CertificateReconciler(CertificateSource):
             return
         metadata = {"resourceVersion": secret["metadata"]["resourceVersion"], "labels": MANAGED_BY}
         await self.client.patch(
-            SECRET, self.settings.secret_name, {"metadata": metadata, "data": data}, namespace
+            ObjectRef(SECRET, self.settings.secret_name, namespace),
+            {"metadata": metadata, "data": data},
         )
 
     def _next_look(self, holdings: Holdings | None) -> float:

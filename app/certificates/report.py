@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from app.certificates.ca_bundles import CONFIGURATIONS, trusted_cas
 from app.certificates.inspect import Pair, check_pair, inspect, is_issued_by, plainly, split_bundle
 from app.config.schema import Certificates
-from app.kube.api import Client, Object, find
+from app.kube.api import Client, Object, ObjectRef, find
 from app.objects.resource import SECRET
 
 DAY = timedelta(days=1)
@@ -93,11 +93,12 @@ async def read_live(client: Client, settings: Certificates) -> tuple[Material, l
 
     Raise NotFound if there is no Secret, and ValueError if its data is not base64.
     """
-    data = (await client.get(SECRET, settings.secret_name, settings.namespace)).get("data") or {}
+    secret = await client.get(ObjectRef(SECRET, settings.secret_name, settings.namespace))
+    data = secret.get("data") or {}
     material = Material(*(_decoded(data, name) for name in ("tls.crt", "tls.key", "ca.crt")))
     distrust = []
     for resource in CONFIGURATIONS:
-        configuration = await find(client, resource, settings.webhook_configurations)
+        configuration = await find(client, ObjectRef(resource, settings.webhook_configurations))
         if configuration is not None and material.tls_crt is not None:
             distrust += _distrusting(
                 configuration, material.tls_crt, (settings.namespace, settings.service_name)

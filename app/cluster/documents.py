@@ -19,7 +19,7 @@ from app.facts.kinds import (
     POD_CLIQUE_SET,
     POD_GANG_MAP,
 )
-from app.kube.api import Conflict, Key, NotFound, Object, Patch, WatchEvent
+from app.kube.api import Conflict, Key, NotFound, Object, ObjectRef, Patch, WatchEvent
 from app.objects.jsonpatch import apply_merge_patch
 from app.objects.resource import Resource
 from app.objects.shape import map_of
@@ -136,13 +136,11 @@ class DocumentObjects:
         served = resource not in _LATER_APIS or resource in self._later
         return resource.versions[0] if served else None
 
-    async def get(
-        self, resource: Resource, name: str, namespace: str | None = None, **_: Any
-    ) -> Object:
+    async def get(self, ref: ObjectRef, **_: Any) -> Object:
         try:
-            return self._objects.get(resource, {})[(namespace or "", name)]
+            return self._objects.get(ref.resource, {})[(ref.namespace or "", ref.name)]
         except KeyError:
-            raise NotFound(f'{resource} "{name}" not found', code=404) from None
+            raise NotFound(f'{ref.resource} "{ref.name}" not found', code=404) from None
 
     async def create(
         self,
@@ -157,18 +155,11 @@ class DocumentObjects:
         return obj if dry_run else self._store(resource, obj, namespace or "")
 
     async def patch(
-        self,
-        resource: Resource,
-        name: str,
-        patch: Patch,
-        namespace: str | None = None,
-        *,
-        dry_run: bool = False,
-        **_: Any,
+        self, ref: ObjectRef, patch: Patch, *, dry_run: bool = False, **_: Any
     ) -> Object:
-        current = await self.get(resource, name, namespace)
+        current = await self.get(ref)
         changed = apply_merge_patch(current, patch)  # the only kind that webhooks send
-        return changed if dry_run else self._store(resource, changed, namespace or "")
+        return changed if dry_run else self._store(ref.resource, changed, ref.namespace or "")
 
     def _store(self, resource: Resource, obj: Object, namespace: str) -> Object:
         number = next(self._versions)

@@ -1,7 +1,7 @@
 """Whether the MNNVL resources for which a review asks are those of a stored PodCliqueSet."""
 
 from app.facts.kinds import POD_CLIQUE_SET
-from app.kube.api import Objects, find
+from app.kube.api import ObjectRef, Objects, find
 from app.rules.mnnvl.asked import asks_for
 from app.rules.mnnvl.plan import Plan
 from app.rules.mnnvl.template import read_template
@@ -13,7 +13,7 @@ async def doubt_about(plan: Plan, client: Objects) -> str | None:
     The set is read from the API server. A ClusterError if that fails.
     """
     name = plan.owner.name
-    stored = await find(client, POD_CLIQUE_SET, name, plan.namespace)
+    stored = await find(client, ObjectRef(POD_CLIQUE_SET, name, plan.namespace))
     if stored is None:
         return f'PodCliqueSet "{name}", which would own them, does not exist'
 

@@ -9,7 +9,7 @@ from app.cluster.nodes import NodeGroups
 from app.facts.grove.topology import Level
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
-from app.kube.api import Objects, Unavailable, find
+from app.kube.api import ObjectRef, Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.resource import Resource
 from app.rules.dialects.dialect import Dialect
@@ -154,7 +154,7 @@ class Facts:
         cached = self.cached_set(namespace, name)
         if cached is not None or not name:
             return cached
-        stored = await find(self._client, POD_CLIQUE_SET, name, namespace)
+        stored = await find(self._client, ObjectRef(POD_CLIQUE_SET, name, namespace))
         return None if stored is None else read_pod_clique_set(stored)
 
     def device_classes(self) -> Collection[str]:

@@ -12,9 +12,9 @@ from app.cluster.documents import desired_cluster_topology
 from app.cluster.table import TOPOLOGIES, fill
 from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY
-from app.kube.api import Client, ClusterError, Gone, NotFound
+from app.kube.api import Client, ClusterError, Gone, NotFound, Selection
 from app.kube.store import WatchStore
-from app.kube.watch import Pace, Selection, list_into
+from app.kube.watch import Pace, list_into
 from app.objects.resource import Resource
 
 _TRIES = 3

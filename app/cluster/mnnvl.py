@@ -18,7 +18,7 @@ from app.facts.grove.gang import Gang, read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.labels import PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA
 from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
-from app.kube.api import Conflict, Object, Objects, Unavailable, find
+from app.kube.api import Conflict, Object, ObjectRef, Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.owners import OwnerRef
 from app.objects.resource import Resource
@@ -213,7 +213,7 @@ class MnnvlResources:
         return created
 
     async def _read(self, needed: _Needed, plan: Plan) -> MnnvlResource | None:
-        obj = await find(self._client, needed.resource, needed.name, plan.namespace)
+        obj = await find(self._client, ObjectRef(needed.resource, needed.name, plan.namespace))
         if obj is None:
             return None
         stored = read_mnnvl_resource(obj)
@@ -253,7 +253,9 @@ class MnnvlResources:
         if resource is None:
             return True
 
-        obj = await find(self._client, resource, owner.name, plan.namespace, metadata_only=True)
+        obj = await find(
+            self._client, ObjectRef(resource, owner.name, plan.namespace), metadata_only=True
+        )
         if (
             obj is None
             or obj["metadata"].get("uid") != owner.uid

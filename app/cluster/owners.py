@@ -16,7 +16,7 @@ from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_C
 from app.facts.labels import MNNVL_ADOPTED
 from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
 from app.facts.nvidia.names import claim_name, domain_name
-from app.kube.api import Conflict, NotFound, Object, Objects, find
+from app.kube.api import Conflict, NotFound, Object, ObjectRef, Objects, find
 from app.kube.discovery import Discovery
 from app.kube.store import WatchStore
 from app.objects.metadata import annotations_of
@@ -114,7 +114,7 @@ class MnnvlOwners:
         The cache may lag: a PodGang that is gone would take the resources from its successor, and
         the garbage collector would delete them.
         """
-        obj = await find(self._client, POD_GANG, gang.name, gang.namespace)
+        obj = await find(self._client, ObjectRef(POD_GANG, gang.name, gang.namespace))
         if obj is None:
             return None
 
@@ -227,13 +227,13 @@ class MnnvlOwners:
         cached = self._gangs.get(gang.namespace, gang.name)
         if cached is not None and cached.uid == gang.uid:
             return cached
-        obj = await find(self._client, POD_GANG, gang.name, gang.namespace)
+        obj = await find(self._client, ObjectRef(POD_GANG, gang.name, gang.namespace))
         read = None if obj is None else read_gang(obj, gang.namespace)
         return read if read is not None and read.uid == gang.uid else None
 
     async def _read(self, stored: MnnvlResource) -> MnnvlResource | None:
         resource = _resource_of(stored)
-        obj = await find(self._client, resource, stored.name, stored.namespace)
+        obj = await find(self._client, ObjectRef(resource, stored.name, stored.namespace))
         if obj is None or obj["metadata"].get("uid") != stored.uid:
             return None
         self._store_of(resource).note(obj)
@@ -243,7 +243,9 @@ class MnnvlOwners:
         resource = _resource_of(stored)
         patch = {"metadata": _owned(stored, reference)["metadata"]}
         del patch["metadata"]["name"], patch["metadata"]["namespace"]
-        changed = await self._client.patch(resource, stored.name, patch, stored.namespace)
+        changed = await self._client.patch(
+            ObjectRef(resource, stored.name, stored.namespace), patch
+        )
         self._store_of(resource).note(changed)
         return changed
 

@@ -6,7 +6,7 @@ Pods are read in pages, and only their names are kept.
 from collections.abc import Iterable
 
 from app.facts.labels import PODGANG
-from app.kube.api import Key, Object, Reader
+from app.kube.api import Key, Object, Reader, Selection
 from app.kube.pages import pages
 from app.objects.resource import POD
 from app.rules.mnnvl.missing import clique_of_pod, is_ending, reserving_pods, runs_without_claim
@@ -19,7 +19,7 @@ async def pods_without_claim(client: Reader, namespaces: Iterable[str]) -> dict[
     """
     found: dict[Key, list[str]] = {}
     for namespace in sorted(set(namespaces)):
-        async for page in pages(client, POD, namespace, label_selector=PODGANG):
+        async for page in pages(client, Selection(POD, namespace, labels=PODGANG)):
             for pod in filter(runs_without_claim, page.items):
                 key = (namespace, clique_of_pod(pod))
                 found.setdefault(key, []).append(pod["metadata"]["name"])
@@ -46,7 +46,7 @@ async def claims_held_in_deletion(
 async def _lasting_pods(client: Reader, namespace: str) -> set[str]:
     return {
         pod["metadata"]["name"]
-        async for page in pages(client, POD, namespace)
+        async for page in pages(client, Selection(POD, namespace))
         for pod in page.items
         if not is_ending(pod)
     }

@@ -19,9 +19,8 @@ from app.facts.kai.topology import KaiTopology, read_kai_topology
 from app.facts.kubernetes.node import NodeLabels, read_node_labels
 from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED
 from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
-from app.kube.api import Key, Object
+from app.kube.api import Key, Object, Selection
 from app.kube.store import IndexFunction, WatchStore
-from app.kube.watch import Selection
 from app.objects.resource import NODE, POD, Resource
 from app.rules.mnnvl.demand import Demand
 from app.rules.mnnvl.missing import Unclaimed, read_clique

@@ -9,7 +9,7 @@ from app.explain.subject import KINDS
 from app.explain.words import listed
 from app.facts.kinds import K8S_POD_GROUP
 from app.facts.named import Ref
-from app.kube.api import ClusterError, Object, Reader
+from app.kube.api import ClusterError, Object, Reader, Selection
 from app.objects.resource import Resource
 
 MOST_NEIGHBOURS = 500
@@ -66,11 +66,8 @@ async def _listed(
     """Return one page of metadata, or nothing if it can't be read: a hint must not fail."""
     try:
         page = await client.list(
-            resource,
-            namespace,
-            field_selector=selector,
+            Selection(resource, namespace, fields=selector, metadata_only=True),
             limit=MOST_NEIGHBOURS,
-            metadata_only=True,
         )
     except ClusterError:
         return []

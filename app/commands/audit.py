@@ -24,7 +24,7 @@ from app.commands.options import (
     configured,
 )
 from app.config.schema import Configuration
-from app.kube.api import Client, ClusterError, Forbidden
+from app.kube.api import Client, ClusterError, Forbidden, ObjectRef
 from app.objects.resource import NAMESPACE
 from app.visible import visible, visible_json
 
@@ -60,7 +60,7 @@ async def need_namespace(client: Client, name: str) -> None:
     A misspelt namespace would otherwise have no findings.
     """
     with contextlib.suppress(Forbidden):
-        await client.get(NAMESPACE, name)
+        await client.get(ObjectRef(NAMESPACE, name))
 
 
 async def audit(

@@ -15,10 +15,10 @@ from app.cluster.connect import is_expired
 from app.console.snapshot import Snapshot, Snapshots
 from app.explain.facts import BY_RESOURCE, ROOM, Facts
 from app.explain.words import listed
-from app.kube.api import ClusterError, Forbidden, Reader
+from app.kube.api import ClusterError, Forbidden, Reader, Selection
 from app.kube.discovery import Discovery
 from app.kube.store import WatchStore
-from app.kube.watch import Pace, Selection, run_store
+from app.kube.watch import Pace, run_store
 from app.objects.resource import NAMESPACE, POD, Resource
 
 NO_RIGHT = "no right to list"
@@ -268,7 +268,7 @@ class Live:
         if self.namespaces:
             return self.namespaces
         try:
-            page = await self._client.list(NAMESPACE, limit=0)
+            page = await self._client.list(Selection(NAMESPACE), limit=0)
         except ClusterError:
             return (self._own_namespace,) if self._own_namespace else ()
         self.namespaces = tuple(obj["metadata"]["name"] for obj in page.items)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from app.doctor.report import Check, Status
 from app.facts import kinds
-from app.kube.api import Client, NotFound, Object
+from app.kube.api import Client, NotFound, Object, Selection
 from app.objects.edits import value_at
 from app.objects.resource import CRD, Resource
 from app.objects.shape import map_of, maps_of, text_of, texts_of
@@ -74,7 +74,7 @@ async def check_apis(client: Client, read: Read) -> list[Check]:
 
     There is another one for each CRD of their groups that is not established. Raise ClusterError.
     """
-    crds = (await client.list(CRD, limit=0)).items
+    crds = (await client.list(Selection(CRD), limit=0)).items
     broken = check_definitions(crds, {api.resource.group for api in APIS})
     checks = [check for api in APIS for check in await _check(client, read, api, broken)]
     return [*await _check_version(read), *checks, *broken.values()]

@@ -18,7 +18,7 @@ from app.certificates.inspect import check_certificate, inspect, split_bundle
 from app.config.schema import CertificateMode
 from app.doctor.report import Check
 from app.doctor.service import Endpoint
-from app.kube.api import Client, ClusterError, NotFound
+from app.kube.api import Client, ClusterError, NotFound, ObjectRef
 from app.kube.authorities import trusting
 from app.objects.resource import SECRET
 from app.objects.shape import map_of, maps_of, text_of
@@ -126,7 +126,7 @@ async def read_shown(client: Client, namespace: str, name: str) -> Shown:
     """`tls.crt` of the Secret of the serving certificate."""
     secret = f"Secret {namespace}/{name}"
     try:
-        data = map_of((await client.get(SECRET, name, namespace)).get("data"))
+        data = map_of((await client.get(ObjectRef(SECRET, name, namespace))).get("data"))
         return Shown(base64.b64decode(data["tls.crt"], validate=True))
     except NotFound:
         return Shown(None, f"{secret} does not exist")

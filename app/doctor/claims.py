@@ -11,7 +11,7 @@ from app.doctor.report import Check
 from app.facts.kinds import DEVICE_CLASS, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.facts.kubernetes.claim import awaited_classes
 from app.facts.labels import MNNVL_MANAGED
-from app.kube.api import Client, Key, NotFound, Object, list_all
+from app.kube.api import Client, Key, NotFound, Object, Selection, list_all
 from app.kube.pages import pages
 from app.objects.fields import listed
 from app.objects.resource import Resource
@@ -34,8 +34,8 @@ _SHOWN = 5
 
 async def check_claims(client: Client, configuration: Configuration) -> list[Check]:
     """Checks of the configured form of claims, and of the stored claims. Raise ClusterError."""
-    classes = {obj["metadata"]["name"] for obj in await list_all(client, DEVICE_CLASS)}
-    claims = await list_all(client, RESOURCE_CLAIM, f"{MNNVL_MANAGED}=true")
+    classes = {obj["metadata"]["name"] for obj in await list_all(client, Selection(DEVICE_CLASS))}
+    claims = await list_all(client, Selection(RESOURCE_CLAIM, labels=f"{MNNVL_MANAGED}=true"))
     checks = _check_mode(configuration, classes)
     waiting: dict[str, list[str]] = {}
     for obj in claims:
@@ -128,7 +128,7 @@ def _held(claim: Object, pods: Sequence[str]) -> Check:
 async def _all(client: Client, resource: Resource) -> AsyncIterator[Object]:
     """Yield the objects of `resource` in pages; none if it is not served."""
     with contextlib.suppress(NotFound):
-        async for page in pages(client, resource):
+        async for page in pages(client, Selection(resource)):
             for obj in page.items:
                 yield obj
 

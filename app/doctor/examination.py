@@ -29,7 +29,7 @@ from app.doctor.apis import Read
 from app.doctor.certificate import Shake
 from app.doctor.report import Check
 from app.doctor.service import Endpoint
-from app.kube.api import Client, ClusterError, NotFound, Object
+from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef, Selection
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 
@@ -114,11 +114,11 @@ async def _webhooks(patient: Patient, installed: list[Object]) -> AsyncIterator[
         stored: Object | None = None
         others: list[Object] = []
         try:
-            stored = await patient.client.get(resource, settings.webhook_configurations)
+            stored = await patient.client.get(ObjectRef(resource, settings.webhook_configurations))
             installed.append(stored)
         except NotFound:
             with contextlib.suppress(ClusterError):
-                others = (await patient.client.list(resource, limit=0)).items
+                others = (await patient.client.list(Selection(resource), limit=0)).items
         except ClusterError as error:
             message = (
                 f"{resource.kind} {settings.webhook_configurations} could not be read:"

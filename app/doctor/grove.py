@@ -15,7 +15,7 @@ from typing import Any
 from app.config.schema import Configuration, own_account
 from app.doctor.report import Check
 from app.dry_run.documents import read_documents
-from app.kube.api import Client, ClusterError, Object
+from app.kube.api import Client, ClusterError, Object, Selection
 from app.objects.resource import CONFIG_MAP, VALIDATING_WEBHOOKS
 from app.objects.shape import map_of, maps_of, text_of
 
@@ -46,7 +46,7 @@ async def check_grove(client: Client, configuration: Configuration) -> list[Chec
     users = _users(None, configuration)
     try:
         authorizer = _find_webhook(
-            (await client.list(VALIDATING_WEBHOOKS, limit=0)).items, AUTHORIZER
+            (await client.list(Selection(VALIDATING_WEBHOOKS), limit=0)).items, AUTHORIZER
         )
     except ClusterError as error:
         return [_unknown("webhooks", error, configuration), *users]
@@ -96,7 +96,7 @@ def _find_webhook(configurations: Iterable[Object], name: str) -> Object | None:
 
 async def _read_operator(client: Client) -> Operator | None:
     """The newest configuration of the operator. The chart creates a new ConfigMap for each."""
-    stored = (await client.list(CONFIG_MAP, label_selector=_CONFIG_MAPS, limit=0)).items
+    stored = (await client.list(Selection(CONFIG_MAP, labels=_CONFIG_MAPS), limit=0)).items
     for config_map in sorted(
         stored, key=lambda obj: str(obj["metadata"].get("creationTimestamp")), reverse=True
     ):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.kube.api import Client
+from app.kube.api import Client, Selection
 from app.objects.metadata import labels_of
 from app.objects.resource import (
     ENDPOINT_SLICE,
@@ -107,7 +107,7 @@ async def read_installed(client: Client) -> Installed:
     webhooks: list[StoredWebhook] = []
     for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
         is_mutating = resource is MUTATING_WEBHOOKS
-        for item in (await client.list(resource, limit=0)).items:
+        for item in (await client.list(Selection(resource), limit=0)).items:
             title = f"{resource.kind} {item['metadata']['name']}"
             configurations[title] = item
             contents = maps_of(item.get("webhooks"))
@@ -117,12 +117,12 @@ async def read_installed(client: Client) -> Installed:
 
 async def _read_surroundings(client: Client) -> Surroundings:
     slices: dict[ServiceKey, list[Object]] = {}
-    for item in (await client.list(ENDPOINT_SLICE, limit=0)).items:
+    for item in (await client.list(Selection(ENDPOINT_SLICE), limit=0)).items:
         key = item["metadata"].get("namespace", ""), labels_of(item).get(_SERVICE_LABEL, "")
         slices.setdefault(key, []).append(item)
 
-    services = (await client.list(SERVICE, limit=0)).items
-    namespaces = (await client.list(NAMESPACE, limit=0)).items
+    services = (await client.list(Selection(SERVICE), limit=0)).items
+    namespaces = (await client.list(Selection(NAMESPACE), limit=0)).items
     return Surroundings(
         {
             (item["metadata"].get("namespace", ""), item["metadata"]["name"]): item

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from app.config.schema import LeaderElection
 from app.doctor.report import Check
-from app.kube.api import Client, find
+from app.kube.api import Client, ObjectRef, find
 from app.objects.resource import LEASE
 from app.objects.shape import int_of, map_of, text_of
 
@@ -28,7 +28,7 @@ async def check_leader(client: Client, settings: LeaderElection, now: datetime) 
 
     title = f"Lease {settings.namespace}/{settings.name}"
     remedy = _LOGS.format(namespace=settings.namespace, name=settings.name)
-    lease = await find(client, LEASE, settings.name, settings.namespace)
+    lease = await find(client, ObjectRef(LEASE, settings.name, settings.namespace))
     if lease is None:
         message = f"{title} does not exist: no replica has led, and nothing is reconciled"
         return [Check(SUBJECT, "problem", message, remedy)]

@@ -10,7 +10,7 @@ from app.doctor.report import Check
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.labels import MNNVL_MANAGED
 from app.facts.nvidia.mnnvl import read_mnnvl_resource
-from app.kube.api import Client, list_all
+from app.kube.api import Client, Selection, list_all
 from app.objects.fields import listed
 
 SUBJECT = "owners"
@@ -28,7 +28,7 @@ async def check_owners(client: Client, configuration: Configuration) -> list[Che
 
     owned: list[str] = []
     for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
-        for obj in await list_all(client, resource, f"{MNNVL_MANAGED}=true"):
+        for obj in await list_all(client, Selection(resource, labels=f"{MNNVL_MANAGED}=true")):
             stored = read_mnnvl_resource(obj)
             if stored.owning_gangs and rule.is_given_back(stored):
                 owned.append(f"{stored.kind} {stored.namespace}/{stored.name}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.doctor.report import Check
-from app.kube.api import Client
+from app.kube.api import Client, Selection
 from app.objects.edits import value_at
 from app.objects.resource import CRD
 from app.objects.shape import map_of, maps_of
@@ -67,7 +67,7 @@ RELEASES = (
 
 async def check_releases(client: Client) -> list[Check]:
     """Return a line for each neighbour that is installed. Raise ClusterError."""
-    crds = (await client.list(CRD, limit=0)).items
+    crds = (await client.list(Selection(CRD), limit=0)).items
     return [Check(SUBJECT, "ok", _text(release)) for release in recognised(crds)]
 
 

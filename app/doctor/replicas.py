@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 from app.doctor.report import Check
-from app.kube.api import Client, ClusterError, Object, find
+from app.kube.api import Client, ClusterError, Object, ObjectRef, Selection, find
 from app.objects.edits import value_at
 from app.objects.resource import DEPLOYMENT, POD
 from app.objects.shape import int_of, map_of, maps_of, text_of
@@ -22,7 +22,7 @@ async def check_replicas(client: Client, namespace: str, version: str) -> list[C
     Its image is compared with `version`, which is that of this program. Raise ClusterError if the
     Deployment cannot be read.
     """
-    deployment = await find(client, DEPLOYMENT, NAME, namespace)
+    deployment = await find(client, ObjectRef(DEPLOYMENT, NAME, namespace))
     if deployment is None:
         return []
     checks = [await _readiness(client, namespace, deployment)]
@@ -58,7 +58,7 @@ async def _reasons(client: Client, namespace: str, deployment: Object) -> AsyncI
     labels = map_of(value_at(deployment, ("spec", "selector", "matchLabels")))
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     with contextlib.suppress(ClusterError):
-        for pod in (await client.list(POD, namespace, label_selector=selector, limit=0)).items:
+        for pod in (await client.list(Selection(POD, namespace, labels=selector), limit=0)).items:
             for reason in _pod_reasons(map_of(pod.get("status"))):
                 yield reason
 

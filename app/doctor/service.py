@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.doctor.report import Check
-from app.kube.api import Client, Object, find
+from app.kube.api import Client, Object, ObjectRef, Selection, find
 from app.objects.edits import value_at
 from app.objects.resource import ENDPOINT_SLICE, SERVICE
 from app.objects.shape import int_of, map_of, maps_of, texts_of
@@ -48,7 +48,7 @@ async def check_service(
     Raise ClusterError if they cannot be read.
     """
     title = f"Service {namespace}/{name}"
-    service = await find(client, SERVICE, name, namespace)
+    service = await find(client, ObjectRef(SERVICE, name, namespace))
     if service is None:
         return [Check(SUBJECT, "problem", f"{title} does not exist", _ABSENT)], []
 
@@ -59,7 +59,8 @@ async def check_service(
         return [Check(SUBJECT, "problem", message, "Apply the manifests.")], []
 
     selector = f"kubernetes.io/service-name={name}"
-    slices = (await client.list(ENDPOINT_SLICE, namespace, label_selector=selector, limit=0)).items
+    of_service = Selection(ENDPOINT_SLICE, namespace, labels=selector)
+    slices = (await client.list(of_service, limit=0)).items
     ready = [
         endpoint for item in slices for endpoint in ready_endpoints(item, port.get("name") or "")
     ]

@@ -11,7 +11,7 @@ from app.doctor.report import Check
 from app.facts.grove.topology import Level
 from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, KAI_TOPOLOGY
-from app.kube.api import Client, Object, find, list_all
+from app.kube.api import Client, Object, ObjectRef, Selection, find, list_all
 from app.objects.edits import value_at
 from app.objects.fields import listed
 from app.objects.shape import maps_of
@@ -38,7 +38,7 @@ async def check_topology(
     if dialect.resource is CLUSTER_TOPOLOGY_BINDING:
         return await _binding(client, name, dialect, levels if enabled else None)
 
-    stored = await find(client, CLUSTER_TOPOLOGY, name)
+    stored = await find(client, ObjectRef(CLUSTER_TOPOLOGY, name))
     if not enabled:
         return [_disabled(name, stored)]
     if stored is None:
@@ -81,7 +81,7 @@ async def _binding(
         return [Check(SUBJECT, "ok", message)]
 
     title = f"ClusterTopologyBinding {name}"
-    stored = await find(client, CLUSTER_TOPOLOGY_BINDING, name)
+    stored = await find(client, ObjectRef(CLUSTER_TOPOLOGY_BINDING, name))
     if stored is None:
         message = f"{title} does not exist: PodCliqueSets that name it in topologyName are rejected"
         return [Check(SUBJECT, "problem", message, _LEADER)]
@@ -129,7 +129,7 @@ async def _kai(client: Client, name: str, topology: Object) -> list[Check]:
     if client.served_version(KAI_TOPOLOGY) is None:
         return []  # the checks of the APIs have this
 
-    stored = await find(client, KAI_TOPOLOGY, name)
+    stored = await find(client, ObjectRef(KAI_TOPOLOGY, name))
     if stored is None:
         return [Check(SUBJECT, "problem", f"{title} does not exist", _LEADER)]
     if not is_owned(stored, topology["metadata"]["uid"]):
@@ -160,7 +160,8 @@ async def check_dialects(client: Client) -> list[Check]:
 
 
 async def _former(client: Client) -> list[Check]:
-    names = [topology["metadata"]["name"] for topology in await list_all(client, CLUSTER_TOPOLOGY)]
+    topologies = await list_all(client, Selection(CLUSTER_TOPOLOGY))
+    names = [topology["metadata"]["name"] for topology in topologies]
     if not names:
         return []
 
@@ -178,7 +179,7 @@ async def _former(client: Client) -> list[Check]:
 
 async def _coverage(client: Client, dialect: Dialect) -> list[Check]:
     checks: list[Check] = []
-    for obj in await list_all(client, dialect.resource):
+    for obj in await list_all(client, Selection(dialect.resource)):
         conditions = maps_of(value_at(obj, ("status", "conditions")))
         covered: Object = next((item for item in conditions if item.get("type") == CONDITION), {})
         if covered.get("status") == "False":
@@ -199,7 +200,7 @@ async def _stuck(client: Client) -> list[Check]:
     """
     stuck = [
         f"{obj['metadata'].get('namespace')}/{obj['metadata']['name']}"
-        for obj in await list_all(client, COMPUTE_DOMAIN)
+        for obj in await list_all(client, Selection(COMPUTE_DOMAIN))
         if obj["metadata"].get("deletionTimestamp")
         and GROVE_FINALIZER in (obj["metadata"].get("finalizers") or ())
     ]

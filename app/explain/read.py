@@ -18,7 +18,7 @@ from app.facts.kubernetes.pod import Pod
 from app.facts.labels import SET_SELECTORS
 from app.facts.named import Ref
 from app.facts.place import read_place
-from app.kube.api import ClusterError, NotFound, Object, Reader
+from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Reader, Selection
 from app.kube.pages import pages
 from app.objects.resource import EVENT, NODE, POD, Resource
 from app.objects.shape import map_at, maps_of, text_at
@@ -118,7 +118,7 @@ class Reading:
         facts = self._facts[field]
         try:
             async for page in pages(
-                self._client, resource, namespace, limit=self._page, label_selector=selector
+                self._client, Selection(resource, namespace, labels=selector), limit=self._page
             ):
                 facts += map(project, page.items)
             self._served.add(field)
@@ -137,7 +137,7 @@ class Reading:
         """
         projection = BY_RESOURCE.get(resource)
         try:
-            obj = await self._client.get(resource, name, namespace)
+            obj = await self._client.get(ObjectRef(resource, name, namespace))
         except NotFound as error:
             if projection is not None:
                 (self._absent if error.no_resource else self._served).add(projection.field)

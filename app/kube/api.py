@@ -92,6 +92,30 @@ class Unavailable(ClusterError):
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """The place of one object. `namespace` is None for cluster-scoped resources."""
+
+    resource: Resource
+    name: str
+    namespace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The objects that a list or a watch is about.
+
+    Without a `namespace`, they are those of all namespaces. `labels` and `fields` are selectors in
+    the syntax of the API server. `metadata_only` reads PartialObjectMetadata.
+    """
+
+    resource: Resource
+    namespace: str | None = None
+    labels: str = ""
+    fields: str = ""
+    metadata_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """A page of a list.
 
@@ -118,18 +142,12 @@ class Objects(Protocol):
 
     Every call has a time limit and raises only ClusterErrors.
 
-    `namespace` is None for cluster-scoped resources. Without a `version`, the version that
-    discovery gives is used. `metadata_only` reads PartialObjectMetadata.
+    Without a `version`, the version that discovery gives is used. `metadata_only` reads
+    PartialObjectMetadata.
     """
 
     async def get(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str | None = None,
-        *,
-        version: str | None = None,
-        metadata_only: bool = False,
+        self, ref: ObjectRef, *, version: str | None = None, metadata_only: bool = False
     ) -> Object: ...
 
     async def create(
@@ -143,10 +161,8 @@ class Objects(Protocol):
 
     async def patch(
         self,
-        resource: Resource,
-        name: str,
+        ref: ObjectRef,
         patch: Patch,
-        namespace: str | None = None,
         *,
         kind: PatchKind = "merge",
         subresource: str = "",
@@ -168,35 +184,16 @@ class Objects(Protocol):
 
 
 class Reader(Protocol):
-    """The part of `Client` that sends only GET requests.
+    """The part of `Client` that sends only GET requests."""
 
-    `list` and `watch` without a `namespace` are for all namespaces.
-    """
-
-    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object: ...
+    async def get(self, ref: ObjectRef) -> Object: ...
 
     async def list(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 500,
-        continue_token: str = "",
-        metadata_only: bool = False,
+        self, selection: Selection, *, limit: int = 500, continue_token: str = ""
     ) -> Page: ...
 
     def watch(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        resource_version: str,
-        label_selector: str = "",
-        field_selector: str = "",
-        metadata_only: bool = False,
-        timeout_seconds: int = 270,
+        self, selection: Selection, *, resource_version: str, timeout_seconds: int = 270
     ) -> AsyncGenerator[WatchEvent, None]:
         """Yield the changes after `resource_version`, and bookmarks.
 
@@ -212,13 +209,7 @@ class Client(Objects, Reader, Protocol):
     """All calls: single objects, lists, watches and deletion."""
 
     async def delete(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str | None = None,
-        *,
-        uid: str | None = None,
-        resource_version: str | None = None,
+        self, ref: ObjectRef, *, uid: str | None = None, resource_version: str | None = None
     ) -> None:
         """Delete an object in the background.
 
@@ -227,31 +218,24 @@ class Client(Objects, Reader, Protocol):
         ...
 
 
-async def find(
-    client: Objects,
-    resource: Resource,
-    name: str,
-    namespace: str | None = None,
-    *,
-    metadata_only: bool = False,
-) -> Object | None:
+async def find(client: Objects, ref: ObjectRef, *, metadata_only: bool = False) -> Object | None:
     """Return the object as `client.get` does, or None.
 
     None means that it does not exist or its resource is not served. Raise any other ClusterError.
     """
     try:
-        return await client.get(resource, name, namespace, metadata_only=metadata_only)
+        return await client.get(ref, metadata_only=metadata_only)
     except NotFound:
         return None
 
 
-async def list_all(client: Reader, resource: Resource, label_selector: str = "") -> list[Object]:
-    """Return all objects of `resource` with these labels, read at once.
+async def list_all(client: Reader, selection: Selection) -> list[Object]:
+    """Return all objects of `selection`, read at once.
 
     Empty if the resource is not served. Raises any other ClusterError.
     """
     try:
-        return (await client.list(resource, label_selector=label_selector, limit=0)).items
+        return (await client.list(selection, limit=0)).items
     except NotFound:
         return []
 

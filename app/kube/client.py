@@ -12,9 +12,11 @@ from urllib.parse import quote
 from app.kube.api import (
     NotServed,
     Object,
+    ObjectRef,
     Page,
     Patch,
     PatchKind,
+    Selection,
     Unavailable,
     WatchEvent,
     error_from_status,
@@ -101,59 +103,38 @@ class HttpClient:
         return self.discovery.served_version(resource)
 
     async def get(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str | None = None,
-        *,
-        version: str | None = None,
-        metadata_only: bool = False,
+        self, ref: ObjectRef, *, version: str | None = None, metadata_only: bool = False
     ) -> Object:
-        path = self._path(resource, namespace, name, version=version)
+        path = self._path_of(ref, version=version)
         accept = _METADATA if metadata_only else JSON
-        return await self._transport.call(Request("get", str(resource), "GET", path, accept=accept))
+        request = Request("get", str(ref.resource), "GET", path, accept=accept)
+        return await self._transport.call(request)
 
     async def list(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 500,
-        continue_token: str = "",
-        metadata_only: bool = False,
+        self, selection: Selection, *, limit: int = 500, continue_token: str = ""
     ) -> Page:
-        params = _selectors(label_selector, field_selector)
+        resource = selection.resource
+        params = _selectors(selection)
         params |= {"limit": str(limit)} if limit else {}
         params |= {"continue": continue_token} if continue_token else {}
-        accept = _METADATA_LIST if metadata_only else JSON
-        path = self._path(resource, namespace)
-        return _page(
-            await self._transport.call(Request("list", str(resource), "GET", path, params, accept))
-        )
+        accept = _METADATA_LIST if selection.metadata_only else JSON
+        path = self._path(resource, selection.namespace)
+        request = Request("list", str(resource), "GET", path, params, accept)
+        return _page(await self._transport.call(request))
 
     async def watch(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        resource_version: str,
-        label_selector: str = "",
-        field_selector: str = "",
-        metadata_only: bool = False,
-        timeout_seconds: int = 270,
+        self, selection: Selection, *, resource_version: str, timeout_seconds: int = 270
     ) -> AsyncGenerator[WatchEvent, None]:
-        params = _selectors(label_selector, field_selector) | {
+        resource = selection.resource
+        params = _selectors(selection) | {
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
             "timeoutSeconds": str(timeout_seconds),
         }
-        accept = _METADATA if metadata_only else JSON
-        request = Request(
-            "watch", str(resource), "GET", self._path(resource, namespace), params, accept
-        )
+        accept = _METADATA if selection.metadata_only else JSON
+        path = self._path(resource, selection.namespace)
+        request = Request("watch", str(resource), "GET", path, params, accept)
         async with aclosing(self._transport.lines(request)) as lines:
             async for line in lines:
                 event = _watch_event(line)
@@ -181,31 +162,27 @@ class HttpClient:
 
     async def patch(
         self,
-        resource: Resource,
-        name: str,
+        ref: ObjectRef,
         patch: Patch,
-        namespace: str | None = None,
         *,
         kind: PatchKind = "merge",
         subresource: str = "",
         dry_run: bool = False,
     ) -> Object:
-        path = self._path(resource, namespace, name, subresource=subresource)
-        params = _write_params(dry_run)
-        content_type = _PATCH_TYPES[kind]
+        path = self._path_of(ref, subresource=subresource)
         request = Request(
-            "patch", str(resource), "PATCH", path, params, body=patch, content_type=content_type
+            "patch",
+            str(ref.resource),
+            "PATCH",
+            path,
+            _write_params(dry_run),
+            body=patch,
+            content_type=_PATCH_TYPES[kind],
         )
         return await self._transport.call(request)
 
     async def delete(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str | None = None,
-        *,
-        uid: str | None = None,
-        resource_version: str | None = None,
+        self, ref: ObjectRef, *, uid: str | None = None, resource_version: str | None = None
     ) -> None:
         conditions = {"uid": uid, "resourceVersion": resource_version}
         preconditions = {field: value for field, value in conditions.items() if value}
@@ -215,8 +192,8 @@ class HttpClient:
             "propagationPolicy": "Background",
         }
         body |= {"preconditions": preconditions} if preconditions else {}
-        path = self._path(resource, namespace, name)
-        await self._transport.call(Request("delete", str(resource), "DELETE", path, body=body))
+        request = Request("delete", str(ref.resource), "DELETE", self._path_of(ref), body=body)
+        await self._transport.call(request)
 
     def _version(self, resource: Resource) -> str:
         version = self.served_version(resource)
@@ -224,25 +201,22 @@ class HttpClient:
             raise NotServed(f"the cluster doesn't serve {resource}", code=404, reason="NotFound")
         return version
 
-    def _path(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        name: str = "",
-        *,
-        subresource: str = "",
-        version: str | None = None,
-    ) -> str:
+    def _path_of(self, ref: ObjectRef, *, subresource: str = "", version: str | None = None) -> str:
+        path = self._path(ref.resource, ref.namespace, version)
+        return "/".join(
+            [path, *(quote(part, safe=":") for part in (ref.name, subresource) if part)]
+        )
+
+    def _path(self, resource: Resource, namespace: str | None, version: str | None = None) -> str:
         api_version = resource.api_version(version or self._version(resource))
         parts = ["apis" if resource.group else "api", api_version]
         parts += ["namespaces", quote(namespace, safe="")] if namespace else []
         parts += [resource.plural]
-        parts += [quote(part, safe=":") for part in (name, subresource) if part]
         return "/" + "/".join(parts)
 
 
-def _selectors(labels: str, fields: str) -> Params:
-    selectors = {"labelSelector": labels, "fieldSelector": fields}
+def _selectors(selection: Selection) -> Params:
+    selectors = {"labelSelector": selection.labels, "fieldSelector": selection.fields}
     return {name: text for name, text in selectors.items() if text}
 
 

@@ -10,10 +10,10 @@ import random as system_random
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, NoReturn
 
-from app.kube.api import Client, ClusterError, Key, NotFound, Object
+from app.kube.api import Client, ClusterError, Key, NotFound, Object, Selection
 from app.kube.backoff import Backoff
 from app.kube.store import WatchStore
-from app.kube.watch import Selection, run_store
+from app.kube.watch import run_store
 from app.objects.resource import CRD, Resource
 
 Read = Callable[[str], Awaitable[Object]]

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Literal, Never
 
-from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object
+from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef
 from app.objects.resource import EVENT
 
 CONTROLLER = "grove-admission"
@@ -141,7 +141,7 @@ class Recorder:
         count = self._counts.get(name, 1) + 1
         series = {"count": count, "lastObservedTime": self._stamp()}
         try:
-            await self._client.patch(EVENT, name, {"series": series}, namespace)
+            await self._client.patch(ObjectRef(EVENT, name, namespace), {"series": series})
         except NotFound:
             self._counts.pop(name, None)
             return False

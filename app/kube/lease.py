@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Never
 
-from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, find
+from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, ObjectRef, find
 from app.objects.resource import LEASE
 
 log = logging.getLogger(__name__)
@@ -90,6 +90,7 @@ class Elector:
         self._client = client
         self._namespace = namespace
         self._name = name
+        self._ref = ObjectRef(LEASE, name, namespace)
         self._identity = identity
         self._timing = timing or LeaseTiming()
         self._clock = clock
@@ -161,7 +162,7 @@ class Elector:
         The holder of a deleted Lease keeps it until it expires, because the deletion does not stop
         a leader.
         """
-        lease = await find(self._client, LEASE, self._name, self._namespace)
+        lease = await find(self._client, self._ref)
         if lease is not None:
             self._observe(lease)
         elif self._lease is not None:
@@ -271,7 +272,7 @@ class Elector:
 
         Raise Lost if another candidate has it.
         """
-        self._observe(await self._client.get(LEASE, self._name, self._namespace))
+        self._observe(await self._client.get(self._ref))
         if self.holder != self._identity:
             raise Lost(f"the lease is held by {self.holder or 'nobody'}")
 
@@ -301,7 +302,7 @@ class Elector:
 
     async def _write(self, current: Object, spec: Object) -> Object:
         patch = {"metadata": {"resourceVersion": _version(current)}, "spec": spec}
-        return await self._client.patch(LEASE, self._name, patch, self._namespace)
+        return await self._client.patch(self._ref, patch)
 
     def _renewed(self) -> Object:
         return {

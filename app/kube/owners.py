@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from sys import intern
 from typing import NamedTuple
 
-from app.kube.api import Client, Forbidden, NotFound, Object
+from app.kube.api import Client, Forbidden, NotFound, Object, ObjectRef
 from app.objects.resource import Resource
 
 FindKind = Callable[[str, str], Awaitable[Resource | None]]
@@ -85,7 +85,7 @@ class Owners:
         version = resource.versions[0]
         try:
             read = await self._client.get(
-                resource, reference.name, scope, version=version, metadata_only=True
+                ObjectRef(resource, reference.name, scope), version=version, metadata_only=True
             )
         except (NotFound, Forbidden):
             return None

@@ -2,8 +2,7 @@
 
 from collections.abc import AsyncGenerator
 
-from app.kube.api import Gone, Object, Page, Reader
-from app.objects.resource import Resource
+from app.kube.api import Gone, Object, Page, Reader, Selection
 
 PAGE = 500
 
@@ -33,12 +32,7 @@ class _Position:
 
 
 async def pages(
-    client: Reader,
-    resource: Resource,
-    namespace: str | None = None,
-    *,
-    limit: int = PAGE,
-    label_selector: str = "",
+    client: Reader, selection: Selection, *, limit: int = PAGE
 ) -> AsyncGenerator[Page, None]:
     """Yield each object once, in pages of at most `limit`.
 
@@ -51,13 +45,7 @@ async def pages(
     expired = False
     while True:
         try:
-            page = await client.list(
-                resource,
-                namespace,
-                limit=limit,
-                continue_token=token,
-                label_selector=label_selector,
-            )
+            page = await client.list(selection, limit=limit, continue_token=token)
         except Gone:
             if expired or not token:
                 raise

@@ -6,7 +6,7 @@ Commands for people get one of these, so that none of their code can write.
 from collections.abc import AsyncGenerator, Collection
 from typing import Any
 
-from app.kube.api import Client, Forbidden, Object, Page, Patch, WatchEvent
+from app.kube.api import Client, Forbidden, Object, ObjectRef, Page, Patch, Selection, WatchEvent
 from app.kube.client import HttpClient
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW, Resource
 
@@ -34,21 +34,17 @@ class LookingClient:
         self._hidden = frozenset(hidden)
         self.served_version = client.served_version
 
-    async def get(
-        self, resource: Resource, name: str, namespace: str | None = None, **options: Any
-    ) -> Object:
-        self._require_shown(resource)
-        return await self._client.get(resource, name, namespace, **options)
+    async def get(self, ref: ObjectRef, **options: Any) -> Object:
+        self._require_shown(ref.resource)
+        return await self._client.get(ref, **options)
 
-    async def list(self, resource: Resource, namespace: str | None = None, **options: Any) -> Page:
-        self._require_shown(resource)
-        return await self._client.list(resource, namespace, **options)
+    async def list(self, selection: Selection, **options: Any) -> Page:
+        self._require_shown(selection.resource)
+        return await self._client.list(selection, **options)
 
-    def watch(
-        self, resource: Resource, namespace: str | None = None, **options: Any
-    ) -> AsyncGenerator[WatchEvent, None]:
-        self._require_shown(resource)
-        return self._client.watch(resource, namespace, **options)
+    def watch(self, selection: Selection, **options: Any) -> AsyncGenerator[WatchEvent, None]:
+        self._require_shown(selection.resource)
+        return self._client.watch(selection, **options)
 
     async def create(
         self, resource: Resource, obj: Object, namespace: str | None = None, **options: Any
@@ -57,20 +53,11 @@ class LookingClient:
             raise _read_only("create", resource)
         return await self._client.create(resource, obj, namespace)
 
-    async def patch(
-        self,
-        resource: Resource,
-        name: str,
-        patch: Patch,
-        namespace: str | None = None,
-        **options: Any,
-    ) -> Object:
-        raise _read_only("patch", resource)
+    async def patch(self, ref: ObjectRef, patch: Patch, **options: Any) -> Object:
+        raise _read_only("patch", ref.resource)
 
-    async def delete(
-        self, resource: Resource, name: str, namespace: str | None = None, **options: Any
-    ) -> None:
-        raise _read_only("delete", resource)
+    async def delete(self, ref: ObjectRef, **options: Any) -> None:
+        raise _read_only("delete", ref.resource)
 
     def _require_shown(self, resource: Resource) -> None:
         if resource in self._hidden:

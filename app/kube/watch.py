@@ -20,27 +20,15 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
-from app.kube.api import ClusterError, Gone, NotFound, Reader, Unavailable, WatchEvent
+from app.kube.api import ClusterError, Gone, NotFound, Reader, Selection, Unavailable, WatchEvent
 from app.kube.backoff import Backoff
 from app.kube.store import WatchStore
-from app.objects.resource import Resource
 
 T = TypeVar("T")
 
 
 class Silent(Unavailable):
     """A watch was silent for too long: there was no event and no bookmark."""
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The objects of a store, and whether only their metadata is read."""
-
-    resource: Resource
-    namespace: str | None = None
-    label_selector: str = ""
-    field_selector: str = ""
-    metadata_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +108,7 @@ async def list_into(client: Reader, store: WatchStore[T], selection: Selection, 
     store.begin_list()
     token = ""
     while True:
-        page = await client.list(
-            selection.resource,
-            selection.namespace,
-            label_selector=selection.label_selector,
-            field_selector=selection.field_selector,
-            limit=pace.page_size,
-            continue_token=token,
-            metadata_only=selection.metadata_only,
-        )
+        page = await client.list(selection, limit=pace.page_size, continue_token=token)
         if not token and page.remaining is not None:
             store.total = len(page.items) + page.remaining
         for start in range(0, len(page.items), pace.slice_size):
@@ -202,15 +182,7 @@ async def events_of_connection(
 
     Raise Silent after `pace.quiet_after` seconds without an event.
     """
-    stream = client.watch(
-        selection.resource,
-        selection.namespace,
-        resource_version=version,
-        label_selector=selection.label_selector,
-        field_selector=selection.field_selector,
-        metadata_only=selection.metadata_only,
-        timeout_seconds=timeout_seconds,
-    )
+    stream = client.watch(selection, resource_version=version, timeout_seconds=timeout_seconds)
     async with aclosing(stream):
         while True:
             try:

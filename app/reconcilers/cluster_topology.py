@@ -14,7 +14,7 @@ from typing import Any
 from app.cluster.facts import Facts
 from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY
-from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object
+from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef
 from app.kube.backoff import Backoff
 from app.kube.events import Recorder, Regarding
 from app.kube.rewrites import Rewrites
@@ -121,7 +121,7 @@ class ClusterTopologyReconciler:
         dialect = self._topology.dialect()
         self._report(dialect)
         try:
-            stored = await self._client.get(dialect.resource, self._name)
+            stored = await self._client.get(ObjectRef(dialect.resource, self._name))
         except NotFound as missing:
             create = self._levels is not None and not missing.no_resource
             return await self._create(dialect) if create else None
@@ -199,7 +199,8 @@ class ClusterTopologyReconciler:
         logger.info("updating %s %s", dialect.resource.kind, self._name)
         version = {"resourceVersion": stored["metadata"]["resourceVersion"]}
         patch = {"metadata": version, "spec": {"levels": self._levels}}
-        self._note(dialect, await self._client.patch(dialect.resource, self._name, patch))
+        ref = ObjectRef(dialect.resource, self._name)
+        self._note(dialect, await self._client.patch(ref, patch))
         self.rewrites.count(("", self._name))
 
         return None
@@ -209,4 +210,5 @@ class ClusterTopologyReconciler:
             return
         logger.info("topology support is disabled: deleting ClusterTopology %s", self._name)
         with contextlib.suppress(NotFound):
-            await self._client.delete(CLUSTER_TOPOLOGY, self._name, uid=stored["metadata"]["uid"])
+            ref = ObjectRef(CLUSTER_TOPOLOGY, self._name)
+            await self._client.delete(ref, uid=stored["metadata"]["uid"])

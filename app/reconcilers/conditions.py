@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from app.cluster.facts import Facts
 from app.cluster.table import BINDINGS, NODES, SETS, TOPOLOGIES, Stores
 from app.facts.kinds import POD_CLIQUE_SET
-from app.kube.api import Client, Forbidden, Key, NotFound, Object, Unavailable
+from app.kube.api import Client, Forbidden, Key, NotFound, Object, ObjectRef, Unavailable
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
@@ -73,7 +73,8 @@ class ConstraintStatusReconciler:
         if pcs is None or pcs.deleting or self._is_current(pcs):
             return None
         with contextlib.suppress(NotFound):  # deleted meanwhile
-            await self._write(await self._client.get(POD_CLIQUE_SET, pcs.name, pcs.namespace))
+            ref = ObjectRef(POD_CLIQUE_SET, pcs.name, pcs.namespace)
+            await self._write(await self._client.get(ref))
         return None
 
     def _desired(self, pcs: PodCliqueSet) -> Condition | None:
@@ -112,7 +113,7 @@ class ConstraintStatusReconciler:
 
         patch = status_patch(stored, {"conditions": conditions or None})
         changed = await self._client.patch(
-            POD_CLIQUE_SET, pcs.name, patch, pcs.namespace, subresource="status"
+            ObjectRef(POD_CLIQUE_SET, pcs.name, pcs.namespace), patch, subresource="status"
         )
         self._sets.note(changed)
 
@@ -160,7 +161,7 @@ class LevelCoverageReconciler:
             return None
         dialect = self._topology.dialect()
         with contextlib.suppress(NotFound):  # deleted meanwhile, or its CRD has no status
-            stored = await self._client.get(dialect.resource, key[1])
+            stored = await self._client.get(ObjectRef(dialect.resource, key[1]))
             await self._write(
                 stored, coverage_problems(dialect.read_levels(stored), self._topology.nodes_with)
             )
@@ -181,7 +182,8 @@ class LevelCoverageReconciler:
         patch = status_patch(stored, {"conditions": conditions})
         resource = self._topology.dialect().resource
         with contextlib.suppress(Forbidden):  # the event reports the problem
-            await self._client.patch(resource, metadata["name"], patch, subresource="status")
+            ref = ObjectRef(resource, metadata["name"])
+            await self._client.patch(ref, patch, subresource="status")
 
 
 def subscribe_coverage(loop: Loop, stores: Stores) -> None:

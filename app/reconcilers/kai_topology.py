@@ -10,7 +10,17 @@ from datetime import datetime
 
 from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
-from app.kube.api import Client, ClusterError, Conflict, Forbidden, Key, NotFound, Object, find
+from app.kube.api import (
+    Client,
+    ClusterError,
+    Conflict,
+    Forbidden,
+    Key,
+    NotFound,
+    Object,
+    ObjectRef,
+    find,
+)
 from app.kube.events import Recorder, Regarding
 from app.kube.rewrites import Rewrites
 from app.objects.conditions import Condition, has_condition, with_condition
@@ -81,7 +91,7 @@ class KaiTopologyReconciler:
         if key != ("", self._name) or not self._dialect().owns_topology:
             return None
 
-        topology = await find(self._client, CLUSTER_TOPOLOGY, self._name)
+        topology = await find(self._client, ObjectRef(CLUSTER_TOPOLOGY, self._name))
         if topology is None or topology["metadata"].get("deletionTimestamp"):
             return None
 
@@ -114,7 +124,7 @@ class KaiTopologyReconciler:
 
         desired = kai.desired_kai_topology(topology, levels)
         try:
-            stored = await self._client.get(KAI_TOPOLOGY, self._name)
+            stored = await self._client.get(ObjectRef(KAI_TOPOLOGY, self._name))
         except NotFound as missing:
             if missing.no_resource:
                 return Outcome(
@@ -167,7 +177,9 @@ class KaiTopologyReconciler:
         read = stored["metadata"]
         with contextlib.suppress(NotFound):
             await self._client.delete(
-                KAI_TOPOLOGY, self._name, uid=read["uid"], resource_version=read["resourceVersion"]
+                ObjectRef(KAI_TOPOLOGY, self._name),
+                uid=read["uid"],
+                resource_version=read["resourceVersion"],
             )
 
         self.rewrites.count(("", self._name))
@@ -221,9 +233,11 @@ class KaiTopologyReconciler:
         """
         try:
             patch = status_patch(topology, self._status(topology, condition))
-            await self._client.patch(CLUSTER_TOPOLOGY, self._name, patch, subresource="status")
+            await self._client.patch(
+                ObjectRef(CLUSTER_TOPOLOGY, self._name), patch, subresource="status"
+            )
         except NotFound:  # the object or its status: the API server gives the same answer
-            await self._client.get(CLUSTER_TOPOLOGY, self._name, metadata_only=True)
+            await self._client.get(ObjectRef(CLUSTER_TOPOLOGY, self._name), metadata_only=True)
             return _NO_STATUS
         except Forbidden as error:
             return f"the API server does not accept the status: {error.message}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from app.cluster.facts import Facts
 from app.cluster.table import BY_SET, SETS, StoredClique, Stores
 from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET
-from app.kube.api import Client, ClusterError, Forbidden, Key, NotFound
+from app.kube.api import Client, ClusterError, Forbidden, Key, NotFound, ObjectRef
 from app.kube.events import Notices, Recorder, Regarding
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites
@@ -186,7 +186,7 @@ class MnnvlClaimsReconciler:
 
     async def _try(self, pcs: PodCliqueSet, name: str, repairs: Repairs) -> None:
         try:
-            obj = await self._client.patch(POD_CLIQUE, name, {}, pcs.namespace)
+            obj = await self._client.patch(ObjectRef(POD_CLIQUE, name, pcs.namespace), {})
         except NotFound:
             return
         except Forbidden as rejection:

@@ -17,7 +17,7 @@ from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.facts.nvidia.mnnvl import MnnvlResource
 from app.facts.nvidia.names import base_of, claim_name, domain_name
 from app.facts.place import read_place
-from app.kube.api import Client, Forbidden, Key, Object, find
+from app.kube.api import Client, Forbidden, Key, Object, ObjectRef, Selection, find
 from app.kube.discovery import Discovery
 from app.kube.events import Notices, Recorder, Regarding
 from app.kube.loop import Loop
@@ -268,7 +268,7 @@ class MnnvlResourcesReconciler:
         """
         token = ""
         while True:
-            page = await self._client.list(POD, namespace, continue_token=token)
+            page = await self._client.list(Selection(POD, namespace), continue_token=token)
             if any(uses(pod, names) for pod in page.items):
                 return True
             token = page.continue_token
@@ -280,7 +280,7 @@ class MnnvlResourcesReconciler:
 
         None if it doesn't exist, is being deleted or was not made by us.
         """
-        current = await find(self._client, resource, name, namespace)
+        current = await find(self._client, ObjectRef(resource, name, namespace))
         if (
             current is None
             or current["metadata"].get("deletionTimestamp")
@@ -297,9 +297,7 @@ class MnnvlResourcesReconciler:
         """
         metadata = current["metadata"]
         await self._client.delete(
-            resource,
-            metadata["name"],
-            metadata["namespace"],
+            ObjectRef(resource, metadata["name"], metadata["namespace"]),
             uid=metadata["uid"],
             resource_version=metadata["resourceVersion"],
         )

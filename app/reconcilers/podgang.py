@@ -27,7 +27,7 @@ from app.facts.grove.gang import StoredGang, read_stored_gang
 from app.facts.kinds import POD_GANG
 from app.facts.labels import MNNVL_ADOPTED
 from app.facts.nvidia.mnnvl import MnnvlResource
-from app.kube.api import Client, Key, NotFound, Unavailable
+from app.kube.api import Client, Key, NotFound, ObjectRef, Unavailable
 from app.kube.events import Notices, Recorder, Regarding
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites, same
@@ -140,7 +140,7 @@ class PodGangReconciler:
         unchanged = {"op": "replace", "path": "/metadata/resourceVersion", "value": version}
         try:
             stored = await self._client.patch(
-                POD_GANG, gang.name, [unchanged, *patch], gang.namespace, kind="json"
+                ObjectRef(POD_GANG, gang.name, gang.namespace), [unchanged, *patch], kind="json"
             )
         except NotFound:
             return None

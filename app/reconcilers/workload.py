@@ -15,7 +15,7 @@ from app.cluster.projections import StoredPod, StoredPodGroup
 from app.cluster.table import BY_GROUP, BY_POD_GROUP, BY_WORKLOAD
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import POD_GROUP
-from app.kube.api import Client, ClusterError, Key, NotFound, Object
+from app.kube.api import Client, ClusterError, Key, NotFound, Object, ObjectRef
 from app.kube.discovery import Discovery
 from app.kube.events import Notices, Recorder
 from app.kube.loop import Loop
@@ -252,7 +252,8 @@ class WorkloadReconciler:
 
         del self._empty_since[stored.uid]
         with contextlib.suppress(NotFound):
-            await self._client.delete(POD_GROUP, stored.name, stored.namespace, uid=stored.uid)
+            ref = ObjectRef(POD_GROUP, stored.name, stored.namespace)
+            await self._client.delete(ref, uid=stored.uid)
 
         return None
 

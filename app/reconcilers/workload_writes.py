@@ -14,7 +14,7 @@ from app.cluster.projections import StoredPod
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import POD_GROUP
 from app.facts.labels import POD_GROUP_NAME
-from app.kube.api import Client, ClusterError, Conflict, Forbidden, Key, NotFound, Object
+from app.kube.api import Client, ClusterError, Conflict, Forbidden, Key, NotFound, Object, ObjectRef
 from app.kube.events import Notices, Regarding
 from app.kube.rewrites import Rewrites, same
 from app.objects.resource import POD
@@ -98,7 +98,9 @@ class PodGroupWriter:
         except Conflict as conflict:
             if not conflict.already_exists:
                 raise
-            return await self._client.get(POD_GROUP, desired["metadata"]["name"], namespace)
+            return await self._client.get(
+                ObjectRef(POD_GROUP, desired["metadata"]["name"], namespace)
+            )
         self._caches.pod_groups.note(stored)
         return stored
 
@@ -124,7 +126,9 @@ class PodGroupWriter:
         self.report(stored, "fight", None)
         preconditions = {"uid": uid, "resourceVersion": version}
         patch = {**patch, "metadata": {**patch.get("metadata", {}), **preconditions}}
-        self._caches.pod_groups.note(await self._client.patch(POD_GROUP, name, patch, namespace))
+        self._caches.pod_groups.note(
+            await self._client.patch(ObjectRef(POD_GROUP, name, namespace), patch)
+        )
         self._rewrites.count(counted)
 
         return None
@@ -216,7 +220,9 @@ class PodWriter:
 
     async def _patch(self, pod: StoredPod, annotations: dict[str, Any]) -> None:
         patch = {"metadata": {"uid": pod.uid, "annotations": annotations}}
-        self._caches.pods.note(await self._client.patch(POD, pod.name, patch, pod.namespace))
+        self._caches.pods.note(
+            await self._client.patch(ObjectRef(POD, pod.name, pod.namespace), patch)
+        )
 
     def _report(self, key: Key, contested: Sequence[StoredPod]) -> None:
         subject = (key[0], f"{key[1]}/annotations")

@@ -20,11 +20,11 @@ from dataclasses import replace
 
 from app.admission.decide import Route
 from app.config.schema import Certificates
-from app.kube.api import Client, Key, Object
+from app.kube.api import Client, Key, Object, ObjectRef, Selection
 from app.kube.loop import Loop, Observe
 from app.kube.rewrites import Rewrites, same
 from app.kube.store import WatchStore
-from app.kube.watch import Selection, run_store
+from app.kube.watch import run_store
 from app.objects.metadata import annotations_of
 from app.objects.resource import MUTATING_WEBHOOKS, POD
 from app.objects.shape import map_of
@@ -89,8 +89,8 @@ class ReviewTokens:
 
     async def run(self) -> None:
         name = self._settings.webhook_configurations
-        configuration = Selection(MUTATING_WEBHOOKS, field_selector=f"metadata.name={name}")
-        pods = Selection(POD, self._settings.namespace, label_selector=OUR_PODS)
+        configuration = Selection(MUTATING_WEBHOOKS, fields=f"metadata.name={name}")
+        pods = Selection(POD, self._settings.namespace, labels=OUR_PODS)
         for store in (self._configurations, self._pods):
             store.subscribe(lambda _key, _before, _after: self._loop.add_all())
 
@@ -152,7 +152,7 @@ class ReviewTokens:
         logger.info("writing the paths of %s %s", MUTATING_WEBHOOKS.kind, name)
         version = {"resourceVersion": configuration["metadata"]["resourceVersion"]}
         changed = await self._client.patch(
-            MUTATING_WEBHOOKS, name, {"metadata": version, "webhooks": webhooks}
+            ObjectRef(MUTATING_WEBHOOKS, name), {"metadata": version, "webhooks": webhooks}
         )
         self._configurations.note(changed)
         return True

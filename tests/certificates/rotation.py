@@ -13,7 +13,7 @@ from app.certificates.keeper import CertificateReconciler
 from app.certificates.rotate import Terms
 from app.certificates.source import ServingCertificate
 from app.config.schema import Certificates
-from app.kube.api import Client, Conflict, Object
+from app.kube.api import Client, Conflict, Object, ObjectRef
 from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
 from tests.kube.memory.client import MemoryClient
 
@@ -102,12 +102,13 @@ class Cluster:
         for one in found["webhooks"]:
             one["clientConfig"]["caBundle"] = bundle
         await self.client.patch(
-            resource, WANTED.webhook_configurations, {"webhooks": found["webhooks"]}
+            ObjectRef(resource, WANTED.webhook_configurations), {"webhooks": found["webhooks"]}
         )
 
     async def put(self, held: Holdings) -> None:
         await self.client.patch(
-            SECRET, WANTED.secret_name, {"data": written_holdings(held)}, WANTED.namespace
+            ObjectRef(SECRET, WANTED.secret_name, WANTED.namespace),
+            {"data": written_holdings(held)},
         )
 
     def accepts(self, replica: CertificateReconciler) -> bool:

@@ -15,7 +15,7 @@ from app.certificates.inspect import split_bundle
 from app.certificates.issue import make_ca, make_leaf
 from app.certificates.keeper import LOOK_SECONDS, RETRY_SECONDS
 from app.certificates.rotate import Terms, due, rotated
-from app.kube.api import ClusterError, Conflict, Forbidden, Object, Unavailable
+from app.kube.api import ClusterError, Conflict, Forbidden, Object, ObjectRef, Unavailable
 from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
 from tests.certificates.rotation import (
     DAY,
@@ -216,7 +216,9 @@ async def test_what_cert_manager_injects_is_left_alone_and_said(cluster: Cluster
     annotations = {
         "metadata": {"annotations": {"cert-manager.io/inject-ca-from": "grove-system/ours"}}
     }
-    await cluster.client.patch(MUTATING_WEBHOOKS, WANTED.webhook_configurations, annotations)
+    await cluster.client.patch(
+        ObjectRef(MUTATING_WEBHOOKS, WANTED.webhook_configurations), annotations
+    )
     replica = cluster.replica()
     before = cluster.client.objects(MUTATING_WEBHOOKS)
     assert await settle(replica) == RETRY_SECONDS
@@ -234,7 +236,7 @@ async def test_without_configurations_nobody_has_to_trust_anything(cluster: Clus
         *cluster.client.objects(VALIDATING_WEBHOOKS),
     ]
     for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
-        await cluster.client.delete(resource, WANTED.webhook_configurations)
+        await cluster.client.delete(ObjectRef(resource, WANTED.webhook_configurations))
     (replica,) = await running(cluster)
     assert shown(replica) == fingerprint(cluster.held())
     cluster.client.load(stored)
@@ -245,7 +247,7 @@ async def test_without_configurations_nobody_has_to_trust_anything(cluster: Clus
 async def test_a_secret_that_was_deleted_is_restored_as_it_was(cluster: Cluster) -> None:
     (replica,) = await running(cluster)
     before = cluster.held()
-    await cluster.client.delete(SECRET, WANTED.secret_name, WANTED.namespace)
+    await cluster.client.delete(ObjectRef(SECRET, WANTED.secret_name, WANTED.namespace))
     await settle(replica)
     assert (cluster.held(), replica.rotations["restore"]) == (before, 1)
     assert replica.failures == 1
@@ -270,7 +272,9 @@ async def test_garbage_in_the_secret_never_serves_and_is_replaced(
     (replica,) = await running(cluster)
     before = cluster.held()
     serving = shown(replica)
-    await cluster.client.patch(SECRET, WANTED.secret_name, {"data": data}, WANTED.namespace)
+    await cluster.client.patch(
+        ObjectRef(SECRET, WANTED.secret_name, WANTED.namespace), {"data": data}
+    )
     assert await replica.reconcile(("", "")) == 0
     assert shown(replica) == serving
     assert str(replica.last_error).startswith("Secret grove-system/grove-admission-certificates ")
@@ -286,7 +290,8 @@ async def test_garbage_that_nobody_remembers_is_replaced_by_something_new_that_s
     cluster.remember()
     before = cluster.held()
     await cluster.client.patch(
-        SECRET, WANTED.secret_name, {"data": {"tls.crt": "Z2FyYmFnZQ=="}}, WANTED.namespace
+        ObjectRef(SECRET, WANTED.secret_name, WANTED.namespace),
+        {"data": {"tls.crt": "Z2FyYmFnZQ=="}},
     )
     new = cluster.replica()
     await settle(new)
@@ -336,7 +341,7 @@ async def test_an_expired_certificate_that_may_not_be_replaced_is_never_shown(
     serving = shown(replica)
     expired = make_leaf(before.ca, [NAME], START - 2 * DAY, START - DAY)
     labels = {"metadata": {"labels": {"app.kubernetes.io/managed-by": None}}}
-    await cluster.client.patch(SECRET, WANTED.secret_name, labels, WANTED.namespace)
+    await cluster.client.patch(ObjectRef(SECRET, WANTED.secret_name, WANTED.namespace), labels)
     await cluster.put(Holdings(before.ca, expired))
     cluster.clock.pass_by(timedelta(seconds=WANTED.settle_seconds))
     assert await settle(replica) == RETRY_SECONDS

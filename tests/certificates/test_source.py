@@ -16,7 +16,7 @@ from app.certificates.keeper import LOOK_SECONDS, self_managed_source
 from app.certificates.rotate import Terms
 from app.certificates.source import ServingCertificate
 from app.config.schema import Certificates, Configuration
-from app.kube.api import Unavailable
+from app.kube.api import ObjectRef, Unavailable
 from app.objects.resource import SECRET
 from app.server.metrics import Metrics
 from app.server.readiness import Readiness
@@ -118,7 +118,7 @@ def test_watches_wake_it_and_their_restarts_are_counted() -> None:
         # watches have ended in that time, and the next look is not due yet
         await asyncio.sleep(LOOK_SECONDS - 60)
         begin = virtual.now()
-        await client.delete(SECRET, "grove-admission-certificates", "ns")
+        await client.delete(ObjectRef(SECRET, "grove-admission-certificates", "ns"))
         await asyncio.sleep(1)
         assert [one["metadata"]["name"] for one in client.objects(SECRET)] == [
             "grove-admission-certificates"

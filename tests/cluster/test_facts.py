@@ -11,7 +11,7 @@ from app.cluster.table import BINDINGS, FOR_VERDICTS, NODES, TOPOLOGIES, Stores
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GANG_MAP
-from app.kube.api import NotFound, Object, Unavailable, WatchEvent
+from app.kube.api import NotFound, Object, ObjectRef, Unavailable, WatchEvent
 from app.rules.dialects.bindings import BINDINGS as DIALECT
 from app.rules.dialects.design import DESIGN
 from app.rules.topology.levels import Topology
@@ -176,7 +176,7 @@ async def test_a_read_that_fails_is_not_an_absence() -> None:
     with pytest.raises(Unavailable, match="down"):
         await offline.facts.read_set("ns", "pcs")
     with pytest.raises(NotFound):
-        await offline.client.get(POD_CLIQUE_SET, "pcs", "ns")
+        await offline.client.get(ObjectRef(POD_CLIQUE_SET, "pcs", "ns"))
 
 
 @pytest.mark.parametrize("labels", [{"a": "b"}, {}, None])

@@ -11,7 +11,7 @@ from app.cluster.table import OF_GANG, gang_keys
 from app.facts.grove.gang import Gang, read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.nvidia.mnnvl import read_mnnvl_resource
-from app.kube.api import Conflict, NotFound, Unavailable, WatchEvent
+from app.kube.api import Conflict, NotFound, ObjectRef, Unavailable, WatchEvent
 from app.kube.store import WatchStore
 from app.rules.dialects.design.owner import POD_GANG_OWNS
 from app.rules.mnnvl.plan import Owner, Plan
@@ -209,7 +209,7 @@ async def test_what_is_not_ours_is_forgotten_once_it_is_gone() -> None:
     for dry_run in (False, True):
         with pytest.raises(NotOurs):
             await cluster.resources.ensure(plan(), "shared", dry_run=dry_run)
-    await cluster.client.delete(COMPUTE_DOMAIN, "pcs-0-cd", "ns")
+    await cluster.client.delete(ObjectRef(COMPUTE_DOMAIN, "pcs-0-cd", "ns"))
     made = await cluster.resources.ensure(plan(), "shared", dry_run=False)
     assert [one["kind"] for one in made] == ["ComputeDomain", "ResourceClaim"]
 
@@ -392,7 +392,7 @@ async def test_a_dry_adoption_writes_nothing() -> None:
 async def test_an_adoption_is_of_what_was_read() -> None:
     cluster = OfflineCluster([SET, GANG, domain()])
     await cluster.client.patch(
-        COMPUTE_DOMAIN, "pcs-0-cd", {"metadata": {"labels": {"a": "b"}}}, "ns"
+        ObjectRef(COMPUTE_DOMAIN, "pcs-0-cd", "ns"), {"metadata": {"labels": {"a": "b"}}}
     )
     with pytest.raises(Conflict):
         await cluster.owners.adopt(gang(), dry_run=False)
@@ -401,7 +401,7 @@ async def test_an_adoption_is_of_what_was_read() -> None:
 
 async def test_what_is_gone_can_not_be_adopted() -> None:
     cluster = OfflineCluster([SET, GANG, domain()])
-    await cluster.client.delete(COMPUTE_DOMAIN, "pcs-0-cd", "ns")
+    await cluster.client.delete(ObjectRef(COMPUTE_DOMAIN, "pcs-0-cd", "ns"))
     with pytest.raises(NotFound):
         await cluster.owners.adopt(gang(), dry_run=False)
 
@@ -494,7 +494,7 @@ async def test_a_replica_that_goes_and_comes_back_waits_for_the_collector() -> N
     cluster = OfflineCluster([SET, GANG])
     await cluster.resources.ensure(plan(), "shared", dry_run=False)
     await cluster.owners.adopt(gang(), dry_run=False)
-    await cluster.client.delete(POD_GANG, "pcs-0", "ns")
+    await cluster.client.delete(ObjectRef(POD_GANG, "pcs-0", "ns"))
     forget(cluster, POD_GANG, GANG)
     with pytest.raises(
         Unavailable, match='ComputeDomain "pcs-0-cd" belongs to an owner that is gone'

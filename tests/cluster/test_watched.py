@@ -12,7 +12,7 @@ from app.cluster.cluster import Cluster
 from app.cluster.table import TOPOLOGIES
 from app.facts.grove.topology import Level
 from app.facts.kinds import ALL, CLUSTER_TOPOLOGY, POD_CLIQUE_SET
-from app.kube.api import NotFound, Object, Page, Unavailable
+from app.kube.api import NotFound, Object, ObjectRef, Page, Selection, Unavailable
 from app.objects.resource import CRD, NODE, Resource
 from tests.cluster.offline import configured
 from tests.cluster.watched import WatchedMemory
@@ -60,9 +60,9 @@ async def test_facts_follow_the_cluster() -> None:
         assert cluster.facts.topology().levels == (Level("rack", "k/rack"),)
         await until(lambda: cluster.facts.node_labels("n1") == {"k/rack": "r1", "other/label": "x"})
         assert cluster.facts.node_labels("n2") is None
-        await client.patch(NODE, "n1", {"metadata": {"labels": {"k/rack": "r2"}}})
+        await client.patch(ObjectRef(NODE, "n1"), {"metadata": {"labels": {"k/rack": "r2"}}})
         await until(lambda: cluster.facts.node_labels("n1") == {"k/rack": "r2", "other/label": "x"})
-        await client.delete(NODE, "n1")
+        await client.delete(ObjectRef(NODE, "n1"))
         await until(lambda: cluster.facts.node_labels("n1") is None)
 
 
@@ -70,10 +70,12 @@ async def test_nodes_are_grouped_by_the_label_of_a_new_level_without_another_lis
     client = WatchedMemory([topology(RACK), node(k_rack="r1", k_zone="z1", mine_label="m")])
     async with running(client) as cluster:
         await until(lambda: list(cluster.facts.nodes()) == [({"k/rack": "r1"}, 1)])
-        await client.patch(CLUSTER_TOPOLOGY, "managed", {"spec": {"levels": [RACK, ZONE]}})
+        await client.patch(
+            ObjectRef(CLUSTER_TOPOLOGY, "managed"), {"spec": {"levels": [RACK, ZONE]}}
+        )
         await until(lambda: list(cluster.facts.nodes()) == [({"k/rack": "r1", "k/zone": "z1"}, 1)])
         await client.create(CLUSTER_TOPOLOGY, topology(name="other"))
-        await client.delete(CLUSTER_TOPOLOGY, "managed")
+        await client.delete(ObjectRef(CLUSTER_TOPOLOGY, "managed"))
         await until(lambda: len(cluster.stores[TOPOLOGIES]) == 1)
         with pytest.raises(Unavailable, match='"managed" does not exist yet'):
             cluster.facts.topology()
@@ -139,11 +141,11 @@ class Upgraded(WatchedMemory):
     does.
     """
 
-    async def list(self, resource: Resource, *arguments: Any, **options: Any) -> Page:
-        if resource == POD_CLIQUE_SET:
-            self.served.pop(resource, None)
+    async def list(self, selection: Selection, **options: Any) -> Page:
+        if selection.resource == POD_CLIQUE_SET:
+            self.served.pop(selection.resource, None)
             raise NotFound("the server could not find the requested resource", code=404)
-        return await super().list(resource, *arguments, **options)
+        return await super().list(selection, **options)
 
     def served_version(self, resource: Resource) -> str | None:
         return self.discovery.served_version(resource)

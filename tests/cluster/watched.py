@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from app.facts.kinds import ALL
-from app.kube.api import Object, Page
+from app.kube.api import Object, Page, Selection
 from app.kube.discovery import Discovery
 from app.objects.resource import Resource
 from tests.kube.memory.client import MemoryClient
@@ -55,7 +55,7 @@ class SlowMemory(WatchedMemory):
         self.answering.set()
         self._resource = resource
 
-    async def list(self, resource: Resource, *arguments: Any, **options: Any) -> Page:
-        if resource == self._resource:
+    async def list(self, selection: Selection, **options: Any) -> Page:
+        if selection.resource == self._resource:
             await self.answering.wait()
-        return await super().list(resource, *arguments, **options)
+        return await super().list(selection, **options)

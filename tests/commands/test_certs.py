@@ -15,7 +15,7 @@ from app.certificates.inspect import inspect
 from app.certificates.report import Material, read_live
 from app.cli import main
 from app.config.schema import Certificates
-from app.kube.api import NotFound
+from app.kube.api import NotFound, ObjectRef
 from app.objects.resource import SECRET, VALIDATING_WEBHOOKS
 from tests.certificates.rotation import WANTED, Cluster, running
 
@@ -170,7 +170,7 @@ async def test_a_live_secret_that_is_missing_or_not_base64() -> None:
         await read_live(cluster.client, Certificates())
     await running(cluster)
     await cluster.client.patch(
-        SECRET, WANTED.secret_name, {"data": {"ca.crt": "%"}}, WANTED.namespace
+        ObjectRef(SECRET, WANTED.secret_name, WANTED.namespace), {"data": {"ca.crt": "%"}}
     )
     with pytest.raises(ValueError, match=r"ca\.crt of the Secret is not base64"):
         await read_live(cluster.client, Certificates())

@@ -17,7 +17,16 @@ from app.console.live import Live
 from app.console.playground import Judge
 from app.console.routes import Console, build_app
 from app.console.stored import StoredObjects
-from app.kube.api import Forbidden, NotFound, Object, Page, Unavailable, WatchEvent
+from app.kube.api import (
+    Forbidden,
+    NotFound,
+    Object,
+    ObjectRef,
+    Page,
+    Selection,
+    Unavailable,
+    WatchEvent,
+)
 from app.kube.readonly import LookingClient
 from app.objects.resource import Resource
 
@@ -61,17 +70,17 @@ class Lists:
             if str(obj.get("apiVersion", "")).rpartition("/")[0] == resource.group
         ]
 
-    async def get(
-        self, resource: Resource, name: str, namespace: str | None = None, **_: Any
-    ) -> Object:
-        self.calls.append(("get", str(resource)))
-        items = self._objects(resource)
-        named = [obj for obj in items if obj["metadata"]["name"] == name]
+    async def get(self, ref: ObjectRef, **_: Any) -> Object:
+        self.calls.append(("get", str(ref.resource)))
+        items = self._objects(ref.resource)
+        named = [obj for obj in items if obj["metadata"]["name"] == ref.name]
         if not named:
             raise NotFound("no such object", code=404)
         return named[0]
 
-    async def list(self, resource: Resource, namespace: str | None = None, **_: Any) -> Page:
+    async def list(self, selection: Selection, **_: Any) -> Page:
+        resource = selection.resource
+        namespace = selection.namespace
         self.calls.append(("list", str(resource)))
         if self.broken:
             raise Unavailable("https://cluster: Connection refused", reason="Connection")
@@ -84,11 +93,9 @@ class Lists:
         inside = [obj for obj in items if namespace in (None, obj["metadata"].get("namespace"))]
         return Page(inside, "1", "", self.remaining)
 
-    async def watch(
-        self, resource: Resource, namespace: str | None = None, **_: Any
-    ) -> AsyncGenerator[WatchEvent]:
+    async def watch(self, selection: Selection, **_: Any) -> AsyncGenerator[WatchEvent]:
         queue: asyncio.Queue[WatchEvent] = asyncio.Queue()
-        self._queues.setdefault(resource.plural, []).append(queue)
+        self._queues.setdefault(selection.resource.plural, []).append(queue)
         while True:
             yield await queue.get()
 

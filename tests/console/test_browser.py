@@ -18,6 +18,7 @@ from app.commands.beside import beside
 from app.commands.sandbox import default_configuration
 from app.config.read import with_overrides
 from app.console.app import ConsoleSettings, Opened, opened
+from app.kube.api import ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import NODE
 from app.sandbox.fleet import fleet
@@ -108,7 +109,9 @@ async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox
 async def _has_topology(client: HttpClient) -> bool:
     from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 
-    pages = [await client.list(resource) for resource in (CLUSTER_TOPOLOGY, KAI_TOPOLOGY)]
+    pages = [
+        await client.list(Selection(resource)) for resource in (CLUSTER_TOPOLOGY, KAI_TOPOLOGY)
+    ]
     return all(page.items for page in pages)
 
 
@@ -201,10 +204,10 @@ async def test_a_change_is_shown_without_a_reload(
         reason = page.get_by_text("LevelLabelMissing", exact=True)
         await reason.wait_for()
         begin = asyncio.get_running_loop().time()
-        await admin.patch(NODE, "gpu-c-15", {"metadata": {"labels": {LABEL: "rack-c4"}}})
+        await admin.patch(ObjectRef(NODE, "gpu-c-15"), {"metadata": {"labels": {LABEL: "rack-c4"}}})
         await reason.wait_for(state="detached")
         assert asyncio.get_running_loop().time() - begin < 5
-        await admin.patch(NODE, "gpu-c-15", {"metadata": {"labels": {LABEL: None}}})
+        await admin.patch(ObjectRef(NODE, "gpu-c-15"), {"metadata": {"labels": {LABEL: None}}})
         await reason.wait_for()
     await admin.close()
 

@@ -20,7 +20,7 @@ from app.commands.beside import ApiServer
 from app.commands.sandbox import default_configuration
 from app.console.app import ConsoleSettings, opened
 from app.facts.kinds import CLUSTER_TOPOLOGY
-from app.kube.api import Object
+from app.kube.api import Object, ObjectRef
 from app.objects.resource import SELF_ACCESS_REVIEW
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
@@ -113,7 +113,7 @@ async def _fill(server: ApiServer) -> None:
     namespaces = by_plural.pop("namespaces")
     await server.apply([*namespaces, *by_plural.pop("clustertopologies")])
     async with await connect(server, "admin") as admin:
-        owner = await admin.get(CLUSTER_TOPOLOGY, "grove-topology")
+        owner = await admin.get(ObjectRef(CLUSTER_TOPOLOGY, "grove-topology"))
     topologies[0]["metadata"]["ownerReferences"][0]["uid"] = owner["metadata"]["uid"]
     await server.apply([*topologies, *(obj for items in by_plural.values() for obj in items)])
 

@@ -6,6 +6,7 @@ import pytest
 
 from app.doctor.topology import check_dialects
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN
+from app.kube.api import ObjectRef
 from tests import builders
 from tests.kube.memory.client import MemoryClient
 
@@ -93,7 +94,7 @@ async def test_compute_domains_that_groves_finalizer_holds() -> None:
     )
     assert len(await said(client)) == 1
     for name in ("ours", "theirs"):
-        await client.delete(COMPUTE_DOMAIN, name, "ml")
+        await client.delete(ObjectRef(COMPUTE_DOMAIN, name, "ml"))
     assert (await said(client))[1:] == [
         (
             "problem",

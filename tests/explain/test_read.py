@@ -14,7 +14,17 @@ from app.explain.text import text
 from app.facts.kinds import POD_CLIQUE
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
-from app.kube.api import Forbidden, NotFound, NotServed, Object, Page, Unavailable, WatchEvent
+from app.kube.api import (
+    Forbidden,
+    NotFound,
+    NotServed,
+    Object,
+    ObjectRef,
+    Page,
+    Selection,
+    Unavailable,
+    WatchEvent,
+)
 from app.objects.resource import NODE, POD, Resource
 from tests.explain.fleet import NAMESPACE, NOW, SET_REF, facts, fill, placed, pods
 from tests.explain.objects import objects_of
@@ -65,24 +75,17 @@ class Cluster:
             key=lambda obj: (obj["metadata"].get("namespace", ""), obj["metadata"]["name"]),
         )
 
-    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
-        for obj in self._of(resource, namespace):
-            if obj["metadata"]["name"] == name:
+    async def get(self, ref: ObjectRef) -> Object:
+        for obj in self._of(ref.resource, ref.namespace):
+            if obj["metadata"]["name"] == ref.name:
                 return obj
         raise NotFound("not found", code=404)
 
     async def list(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        label_selector: str = "",
-        limit: int = 500,
-        continue_token: str = "",
-        **_: Any,
+        self, selection: Selection, *, limit: int = 500, continue_token: str = ""
     ) -> Page:
-        key, _separator, value = label_selector.partition("=")
-        every = self._of(resource, namespace)
+        key, _separator, value = selection.labels.partition("=")
+        every = self._of(selection.resource, selection.namespace)
         matching = [
             obj
             for obj in every

@@ -20,7 +20,7 @@ from app.commands.beside import READY_SECONDS, ApiServer, beside, until
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
-from app.kube.api import NotFound, Object
+from app.kube.api import NotFound, Object, ObjectRef
 from app.objects.resource import CRD, Resource
 from app.sandbox.manifests import BUILT_IN, load
 from app.sandbox.real import RealApiServer, find_binaries
@@ -153,7 +153,7 @@ async def without_bindings(server: ApiServer) -> None:
     """
     async with users(server) as clients:
         with contextlib.suppress(NotFound):
-            await clients.admin.delete(CRD, str(CLUSTER_TOPOLOGY_BINDING))
+            await clients.admin.delete(ObjectRef(CRD, str(CLUSTER_TOPOLOGY_BINDING)))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

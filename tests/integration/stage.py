@@ -11,7 +11,7 @@ from app.commands.beside import ApiServer
 from app.explain.facts import RESOURCES, Facts
 from app.facts.kinds import WORKLOAD
 from app.facts.kubernetes.workload import Workload
-from app.kube.api import NotFound, Object
+from app.kube.api import NotFound, Object, ObjectRef
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.objects.resource import CRD, Resource
@@ -136,9 +136,11 @@ class Stage:
         self._uids[obj["metadata"].get("uid", "")] = stored["metadata"]["uid"]
         if desired.get("status"):
             status = {"status": desired["status"]}
-            await self._admin.patch(resource, key[2], status, namespace, subresource="status")
+            await self._admin.patch(
+                ObjectRef(resource, key[2], namespace), status, subresource="status"
+            )
         if "deletionTimestamp" in desired["metadata"]:
-            await self._admin.delete(resource, key[2], namespace)
+            await self._admin.delete(ObjectRef(resource, key[2], namespace))
 
     @contextlib.asynccontextmanager
     async def _workload_of(self, obj: Object) -> AsyncIterator[None]:
@@ -155,7 +157,7 @@ class Stage:
             WORKLOAD, workload(Workload(namespace, name, ("workers",))), namespace
         )
         yield
-        await self._admin.delete(WORKLOAD, name, namespace)
+        await self._admin.delete(ObjectRef(WORKLOAD, name, namespace))
 
     async def _remove(self, key: Key) -> None:
         obj = self._stored.pop(key)
@@ -164,9 +166,9 @@ class Stage:
         with contextlib.suppress(NotFound):
             if "finalizers" in obj["metadata"]:
                 await self._admin.patch(
-                    resource, key[2], {"metadata": {"finalizers": None}}, namespace
+                    ObjectRef(resource, key[2], namespace), {"metadata": {"finalizers": None}}
                 )
-            await self._admin.delete(resource, key[2], namespace)
+            await self._admin.delete(ObjectRef(resource, key[2], namespace))
 
 
 @contextlib.asynccontextmanager
@@ -238,10 +240,10 @@ async def _open_schema(admin: HttpClient) -> None:
     """Today's PodCliqueSets have fields that our minimal CRD, which is of the design, does not
     have.
     """
-    stored = await admin.get(CRD, "podcliquesets.grove.io")
+    stored = await admin.get(ObjectRef(CRD, "podcliquesets.grove.io"))
     versions = stored["spec"]["versions"]
     versions[0]["schema"]["openAPIV3Schema"] = {
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": True,
     }
-    await admin.patch(CRD, "podcliquesets.grove.io", {"spec": {"versions": versions}})
+    await admin.patch(ObjectRef(CRD, "podcliquesets.grove.io"), {"spec": {"versions": versions}})

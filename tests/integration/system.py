@@ -11,7 +11,7 @@ import yaml
 
 from app.commands.beside import ApiServer
 from app.facts.kinds import ALL
-from app.kube.api import NotFound, Object
+from app.kube.api import NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import Limits
@@ -114,7 +114,7 @@ async def is_gone(
     client: HttpClient, resource: Resource, name: str, namespace: str | None = None
 ) -> bool:
     try:
-        await client.get(resource, name, namespace)
+        await client.get(ObjectRef(resource, name, namespace))
     except NotFound:
         return True
     return False
@@ -123,7 +123,7 @@ async def is_gone(
 async def names(
     client: HttpClient, resource: Resource, namespace: str, selector: str = ""
 ) -> list[str]:
-    page = await client.list(resource, namespace, label_selector=selector, limit=0)
+    page = await client.list(Selection(resource, namespace, labels=selector), limit=0)
     return sorted(item["metadata"]["name"] for item in page.items)
 
 

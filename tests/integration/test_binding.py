@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from app.commands.beside import ApiServer
-from app.kube.api import Object
+from app.kube.api import Object, ObjectRef
 from app.objects.resource import NODE, POD
 from app.server.serve import Running
 from tests.integration.system import Users, eventually
@@ -60,7 +60,7 @@ async def bound(
         "target": target,
     }
     await clients.call("POST", f"/api/v1/namespaces/{namespace}/pods/p/binding", body)
-    stored = await clients.user.get(POD, "p", namespace)
+    stored = await clients.user.get(ObjectRef(POD, "p", namespace))
     assert stored["spec"]["nodeName"] == node
     found: Object = stored["metadata"].get("labels", {})
     return found
@@ -93,7 +93,7 @@ async def test_a_relabelled_node_counts_as_it_is_now(
     clients: Users, served: Running, namespace: str, node: str
 ) -> None:
     changed = {"metadata": {"labels": {RACK: "r13", NVLINK: None}}}
-    await clients.admin.patch(NODE, node, changed)
+    await clients.admin.patch(ObjectRef(NODE, node), changed)
     await known(served, node, {RACK: "r13", HOST: node})
     labels = await bound(
         clients,
@@ -136,7 +136,7 @@ async def test_an_unknown_node_changes_nothing(
     clients: Users, served: Running, namespace: str, node: str, gone: bool
 ) -> None:
     if gone:
-        await clients.admin.delete(NODE, node)
+        await clients.admin.delete(ObjectRef(NODE, node))
         await known(served, node, None)
     name = node if gone else f"unknown-{namespace}"
     assert await bound(clients, namespace, name, {"app": "x", RACK: "mine"}) == {

@@ -12,7 +12,7 @@ from app.commands.beside import ApiServer, registered, unregistered
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.facts.kinds import POD_GROUP
-from app.kube.api import Forbidden, Object
+from app.kube.api import Forbidden, Object, ObjectRef
 from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
 from app.server.listener import free_port
 from app.server.serve import Running
@@ -40,11 +40,11 @@ async def served(
 
 
 async def secret(clients: Users) -> Object:
-    return await clients.operator.get(SECRET, f"{NAME}-certificates", NAMESPACE)
+    return await clients.operator.get(ObjectRef(SECRET, f"{NAME}-certificates", NAMESPACE))
 
 
 async def bundles(clients: Users, resource: Resource) -> set[str]:
-    found = await clients.operator.get(resource, NAME)
+    found = await clients.operator.get(ObjectRef(resource, NAME))
     return {one["clientConfig"].get("caBundle", "") for one in found["webhooks"]}
 
 
@@ -78,10 +78,10 @@ async def test_a_ca_bundle_that_somebody_takes_out_comes_back(
     served: Running, clients: Users, namespace: str
 ) -> None:
     await eventually(lambda: is_published(clients))
-    found = await clients.admin.get(VALIDATING_WEBHOOKS, NAME)
+    found = await clients.admin.get(ObjectRef(VALIDATING_WEBHOOKS, NAME))
     for one in found["webhooks"]:
         one["clientConfig"]["caBundle"] = ""
-    await clients.admin.patch(VALIDATING_WEBHOOKS, NAME, {"webhooks": found["webhooks"]})
+    await clients.admin.patch(ObjectRef(VALIDATING_WEBHOOKS, NAME), {"webhooks": found["webhooks"]})
     await eventually(lambda: is_published(clients))
     assert "duplicate subgroup name a" in await refusal(clients, namespace)
 
@@ -101,7 +101,7 @@ async def test_a_secret_that_somebody_deletes_comes_back_as_it_was(
 ) -> None:
     await eventually(lambda: is_published(clients))
     before = (await secret(clients))["data"]
-    await clients.admin.delete(SECRET, f"{NAME}-certificates", NAMESPACE)
+    await clients.admin.delete(ObjectRef(SECRET, f"{NAME}-certificates", NAMESPACE))
 
     async def restored() -> int:
         return served.certificate.rotations.get("restore", 0)

@@ -19,7 +19,7 @@ from app.commands.beside import ApiServer, registered, unregistered
 from app.config.schema import Configuration
 from app.doctor.claims import check_lost_claims
 from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET
-from app.kube.api import Object
+from app.kube.api import Object, ObjectRef, Selection
 from app.objects.resource import EVENT, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
 from app.server.serve import Running
 from app.webhooks.configurations import NAME
@@ -62,7 +62,7 @@ class Cluster:
     async def switch_off(self) -> None:
         """Does what the README says."""
         for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
-            await self.admin.delete(resource, NAME)
+            await self.admin.delete(ObjectRef(resource, NAME))
 
     async def create_set(self) -> None:
         pcs = builders.pod_clique_set("train")
@@ -88,17 +88,17 @@ class Cluster:
         """Grove's next write: the spec of each PodClique is that of its template."""
         patch = {"spec": {"podSpec": {**builders.pod_spec(), "resourceClaims": None}}}
         for name in NAMES:
-            await self.grove.patch(POD_CLIQUE, name, patch, self.namespace)
+            await self.grove.patch(ObjectRef(POD_CLIQUE, name, self.namespace), patch)
 
     async def specs(self) -> dict[str, Object]:
-        items = (await self.admin.list(POD_CLIQUE, self.namespace)).items
+        items = (await self.admin.list(Selection(POD_CLIQUE, self.namespace))).items
         return {item["metadata"]["name"]: item["spec"]["podSpec"] for item in items}
 
     async def start_pod(self, clique: str) -> str:
         """Grove's operator makes a Pod from the stored PodClique, and a kubelet runs it."""
         self._number += 1
         name = f"{clique}-{self._number}"
-        stored = await self.admin.get(POD_CLIQUE, clique, self.namespace)
+        stored = await self.admin.get(ObjectRef(POD_CLIQUE, clique, self.namespace))
         owner = {"apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "name": clique}
         metadata = {
             "name": name,
@@ -109,15 +109,15 @@ class Cluster:
             POD, {"metadata": metadata, "spec": stored["spec"]["podSpec"]}, self.namespace
         )
         status = {"status": {"phase": "Running"}}
-        await self.admin.patch(POD, name, status, self.namespace, subresource="status")
+        await self.admin.patch(ObjectRef(POD, name, self.namespace), status, subresource="status")
         return name
 
     async def end_pod(self, name: str) -> None:
         """A Pod that is bound to no node is gone at once."""
-        await self.admin.delete(POD, name, self.namespace)
+        await self.admin.delete(ObjectRef(POD, name, self.namespace))
 
     async def pods(self) -> dict[str, str]:
-        items = (await self.admin.list(POD, self.namespace)).items
+        items = (await self.admin.list(Selection(POD, self.namespace))).items
         return {item["metadata"]["name"]: item["metadata"]["uid"] for item in items}
 
     async def audit(self) -> dict[str, tuple[str, ...]]:
@@ -138,7 +138,7 @@ class Cluster:
         ]
 
     async def events(self) -> dict[str, str]:
-        items = (await self.admin.list(EVENT, self.namespace)).items
+        items = (await self.admin.list(Selection(EVENT, self.namespace))).items
         return {item["reason"]: item["note"] for item in items if "Claim" in item["reason"]}
 
     def missing(self) -> float:

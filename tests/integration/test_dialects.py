@@ -23,7 +23,7 @@ from app.facts.kinds import (
     POD_CLIQUE_SET,
     POD_GANG,
 )
-from app.kube.api import ClusterError, NotFound, Object
+from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, EVENT, NODE
 from app.sandbox.manifests import BUILT_IN
@@ -95,7 +95,7 @@ async def to_today(api: ApiServer, clients: Users, served: Running) -> None:
 
 async def to_design(clients: Users, served: Running) -> None:
     with contextlib.suppress(NotFound):
-        await clients.admin.delete(CRD, BINDINGS)
+        await clients.admin.delete(ObjectRef(CRD, BINDINGS))
     await eventually(lambda: dialect(served), lambda name: name == "design")
 
 
@@ -131,7 +131,7 @@ def gang(name: str, pcs: str, *, constrained: bool) -> Object:
 
 
 async def events(clients: Users, reason: str) -> list[str]:
-    found = (await clients.admin.list(EVENT, limit=0)).items
+    found = (await clients.admin.list(Selection(EVENT), limit=0)).items
     return [event["note"] for event in found if event["reason"] == reason]
 
 
@@ -139,7 +139,7 @@ async def until_quiet(clients: Users, namespace: str) -> dict[str, str]:
     """The resourceVersions of the PodGangs, once they stay the same for a second."""
 
     async def versions() -> dict[str, str]:
-        items = (await clients.admin.list(POD_GANG, namespace, limit=0)).items
+        items = (await clients.admin.list(Selection(POD_GANG, namespace), limit=0)).items
         return {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in items}
 
     async def quiet() -> dict[str, str] | None:
@@ -158,7 +158,7 @@ async def test_todays_grove_writes_its_constraints_itself(
     await to_today(api, clients, running)
     await clients.operator.create(POD_GANG, gang("train-0", "train", constrained=True), namespace)
     await until_quiet(clients, namespace)
-    stored = await clients.operator.get(POD_GANG, "train-0", namespace)
+    stored = await clients.operator.get(ObjectRef(POD_GANG, "train-0", namespace))
     assert packs(stored) == [REQUIRED["packConstraint"], None]
     assert stored["metadata"]["annotations"] == {"grove.io/topology-name": "theirs"}
     assert stored["metadata"]["generation"] == 1
@@ -186,7 +186,7 @@ async def test_the_dialect_changes_both_ways_in_a_running_server(
 
     async def packed(name: str) -> list[Any]:
         with contextlib.suppress(NotFound):  # not created yet
-            return packs(await clients.operator.get(POD_GANG, name, namespace))
+            return packs(await clients.operator.get(ObjectRef(POD_GANG, name, namespace)))
         return []
 
     ours = [{"required": RACK, "preferred": HOST}, {"preferred": HOST}]
@@ -199,7 +199,9 @@ async def test_the_dialect_changes_both_ways_in_a_running_server(
         )
         await asyncio.sleep(1)
         between = created
-        assert packs(await clients.operator.get(POD_GANG, "theirs-0", namespace)) == packs(theirs)
+        assert packs(
+            await clients.operator.get(ObjectRef(POD_GANG, "theirs-0", namespace))
+        ) == packs(theirs)
         assert await packed(f"train-{between - 1}") == [None, None]
         await to_design(clients, running)
         last = f"train-{between - 1}"
@@ -228,23 +230,23 @@ async def test_the_managed_binding_waits_for_the_former_kai_topology(
     beside it.
     """
     await eventually(lambda: exists(clients.operator, KAI_TOPOLOGY))
-    before = await clients.operator.get(KAI_TOPOLOGY, NAME)
+    before = await clients.operator.get(ObjectRef(KAI_TOPOLOGY, NAME))
     await to_today(api, clients, running)
     notes = await eventually(lambda: events(clients, "TopologyNotWritten"))
     assert f'KAI Topology "{NAME}" exists and is controlled by ClusterTopology {NAME}' in notes[0]
     assert await is_gone(clients.operator, CLUSTER_TOPOLOGY_BINDING, NAME)
-    assert (await clients.operator.get(KAI_TOPOLOGY, NAME))["metadata"]["uid"] == before[
+    assert (await clients.operator.get(ObjectRef(KAI_TOPOLOGY, NAME)))["metadata"]["uid"] == before[
         "metadata"
     ]["uid"]
-    await clients.operator.delete(CLUSTER_TOPOLOGY, NAME)
+    await clients.operator.delete(ObjectRef(CLUSTER_TOPOLOGY, NAME))
     with contextlib.suppress(NotFound):  # as the garbage collector does
-        await clients.admin.delete(KAI_TOPOLOGY, NAME)
+        await clients.admin.delete(ObjectRef(KAI_TOPOLOGY, NAME))
     await eventually(lambda: exists(clients.operator, CLUSTER_TOPOLOGY_BINDING))
-    stored = await clients.operator.get(CLUSTER_TOPOLOGY_BINDING, NAME)
+    stored = await clients.operator.get(ObjectRef(CLUSTER_TOPOLOGY_BINDING, NAME))
     assert stored["spec"]["levels"] == LEVELS
     assert await is_gone(clients.operator, KAI_TOPOLOGY, NAME)
     with pytest.raises(ClusterError, match="is managed by the operator"):
-        await clients.user.delete(CLUSTER_TOPOLOGY_BINDING, NAME)
+        await clients.user.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, NAME))
 
 
 async def test_the_former_crd_can_be_deleted_after_the_change(
@@ -265,9 +267,9 @@ async def test_the_former_crd_can_be_deleted_after_the_change(
     await to_today(api, clients, running)
     await eventually(lambda: events(clients, "TopologyNotWritten"))
     try:
-        await clients.admin.delete(CRD, str(CLUSTER_TOPOLOGY))
+        await clients.admin.delete(ObjectRef(CRD, str(CLUSTER_TOPOLOGY)))
         await eventually(lambda: exists(clients.operator, CLUSTER_TOPOLOGY_BINDING))
-        stored = await clients.operator.get(CLUSTER_TOPOLOGY_BINDING, NAME)
+        stored = await clients.operator.get(ObjectRef(CLUSTER_TOPOLOGY_BINDING, NAME))
         assert stored["spec"]["levels"] == LEVELS
         assert await is_gone(clients.operator, CLUSTER_TOPOLOGY, NAME)
         assert await is_gone(clients.operator, KAI_TOPOLOGY, NAME)
@@ -310,14 +312,14 @@ async def test_bindings_of_administrators_are_validated(
 
     await eventually(users)
     with pytest.raises(ClusterError, match="would vanish from the PodGangs"):
-        await clients.admin.delete(CLUSTER_TOPOLOGY_BINDING, "theirs")
-    await clients.user.delete(POD_CLIQUE_SET, "packed", namespace)
+        await clients.admin.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, "theirs"))
+    await clients.user.delete(ObjectRef(POD_CLIQUE_SET, "packed", namespace))
     await eventually(lambda: is_deletable(clients))
 
 
 async def is_deletable(clients: Users) -> bool:
     try:
-        await clients.admin.delete(CLUSTER_TOPOLOGY_BINDING, "theirs")
+        await clients.admin.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, "theirs"))
     except ClusterError:
         return False
     return True
@@ -334,12 +336,12 @@ async def test_a_binding_says_whether_the_nodes_have_its_levels(
     )
 
     async def condition() -> Object | None:
-        stored = await clients.operator.get(CLUSTER_TOPOLOGY_BINDING, "c")
+        stored = await clients.operator.get(ObjectRef(CLUSTER_TOPOLOGY_BINDING, "c"))
         conditions = stored.get("status", {}).get("conditions", [])
         return next((each for each in conditions if each["type"] == "LevelsCovered"), None)
 
     found = await eventually(condition)
     assert found is not None
     assert (found["status"], found["reason"]) == ("False", "NoNodeHasLevel")
-    await clients.admin.delete(CLUSTER_TOPOLOGY_BINDING, "c")
-    await clients.admin.delete(NODE, "one")
+    await clients.admin.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, "c"))
+    await clients.admin.delete(ObjectRef(NODE, "one"))

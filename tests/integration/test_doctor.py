@@ -11,6 +11,7 @@ from app.commands.beside import ApiServer, registered, unregistered
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
+from app.kube.api import ObjectRef, Selection
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from app.server.listener import free_port
 from app.server.serve import Running
@@ -56,7 +57,8 @@ async def well(served: Running, clients: Users) -> None:
 
     async def is_well() -> bool:
         installed = [
-            await clients.admin.get(one, NAME) for one in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+            await clients.admin.get(ObjectRef(one, NAME))
+            for one in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
         ]
         ready = [one["status"] for one in await conditions(clients) if one["type"] == "Ready"]
         trusted = all(
@@ -68,7 +70,7 @@ async def well(served: Running, clients: Users) -> None:
 
 
 async def conditions(clients: Users) -> list[Any]:
-    found = (await clients.admin.list(CLUSTER_TOPOLOGY)).items
+    found = (await clients.admin.list(Selection(CLUSTER_TOPOLOGY))).items
     return [
         one for topology in found for one in (topology.get("status") or {}).get("conditions") or []
     ]
@@ -96,13 +98,13 @@ async def test_who_may_not_look_learns_that_and_no_more(well: None, doctor: Doct
 
 
 async def test_what_somebody_changed_is_found(well: None, doctor: Doctor, clients: Users) -> None:
-    before = await clients.admin.get(MUTATING_WEBHOOKS, NAME)
+    before = await clients.admin.get(ObjectRef(MUTATING_WEBHOOKS, NAME))
     changed = [
         {**one, "failurePolicy": "Ignore", "timeoutSeconds": 1} for one in before["webhooks"][:1]
     ]
-    await clients.admin.patch(MUTATING_WEBHOOKS, NAME, {"webhooks": changed})
+    await clients.admin.patch(ObjectRef(MUTATING_WEBHOOKS, NAME), {"webhooks": changed})
     _, found = await doctor.findings()
-    await clients.admin.patch(MUTATING_WEBHOOKS, NAME, {"webhooks": before["webhooks"]})
+    await clients.admin.patch(ObjectRef(MUTATING_WEBHOOKS, NAME), {"webhooks": before["webhooks"]})
     first, *others = (one["name"] for one in before["webhooks"])
     assert found == [
         (
@@ -121,9 +123,11 @@ async def test_what_somebody_changed_is_found(well: None, doctor: Doctor, client
 async def test_a_configuration_that_is_gone_and_a_topology_of_somebody_else(
     well: None, doctor: Doctor, clients: Users, api: ApiServer, served: Running
 ) -> None:
-    await clients.admin.delete(VALIDATING_WEBHOOKS, NAME)
-    kai = await clients.admin.get(KAI_TOPOLOGY, TOPOLOGY)
-    await clients.admin.patch(KAI_TOPOLOGY, TOPOLOGY, {"metadata": {"ownerReferences": []}})
+    await clients.admin.delete(ObjectRef(VALIDATING_WEBHOOKS, NAME))
+    kai = await clients.admin.get(ObjectRef(KAI_TOPOLOGY, TOPOLOGY))
+    await clients.admin.patch(
+        ObjectRef(KAI_TOPOLOGY, TOPOLOGY), {"metadata": {"ownerReferences": []}}
+    )
 
     async def is_said() -> bool:
         return any(one["status"] == "False" for one in await conditions(clients))
@@ -140,5 +144,7 @@ async def test_a_configuration_that_is_gone_and_a_topology_of_somebody_else(
     ]
     assert code == 1
     owners = kai["metadata"]["ownerReferences"]
-    await clients.admin.patch(KAI_TOPOLOGY, TOPOLOGY, {"metadata": {"ownerReferences": owners}})
+    await clients.admin.patch(
+        ObjectRef(KAI_TOPOLOGY, TOPOLOGY), {"metadata": {"ownerReferences": owners}}
+    )
     await api.apply(registered(api, served, b"")[-1:])

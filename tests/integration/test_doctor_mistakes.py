@@ -16,7 +16,7 @@ import yaml
 
 from app.certificates.issue import make_ca, make_leaf
 from app.commands.beside import ApiServer
-from app.kube.api import Object
+from app.kube.api import Object, ObjectRef
 from app.objects.resource import (
     CONFIG_MAP,
     CRD,
@@ -66,7 +66,7 @@ class Clinic:
             for resource, obj in reversed(objects):
                 metadata = obj["metadata"]
                 await self.clients.admin.delete(
-                    resource, metadata["name"], metadata.get("namespace")
+                    ObjectRef(resource, metadata["name"], metadata.get("namespace"))
                 )
 
 
@@ -243,16 +243,18 @@ async def test_two_crds_with_one_short_name(clinic: Clinic) -> None:
             )
             command = shlex.split(finding.remedy.partition(": ")[2])
             assert command[:-2] == ["kubectl", "patch", "crd", "gadgets.grove.io", "--type=json"]
-            await admin.patch(CRD, "gadgets.grove.io", json.loads(command[-1]), kind="json")
+            await admin.patch(
+                ObjectRef(CRD, "gadgets.grove.io"), json.loads(command[-1]), kind="json"
+            )
             await until(clinic, "tools.grove.io", "Established", "True")
             assert await clinic.findings("APIs") == []
 
 
 async def until(clinic: Clinic, name: str, kind: str, status: str) -> None:
     async def current() -> str | None:
-        conditions = ((await clinic.clients.admin.get(CRD, name)).get("status") or {}).get(
-            "conditions"
-        ) or []
+        conditions = (
+            (await clinic.clients.admin.get(ObjectRef(CRD, name))).get("status") or {}
+        ).get("conditions") or []
         return next((one["status"] for one in conditions if one["type"] == kind), None)
 
     await eventually(current, lambda found: found == status)

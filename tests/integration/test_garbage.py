@@ -4,7 +4,7 @@ import pytest
 
 from app.commands.beside import ApiServer
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
-from app.kube.api import Object
+from app.kube.api import Object, ObjectRef
 from app.objects.resource import SECRET
 from tests import builders
 from tests.integration.system import Users, eventually, is_gone, names
@@ -43,7 +43,7 @@ async def test_what_an_owner_had_goes_with_it_and_what_another_has_too_stays(
     await clients.admin.create(SECRET, secret("single", reference(one)), namespace)
     await clients.admin.create(SECRET, secret("shared", reference(one), reference(two)), namespace)
     await clients.admin.create(SECRET, secret("free"), namespace)
-    await clients.admin.delete(POD_CLIQUE_SET, "one", namespace)
+    await clients.admin.delete(ObjectRef(POD_CLIQUE_SET, "one", namespace))
 
     async def left() -> list[str]:
         return [
@@ -55,7 +55,7 @@ async def test_what_an_owner_had_goes_with_it_and_what_another_has_too_stays(
     assert await eventually(left, lambda found: found == ["free", "shared"]) == ["free", "shared"]
 
     async def owners() -> list[str]:
-        shared = await clients.admin.get(SECRET, "shared", namespace)
+        shared = await clients.admin.get(ObjectRef(SECRET, "shared", namespace))
         return [ref["name"] for ref in shared["metadata"]["ownerReferences"]]
 
     assert await eventually(owners, lambda found: found == ["two"]) == ["two"]
@@ -87,15 +87,17 @@ async def test_a_finalizer_holds_what_is_collected(clients: Users, namespace: st
         "spec": {"numNodes": 0, "channel": {"resourceClaimTemplate": {"name": "x"}}},
     }
     await clients.admin.create(COMPUTE_DOMAIN, domain, namespace)
-    await clients.admin.delete(POD_CLIQUE_SET, "one", namespace)
+    await clients.admin.delete(ObjectRef(POD_CLIQUE_SET, "one", namespace))
 
     async def deleting() -> object:
-        return (await clients.admin.get(COMPUTE_DOMAIN, "held", namespace))["metadata"].get(
-            "deletionTimestamp"
-        )
+        return (await clients.admin.get(ObjectRef(COMPUTE_DOMAIN, "held", namespace)))[
+            "metadata"
+        ].get("deletionTimestamp")
 
     assert await eventually(deleting)
-    await clients.admin.patch(COMPUTE_DOMAIN, "held", {"metadata": {"finalizers": None}}, namespace)
+    await clients.admin.patch(
+        ObjectRef(COMPUTE_DOMAIN, "held", namespace), {"metadata": {"finalizers": None}}
+    )
     assert await is_gone(clients.admin, COMPUTE_DOMAIN, "held", namespace)
 
 

@@ -14,7 +14,7 @@ from app.cluster.table import DOMAINS, SETS
 from app.commands.beside import ApiServer, unregistered
 from app.config.read import read_configuration
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
-from app.kube.api import ClusterError, Object
+from app.kube.api import ClusterError, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.server.listener import free_port
 from app.server.serve import Running
@@ -75,8 +75,8 @@ async def test_a_clique_gets_a_domain_and_a_claim(
     made = await create(clients, namespace, clique(grove=grove))
     assert claims_of(made) == [{"name": "mnnvl", "resourceClaimName": "train-0-mnnvl-claim"}]
     assert made["spec"]["podSpec"]["containers"][0]["resources"]["claims"] == [{"name": "mnnvl"}]
-    domain = await clients.user.get(COMPUTE_DOMAIN, "train-0-cd", namespace)
-    claim = await clients.user.get(RESOURCE_CLAIM, "train-0-mnnvl-claim", namespace)
+    domain = await clients.user.get(ObjectRef(COMPUTE_DOMAIN, "train-0-cd", namespace))
+    claim = await clients.user.get(ObjectRef(RESOURCE_CLAIM, "train-0-mnnvl-claim", namespace))
     for one in (domain, claim):
         assert [ref["uid"] for ref in one["metadata"]["ownerReferences"]] == [
             owner["metadata"]["uid"]
@@ -112,7 +112,7 @@ async def test_the_second_clique_of_a_replica_costs_no_call(
 async def test_a_reset_by_the_operator_gets_the_claim_back(clients: Users, namespace: str) -> None:
     made = await create(clients, namespace, clique())
     reset = {"spec": {"podSpec": {**builders.pod_spec(), "resourceClaims": None}}}
-    again = await clients.operator.patch(POD_CLIQUE, "train-0-worker", reset, namespace)
+    again = await clients.operator.patch(ObjectRef(POD_CLIQUE, "train-0-worker", namespace), reset)
     assert again["spec"] == made["spec"]
 
 
@@ -151,8 +151,8 @@ async def test_what_is_being_deleted_is_waited_for(
 ) -> None:
     await create(clients, namespace, clique())
     hold = {"metadata": {"finalizers": ["example.com/hold"]}}
-    await clients.admin.patch(COMPUTE_DOMAIN, "train-0-cd", hold, namespace)
-    await clients.admin.delete(COMPUTE_DOMAIN, "train-0-cd", namespace)
+    await clients.admin.patch(ObjectRef(COMPUTE_DOMAIN, "train-0-cd", namespace), hold)
+    await clients.admin.delete(ObjectRef(COMPUTE_DOMAIN, "train-0-cd", namespace))
 
     async def is_seen() -> bool:
         held = served.cluster.stores[DOMAINS].get(namespace, "train-0-cd")
@@ -167,13 +167,15 @@ async def test_what_is_being_deleted_is_waited_for(
         {"name": "mnnvl", "resourceClaimName": "train-0-mnnvl-claim"}
     ]
     assert 'ComputeDomain \\"train-0-cd\\" is being deleted' in answer.headers["Warning"]
-    former = (await clients.user.get(COMPUTE_DOMAIN, "train-0-cd", namespace))["metadata"]["uid"]
+    former = (await clients.user.get(ObjectRef(COMPUTE_DOMAIN, "train-0-cd", namespace)))[
+        "metadata"
+    ]["uid"]
     await clients.admin.patch(
-        COMPUTE_DOMAIN, "train-0-cd", {"metadata": {"finalizers": None}}, namespace
+        ObjectRef(COMPUTE_DOMAIN, "train-0-cd", namespace), {"metadata": {"finalizers": None}}
     )
 
     async def uids() -> list[str]:
-        items = (await clients.user.list(COMPUTE_DOMAIN, namespace)).items
+        items = (await clients.user.list(Selection(COMPUTE_DOMAIN, namespace))).items
         return [item["metadata"]["uid"] for item in items]
 
     assert await eventually(uids, lambda found: len(found) == 1 and found != [former])

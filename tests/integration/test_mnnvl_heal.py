@@ -21,7 +21,7 @@ from app.facts.kinds import (
     POD_GANG,
     RESOURCE_CLAIM,
 )
-from app.kube.api import ClusterError, NotFound, Object
+from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.objects.resource import EVENT, POD, Resource
 from app.server.listener import free_port
 from app.server.serve import Running
@@ -82,7 +82,7 @@ class Cluster:
             "metadata": {"annotations": given},
             "spec": {"podSpec": {**builders.pod_spec(), "resourceClaims": None}},
         }
-        return await self.clients.operator.patch(POD_CLIQUE, name, patch, self.namespace)
+        return await self.clients.operator.patch(ObjectRef(POD_CLIQUE, name, self.namespace), patch)
 
     async def gang(self, replica: int = 0) -> Object:
         name = f"train-{replica}"
@@ -100,12 +100,13 @@ class Cluster:
             POD, {"metadata": {"name": name}, "spec": spec}, self.namespace
         )
         await self.clients.admin.patch(
-            RESOURCE_CLAIM, claim, {"metadata": {"finalizers": [PROTECTED]}}, self.namespace
+            ObjectRef(RESOURCE_CLAIM, claim, self.namespace),
+            {"metadata": {"finalizers": [PROTECTED]}},
         )
         user = {"resource": "pods", "name": name, "uid": pod["metadata"]["uid"]}
         status = {"status": {"allocation": {}, "reservedFor": [user]}}
         await self.clients.admin.patch(
-            RESOURCE_CLAIM, claim, status, self.namespace, subresource="status"
+            ObjectRef(RESOURCE_CLAIM, claim, self.namespace), status, subresource="status"
         )
         return name
 
@@ -115,10 +116,10 @@ class Cluster:
         await self.clients.answer("admin", "DELETE", path)
         status: Object = {"status": {"reservedFor": None, "allocation": None}}
         await self.clients.admin.patch(
-            RESOURCE_CLAIM, claim, status, self.namespace, subresource="status"
+            ObjectRef(RESOURCE_CLAIM, claim, self.namespace), status, subresource="status"
         )
         await self.clients.admin.patch(
-            RESOURCE_CLAIM, claim, {"metadata": {"finalizers": None}}, self.namespace
+            ObjectRef(RESOURCE_CLAIM, claim, self.namespace), {"metadata": {"finalizers": None}}
         )
 
     async def uids(self) -> dict[str, str]:
@@ -126,7 +127,7 @@ class Cluster:
         items = [
             item
             for kind in KINDS
-            for item in (await self.clients.operator.list(kind, self.namespace)).items
+            for item in (await self.clients.operator.list(Selection(kind, self.namespace))).items
         ]
         return {
             item["metadata"]["name"]: item["metadata"]["uid"]
@@ -138,7 +139,7 @@ class Cluster:
         items = [
             item
             for kind in KINDS
-            for item in (await self.clients.operator.list(kind, self.namespace)).items
+            for item in (await self.clients.operator.list(Selection(kind, self.namespace))).items
         ]
         return {
             item["metadata"]["name"]: item["metadata"]["ownerReferences"][0]["uid"]
@@ -150,7 +151,7 @@ class Cluster:
         assert await eventually(self.owners, lambda owners: owners == expected) == expected
 
     async def events(self) -> set[str]:
-        items = (await self.clients.admin.list(EVENT, self.namespace)).items
+        items = (await self.clients.admin.list(Selection(EVENT, self.namespace))).items
         return {item["reason"] for item in items if item["regarding"]["kind"] == "PodCliqueSet"}
 
     async def until_event(self, reason: str) -> None:
@@ -192,7 +193,7 @@ async def test_the_deadlock_claims_that_running_pods_reserve_are_being_deleted(
     claim = "train-0-mnnvl-claim"
     pods = [await cluster.pod_holding(claim) for _ in range(2)]
     for kind, name in zip(KINDS, both("train-0"), strict=True):
-        await cluster.clients.admin.delete(kind, name, cluster.namespace)
+        await cluster.clients.admin.delete(ObjectRef(kind, name, cluster.namespace))
     expected = {"train-0-cd"}
     assert set(await eventually(cluster.uids, lambda uids: set(uids) == expected)) == expected
     assert claims_of(await cluster.reset("train-0-worker")) == SHARED
@@ -200,9 +201,9 @@ async def test_the_deadlock_claims_that_running_pods_reserve_are_being_deleted(
     assert claims_of(await cluster.clique("worker", 1)) == [
         {"name": "mnnvl", "resourceClaimName": "train-1-mnnvl-claim"}
     ]
-    stored = await cluster.clients.admin.get(RESOURCE_CLAIM, claim, cluster.namespace)
+    stored = await cluster.clients.admin.get(ObjectRef(RESOURCE_CLAIM, claim, cluster.namespace))
     assert stored["metadata"]["uid"] == before[claim]
-    await cluster.clients.admin.delete(POD, pods[0], cluster.namespace)
+    await cluster.clients.admin.delete(ObjectRef(POD, pods[0], cluster.namespace))
     await cluster.end_pod(pods[1], claim)
     expected = {*both("train-0"), *both("train-1")}
     after = await eventually(cluster.uids, lambda uids: set(uids) == expected)
@@ -223,7 +224,7 @@ async def test_the_leak_a_set_is_scaled_from_one_to_three_and_back(cluster: Clus
     pod = await cluster.pod_holding("train-2-mnnvl-claim")
     for replica in (1, 2):
         await cluster.clients.operator.delete(
-            POD_CLIQUE, f"train-{replica}-worker", cluster.namespace
+            ObjectRef(POD_CLIQUE, f"train-{replica}-worker", cluster.namespace)
         )
     expected = {*both("train-0"), *both("train-2")}
     held = await eventually(cluster.uids, lambda uids: set(uids) == expected)
@@ -261,13 +262,15 @@ async def test_a_changed_scope_is_in_nobodys_way_until_the_operator_writes_the_s
         }
     }
     stored = await cluster.clients.user.patch(
-        POD_CLIQUE, "train-0-worker", patch, cluster.namespace
+        ObjectRef(POD_CLIQUE, "train-0-worker", cluster.namespace), patch
     )
     assert claims_of(stored) == SHARED
     free = {"metadata": {"finalizers": None}}
     assert (
         claims_of(
-            await cluster.clients.user.patch(POD_CLIQUE, "train-0-worker", free, cluster.namespace)
+            await cluster.clients.user.patch(
+                ObjectRef(POD_CLIQUE, "train-0-worker", cluster.namespace), free
+            )
         )
         == SHARED
     )
@@ -284,7 +287,7 @@ async def test_what_is_deleted_by_hand_is_made_again(
     before = await cluster.uids()
     for kind, name in zip(KINDS, both("train-0"), strict=True):
         if deleted in (kind, None):
-            await cluster.clients.admin.delete(kind, name, cluster.namespace)
+            await cluster.clients.admin.delete(ObjectRef(kind, name, cluster.namespace))
 
     def is_anew(uids: dict[str, str]) -> bool:
         changed = sum(uids.get(name) not in (None, uid) for name, uid in before.items())
@@ -300,7 +303,7 @@ async def test_a_podgang_that_is_made_anew_has_its_resources(cluster: Cluster) -
     await cluster.clique("worker")
     gang = (await cluster.gang())["metadata"]["uid"]
     await cluster.until_owned(gang, "train-0")
-    await cluster.clients.operator.delete(POD_GANG, "train-0", cluster.namespace)
+    await cluster.clients.operator.delete(ObjectRef(POD_GANG, "train-0", cluster.namespace))
     await cluster.until_owned(pcs, "train-0")
     await cluster.until_owned((await cluster.gang())["metadata"]["uid"], "train-0")
 
@@ -310,8 +313,10 @@ async def test_a_set_that_is_made_anew_has_its_own_resources(cluster: Cluster) -
     """Those of the former set are collected with it, while the PodCliques of the new one come."""
     await cluster.create_set()
     await cluster.clique("worker")
-    await cluster.clients.user.delete(POD_CLIQUE_SET, "train", cluster.namespace)
-    await cluster.clients.operator.delete(POD_CLIQUE, "train-0-worker", cluster.namespace)
+    await cluster.clients.user.delete(ObjectRef(POD_CLIQUE_SET, "train", cluster.namespace))
+    await cluster.clients.operator.delete(
+        ObjectRef(POD_CLIQUE, "train-0-worker", cluster.namespace)
+    )
     await eventually(
         lambda: is_gone(cluster.clients.operator, POD_CLIQUE_SET, "train", cluster.namespace)
     )
@@ -330,10 +335,14 @@ async def test_a_foreign_object_in_the_way_is_reported_and_left_alone(cluster: C
     await cluster.create_set()
     await cluster.clique("worker")
     hold = {"metadata": {"finalizers": ["example.com/hold"]}}
-    await cluster.clients.admin.patch(COMPUTE_DOMAIN, "train-0-cd", hold, cluster.namespace)
-    await cluster.clients.admin.delete(COMPUTE_DOMAIN, "train-0-cd", cluster.namespace)
+    await cluster.clients.admin.patch(
+        ObjectRef(COMPUTE_DOMAIN, "train-0-cd", cluster.namespace), hold
+    )
+    await cluster.clients.admin.delete(ObjectRef(COMPUTE_DOMAIN, "train-0-cd", cluster.namespace))
     unlabelled = {"metadata": {"finalizers": None, "labels": {"grove.io/mnnvl-managed": None}}}
-    await cluster.clients.admin.patch(COMPUTE_DOMAIN, "train-0-cd", unlabelled, cluster.namespace)
+    await cluster.clients.admin.patch(
+        ObjectRef(COMPUTE_DOMAIN, "train-0-cd", cluster.namespace), unlabelled
+    )
     channel = {"channel": {"resourceClaimTemplate": {"name": "theirs"}}}
     foreign = {"metadata": {"name": "train-0-cd"}, "spec": {"numNodes": 4, **channel}}
     try:
@@ -341,7 +350,9 @@ async def test_a_foreign_object_in_the_way_is_reported_and_left_alone(cluster: C
     except ClusterError:
         return  # ours was there again before
     await cluster.until_event("MnnvlResourcesMissing")
-    stored = await cluster.clients.user.get(COMPUTE_DOMAIN, "train-0-cd", cluster.namespace)
+    stored = await cluster.clients.user.get(
+        ObjectRef(COMPUTE_DOMAIN, "train-0-cd", cluster.namespace)
+    )
     assert stored["spec"]["numNodes"] == 4
 
 
@@ -360,7 +371,7 @@ async def test_the_form_of_claim_follows_the_device_classes(cluster: Cluster) ->
     async def exist(*expected: str) -> None:
         for name in names:
             try:
-                await cluster.clients.admin.get(DEVICE_CLASS, name)
+                await cluster.clients.admin.get(ObjectRef(DEVICE_CLASS, name))
             except NotFound:
                 if name in expected:
                     await cluster.clients.admin.create(
@@ -368,7 +379,7 @@ async def test_the_form_of_claim_follows_the_device_classes(cluster: Cluster) ->
                     )
                 continue
             if name not in expected:
-                await cluster.clients.admin.delete(DEVICE_CLASS, name)
+                await cluster.clients.admin.delete(ObjectRef(DEVICE_CLASS, name))
 
         async def known() -> set[str]:
             return {name for _, name in classes.known_keys()}

@@ -11,7 +11,7 @@ import pytest_asyncio
 from app.cluster.table import SETS, TOPOLOGIES
 from app.commands.beside import ApiServer
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.kube.api import Object
+from app.kube.api import Object, ObjectRef, Selection
 from app.server.serve import Running
 from tests import builders
 from tests.integration.system import Users, eventually, names
@@ -52,19 +52,19 @@ class Grove:
     async def delete(self, *objects: tuple[str, str]) -> None:
         for kind, name in objects:
             resource = POD_GANG if kind == "gang" else POD_CLIQUE
-            await self._clients.operator.delete(resource, name, self._namespace)
+            await self._clients.operator.delete(ObjectRef(resource, name, self._namespace))
 
     async def owners(self) -> dict[str, str]:
         """Who owns what, by the name of the resource: `PodGang train-0`."""
         found: dict[str, str] = {}
         for kind in KINDS:
-            for item in (await self._clients.operator.list(kind, self._namespace)).items:
+            for item in (await self._clients.operator.list(Selection(kind, self._namespace))).items:
                 (owner,) = item["metadata"]["ownerReferences"]
                 found[item["metadata"]["name"]] = f"{owner['kind']} {owner['name']}"
         return found
 
     async def adopted(self, gang: str) -> str | None:
-        stored = await self._clients.operator.get(POD_GANG, gang, self._namespace)
+        stored = await self._clients.operator.get(ObjectRef(POD_GANG, gang, self._namespace))
         value: str | None = (
             stored["metadata"].get("annotations", {}).get("grove.io/mnnvl-resources-adopted")
         )
@@ -166,11 +166,13 @@ async def test_a_podgang_made_anew_takes_over_from_its_former_self(
     await grove.clique("train-0-worker", "train-0", "replica")
     await grove.gang("train-0", "train-0-worker")
     await grove.until_adopted("train-0")
-    domain = await clients.operator.get(COMPUTE_DOMAIN, "train-0-cd", namespace)
+    domain = await clients.operator.get(ObjectRef(COMPUTE_DOMAIN, "train-0-cd", namespace))
     hold = {"metadata": {"finalizers": ["example.com/hold"]}}
-    await clients.operator.patch(POD_GANG, "train-0", hold, namespace)
+    await clients.operator.patch(ObjectRef(POD_GANG, "train-0", namespace), hold)
     await grove.delete(("gang", "train-0"))
-    await clients.operator.patch(POD_GANG, "train-0", {"metadata": {"finalizers": None}}, namespace)
+    await clients.operator.patch(
+        ObjectRef(POD_GANG, "train-0", namespace), {"metadata": {"finalizers": None}}
+    )
     again = await grove.gang("train-0", "train-0-worker")
     uid = again["metadata"]["uid"]
 
@@ -179,7 +181,7 @@ async def test_a_podgang_made_anew_takes_over_from_its_former_self(
         gone.
         """
         for kind in KINDS:
-            for item in (await clients.operator.list(kind, namespace)).items:
+            for item in (await clients.operator.list(Selection(kind, namespace))).items:
                 if item["metadata"]["ownerReferences"][0]["uid"] != uid:
                     return False
         return True
@@ -216,7 +218,7 @@ async def test_what_is_not_ours_is_never_taken(
     owners = await grove.owners()
     assert owners == {**both("train-0", "PodGang train-0"), "generated-for-a-pod": "Pod p"}
     free = {"metadata": {"finalizers": None}}
-    await clients.user.patch(RESOURCE_CLAIM, "generated-for-a-pod", free, namespace)
+    await clients.user.patch(ObjectRef(RESOURCE_CLAIM, "generated-for-a-pod", namespace), free)
 
 
 async def test_a_podgang_without_mnnvl_resources_gets_no_annotation(

@@ -30,6 +30,7 @@ from app.facts.kinds import (
     POD_GROUP,
     WORKLOAD,
 )
+from app.kube.api import ObjectRef, Selection
 from app.objects.resource import EVENT, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS, Resource
 from app.sandbox.sandbox import Sandbox
 from app.server.serve import Running
@@ -85,7 +86,7 @@ async def start(
 
     async def is_trusted() -> bool:
         found = [
-            await clients.admin.get(one, "grove-admission")
+            await clients.admin.get(ObjectRef(one, "grove-admission"))
             for one in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
         ]
         return all(
@@ -152,7 +153,7 @@ class Play:
 
     async def until_kai(self, *keys: str) -> None:
         async def levels() -> tuple[str, ...]:
-            page = await self.admin.list(KAI_TOPOLOGY)
+            page = await self.admin.list(Selection(KAI_TOPOLOGY))
             return tuple(
                 level["nodeLabel"] for item in page.items for level in item["spec"]["levels"]
             )
@@ -163,7 +164,7 @@ class Play:
         """Until an event has told of that many resets of the KAI Topology."""
 
         async def told() -> list[int]:
-            events = (await self.admin.list(EVENT)).items
+            events = (await self.admin.list(Selection(EVENT))).items
             return [
                 one.get("series", {}).get("count", 1)
                 for one in events
@@ -199,7 +200,7 @@ class Play:
         await self.claim_put_back()
         leaked = builders.pod_clique("train-1-worker", builders.labels("train", 1, "train-1"))
         await self.grove.create(POD_CLIQUE, leaked, self.namespace)
-        await self.grove.delete(POD_CLIQUE, "train-1-worker", self.namespace)
+        await self.grove.delete(ObjectRef(POD_CLIQUE, "train-1-worker", self.namespace))
         await eventually(lambda: is_gone(self.admin, COMPUTE_DOMAIN, "train-1-cd", self.namespace))
 
     async def claim_put_back(self) -> None:
@@ -208,7 +209,7 @@ class Play:
         del late["metadata"]["annotations"]
         await self.grove.create(POD_CLIQUE, late, self.namespace)
         annotated = {"metadata": {"annotations": {"grove.io/mnnvl-enabled": "true"}}}
-        await self.admin.patch(POD_CLIQUE_SET, "train", annotated, self.namespace)
+        await self.admin.patch(ObjectRef(POD_CLIQUE_SET, "train", self.namespace), annotated)
         path = ("spec", "podSpec", "resourceClaims")
         await eventually(lambda: self.held(POD_CLIQUE, "train-0-late", *path))
 
@@ -216,7 +217,7 @@ class Play:
         """A Workload's Pod, which the PodClique owns, until it is told its PodGroup; then another
         preemptibility; then no Pod any more.
         """
-        clique = await self.admin.get(POD_CLIQUE, "train-0-worker", self.namespace)
+        clique = await self.admin.get(ObjectRef(POD_CLIQUE, "train-0-worker", self.namespace))
         owner = {
             "apiVersion": "grove.io/v1alpha1",
             "kind": "PodClique",
@@ -240,14 +241,14 @@ class Play:
             await self.admin.create(resource, {"metadata": {"name": name}, **obj}, self.namespace)
         await eventually(lambda: self.held(POD, "p", "metadata", "annotations", "pod-group-name"))
         preemptible = {"metadata": {"labels": {"kai.scheduler/preemptibility": "preemptible"}}}
-        await self.admin.patch(WORKLOAD, "w", preemptible, self.namespace)
+        await self.admin.patch(ObjectRef(WORKLOAD, "w", self.namespace), preemptible)
         await eventually(lambda: self.held(POD_GROUP, "w-workers", "spec", "preemptibility"))
-        await self.admin.delete(POD, "p", self.namespace)
+        await self.admin.delete(ObjectRef(POD, "p", self.namespace))
         await eventually(lambda: is_gone(self.admin, POD_GROUP, "w-workers", self.namespace))
 
     async def held(self, resource: Resource, name: str, *path: str) -> Any:
         """What stands at `path` of a stored object, None where nothing does."""
-        found: Any = await self.admin.get(resource, name, self.namespace)
+        found: Any = await self.admin.get(ObjectRef(resource, name, self.namespace))
         for step in path:
             found = (found or {}).get(step)
         return found

@@ -7,7 +7,7 @@ import pytest_asyncio
 
 from app.commands.beside import ApiServer
 from app.facts.kinds import POD_GANG, POD_GROUP
-from app.kube.api import ClusterError
+from app.kube.api import ClusterError, ObjectRef
 from app.kube.client import HttpClient
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from app.webhooks.configurations import NAME, ServiceTarget, UrlTarget, webhook_configurations
@@ -31,13 +31,15 @@ async def down(api: ApiServer, clients: Users, kind: str, namespace: str) -> Asy
     await api.apply(webhook_configurations(target))
     yield
     for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
-        await clients.admin.delete(resource, NAME)
+        await clients.admin.delete(ObjectRef(resource, NAME))
 
 
 async def refusal(client: HttpClient, resource: Resource, namespace: str) -> str:
     """What is said of a change of the object; "" where it went through."""
     try:
-        await client.patch(resource, "held", {"metadata": {"labels": {"a": "b"}}}, namespace)
+        await client.patch(
+            ObjectRef(resource, "held", namespace), {"metadata": {"labels": {"a": "b"}}}
+        )
     except ClusterError as error:
         return error.message
     return ""
@@ -49,6 +51,8 @@ async def test_writes_are_refused_but_finalizers_can_be_removed(
 ) -> None:
     said = await eventually(lambda: refusal(clients.admin, resource, namespace))
     assert "failed calling webhook" in said
-    await clients.admin.delete(resource, "held", namespace)
-    await clients.admin.patch(resource, "held", {"metadata": {"finalizers": None}}, namespace)
+    await clients.admin.delete(ObjectRef(resource, "held", namespace))
+    await clients.admin.patch(
+        ObjectRef(resource, "held", namespace), {"metadata": {"finalizers": None}}
+    )
     await eventually(lambda: is_gone(clients.admin, resource, "held", namespace))

@@ -19,7 +19,7 @@ from app.cluster.table import SETS, TOPOLOGIES
 from app.commands.beside import ApiServer, beside
 from app.config.read import read_configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
-from app.kube.api import ClusterError, NotFound, Object
+from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, EVENT, MUTATING_WEBHOOKS, Resource
 from app.server.listener import free_port
@@ -67,13 +67,13 @@ async def start(api: ApiServer, clients: Users, tmp_path: Path) -> AsyncIterator
     async with start(None):
         await eventually(lambda: is_gone(clients.admin, CLUSTER_TOPOLOGY, NAME))
     with contextlib.suppress(NotFound):
-        await clients.admin.delete(KAI_TOPOLOGY, NAME)
+        await clients.admin.delete(ObjectRef(KAI_TOPOLOGY, NAME))
 
 
 async def ready(clients: Users) -> Object:
     """The Ready condition of the managed ClusterTopology, {} while there is none."""
     try:
-        found = await clients.operator.get(CLUSTER_TOPOLOGY, NAME)
+        found = await clients.operator.get(ObjectRef(CLUSTER_TOPOLOGY, NAME))
     except NotFound:
         return {}
     conditions = found.get("status", {}).get("conditions", [])
@@ -86,7 +86,7 @@ async def until_ready(clients: Users, status: str) -> Object:
 
 async def kai_keys(clients: Users) -> list[str] | None:
     try:
-        found = await clients.operator.get(KAI_TOPOLOGY, NAME)
+        found = await clients.operator.get(ObjectRef(KAI_TOPOLOGY, NAME))
     except NotFound:
         return None
     return [level["nodeLabel"] for level in found["spec"]["levels"]]
@@ -117,7 +117,7 @@ async def test_kai_topology_is_created_on_cluster_topology_creation(
 ) -> None:
     async with start(LEVELS):
         await until_kai(clients, ZONE, RACK, HOST)
-        stored = await clients.operator.get(CLUSTER_TOPOLOGY, NAME)
+        stored = await clients.operator.get(ObjectRef(CLUSTER_TOPOLOGY, NAME))
         assert [level["domain"] for level in stored["spec"]["levels"]] == ["zone", "rack", "host"]
 
 
@@ -134,8 +134,8 @@ async def test_kai_topology_is_updated_on_cluster_topology_spec_change(
 async def test_kai_topology_is_owned_by_the_cluster_topology(clients: Users, start: Start) -> None:
     async with start(LEVELS):
         await until_kai(clients, ZONE, RACK, HOST)
-        owner = await clients.operator.get(CLUSTER_TOPOLOGY, NAME)
-        (reference,) = (await clients.operator.get(KAI_TOPOLOGY, NAME))["metadata"][
+        owner = await clients.operator.get(ObjectRef(CLUSTER_TOPOLOGY, NAME))
+        (reference,) = (await clients.operator.get(ObjectRef(KAI_TOPOLOGY, NAME)))["metadata"][
             "ownerReferences"
         ]
     assert reference == {
@@ -156,7 +156,7 @@ async def test_status_is_topology_ready_with_the_observed_generation_on_success(
 ) -> None:
     async with start(LEVELS):
         condition = await until_ready(clients, "True")
-        stored = await clients.operator.get(CLUSTER_TOPOLOGY, NAME)
+        stored = await clients.operator.get(ObjectRef(CLUSTER_TOPOLOGY, NAME))
     assert condition["reason"] == "TopologyReady"
     assert condition["observedGeneration"] == stored["metadata"]["generation"]
     assert stored["status"]["observedGeneration"] == stored["metadata"]["generation"]
@@ -168,14 +168,17 @@ async def test_status_is_failed_with_last_errors_when_kai_cannot_have_the_levels
 ) -> None:
     async with start({"host": HOST, "numa": NUMA}):
         condition = await until_ready(clients, "False")
-        stored = await clients.operator.get(CLUSTER_TOPOLOGY, NAME)
+        stored = await clients.operator.get(ObjectRef(CLUSTER_TOPOLOGY, NAME))
         assert await kai_keys(clients) is None
     assert condition["reason"] == "TopologyCreationOrUpdateFailed"
     assert "lowest level" in condition["message"]
     assert [one["code"] for one in stored["status"]["lastErrors"]] == ["KAI_TOPOLOGY_CREATE_ERROR"]
     async with start({"host": HOST}):
         await until_ready(clients, "True")
-        assert "lastErrors" not in (await clients.operator.get(CLUSTER_TOPOLOGY, NAME))["status"]
+        assert (
+            "lastErrors"
+            not in (await clients.operator.get(ObjectRef(CLUSTER_TOPOLOGY, NAME)))["status"]
+        )
 
 
 async def test_a_kai_topology_of_somebody_else_is_left_alone_and_said(
@@ -187,7 +190,7 @@ async def test_a_kai_topology_of_somebody_else_is_left_alone_and_said(
         condition = await until_ready(clients, "False")
         assert await kai_keys(clients) == ["theirs"]
         assert "not controlled by this ClusterTopology" in condition["message"]
-        await clients.admin.delete(KAI_TOPOLOGY, NAME)
+        await clients.admin.delete(ObjectRef(KAI_TOPOLOGY, NAME))
         await until_kai(clients, ZONE, RACK, HOST)
         await until_ready(clients, "True")
 
@@ -213,12 +216,12 @@ async def test_a_crd_without_status_is_said_in_an_event_and_a_metric_and_the_syn
     ):
         await until_kai(clients, ZONE, RACK, HOST)
         assert await eventually(lambda: gauge(served, "statuses_lost_total"))
-        await clients.admin.delete(KAI_TOPOLOGY, NAME)
+        await clients.admin.delete(ObjectRef(KAI_TOPOLOGY, NAME))
         await until_kai(clients, ZONE, RACK, HOST)
-        uid = (await clients.admin.get(CLUSTER_TOPOLOGY, NAME))["metadata"]["uid"]
+        uid = (await clients.admin.get(ObjectRef(CLUSTER_TOPOLOGY, NAME)))["metadata"]["uid"]
 
         async def notes() -> list[str]:
-            page = await clients.admin.list(EVENT, "default")
+            page = await clients.admin.list(Selection(EVENT, "default"))
             return [one["note"] for one in page.items if one["regarding"].get("uid") == uid]
 
         (note,) = {note for note in await eventually(notes) if "status" in note}
@@ -237,7 +240,7 @@ async def reinstalled(
     clients: Users, api: ApiServer, name: str, changed: Callable[[Object], Object]
 ) -> AsyncIterator[None]:
     """The CRD `name` is another one while the block runs; its objects are gone before and after."""
-    stored = await clients.admin.get(CRD, name)
+    stored = await clients.admin.get(ObjectRef(CRD, name))
     original = {**stored, "metadata": {"name": name}}
     await reinstall(clients, api, name, changed(original))
     try:
@@ -247,7 +250,7 @@ async def reinstalled(
 
 
 async def reinstall(clients: Users, api: ApiServer, name: str, crd: Object) -> None:
-    await clients.admin.delete(CRD, name)
+    await clients.admin.delete(ObjectRef(CRD, name))
     await eventually(lambda: is_gone(clients.admin, CRD, name))
     await api.apply([crd])
 
@@ -269,13 +272,13 @@ def without_status(crd: Object) -> Object:
 async def test_a_modified_kai_topology_is_reset(clients: Users, start: Start) -> None:
     async with start(LEVELS):
         await until_kai(clients, ZONE, RACK, HOST)
-        stored = await clients.admin.get(KAI_TOPOLOGY, NAME)
+        stored = await clients.admin.get(ObjectRef(KAI_TOPOLOGY, NAME))
         drifted = {
             "metadata": {"name": NAME, "ownerReferences": stored["metadata"]["ownerReferences"]},
             "spec": {"levels": [{"nodeLabel": "drifted"}]},
         }
         with contextlib.suppress(ClusterError):  # our server may be quicker with its own
-            await clients.admin.delete(KAI_TOPOLOGY, NAME)
+            await clients.admin.delete(ObjectRef(KAI_TOPOLOGY, NAME))
             await clients.admin.create(KAI_TOPOLOGY, drifted)
         await until_kai(clients, ZONE, RACK, HOST)
 
@@ -283,13 +286,14 @@ async def test_a_modified_kai_topology_is_reset(clients: Users, start: Start) ->
 async def test_a_deleted_kai_topology_is_recreated(clients: Users, start: Start) -> None:
     async with start(LEVELS):
         await until_kai(clients, ZONE, RACK, HOST)
-        before = (await clients.admin.get(KAI_TOPOLOGY, NAME))["metadata"]["uid"]
-        await clients.admin.delete(KAI_TOPOLOGY, NAME)
+        before = (await clients.admin.get(ObjectRef(KAI_TOPOLOGY, NAME)))["metadata"]["uid"]
+        await clients.admin.delete(ObjectRef(KAI_TOPOLOGY, NAME))
 
         async def is_another() -> bool:
             try:
                 return bool(
-                    (await clients.admin.get(KAI_TOPOLOGY, NAME))["metadata"]["uid"] != before
+                    (await clients.admin.get(ObjectRef(KAI_TOPOLOGY, NAME)))["metadata"]["uid"]
+                    != before
                 )
             except NotFound:
                 return False
@@ -361,14 +365,14 @@ def required(spec: Object) -> dict[str, Any]:
 
 
 async def stored_gang(clients: Users, namespace: str) -> tuple[str | None, dict[str, Any]]:
-    gang = await clients.operator.get(POD_GANG, "train-0", namespace)
+    gang = await clients.operator.get(ObjectRef(POD_GANG, "train-0", namespace))
     return gang["metadata"].get("annotations", {}).get("grove.io/topology-name"), required(
         gang["spec"]
     )
 
 
 async def satisfied(clients: Users, namespace: str) -> tuple[str, str, str] | None:
-    pcs = await clients.operator.get(POD_CLIQUE_SET, "train", namespace)
+    pcs = await clients.operator.get(ObjectRef(POD_CLIQUE_SET, "train", namespace))
     for one in pcs.get("status", {}).get("conditions", []):
         if one["type"] == "TopologyConstraintSatisfied":
             return one["status"], one["reason"], one["message"]
@@ -465,7 +469,7 @@ async def test_a_removed_level_loses_its_required_constraints_and_the_status_say
         )
         await until(satisfied, clients, namespace, ("False", "TopologyLevelNotFound", text))
         scaled = await clients.user.patch(
-            POD_CLIQUE_SET, "train", {"spec": {"replicas": 2}}, namespace
+            ObjectRef(POD_CLIQUE_SET, "train", namespace), {"spec": {"replicas": 2}}
         )
         assert scaled["spec"]["replicas"] == 2
 
@@ -508,11 +512,11 @@ async def test_constraints_that_stay_valid_are_not_written(
         await workload(clients, served, namespace, domain="zone")
         await until_ready(clients, "True")
         await until_idle(served)
-        before = await clients.operator.get(POD_GANG, "train-0", namespace)
+        before = await clients.operator.get(ObjectRef(POD_GANG, "train-0", namespace))
     async with start({"zone": ZONE, "host": HOST}) as served:
         await until_kai(clients, ZONE, HOST)
         await until_idle(served)
-        assert await clients.operator.get(POD_GANG, "train-0", namespace) == before
+        assert await clients.operator.get(ObjectRef(POD_GANG, "train-0", namespace)) == before
 
 
 async def until_idle(served: Running) -> None:
@@ -546,7 +550,7 @@ async def test_other_conditions_of_a_podcliqueset_stay(
     async with start(LEVELS) as served:
         await workload(clients, served, namespace, domain="rack")
         await eventually(lambda: satisfied(clients, namespace))
-        stored = await clients.operator.get(POD_CLIQUE_SET, "train", namespace)
+        stored = await clients.operator.get(ObjectRef(POD_CLIQUE_SET, "train", namespace))
         theirs = {
             "type": "Theirs",
             "status": "True",
@@ -555,11 +559,13 @@ async def test_other_conditions_of_a_podcliqueset_stay(
             "lastTransitionTime": SINCE,
         }
         kept = {"status": {"conditions": [theirs, *stored["status"]["conditions"]]}}
-        await clients.operator.patch(POD_CLIQUE_SET, "train", kept, namespace, subresource="status")
+        await clients.operator.patch(
+            ObjectRef(POD_CLIQUE_SET, "train", namespace), kept, subresource="status"
+        )
         free = {"spec": {"template": {"topologyConstraint": None}}}
-        await clients.user.patch(POD_CLIQUE_SET, "train", free, namespace)
+        await clients.user.patch(ObjectRef(POD_CLIQUE_SET, "train", namespace), free)
         await until(satisfied, clients, namespace, None)
-        stored = await clients.operator.get(POD_CLIQUE_SET, "train", namespace)
+        stored = await clients.operator.get(ObjectRef(POD_CLIQUE_SET, "train", namespace))
         assert stored["status"]["conditions"] == [theirs]
 
 
@@ -569,8 +575,8 @@ SINCE = "2026-01-01T00:00:00Z"
 async def test_kai_is_picked_up_when_its_crd_appears(
     clients: Users, api: ApiServer, start: Start
 ) -> None:
-    crd = await clients.admin.get(CRD, "topologies.kai.scheduler")
-    await clients.admin.delete(CRD, "topologies.kai.scheduler")
+    crd = await clients.admin.get(ObjectRef(CRD, "topologies.kai.scheduler"))
+    await clients.admin.delete(ObjectRef(CRD, "topologies.kai.scheduler"))
     await eventually(lambda: is_gone(clients.admin, CRD, "topologies.kai.scheduler"))
     try:
         async with start(LEVELS):
@@ -586,8 +592,8 @@ async def test_kai_is_picked_up_when_its_crd_appears(
 async def test_grove_is_picked_up_when_its_crds_appear(
     clients: Users, api: ApiServer, start: Start
 ) -> None:
-    crd = await clients.admin.get(CRD, "clustertopologies.grove.io")
-    await clients.admin.delete(CRD, "clustertopologies.grove.io")
+    crd = await clients.admin.get(ObjectRef(CRD, "clustertopologies.grove.io"))
+    await clients.admin.delete(ObjectRef(CRD, "clustertopologies.grove.io"))
     await eventually(lambda: is_gone(clients.admin, CRD, "clustertopologies.grove.io"))
     try:
         async with start(LEVELS) as served:
@@ -602,8 +608,8 @@ async def test_grove_is_picked_up_when_its_crds_appear(
 async def test_what_is_not_installed_is_said_in_readyz_and_metrics(
     clients: Users, api: ApiServer, start: Start, tmp_path: Path
 ) -> None:
-    crd = await clients.admin.get(CRD, "computedomains.resource.nvidia.com")
-    await clients.admin.delete(CRD, "computedomains.resource.nvidia.com")
+    crd = await clients.admin.get(ObjectRef(CRD, "computedomains.resource.nvidia.com"))
+    await clients.admin.delete(ObjectRef(CRD, "computedomains.resource.nvidia.com"))
     await eventually(lambda: is_gone(clients.admin, CRD, "computedomains.resource.nvidia.com"))
     try:
         async with start(LEVELS) as served:

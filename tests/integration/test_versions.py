@@ -10,6 +10,7 @@ from app.cluster.table import SETS
 from app.commands.beside import ApiServer
 from app.config.schema import Configuration
 from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
+from app.kube.api import ObjectRef
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
 from app.server.serve import Running
@@ -67,7 +68,7 @@ async def test_a_claim_is_made_in_the_version_that_is_served(
     await eventually(is_known)
     clique = builders.pod_clique("train-0-worker", builders.labels("train", 0, "train-0"))
     await clients.operator.create(POD_CLIQUE, clique, namespace)
-    claim = await clients.user.get(RESOURCE_CLAIM, "train-0-mnnvl-claim", namespace)
+    claim = await clients.user.get(ObjectRef(RESOURCE_CLAIM, "train-0-mnnvl-claim", namespace))
     assert claim["apiVersion"] == f"resource.k8s.io/{version}"
     (request,) = claim["spec"]["devices"]["requests"]
     assert (request if version == "v1beta1" else request["exactly"])["deviceClassName"]

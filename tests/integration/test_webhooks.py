@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from app.cluster.table import TOPOLOGIES
 from app.facts.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GANG, POD_GROUP
-from app.kube.api import Conflict, Forbidden, Object
+from app.kube.api import Conflict, Forbidden, Object, ObjectRef
 from app.objects.resource import NODE, POD, Resource
 from app.server.serve import Running
 from tests import builders
@@ -54,22 +54,26 @@ async def refusal(action: Any) -> tuple[int, str]:
 
 async def test_a_user_may_not_touch_the_managed_topology_but_may_have_one(clients: Users) -> None:
     update = clients.user.patch(
-        CLUSTER_TOPOLOGY, "grove-topology", {"metadata": {"labels": {"a": "b"}}}
+        ObjectRef(CLUSTER_TOPOLOGY, "grove-topology"), {"metadata": {"labels": {"a": "b"}}}
     )
     code, message = await refusal(update)
     assert code == 403
     assert 'ClusterTopology "grove-topology" is managed' in message
-    assert (await refusal(clients.user.delete(CLUSTER_TOPOLOGY, "grove-topology")))[0] == 403
-    assert (await refusal(clients.admin.delete(CLUSTER_TOPOLOGY, "grove-topology")))[0] == 403
+    assert (await refusal(clients.user.delete(ObjectRef(CLUSTER_TOPOLOGY, "grove-topology"))))[
+        0
+    ] == 403
+    assert (await refusal(clients.admin.delete(ObjectRef(CLUSTER_TOPOLOGY, "grove-topology"))))[
+        0
+    ] == 403
     own = builders.cluster_topology("mine", rack="example.com/rack")
     assert (await clients.user.create(CLUSTER_TOPOLOGY, own))["spec"] == own["spec"]
-    await clients.user.delete(CLUSTER_TOPOLOGY, "mine")
+    await clients.user.delete(ObjectRef(CLUSTER_TOPOLOGY, "mine"))
     assert await is_gone(clients.user, CLUSTER_TOPOLOGY, "mine")
 
 
 async def test_the_operator_may_write_the_managed_topology(clients: Users) -> None:
     written = await clients.operator.patch(
-        CLUSTER_TOPOLOGY, "grove-topology", {"metadata": {"labels": {"a": "b"}}}
+        ObjectRef(CLUSTER_TOPOLOGY, "grove-topology"), {"metadata": {"labels": {"a": "b"}}}
     )
     assert written["metadata"]["labels"] == {"a": "b"}
 
@@ -130,12 +134,12 @@ async def test_a_finalizer_can_be_removed_from_what_has_become_invalid(
     obj = builders.pod_clique_set("held", domain="rack")
     obj["metadata"]["finalizers"] = ["grove.io/podcliqueset"]
     await clients.user.create(POD_CLIQUE_SET, obj, namespace)
-    await clients.user.delete(POD_CLIQUE_SET, "held", namespace)
+    await clients.user.delete(ObjectRef(POD_CLIQUE_SET, "held", namespace))
     broken = {
         "metadata": {"finalizers": None},
         "spec": {"template": {"topologyConstraint": {"packDomain": "block"}}},
     }
-    await clients.user.patch(POD_CLIQUE_SET, "held", broken, namespace)
+    await clients.user.patch(ObjectRef(POD_CLIQUE_SET, "held", namespace), broken)
     assert await is_gone(clients.user, POD_CLIQUE_SET, "held", namespace)
 
 
@@ -227,7 +231,7 @@ async def test_a_bound_pod_carries_its_nodes_topology(
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }
     await clients.call("POST", f"/api/v1/namespaces/{namespace}/pods/p/binding", binding)
-    stored = await clients.user.get(POD, "p", namespace)
+    stored = await clients.user.get(ObjectRef(POD, "p", namespace))
     assert stored["spec"]["nodeName"] == node
     expected = {"app": "x", RACK: "r12", "example.com/nvlink-domain": "nv-3", HOST: node}
     assert {

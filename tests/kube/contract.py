@@ -14,7 +14,17 @@ from typing import Any
 import pytest
 
 from app.facts.kinds import CLUSTER_TOPOLOGY
-from app.kube.api import Client, Conflict, Forbidden, Gone, NotFound, Object, WatchEvent
+from app.kube.api import (
+    Client,
+    Conflict,
+    Forbidden,
+    Gone,
+    NotFound,
+    Object,
+    ObjectRef,
+    Selection,
+    WatchEvent,
+)
 from app.objects.resource import SECRET
 
 NAMESPACE = "default"
@@ -49,10 +59,12 @@ def version_of(obj: Object) -> str:
     return str(obj["metadata"]["resourceVersion"])
 
 
-async def take(client: Client, count: int, **watch: Any) -> list[WatchEvent]:
+async def take(client: Client, count: int, version: str, **selected: Any) -> list[WatchEvent]:
     """The first `count` events of a watch of Secrets, bookmarks left out."""
     events: list[WatchEvent] = []
-    async with asyncio.timeout(10), aclosing(client.watch(SECRET, NAMESPACE, **watch)) as stream:
+    selection = Selection(SECRET, NAMESPACE, **selected)
+    watch = client.watch(selection, resource_version=version)
+    async with asyncio.timeout(10), aclosing(watch) as stream:
         async for event in stream:
             if event.type != "BOOKMARK":
                 events.append(event)
@@ -74,7 +86,7 @@ class ClientContract:
         assert metadata["resourceVersion"]
         assert metadata["creationTimestamp"].endswith("Z")
         assert metadata["generation"] == 1
-        assert await client.get(CLUSTER_TOPOLOGY, name) == created
+        assert await client.get(ObjectRef(CLUSTER_TOPOLOGY, name)) == created
 
     async def test_create_of_what_exists_is_already_exists(self, client: Client) -> None:
         name = unique("twice")
@@ -96,19 +108,21 @@ class ClientContract:
         answered = await client.create(SECRET, secret(name), NAMESPACE, dry_run=True)
         assert answered["metadata"]["name"] == name
         with pytest.raises(NotFound):
-            await client.get(SECRET, name, NAMESPACE)
+            await client.get(ObjectRef(SECRET, name, NAMESPACE))
         stored = await client.create(SECRET, secret(name, a="YQ=="), NAMESPACE)
-        patched = await client.patch(SECRET, name, {"data": {"a": "Yg=="}}, NAMESPACE, dry_run=True)
+        patched = await client.patch(
+            ObjectRef(SECRET, name, NAMESPACE), {"data": {"a": "Yg=="}}, dry_run=True
+        )
         assert patched["data"] == {"a": "Yg=="}
-        assert await client.get(SECRET, name, NAMESPACE) == stored
+        assert await client.get(ObjectRef(SECRET, name, NAMESPACE)) == stored
 
     async def test_a_missing_object_is_not_found_but_the_resource_is_served(
         self, client: Client
     ) -> None:
         for call in (
-            client.get(SECRET, "contract-absent", NAMESPACE),
-            client.patch(SECRET, "contract-absent", {"data": {}}, NAMESPACE),
-            client.delete(SECRET, "contract-absent", NAMESPACE),
+            client.get(ObjectRef(SECRET, "contract-absent", NAMESPACE)),
+            client.patch(ObjectRef(SECRET, "contract-absent", NAMESPACE), {"data": {}}),
+            client.delete(ObjectRef(SECRET, "contract-absent", NAMESPACE)),
         ):
             with pytest.raises(NotFound) as raised:
                 await call
@@ -118,12 +132,12 @@ class ClientContract:
         name = unique("merge")
         await client.create(CLUSTER_TOPOLOGY, topology(name, "zone", "rack"))
         labels = {"metadata": {"labels": {"keep": "1", "drop": "1"}}}
-        await client.patch(CLUSTER_TOPOLOGY, name, labels)
+        await client.patch(ObjectRef(CLUSTER_TOPOLOGY, name), labels)
         patch = {
             "metadata": {"labels": {"drop": None, "add": "2"}},
             "spec": {"levels": [{"domain": "host", "key": "kubernetes.io/hostname"}]},
         }
-        patched = await client.patch(CLUSTER_TOPOLOGY, name, patch)
+        patched = await client.patch(ObjectRef(CLUSTER_TOPOLOGY, name), patch)
         assert patched["metadata"]["labels"] == {"keep": "1", "add": "2"}
         assert patched["spec"]["levels"] == [{"domain": "host", "key": "kubernetes.io/hostname"}]
 
@@ -137,7 +151,7 @@ class ClientContract:
             {"op": "remove", "path": "/data/one"},
             {"op": "add", "path": "/data/two", "value": "Yg=="},
         ]
-        patched = await client.patch(SECRET, name, operations, NAMESPACE, kind="json")
+        patched = await client.patch(ObjectRef(SECRET, name, NAMESPACE), operations, kind="json")
         assert patched["metadata"]["labels"] == {"a": "2", "example.com/b": "3"}
         assert patched["data"] == {"two": "Yg=="}
 
@@ -160,8 +174,8 @@ class ClientContract:
         name = unique("json-refused")
         stored = await client.create(SECRET, secret(name, {"a": "1"}, one="YQ=="), NAMESPACE)
         with pytest.raises(Forbidden):
-            await client.patch(SECRET, name, [operation], NAMESPACE, kind="json")
-        assert await client.get(SECRET, name, NAMESPACE) == stored
+            await client.patch(ObjectRef(SECRET, name, NAMESPACE), [operation], kind="json")
+        assert await client.get(ObjectRef(SECRET, name, NAMESPACE)) == stored
 
     async def test_a_resource_version_in_a_merge_patch_is_a_precondition(
         self, client: Client
@@ -169,9 +183,9 @@ class ClientContract:
         name = unique("precondition")
         first = await client.create(SECRET, secret(name), NAMESPACE)
         stamped = {"metadata": {"resourceVersion": version_of(first), "labels": {"by": "me"}}}
-        second = await client.patch(SECRET, name, stamped, NAMESPACE)
+        second = await client.patch(ObjectRef(SECRET, name, NAMESPACE), stamped)
         with pytest.raises(Conflict) as raised:
-            await client.patch(SECRET, name, stamped, NAMESPACE)
+            await client.patch(ObjectRef(SECRET, name, NAMESPACE), stamped)
         assert not raised.value.already_exists
         assert version_of(second) != version_of(first)
 
@@ -184,21 +198,23 @@ class ClientContract:
             {"op": "replace", "path": "/metadata/resourceVersion", "value": version_of(first)},
             {"op": "replace", "path": "/metadata/labels/by", "value": "me"},
         ]
-        second = await client.patch(SECRET, name, stamped, NAMESPACE, kind="json")
+        second = await client.patch(ObjectRef(SECRET, name, NAMESPACE), stamped, kind="json")
         assert (second["metadata"]["labels"], version_of(second) != version_of(first)) == (
             {"by": "me"},
             True,
         )
         stamped[1]["value"] = "me again"
         with pytest.raises(Conflict) as raised:
-            await client.patch(SECRET, name, stamped, NAMESPACE, kind="json")
+            await client.patch(ObjectRef(SECRET, name, NAMESPACE), stamped, kind="json")
         assert not raised.value.already_exists
-        assert await client.get(SECRET, name, NAMESPACE) == second
+        assert await client.get(ObjectRef(SECRET, name, NAMESPACE)) == second
 
     async def test_a_patch_that_changes_nothing_writes_nothing(self, client: Client) -> None:
         name = unique("unchanged")
         first = await client.create(SECRET, secret(name, {"a": "1"}), NAMESPACE)
-        second = await client.patch(SECRET, name, {"metadata": {"labels": {"a": "1"}}}, NAMESPACE)
+        second = await client.patch(
+            ObjectRef(SECRET, name, NAMESPACE), {"metadata": {"labels": {"a": "1"}}}
+        )
         assert version_of(second) == version_of(first)
 
     async def test_status_and_the_rest_are_written_apart(self, client: Client) -> None:
@@ -211,12 +227,14 @@ class ClientContract:
             "spec": {"levels": topology(name, "changed")["spec"]["levels"]},
             "status": {"observedGeneration": 1},
         }
-        after_status = await client.patch(CLUSTER_TOPOLOGY, name, both, subresource="status")
+        after_status = await client.patch(
+            ObjectRef(CLUSTER_TOPOLOGY, name), both, subresource="status"
+        )
         assert after_status["spec"] == created["spec"]
         assert after_status["status"] == {"observedGeneration": 1}
         assert after_status["metadata"]["generation"] == 1
         both["status"] = {"observedGeneration": 5}
-        after_spec = await client.patch(CLUSTER_TOPOLOGY, name, both)
+        after_spec = await client.patch(ObjectRef(CLUSTER_TOPOLOGY, name), both)
         assert after_spec["spec"]["levels"][0]["key"] == "changed"
         assert after_spec["status"] == {"observedGeneration": 1}
         assert after_spec["metadata"]["generation"] == 2
@@ -225,15 +243,17 @@ class ClientContract:
         name = unique("no-status")
         await client.create(SECRET, secret(name), NAMESPACE)
         with pytest.raises(NotFound):
-            await client.patch(SECRET, name, {"status": {}}, NAMESPACE, subresource="status")
+            await client.patch(
+                ObjectRef(SECRET, name, NAMESPACE), {"status": {}}, subresource="status"
+            )
 
     async def test_metadata_only_reads(self, client: Client) -> None:
         name = unique("metadata")
         group = unique("group")
         stored = await client.create(SECRET, secret(name, {"group": group}, a="YQ=="), NAMESPACE)
-        one = await client.get(SECRET, name, NAMESPACE, metadata_only=True)
+        one = await client.get(ObjectRef(SECRET, name, NAMESPACE), metadata_only=True)
         page = await client.list(
-            SECRET, NAMESPACE, label_selector=f"group={group}", metadata_only=True
+            Selection(SECRET, NAMESPACE, labels=f"group={group}", metadata_only=True)
         )
         for obj in [one, *page.items]:
             assert (obj["apiVersion"], obj["kind"]) == ("meta.k8s.io/v1", "PartialObjectMetadata")
@@ -243,7 +263,7 @@ class ClientContract:
     async def test_list_items_carry_their_kind(self, client: Client) -> None:
         group = unique("group")
         await client.create(SECRET, secret(unique("kind"), {"group": group}), NAMESPACE)
-        page = await client.list(SECRET, NAMESPACE, label_selector=f"group={group}")
+        page = await client.list(Selection(SECRET, NAMESPACE, labels=f"group={group}"))
         assert [(item["apiVersion"], item["kind"]) for item in page.items] == [("v1", "Secret")]
 
     async def test_pages_show_one_moment_and_all_of_it(self, client: Client) -> None:
@@ -253,7 +273,7 @@ class ClientContract:
             for _ in range(5)
         ]
         wanted = sorted(obj["metadata"]["name"] for obj in names)
-        page = await client.list(SECRET, NAMESPACE, label_selector=f"group={group}", limit=2)
+        page = await client.list(Selection(SECRET, NAMESPACE, labels=f"group={group}"), limit=2)
         first_version = page.resource_version
         seen = [*page.items]
         sizes = [len(page.items)]
@@ -261,7 +281,7 @@ class ClientContract:
         while page.continue_token:
             token = page.continue_token
             page = await client.list(
-                SECRET, NAMESPACE, label_selector=f"group={group}", limit=2, continue_token=token
+                Selection(SECRET, NAMESPACE, labels=f"group={group}"), limit=2, continue_token=token
             )
             seen += page.items
             sizes.append(len(page.items))
@@ -292,7 +312,7 @@ class ClientContract:
             await client.create(
                 SECRET, secret(f"{group}-{name}", {"group": group, **labels}), NAMESPACE
             )
-        page = await client.list(SECRET, NAMESPACE, label_selector=f"group={group},{selector}")
+        page = await client.list(Selection(SECRET, NAMESPACE, labels=f"group={group},{selector}"))
         assert [item["metadata"]["name"] for item in page.items] == [
             f"{group}-{name}" for name in wanted
         ]
@@ -300,12 +320,12 @@ class ClientContract:
     async def test_field_selector_by_name(self, client: Client) -> None:
         name = unique("field")
         await client.create(SECRET, secret(name), NAMESPACE)
-        page = await client.list(SECRET, NAMESPACE, field_selector=f"metadata.name={name}")
+        page = await client.list(Selection(SECRET, NAMESPACE, fields=f"metadata.name={name}"))
         assert [item["metadata"]["name"] for item in page.items] == [name]
 
     async def test_a_selector_that_cannot_be_read_is_refused(self, client: Client) -> None:
         with pytest.raises(Forbidden):
-            await client.list(SECRET, NAMESPACE, label_selector="a in (b")
+            await client.list(Selection(SECRET, NAMESPACE, labels="a in (b"))
 
     @pytest.mark.parametrize("field", ["uid", "resource_version"])
     async def test_delete_preconditions(self, client: Client, field: str) -> None:
@@ -313,38 +333,40 @@ class ClientContract:
         stored = await client.create(SECRET, secret(name), NAMESPACE)
         wrong = {"uid": "00000000-0000-0000-0000-000000000000", "resource_version": "1"}[field]
         with pytest.raises(Conflict):
-            await client.delete(SECRET, name, NAMESPACE, **{field: wrong})
+            await client.delete(ObjectRef(SECRET, name, NAMESPACE), **{field: wrong})
         right = stored["metadata"]["uid"] if field == "uid" else version_of(stored)
-        await client.delete(SECRET, name, NAMESPACE, **{field: right})
+        await client.delete(ObjectRef(SECRET, name, NAMESPACE), **{field: right})
         with pytest.raises(NotFound):
-            await client.get(SECRET, name, NAMESPACE)
+            await client.get(ObjectRef(SECRET, name, NAMESPACE))
 
     async def test_finalizers_hold_a_deletion_back(self, client: Client) -> None:
         name = unique("finalizer")
         held = secret(name)
         held["metadata"]["finalizers"] = ["grove.io/contract"]
         await client.create(SECRET, held, NAMESPACE)
-        await client.delete(SECRET, name, NAMESPACE)
-        assert (await client.get(SECRET, name, NAMESPACE))["metadata"]["deletionTimestamp"]
-        await client.patch(SECRET, name, {"metadata": {"finalizers": None}}, NAMESPACE)
+        await client.delete(ObjectRef(SECRET, name, NAMESPACE))
+        assert (await client.get(ObjectRef(SECRET, name, NAMESPACE)))["metadata"][
+            "deletionTimestamp"
+        ]
+        await client.patch(ObjectRef(SECRET, name, NAMESPACE), {"metadata": {"finalizers": None}})
         with pytest.raises(NotFound):
-            await client.get(SECRET, name, NAMESPACE)
+            await client.get(ObjectRef(SECRET, name, NAMESPACE))
 
     async def test_a_watch_tells_changes_in_order(self, client: Client) -> None:
         name = unique("watch")
-        start = (await client.list(SECRET, NAMESPACE, limit=1)).resource_version
+        start = (await client.list(Selection(SECRET, NAMESPACE), limit=1)).resource_version
         await client.create(SECRET, secret(name), NAMESPACE)
-        patched = await client.patch(SECRET, name, {"metadata": {"labels": {"a": "1"}}}, NAMESPACE)
-        await client.delete(SECRET, name, NAMESPACE)
+        patched = await client.patch(
+            ObjectRef(SECRET, name, NAMESPACE), {"metadata": {"labels": {"a": "1"}}}
+        )
+        await client.delete(ObjectRef(SECRET, name, NAMESPACE))
         by_name = f"metadata.name={name}"
-        events = await take(client, 3, resource_version=start, field_selector=by_name)
+        events = await take(client, 3, start, fields=by_name)
         assert summary(events) == [("ADDED", name), ("MODIFIED", name), ("DELETED", name)]
         versions = [int(version_of(event.object)) for event in events]
         assert versions == sorted(versions)
         assert versions[1] == int(version_of(patched)) < versions[2]
-        resumed = await take(
-            client, 1, resource_version=version_of(patched), field_selector=by_name
-        )
+        resumed = await take(client, 1, version_of(patched), fields=by_name)
         assert summary(resumed) == [("DELETED", name)]
 
     async def test_a_watch_with_a_selector_sees_objects_come_and_leave(
@@ -352,24 +374,22 @@ class ClientContract:
     ) -> None:
         name = unique("selected")
         group = unique("group")
-        start = (await client.list(SECRET, NAMESPACE, limit=1)).resource_version
+        start = (await client.list(Selection(SECRET, NAMESPACE), limit=1)).resource_version
         await client.create(SECRET, secret(name), NAMESPACE)
-        await client.patch(SECRET, name, {"metadata": {"labels": {"group": group}}}, NAMESPACE)
-        await client.patch(SECRET, name, {"metadata": {"labels": {"group": None}}}, NAMESPACE)
-        events = await take(client, 2, resource_version=start, label_selector=f"group={group}")
+        await client.patch(
+            ObjectRef(SECRET, name, NAMESPACE), {"metadata": {"labels": {"group": group}}}
+        )
+        await client.patch(
+            ObjectRef(SECRET, name, NAMESPACE), {"metadata": {"labels": {"group": None}}}
+        )
+        events = await take(client, 2, start, labels=f"group={group}")
         assert summary(events) == [("ADDED", name), ("DELETED", name)]
 
     async def test_a_metadata_only_watch(self, client: Client) -> None:
         name = unique("watch-metadata")
-        start = (await client.list(SECRET, NAMESPACE, limit=1)).resource_version
+        start = (await client.list(Selection(SECRET, NAMESPACE), limit=1)).resource_version
         await client.create(SECRET, secret(name, a="YQ=="), NAMESPACE)
-        (event,) = await take(
-            client,
-            1,
-            resource_version=start,
-            field_selector=f"metadata.name={name}",
-            metadata_only=True,
-        )
+        (event,) = await take(client, 1, start, fields=f"metadata.name={name}", metadata_only=True)
         assert event.object["kind"] == "PartialObjectMetadata"
         assert "data" not in event.object
 
@@ -377,15 +397,13 @@ class ClientContract:
         self, client: Client
     ) -> None:
         name = unique("bookmark")
-        start = (await client.list(SECRET, NAMESPACE, limit=1)).resource_version
+        start = (await client.list(Selection(SECRET, NAMESPACE), limit=1)).resource_version
         created = await client.create(SECRET, secret(name), NAMESPACE)
         events: list[WatchEvent] = []
         async with asyncio.timeout(20):
             async for event in client.watch(
-                SECRET,
-                NAMESPACE,
+                Selection(SECRET, NAMESPACE, fields=f"metadata.name={unique('nobody')}"),
                 resource_version=start,
-                field_selector=f"metadata.name={unique('nobody')}",
                 timeout_seconds=3,
             ):
                 events.append(event)
@@ -399,7 +417,7 @@ class ClientContract:
         with pytest.raises(Gone):
             async with (
                 asyncio.timeout(10),
-                aclosing(client.watch(CLUSTER_TOPOLOGY, resource_version="1")) as stream,
+                aclosing(client.watch(Selection(CLUSTER_TOPOLOGY), resource_version="1")) as stream,
             ):
                 await anext(stream)
 

@@ -31,6 +31,8 @@ from app.kube.api import (
     NotFound,
     NotServed,
     Object,
+    ObjectRef,
+    Selection,
     Unavailable,
     WatchEvent,
 )
@@ -142,7 +144,7 @@ def line(kind: str, obj: Object) -> bytes:
 
 
 async def watched(client: HttpClient) -> list[WatchEvent]:
-    async with aclosing(client.watch(NODE, resource_version="5")) as stream:
+    async with aclosing(client.watch(Selection(NODE), resource_version="5")) as stream:
         return [event async for event in stream]
 
 
@@ -151,7 +153,7 @@ async def watched(client: HttpClient) -> list[WatchEvent]:
 
 async def test_get() -> None:
     async with client_of(answering((200, {"kind": "Secret"}))) as (client, server):
-        assert await client.get(SECRET, "a b/c", "ns") == {"kind": "Secret"}
+        assert await client.get(ObjectRef(SECRET, "a b/c", "ns")) == {"kind": "Secret"}
         (seen,) = server.seen
         assert (seen.method, seen.path, seen.query) == (
             "GET",
@@ -164,9 +166,9 @@ async def test_get() -> None:
 
 async def test_calls_for_a_verdict_carry_the_trace_of_its_request() -> None:
     async with client_of(answering((200, {"kind": "Secret"}))) as (client, server):
-        await client.get(SECRET, "a", "ns")
+        await client.get(ObjectRef(SECRET, "a", "ns"))
         token = TRACEPARENT.set("00-trace")
-        await client.get(SECRET, "a", "ns")
+        await client.get(ObjectRef(SECRET, "a", "ns"))
         TRACEPARENT.reset(token)
         assert [seen.headers.get("traceparent") for seen in server.seen] == [None, "00-trace"]
 
@@ -180,7 +182,7 @@ async def test_list_fills_in_what_items_lack() -> None:
     }
     async with client_of(answering((200, answer))) as (client, server):
         page = await client.list(
-            NODE, label_selector="a in (b,c)", limit=2, continue_token="before/+="
+            Selection(NODE, labels="a in (b,c)"), limit=2, continue_token="before/+="
         )
         assert page.items == [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}]
         assert (page.resource_version, page.continue_token) == ("7", "next")
@@ -195,11 +197,11 @@ async def test_list_fills_in_what_items_lack() -> None:
     ("call", "accept"),
     [
         (
-            lambda c: c.get(NODE, "a", metadata_only=True),
+            lambda c: c.get(ObjectRef(NODE, "a"), metadata_only=True),
             "PartialObjectMetadata;g=meta.k8s.io;v=v1",
         ),
         (
-            lambda c: c.list(NODE, metadata_only=True),
+            lambda c: c.list(Selection(NODE, metadata_only=True)),
             "PartialObjectMetadataList;g=meta.k8s.io;v=v1",
         ),
     ],
@@ -214,9 +216,9 @@ async def test_metadata_only(call: Callable[[HttpClient], Awaitable[object]], ac
 async def test_writes() -> None:
     async with client_of(answering((200, {}))) as (client, server):
         await client.create(SECRET, {"metadata": {"name": "a"}}, "ns", dry_run=True)
-        await client.patch(NODE, "n", {"status": {}}, subresource="status")
-        await client.patch(NODE, "n", [{"op": "remove", "path": "/a"}], kind="json")
-        await client.delete(SECRET, "a", "ns", uid="u", resource_version="3")
+        await client.patch(ObjectRef(NODE, "n"), {"status": {}}, subresource="status")
+        await client.patch(ObjectRef(NODE, "n"), [{"op": "remove", "path": "/a"}], kind="json")
+        await client.delete(ObjectRef(SECRET, "a", "ns"), uid="u", resource_version="3")
         create, merge, json, delete = server.seen
     assert (create.method, create.path) == ("POST", "/api/v1/namespaces/ns/secrets")
     assert create.query == {"fieldManager": "grove-admission", "dryRun": "All"}
@@ -262,7 +264,7 @@ async def test_errors_are_translated(
 ) -> None:
     async with client_of(answering((code, body))) as (client, _):
         with pytest.raises(ClusterError) as raised:
-            await client.patch(NODE, "a", {})
+            await client.patch(ObjectRef(NODE, "a"), {})
     assert (type(raised.value), raised.value.code, raised.value.reason) == (kind, code, reason)
     assert raised.value.message
 
@@ -270,13 +272,13 @@ async def test_errors_are_translated(
 async def test_an_answer_that_is_not_json_is_unavailable() -> None:
     async with client_of(answering((200, b"<html>"))) as (client, _):
         with pytest.raises(Unavailable, match="not JSON"):
-            await client.get(NODE, "a")
+            await client.get(ObjectRef(NODE, "a"))
 
 
 async def test_a_resource_that_discovery_did_not_find_is_not_asked_for() -> None:
     async with client_of(answering((200, {}))) as (client, server):
         with pytest.raises(NotServed):
-            await client.list(COMPUTE_DOMAIN)
+            await client.list(Selection(COMPUTE_DOMAIN))
         assert server.seen == []
 
 
@@ -315,7 +317,11 @@ FINE = (200, {"kind": "Node"})
 )
 async def test_retries(verb: str, answers: list[Any], tries: int, works: bool) -> None:
     async with client_of(answering(*answers)) as (client, server):
-        call = client.get(NODE, "a") if verb == "get" else client.patch(NODE, "a", {})
+        call = (
+            client.get(ObjectRef(NODE, "a"))
+            if verb == "get"
+            else client.patch(ObjectRef(NODE, "a"), {})
+        )
         if works:
             assert await call == {"kind": "Node"}
         else:
@@ -326,14 +332,14 @@ async def test_retries(verb: str, answers: list[Any], tries: int, works: bool) -
 
 async def test_calls_are_counted() -> None:
     async with client_of(answering(DOWN, FINE)) as (client, _):
-        await client.get(NODE, "a")
+        await client.get(ObjectRef(NODE, "a"))
         assert client.calls == {("get", "nodes", "503"): 1, ("get", "nodes", "200"): 1}
 
 
 async def test_a_connection_that_is_refused_is_unavailable() -> None:
     async with HttpClient(PlainCredentials("http://127.0.0.1:1"), ALL, QUICK) as client:
         with pytest.raises(Unavailable) as raised:
-            await client.patch(NODE, "a", {})
+            await client.patch(ObjectRef(NODE, "a"), {})
         assert client.calls == {("patch", "nodes", "error"): 1}
     assert (raised.value.code, raised.value.reason) == (0, "Connection")
 
@@ -346,7 +352,7 @@ async def test_a_server_that_never_answers_costs_no_more_than_the_limit() -> Non
     async with client_of(silent, Limits(total=0.2)) as (client, _):
         begun = time.monotonic()
         with pytest.raises(Unavailable) as raised:
-            await client.get(NODE, "a")
+            await client.get(ObjectRef(NODE, "a"))
         assert raised.value.reason == "Timeout"
         assert time.monotonic() - begun < 2
 
@@ -406,7 +412,7 @@ async def test_the_proxy_of_the_environment_is_used(
             PlainCredentials("http://127.0.0.9:1", "token"), ALL, QUICK
         ) as client:
             with contextlib.nullcontext() if asked else pytest.raises(Unavailable):
-                assert await client.get(NODE, "a") == {"metadata": {"name": "a"}}
+                assert await client.get(ObjectRef(NODE, "a")) == {"metadata": {"name": "a"}}
     assert urls == asked
 
 
@@ -416,7 +422,7 @@ async def test_credentials_in_netrc_are_not_for_an_api_server(
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login somebody password secret")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     async with client_of(answering((200, {"metadata": {"name": "a"}}))) as (client, server):
-        assert await client.get(NODE, "a") == {"metadata": {"name": "a"}}
+        assert await client.get(ObjectRef(NODE, "a")) == {"metadata": {"name": "a"}}
         assert server.seen[0].headers["Authorization"] == "Bearer secret-token"
 
 
@@ -486,7 +492,7 @@ async def test_a_half_open_watch_ends() -> None:
 
 async def test_a_watch_may_be_left_at_any_event() -> None:
     async with client_of(streaming(line("ADDED", {}) * 3, then=30)) as (client, _):
-        stream = client.watch(NODE, resource_version="5")
+        stream = client.watch(Selection(NODE), resource_version="5")
         assert (await anext(stream)).type == "ADDED"
         await stream.aclose()
 
@@ -555,9 +561,9 @@ def test_who_gives_up_waiting_gives_the_turn_back() -> None:
 
 async def test_leases_do_not_wait_their_turn() -> None:
     async with client_of(answering(FINE), Limits(qps=0.1, burst=1, total=5.0)) as (client, _):
-        await client.get(NODE, "a")
+        await client.get(ObjectRef(NODE, "a"))
         begun = time.monotonic()
-        await client.get(LEASE, "leader", "ns")
+        await client.get(ObjectRef(LEASE, "leader", "ns"))
         assert time.monotonic() - begun < 2
 
 

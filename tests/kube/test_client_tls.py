@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from app.facts.kinds import ALL
-from app.kube.api import Unavailable
+from app.kube.api import ObjectRef, Unavailable
 from app.kube.client import HttpClient
 from app.kube.credentials import PodCredentials, from_kubeconfig
 from app.kube.reach import Reach
@@ -129,10 +129,10 @@ async def test_client_certificates(tmp_path: Path, trusted: bool) -> None:
         )
         async with HttpClient(await from_kubeconfig(shown), ALL, Limits(total=5.0)) as client:
             if trusted:
-                assert await client.get(NODE, "a") == {"user": "alice"}
+                assert await client.get(ObjectRef(NODE, "a")) == {"user": "alice"}
                 return
             with pytest.raises(Unavailable) as raised:
-                await client.patch(NODE, "a", {})
+                await client.patch(ObjectRef(NODE, "a"), {})
             assert raised.value.reason == "TLS"
 
 
@@ -145,13 +145,13 @@ async def test_a_replaced_ca_of_the_api_server_is_read_again(tmp_path: Path) -> 
     async with serving(tmp_path, former, verify=ssl.CERT_NONE) as url:
         credentials = PodCredentials(url, tmp_path / "token", ca_file)
         client = HttpClient(credentials, ALL, Limits(total=5.0, reads=1))
-        assert await client.get(NODE, "a") == {"user": "nobody"}
+        assert await client.get(ObjectRef(NODE, "a")) == {"user": "nobody"}
     port = int(url.rpartition(":")[2])
     async with client, serving(tmp_path, current, port=port, verify=ssl.CERT_NONE):
         with pytest.raises(Unavailable, match="not trusted"):
-            await client.get(NODE, "a")
+            await client.get(ObjectRef(NODE, "a"))
         written(ca_file, current.pem())  # the kubelet is later than the API server
-        assert await client.get(NODE, "a") == {"user": "nobody"}
+        assert await client.get(ObjectRef(NODE, "a")) == {"user": "nobody"}
 
 
 async def test_a_ca_that_is_there_in_time_fails_no_call(tmp_path: Path) -> None:
@@ -162,11 +162,11 @@ async def test_a_ca_that_is_there_in_time_fails_no_call(tmp_path: Path) -> None:
     async with serving(tmp_path, former) as url:
         kubeconfig(config, url, former, issue("alice", former))
         client = HttpClient(await from_kubeconfig(config), ALL, Limits(total=5.0, reads=1))
-        assert await client.get(NODE, "a") == {"user": "alice"}
+        assert await client.get(ObjectRef(NODE, "a")) == {"user": "alice"}
     port = int(url.rpartition(":")[2])
     async with client, serving(tmp_path, current, port=port):
         kubeconfig(config, url, current, issue("bob", current))
-        assert await client.patch(NODE, "a", {}) == {"user": "bob"}
+        assert await client.patch(ObjectRef(NODE, "a"), {}) == {"user": "bob"}
 
 
 async def test_files_of_the_identity_are_looked_at_again_and_bad_ones_are_not_used(
@@ -179,13 +179,13 @@ async def test_files_of_the_identity_are_looked_at_again_and_bad_ones_are_not_us
         kubeconfig(config, url, ca, issue("alice", ca))
         limits = Limits(total=5.0, look=0.0)
         async with HttpClient(await from_kubeconfig(config), ALL, limits) as client:
-            assert await client.get(NODE, "a") == {"user": "alice"}
+            assert await client.get(ObjectRef(NODE, "a")) == {"user": "alice"}
             good = config.read_bytes()
             for bad in (b"", b"{", good.replace(b"certificate-authority-data: ", b"&x [] #")):
                 config.write_bytes(bad)
-                assert await client.get(NODE, "a") == {"user": "alice"}
+                assert await client.get(ObjectRef(NODE, "a")) == {"user": "alice"}
             kubeconfig(config, url, ca, issue("bob", ca))
-            assert await client.get(NODE, "a") == {"user": "bob"}
+            assert await client.get(ObjectRef(NODE, "a")) == {"user": "bob"}
 
 
 async def test_an_empty_ca_file_does_not_mean_the_cas_of_the_system(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ async def test_an_empty_ca_file_does_not_mean_the_cas_of_the_system(tmp_path: Pa
     written(tmp_path / "ca.crt", b"\n")
     async with HttpClient(credentials, ALL, Limits(total=5.0, reads=1)) as client:
         with pytest.raises(Unavailable, match="is empty"):
-            await client.get(NODE, "a")
+            await client.get(ObjectRef(NODE, "a"))
 
 
 def test_an_api_server_that_does_not_answer_for_a_while_is_a_problem() -> None:
@@ -226,7 +226,7 @@ async def test_what_prevents_an_answer_is_kept_for_the_check(tmp_path: Path) -> 
     client = HttpClient(PlainCredentials("http://127.0.0.1:1"), ALL, Limits(total=5.0, reads=1))
     async with client:
         with pytest.raises(Unavailable):
-            await client.get(NODE, "a")
+            await client.get(ObjectRef(NODE, "a"))
         assert client.checks() == {"api-server": None}
         client.sibling(Limits())._transport.reach._answered_at -= 301
         assert "Connection refused" in str(client.checks()["api-server"])

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM, WORKLOAD
-from app.kube.api import NotFound, Object, Unavailable
+from app.kube.api import NotFound, Object, ObjectRef, Unavailable
 from app.kube.discovery import Discovery, watch_crds
 from app.objects.resource import CRD, NODE, POD, Resource
 from tests.kube import virtual
@@ -296,7 +296,7 @@ def test_a_crd_that_has_changed_is_told_of(change: Object, redefined: bool) -> N
             watching = asyncio.create_task(watch_crds(client, given))
             waiting = asyncio.create_task(given.redefined(COMPUTE_DOMAIN))
             await asyncio.sleep(3)
-            await client.patch(CRD, str(COMPUTE_DOMAIN), change)
+            await client.patch(ObjectRef(CRD, str(COMPUTE_DOMAIN)), change)
             await asyncio.sleep(10)
             assert waiting.done() is redefined
             for task in (watching, waiting):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.kube.api import Forbidden, Unavailable
+from app.kube.api import Forbidden, ObjectRef, Unavailable
 from app.kube.events import NOTE_LIMIT, QUEUE_LIMIT, Recorder, Regarding
 from app.objects.names import is_subdomain
 from app.objects.resource import EVENT
@@ -79,7 +79,7 @@ async def test_an_event_that_has_expired_is_written_anew() -> None:
     async with recorder(client) as events:
         events.record(GANG, "Normal", "X", "same")
         await events.written()
-        await client.delete(EVENT, stored(client)[0]["metadata"]["name"], "ml")
+        await client.delete(ObjectRef(EVENT, stored(client)[0]["metadata"]["name"], "ml"))
         events.record(GANG, "Normal", "X", "same")
     assert [event["note"] for event in stored(client)] == ["same"]
 

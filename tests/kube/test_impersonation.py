@@ -9,7 +9,7 @@ import yaml
 from aiohttp import web
 
 from app.facts.kinds import ALL
-from app.kube.api import ClusterError
+from app.kube.api import ClusterError, Selection
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.impersonation import impersonation_headers
@@ -121,5 +121,5 @@ async def test_each_request_has_the_headers() -> None:
     async with serving(handler) as server:
         credentials = PlainCredentials(server.url, "token", impersonation=HEADERS)
         async with HttpClient(credentials, ALL, QUICK) as client:
-            await client.list(POD)
+            await client.list(Selection(POD))
     assert tuple(sent) == HEADERS

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from app.kube.api import ClusterError, Conflict, Object, Unavailable
+from app.kube.api import ClusterError, Conflict, Object, ObjectRef, Unavailable
 from app.kube.lease import Elector, LeaseTiming
 from app.objects.resource import LEASE
 from tests.kube import virtual
@@ -311,7 +311,7 @@ def test_a_deleted_lease_still_protects_its_holder() -> None:
         )
         async with candidates(*given):
             await asyncio.sleep(20)
-            await client.delete(LEASE, "leader", "grove-system")
+            await client.delete(ObjectRef(LEASE, "leader", "grove-system"))
             await asyncio.sleep(60)
         assert stage.overlaps == []
         assert len(stage.entered) == 2

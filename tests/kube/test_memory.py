@@ -6,7 +6,17 @@ from collections.abc import Callable
 import pytest
 
 from app.facts.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
-from app.kube.api import Client, Conflict, Gone, NotFound, NotServed, Object, Unavailable
+from app.kube.api import (
+    Client,
+    Conflict,
+    Gone,
+    NotFound,
+    NotServed,
+    Object,
+    ObjectRef,
+    Selection,
+    Unavailable,
+)
 from app.objects.resource import NODE, SECRET
 from tests.kube.contract import ClientContract, secret, take, topology
 from tests.kube.memory.client import Call, MemoryClient
@@ -53,7 +63,7 @@ async def test_uids_are_the_same_in_every_run() -> None:
 
 async def test_an_object_made_again_gets_another_uid(client: MemoryClient) -> None:
     first = await client.create(SECRET, secret("a"), "default")
-    await client.delete(SECRET, "a", "default")
+    await client.delete(ObjectRef(SECRET, "a", "default"))
     second = await client.create(SECRET, secret("a"), "default")
     assert first["metadata"]["uid"] != second["metadata"]["uid"]
 
@@ -62,10 +72,10 @@ async def test_loaded_objects_keep_uid_and_status(client: MemoryClient) -> None:
     given = {**topology("grove", "zone"), "status": {"observedGeneration": 3}}
     given["metadata"]["uid"] = "given"
     client.load([{"kind": "List", "apiVersion": "v1", "items": [given, secret("s")]}])
-    stored = await client.get(CLUSTER_TOPOLOGY, "grove")
+    stored = await client.get(ObjectRef(CLUSTER_TOPOLOGY, "grove"))
     assert stored["metadata"]["uid"] == "given"
     assert stored["status"] == {"observedGeneration": 3}
-    assert (await client.get(SECRET, "s", "default"))["metadata"]["uid"]
+    assert (await client.get(ObjectRef(SECRET, "s", "default")))["metadata"]["uid"]
 
 
 async def test_loading_an_unknown_kind_is_refused(client: MemoryClient) -> None:
@@ -78,21 +88,22 @@ async def test_what_is_answered_can_be_changed_without_changing_what_is_stored(
 ) -> None:
     answered = await client.create(SECRET, secret("a", {"x": "1"}), "default")
     answered["metadata"]["labels"]["x"] = "2"
-    (await client.list(SECRET)).items[0]["metadata"]["labels"]["x"] = "3"
-    assert (await client.get(SECRET, "a", "default"))["metadata"]["labels"] == {"x": "1"}
+    (await client.list(Selection(SECRET))).items[0]["metadata"]["labels"]["x"] = "3"
+    assert (await client.get(ObjectRef(SECRET, "a", "default")))["metadata"]["labels"] == {"x": "1"}
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        pytest.param(lambda c: c.get(COMPUTE_DOMAIN, "a", "default"), id="get"),
-        pytest.param(lambda c: c.list(COMPUTE_DOMAIN), id="list"),
-        pytest.param(lambda c: c.delete(COMPUTE_DOMAIN, "a", "default"), id="delete"),
+        pytest.param(lambda c: c.get(ObjectRef(COMPUTE_DOMAIN, "a", "default")), id="get"),
+        pytest.param(lambda c: c.list(Selection(COMPUTE_DOMAIN)), id="list"),
+        pytest.param(lambda c: c.delete(ObjectRef(COMPUTE_DOMAIN, "a", "default")), id="delete"),
         pytest.param(
             lambda c: c.create(COMPUTE_DOMAIN, {"metadata": {"name": "a"}}, "default"), id="create"
         ),
         pytest.param(
-            lambda c: c.get(RESOURCE_CLAIM, "a", "default", version="v1beta1"), id="another version"
+            lambda c: c.get(ObjectRef(RESOURCE_CLAIM, "a", "default"), version="v1beta1"),
+            id="another version",
         ),
     ],
 )
@@ -109,7 +120,9 @@ async def test_a_resource_that_is_not_served(
 async def test_every_call_is_recorded(client: MemoryClient) -> None:
     await client.create(SECRET, secret("a"), "default", dry_run=True)
     with pytest.raises(NotFound):
-        await client.patch(CLUSTER_TOPOLOGY, "grove", {"status": {}}, subresource="status")
+        await client.patch(
+            ObjectRef(CLUSTER_TOPOLOGY, "grove"), {"status": {}}, subresource="status"
+        )
     assert client.calls == [
         Call("create", SECRET, "default", "a", dry_run=True),
         Call("patch", CLUSTER_TOPOLOGY, None, "grove", "status"),
@@ -163,20 +176,20 @@ async def test_garbage_with_a_finalizer_is_marked_once(client: MemoryClient) -> 
 
 async def test_a_bounded_history_makes_old_watches_gone() -> None:
     client = MemoryClient(history=2)
-    start = (await client.list(SECRET)).resource_version
+    start = (await client.list(Selection(SECRET))).resource_version
     for name in "abc":
         await client.create(SECRET, secret(name), "default")
     with pytest.raises(Gone):
-        await take(client, 1, resource_version=start)
-    assert len(await take(client, 2, resource_version=str(int(start) + 1))) == 2
+        await take(client, 1, start)
+    assert len(await take(client, 2, str(int(start) + 1))) == 2
 
 
 async def test_a_page_token_that_is_forgotten_is_gone(client: MemoryClient) -> None:
     client.load([secret("a"), secret("b")])
-    page = await client.list(SECRET, limit=1)
+    page = await client.list(Selection(SECRET), limit=1)
     client.forget_history()
     with pytest.raises(Gone):
-        await client.list(SECRET, limit=1, continue_token=page.continue_token)
+        await client.list(Selection(SECRET), limit=1, continue_token=page.continue_token)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +206,7 @@ async def test_dropped_watches(
         try:
             return (
                 "an event"
-                if [event async for event in client.watch(NODE, resource_version="1")]
+                if [event async for event in client.watch(Selection(NODE), resource_version="1")]
                 else None
             )
         except Unavailable as raised:
@@ -210,6 +223,8 @@ async def test_dropped_watches(
 async def test_status_of_a_resource_told_to_have_none() -> None:
     client = MemoryClient([topology("grove", "zone")], without_status={CLUSTER_TOPOLOGY})
     with pytest.raises(NotFound) as raised:
-        await client.patch(CLUSTER_TOPOLOGY, "grove", {"status": {}}, subresource="status")
+        await client.patch(
+            ObjectRef(CLUSTER_TOPOLOGY, "grove"), {"status": {}}, subresource="status"
+        )
     assert not raised.value.no_resource
     assert client.served_version(POD_CLIQUE_SET) == "v1alpha1"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.kube.api import Forbidden, Gone, Object
+from app.kube.api import Forbidden, Gone, Object, Selection
 from app.kube.pages import pages
 from app.objects.resource import SECRET
 from tests.kube.contract import secret
@@ -31,19 +31,21 @@ def keys(items: list[Object]) -> list[tuple[str, str]]:
 
 
 async def test_every_object_comes_once_in_pages() -> None:
-    found = [keys(page.items) async for page in pages(cluster(), SECRET, limit=4)]
+    found = [keys(page.items) async for page in pages(cluster(), Selection(SECRET), limit=4)]
     assert found == [NAMES[:4], NAMES[4:]]
 
 
 async def test_one_namespace() -> None:
-    assert [keys(page.items) async for page in pages(cluster(), SECRET, "b")] == [NAMES[3:]]
+    assert [keys(page.items) async for page in pages(cluster(), Selection(SECRET, "b"))] == [
+        NAMES[3:]
+    ]
 
 
 @pytest.mark.parametrize("lapses_after", [1, 2, 3, 4, 5])
 async def test_a_list_that_lapses_goes_on_where_it_was(lapses_after: int) -> None:
     client = cluster()
     found = list[tuple[str, str]]()
-    async for page in pages(client, SECRET, limit=1):
+    async for page in pages(client, Selection(SECRET), limit=1):
         found += keys(page.items)
         if len(found) == lapses_after:
             client.forget_history()
@@ -55,7 +57,7 @@ async def test_what_came_before_the_place_meanwhile_is_passed_over_and_what_come
 ):
     client = cluster()
     found = list[tuple[str, str]]()
-    async for page in pages(client, SECRET, limit=3):
+    async for page in pages(client, Selection(SECRET), limit=3):
         found += keys(page.items)
         if len(found) == 3:
             client.forget_history()
@@ -65,7 +67,7 @@ async def test_what_came_before_the_place_meanwhile_is_passed_over_and_what_come
 
 async def test_a_list_that_lapses_without_getting_further_is_gone() -> None:
     client = cluster()
-    listing = pages(client, SECRET, limit=1)
+    listing = pages(client, Selection(SECRET), limit=1)
     await anext(listing)
     client.fail_next("list", SECRET, LAPSED, times=2)
     with pytest.raises(Gone):
@@ -76,4 +78,4 @@ async def test_other_errors_come_as_they_are() -> None:
     client = cluster()
     client.fail_next("list", SECRET, Forbidden("no", code=403))
     with pytest.raises(Forbidden):
-        await anext(pages(client, SECRET))
+        await anext(pages(client, Selection(SECRET)))

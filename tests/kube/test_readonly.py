@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from app.kube.api import Forbidden
+from app.kube.api import Forbidden, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.kube.readonly import LookingClient, ReadOnlyClient
 from app.objects.resource import ACCESS_REVIEW, CONFIG_MAP, NODE, POD, SECRET, SELF_ACCESS_REVIEW
@@ -14,23 +14,23 @@ from tests.console.fake import Lists
 async def test_a_looking_client_sends_reads_and_access_reviews_only() -> None:
     lists = Lists({})
     client = LookingClient(lists, hidden=(SECRET,))
-    await client.list(NODE)
+    await client.list(Selection(NODE))
     await client.create(ACCESS_REVIEW, {})
     await client.create(SELF_ACCESS_REVIEW, {})
     sent = list(lists.calls)
     for refused in (
         client.create(POD, {}, "default"),
-        client.patch(POD, "a", {}, "default"),
-        client.delete(POD, "a", "default"),
-        client.get(SECRET, "a", "default"),
-        client.list(SECRET),
+        client.patch(ObjectRef(POD, "a", "default"), {}),
+        client.delete(ObjectRef(POD, "a", "default")),
+        client.get(ObjectRef(SECRET, "a", "default")),
+        client.list(Selection(SECRET)),
     ):
         with pytest.raises(Forbidden):
             await refused
     with pytest.raises(Forbidden):
-        client.watch(SECRET, resource_version="1")
+        client.watch(Selection(SECRET), resource_version="1")
     assert lists.calls == sent
-    await client.list(CONFIG_MAP)
+    await client.list(Selection(CONFIG_MAP))
     assert len(lists.calls) == len(sent) + 1
 
 

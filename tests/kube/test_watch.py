@@ -8,10 +8,19 @@ from typing import Any
 import pytest
 
 from app.facts.kinds import COMPUTE_DOMAIN
-from app.kube.api import Forbidden, Gone, NotFound, Object, Unavailable, WatchEvent
+from app.kube.api import (
+    Forbidden,
+    Gone,
+    NotFound,
+    Object,
+    ObjectRef,
+    Selection,
+    Unavailable,
+    WatchEvent,
+)
 from app.kube.backoff import Backoff
 from app.kube.store import WatchStore
-from app.kube.watch import Pace, Selection, list_into, run_store
+from app.kube.watch import Pace, list_into, run_store
 from app.objects.resource import NODE
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient
@@ -104,7 +113,7 @@ async def test_it_lists_in_pages_and_then_watches() -> None:
     async with running(client, store):
         assert (store.synced, len(store), calls(client, "list")) == (True, 7, 3)
         await client.create(NODE, node("late"))
-        await client.delete(NODE, "n0")
+        await client.delete(ObjectRef(NODE, "n0"))
         await asyncio.sleep(0.01)
         assert names(store) == ["late", *(f"n{i}" for i in range(1, 7))]
 
@@ -113,7 +122,7 @@ async def test_it_lists_in_pages_and_then_watches() -> None:
 async def test_a_selector_is_passed_on() -> None:
     client = MemoryClient([node("a", pool="x"), node("b")])
     store = new_store()
-    async with running(client, store, Selection(NODE, label_selector="pool=x", metadata_only=True)):
+    async with running(client, store, Selection(NODE, labels="pool=x", metadata_only=True)):
         await client.create(NODE, node("c", pool="x"))
         await client.create(NODE, node("d"))
         await asyncio.sleep(0.01)
@@ -154,7 +163,7 @@ async def test_a_version_that_is_gone_leads_to_a_new_list() -> None:
     async with running(client, store):
         client.fail_next("watch", NODE, Gone("too old", code=410))
         client.drop_watches()
-        await client.delete(NODE, "a")
+        await client.delete(ObjectRef(NODE, "a"))
         await asyncio.sleep(5)
         assert names(store) == ["b"]
         assert store.restarts["gone"] == 1
@@ -345,7 +354,7 @@ async def test_a_long_list_gives_way_to_the_event_loop() -> None:
     await list_into(client, store, NODES, pace)
     assert (len(store), most) == (1000, 50)
     for i in range(1000):
-        await client.delete(NODE, f"node-{i}")
+        await client.delete(ObjectRef(NODE, f"node-{i}"))
     await list_into(client, store, NODES, pace)
     assert (len(store), most) == (0, 50)
     measuring.cancel()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, POD_GANG_MAP
-from app.kube.api import ClusterError, NotFound, Object
+from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from tests import builders
 from tests.proof.grove import DesiredSet, Operator, reference
 
@@ -79,7 +79,7 @@ class EpochOperator(Operator):
         for clique in template["cliques"]:
             clique["annotations"] = _annotations(desired, clique["name"])
         try:
-            stored = await self._client.get(POD_CLIQUE_SET, name, self._namespace)
+            stored = await self._client.get(ObjectRef(POD_CLIQUE_SET, name, self._namespace))
         except NotFound:
             created: Object = await self._timed(
                 self._client.create(POD_CLIQUE_SET, pcs, self._namespace)
@@ -89,7 +89,7 @@ class EpochOperator(Operator):
             raise NotFound("it is being deleted")
         patch = {"spec": pcs["spec"]}
         patched: Object = await self._timed(
-            self._client.patch(POD_CLIQUE_SET, name, patch, self._namespace)
+            self._client.patch(ObjectRef(POD_CLIQUE_SET, name, self._namespace), patch)
         )
         return patched
 
@@ -121,7 +121,7 @@ class EpochOperator(Operator):
         """The entries of the map, which is made from the template, and then scaled."""
         name = f"{pcs['metadata']['name']}-{replica}"
         try:
-            stored = await self._client.get(POD_GANG_MAP, name, self._namespace)
+            stored = await self._client.get(ObjectRef(POD_GANG_MAP, name, self._namespace))
         except NotFound:
             stored = await self._timed(
                 self._client.create(POD_GANG_MAP, _map(pcs, replica), self._namespace)
@@ -132,7 +132,9 @@ class EpochOperator(Operator):
         scaled[-1]["pcsgReplicaIndices"][GROUP] += sorted(set(range(group)) - held)
         if scaled != entries:
             patch = {"spec": {"entries": scaled}}
-            await self._timed(self._client.patch(POD_GANG_MAP, name, patch, self._namespace))
+            await self._timed(
+                self._client.patch(ObjectRef(POD_GANG_MAP, name, self._namespace), patch)
+            )
         return scaled
 
     async def _delete_surplus(
@@ -149,11 +151,13 @@ class EpochOperator(Operator):
                 found = item["metadata"]["name"]
                 of_replica = found == f"{name}-{replica}" or found.startswith(f"{name}-{replica}-")
                 if of_replica and found not in wanted:
-                    await self._timed(self._client.delete(resource, found, self._namespace))
+                    await self._timed(
+                        self._client.delete(ObjectRef(resource, found, self._namespace))
+                    )
 
     async def _of_set(self, resource: Any, name: str) -> list[Object]:
         selector = f"app.kubernetes.io/part-of={name}"
-        page = await self._client.list(resource, self._namespace, label_selector=selector)
+        page = await self._client.list(Selection(resource, self._namespace, labels=selector))
         return page.items
 
     async def _write_planned(self, pcs: Object, planned: PlannedGang) -> None:

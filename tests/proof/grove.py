@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET, POD_GANG
-from app.kube.api import ClusterError, NotFound, Object
+from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from tests import builders
 from tests.proof.clock import Clock
@@ -65,7 +65,9 @@ class Operator:
     async def _reconcile(self, name: str, desired: DesiredSet | None) -> None:
         if desired is None:
             with suppress(NotFound):
-                await self._timed(self._client.delete(POD_CLIQUE_SET, name, self._namespace))
+                await self._timed(
+                    self._client.delete(ObjectRef(POD_CLIQUE_SET, name, self._namespace))
+                )
             return
         pcs = await self._write_set(name, desired)
         for replica in range(desired.replicas):
@@ -80,11 +82,13 @@ class Operator:
         for resource in (POD_GANG, POD_CLIQUE):
             selector = f"app.kubernetes.io/part-of={name}"
             for item in (
-                await self._client.list(resource, self._namespace, label_selector=selector)
+                await self._client.list(Selection(resource, self._namespace, labels=selector))
             ).items:
                 if int(item["metadata"]["name"].removeprefix(f"{name}-").split("-")[0]) >= replicas:
                     await self._timed(
-                        self._client.delete(resource, item["metadata"]["name"], self._namespace)
+                        self._client.delete(
+                            ObjectRef(resource, item["metadata"]["name"], self._namespace)
+                        )
                     )
 
     async def _write_set(self, name: str, desired: DesiredSet) -> Object:
@@ -99,7 +103,7 @@ class Operator:
             key: value for key, value in annotations.items() if value is not None
         }
         try:
-            stored = await self._client.get(POD_CLIQUE_SET, name, self._namespace)
+            stored = await self._client.get(ObjectRef(POD_CLIQUE_SET, name, self._namespace))
         except NotFound:
             created: Object = await self._timed(
                 self._client.create(POD_CLIQUE_SET, pcs, self._namespace)
@@ -109,7 +113,7 @@ class Operator:
         if stored["metadata"].get("deletionTimestamp"):
             raise NotFound("it is being deleted")
         patched: Object = await self._timed(
-            self._client.patch(POD_CLIQUE_SET, name, patch, self._namespace)
+            self._client.patch(ObjectRef(POD_CLIQUE_SET, name, self._namespace), patch)
         )
         return patched
 
@@ -145,7 +149,7 @@ class Operator:
     async def _write(self, resource: Any, obj: Object, patch: Object) -> None:
         name = obj["metadata"]["name"]
         try:
-            stored = await self._client.get(resource, name, self._namespace)
+            stored = await self._client.get(ObjectRef(resource, name, self._namespace))
         except NotFound:
             await self._timed(self._client.create(resource, obj, self._namespace))
             return
@@ -154,7 +158,7 @@ class Operator:
             for field in ("annotations", "labels")
         )
         if not stored["metadata"].get("deletionTimestamp") and (self.resets or not as_it_should_be):
-            await self._timed(self._client.patch(resource, name, patch, self._namespace))
+            await self._timed(self._client.patch(ObjectRef(resource, name, self._namespace), patch))
 
     async def _timed(self, call: Any) -> Any:
         begin = self._clock.now

@@ -12,7 +12,7 @@ from app.facts.kinds import (
     RESOURCE_CLAIM,
 )
 from app.facts.nvidia.names import base_of, claim_name, domain_name
-from app.kube.api import ClusterError, Object
+from app.kube.api import ClusterError, Object, Selection
 from app.kube.client import HttpClient
 from app.objects.metadata import labels_of
 from app.rules.dialects.design.podgangs import constraint_changes
@@ -68,7 +68,7 @@ class Foreign:
 
 
 async def listed(client: HttpClient, resource: object, namespace: str) -> list[Object]:
-    return (await client.list(resource, namespace, limit=0)).items  # type: ignore[arg-type]
+    return (await client.list(Selection(resource, namespace), limit=0)).items  # type: ignore[arg-type]
 
 
 async def violations(
@@ -98,7 +98,7 @@ async def violations(
             item["metadata"]["name"]: item
             for item in await listed(client, RESOURCE_CLAIM, namespace)
         }
-        topologies = (await client.list(CLUSTER_TOPOLOGY)).items
+        topologies = (await client.list(Selection(CLUSTER_TOPOLOGY))).items
     except ClusterError as error:
         return [f"not readable: {error.message}"]
     broken = _as_desired(desired, sets, cliques, gangs) + await foreign.changed()

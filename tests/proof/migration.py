@@ -23,7 +23,7 @@ from app.facts.kinds import (
 )
 from app.facts.labels import MNNVL_ADOPTED
 from app.facts.nvidia.names import base_of, claim_name, domain_name
-from app.kube.api import ClusterError, NotFound, Object
+from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from app.rules.mnnvl.demand import Demand, read_demand
@@ -117,7 +117,7 @@ class Migration(Schedule):
         """A real API server has the CRDs of the schedule before."""
         for name in (str(POD_GANG_MAP), BINDINGS):
             with contextlib.suppress(NotFound):
-                await admin.delete(CRD, name)
+                await admin.delete(ObjectRef(CRD, name))
         await super()._begin(admin)
 
     async def _chaos(self, admin: HttpClient, operator: Operator) -> None:
@@ -195,7 +195,9 @@ class Migration(Schedule):
     # Releases.
 
     async def _install(self, admin: HttpClient, name: str) -> None:
-        if all(item["metadata"]["name"] != name for item in (await admin.list(CRD)).items):
+        if all(
+            item["metadata"]["name"] != name for item in (await admin.list(Selection(CRD))).items
+        ):
             await self._api.apply([crd for crd in CRDS if crd["metadata"]["name"] == name])
 
     async def _bindings(self, admin: HttpClient) -> None:
@@ -244,7 +246,7 @@ class Migration(Schedule):
             return
         for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
             with contextlib.suppress(ClusterError):
-                await admin.delete(resource, NAME)
+                await admin.delete(ObjectRef(resource, NAME))
         await asyncio.sleep(self._random.uniform(0.1, 0.6))
         await self._register()
 
@@ -328,7 +330,7 @@ class Migration(Schedule):
             stored = await _resources(admin, self.namespace)
             sets = await listed(admin, POD_CLIQUE_SET, self.namespace)
             gangs = await listed(admin, POD_GANG, self.namespace)
-            crds = {item["metadata"]["name"] for item in (await admin.list(CRD)).items}
+            crds = {item["metadata"]["name"] for item in (await admin.list(Selection(CRD))).items}
         except ClusterError as error:
             return [f"not readable: {error.message}"]
         later = bool(crds & {BINDINGS, str(POD_GANG_MAP)})

@@ -7,7 +7,7 @@ has ended.
 from random import Random
 
 from app.facts.kinds import RESOURCE_CLAIM
-from app.kube.api import NotFound, Object
+from app.kube.api import NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import POD
 
@@ -32,7 +32,7 @@ class Pods:
         """
         claims = [
             item["metadata"]
-            for item in (await self._client.list(RESOURCE_CLAIM, self._namespace)).items
+            for item in (await self._client.list(Selection(RESOURCE_CLAIM, self._namespace))).items
         ]
         names = [claim["name"] for claim in claims if not claim.get("deletionTimestamp")]
         names = [name for name in names if not name.startswith("foreign")]
@@ -50,7 +50,8 @@ class Pods:
         )
         self._claims[pod], self._uids[pod] = claim, stored["metadata"]["uid"]
         await self._client.patch(
-            RESOURCE_CLAIM, claim, {"metadata": {"finalizers": [PROTECTED]}}, self._namespace
+            ObjectRef(RESOURCE_CLAIM, claim, self._namespace),
+            {"metadata": {"finalizers": [PROTECTED]}},
         )
         await self._reserve(claim)
 
@@ -60,12 +61,13 @@ class Pods:
             return
         pod = self._random.choice(sorted(self._claims))
         claim = self._claims.pop(pod)
-        await self._client.delete(POD, pod, self._namespace)
+        await self._client.delete(ObjectRef(POD, pod, self._namespace))
         try:
             await self._reserve(claim)
             if claim not in self._claims.values():
                 await self._client.patch(
-                    RESOURCE_CLAIM, claim, {"metadata": {"finalizers": None}}, self._namespace
+                    ObjectRef(RESOURCE_CLAIM, claim, self._namespace),
+                    {"metadata": {"finalizers": None}},
                 )
         except NotFound:
             return  # deleted before the pod reserved it
@@ -84,5 +86,5 @@ class Pods:
             "status": {"allocation": {} if users else None, "reservedFor": users or None}
         }
         await self._client.patch(
-            RESOURCE_CLAIM, claim, status, self._namespace, subresource="status"
+            ObjectRef(RESOURCE_CLAIM, claim, self._namespace), status, subresource="status"
         )

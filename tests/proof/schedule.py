@@ -16,7 +16,7 @@ import yaml
 
 from app.commands.beside import ApiServer
 from app.facts.kinds import COMPUTE_DOMAIN, POD_GANG, RESOURCE_CLAIM
-from app.kube.api import ClusterError, NotFound, Object
+from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, LEASE, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from app.rules.mnnvl.demand import is_reserved
@@ -162,7 +162,7 @@ class Schedule:
     async def _end(self, admin: HttpClient) -> None:
         for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
             with contextlib.suppress(ClusterError):
-                await admin.delete(resource, NAME)
+                await admin.delete(ObjectRef(resource, NAME))
         for replica in self._replicas:
             await replica.kill()
         await self._balancer.stop()
@@ -189,10 +189,12 @@ class Schedule:
         expires.
         """
         with contextlib.suppress(ClusterError):
-            lease = await self._admin.get(LEASE, NAME, "grove-system")
+            lease = await self._admin.get(ObjectRef(LEASE, NAME, "grove-system"))
             if lease["spec"]["holderIdentity"] == identity:
                 version = lease["metadata"]["resourceVersion"]
-                await self._admin.delete(LEASE, NAME, "grove-system", resource_version=version)
+                await self._admin.delete(
+                    ObjectRef(LEASE, NAME, "grove-system"), resource_version=version
+                )
 
     # What happens.
 
@@ -260,21 +262,22 @@ class Schedule:
             self._api.compact()
 
     async def _delete_one(self, admin: HttpClient, resource: Resource) -> None:
-        items = (await admin.list(resource, self.namespace)).items
+        items = (await admin.list(Selection(resource, self.namespace))).items
         items = [item for item in items if not item["metadata"]["name"].startswith("foreign")]
         if items:
             chosen = self._random.choice(items)
             with contextlib.suppress(NotFound):  # it may be gone by now
-                await admin.delete(resource, chosen["metadata"]["name"], self.namespace)
+                await admin.delete(ObjectRef(resource, chosen["metadata"]["name"], self.namespace))
                 if is_reserved(chosen):
                     self.report.count("delete claim in use")
 
     async def _toggle_bindings(self, admin: HttpClient, *, install: bool = True) -> None:
         installed = any(
-            item["metadata"]["name"] == BINDINGS for item in (await admin.list(CRD)).items
+            item["metadata"]["name"] == BINDINGS
+            for item in (await admin.list(Selection(CRD))).items
         )
         if installed:
-            await admin.delete(CRD, BINDINGS)
+            await admin.delete(ObjectRef(CRD, BINDINGS))
         elif install:
             documents: list[Object] = list(yaml.safe_load_all(TODAY.read_text()))
             await self._api.apply(

@@ -11,7 +11,7 @@ from app.cluster.facts import Facts
 from app.facts.grove.topology import ClusterTopology, Level, read_cluster_topology
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
-from app.kube.api import Conflict, Forbidden, NotFound, NotServed, Unavailable
+from app.kube.api import Conflict, Forbidden, NotFound, NotServed, ObjectRef, Unavailable
 from app.kube.events import Recorder
 from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
@@ -95,13 +95,13 @@ async def test_without_groves_crds_it_waits_quietly() -> None:
     del client.served[CLUSTER_TOPOLOGY]
     await reconciler(client).settle(10, lambda: 0.0)
     with pytest.raises(NotServed):
-        await client.get(CLUSTER_TOPOLOGY, "grove-topology")
+        await client.get(ObjectRef(CLUSTER_TOPOLOGY, "grove-topology"))
 
 
 async def test_one_that_is_being_deleted_is_waited_for() -> None:
     held = {**WANTED, "metadata": {**WANTED["metadata"], "finalizers": ["a/b"]}}
     client = MemoryClient([held])
-    await client.delete(CLUSTER_TOPOLOGY, "grove-topology")
+    await client.delete(ObjectRef(CLUSTER_TOPOLOGY, "grove-topology"))
     with pytest.raises(Conflict):
         await reconciler(client).reconcile(KEY)
     await reconciler(client, None).reconcile(KEY)
@@ -113,7 +113,7 @@ async def test_one_that_is_being_deleted_does_not_end_the_process(
 ) -> None:
     """Finalizers may keep it for any time, and all other writes need verdicts meanwhile."""
     client = MemoryClient([{**WANTED, "metadata": {**WANTED["metadata"], "finalizers": ["a/b"]}}])
-    await client.delete(CLUSTER_TOPOLOGY, "grove-topology")
+    await client.delete(ObjectRef(CLUSTER_TOPOLOGY, "grove-topology"))
     await reconciler(client).settle(0, lambda: 0.0)
     assert (
         "not written, tried again later: ClusterTopology grove-topology is being deleted"
@@ -189,7 +189,7 @@ async def test_somebody_who_keeps_changing_the_levels_is_not_fought() -> None:
     found = reconciler(client)
     results = []
     for _ in range(3):
-        await client.patch(CLUSTER_TOPOLOGY, "grove-topology", {"spec": OTHER["spec"]})
+        await client.patch(ObjectRef(CLUSTER_TOPOLOGY, "grove-topology"), {"spec": OTHER["spec"]})
         results.append(await found.reconcile(KEY))
     assert results == [None, None, 60]
     assert (levels_of(client), found.rewrites.fights) == ([OTHER["spec"]["levels"]], 1)

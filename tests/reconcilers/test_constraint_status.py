@@ -9,7 +9,7 @@ import pytest
 from app.cluster.facts import Facts
 from app.facts.grove.topology import Level
 from app.facts.kinds import POD_CLIQUE_SET
-from app.kube.api import Conflict, Key, NotFound, Object, Unavailable
+from app.kube.api import Conflict, Key, NotFound, Object, ObjectRef, Unavailable
 from app.kube.store import WatchStore
 from app.reconcilers.conditions import ConstraintStatusReconciler
 from app.rules.dialects.bindings import BINDINGS
@@ -181,7 +181,8 @@ async def test_where_nothing_differs_no_call_is_made(
 async def test_a_set_that_the_cache_lags_behind_is_judged_as_it_is_stored() -> None:
     system = System(ENABLED, "rack", [VALID])
     await system.client.patch(
-        POD_CLIQUE_SET, "train", {"spec": {"template": {"topologyConstraint": None}}}, "ml"
+        ObjectRef(POD_CLIQUE_SET, "train", "ml"),
+        {"spec": {"template": {"topologyConstraint": None}}},
     )
     await system.step()
     assert system.status() == {"replicas": 3}
@@ -190,7 +191,7 @@ async def test_a_set_that_the_cache_lags_behind_is_judged_as_it_is_stored() -> N
 async def test_what_another_leader_has_said_meanwhile_is_not_written_again() -> None:
     system = System(ENABLED, "rack", [VALID])
     said = {"status": {"conditions": [MISSING]}}
-    await system.client.patch(POD_CLIQUE_SET, "train", said, "ml", subresource="status")
+    await system.client.patch(ObjectRef(POD_CLIQUE_SET, "train", "ml"), said, subresource="status")
     assert await system.step() == ["get"]
 
 
@@ -208,7 +209,7 @@ async def test_a_set_that_has_gone_is_passed_over() -> None:
     system = System(ENABLED, "rack", [VALID])
     system.client.fail_next("get", POD_CLIQUE_SET, NotFound("gone", code=404))
     assert await system.step() == ["get"]
-    await system.client.delete(POD_CLIQUE_SET, "train", "ml")
+    await system.client.delete(ObjectRef(POD_CLIQUE_SET, "train", "ml"))
     system.relist()
     assert await system.step() == []
 
@@ -216,9 +217,9 @@ async def test_a_set_that_has_gone_is_passed_over() -> None:
 async def test_a_set_that_is_being_deleted_is_left_in_peace() -> None:
     system = System(ENABLED, "rack", [VALID])
     await system.client.patch(
-        POD_CLIQUE_SET, "train", {"metadata": {"finalizers": ["example.com/slow"]}}, "ml"
+        ObjectRef(POD_CLIQUE_SET, "train", "ml"), {"metadata": {"finalizers": ["example.com/slow"]}}
     )
-    await system.client.delete(POD_CLIQUE_SET, "train", "ml")
+    await system.client.delete(ObjectRef(POD_CLIQUE_SET, "train", "ml"))
     assert await system.step() == ["get"]
     system.relist()
     assert await system.step() == []

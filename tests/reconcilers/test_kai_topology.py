@@ -8,10 +8,10 @@ import pytest
 
 from app.cluster.dialects import dialect_of
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY
-from app.kube.api import Conflict, Forbidden, NotFound, Object, Unavailable
+from app.kube.api import Conflict, Forbidden, NotFound, Object, ObjectRef, Unavailable
 from app.kube.events import Recorder
 from app.kube.rewrites import Rewrites
-from app.objects.resource import EVENT, Resource
+from app.objects.resource import EVENT
 from app.reconcilers.kai_topology import AGAIN_SECONDS, KaiTopologyReconciler
 from tests import builders
 from tests.kube.memory.client import MemoryClient
@@ -107,7 +107,9 @@ async def test_one_that_a_finalizer_holds_is_waited_for() -> None:
     assert await found.reconcile(KEY) == AGAIN_SECONDS
     assert ready(client) == ("Unknown", 'KAI Topology "grove-topology" is being deleted')
     assert await found.reconcile(KEY) == AGAIN_SECONDS
-    await client.patch(KAI_TOPOLOGY, "grove-topology", {"metadata": {"finalizers": None}})
+    await client.patch(
+        ObjectRef(KAI_TOPOLOGY, "grove-topology"), {"metadata": {"finalizers": None}}
+    )
     assert await found.reconcile(KEY) is None
     assert ready(client)[0] == "True"
 
@@ -153,7 +155,7 @@ async def test_a_crd_without_status_is_reported_again_if_the_condition_is_anothe
     found = reconciler(client)
     for _ in range(2):
         await found.reconcile(KEY)
-    await client.delete(KAI_TOPOLOGY, "grove-topology")
+    await client.delete(ObjectRef(KAI_TOPOLOGY, "grove-topology"))
     await found.reconcile(KEY)
     theirs = 'KAI Topology "grove-topology" exists, but is not controlled by this ClusterTopology: left alone'
     assert await notes(client, found) == [
@@ -181,9 +183,9 @@ async def test_a_status_that_is_refused_is_reported_with_the_api_servers_reason(
 class DeletingClient(MemoryClient):
     """Deletes an object just before its status is written."""
 
-    async def patch(self, resource: Resource, name: str, *patch: Any, **options: Any) -> Object:
-        await self.delete(resource, name)
-        return await super().patch(resource, name, *patch, **options)
+    async def patch(self, ref: ObjectRef, patch: Any, **options: Any) -> Object:
+        await self.delete(ref)
+        return await super().patch(ref, patch, **options)
 
 
 async def test_a_topology_that_is_deleted_while_its_status_is_written_is_not_reported() -> None:
@@ -199,7 +201,7 @@ async def test_somebody_who_changes_it_again_and_again_is_not_fought() -> None:
     results = []
     for _ in range(4):
         for one in client.objects(KAI_TOPOLOGY):
-            await client.delete(KAI_TOPOLOGY, one["metadata"]["name"])
+            await client.delete(ObjectRef(KAI_TOPOLOGY, one["metadata"]["name"]))
         client.load([kai("k/theirs", uid=uid_of(client))])
         results.append(await found.reconcile(KEY))
     assert results == [None, None, 60, 60]
@@ -233,7 +235,7 @@ async def test_one_that_is_being_deleted_is_left_alone() -> None:
     client = MemoryClient(
         [{**TOPOLOGY, "metadata": {**TOPOLOGY["metadata"], "finalizers": ["a/b"]}}]
     )
-    await client.delete(CLUSTER_TOPOLOGY, "grove-topology")
+    await client.delete(ObjectRef(CLUSTER_TOPOLOGY, "grove-topology"))
     assert await reconciler(client).reconcile(KEY) is None
     assert client.objects(KAI_TOPOLOGY) == []
 
@@ -297,10 +299,10 @@ async def test_one_that_was_replaced_since_it_was_read_is_not_deleted() -> None:
 class _GivenAway(MemoryClient):
     """A cluster in which an administrator takes the owner from a KAI Topology, after it was read."""
 
-    async def get(self, resource: Resource, name: str, *arguments: Any, **options: Any) -> Object:
-        stored = await super().get(resource, name, *arguments, **options)
-        if resource == KAI_TOPOLOGY and stored["metadata"].get("ownerReferences"):
-            await self.patch(resource, name, {"metadata": {"ownerReferences": []}})
+    async def get(self, ref: ObjectRef, **options: Any) -> Object:
+        stored = await super().get(ref, **options)
+        if ref.resource == KAI_TOPOLOGY and stored["metadata"].get("ownerReferences"):
+            await self.patch(ref, {"metadata": {"ownerReferences": []}})
         return stored
 
 

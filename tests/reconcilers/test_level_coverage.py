@@ -8,7 +8,7 @@ import pytest
 
 from app.cluster.table import BINDINGS, NODES
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
-from app.kube.api import Forbidden, NotFound, Object
+from app.kube.api import Forbidden, NotFound, Object, ObjectRef
 from app.kube.events import Recorder
 from app.objects.resource import EVENT
 from app.reconcilers.conditions import LevelCoverageReconciler, subscribe_coverage
@@ -94,7 +94,7 @@ async def test_a_status_that_cannot_be_written_is_no_failure(error: Any) -> None
 async def test_one_that_is_being_deleted_is_left_alone() -> None:
     held = {**BINDING, "metadata": {"name": "gb200", "finalizers": ["a/b"]}}
     cluster, reconciler = system(held, BARE)
-    await cluster.client.delete(CLUSTER_TOPOLOGY_BINDING, "gb200")
+    await cluster.client.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, "gb200"))
     before = len(cluster.client.writes())
     await reconciler.reconcile(KEY)
     assert len(cluster.client.writes()) == before

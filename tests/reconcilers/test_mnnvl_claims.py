@@ -11,11 +11,11 @@ from app.cluster.cluster import Cluster
 from app.cluster.documents import fill_from
 from app.cluster.table import CLIQUES, SETS, Stores, fill
 from app.facts.kinds import POD_CLIQUE
-from app.kube.api import Forbidden, Object, Patch, Unavailable
+from app.kube.api import Forbidden, Object, ObjectRef, Patch, Unavailable
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites
-from app.objects.resource import EVENT, POD, Resource
+from app.objects.resource import EVENT, POD
 from app.reconcilers.mnnvl_claims import (
     OFF_SECONDS,
     REFUSED_SECONDS,
@@ -84,20 +84,13 @@ class Admitting(MemoryClient):
         self.touched: list[str] = []
         super().__init__(objects)
 
-    async def patch(
-        self,
-        resource: Resource,
-        name: str,
-        patch: Patch,
-        namespace: str | None = None,
-        **options: Any,
-    ) -> Object:
-        obj = await super().patch(resource, name, patch, namespace, **options)
-        self.touched += [name] if resource is POD_CLIQUE and patch == {} else []
-        if resource is not POD_CLIQUE or not self.on:
+    async def patch(self, ref: ObjectRef, patch: Patch, **options: Any) -> Object:
+        obj = await super().patch(ref, patch, **options)
+        self.touched += [ref.name] if ref.resource is POD_CLIQUE and patch == {} else []
+        if ref.resource is not POD_CLIQUE or not self.on:
             return obj
         operations = list(injection_into(obj, "ns", inherited=ENABLED).patch)
-        return await super().patch(resource, name, operations, namespace, kind="json")
+        return await super().patch(ref, operations, kind="json")
 
 
 class World:
@@ -356,7 +349,7 @@ def test_while_no_server_answers_it_waits_and_says_so(error: Any) -> None:
 def test_a_podclique_that_has_gone_meanwhile_is_forgotten() -> None:
     async def main() -> None:
         world = World(pcs(), clique(NAMES[0]))
-        await world.client.delete(POD_CLIQUE, NAMES[0], "ns")
+        await world.client.delete(ObjectRef(POD_CLIQUE, NAMES[0], "ns"))
         assert await world.step() == WAIT_SECONDS
         assert await world.reasons() == []
         assert world.reconciler.all_keys() == {KEY}

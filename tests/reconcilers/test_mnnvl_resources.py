@@ -21,7 +21,7 @@ from app.facts.kinds import (
     POD_GANG_MAP,
     RESOURCE_CLAIM,
 )
-from app.kube.api import Conflict, Forbidden, Object, Unavailable, WatchEvent
+from app.kube.api import Conflict, Forbidden, Object, ObjectRef, Unavailable, WatchEvent
 from app.kube.discovery import Discovery
 from app.kube.events import Recorder
 from app.kube.loop import Loop
@@ -197,7 +197,7 @@ async def test_a_foreign_object_in_the_way_is_reported_once() -> None:
     assert event["note"].startswith(
         'ComputeDomain "train-0-cd" exists in namespace ns, but was not made for this'
     )
-    await world.client.delete(COMPUTE_DOMAIN, "train-0-cd", "ns")
+    await world.client.delete(ObjectRef(COMPUTE_DOMAIN, "train-0-cd", "ns"))
     assert await world.look() is None
     assert await world.happened() == ["MnnvlResourcesMissing", "MnnvlResourcesRestored"]
 
@@ -214,7 +214,7 @@ async def test_what_is_deleted_again_and_again_is_left_alone_for_a_while() -> No
     for _ in range(2):
         assert await world.look() is None
         (domain,) = world.client.objects(COMPUTE_DOMAIN)
-        await world.client.delete(COMPUTE_DOMAIN, "train-0-cd", "ns")
+        await world.client.delete(ObjectRef(COMPUTE_DOMAIN, "train-0-cd", "ns"))
         gone = {**domain["metadata"], "resourceVersion": "999999"}
         world.stores[DOMAINS].apply(WatchEvent("DELETED", {**domain, "metadata": gone}))
         world.stores[DOMAINS]._version = 0
@@ -363,7 +363,7 @@ async def test_nothing_is_taken_away_where_that_is_switched_off() -> None:
 async def test_what_has_gone_meanwhile_needs_no_deletion() -> None:
     world = World(pcs(), DOMAIN, CLAIM)
     await world.look()
-    await world.client.delete(RESOURCE_CLAIM, "train-0-mnnvl-claim", "ns")
+    await world.client.delete(ObjectRef(RESOURCE_CLAIM, "train-0-mnnvl-claim", "ns"))
     assert await world.look(later=AFTER) is None
     assert world.writes() == DELETE_BOTH
 

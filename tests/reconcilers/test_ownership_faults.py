@@ -24,11 +24,20 @@ from app.cluster.table import (
 )
 from app.facts.grove.gang import read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.kube.api import Client, ClusterError, Conflict, Object, Unavailable, WatchEvent
+from app.kube.api import (
+    Client,
+    ClusterError,
+    Conflict,
+    Object,
+    ObjectRef,
+    Selection,
+    Unavailable,
+    WatchEvent,
+)
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites
-from app.kube.watch import Selection, run_store
+from app.kube.watch import run_store
 from app.objects.resource import Resource
 from app.reconcilers.podgang import PodGangReconciler, subscribe, subscribe_to_resources
 from app.rules.mnnvl.plan import Plan
@@ -65,15 +74,17 @@ class Server(MemoryClient):
         self.wrong: list[str] = []
         self._died: dict[str, float] = {}
 
-    async def delete(self, resource: Resource, name: str, *arguments: Any, **options: Any) -> None:
-        doomed = [one for one in self.objects(resource) if one["metadata"]["name"] == name]
-        await super().delete(resource, name, *arguments, **options)
+    async def delete(self, ref: ObjectRef, **options: Any) -> None:
+        stored = self.objects(ref.resource)
+        doomed = [obj for obj in stored if obj["metadata"]["name"] == ref.name]
+        await super().delete(ref, **options)
         self._died |= dict.fromkeys(uids(doomed), virtual.now())
 
-    async def patch(self, resource: Resource, name: str, *arguments: Any, **options: Any) -> Object:
-        before = {one["metadata"]["name"]: owners([one]) for one in self.objects(resource)}
-        stored = await super().patch(resource, name, *arguments, **options)
-        if resource in KINDS and before[name] != owners([stored]):
+    async def patch(self, ref: ObjectRef, *arguments: Any, **options: Any) -> Object:
+        name = ref.name
+        before = {obj["metadata"]["name"]: owners([obj]) for obj in self.objects(ref.resource)}
+        stored = await super().patch(ref, *arguments, **options)
+        if ref.resource in KINDS and before[name] != owners([stored]):
             self._judge(name, before[name], owners([stored]))
         return stored
 
@@ -212,7 +223,7 @@ class Grove:
     async def down(self, number: int) -> None:
         self.wanted.discard(number)
         with suppress(ClusterError):
-            await self._server.delete(POD_GANG, f"train-{number}", "ns")
+            await self._server.delete(ObjectRef(POD_GANG, f"train-{number}", "ns"))
 
     async def again(self, number: int) -> None:
         await self.down(number)
@@ -221,7 +232,9 @@ class Grove:
     async def updated(self, number: int) -> None:
         """A PodGang is updated, and passes our webhook, which adopts what it can."""
         with suppress(ClusterError):
-            gang = read_gang(await self._server.get(POD_GANG, f"train-{number}", "ns"), "ns")
+            gang = read_gang(
+                await self._server.get(ObjectRef(POD_GANG, f"train-{number}", "ns")), "ns"
+            )
             await self._replica.owners.adopt(gang, dry_run=False)
 
 
@@ -294,9 +307,9 @@ async def story(seed: int) -> None:
     assert server.wrong == []
     assert uids(stored_resources(server, STEADY)) == steady
     check(server, grove.wanted)
-    await server.delete(POD_CLIQUE_SET, "train", "ns")
+    await server.delete(ObjectRef(POD_CLIQUE_SET, "train", "ns"))
     for number in grove.wanted:
-        await server.delete(POD_GANG, f"train-{number}", "ns")
+        await server.delete(ObjectRef(POD_GANG, f"train-{number}", "ns"))
     server.collect_garbage()
     assert [one for kind in KINDS for one in server.objects(kind)] == []
 

@@ -20,7 +20,7 @@ from app.cluster.table import (
     Stores,
 )
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, POD_GANG, RESOURCE_CLAIM
-from app.kube.api import ClusterError, Conflict, Object, Unavailable
+from app.kube.api import ClusterError, Conflict, Object, ObjectRef, Unavailable
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites
@@ -221,7 +221,9 @@ async def test_what_others_wrote_into_the_podgang_stays() -> None:
 
 async def test_a_podgang_that_changed_meanwhile_is_not_overwritten() -> None:
     found = world(TOPOLOGY, pcs(), gang())
-    await found.client.patch(POD_GANG, "train-0", {"spec": {"priorityClassName": "high"}}, "ns")
+    await found.client.patch(
+        ObjectRef(POD_GANG, "train-0", "ns"), {"spec": {"priorityClassName": "high"}}
+    )
     with pytest.raises(Conflict):
         await found.reconcile()
     assert packs(found.stored()) == [None, None]
@@ -312,7 +314,7 @@ async def test_in_later_dialects_nothing_is_adopted_and_the_annotation_goes_with
 
 async def test_a_podgang_that_is_gone_behind_the_cache_takes_nothing() -> None:
     found = world(TOPOLOGY, pcs(), gang(), *BOTH)
-    await found.client.delete(POD_GANG, "train-0", "ns")
+    await found.client.delete(ObjectRef(POD_GANG, "train-0", "ns"))
     assert await found.reconcile() is None
     assert found.owners() == {
         "ComputeDomain train-0": ["uid-train"],
@@ -327,7 +329,7 @@ async def test_a_podgang_made_anew_behind_the_cache_keeps_its_resources(before: 
     found = world(
         TOPOLOGY, pcs(), gang(), resource(COMPUTE_DOMAIN, before), resource(RESOURCE_CLAIM, before)
     )
-    await found.client.delete(POD_GANG, "train-0", "ns")
+    await found.client.delete(ObjectRef(POD_GANG, "train-0", "ns"))
     found.client.load([gang(uid="uid-anew")])
     await found.reconciler.reconcile(KEY)
     uid = before["uid"]
@@ -346,14 +348,15 @@ class Overtaken(MemoryClient):
 
     world: World | None = None
 
-    async def get(self, resource: Resource, name: str, *arguments: Any, **options: Any) -> Object:
-        answer = await super().get(resource, name, *arguments, **options)
-        if self.world is not None and resource == POD_GANG:
-            await self.delete(POD_GANG, name, "ns")
+    async def get(self, ref: ObjectRef, **options: Any) -> Object:
+        answer = await super().get(ref, **options)
+        if self.world is not None and ref.resource == POD_GANG:
+            await self.delete(ref)
             self.load([gang(uid="uid-anew")])
-            taken = {"metadata": {"ownerReferences": [owner("PodGang", name, "uid-anew")]}}
+            taken = {"metadata": {"ownerReferences": [owner("PodGang", ref.name, "uid-anew")]}}
             for kind, fact in ((COMPUTE_DOMAIN, DOMAINS), (RESOURCE_CLAIM, CLAIMS)):
-                self.world.stores[fact].note(await self.patch(kind, name, taken, "ns"))
+                patched = await self.patch(ObjectRef(kind, ref.name, "ns"), taken)
+                self.world.stores[fact].note(patched)
         return answer
 
 
@@ -432,13 +435,12 @@ async def test_whatever_write_fails_or_is_lost_on_its_way_the_next_leader_ends_i
 class Contrary(MemoryClient):
     """Something takes our constraints away with each write, as a stale webhook would."""
 
-    async def patch(self, resource: Resource, *arguments: Any, **options: Any) -> Object:
-        stored = await super().patch(resource, *arguments, **options)
-        if resource != POD_GANG:
+    async def patch(self, ref: ObjectRef, *arguments: Any, **options: Any) -> Object:
+        stored = await super().patch(ref, *arguments, **options)
+        if ref.resource != POD_GANG:
             return stored
-        return await super().patch(
-            resource, "train-0", {"spec": {"topologyConstraint": None}}, "ns"
-        )
+        gang_ref = ObjectRef(POD_GANG, "train-0", "ns")
+        return await super().patch(gang_ref, {"spec": {"topologyConstraint": None}})
 
 
 async def test_a_fight_is_seen_said_and_not_fought() -> None:

@@ -13,7 +13,7 @@ from app.cluster.table import KAI_TOPOLOGIES, Stores, fill
 from app.cluster.watched import run_from_empty
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import K8S_POD_GROUP, KAI_TOPOLOGY, POD_GROUP, PRIORITY_CLASS, WORKLOAD
-from app.kube.api import Conflict, Forbidden, Object
+from app.kube.api import Conflict, Forbidden, Object, ObjectRef
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.owners import FRESH_SECONDS, Owners
@@ -128,11 +128,9 @@ class Cluster(SlowMemory):
         self._check(resource, obj)
         return await super().create(resource, obj, *arguments, **options)
 
-    async def patch(
-        self, resource: Resource, name: str, patch: Any, *arguments: Any, **options: Any
-    ) -> Object:
-        self._check(resource, patch)
-        return await super().patch(resource, name, patch, *arguments, **options)
+    async def patch(self, ref: ObjectRef, patch: Any, **options: Any) -> Object:
+        self._check(ref.resource, patch)
+        return await super().patch(ref, patch, **options)
 
     def _check(self, resource: Resource, written: Object) -> None:
         if (
@@ -231,7 +229,7 @@ class World:
         return sum((call.verb, call.resource) == (verb, resource) for call in self.client.calls)
 
     async def replace_pod(self, name: str, again: Object) -> None:
-        await self.client.delete(POD, name, "ns")
+        await self.client.delete(ObjectRef(POD, name, "ns"))
         await asyncio.sleep(1)
         self.client.load([again])
         await asyncio.sleep(SOON)
@@ -243,8 +241,8 @@ def test_who_leads_again_begins_with_what_is_there_now_and_undoes_nothing() -> N
         async with world.leading():
             assert world.pod_groups() == {"w-g": 2}
         groups = [{"name": "g", "policy": {"gang": {"minCount": 4}}}]
-        await world.client.patch(WORKLOAD, "w", {"spec": {"podGroups": groups}}, "ns")
-        await world.client.patch(POD_GROUP, "w-g", {"spec": {"minMember": 4}}, "ns")
+        await world.client.patch(ObjectRef(WORKLOAD, "w", "ns"), {"spec": {"podGroups": groups}})
+        await world.client.patch(ObjectRef(POD_GROUP, "w-g", "ns"), {"spec": {"minMember": 4}})
         before = len(world.client.writes())
         world.client.answering.clear()
         async with world.leading():
@@ -327,7 +325,7 @@ def test_a_name_that_becomes_free_is_taken_soon() -> None:
                 {"w-g": 9},
                 [("p", "PodGroupNameTaken")],
             )
-            await world.client.delete(POD_GROUP, "w-g", "ns")
+            await world.client.delete(ObjectRef(POD_GROUP, "w-g", "ns"))
             await asyncio.sleep(TAKEN_SECONDS + SOON)
             assert (world.told(), world.pod_groups()) == ({"p": "w-g"}, {"w-g": 2})
 
@@ -347,7 +345,9 @@ def test_a_podgroup_that_was_made_anew_by_somebody_else_is_not_patched() -> None
                 {**before, "metadata": {**before["metadata"], "resourceVersion": "999"}}
             )
             groups = [{"name": "g", "policy": {"gang": {"minCount": 4}}}]
-            await world.client.patch(WORKLOAD, "w", {"spec": {"podGroups": groups}}, "ns")
+            await world.client.patch(
+                ObjectRef(WORKLOAD, "w", "ns"), {"spec": {"podGroups": groups}}
+            )
             await asyncio.sleep(SOON)
             assert world.pod_groups() == {"w-g": 2}
 
@@ -365,7 +365,7 @@ async def test_a_podgroup_that_changed_behind_the_cache_is_not_patched() -> None
     key = ("ns", "w/w/g/")
     await world.reconciler.reconcile(key)
     await world.client.patch(
-        POD_GROUP, "w-g", {"spec": {"minMember": None, "minSubGroup": 1}}, "ns"
+        ObjectRef(POD_GROUP, "w-g", "ns"), {"spec": {"minMember": None, "minSubGroup": 1}}
     )
     fill(world.caches.workloads, [workload("w", {"g": 3})])
     with pytest.raises(Conflict):
@@ -394,7 +394,7 @@ def test_a_workload_that_goes_takes_nothing_from_pods_that_have_their_podgroup()
             job("a"), workload("w", {"g": 2}), pod("p", "w", "g", ownerReferences=[controlled("a")])
         )
         async with world.leading():
-            await world.client.delete(WORKLOAD, "w", "ns")
+            await world.client.delete(ObjectRef(WORKLOAD, "w", "ns"))
             await asyncio.sleep(SOON)
             assert (world.pod_groups(), world.happened()) == ({"w-g": 2}, [])
             world.client.load([pod("q", "w", "g", ownerReferences=[controlled("a")])])
@@ -416,7 +416,7 @@ def test_a_podgroup_of_pods_of_several_owners_outlives_the_first_of_them() -> No
             world.client.load([pod("q", "w", "g", ownerReferences=[controlled("b")])])
             await asyncio.sleep(SOON)
             assert (world.owners(), world.told()) == ([[]], {"p": "w-g", "q": "w-g"})
-            await world.client.delete(POD, "p", "ns")
+            await world.client.delete(ObjectRef(POD, "p", "ns"))
             await asyncio.sleep(SOON)
             assert (world.owners(), world.pod_groups()) == ([[]], {"w-g": 1})
 
@@ -440,9 +440,9 @@ def test_a_label_that_the_workload_lost_goes_and_those_of_others_stay() -> None:
         world = World(workload("w", {"g": 2}, labels={"team": "a"}), pod("p", "w", "g"))
         async with world.leading():
             await world.client.patch(
-                POD_GROUP, "w-g", {"metadata": {"labels": {"theirs": "1"}}}, "ns"
+                ObjectRef(POD_GROUP, "w-g", "ns"), {"metadata": {"labels": {"theirs": "1"}}}
             )
-            await world.client.patch(WORKLOAD, "w", {"metadata": {"labels": None}}, "ns")
+            await world.client.patch(ObjectRef(WORKLOAD, "w", "ns"), {"metadata": {"labels": None}})
             await asyncio.sleep(SOON)
             (found,) = world.client.objects(POD_GROUP)
             assert found["metadata"]["labels"] == {
@@ -458,7 +458,9 @@ def test_a_podgroup_that_somebody_keeps_changing_is_said_and_not_fought() -> Non
         world = World(workload("w", {"g": 2}), pod("p", "w", "g"))
         async with world.leading():
             for _ in range(100):
-                await world.client.patch(POD_GROUP, "w-g", {"spec": {"minMember": 7}}, "ns")
+                await world.client.patch(
+                    ObjectRef(POD_GROUP, "w-g", "ns"), {"spec": {"minMember": 7}}
+                )
                 await asyncio.sleep(0.5)
             assert world.count("patch", POD_GROUP) - 100 == TOLERATED
             assert world.happened() == [("w-g", "PodGroupContested")]
@@ -473,7 +475,9 @@ def test_what_is_wanted_may_change_as_often_as_it_likes() -> None:
         async with world.leading():
             for number in range(20):
                 labels = {"team": f"t{number}"}
-                await world.client.patch(WORKLOAD, "w", {"metadata": {"labels": labels}}, "ns")
+                await world.client.patch(
+                    ObjectRef(WORKLOAD, "w", "ns"), {"metadata": {"labels": labels}}
+                )
                 await asyncio.sleep(0.5)
             (found,) = world.client.objects(POD_GROUP)
             assert (found["metadata"]["labels"]["team"], world.happened()) == ("t19", [])
@@ -611,7 +615,7 @@ def test_a_mark_that_somebody_keeps_removing_is_reported_and_not_fought() -> Non
         async with world.leading():
             for _ in range(10):
                 removed = {"metadata": {"annotations": {"kai.scheduler/skip-podgrouper": None}}}
-                await world.client.patch(POD, "p", removed, "ns")
+                await world.client.patch(ObjectRef(POD, "p", "ns"), removed)
                 await asyncio.sleep(SOON)
             assert world.count("patch", POD) - 10 == 2
             assert world.happened() == [("p", "PodGroupNameContested"), ("p", "WorkloadNotFound")]
@@ -627,13 +631,16 @@ def test_the_queue_is_written_once_and_a_label_that_differs_is_reported() -> Non
         async with world.leading():
             assert (world.queues(), world.happened()) == (["a"], [])
             await world.client.patch(
-                WORKLOAD, "w", {"metadata": {"labels": {"kai.scheduler/queue": "b"}}}, "ns"
+                ObjectRef(WORKLOAD, "w", "ns"),
+                {"metadata": {"labels": {"kai.scheduler/queue": "b"}}},
             )
             await asyncio.sleep(SOON)
             assert (world.queues(), world.happened()) == (["a"], [("w-g", "QueueDiffers")])
-            await world.client.patch(POD_GROUP, "w-g", {"spec": {"queue": "b"}}, "ns")
+            await world.client.patch(ObjectRef(POD_GROUP, "w-g", "ns"), {"spec": {"queue": "b"}})
             await asyncio.sleep(SOON)
-            await world.client.patch(POD_GROUP, "w-g", {"spec": {"queue": "administrator"}}, "ns")
+            await world.client.patch(
+                ObjectRef(POD_GROUP, "w-g", "ns"), {"spec": {"queue": "administrator"}}
+            )
             await asyncio.sleep(SOON)
             assert world.queues() == ["administrator"]
         async with world.leading():
@@ -655,7 +662,7 @@ def test_the_podgroup_follows_the_priority_classes_that_exist() -> None:
             world.client.load([priority_class("high")])
             await asyncio.sleep(SOON)
             assert world.specs("priorityClassName") == ["high"]
-            await world.client.delete(PRIORITY_CLASS, "high")
+            await world.client.delete(ObjectRef(PRIORITY_CLASS, "high"))
             await asyncio.sleep(SOON)
             assert world.specs("priorityClassName") == ["train"]
 
@@ -669,16 +676,16 @@ def test_the_podgroup_goes_with_the_last_pod_and_not_before(owners: list[str]) -
         pods = [pod(name, "w", "g", ownerReferences=references) for name in ("p", "q")]
         world = World(job("a"), workload("w", {"g": 2}), *pods)
         async with world.leading():
-            await world.client.delete(WORKLOAD, "w", "ns")
+            await world.client.delete(ObjectRef(WORKLOAD, "w", "ns"))
             await asyncio.sleep(SOON)
-            await world.client.delete(POD, "p", "ns")
+            await world.client.delete(ObjectRef(POD, "p", "ns"))
             await asyncio.sleep(SOON)
             assert (world.owners(), world.pod_groups()) == ([owners], {"w-g": 2})
             finished = {"status": {"phase": "Succeeded"}}
-            await world.client.patch(POD, "q", finished, "ns", subresource="status")
+            await world.client.patch(ObjectRef(POD, "q", "ns"), finished, subresource="status")
             await asyncio.sleep(SOON)
             assert world.pod_groups() == {"w-g": 2}
-            await world.client.delete(POD, "q", "ns")
+            await world.client.delete(ObjectRef(POD, "q", "ns"))
             await asyncio.sleep(SOON)
             assert world.pod_groups() == {}
             assert world.count("delete", POD_GROUP) == 1
@@ -691,7 +698,7 @@ def test_a_pod_that_is_replaced_at_once_finds_its_podgroup_again() -> None:
         world = World(workload("w", {"g": 2}), pod("p", "w", "g"))
         async with world.leading():
             for number in range(3):
-                await world.client.delete(POD, "p", "ns")
+                await world.client.delete(ObjectRef(POD, "p", "ns"))
                 await asyncio.sleep(EMPTY_SECONDS * 0.9)
                 world.client.load([pod("p", "w", "g", uid=f"uid-{number}")])
                 await asyncio.sleep(SOON)
@@ -715,7 +722,7 @@ def test_a_podgroup_that_loses_its_pods_again_keeps_its_seconds_again() -> None:
             await world.replace_pod(
                 "p", {**pod_of("p", "i"), "metadata": {**pod_of("p", "i")["metadata"], "uid": "2"}}
             )
-            await world.client.delete(POD, "p", "ns")
+            await world.client.delete(ObjectRef(POD, "p", "ns"))
             await asyncio.sleep(EMPTY_SECONDS / 2)
             assert list(world.pod_groups()) == ["i"]
             await asyncio.sleep(EMPTY_SECONDS)
@@ -728,10 +735,10 @@ def test_the_seconds_of_a_podgroup_are_not_kept_after_it_is_gone() -> None:
     async def story() -> None:
         world = World(workload("w", {"g": 2}), pod("p", "w", "g"))
         async with world.leading():
-            await world.client.delete(POD, "p", "ns")
+            await world.client.delete(ObjectRef(POD, "p", "ns"))
             await asyncio.sleep(EMPTY_SECONDS / 2)
             (before,) = world.client.objects(POD_GROUP)
-            await world.client.delete(POD_GROUP, "w-g", "ns")
+            await world.client.delete(ObjectRef(POD_GROUP, "w-g", "ns"))
             await asyncio.sleep(SOON)
             world.client.load([before])
             await asyncio.sleep(EMPTY_SECONDS / 2)
@@ -767,7 +774,7 @@ def test_a_podgroup_whose_pods_went_while_nobody_led_is_deleted() -> None:
         async with world.leading():
             assert world.pod_groups() == {"w-g": 2, "w-b": 1}
         for name in ("p", "q"):
-            await world.client.delete(POD, name, "ns")
+            await world.client.delete(ObjectRef(POD, name, "ns"))
         theirs = {"app.kubernetes.io/managed-by": "grove-admission"}
         world.client.load(
             [
@@ -791,11 +798,11 @@ def test_the_podgroup_of_a_shared_basic_group_goes_with_the_last_of_all_replicas
         async with world.leading():
             assert (world.told(), world.pod_groups()) == ({"p0": "w-g", "p1": "w-g"}, {"w-g": 1})
             for name in ("i0", "i1"):
-                await world.client.delete(K8S_POD_GROUP, name, "ns")
-            await world.client.delete(POD, "p0", "ns")
+                await world.client.delete(ObjectRef(K8S_POD_GROUP, name, "ns"))
+            await world.client.delete(ObjectRef(POD, "p0", "ns"))
             await asyncio.sleep(SOON)
             assert world.pod_groups() == {"w-g": 1}
-            await world.client.delete(POD, "p1", "ns")
+            await world.client.delete(ObjectRef(POD, "p1", "ns"))
             await asyncio.sleep(SOON)
             assert world.pod_groups() == {}
 
@@ -817,11 +824,15 @@ def test_a_gang_that_needs_nobody_is_elastic_if_kai_serves_that(
         async with world.leading():
             assert (world.pod_groups(), world.told()) == ({"w-g-0": minimum}, {"p": "w-g-0"})
             groups[0]["policy"] = policy(2)
-            await world.client.patch(WORKLOAD, "w", {"spec": {"podGroups": groups}}, "ns")
+            await world.client.patch(
+                ObjectRef(WORKLOAD, "w", "ns"), {"spec": {"podGroups": groups}}
+            )
             await asyncio.sleep(SOON)
             assert world.pod_groups() == {"w-g-0": 2}
             groups[0]["policy"] = {"gang": {"minCount": 0}}
-            await world.client.patch(WORKLOAD, "w", {"spec": {"podGroups": groups}}, "ns")
+            await world.client.patch(
+                ObjectRef(WORKLOAD, "w", "ns"), {"spec": {"podGroups": groups}}
+            )
             await asyncio.sleep(SOON)
             assert (world.pod_groups(), world.happened()) == ({"w-g-0": minimum}, [])
 
@@ -838,12 +849,12 @@ def test_the_minimum_of_a_podgroup_of_1_37_follows_it_and_not_its_template() -> 
         async with world.leading():
             templates[0]["schedulingPolicy"] = policy(5)
             await world.client.patch(
-                WORKLOAD, "w", {"spec": {"podGroupTemplates": templates}}, "ns"
+                ObjectRef(WORKLOAD, "w", "ns"), {"spec": {"podGroupTemplates": templates}}
             )
             await asyncio.sleep(SOON)
             assert world.pod_groups() == {"i": 2}
             await world.client.patch(
-                K8S_POD_GROUP, "i", {"spec": {"schedulingPolicy": policy(5)}}, "ns"
+                ObjectRef(K8S_POD_GROUP, "i", "ns"), {"spec": {"schedulingPolicy": policy(5)}}
             )
             await asyncio.sleep(SOON)
             assert (world.pod_groups(), world.told()) == ({"i": 5}, {"p": "i"})

@@ -15,7 +15,7 @@ import pytest
 from app.admission.decide import Route
 from app.admission.exchange import MAX_BODY, Exchange
 from app.config.schema import Certificates, Configuration
-from app.kube.api import Object, Unavailable
+from app.kube.api import Object, ObjectRef, Unavailable
 from app.objects.resource import MUTATING_WEBHOOKS, POD
 from app.objects.tokens import LIFE_SECONDS, new_token, split_token
 from app.server.endpoints import build_app
@@ -109,7 +109,7 @@ class World:
             "metadata": {"annotations": configuration["metadata"].get("annotations")},
             "webhooks": configuration["webhooks"],
         }
-        await self.client.patch(MUTATING_WEBHOOKS, NAME, patch)
+        await self.client.patch(ObjectRef(MUTATING_WEBHOOKS, NAME), patch)
         await asyncio.sleep(1)
 
 
@@ -209,7 +209,7 @@ def test_while_a_pod_of_a_version_without_tokens_is_there_the_paths_are_bare(pha
             await asyncio.sleep(1)
             assert world.paths() == PATHS
             assert "version without tokens" in world.replicas[0][0].notes()["callers"]
-            await world.client.delete(POD, "old", "grove-system")
+            await world.client.delete(ObjectRef(POD, "old", "grove-system"))
             await asyncio.sleep(1)
             assert world.trusts(world.token()) == [True]
 

@@ -13,7 +13,7 @@ from app.admission.review import dumps, parse
 from app.cluster import watched
 from app.cluster.cluster import Cluster
 from app.facts.kinds import CLUSTER_TOPOLOGY
-from app.kube.api import Object
+from app.kube.api import Object, ObjectRef
 from app.objects.resource import NODE
 from app.webhooks.pod_binding import PodBindingWebhook
 from tests import builders
@@ -110,9 +110,11 @@ async def test_the_labels_of_a_binding(
 async def test_the_keys_follow_the_clustertopology() -> None:
     async with world(topology(rack=RACK), node("n", rack="r1", zone="z1")) as found:
         levels = topology(rack=RACK, zone=ZONE)["spec"]
-        await found.client.patch(CLUSTER_TOPOLOGY, "managed", {"spec": levels})
+        await found.client.patch(ObjectRef(CLUSTER_TOPOLOGY, "managed"), {"spec": levels})
         await until(lambda: found.bound("n", zone="fake") == {RACK: "r1", ZONE: "z1"})
-        await found.client.patch(CLUSTER_TOPOLOGY, "managed", {"spec": topology(zone=ZONE)["spec"]})
+        await found.client.patch(
+            ObjectRef(CLUSTER_TOPOLOGY, "managed"), {"spec": topology(zone=ZONE)["spec"]}
+        )
         await until(lambda: found.bound("n", rack="mine") == {RACK: "mine", ZONE: "z1"})
 
 
@@ -120,7 +122,7 @@ async def test_labels_for_a_new_level_are_known_although_nodes_are_not_listed_ag
     async with world(topology(rack=RACK), node("n", rack="r1", zone="z1")) as found:
         found.client.answering.clear()
         await found.client.patch(
-            CLUSTER_TOPOLOGY, "managed", {"spec": topology(rack=RACK, zone=ZONE)["spec"]}
+            ObjectRef(CLUSTER_TOPOLOGY, "managed"), {"spec": topology(rack=RACK, zone=ZONE)["spec"]}
         )
         await until(lambda: len(found.cluster.facts.topology().levels) == 2)
         assert found.bound("n", zone="fake") == {RACK: "r1", ZONE: "z1"}
@@ -133,8 +135,10 @@ async def test_fifteen_thousand_nodes_are_answered_for_without_a_call() -> None:
         for number in range(15_000)
     ]
     async with world(topology(rack=RACK), *nodes) as found:
-        await found.client.patch(NODE, "n1", {"metadata": {"labels": {RACK: "moved", LINK: None}}})
-        await found.client.delete(NODE, "n2")
+        await found.client.patch(
+            ObjectRef(NODE, "n1"), {"metadata": {"labels": {RACK: "moved", LINK: None}}}
+        )
+        await found.client.delete(ObjectRef(NODE, "n2"))
         await found.until_known("n2", None)
         before = len(found.client.calls)
         bound = {

@@ -10,7 +10,7 @@ from jsonpatch import apply_patch
 from app.cluster.table import SETS, fill
 from app.config.schema import Configuration, Mnnvl
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
-from app.kube.api import ClusterError, Forbidden, Unavailable
+from app.kube.api import ClusterError, Forbidden, ObjectRef, Unavailable
 from tests.kube import virtual
 from tests.reviews import Caller, cluster, load, patch_of
 
@@ -176,7 +176,9 @@ async def test_a_stored_claim_stays_while_the_set_is_unknown(fails: bool) -> Non
     if fails:
         caller.cluster.client.fail_next("get", POD_CLIQUE_SET, Unavailable("down", code=503))
     else:
-        await caller.cluster.client.delete(POD_CLIQUE_SET, "distributed-training", "default")
+        await caller.cluster.client.delete(
+            ObjectRef(POD_CLIQUE_SET, "distributed-training", "default")
+        )
     response = await caller.ask("/mutate/podclique", bare(review))
     assert claims_of(review, response) == [CLAIM]
     assert (

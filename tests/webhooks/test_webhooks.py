@@ -19,7 +19,7 @@ from app.cluster.table import (
 )
 from app.config.schema import Configuration, PodBinding
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, POD_GANG_MAP, RESOURCE_CLAIM
-from app.kube.api import ClusterError, Conflict, Forbidden, Unavailable
+from app.kube.api import ClusterError, Conflict, Forbidden, ObjectRef, Unavailable
 from app.webhooks.registry import WEBHOOKS
 from tests.cluster.offline import OfflineCluster
 from tests.reviews import LEVELS, NODE, Caller, cluster, load, operator_cluster, patch_of, path_of
@@ -176,7 +176,7 @@ async def test_a_gang_that_is_gone_and_still_cached_takes_nothing() -> None:
     caller = Caller(cluster(gang()))
     updated = await with_resources(caller)
     metadata = gang()["metadata"]
-    await caller.cluster.client.delete(POD_GANG, metadata["name"], metadata["namespace"])
+    await caller.cluster.client.delete(ObjectRef(POD_GANG, metadata["name"], metadata["namespace"]))
 
     await caller.ask("/mutate/podgang", updated)
 

@@ -1,7 +1,7 @@
 """Which claims Pods have, and who owns the MNNVL resources."""
 
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
-from app.kube.api import Object
+from app.kube.api import Object, Selection
 from app.objects.resource import POD
 from tests.integration.system import Users
 
@@ -10,7 +10,7 @@ async def claims_of_pods(clients: Users, namespace: str) -> tuple[int, dict[str,
     """How many Pods there are, and for each PodClique the base name of the claim that all of its
     Pods have, in their specs and in their containers.
     """
-    pods = (await clients.admin.list(POD, namespace, limit=0)).items
+    pods = (await clients.admin.list(Selection(POD, namespace), limit=0)).items
     claims: dict[str, str] = {}
     for pod in pods:
         references = {
@@ -38,7 +38,7 @@ async def owners(clients: Users, namespace: str) -> dict[str, str]:
     """
     pairs = []
     for resource, suffix in ((COMPUTE_DOMAIN, "-cd"), (RESOURCE_CLAIM, "-mnnvl-claim")):
-        items = (await clients.admin.list(resource, namespace, limit=0)).items
+        items = (await clients.admin.list(Selection(resource, namespace), limit=0)).items
         pairs.append({obj["metadata"]["name"].removesuffix(suffix): _owner(obj) for obj in items})
     domains, claims = pairs
     return {

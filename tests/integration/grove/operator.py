@@ -12,7 +12,7 @@ import httpx
 import yaml
 
 from app.commands.beside import ApiServer
-from app.kube.api import NotFound, Object
+from app.kube.api import NotFound, Object, ObjectRef
 from app.kube.client import HttpClient
 from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
 from app.server.listener import free_port
@@ -63,14 +63,14 @@ class GroveOperator:
             yaml.safe_dump({**kubeconfig, "current-context": "grove"})
         )
         with contextlib.suppress(NotFound):
-            await self._admin.delete(SECRET, SECRET_NAME, NAMESPACE)
+            await self._admin.delete(ObjectRef(SECRET, SECRET_NAME, NAMESPACE))
         metadata = {"name": SECRET_NAME, "namespace": NAMESPACE}
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"}
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         await self._api.apply([namespace, secret, *self._webhooks()])
         await self._spawn()
         await self.ended()
-        data = (await self._admin.get(SECRET, SECRET_NAME, NAMESPACE))["data"]
+        data = (await self._admin.get(ObjectRef(SECRET, SECRET_NAME, NAMESPACE)))["data"]
         for name in FILES:
             (self._folder / "certificates" / name).write_bytes(base64.b64decode(data[name]))
 
@@ -136,7 +136,8 @@ class GroveOperator:
             if answer.status_code != 200:
                 return False
             stored = [
-                await self._admin.get(resource, name) for resource, name, _, _ in self._rows()
+                await self._admin.get(ObjectRef(resource, name))
+                for resource, name, _, _ in self._rows()
             ]
             return all(
                 "caBundle" in webhook["clientConfig"]

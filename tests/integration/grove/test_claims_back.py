@@ -8,7 +8,7 @@ import pytest
 
 from app.commands.beside import ApiServer, registered
 from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET
-from app.kube.api import Object
+from app.kube.api import Object, ObjectRef, Selection
 from app.objects.resource import EVENT, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
 from app.server.serve import Running
 from app.webhooks.configurations import NAME
@@ -39,14 +39,14 @@ class Workload:
 
     async def claimed(self) -> dict[str, bool]:
         """Whether each PodClique has a claim."""
-        items = (await self.admin.list(POD_CLIQUE, self._namespace)).items
+        items = (await self.admin.list(Selection(POD_CLIQUE, self._namespace))).items
         return {
             item["metadata"]["name"]: "resourceClaims" in item["spec"]["podSpec"] for item in items
         }
 
     async def running(self) -> dict[str, str]:
         """The uids of the Pods that run and are not being deleted."""
-        items = (await self.admin.list(POD, self._namespace, limit=0)).items
+        items = (await self.admin.list(Selection(POD, self._namespace), limit=0)).items
         return {
             item["metadata"]["name"]: item["metadata"]["uid"]
             for item in items
@@ -61,14 +61,17 @@ class Workload:
         await self._clients.answer("user", "PATCH", path, {"spec": {"replicas": replicas}})
 
     async def end(self, pod: str) -> None:
-        await self.admin.delete(POD, pod, self._namespace)
+        await self.admin.delete(ObjectRef(POD, pod, self._namespace))
 
     async def without_claim(self) -> list[str]:
-        items = (await self.admin.list(POD, self._namespace, limit=0)).items
+        items = (await self.admin.list(Selection(POD, self._namespace), limit=0)).items
         return [item["metadata"]["name"] for item in items if _claims(item) == []]
 
     async def events(self) -> set[str]:
-        return {item["reason"] for item in (await self.admin.list(EVENT, self._namespace)).items}
+        return {
+            item["reason"]
+            for item in (await self.admin.list(Selection(EVENT, self._namespace))).items
+        }
 
 
 def _claims(pod: Object) -> list[Object]:
@@ -85,7 +88,7 @@ async def test_claims_come_back_and_grove_restarts_nothing(
     assert await train.without_claim() == []
 
     for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
-        await clients.admin.delete(resource, NAME)
+        await clients.admin.delete(ObjectRef(resource, NAME))
     await asyncio.sleep(2)
     await train.scale(3)
     await eventually(train.claimed, lambda claimed: list(claimed.values()) == 6 * [False])

@@ -19,7 +19,7 @@ from app.facts.kinds import (
     POD_GROUP,
     RESOURCE_CLAIM,
 )
-from app.kube.api import Object
+from app.kube.api import Object, ObjectRef, Selection
 from app.objects.resource import POD
 from app.server.serve import Running
 from tests.integration.grove import mistakes
@@ -130,11 +130,11 @@ class Workload:
         await eventually(self.phases, lambda phases: phases == {"Running"})
 
     async def phases(self) -> set[str]:
-        pods = (await self.clients.admin.list(POD, self.namespace, limit=0)).items
+        pods = (await self.clients.admin.list(Selection(POD, self.namespace), limit=0)).items
         return {pod["status"]["phase"] for pod in pods}
 
     async def images(self) -> set[str]:
-        pods = (await self.clients.admin.list(POD, self.namespace, limit=0)).items
+        pods = (await self.clients.admin.list(Selection(POD, self.namespace), limit=0)).items
         return {container["image"] for pod in pods for container in pod["spec"]["containers"]}
 
     async def patch(self, plural: str, name: str, spec: Object) -> None:
@@ -149,7 +149,9 @@ class Workload:
             if self.clients.admin.served_version(resource) is None:
                 continue
             namespace = self.namespace if resource.namespaced else None
-            for obj in (await self.clients.admin.list(resource, namespace, limit=0)).items:
+            for obj in (
+                await self.clients.admin.list(Selection(resource, namespace), limit=0)
+            ).items:
                 found[resource.kind, obj["metadata"]["name"]] = obj["metadata"]["resourceVersion"]
         return found
 
@@ -163,7 +165,7 @@ class Workload:
 
         With epochs in their names, it is the one with the role Anchor.
         """
-        gangs = (await self.clients.admin.list(POD_GANG, self.namespace, limit=0)).items
+        gangs = (await self.clients.admin.list(Selection(POD_GANG, self.namespace), limit=0)).items
         (spec,) = (gang["spec"] for gang in gangs if _is_base(gang["metadata"], replica))
         holders = [spec, *spec.get("topologyConstraintGroupConfigs", []), *spec["podgroups"]]
         return [
@@ -218,7 +220,7 @@ async def test_a_workload_lives_and_goes(
     await eventually(train.images, lambda images: images == {"registry.example/main:2"})
     await train.until(replicas=1, groups=2)
 
-    await clients.user.delete(POD_CLIQUE_SET, "train", namespace)
+    await clients.user.delete(ObjectRef(POD_CLIQUE_SET, "train", namespace))
     for resource in WRITTEN:
         left = await eventually(
             lambda: names(clients.admin, resource, namespace),  # noqa: B023

@@ -21,7 +21,7 @@ from app.facts.kinds import (
     POD_GANG,
     POD_GROUP,
 )
-from app.kube.api import ClusterError, Object
+from app.kube.api import ClusterError, Object, ObjectRef
 from app.server.serve import Running
 from tests.integration.doctor import ROOT
 from tests.integration.grove import mistakes
@@ -52,7 +52,7 @@ async def used(clients: Users, served: Running) -> AsyncIterator[str]:
     yield "used"
     allowed = {"metadata": {"annotations": {"grove.io/allow-topology-in-use": "true"}}}
     await clients.answer("user", "PATCH", f"{BINDINGS}/used", allowed)
-    await clients.user.delete(CLUSTER_TOPOLOGY_BINDING, "used")
+    await clients.user.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, "used"))
 
 
 async def warnings(clients: Users, path: str, obj: Object) -> str:
@@ -126,14 +126,14 @@ async def test_a_binding_that_the_nodes_do_not_bear_out(
     assert message in (await warnings(clients, BINDINGS, binding)).replace('\\"', '"')
 
     async def covered() -> Object | None:
-        stored = await clients.admin.get(CLUSTER_TOPOLOGY_BINDING, name)
+        stored = await clients.admin.get(ObjectRef(CLUSTER_TOPOLOGY_BINDING, name))
         conditions = stored.get("status", {}).get("conditions", [])
         return next((each for each in conditions if each["type"] == "LevelsCovered"), None)
 
     condition = await eventually(covered)
     assert condition is not None
     assert (condition["status"], message in condition["message"]) == ("False", True)
-    await clients.user.delete(CLUSTER_TOPOLOGY_BINDING, name)
+    await clients.user.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, name))
 
 
 async def test_a_level_or_a_binding_in_use_stays(
@@ -148,7 +148,7 @@ async def test_a_level_or_a_binding_in_use_stays(
     await eventually(users)
     message = f"would vanish from the PodGangs of PodCliqueSets {namespace}/train"
     with pytest.raises(ClusterError, match=message):
-        await clients.user.delete(CLUSTER_TOPOLOGY_BINDING, used)
+        await clients.user.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, used))
     levels = mistakes.binding(used, ("zone", mistakes.ZONE))["spec"]
     with pytest.raises(httpx.HTTPStatusError) as rejected:
         await clients.answer("user", "PATCH", f"{BINDINGS}/{used}", {"spec": levels})
@@ -232,7 +232,9 @@ async def test_audit_reports_an_edited_constraint(
     await clients.user.create(POD_CLIQUE_SET, pcs, namespace)
 
     async def available() -> int:
-        status = (await clients.admin.get(POD_CLIQUE_SET, "train", namespace)).get("status", {})
+        status = (await clients.admin.get(ObjectRef(POD_CLIQUE_SET, "train", namespace))).get(
+            "status", {}
+        )
         return int(status.get("availableReplicas", 0))
 
     await eventually(available)
@@ -241,14 +243,14 @@ async def test_audit_reports_an_edited_constraint(
     await clients.answer("user", "PATCH", path, edit)
 
     async def in_kai() -> bool:
-        group = await clients.admin.get(POD_GROUP, "train-0", namespace)
+        group = await clients.admin.get(ObjectRef(POD_GROUP, "train-0", namespace))
         return bool(
             group["spec"].get("topologyConstraint", {}).get("requiredTopologyLevel")
             == mistakes.RACK
         )
 
     await eventually(in_kai)
-    stored = await clients.admin.get(POD_GANG, "train-0", namespace)
+    stored = await clients.admin.get(ObjectRef(POD_GANG, "train-0", namespace))
     assert stored["spec"]["topologyConstraint"]["packConstraint"] == {"required": mistakes.RACK}
     text = await printed(api, "audit", "--namespace", namespace)
     assert f"PodGang {namespace}/train-0" in text
@@ -262,7 +264,7 @@ async def test_doctor_and_explain_report_a_deleted_computedomain(
     pcs = mistakes.pcs("train", mistakes.clique("w", gpus=1), mnnvl_group="fast")
     await clients.user.create(POD_CLIQUE_SET, pcs, namespace)
     await eventually(lambda: names(clients.admin, POD_CLIQUE, namespace))
-    await clients.user.delete(COMPUTE_DOMAIN, "train-0-fast", namespace)
+    await clients.user.delete(ObjectRef(COMPUTE_DOMAIN, "train-0-fast", namespace))
     assert f"Grove makes no others: {namespace}/train-0-fast" in await printed(api, "doctor")
     text = await printed(api, "explain", "podcliqueset/train", "--namespace", namespace)
     assert "ComputeDomain train-0-fast was deleted: Grove's finalizer keeps it" in text

@@ -17,7 +17,7 @@ from app.facts.kinds import (
     POD_GANG,
     POD_GROUP,
 )
-from app.kube.api import ClusterError, Object
+from app.kube.api import ClusterError, Object, ObjectRef
 from app.objects.resource import POD, Resource
 from tests.integration.grove import mistakes
 from tests.integration.grove.operator import GroveOperator
@@ -40,7 +40,7 @@ async def used(clients: Users, operator: GroveOperator) -> AsyncIterator[str]:
     await clients.user.create(CLUSTER_TOPOLOGY_BINDING, mistakes.binding("used", *levels))
     yield "used"
     if not await is_gone(clients.user, CLUSTER_TOPOLOGY_BINDING, "used"):
-        await clients.user.delete(CLUSTER_TOPOLOGY_BINDING, "used")
+        await clients.user.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, "used"))
 
 
 async def created(clients: Users, pcs: Object, namespace: str) -> list[str]:
@@ -55,7 +55,7 @@ async def field(
     """A field of an object; None if there is no such object or field."""
     if await is_gone(clients.admin, resource, name, namespace):
         return None
-    value: Any = await clients.admin.get(resource, name, namespace)
+    value: Any = await clients.admin.get(ObjectRef(resource, name, namespace))
     for step in path:
         value = value.get(step) if isinstance(value, dict) else None
     return value
@@ -84,9 +84,9 @@ async def test_the_operator_ends_at_its_next_start(
                 POD_CLIQUE_SET, mistakes.pcs("blocked", mistakes.clique("w")), namespace
             )
     finally:
-        await clients.admin.delete(CLUSTER_TOPOLOGY_BINDING, name)
+        await clients.admin.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, name))
         if name == "taken":
-            await clients.admin.delete(KAI_TOPOLOGY, name)
+            await clients.admin.delete(ObjectRef(KAI_TOPOLOGY, name))
         await operator.start()
 
 
@@ -98,7 +98,7 @@ async def test_a_binding_is_reported_as_in_sync(clients: Users, mistake: str) ->
     path = ("status", "schedulerTopologyStatuses")
     statuses = await eventually(lambda: field(clients, CLUSTER_TOPOLOGY_BINDING, name, None, *path))
     assert [status["inSync"] for status in statuses] == [True]
-    await clients.user.delete(CLUSTER_TOPOLOGY_BINDING, name)
+    await clients.user.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, name))
 
 
 @pytest.mark.parametrize("change", ["the level is removed", "the binding is deleted"])
@@ -110,7 +110,7 @@ async def test_constraints_vanish_from_podgangs(
     )
     assert await until_gang(clients, "train-0", namespace) == {"required": mistakes.RACK}
     if change == "the binding is deleted":
-        await clients.user.delete(CLUSTER_TOPOLOGY_BINDING, used)
+        await clients.user.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, used))
     else:
         levels = [{"domain": "zone", "key": mistakes.ZONE}]
         await clients.answer(
@@ -154,7 +154,7 @@ async def test_annotations_are_ignored_silently(
 ) -> None:
     assert await created(clients, pcs, namespace) == []
     pods = await eventually(lambda: names(clients.admin, POD, namespace))
-    pod = await clients.admin.get(POD, pods[0], namespace)
+    pod = await clients.admin.get(ObjectRef(POD, pods[0], namespace))
     assert "resourceClaims" not in pod["spec"]
     assert await names(clients.admin, COMPUTE_DOMAIN, namespace) == []
 
@@ -167,7 +167,7 @@ async def test_pods_with_a_claim_of_groves_name_get_none_of_the_group(
     """
     assert await created(clients, mistakes.CLAIMED, namespace) == []
     pods = await eventually(lambda: names(clients.admin, POD, namespace))
-    spec = (await clients.admin.get(POD, pods[0], namespace))["spec"]
+    spec = (await clients.admin.get(ObjectRef(POD, pods[0], namespace)))["spec"]
     assert spec["resourceClaims"] == [{"name": "mnnvl-claim", "resourceClaimName": "mine"}]
     assert [container["resources"].get("claims") for container in spec["containers"]] == [None]
     assert await names(clients.admin, COMPUTE_DOMAIN, namespace) == ["claimed-0-train"]
@@ -224,12 +224,12 @@ async def test_a_deleted_computedomain_stays_in_deletion(clients: Users, namespa
         clients, mistakes.pcs("train", mistakes.clique("w", gpus=1), mnnvl_group="fast"), namespace
     )
     await eventually(lambda: names(clients.admin, POD, namespace))
-    await clients.user.delete(COMPUTE_DOMAIN, "train-0-fast", namespace)
+    await clients.user.delete(ObjectRef(COMPUTE_DOMAIN, "train-0-fast", namespace))
     scaled = {"spec": {"replicas": 2}}
     await clients.answer("user", "PATCH", f"{SETS.format(namespace=namespace)}/train", scaled)
     await eventually(
         lambda: names(clients.admin, COMPUTE_DOMAIN, namespace), lambda found: len(found) == 2
     )
-    domain = await clients.admin.get(COMPUTE_DOMAIN, "train-0-fast", namespace)
+    domain = await clients.admin.get(ObjectRef(COMPUTE_DOMAIN, "train-0-fast", namespace))
     assert "deletionTimestamp" in domain["metadata"]
     assert domain["metadata"]["finalizers"] == ["grove.io/computedomain-finalizer"]

@@ -9,7 +9,7 @@ import pytest
 
 from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
-from app.kube.api import Object
+from app.kube.api import Object, ObjectRef
 from app.rules.dialects.bindings import BINDINGS
 from tests.integration.grove import mistakes
 from tests.integration.grove.operator import GroveOperator
@@ -152,4 +152,4 @@ async def test_our_verdicts_are_those_of_groves_webhook(
         assert verdicts == {True, False}
     finally:
         for name in BOUND:
-            await clients.user.delete(CLUSTER_TOPOLOGY_BINDING, name)
+            await clients.user.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, name))

@@ -18,7 +18,7 @@ from app.facts.kinds import (
     KAI_TOPOLOGY,
     POD_CLIQUE_SET,
 )
-from app.kube.api import Object
+from app.kube.api import Object, ObjectRef, Selection
 from app.objects.resource import CRD
 from app.sandbox.manifests import load
 from app.server.serve import Running
@@ -44,12 +44,14 @@ def release(today: bool) -> tuple[Path, Path]:
 
 
 async def uids(clients: Users, namespace: str) -> dict[str, str]:
-    items = (await clients.admin.list(COMPUTE_DOMAIN, namespace, limit=0)).items
+    items = (await clients.admin.list(Selection(COMPUTE_DOMAIN, namespace), limit=0)).items
     return {obj["metadata"]["name"]: obj["metadata"]["uid"] for obj in items}
 
 
 async def conditions(clients: Users, namespace: str) -> dict[str, str]:
-    status: Object = (await clients.admin.get(POD_CLIQUE_SET, "train", namespace)).get("status", {})
+    status: Object = (await clients.admin.get(ObjectRef(POD_CLIQUE_SET, "train", namespace))).get(
+        "status", {}
+    )
     return {condition["type"]: condition["status"] for condition in status.get("conditions", [])}
 
 
@@ -73,7 +75,7 @@ async def test_a_running_workload_survives_the_upgrade(
     train.today = True
     await train.until(replicas=1, groups=2)
     await clients.admin.discovery.refresh()
-    await clients.admin.delete(CRD, str(CLUSTER_TOPOLOGY))
+    await clients.admin.delete(ObjectRef(CRD, str(CLUSTER_TOPOLOGY)))
     await eventually(lambda: is_bound(clients))
     named = {"template": {"topologyConstraint": {"topologyName": "grove-topology"}}}
     await train.patch("podcliquesets", "train", named)
@@ -93,7 +95,7 @@ async def test_a_running_workload_survives_the_upgrade(
     await train.patch("podcliquesets", "train", {"replicas": 2})
     await train.until(replicas=2, groups=2)
     assert (await uids(clients, namespace)).items() >= domains.items()
-    (topology,) = (await clients.admin.list(KAI_TOPOLOGY, limit=0)).items
+    (topology,) = (await clients.admin.list(Selection(KAI_TOPOLOGY), limit=0)).items
     assert [owner["kind"] for owner in topology["metadata"]["ownerReferences"]] == [
         CLUSTER_TOPOLOGY_BINDING.kind
     ]

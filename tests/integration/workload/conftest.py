@@ -15,7 +15,7 @@ import pytest_asyncio
 from app.commands.beside import ApiServer
 from app.config.schema import Configuration
 from app.facts.kinds import K8S_POD_GROUP, POD_GROUP, PRIORITY_CLASS, WORKLOAD
-from app.kube.api import Conflict, Object
+from app.kube.api import Conflict, Object, ObjectRef, Selection
 from app.objects.resource import EVENT, POD
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
@@ -155,7 +155,7 @@ class Play:
             await self.client.create(PRIORITY_CLASS, obj)
 
     async def told(self, pod: str) -> tuple[str | None, str | None]:
-        stored = await self.client.get(POD, pod, self.namespace)
+        stored = await self.client.get(ObjectRef(POD, pod, self.namespace))
         found = stored["metadata"].get("annotations", {})
         return found.get("pod-group-name"), found.get("kai.scheduler/skip-podgrouper")
 
@@ -174,10 +174,10 @@ class Play:
         assert await eventually(lambda: is_gone(self.client, POD, name, self.namespace))
 
     async def pod_group(self, name: str) -> Object:
-        return await self.client.get(POD_GROUP, name, self.namespace)
+        return await self.client.get(ObjectRef(POD_GROUP, name, self.namespace))
 
     async def stored_pod_groups(self) -> dict[str, Object]:
-        page = await self.client.list(POD_GROUP, self.namespace)
+        page = await self.client.list(Selection(POD_GROUP, self.namespace))
         return {item["metadata"]["name"]: item for item in page.items}
 
     async def until_spec(self, name: str, field: str, value: str) -> str | None:
@@ -190,12 +190,13 @@ class Play:
         return await eventually(current, lambda now: now == value)
 
     async def pod_groups(self) -> dict[str, int]:
-        page = await self.client.list(POD_GROUP, self.namespace)
+        page = await self.client.list(Selection(POD_GROUP, self.namespace))
         return {item["metadata"]["name"]: item["spec"]["minMember"] for item in page.items}
 
     async def reasons(self) -> list[str]:
         return sorted(
-            item["reason"] for item in (await self.client.list(EVENT, self.namespace)).items
+            item["reason"]
+            for item in (await self.client.list(Selection(EVENT, self.namespace))).items
         )
 
 

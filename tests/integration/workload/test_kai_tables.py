@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET, WORKLOAD
+from app.kube.api import ObjectRef
 from tests import builders
 from tests.integration.system import eventually
 from tests.integration.workload.conftest import Play, controlled_by
@@ -93,7 +94,7 @@ async def test_does_not_propagate_workload_queue_label_changes_to_the_existing_p
     await play.ready_pod("frozen", labels={QUEUE: "ml-training"})
     changed = {"metadata": {"labels": {QUEUE: "ml-batch", "priorityClassName": "train"}}}
     await play.priority_class("train")
-    await play.client.patch(WORKLOAD, "frozen", changed, play.namespace)
+    await play.client.patch(ObjectRef(WORKLOAD, "frozen", play.namespace), changed)
     assert await play.until_spec("frozen-g", "priorityClassName", "train") == "train"
     assert (await play.pod_group("frozen-g"))["spec"]["queue"] == "ml-training"
 
@@ -104,14 +105,14 @@ async def test_propagates_workload_label_mutations_to_the_existing_podgroup(play
     await play.ready_pod("mutating", labels={"priorityClassName": "build"})
     assert await play.until_spec("mutating-g", "priorityClassName", "build") == "build"
     changed = {"metadata": {"labels": {"priorityClassName": "train"}}}
-    await play.client.patch(WORKLOAD, "mutating", changed, play.namespace)
+    await play.client.patch(ObjectRef(WORKLOAD, "mutating", play.namespace), changed)
     assert await play.until_spec("mutating-g", "priorityClassName", "train") == "train"
 
 
 async def test_preserves_the_existing_podgroup_when_the_workload_is_deleted(play: Play) -> None:
     await play.ready_pod("tombstone")
     uid = (await play.pod_group("tombstone-g"))["metadata"]["uid"]
-    await play.client.delete(WORKLOAD, "tombstone", play.namespace)
+    await play.client.delete(ObjectRef(WORKLOAD, "tombstone", play.namespace))
     await play.pod("late", "tombstone", "g")
     assert await eventually(play.reasons, lambda reasons: "WorkloadNotFound" in reasons)
     assert await play.told("late") == (None, "true")
@@ -171,5 +172,5 @@ async def test_lets_the_workload_override_an_owning_controllers_grouping_decisio
     ]
     assert (owners, made["metadata"]["labels"]["owner"]) == ([("PodCliqueSet", "bigjob")], "1")
     changed = {"metadata": {"labels": {"priorityClassName": "inference"}}}
-    await play.client.patch(WORKLOAD, "smallwl", changed, play.namespace)
+    await play.client.patch(ObjectRef(WORKLOAD, "smallwl", play.namespace), changed)
     assert await play.until_spec("smallwl-g", "priorityClassName", "inference") == "inference"

@@ -13,6 +13,7 @@ import pytest
 
 from app.commands.beside import ApiServer
 from app.facts.kinds import K8S_POD_GROUP, POD_GROUP, WORKLOAD
+from app.kube.api import ObjectRef, Selection
 from app.objects.resource import POD
 from app.server.serve import Running
 from tests.integration.system import eventually, is_gone
@@ -32,11 +33,13 @@ async def states(play: Play) -> AsyncIterator[list[tuple[str, str | None, str | 
     """Every state of every Pod of the namespace that is stored while the block runs: its name, its
     PodGroup and its mark.
     """
-    version = (await play.client.list(POD, play.namespace, limit=1)).resource_version
+    version = (await play.client.list(Selection(POD, play.namespace), limit=1)).resource_version
     seen: list[tuple[str, str | None, str | None]] = []
 
     async def follow() -> None:
-        async for event in play.client.watch(POD, play.namespace, resource_version=version):
+        async for event in play.client.watch(
+            Selection(POD, play.namespace), resource_version=version
+        ):
             if event.type in ("ADDED", "MODIFIED"):
                 metadata = event.object["metadata"]
                 annotations = metadata.get("annotations", {})
@@ -132,9 +135,9 @@ async def delete_in_order(play: Play, workload: str, order: tuple[str, ...]) -> 
     left = {"p", "q"}
     for part in order:
         if part == "workload":
-            await play.client.delete(WORKLOAD, workload, play.namespace)
+            await play.client.delete(ObjectRef(WORKLOAD, workload, play.namespace))
         elif part == "instance":
-            await play.client.delete(K8S_POD_GROUP, f"{workload}-g", play.namespace)
+            await play.client.delete(ObjectRef(K8S_POD_GROUP, f"{workload}-g", play.namespace))
         else:
             await play.delete_pod(f"{workload}-{part}")
             left.discard(part)
@@ -152,7 +155,7 @@ async def test_a_podgroup_that_is_deleted_under_running_pods_is_made_again_and_n
 ) -> None:
     await play.ready_pod("again")
     uid = (await play.pod_group("again-g"))["metadata"]["uid"]
-    await play.client.delete(POD_GROUP, "again-g", play.namespace)
+    await play.client.delete(ObjectRef(POD_GROUP, "again-g", play.namespace))
 
     async def uid_now() -> str:
         return str(
@@ -189,7 +192,7 @@ async def test_the_api_server_asks_only_about_pods_that_are_to_be_marked(
     await play.pod("of-another", "w", "g", scheduler="default-scheduler")
     for name in ("no-group", "another-scheduler"):
         await play.client.patch(
-            POD, name, {"metadata": {"labels": {"changed": "1"}}}, play.namespace
+            ObjectRef(POD, name, play.namespace), {"metadata": {"labels": {"changed": "1"}}}
         )
     assert await calls(served) == before
     await play.pod("in-a-group", "w", "g")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET, POD_GROUP, WORKLOAD
-from app.kube.api import Object
+from app.kube.api import Object, ObjectRef
 from app.objects.resource import POD
 from tests import builders
 from tests.integration.system import eventually, is_gone
@@ -205,7 +205,7 @@ async def test_pods_without_an_owner_have_a_podgroup_that_goes_with_the_last_of_
         await play.until_told(name, "bare-workers")
     stored = await play.pod_group("bare-workers")
     assert stored["metadata"].get("ownerReferences", []) == []
-    await play.client.delete(WORKLOAD, "bare", play.namespace)
+    await play.client.delete(ObjectRef(WORKLOAD, "bare", play.namespace))
     await play.delete_pod("p")
     assert (await play.pod_group("bare-workers"))["metadata"]["uid"] == stored["metadata"]["uid"]
     await play.delete_pod("q")
@@ -218,10 +218,11 @@ async def test_a_queue_that_an_administrator_changes_stays_as_changed(play: Play
     await play.pod("p", "moved", "workers")
     await play.until_told("p", "moved-workers")
     await play.client.patch(
-        POD_GROUP, "moved-workers", {"spec": {"queue": "administrator"}}, play.namespace
+        ObjectRef(POD_GROUP, "moved-workers", play.namespace), {"spec": {"queue": "administrator"}}
     )
     await play.client.patch(
-        WORKLOAD, "moved", {"metadata": {"labels": {QUEUE: "two", "seen": "1"}}}, play.namespace
+        ObjectRef(WORKLOAD, "moved", play.namespace),
+        {"metadata": {"labels": {QUEUE: "two", "seen": "1"}}},
     )
 
     async def label() -> str | None:
@@ -242,7 +243,7 @@ async def test_a_podgroup_that_was_deleted_is_made_again(play: Play) -> None:
     await play.instance("again", "workers", 2)
     await play.pod("p", "again", "workers")
     await play.until_told("p", "again-workers")
-    await play.client.delete(POD_GROUP, "again-workers", play.namespace)
+    await play.client.delete(ObjectRef(POD_GROUP, "again-workers", play.namespace))
 
     async def is_back() -> bool:
         return not await is_gone(play.client, POD_GROUP, "again-workers", play.namespace)
@@ -291,9 +292,9 @@ async def test_an_annotation_that_flips_is_said_and_not_fought(play: Play) -> No
     await play.pod("p", "flip", "workers")
     await play.until_told("p", "flip-workers")
     flipped = {"metadata": {"annotations": {"pod-group-name": "theirs"}}}
-    await play.client.patch(POD, "p", flipped, play.namespace)
+    await play.client.patch(ObjectRef(POD, "p", play.namespace), flipped)
     await play.until_told("p", "flip-workers")
-    await play.client.patch(POD, "p", flipped, play.namespace)
+    await play.client.patch(ObjectRef(POD, "p", play.namespace), flipped)
     assert await eventually(play.reasons, lambda found: "PodGroupNameContested" in found)
     assert await play.told("p") == ("theirs", "true")
 
@@ -303,7 +304,7 @@ async def test_pods_of_another_scheduler_are_not_ours(play: Play) -> None:
     await play.instance("other", "workers", 1)
     await play.pod("p", "other", "workers")
     await play.until_told("p", "other-workers")
-    stored = await play.client.get(POD, "p", play.namespace)
+    stored = await play.client.get(ObjectRef(POD, "p", play.namespace))
     spec = {**stored["spec"], "schedulerName": "default-scheduler"}
     keep = {
         key: spec[key]

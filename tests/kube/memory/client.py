@@ -24,9 +24,11 @@ from app.kube.api import (
     NotFound,
     NotServed,
     Object,
+    ObjectRef,
     Page,
     Patch,
     PatchKind,
+    Selection,
     WatchEvent,
 )
 from app.objects import resource as core
@@ -35,9 +37,10 @@ from tests.kube.memory.garbage import Places, orphans, with_missing_owners
 from tests.kube.memory.objects import (
     check_preconditions,
     copy_of,
+    is_selected,
     key_of,
     patched,
-    selection,
+    place,
     server_metadata,
     shown,
     without,
@@ -206,36 +209,28 @@ class MemoryClient:
 
     async def get(
         self,
-        resource: Resource,
-        name: str,
-        namespace: str | None = None,
+        ref: ObjectRef,
         *,
         version: str | None = None,
         metadata_only: bool = False,
     ) -> Object:
-        await self._begin(Call("get", resource, namespace, name))
+        resource = ref.resource
+        await self._begin(Call("get", resource, ref.namespace, ref.name))
         if version is not None and version != self.served[resource]:
             raise _not_served(resource)
-        return shown(self._existing(resource, (namespace or "", name)), metadata_only)
+        return shown(self._existing(resource, place(ref)), metadata_only)
 
     async def list(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 500,
-        continue_token: str = "",
-        metadata_only: bool = False,
+        self, selection: Selection, *, limit: int = 500, continue_token: str = ""
     ) -> Page:
-        await self._begin(Call("list", resource, namespace))
+        resource = selection.resource
+        await self._begin(Call("list", resource, selection.namespace))
         if continue_token:
             if continue_token not in self._pages:
                 raise Gone("the provided continue parameter is too old", code=410, reason="Expired")
             rest, version = self._pages.pop(continue_token)
         else:
-            selected = selection(resource, namespace, label_selector, field_selector)
+            selected = is_selected(selection)
             stored = sorted(self._objects.get(resource, {}).items())
             rest = [obj for _, obj in stored if selected(obj)]
             version = self._version
@@ -243,21 +238,16 @@ class MemoryClient:
         token = f"page-{next(self._tokens)}" if rest else ""
         if token:
             self._pages[token] = (rest, version)
-        return Page([shown(obj, metadata_only) for obj in page], str(version), token)
+        items = [shown(obj, selection.metadata_only) for obj in page]
+        return Page(items, str(version), token)
 
     async def watch(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        resource_version: str,
-        label_selector: str = "",
-        field_selector: str = "",
-        metadata_only: bool = False,
-        timeout_seconds: int = 270,
+        self, selection: Selection, *, resource_version: str, timeout_seconds: int = 270
     ) -> AsyncGenerator[WatchEvent, None]:
-        await self._begin(Call("watch", resource, namespace))
-        selected = selection(resource, namespace, label_selector, field_selector)
+        resource = selection.resource
+        metadata_only = selection.metadata_only
+        await self._begin(Call("watch", resource, selection.namespace))
+        selected = is_selected(selection)
         since = int(resource_version or 0)
         cut = self._cut[0]
         if since == 0:
@@ -304,40 +294,35 @@ class MemoryClient:
 
     async def patch(
         self,
-        resource: Resource,
-        name: str,
+        ref: ObjectRef,
         patch: Patch,
-        namespace: str | None = None,
         *,
         kind: PatchKind = "merge",
         subresource: str = "",
         dry_run: bool = False,
     ) -> Object:
-        await self._begin(Call("patch", resource, namespace, name, subresource, dry_run))
-        key = (namespace or "", name)
+        resource = ref.resource
+        call = Call("patch", resource, ref.namespace, ref.name, subresource, dry_run)
+        await self._begin(call)
+        key = place(ref)
         before = self._existing(resource, key)
         if subresource and (subresource != "status" or resource in self.without_status):
-            raise _not_found(resource, name)
+            raise _not_found(resource, ref.name)
         after = patched(before, patch, kind)
-        check_preconditions(resource, name, before, after.get("metadata") or {})
+        check_preconditions(resource, ref.name, before, after.get("metadata") or {})
         after = self._merged(resource, before, after, subresource)
         if after == before:
             return copy_of(before)
         return self._finish("patch", resource, key, before, after, dry_run=dry_run)
 
     async def delete(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str | None = None,
-        *,
-        uid: str | None = None,
-        resource_version: str | None = None,
+        self, ref: ObjectRef, *, uid: str | None = None, resource_version: str | None = None
     ) -> None:
-        await self._begin(Call("delete", resource, namespace, name))
-        key = (namespace or "", name)
+        resource = ref.resource
+        await self._begin(Call("delete", resource, ref.namespace, ref.name))
+        key = place(ref)
         wanted = {"uid": uid, "resourceVersion": resource_version}
-        check_preconditions(resource, name, self._existing(resource, key), wanted)
+        check_preconditions(resource, ref.name, self._existing(resource, key), wanted)
         self._delete(resource, key)
         self._raise_fault("delete", resource, after_effect=True)
 

@@ -7,7 +7,17 @@ from typing import Any
 
 import orjson
 
-from app.kube.api import Conflict, Forbidden, Key, Object, Patch, PatchKind, error_from_status
+from app.kube.api import (
+    Conflict,
+    Forbidden,
+    Key,
+    Object,
+    ObjectRef,
+    Patch,
+    PatchKind,
+    Selection,
+    error_from_status,
+)
 from app.objects.resource import Resource
 from app.sandbox.objects import patching, selectors
 from app.sandbox.objects.errors import ApiError
@@ -20,6 +30,10 @@ def copy_of(obj: Object) -> Object:
 
 def key_of(obj: Object) -> Key:
     return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
+
+
+def place(ref: ObjectRef) -> Key:
+    return ref.namespace or "", ref.name
 
 
 def without(obj: Object, *names: str) -> Object:
@@ -36,16 +50,17 @@ def shown(obj: Object, metadata_only: bool) -> Object:
     return copy_of(obj)
 
 
-def selection(
-    resource: Resource, namespace: str | None, labels: str, fields: str
-) -> Callable[[Object], bool]:
-    """A predicate for the objects of a list or watch, by the selectors of the sandbox.
+def is_selected(selection: Selection) -> Callable[[Object], bool]:
+    """Return a predicate for the objects of a list or watch, by the selectors of the sandbox.
 
     Raises Forbidden for a malformed selector.
     """
+    resource = selection.resource
+    namespace = selection.namespace
     try:
-        field_selector = selectors.field_selector(fields, (resource.group, resource.plural))
-        matches = selectors.combined(selectors.label_selector(labels), field_selector)
+        table = (resource.group, resource.plural)
+        by_fields = selectors.field_selector(selection.fields, table)
+        matches = selectors.combined(selectors.label_selector(selection.labels), by_fields)
     except ApiError as error:
         raise error_from_status(error.status(), error.code) from None
 
