@@ -34,8 +34,8 @@ from bench_common import ENVIRONMENT, ROOT
 
 from app.admission.review import parse
 from app.certificates.files import ensure_development_certificate
+from app.facts.grove.annotations import read_mnnvl
 from app.objects.metadata import annotations_of
-from app.rules.mnnvl.annotations import read_mnnvl
 from app.rules.mnnvl.claims import desired_claim, desired_compute_domain, plan_injection
 from app.rules.mnnvl.plan import read_member
 from app.server.listener import free_port

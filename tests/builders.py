@@ -5,8 +5,8 @@ Everything that a test is about is an argument.
 
 from typing import Any
 
+from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 from app.objects.metadata import annotations_of
-from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 from app.rules.mnnvl.claims import Injection, plan_injection
 from app.rules.mnnvl.plan import ClaimMode, read_member
 

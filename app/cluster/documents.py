@@ -11,6 +11,7 @@ from app.cluster.cluster import Cluster
 from app.cluster.dialects import dialect_of
 from app.cluster.table import fill
 from app.config.schema import Configuration
+from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.topology import Level
 from app.facts.kinds import (
     ALL,
@@ -23,7 +24,6 @@ from app.kube.api import Conflict, Key, NotFound, Object, ObjectRef, Patch, Watc
 from app.objects.jsonpatch import apply_merge_patch
 from app.objects.resource import Resource
 from app.objects.shape import map_of
-from app.rules.podcliqueset import read_pod_clique_set
 from app.rules.topology.levels import desired_levels
 
 _LATER_APIS = {CLUSTER_TOPOLOGY_BINDING, POD_GANG_MAP}

@@ -6,6 +6,7 @@ from typing import TypeVar
 from app.cluster import table
 from app.cluster.dialects import dialect_of
 from app.cluster.nodes import NodeGroups
+from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.facts.grove.topology import Level
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
@@ -13,7 +14,6 @@ from app.kube.api import ObjectRef, Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.resource import Resource
 from app.rules.dialects.dialect import Dialect
-from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.rules.topology.coverage import (
     GPU_COUNT,
     NVLINK_DOMAIN,

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from app.cluster import projections
 from app.facts import kinds
 from app.facts.grove.gang import StoredGang, read_stored_gang
+from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.facts.grove.topology import (
     ClusterTopology,
     read_cluster_topology,
@@ -24,7 +25,6 @@ from app.kube.store import IndexFunction, WatchStore
 from app.objects.resource import NODE, POD, Resource
 from app.rules.mnnvl.demand import Demand
 from app.rules.mnnvl.missing import Unclaimed, read_clique
-from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
 
 T = TypeVar("T")
 

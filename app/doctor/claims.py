@@ -8,6 +8,7 @@ from app.cluster.pods import claims_held_in_deletion, pods_without_claim
 from app.cluster.table import StoredClique
 from app.config.schema import Configuration
 from app.doctor.report import Check
+from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.facts.kinds import DEVICE_CLASS, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.facts.kubernetes.claim import awaited_classes
 from app.facts.labels import MNNVL_MANAGED
@@ -26,7 +27,6 @@ from app.rules.mnnvl.missing import (
     read_clique,
 )
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS
-from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
 
 SUBJECT = "claims"
 _SHOWN = 5

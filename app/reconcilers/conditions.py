@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 
 from app.cluster.facts import Facts
 from app.cluster.table import BINDINGS, NODES, SETS, TOPOLOGIES, Stores
+from app.facts.grove.podcliqueset import CONDITION, PodCliqueSet, read_pod_clique_set
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Client, Forbidden, Key, NotFound, Object, ObjectRef, Unavailable
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
 from app.objects.conditions import Condition, has_condition, with_condition, without_condition
-from app.rules.podcliqueset import CONDITION, PodCliqueSet, read_pod_clique_set
 from app.rules.topology.coverage import LevelProblem, coverage_condition, coverage_problems
 from app.rules.topology.levels import Topology
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from app.cluster.facts import Facts
 from app.cluster.table import BY_SET, SETS, StoredClique, Stores
+from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET
 from app.kube.api import Client, ClusterError, Forbidden, Key, NotFound, ObjectRef
 from app.kube.events import Notices, Recorder, Regarding
@@ -26,7 +27,6 @@ from app.rules.mnnvl.missing import (
     lacking_claims,
     read_clique,
 )
-from app.rules.podcliqueset import PodCliqueSet
 
 SETTLE_SECONDS = 1.0
 """The time between a change and the step for it.

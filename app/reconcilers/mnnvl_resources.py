@@ -13,6 +13,7 @@ from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources, NotOurs
 from app.cluster.owners import MnnvlOwners
 from app.cluster.table import BY_BASE, BY_SET, CLAIMS, DOMAINS, SETS, StoredClique, Stores
+from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.facts.nvidia.mnnvl import MnnvlResource
 from app.facts.nvidia.names import base_of, claim_name, domain_name
@@ -36,7 +37,6 @@ from app.rules.mnnvl.demand import (
     uses,
 )
 from app.rules.mnnvl.plan import ClaimMode
-from app.rules.podcliqueset import PodCliqueSet
 
 SETTLE_SECONDS = 0.25
 """The time between a change and the step for it.

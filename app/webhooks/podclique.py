@@ -25,16 +25,16 @@ from app.admission.verdict import (
 )
 from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources, NotOurs
+from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
+from app.facts.grove.podcliqueset import PodCliqueSet
 from app.kube.api import ClusterError, Forbidden, Object
 from app.objects.fields import FieldError
 from app.objects.metadata import annotations_of
 from app.rules.mnnvl.allocation import ConfiguredMode, allocation_warning, claim_mode
-from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 from app.rules.mnnvl.claims import Injection, plan_injection, reservation_warning
 from app.rules.mnnvl.demand import annotations_of_demand, inherited_annotations, read_demand
 from app.rules.mnnvl.plan import ClaimMode, Member, Plan, device_class_of, read_member
 from app.rules.mnnvl.set_annotations import both_vocabularies
-from app.rules.podcliqueset import PodCliqueSet
 
 PATIENCE_SECONDS = 4.0
 """The time for calls of the API server before the verdict, for which it waits 10 s."""

@@ -15,10 +15,10 @@ from app.admission.verdict import Effect, Later, Verdict, bad_request, judged, p
 from app.cluster.facts import Facts
 from app.cluster.owners import MnnvlOwners
 from app.facts.grove.gang import Gang, read_gang
+from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.labels import MNNVL_ADOPTED
 from app.kube.api import ClusterError, Unavailable
 from app.objects.edits import ABSENT, Edit, operations, value_at
-from app.rules.podcliqueset import PodCliqueSet
 
 PATIENCE_SECONDS = 2.5
 """The time for calls of the API server before the verdict, for which it waits 5 s."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.topology import levels_of_cluster_topology
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
@@ -17,7 +18,6 @@ from app.kube.client import HttpClient
 from app.objects.metadata import labels_of
 from app.rules.dialects.design.podgangs import constraint_changes
 from app.rules.mnnvl.demand import Demand, read_demand
-from app.rules.podcliqueset import read_pod_clique_set
 from app.rules.topology.levels import Topology
 from tests.proof.grove import MEMBERS, DesiredSet
 

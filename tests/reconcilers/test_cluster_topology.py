@@ -8,6 +8,7 @@ import pytest
 
 from app.cluster.dialects import dialect_of
 from app.cluster.facts import Facts
+from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.topology import ClusterTopology, Level, read_cluster_topology
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
@@ -23,7 +24,6 @@ from app.reconcilers.cluster_topology import (
 )
 from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.dialect import Dialect
-from app.rules.podcliqueset import read_pod_clique_set
 from tests import builders
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from app.cluster.facts import Facts
+from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.facts.grove.topology import Level
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Conflict, Key, NotFound, Object, ObjectRef, Unavailable
@@ -15,7 +16,6 @@ from app.reconcilers.conditions import ConstraintStatusReconciler
 from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
-from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.rules.topology.levels import Topology
 from tests.builders import pod_clique_set
 from tests.kube.memory.client import MemoryClient

@@ -10,6 +10,7 @@ from jsonpatch import apply_patch
 from app.cluster.cluster import Cluster
 from app.cluster.documents import fill_from
 from app.cluster.table import CLIQUES, SETS, Stores, fill
+from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.kinds import POD_CLIQUE
 from app.kube.api import Forbidden, Object, ObjectRef, Patch, Unavailable
 from app.kube.events import Recorder
@@ -25,7 +26,6 @@ from app.reconcilers.mnnvl_claims import (
     subscribe,
 )
 from app.reconcilers.mnnvl_pods import WAIT_SECONDS
-from app.rules.mnnvl.annotations import MnnvlAnnotations
 from tests import builders
 from tests.builders import injection_into
 from tests.cluster.offline import configured

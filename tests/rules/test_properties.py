@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from jsonpatch import apply_patch
 
 from app.facts.grove.gang import read_gang
+from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.topology import DOMAINS, Level
 from app.objects.edits import operations
 from app.objects.fields import FieldError
 from app.objects.jsonpatch import applies
 from app.rules.dialects.design.levels import validate_cluster_topology
 from app.rules.dialects.design.sets import read_constraints, validate_pod_clique_set
-from app.rules.podcliqueset import read_pod_clique_set
 from app.rules.subgroups import validate_pod_group
 from app.rules.topology.levels import Topology
 from app.rules.topology.node_labels import binding_changes

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from app.facts.grove.podcliqueset import PodCliqueSet as StoredSet
+from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.status import (
     LastError,
     StatusCondition,
@@ -18,8 +20,6 @@ from app.facts.place import NOWHERE, Place, read_place
 from app.objects.shape import int_of, map_at, maps_of, text_at, texts_of
 from app.objects.time import seconds_since_1970
 from app.rules.mnnvl.missing import Unclaimed, read_unclaimed
-from app.rules.podcliqueset import PodCliqueSet as StoredSet
-from app.rules.podcliqueset import read_pod_clique_set
 
 
 @dataclass(frozen=True, slots=True)

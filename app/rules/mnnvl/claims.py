@@ -10,13 +10,14 @@ from decimal import Decimal, InvalidOperation
 from math import ceil
 from typing import Any
 
+from app.facts.grove.annotations import MnnvlAnnotations
+from app.facts.grove.podcliqueset import Group, PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.facts.labels import MNNVL_ENABLED, MNNVL_SCOPE
 from app.objects.edits import value_at
 from app.objects.fields import FieldError, FieldPath, as_map, invalid, quote, walk_list, walk_map
 from app.objects.jsonpatch import Operation
 from app.objects.shape import int_of, map_of
-from app.rules.mnnvl.annotations import MnnvlAnnotations
 from app.rules.mnnvl.plan import (
     DEFAULT_DEVICE_CLASS,
     ClaimMode,
@@ -29,7 +30,6 @@ from app.rules.mnnvl.plan import (
     possible_scopes,
     read_plan,
 )
-from app.rules.podcliqueset import Group, PodCliqueSet
 
 CLAIM = "mnnvl"
 MAX_RESERVED = 256

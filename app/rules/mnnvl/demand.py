@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from sys import intern
 from typing import Any
 
+from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
+from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN
 from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED
 from app.facts.nvidia.names import base_of, claim_name, template_name
@@ -18,7 +20,6 @@ from app.objects.edits import value_at
 from app.objects.metadata import annotations_of, labels_of
 from app.objects.resource import Resource
 from app.objects.shape import map_of, maps_of
-from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 from app.rules.mnnvl.claims import CLAIM, form_of_entry, scope_of_entry
 from app.rules.mnnvl.plan import (
     DEFAULT_DEVICE_CLASS,
@@ -32,7 +33,6 @@ from app.rules.mnnvl.plan import (
     plan_of,
     read_member,
 )
-from app.rules.podcliqueset import PodCliqueSet
 
 
 @dataclass(frozen=True, slots=True)

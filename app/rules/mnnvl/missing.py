@@ -8,16 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.facts.grove.annotations import MnnvlAnnotations, read_mnnvl
+from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE
 from app.objects.edits import value_at
 from app.objects.metadata import annotations_of
 from app.objects.shape import map_of, maps_of, text_of
-from app.rules.mnnvl.annotations import MnnvlAnnotations, read_mnnvl
 from app.rules.mnnvl.claims import CLAIM, requests_gpus
 from app.rules.mnnvl.demand import Demand, inherited_annotations, interned, read_demand
 from app.rules.mnnvl.plan import Member, read_member, read_plan
 from app.rules.mnnvl.set_annotations import both_vocabularies
-from app.rules.podcliqueset import PodCliqueSet
 
 PUT_BACK = (
     "While the webhooks are registered, the leader puts the claim back within a minute; if not, the"

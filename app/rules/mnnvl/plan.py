@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.labels import (
     CLIQUE_NAME,
@@ -29,7 +30,6 @@ from app.objects.fields import FieldError, FieldPath, invalid, not_supported, re
 from app.objects.metadata import labels_of
 from app.objects.names import MAX_LABEL, is_subdomain
 from app.objects.shape import map_of, maps_of, text_of
-from app.rules.mnnvl.annotations import MnnvlAnnotations
 
 ClaimMode = Literal["shared", "template"]
 Scope = Literal["replica", "clique", "scalingGroupReplica"]

@@ -11,16 +11,16 @@ https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/mnnvl
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from app.facts.grove.annotations import MnnvlAnnotations
+from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.edits import value_at
 from app.objects.fields import FieldError, FieldPath, forbidden, invalid, not_supported
 from app.objects.metadata import annotations_of
 from app.objects.names import MAX_LABEL, is_label
 from app.objects.shape import maps_of
-from app.rules.mnnvl.annotations import MnnvlAnnotations
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, SCOPES, is_device_class
 from app.rules.mnnvl.template import CliqueTemplate, Layer, Template, read_template
-from app.rules.podcliqueset import PodCliqueSet
 
 GROVE_CLAIM = "mnnvl-claim"
 GROVE_FINALIZER = "grove.io/computedomain-finalizer"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from app.rules.podcliqueset import Clique, Group, PodCliqueSet
+from app.facts.grove.podcliqueset import Clique, Group, PodCliqueSet
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Sequence
 
+from app.facts.grove.podcliqueset import CONDITION, PodCliqueSet
 from app.facts.grove.topology import DOMAINS
 from app.objects.conditions import Condition
 from app.objects.fields import listed
-from app.rules.podcliqueset import CONDITION, PodCliqueSet
 from app.rules.topology.levels import Topology
 
 SHOWN = 5

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.topology import Level
 from app.facts.kai.topology import KaiTopology
-from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.coverage import Nodes
 from app.rules.topology.levels import Topology
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
+from app.facts.grove.podcliqueset import Pack, read_pod_clique_set
 from app.facts.grove.topology import Level
 from app.objects.edits import operations
 from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.design import DESIGN, UNSERVED
 from app.rules.dialects.dialect import Dialect
-from app.rules.podcliqueset import Pack, read_pod_clique_set
 from app.rules.topology.levels import Topology
 from tests.builders import pod_clique_set
 from tests.rules.dialects.around import Around

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations
+from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
+from app.facts.grove.podcliqueset import Clique, Group, PodCliqueSet
 from app.rules.mnnvl.claims import Injection, desired_compute_domain, is_gpu, reservation_warning
 from app.rules.mnnvl.plan import Plan, read_member
 from app.rules.mnnvl.template import read_template
-from app.rules.podcliqueset import Clique, Group, PodCliqueSet
 from tests.builders import injection_into
 
 DESIGN = {

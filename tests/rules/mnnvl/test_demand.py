@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
+from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
+from app.facts.grove.podcliqueset import Group, PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.facts.nvidia.names import base_of
-from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.rules.mnnvl.demand import (
     Demand,
     annotations_of_demand,
@@ -21,7 +22,6 @@ from app.rules.mnnvl.demand import (
     uses,
 )
 from app.rules.mnnvl.plan import Owner
-from app.rules.podcliqueset import Group, PodCliqueSet
 from tests import builders
 from tests.builders import injection_into
 

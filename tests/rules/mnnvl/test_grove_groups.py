@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
+from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
+from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.rules.mnnvl.set_annotations import (
     both_vocabularies,
     ignored_annotations,
@@ -13,7 +14,6 @@ from app.rules.mnnvl.set_annotations import (
     validate_annotations,
 )
 from app.rules.mnnvl.template import CliqueTemplate, read_template
-from app.rules.podcliqueset import read_pod_clique_set
 
 GROUP = "grove.io/mnnvl-group"
 ENABLED = "grove.io/mnnvl-enabled"

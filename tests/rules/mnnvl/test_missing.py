@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations
+from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
+from app.facts.grove.podcliqueset import Group, PodCliqueSet
 from app.rules.mnnvl.demand import Demand
 from app.rules.mnnvl.missing import (
     Unclaimed,
@@ -18,7 +19,6 @@ from app.rules.mnnvl.missing import (
     reserving_pods,
     runs_without_claim,
 )
-from app.rules.podcliqueset import Group, PodCliqueSet
 from tests import builders
 from tests.builders import injection_into
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from app.facts.grove.podcliqueset import Clique, Group, PodCliqueSet
 from app.facts.grove.topology import Level
-from app.rules.podcliqueset import Clique, Group, PodCliqueSet
 from app.rules.topology.levels import Topology
 from app.rules.topology.satisfaction import constraint_condition, removed_levels_warning
 

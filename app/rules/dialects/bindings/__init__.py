@@ -11,6 +11,7 @@ Source: https://github.com/ai-dynamo/grove/tree/fcc3b3bb
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.topology import Level, levels_of_binding
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.objects.fields import FieldError
@@ -39,7 +40,6 @@ from app.rules.dialects.dialect import (
     SetVerdict,
     TopologyFacts,
 )
-from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.coverage import coverage_problems
 
 _STORED = "topology constraint stored before, and allowed to stay"

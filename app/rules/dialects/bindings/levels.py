@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.facts.labels import KAI_SCHEDULER
@@ -21,7 +22,6 @@ from app.objects.edits import value_at
 from app.objects.fields import FieldError, FieldPath
 from app.objects.metadata import annotations_of
 from app.objects.shape import map_of, maps_of
-from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.levels import HOSTNAME_KEY, TextRule, validate_levels
 
 ALLOW_IN_USE = "grove.io/allow-topology-in-use"

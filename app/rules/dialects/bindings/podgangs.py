@@ -11,13 +11,13 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/controller/po
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from app.facts.grove.podcliqueset import Clique, Group, PodCliqueSet
 from app.facts.grove.topology import Level
 from app.facts.labels import POD_GANG_ROLE, TOPOLOGY_NAME
 from app.objects.edits import value_at
 from app.objects.fields import FieldPath
 from app.objects.metadata import annotations_of, labels_of
 from app.objects.shape import list_of, map_of, maps_of, text_of
-from app.rules.podcliqueset import Clique, Group, PodCliqueSet
 from app.rules.topology.members import Member, Members
 from app.rules.topology.placing import WHOLE, PartLevels, TopologyOf, placing_warnings
 

@@ -12,6 +12,7 @@ Source: https://github.com/ai-dynamo/grove/tree/a5b8e0dc
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.topology import Level, levels_of_cluster_topology
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.objects.conditions import Condition
@@ -30,7 +31,6 @@ from app.rules.dialects.dialect import (
     TopologyFacts,
 )
 from app.rules.dialects.owner import OwnerRule
-from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.coverage import coverage_problems
 from app.rules.topology.levels import Topology
 from app.rules.topology.satisfaction import constraint_condition, removed_levels_warning

@@ -9,11 +9,11 @@ fields.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.labels import TOPOLOGY_NAME
 from app.objects.edits import ABSENT, Edit, Path, value_at
 from app.objects.fields import FieldError, FieldPath, walk_list, walk_map, walk_maps
 from app.objects.shape import list_of, map_of, maps_of
-from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.levels import Topology
 from app.rules.topology.members import Member, Members
 from app.rules.topology.sizes import are_counted_exactly

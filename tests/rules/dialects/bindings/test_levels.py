@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.kai.topology import KaiTopology, read_kai_topology
 from app.objects.owners import OwnerRef
 from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.bindings.levels import refusal_to_delete
-from app.rules.podcliqueset import read_pod_clique_set
 from tests.builders import pod_clique_set
 from tests.rules.dialects.around import Around
 

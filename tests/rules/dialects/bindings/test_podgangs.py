@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.topology import Level
 from app.facts.kai.topology import KaiTopology
 from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.design import DESIGN
-from app.rules.podcliqueset import read_pod_clique_set
 from tests.reviews import load
 from tests.rules.dialects.around import Around
 

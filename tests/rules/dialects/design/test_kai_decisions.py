@@ -1,10 +1,10 @@
 """The preferred levels that we write for the PodCliqueSets of recorded decisions of KAI."""
 
+from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.topology import levels_of_cluster_topology
 from app.facts.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
 from app.objects.edits import ABSENT, Edit
 from app.rules.dialects.design.podgangs import constraint_changes
-from app.rules.podcliqueset import read_pod_clique_set
 from app.rules.topology.levels import Topology
 from tests.explain.decisions.recording import RECORDINGS, Recording, recordings_of
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
+from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.facts.grove.topology import Level
 from app.objects.edits import operations
 from app.rules.dialects.design.podgangs import constraint_changes
-from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.rules.topology.levels import Topology
 from app.rules.topology.members import Member, Members
 

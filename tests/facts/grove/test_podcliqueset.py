@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
+from app.facts.grove.podcliqueset import Clique, Group, PodCliqueSet, read_pod_clique_set
 from app.facts.kinds import POD_CLIQUE
 from app.objects.edits import operations
 from app.objects.resource import NODE
-from app.rules.podcliqueset import Clique, Group, PodCliqueSet, read_pod_clique_set
 from app.rules.topology.levels import refusal_to_write
 from app.rules.topology.node_labels import binding_changes
 
