@@ -1,4 +1,4 @@
-"""The console in a real Chromium, over the sandbox with our webhooks and its fleet.
+"""The console in a real Chromium, over the sandbox or kube-apiserver with our webhooks and a fleet.
 
 Needs the extra `browser` and a chromium (CHROMIUM, or on PATH). CONSOLE_PICTURES=DIR keeps a
 picture of every page.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import beside
+from app.commands.beside import ApiServer, beside
 from app.commands.sandbox import default_configuration
 from app.config.read import with_overrides
 from app.console.app import ConsoleSettings, Opened, opened
@@ -22,12 +22,13 @@ from app.kube.api import ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import NODE
 from app.sandbox.fleet import fleet
-from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port
 from tests.console.chromium import tab
 from tests.console.fake import Lists
 from tests.console.fake import console as fake_console
 from tests.console.objects import HOSTILE, hostile
+from tests.integration.conftest import own_rules
+from tests.integration.stage import api_server
 from tests.integration.system import connect, eventually
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 PAGES = {
     "workloads": "workloads",
+    "object": "object?object=PodCliqueSet/inference/llm-serve",
     "topology": "topology?pods=3&gpus=8&level=rack",
     "domain": "topology?at=zone-a/block-a1/rack-a1",
     "findings": "findings",
@@ -88,22 +90,22 @@ MARK_COLOURS = """() => {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
+async def api(kind: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiServer]:
     folder = tmp_path_factory.mktemp("api")
     configuration = with_overrides(
         default_configuration(), {}, {"host": "127.0.0.1", "port": free_port()}
     )
-    sandbox = Sandbox(state_dir=folder)
-    await sandbox.start()
+    server = api_server(kind, folder, None, own_rules())
     try:
-        async with beside(sandbox, configuration, folder):
-            admin = await connect(sandbox, "admin")
+        await server.start()
+        async with beside(server, configuration, folder):
+            admin = await connect(server, "admin")
             await eventually(lambda: _has_topology(admin))
-            await sandbox.apply(fleet())
-            yield sandbox
+            await server.apply(fleet())
+            yield server
             await admin.close()
     finally:
-        await sandbox.stop()
+        await server.stop()
 
 
 async def _has_topology(client: HttpClient) -> bool:
@@ -133,7 +135,7 @@ async def test_names_of_any_length_fit_into_the_window(browser: "Browser") -> No
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def console(api: Sandbox) -> AsyncIterator[Opened]:
+async def console(api: ApiServer) -> AsyncIterator[Opened]:
     async with opened(
         ConsoleSettings(default_configuration(), api.kubeconfig, "user", "user")
     ) as running:
@@ -146,7 +148,7 @@ async def _is_ready(console: Opened) -> bool:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1024, 1366])
+@pytest.mark.parametrize("width", [390, 1024, 1366])
 @pytest.mark.parametrize("name", list(PAGES))
 async def test_every_page_is_readable(
     browser: "Browser", console: Opened, name: str, width: int, scheme: str
@@ -193,7 +195,7 @@ async def test_the_file_opens_the_console(browser: "Browser", console: Opened) -
 
 
 async def test_a_change_is_shown_without_a_reload(
-    browser: "Browser", console: Opened, api: Sandbox
+    browser: "Browser", console: Opened, api: ApiServer
 ) -> None:
     admin = await connect(api, "admin")
     async with tab(

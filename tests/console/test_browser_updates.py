@@ -1,20 +1,18 @@
 """What stays while pages change, in a real Chromium, over lists in memory."""
 
+import asyncio
 import contextlib
-import re
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+import itertools
 from typing import TYPE_CHECKING
 
 import pytest
 
-from app.console.routes import Console
+from tests.console.changing import Shown, many_pods, shown
 from tests.console.chromium import tab
-from tests.console.fake import Lists, console, served
-from tests.console.objects import objects
+from tests.console.fake import Lists
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, Page
+    from playwright.async_api import Browser
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 STUCK = "workloads?object=PodCliqueSet/inference/llm-serve"
@@ -29,32 +27,6 @@ FOCUS = (
 IS_FOCUSED = (
     "(n) => document.activeElement === window.controls[n] && window.controls[n].isConnected"
 )
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A console that is served, and the lists that it is of."""
-
-    url: str
-    made: Console
-    lists: Lists
-
-    async def change(self, *pages: "Page") -> None:
-        """Make a set that waits, and return when all pages have it in the navigation."""
-        sets = self.lists.objects["podcliquesets"]
-        metadata = {"name": f"new-{len(sets)}", "namespace": "inference", "resourceVersion": "2"}
-        sets.append({**sets[0], "metadata": {**metadata, "uid": metadata["name"]}})
-        self.lists.change("podcliquesets", sets[-1], "ADDED")
-        for page in pages:
-            count = page.locator("nav .count").first
-            await count.filter(has_text=re.compile(rf"^{len(sets) - 2}\b")).wait_for()
-
-
-@contextlib.asynccontextmanager
-async def shown(lists: Lists | None = None) -> AsyncIterator[Shown]:
-    lists = lists or Lists(objects())
-    async with console(lists) as (_, made), served(made) as url:
-        yield Shown(url, made, lists)
 
 
 @pytest.mark.parametrize(
@@ -129,3 +101,53 @@ async def test_a_page_says_that_the_console_has_ended(browser: "Browser") -> Non
     await page.get_by_text("The console does not answer").wait_for()
     assert await page.get_by_role("heading", level=1).inner_text() != ""
     await context.close()
+
+
+CLICKS = 500
+PODS = 60_000
+RECORD = """() => {
+  window.pressed = [];
+  window.clicked = 0;
+  addEventListener("mousedown", (event) => { window.pressed.push(event.target); }, true);
+  addEventListener("click", (event) => {
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    window.clicked += event.target === window.pressed.at(-1);
+  }, true);
+}"""
+PLACES = """(selector) => [...document.querySelectorAll(selector)]
+  .map((e) => e.getBoundingClientRect())
+  .filter((box) => box.width && box.top > 0 && box.bottom < innerHeight)
+  .map((box) => [box.left + box.width / 2, box.top + box.height / 2])"""
+
+
+async def test_no_click_is_lost_at_two_updates_a_second(browser: "Browser") -> None:
+    """A click is lost if what was below the mouse is another element when the button comes up."""
+    lists = Lists(many_pods(PODS))
+    async with shown(lists) as served_console, tab(browser, served_console.url, STUCK) as opened:
+        page = opened.page
+        await page.get_by_text("● live").wait_for()
+        await page.evaluate(RECORD)
+        fetched: list[str] = []
+        page.on("response", lambda response: fetched.append(response.url))
+        changing = asyncio.create_task(_change_twice_a_second(served_console))
+        for number in range(CLICKS):
+            places = await page.evaluate(PLACES, CONTROLS)
+            x, y = places[number % len(places)]
+            await page.mouse.click(x, y, delay=60)
+        changing.cancel()
+        pressed = await page.evaluate("window.pressed.length")
+        clicked = await page.evaluate("window.clicked")
+    assert (pressed, clicked) == (CLICKS, CLICKS)
+    assert len(fetched) > CLICKS / 20
+
+
+async def _change_twice_a_second(served_console: Shown) -> None:
+    """Place the pods of a gang, one after the other, and take them away again."""
+    ticks = asyncio.Event()
+    for number in itertools.count():
+        node = f"gpu-a-{number % 16 + 1:02}" if number % 2 else ""
+        served_console.place(f"llm-serve-0-worker-{number // 2 % 4}", node)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await ticks.wait()

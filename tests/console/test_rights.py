@@ -97,13 +97,13 @@ async def api(
             pytest.skip(f"needs a real API server: {missing}")
     try:
         await server.start()
-        await _fill(server)
+        await fill(server)
         yield server
     finally:
         await server.stop()
 
 
-async def _fill(server: ApiServer) -> None:
+async def fill(server: ApiServer) -> None:
     by_plural = objects()
     for stored in (obj for items in by_plural.values() for obj in items):
         stored["metadata"] = {
@@ -162,9 +162,9 @@ async def seen(server: ApiServer, *namespaces: str) -> Seen:
     return Seen(pages, text, explained, topology, room)
 
 
-async def printed(server: ApiServer, *arguments: str) -> tuple[int, str]:
+async def printed(server: ApiServer, *arguments: str, context: str = "operator") -> tuple[int, str]:
     """Exit code and standard output of a command, in a process of its own."""
-    given = ["--kubeconfig", str(server.kubeconfig), "--context", "operator"]
+    given = ["--kubeconfig", str(server.kubeconfig), "--context", context]
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "app", *arguments, *given, cwd=ROOT, stdout=asyncio.subprocess.PIPE
     )

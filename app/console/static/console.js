@@ -72,15 +72,15 @@
   }
 
   // While a button of the mouse is down, the page does not change below it.
-  let pressed = false, put_off = "";
+  let pressed = false, release = 0, later = "";
   function released() {
     pressed = false;
-    if (put_off) update(put_off);
-    put_off = "";
+    if (later) update(later);
+    later = "";
   }
-  addEventListener("pointerdown", () => { pressed = true; }, true);
+  addEventListener("pointerdown", () => { pressed = true; clearTimeout(release); }, true);
   for (const end of ["pointerup", "pointercancel", "dragend"]) {
-    addEventListener(end, () => setTimeout(released), true);
+    addEventListener(end, () => { release = setTimeout(released); }, true);
   }
   addEventListener("blur", released);
 
@@ -93,7 +93,7 @@
       if (answer.ok) {
         tag = answer.headers.get("ETag");
         const html = await answer.text();
-        if (pressed) put_off = html;
+        if (pressed) later = html;
         else update(html);
       }
       if (answer.ok || answer.status === 304) current();
