@@ -8,14 +8,20 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from tests.installation.pods import Pod
+
+class Target(Protocol):
+    """What a connection can go to."""
+
+    address: str
+    port: int
 
 
 class Balancer:
     """`host` is an address on loopback."""
 
-    def __init__(self, ready: Callable[[], Sequence[Pod]], host: str = "127.0.0.1") -> None:
+    def __init__(self, ready: Callable[[], Sequence[Target]], host: str = "127.0.0.1") -> None:
         self._ready = ready
         self._host = host
         self._turns = itertools.count()
@@ -53,8 +59,11 @@ class Balancer:
                 await _join(reader, writer, pods[next(self._turns) % len(pods)])
 
 
-async def _join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pod: Pod) -> None:
-    """Until one side closes."""
+async def _join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pod: Target) -> None:
+    """Until one side closes.
+
+    The connection to the Pod is closed first, because `stop` may cancel what comes after it.
+    """
     pod_reader, pod_writer = await asyncio.open_connection(pod.address, pod.port)
     pumps = [
         asyncio.create_task(_pump(*pair)) for pair in ((reader, pod_writer), (pod_reader, writer))
@@ -62,10 +71,10 @@ async def _join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pod:
     try:
         await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
     finally:
+        pod_writer.transport.abort()
         for pump in pumps:
             pump.cancel()
         await asyncio.gather(*pumps, return_exceptions=True)
-        pod_writer.transport.abort()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
