@@ -293,6 +293,7 @@ RULES: tuple[Rule, ...] = (
         ("sets", "cliques", "pods"),
         _of_set,
     ),
+    Rule("ClaimNotInPods", claims.claim_not_in_pods, ("cliques", "pods")),
     Rule(
         "DomainDeleted",
         claims.domain_deleted,

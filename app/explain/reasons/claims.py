@@ -251,8 +251,41 @@ def _not_injected(member: Member, clique: PodClique) -> Reason:
     )
 
 
-def _has_our_claim(pod: Pod) -> bool:
-    return any(claim.name == CLAIM for claim in pod.claims)
+def claim_not_in_pods(gang: Gang) -> Iterator[Reason]:
+    """Pods run without the claim that their PodClique has: they are older than it."""
+    for member in gang.members:
+        clique = member.clique
+        if clique is None or not _has_our_claim(clique):
+            continue
+        outside = [pod for pod in member.pods if _runs(pod) and not _has_our_claim(pod)]
+        if outside:
+            yield _outside(clique, outside)
+
+
+def _runs(pod: Pod) -> bool:
+    return bool(pod.node) and pod.deleting is None and not pod.finished
+
+
+def _outside(clique: PodClique, outside: Sequence[Pod]) -> Reason:
+    run = "runs" if len(outside) == 1 else "run"
+    text = (
+        f"{counted(len(outside), 'pod')} of PodClique {clique.name} {run} without its claim,"
+        " outside of the NVLink domain"
+    )
+    evidence = tuple(Evidence(pod.ref, "spec.resourceClaims", "no mnnvl") for pod in outside[:3])
+    return Reason(
+        "ClaimNotInPods",
+        (clique.ref, *refs(outside)),
+        text,
+        "delete these pods as soon as the workload can do without them: the new ones have the claim",
+        "you",
+        evidence,
+        severity="warning",
+    )
+
+
+def _has_our_claim(holder: Pod | PodClique) -> bool:
+    return any(claim.name == CLAIM for claim in holder.claims)
 
 
 def claim_held(gang: Gang) -> Iterator[Reason]:

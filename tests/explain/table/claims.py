@@ -91,6 +91,23 @@ CLAIMS = (
         dialects=("design",),
     ),
     Row(
+        "ClaimNotInPods",
+        "the claim came back into the PodClique, and its pods are older",
+        {
+            "cliques": (cliques()[0], replace(cliques()[1], claims=(SHARED,))),
+            "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"),
+            "claims": (CLAIM,),
+        },
+        "3 pods of PodClique llm-0-pool-0-workers run without its claim, outside of the NVLink"
+        " domain",
+        "you",
+        {
+            "cliques": (cliques()[0], replace(cliques()[1], claims=(SHARED,))),
+            "pods": tuple(replace(pod, node="") for pod in placed("gpu-00")),
+            "claims": (CLAIM,),
+        },
+    ),
+    Row(
         "ClaimMissing",
         "the shared claim does not exist",
         {"pods": claiming(SHARED)},
