@@ -92,14 +92,18 @@ async def connect(api: ApiServer, context: str) -> HttpClient:
     return client
 
 
-async def eventually(look: Callable[[], Awaitable[T]], wanted: Callable[[T], object] = bool) -> T:
-    """What `look` gives as soon as it is `wanted`; an AssertionError with the last of it after 20
-    s. It looks less often as time passes, because each look costs requests.
+async def eventually(
+    look: Callable[[], Awaitable[T]],
+    wanted: Callable[[T], object] = bool,
+    patience: float = PATIENCE,
+) -> T:
+    """What `look` gives as soon as it is `wanted`; an AssertionError with the last of it after
+    `patience` seconds. It looks less often as time passes, because each look costs requests.
     """
     last: T | None = None
     pause = 0.01
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience):
             while True:
                 last = await look()
                 if wanted(last):
@@ -107,7 +111,7 @@ async def eventually(look: Callable[[], Awaitable[T]], wanted: Callable[[T], obj
                 await asyncio.sleep(pause)
                 pause = min(1.5 * pause, 0.2)
     except TimeoutError:
-        raise AssertionError(f"not within {PATIENCE:g} s; last seen: {last!r}") from None
+        raise AssertionError(f"not within {patience:g} s; last seen: {last!r}") from None
 
 
 async def is_gone(
