@@ -277,7 +277,7 @@ def _outside(clique: PodClique, outside: Sequence[Pod]) -> Reason:
         "ClaimNotInPods",
         (clique.ref, *refs(outside)),
         text,
-        "delete these pods as soon as the workload can do without them: the new ones have the claim",
+        "delete these pods when the workload can do without them: the new ones have the claim",
         "you",
         evidence,
         severity="warning",
