@@ -4,7 +4,7 @@ API server does.
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -120,10 +120,12 @@ def operator_names(operator: str) -> list[str]:
     return [f"{operator}/{name}" for name in found if name.partition(".")[0] in PATHS]
 
 
-def operator_cluster(operator: str, *, enabled: bool = False) -> OfflineCluster:
+def operator_cluster(
+    operator: str, *, enabled: bool = False, more: Sequence[dict[str, Any]] = ()
+) -> OfflineCluster:
     """The cluster that `operator` was recorded in: its topology, its nodes n0 to n7, and its sets.
 
-    `enabled`: we manage the topology of today's operator too.
+    `enabled`: we manage the topology of today's operator too. `more` objects are in it beside these.
     """
     nodes = [
         {
@@ -147,7 +149,7 @@ def operator_cluster(operator: str, *, enabled: bool = False) -> OfflineCluster:
         return OfflineCluster([*nodes, *sets], levels=LEVELS[:4])
     named = [*SETS[operator], "grove-fcc3b3bb/clustertopologybinding.create-by-user"]
     objects = [load(name)["request"]["object"] for name in named]
-    return OfflineCluster([*nodes, *objects], topology_enabled=enabled)
+    return OfflineCluster([*nodes, *objects, *more], topology_enabled=enabled)
 
 
 def load(name: str) -> dict[str, Any]:

@@ -127,6 +127,11 @@ OTHERWISE_SHOWN = {
     "satisfaction.py": "the condition TopologyConstraintSatisfied",
     "kai_podgroup.py": "events on PodGroups",
     "dry_run.py": "unusable documents",
+    "policies.py": "the rules in CEL, in the words of the rules",
+    "policy.py": "the rules in CEL, in the words of the rules",
+    "levels_policy.py": "the rules in CEL, in the words of the rules",
+    "owners_policy.py": "the rules in CEL, in the words of the rules",
+    "subgroups_policy.py": "the rules in CEL, in the words of the rules",
 }
 PARTS = {
     " and … more",

@@ -14,6 +14,7 @@ COMMANDS = {
     "topology": "levels, what is free where, and what is not a tree",
     "console": "a local, read-only web page with all of these",
     "webhooks": "print the two webhook configurations",
+    "policies": "print the rules that API servers can evaluate themselves",
     "sandbox": "a local API server with the webhooks, until SIGTERM or Ctrl-C",
     "completion": "print what makes a shell complete commands and options",
     "certs": "make, show or check certificates",

@@ -4,64 +4,21 @@ It decides which webhooks are called for a request, in which order, and how thei
 """
 
 import asyncio
-import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from app.sandbox.admission.attributes import Attributes, is_selected, matched_version
 from app.sandbox.admission.authorization import Access, Authorizer
+from app.sandbox.admission.policies import Policies
 from app.sandbox.admission.webhook import Answer, CallFailedError, Hook, Transport, hooks_of
 from app.sandbox.objects import cel, errors, patching
-from app.sandbox.objects.objects import Caller, Object
+from app.sandbox.objects.objects import Object
 from app.sandbox.objects.resources import Registry, Served
 from app.sandbox.storage import Storage
 
 _GROUP = "admissionregistration.k8s.io"
 MUTATING = (_GROUP, "mutatingwebhookconfigurations")
 VALIDATING = (_GROUP, "validatingwebhookconfigurations")
-
-
-@dataclass(frozen=True, slots=True)
-class Attributes:
-    """A request to be admitted. `obj` and `old` are in the version of `served`."""
-
-    served: Served
-    operation: str
-    namespace: str
-    name: str
-    caller: Caller
-    obj: Object | None = None
-    old: Object | None = None
-    subresource: str = ""
-
-    def request(self, matched: Served) -> Object:
-        """Return the `request` of an AdmissionReview.
-
-        `matched` is the version that a rule of the webhook names.
-        """
-        present = {
-            "subResource": self.subresource,
-            "requestSubResource": self.subresource,
-            "name": self.name,
-            "namespace": self.namespace,
-        }
-        return {
-            "uid": str(uuid.uuid4()),
-            "kind": matched.group_version_kind(),
-            "resource": matched.group_version_resource(),
-            "requestKind": self.served.group_version_kind(),
-            "requestResource": self.served.group_version_resource(),
-            **{key: value for key, value in present.items() if value},
-            "operation": self.operation,
-            "userInfo": self.caller.user.info(),
-            "object": self.converted(self.obj, matched),
-            "oldObject": self.converted(self.old, matched),
-            "dryRun": self.caller.options.dry_run,
-            "options": self.caller.options.review(f"{self.operation.title()}Options"),
-        }
-
-    def converted(self, obj: Object | None, matched: Served) -> Object | None:
-        """`obj` in the version `matched`."""
-        return None if obj is None else matched.read(self.served.write(obj))
 
 
 class Admission:
@@ -77,6 +34,7 @@ class Admission:
         self._registry = registry
         self._transport = transport
         self._authorizer = authorizer
+        self._policies = Policies(storage, registry, authorizer)
 
     async def mutate(
         self, attributes: Attributes, settle: Callable[[Object], object]
@@ -104,11 +62,12 @@ class Admission:
         return attributes.obj
 
     async def validate(self, attributes: Attributes) -> None:
-        """Call all validating webhooks concurrently.
+        """Evaluate all policies, then call all validating webhooks concurrently.
 
-        Raises the first rejection, in the order of the webhooks.
+        Raises the first rejection, in the order of the policies and webhooks.
         """
         self._check_owners(attributes)
+        self._policies.check(attributes)
         hooks = self._matching(VALIDATING, attributes)
         if not hooks:
             return
@@ -213,62 +172,18 @@ class Admission:
         configured = (
             hook for item in self._storage.table(table).items() for hook in hooks_of(item)
         )
-        hooks = ((hook, self._rule(hook, attributes)) for hook in configured)
+        hooks = (
+            (
+                hook,
+                matched_version(hook.rules, attributes, self._registry, equivalent=hook.equivalent),
+            )
+            for hook in configured
+        )
         return [
             (hook, matched)
             for hook, matched in hooks
-            if matched and self._selected(hook, attributes)
+            if matched and is_selected(hook.namespaces, hook.objects, attributes, self._storage)
         ]
-
-    def _rule(self, hook: Hook, attributes: Attributes) -> Served | None:
-        """Return the version of the request for the hook, or None if none of its rules matches."""
-        versions = [attributes.served]
-        if hook.equivalent:
-            versions += self._registry.versions(attributes.served.table)
-        for served in versions:
-            if any(_rule_matches(rule, served, attributes) for rule in hook.rules):
-                return served
-        return None
-
-    def _selected(self, hook: Hook, attributes: Attributes) -> bool:
-        if not any(
-            hook.objects(obj) for obj in (attributes.obj, attributes.old) if obj is not None
-        ):
-            return False
-        if attributes.served.table == ("", "namespaces"):
-            return hook.namespaces(attributes.obj or attributes.old or {})
-        if not attributes.served.namespaced:
-            return True
-        return hook.namespaces(
-            self._storage.get(("", "namespaces"), ("", attributes.namespace)) or {}
-        )
-
-
-def _rule_matches(rule: Object, served: Served, attributes: Attributes) -> bool:
-    scope = {"Namespaced": (True,), "Cluster": (False,)}.get(
-        rule.get("scope") or "*", (True, False)
-    )
-    namespaced = served.namespaced and served.table != ("", "namespaces")
-    return (
-        _named(rule, "operations", attributes.operation)
-        and _named(rule, "apiGroups", served.group)
-        and _named(rule, "apiVersions", served.version)
-        and namespaced in scope
-        and any(
-            _resource_matches(item, served.plural, attributes.subresource)
-            for item in rule.get("resources") or ()
-        )
-    )
-
-
-def _named(rule: Object, key: str, value: str) -> bool:
-    return not {"*", value}.isdisjoint(rule.get(key) or ())
-
-
-def _resource_matches(pattern: str, plural: str, subresource: str) -> bool:
-    """`pods`, `pods/binding`, `pods/*`, `*/status`, `*` (no subresources), `*/*`."""
-    resource, _, sub = pattern.partition("/")
-    return resource in ("*", plural) and (sub == subresource or (sub == "*"))
 
 
 def refusal(name: str, status: Object) -> errors.ApiError:

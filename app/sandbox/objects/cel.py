@@ -25,7 +25,7 @@ class CelError(Exception):
 
 
 @lru_cache(maxsize=2000)
-def _compiled(expression: str) -> Any:
+def compiled(expression: str) -> Any:
     return cel.compile(expression)
 
 
@@ -35,7 +35,7 @@ def holds(expression: str, variables: dict[str, Any]) -> bool:
     Raise CelError if it has none, or if the value is not a bool.
     """
     try:
-        value = _compiled(expression).execute(variables)
+        value = compiled(expression).execute(variables)
     except KeyError as error:
         raise CelError(f"{expression}: no such key: {error.args[0]}") from error
     except (ValueError, TypeError, RuntimeError, IndexError) as error:

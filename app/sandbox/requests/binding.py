@@ -6,7 +6,8 @@ that of autoscaling/v1, of objects with replicas.
 
 from dataclasses import replace
 
-from app.sandbox.admission.chain import Admission, Attributes
+from app.sandbox.admission.attributes import Attributes
+from app.sandbox.admission.chain import Admission
 from app.sandbox.objects import errors, lifecycle
 from app.sandbox.objects.objects import (
     Caller,

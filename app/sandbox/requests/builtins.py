@@ -74,10 +74,21 @@ def _resources() -> Iterator[Served]:
     yield from _kind(
         CRDS[0], "CustomResourceDefinition", CRDS[1], "crd", "crds", **_SPEC_AND_STATUS, **_CLUSTER
     )
-    for name in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+    for name in (
+        "MutatingWebhookConfiguration",
+        "ValidatingWebhookConfiguration",
+        "ValidatingAdmissionPolicyBinding",
+    ):
         yield from _kind(
             "admissionregistration.k8s.io", name, f"{name.lower()}s", **_GENERATION, **_CLUSTER
         )
+    yield from _kind(
+        "admissionregistration.k8s.io",
+        "ValidatingAdmissionPolicy",
+        "validatingadmissionpolicies",
+        **_GENERATION,
+        **_CLUSTER,
+    )
 
     yield from _kind(_SCHEDULING, "PriorityClass", "priorityclasses", "pc", **_CLUSTER)
     yield from _kind(

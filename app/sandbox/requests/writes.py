@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from app.sandbox import crd_names
-from app.sandbox.admission.chain import Admission, Attributes
+from app.sandbox.admission.attributes import Attributes
+from app.sandbox.admission.chain import Admission
 from app.sandbox.objects import errors, lifecycle, objectmeta, patching, resources
 from app.sandbox.objects.errors import cause
 from app.sandbox.objects.objects import (

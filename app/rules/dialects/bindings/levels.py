@@ -30,6 +30,12 @@ ALLOW_IN_USE = "grove.io/allow-topology-in-use"
 MAX_KAI_LEVELS = 16
 MAX_DOMAIN = 63
 
+WITHOUT_KAI_TOPOLOGY = (
+    "Grove's operator could not make the KAI Topology, would exit at its next start and block every"
+    " PodCliqueSet"
+)
+"""What follows from a binding that no KAI Topology can be made of."""
+
 _DOMAIN = re.compile(r"[a-z][a-z0-9-]*")
 _SPEC = FieldPath("spec")
 _LEVELS = FieldPath("spec.levels")
@@ -155,20 +161,18 @@ def _validate_for_kai(levels: Sequence[Any]) -> list[FieldError]:
     Grove makes it from the binding, and its operator exits if that fails.
     """
     findings: list[FieldError] = []
-    consequence = (
-        "Grove's operator could not make the KAI Topology, would exit at its next start and block"
-        " every PodCliqueSet"
-    )
     if len(levels) > MAX_KAI_LEVELS:
         findings.append(
             fields.invalid(
-                _LEVELS, len(levels), f"KAI allows at most {MAX_KAI_LEVELS} levels: {consequence}"
+                _LEVELS,
+                len(levels),
+                f"KAI allows at most {MAX_KAI_LEVELS} levels: {WITHOUT_KAI_TOPOLOGY}",
             )
         )
 
     for position, level in enumerate(levels[:-1]):
         if isinstance(level, dict) and level.get("key") == HOSTNAME_KEY:
-            text = f"KAI allows this key only at the last level: {consequence}"
+            text = f"KAI allows this key only at the last level: {WITHOUT_KAI_TOPOLOGY}"
             findings.append(
                 fields.invalid(_LEVELS.index(position).child("key"), HOSTNAME_KEY, text)
             )
@@ -200,9 +204,7 @@ def _name_conflict(kai: KaiTopology | None, uid: str) -> str | None:
 
 
 def _refers_to_kai(obj: Mapping[str, Any]) -> bool:
-    """Whether the binding names a KAI Topology that Grove does not make, but only compares with the
-    levels.
-    """
+    """Whether the binding names a KAI Topology, which Grove then only compares with the levels."""
     references = maps_of(value_at(obj, ("spec", "schedulerTopologyBindings")))
     return any(reference.get("schedulerName") == KAI_SCHEDULER for reference in references)
 

@@ -1,0 +1,79 @@
+"""Expressions of CEL over the variables of one request, with functions that Kubernetes adds.
+
+Of these, there are `indexOf`, `lastIndexOf`, `join` and `sum` of lists, and the checks of an
+`authorizer` for resources.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import cel
+
+from app.sandbox.objects.cel import CelError, compiled
+
+MayDo = Callable[[dict[str, str]], bool]
+"""Whether the user of a request may do what `group`, `resource`, `namespace`, `name` and `verb`
+say.
+"""
+
+
+class Scope:
+    """The variables that expressions may use. `may_do` answers the checks of `authorizer`."""
+
+    def __init__(self, variables: dict[str, Any], may_do: MayDo | None = None) -> None:
+        self._context = cel.Context()
+        self._context.update({**variables, **_functions(may_do)})
+
+    def add(self, name: str, value: Any) -> None:
+        """Add a variable, or replace it."""
+        self._context.add_variable(name, value)
+
+    def value(self, expression: str) -> Any:
+        """Return the value of `expression`. Raise CelError if it has none."""
+        try:
+            return compiled(expression).execute(self._context)
+        except (ValueError, TypeError, RuntimeError, IndexError, KeyError) as error:
+            raise CelError(f"{expression}: {error}") from error
+
+
+def _functions(may_do: MayDo | None) -> dict[str, Any]:
+    """Return what Kubernetes adds to CEL.
+
+    An authorizer is a map, to which each step of a check adds an entry.
+    """
+    functions: dict[str, Any] = {
+        "indexOf": _index_of,
+        "lastIndexOf": _last_index_of,
+        "join": _join,
+        "sum": sum,
+        "authorizer": {},
+        "allowed": lambda decision: decision["allowed"] == "true",
+    }
+    for step in ("group", "resource", "namespace", "name"):
+        functions[step] = _step(step)
+
+    def check(access: dict[str, str], verb: str) -> dict[str, str]:
+        is_allowed = may_do is not None and may_do({**access, "verb": verb})
+        return {"allowed": str(is_allowed).lower()}
+
+    return {**functions, "check": check}
+
+
+def _step(name: str) -> Callable[[dict[str, str], str], dict[str, str]]:
+    return lambda access, value: {**access, name: value}
+
+
+def _index_of(values: list[Any], value: Any) -> int:
+    if value in values:
+        return values.index(value)
+    return -1
+
+
+def _last_index_of(values: list[Any], value: Any) -> int:
+    if value in values:
+        return len(values) - 1 - values[::-1].index(value)
+    return -1
+
+
+def _join(texts: list[str], separator: str = "") -> str:
+    return separator.join(texts)
