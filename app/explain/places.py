@@ -206,11 +206,6 @@ class Places:
         return self.under(Assumption(soon=True))
 
     @property
-    def any_pool(self) -> Fit:
-        """As if node pools did not matter."""
-        return self.under(Assumption(pool=ANY_POOL))
-
-    @property
     def empty(self) -> Fit:
         """As if no other pods ran, and all nodes were ready and open to the gang."""
         return self.under(self.all_emptied)

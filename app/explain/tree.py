@@ -12,7 +12,8 @@ from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.reason import Reason
 from app.explain.reasons.claims import compute_domains_of
-from app.explain.reasons.queue import asked_gpus, chain
+from app.explain.reasons.queue import exceeded_quota
+from app.explain.shares import asked_of, chain, over_limit, unusable_because
 from app.explain.subject import Subject
 from app.explain.words import amount, counted, gpus_of, listed, plain
 from app.facts.constraint import SchedulerConstraint
@@ -207,15 +208,25 @@ class _Grower:
     def _queue(self, queue: Queue, gang: Gang) -> Branch:
         path = "/".join(reversed([above.name for above in chain(self._index, queue.name)]))
         quota = "no quota" if queue.quota is None else f"quota {plain(queue.quota)}"
-        gpus = asked_gpus(gang)
-        full = queue.limit is not None and queue.allocated + gpus > queue.limit
+        gpus = asked_of(gang, "/gpu")
+        trouble = self._trouble_of_queue(queue, gang)
         return self._branch(
             queue.ref,
             asked=amount("/gpu", gpus) if gpus else "",
             where=f"{path}: {quota}, used {plain(queue.allocated)}",
-            state="problem" if full else "well",
-            words="at its limit" if full else "has room",
+            state="problem" if trouble else "well",
+            words=trouble or "has room",
         )
+
+    def _trouble_of_queue(self, queue: Queue, gang: Gang) -> str:
+        """Why the queue of a gang has no room for it; "" if it has."""
+        if unusable_because(self._index, queue.name):
+            return "not used by KAI"
+        if over_limit(gang, queue.name) is not None:
+            return "at its limit"
+        group = gang.pod_group
+        is_over = group is not None and exceeded_quota(gang, group) is not None
+        return "at its quota" if is_over else ""
 
     def _claims(self, gang: Gang) -> Iterator[Branch]:
         """Claims that pods share by name, and ComputeDomains."""

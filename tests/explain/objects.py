@@ -14,7 +14,7 @@ from app.facts.grove.podgangmap import PodGangMap
 from app.facts.grove.status import LastError
 from app.facts.grove.topology import ClusterTopology
 from app.facts.kai.podgroup import KaiPodGroup, Said
-from app.facts.kai.queue import Queue
+from app.facts.kai.queue import MEGABYTE, NO_SHARE, Queue
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceClaim, ResourceSlice
 from app.facts.kubernetes.event import Event
@@ -153,13 +153,19 @@ def priority_class(fact: PriorityClass) -> Object:
 def queue(fact: Queue) -> Object:
     bounds = {"quota": fact.quota, "limit": fact.limit}
     gpu = {name: -1 if value is None else value // 1000 for name, value in bounds.items()}
-    spec: Object = {"resources": {"gpu": gpu}} | (
-        {"parentQueue": fact.parent} if fact.parent else {}
-    )
-    status = {
-        "allocated": {"nvidia.com/gpu": str(fact.allocated // 1000)},
-        "allocatedNonPreemptible": {"nvidia.com/gpu": str(fact.allocated_fixed // 1000)},
-    }
+    resources: Object = {"gpu": gpu}
+    allocated: Object = {"nvidia.com/gpu": str(fact.allocated // 1000)}
+    fixed: Object = {"nvidia.com/gpu": str(fact.allocated_fixed // 1000)}
+    for name, share, unit in (("cpu", fact.cpu, 1), ("memory", fact.memory, MEGABYTE)):
+        if share != NO_SHARE:
+            given = {"quota": share.quota, "limit": share.limit}
+            resources[name] = {
+                key: -1 if value is None else value // unit for key, value in given.items()
+            }
+            allocated[name] = f"{share.allocated}m"
+            fixed[name] = f"{share.allocated_fixed}m"
+    spec: Object = {"resources": resources} | ({"parentQueue": fact.parent} if fact.parent else {})
+    status = {"allocated": allocated, "allocatedNonPreemptible": fixed}
     metadata: Object = {"labels": {"kai.scheduler/node-pool": fact.pool}} if fact.pool else {}
     return made(
         "scheduling.run.ai/v2", "Queue", "", fact.name, metadata=metadata, spec=spec, status=status

@@ -249,8 +249,19 @@ def _what_frees(obstacle: Obstacle) -> tuple[str, Who]:
     if not any(helps):
         helps = ["wait until pods of others end"]
     wider = _wider(obstacle)
-    who: Who = "you" if wider else "wait"
-    return ", or ".join(filter(None, (*helps, wider))), who
+    elsewhere = _elsewhere(obstacle)
+    who: Who = "you" if wider or elsewhere else "wait"
+    return ", or ".join(filter(None, (*helps, wider, elsewhere))), who
+
+
+def _elsewhere(obstacle: Obstacle) -> str:
+    """Another node pool in which the gang fits; "" if there is none."""
+    pool = next(iter(obstacle.other_pools()), None)
+    if pool is None:
+        return ""
+    if not pool:
+        return "leave the node pool out of the workload and its queue: it fits there"
+    return f'use node pool "{pool}": it fits there'
 
 
 def _ending(obstacle: Obstacle) -> str:

@@ -3,12 +3,18 @@
 from collections.abc import Iterator
 
 from app.explain.gang import Gang
-from app.explain.index import Index
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.evictable import group_is_preemptible
+from app.explain.shares import (
+    Excess,
+    asked_of,
+    chain,
+    over_limit,
+    over_quota,
+    unusable_because,
+)
 from app.explain.words import amount, clock, gpus_of, listed, plain
 from app.facts.kai.podgroup import KaiPodGroup, Said
-from app.facts.kai.queue import Queue
 
 CONDITION = "status.schedulingConditions[UnschedulableOnNodePool].reasons[]"
 
@@ -18,54 +24,21 @@ def _said(gang: Gang, reason: str) -> Said | None:
     return next((said for said in group.said if said.reason == reason), None) if group else None
 
 
-def chain(index: Index, name: str) -> Iterator[Queue]:
-    """A queue and those above it, up to the root; a cycle ends where it closes."""
-    seen: set[str] = set()
-    while name in index.queues and name not in seen:
-        seen.add(name)
-        yield index.queues[name]
-        name = index.queues[name].parent
-
-
 def queue_missing(gang: Gang) -> Iterator[Reason]:
     """KAI places nothing in a queue that is not a leaf below a queue that exists."""
     group = gang.pod_group
     if group is None or not group.queue:
         return
 
-    parents = {queue.parent for queue in gang.index.facts.queues}
-    leaves = sorted(
-        queue.name
-        for queue in gang.index.facts.queues
-        if queue.parent and queue.name not in parents and _is_whole(gang.index, queue)
-    )
-    wrong = _wrong_with(gang.index, group.queue, parents)
+    wrong = unusable_because(gang.index, group.queue)
     if wrong:
-        usable = f"there are {listed(leaves)}" if leaves else "there is no queue with a parent"
+        names = sorted(queue.name for queue in gang.index.facts.queues)
+        usable = [name for name in names if not unusable_because(gang.index, name)]
+        others = f"there are {listed(usable)}" if usable else "there is no queue without others"
         evidence = (Evidence(group.ref, "spec.queue", group.queue),)
         remedy = "set the label kai.scheduler/queue of the workload to one of them"
-        text = f"Queue {group.queue} {wrong}; {usable}"
+        text = f"Queue {group.queue} {wrong}; {others}"
         yield Reason("QueueMissing", (group.ref,), text, remedy, "you", evidence)
-
-
-def _wrong_with(index: Index, name: str, parents: set[str]) -> str:
-    """Why KAI places nothing in a queue; "" if it does."""
-    queue = index.queues.get(name)
-    if queue is None:
-        return "does not exist"
-    if not queue.parent:
-        return "has no parent, and KAI places nothing in such a queue"
-    if not _is_whole(index, queue):
-        last = list(chain(index, name))[-1]
-        return f"is below {last.parent}, which does not exist: KAI ignores it"
-    if name in parents:
-        return "has queues below it, and KAI places nothing in such a queue"
-    return ""
-
-
-def _is_whole(index: Index, queue: Queue) -> bool:
-    """Whether all queues above it exist."""
-    return not list(chain(index, queue.name))[-1].parent
 
 
 def queue_limit(gang: Gang) -> Iterator[Reason]:
@@ -73,39 +46,24 @@ def queue_limit(gang: Gang) -> Iterator[Reason]:
     it.
     """
     group = gang.pod_group
-    said = _said(gang, "OverLimit")
     if group is None:
         return
 
-    asked = asked_gpus(gang)
     remedy = "wait, ask for less, or have the limit raised"
-    for queue in chain(gang.index, group.queue):
-        if queue.limit is not None and asked and queue.allocated + asked > queue.limit:
-            if asked > queue.limit:
-                remedy = "ask for less, or have the limit raised"
-            numbers = f"{plain(queue.allocated)} used, {plain(asked)} asked"
-            text = f"Queue {queue.name}: limit {amount('/gpu', queue.limit)}, {numbers}"
-            evidence = (
-                Evidence(queue.ref, "spec.resources.gpu.limit", plain(queue.limit)),
-                Evidence(queue.ref, "status.allocated", plain(queue.allocated)),
-            )
-            yield Reason(
-                "QueueLimit",
-                (queue.ref,),
-                text,
-                remedy,
-                "you",
-                evidence,
-            )
-            return
-
-    if said is not None:
+    over = over_limit(gang, group.queue)
+    said = _said(gang, "OverLimit")
+    if over is not None:
+        if over.asked > over.bound:
+            remedy = "ask for less, or have the limit raised"
+        field = f"spec.resources.{over.resource.rpartition('/')[2]}.limit"
+        evidence = (
+            Evidence(over.queue.ref, field, plain(over.bound)),
+            Evidence(over.queue.ref, "status.allocated", plain(over.used)),
+        )
+        text = f"Queue {over.queue.name}: limit {over.words}"
+        yield Reason("QueueLimit", (over.queue.ref,), text, remedy, "you", evidence)
+    elif said is not None:
         yield _as_said(group, said, "QueueLimit", remedy)
-
-
-def asked_gpus(gang: Gang) -> int:
-    """What the gang still asks for, in thousandths of a GPU."""
-    return sum(gpus_of(dict(shape.requests)) * count for shape, count in gang.places.demand.shapes)
 
 
 def queue_quota(gang: Gang) -> Iterator[Reason]:
@@ -114,44 +72,45 @@ def queue_quota(gang: Gang) -> Iterator[Reason]:
     if group is None:
         return
     said = _said(gang, "NonPreemptibleOverQuota")
-    over = _over_quota(gang, group)
-    if over is None and said is not None and gpus_of(said.quota):
-        over = said.queue or group.queue, gpus_of(said.quota), gpus_of(said.allocated)
-    if over is None and said is not None:
-        over = _known_quota(gang, said.queue or group.queue)
-
+    bound = _binding_quota(gang, group, said)
     remedy = "make the workload preemptible, or use another queue"
-    if over is not None:
-        name, quota, used = over
-        text = (
-            f"The workload is not preemptible and so bound to the quota of queue {name}:"
-            f" {amount('/gpu', quota)}, {plain(used)} used"
-        )
+    if bound is not None:
+        name, words = bound
+        text = f"The workload is not preemptible and so bound to the quota of queue {name}: {words}"
         evidence = (Evidence(group.ref, CONDITION, said.reason if said is not None else name),)
         yield Reason("QueueQuota", (group.ref,), text, remedy, "you", evidence)
     elif said is not None:
         yield _as_said(group, said, "QueueQuota", remedy)
 
 
-def _over_quota(gang: Gang, group: KaiPodGroup) -> tuple[str, int, int] | None:
-    """(name, quota, used) of the first queue whose quota the gang would exceed, if it counts."""
+def exceeded_quota(gang: Gang, group: KaiPodGroup) -> Excess | None:
+    """Return the first quota that the gang would exceed, if it is bound to quotas."""
     facts = gang.index.facts
-    asked = asked_gpus(gang)
-    if {"priorities", "queues"} & (facts.unseen.keys() | facts.skipped) or not asked:
+    if {"priorities", "queues"} & (facts.unseen.keys() | facts.skipped):
         return None
     if group_is_preemptible(gang.index, group):
         return None
-    for queue in chain(gang.index, group.queue):
-        if queue.quota is not None and queue.allocated_fixed + asked > queue.quota:
-            return queue.name, queue.quota, queue.allocated_fixed
-    return None
+    return over_quota(gang, group.queue)
 
 
-def _known_quota(gang: Gang, name: str) -> tuple[str, int, int] | None:
-    queue = gang.index.queues.get(name)
-    if queue is None or not queue.quota:
+def _binding_quota(gang: Gang, group: KaiPodGroup, said: Said | None) -> tuple[str, str] | None:
+    """The name of the queue whose quota stands in the way, and its numbers: ours, else KAI's, else
+    those of its status.
+    """
+    over = exceeded_quota(gang, group)
+    if over is not None:
+        return over.queue.name, over.words
+    if said is None:
         return None
-    return name, queue.quota, queue.allocated_fixed
+
+    name = said.queue or group.queue
+    quota = gpus_of(said.quota)
+    used = gpus_of(said.allocated)
+    queue = gang.index.queues.get(name)
+    if not quota and queue is not None:
+        quota = queue.quota or 0
+        used = queue.allocated_fixed
+    return (name, f"{amount('/gpu', quota)}, {plain(used)} used") if quota else None
 
 
 def fair_share(gang: Gang) -> Iterator[Reason]:
@@ -162,7 +121,7 @@ def fair_share(gang: Gang) -> Iterator[Reason]:
     if group is None or gang.places.now.fits:
         return
 
-    asked = asked_gpus(gang)
+    asked = asked_of(gang, "/gpu")
     for queue in chain(gang.index, group.queue):
         if queue.quota is None or not asked or queue.allocated + asked > queue.quota:
             continue

@@ -15,6 +15,7 @@ from app.explain.words import counted, is_device, listed
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Requirement
+from app.facts.labels import NODE_POOL
 
 PLACE = (("pods", 1000),)
 MOST_PARTS = 20
@@ -74,14 +75,22 @@ class Obstacle:
 
     @cached_property
     def is_of_pool(self) -> bool:
-        """Whether it has a place outside of its node pool."""
+        """Whether it never has a place in its node pool, and would have one outside of it."""
         if not self.gang.index.has_pools:
             return False
         if not self.nodes:
             return True
         if not self.is_for_ever:
-            return self.places.any_pool.fits
+            return False
         return self.places.under(replace(self.places.all_emptied, pool=ANY_POOL)).fits
+
+    def other_pools(self) -> list[str]:
+        """The node pools in which it has a place now; "" are the nodes without one."""
+        if not self.gang.index.has_pools:
+            return []
+        pools = sorted({node.labels.get(NODE_POOL, "") for node in self.gang.index.nodes})
+        supposed = ((pool, Assumption(pool=pool)) for pool in pools if pool != self.gang.pool)
+        return [pool for pool, other in supposed if self.places.under(other).fits]
 
     @cached_property
     def missing_resource(self) -> str | None:

@@ -1,5 +1,6 @@
 """KAI's queues."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,23 @@ from app.facts.quantity import amounts
 from app.objects.shape import map_at, text_at
 
 _GPU = ("nvidia.com/gpu", "gpu")
+
+
+MEGABYTE = 1_000_000 * 1000
+"""In thousandths of a byte: queues have memory in megabytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a queue may have of a resource and has, in thousandths. None is no bound."""
+
+    quota: int | None = None
+    limit: int | None = None
+    allocated: int = 0
+    allocated_fixed: int = 0
+
+
+NO_SHARE = Share()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,29 +42,54 @@ class Queue(Named):
     allocated: int = 0
     allocated_fixed: int = 0
     pool: str = ""
+    cpu: Share = NO_SHARE
+    memory: Share = NO_SHARE
+
+    @property
+    def shares(self) -> Mapping[str, Share]:
+        """By resource, in the order in which they are looked at."""
+        gpus = Share(self.quota, self.limit, self.allocated, self.allocated_fixed)
+        return {"nvidia.com/gpu": gpus, "cpu": self.cpu, "memory": self.memory}
 
 
 def read_queue(obj: Mapping[str, Any]) -> Queue:
     metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
-    gpus = map_at(spec, "resources", "gpu")
+    resources = map_at(spec, "resources")
+    gpus = map_at(resources, "gpu")
     status = map_at(obj, "status")
     return Queue(
         name=text_at(metadata, "name"),
         parent=text_at(spec, "parentQueue"),
-        quota=_bound(gpus.get("quota")),
-        limit=_bound(gpus.get("limit")),
+        quota=_bound(gpus.get("quota"), 1000),
+        limit=_bound(gpus.get("limit"), 1000),
         allocated=_gpus(status.get("allocated")),
         allocated_fixed=_gpus(status.get("allocatedNonPreemptible")),
         pool=text_at(map_at(metadata, "labels"), NODE_POOL),
+        cpu=_share(resources, status, "cpu", 1),
+        memory=_share(resources, status, "memory", MEGABYTE),
     )
 
 
-def _bound(value: Any) -> int | None:
-    """Return GPUs in thousandths, or None for -1, which is no bound, and for nothing."""
+def _share(resources: Mapping[str, Any], status: Mapping[str, Any], name: str, unit: int) -> Share:
+    """Return the share of a resource whose bounds are in a unit of this many thousandths."""
+    bounds = map_at(resources, name)
+    share = Share(
+        _bound(bounds.get("quota"), unit),
+        _bound(bounds.get("limit"), unit),
+        amounts(status.get("allocated")).get(name, 0),
+        amounts(status.get("allocatedNonPreemptible")).get(name, 0),
+    )
+    return NO_SHARE if share == NO_SHARE else share
+
+
+def _bound(value: Any, unit: int) -> int | None:
+    """Return a bound in thousandths, or None for -1, which is no bound, and for nothing."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
         return None
-    return round(value * 1000)
+    if not math.isfinite(value):
+        return None
+    return round(value * unit)
 
 
 def _gpus(quantities: Any) -> int:

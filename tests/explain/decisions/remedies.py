@@ -45,7 +45,7 @@ class Cluster:
     def constraints(self, parts: tuple[str, ...]) -> Iterator[Object]:
         """The constraints of some parts, as KAI is told them; without parts, those of all."""
         for group in self.of("PodGroup"):
-            if group["metadata"]["name"] in self._groups():
+            if group["metadata"]["name"] in self.groups():
                 yield from _named(group["spec"], group["metadata"]["name"], parts, "subGroups")
         for gang in self.of("PodGang"):
             spec = gang["spec"]
@@ -54,7 +54,8 @@ class Cluster:
             for part in (*spec["podgroups"], *spec.get("topologyConstraintGroupConfigs", ())):
                 yield from _packs(part, part["name"], parts)
 
-    def _groups(self) -> set[str]:
+    def groups(self) -> set[str]:
+        """The names of the PodGroups of what was asked about."""
         return {
             pod["metadata"].get("annotations", {}).get("pod-group-name", "")
             for pod in self.of("Pod")
@@ -250,6 +251,12 @@ def _select_all(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
             pod["spec"].pop("nodeSelector", None)
 
 
+def _into_pool(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    for group in cluster.of("PodGroup"):
+        if group["metadata"]["name"] in cluster.groups():
+            group["metadata"].setdefault("labels", {})["kai.scheduler/node-pool"] = match["pool"]
+
+
 def _out_of_pools(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
     for node in cluster.of("Node"):
         node["metadata"].get("labels", {}).pop("kai.scheduler/node-pool", None)
@@ -280,4 +287,5 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
     (r"correct the selector$", _select_all),
     (r"correct the selector \(nodes have (?P<label>\S+?)\)", _select),
     (r"remove the label kai.scheduler/node-pool from nodes", _out_of_pools),
+    (r'use node pool "(?P<pool>.+)": it fits there', _into_pool),
 )

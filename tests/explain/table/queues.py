@@ -1,15 +1,22 @@
 """Reasons in queues, and in what KAI says."""
 
+from dataclasses import replace
+
 from app.facts.kai.podgroup import Said
-from app.facts.kai.queue import Queue
+from app.facts.kai.queue import Queue, Share
 from tests.explain.fleet import (
     GPU,
+    fill,
     nodes,
     pod_group,
     pods,
+    shape,
 )
 from tests.explain.table.row import FULL, Row, labelled, queues, said
 
+GIB = 1024**3 * 1000
+LARGE = pods(shape=shape(8, memory=4 * 1024**3))
+POOLED = tuple(node.name for node in nodes() if node.labels["example.com/rack"] == "rack-b2")
 QUEUES = (
     Row(
         "QueueMissing",
@@ -21,11 +28,11 @@ QUEUES = (
     ),
     Row(
         "QueueMissing",
-        "the queue has no parent",
+        "the queue has queues below it; one without a parent is used like any other",
         {"pod_groups": (pod_group(queue="root"),)},
-        "Queue root has no parent, and KAI places nothing in such a queue; there are research and team-llm",
+        "Queue root has queues below it, and KAI places nothing in such a queue; there are research and team-llm",
         "you",
-        {"pod_groups": (pod_group(queue="research"),)},
+        {"pod_groups": (pod_group(queue="root"),), "queues": (Queue("root"),)},
     ),
     Row(
         "QueueLimit",
@@ -42,6 +49,22 @@ QUEUES = (
         "Queue root: limit 64 GPUs, 60 used, 24 asked",
         "you",
         {"queues": (Queue("root", "", None, 64_000, 40_000), Queue("team-llm", "root"))},
+    ),
+    Row(
+        "QueueLimit",
+        "the limit of CPUs",
+        {"queues": queues(cpu=Share(None, 23_000, 20_000))},
+        "Queue team-llm: limit 23 CPUs, 20 used, 4 asked",
+        "you",
+        {"queues": queues(cpu=Share(None, 24_000, 20_000))},
+    ),
+    Row(
+        "QueueLimit",
+        "the limit of memory",
+        {"queues": queues(memory=Share(None, 15 * GIB, GIB)), "pods": LARGE},
+        "Queue team-llm: limit 15 GiB, 1 GiB used, 16 GiB asked",
+        "you",
+        {"queues": queues(memory=Share(None, 17 * GIB, GIB)), "pods": LARGE},
     ),
     Row(
         "QueueLimit",
@@ -79,6 +102,20 @@ QUEUES = (
         "KAI says: KAI's words",
         "you",
         said("x"),
+    ),
+    Row(
+        "QueueQuota",
+        "the quota of CPUs, and KAI has said nothing yet",
+        {
+            "pod_groups": (pod_group(preemptibility="non-preemptible"),),
+            "queues": queues(cpu=Share(7_000, None, 9_000, 4_000)),
+        },
+        "The workload is not preemptible and so bound to the quota of queue team-llm: 7 CPUs, 4 used, 4 asked",
+        "you",
+        {
+            "pod_groups": (pod_group(preemptibility="non-preemptible"),),
+            "queues": queues(cpu=Share(8_000, None, 9_000, 4_000)),
+        },
     ),
     Row(
         "FairShare",
@@ -128,5 +165,29 @@ QUEUES = (
             "queues": queues(pool="h100"),
             "nodes": labelled(("gpu-00", "gpu-01", "gpu-02", "gpu-03"), pool="h100"),
         },
+    ),
+    Row(
+        "NoDomainFits",
+        "the nodes without a pool are full, and another pool has room: that is no reason by itself",
+        {
+            "nodes": labelled(POOLED, pool="h100"),
+            "pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1")),
+        },
+        "No rack has room for 3 pods of 8 GPUs; zone-a/rack-a1 has room for 0",
+        "you",
+        {"nodes": labelled(POOLED, pool="h100"), "pods": (*pods(), *fill("rack-a1", "rack-a2"))},
+    ),
+    Row(
+        "NodesUnfit",
+        "the nodes without a pool are cordoned, and another pool has room",
+        {
+            "nodes": tuple(
+                replace(node, unschedulable=node.name not in POOLED)
+                for node in labelled(POOLED, pool="h100")
+            )
+        },
+        "4 of 4 nodes of zone-a/rack-a1 are out: 4 cordoned",
+        "platform",
+        {"nodes": labelled(POOLED, pool="h100")},
     ),
 )

@@ -1,0 +1,83 @@
+"""What a gang asks of its queue and of those above it, and whether they have it to give."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from app.explain.gang import Gang
+from app.explain.index import Index
+from app.explain.words import amount, gpus_of, is_gpu, plain
+from app.facts.kai.queue import Queue
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A bound of a queue that a gang would exceed, in thousandths of a resource."""
+
+    queue: Queue
+    resource: str
+    bound: int
+    used: int
+    asked: int
+
+    @property
+    def words(self) -> str:
+        """`8 GPUs, 2 used, 16 asked`."""
+        used = _number(self.resource, self.used)
+        asked = _number(self.resource, self.asked)
+        return f"{amount(self.resource, self.bound)}, {used} used, {asked} asked"
+
+
+def _number(resource: str, thousandths: int) -> str:
+    return amount(resource, thousandths) if resource == "memory" else plain(thousandths)
+
+
+def chain(index: Index, name: str) -> Iterator[Queue]:
+    """Yield a queue and those above it, up to the root; a cycle ends where it closes."""
+    seen: set[str] = set()
+    while name in index.queues and name not in seen:
+        seen.add(name)
+        yield index.queues[name]
+        name = index.queues[name].parent
+
+
+def asked_of(gang: Gang, resource: str) -> int:
+    """Return what the gang still asks for, in thousandths; of GPUs, of all kinds together."""
+    total = 0
+    for shape, count in gang.places.demand.shapes:
+        requests = dict(shape.requests)
+        amount_of_pod = gpus_of(requests) if is_gpu(resource) else requests.get(resource, 0)
+        total += amount_of_pod * count
+    return total
+
+
+def over_limit(gang: Gang, name: str) -> Excess | None:
+    """Return the first limit that the gang would exceed, in a queue or in one above it."""
+    for queue in chain(gang.index, name):
+        for resource, share in queue.shares.items():
+            asked = asked_of(gang, resource)
+            if share.limit is not None and asked and share.allocated + asked > share.limit:
+                return Excess(queue, resource, share.limit, share.allocated, asked)
+    return None
+
+
+def over_quota(gang: Gang, name: str) -> Excess | None:
+    """Return the first quota that the gang would exceed if it is not preemptible."""
+    for queue in chain(gang.index, name):
+        for resource, share in queue.shares.items():
+            asked = asked_of(gang, resource)
+            if share.quota is not None and asked and share.allocated_fixed + asked > share.quota:
+                return Excess(queue, resource, share.quota, share.allocated_fixed, asked)
+    return None
+
+
+def unusable_because(index: Index, name: str) -> str:
+    """Return why KAI places nothing in a queue; "" if it does."""
+    queue = index.queues.get(name)
+    if queue is None:
+        return "does not exist"
+    last = list(chain(index, name))[-1]
+    if last.parent:
+        return f"is below {last.parent}, which does not exist: KAI ignores it"
+    if any(other.parent == name for other in index.facts.queues):
+        return "has queues below it, and KAI places nothing in such a queue"
+    return ""
