@@ -43,20 +43,24 @@ class PodCliqueSetWebhook:
             raise
 
     def _annotation_warnings(self, dialect: Dialect, template: Template) -> list[str]:
+        further = dialect.set_warnings(template)
+        if not template.mentions_mnnvl:
+            return further
+
         served = self._facts.is_served(COMPUTE_DOMAIN)
-        warnings = ignored_annotations(
+        ignored = ignored_annotations(
             template, groups_read=dialect.reads_groups, compute_domains=served
         )
-        return warnings + dialect.set_warnings(template)
+        return ignored + further
 
     def _placing_warnings(self, template: Template, constraints: SetVerdict) -> list[str]:
         levels = constraints.levels
         required = constraints.required
         nodes = self._facts.nodes()
-        narrowest = required_levels(template, required, levels)
+        warnings: list[str] = []
+        if template.mentions_mnnvl:
+            narrowest = required_levels(template, required, levels)
+            warnings += preflight_warnings(template, narrowest, nodes)
+        warnings += capacity_warnings(template, required, levels, nodes)
 
-        return [
-            *preflight_warnings(template, narrowest, nodes),
-            *capacity_warnings(template, required, levels, nodes),
-            *size_warnings(template, constraints.constrained),
-        ]
+        return warnings + size_warnings(template, constraints.constrained)

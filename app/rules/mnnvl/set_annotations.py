@@ -20,17 +20,17 @@ from app.objects.metadata import annotations_of
 from app.objects.names import MAX_LABEL, is_label
 from app.objects.shape import maps_of
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, SCOPES, is_device_class
-from app.rules.mnnvl.template import CliqueTemplate, Layer, Template, read_template
+from app.rules.mnnvl.template import (
+    FORMER_ANNOTATION,
+    CliqueTemplate,
+    Layer,
+    Template,
+    read_template,
+)
 
 GROVE_CLAIM = "mnnvl-claim"
 GROVE_FINALIZER = "grove.io/computedomain-finalizer"
 """The finalizer of Grove's ComputeDomains. Grove removes it only if it deletes them itself."""
-
-FORMER_ANNOTATION = "grove.io/auto-mnnvl"
-"""The annotation of releases of Grove before `grove.io/mnnvl-group`.
-
-They write it themselves to sets with GPUs.
-"""
 
 
 def validate_annotations(
@@ -42,6 +42,9 @@ def validate_annotations(
     namespace, or None if Grove does not read its own annotation. Findings that `old` has too are
     warnings.
     """
+    if not template.mentions_mnnvl:
+        return [], []
+
     findings = _findings(template, others)
     stored = (
         {str(finding) for finding in _findings(read_template(old), others)}
@@ -142,7 +145,7 @@ def both_vocabularies(
     """
     if not annotations.enables:
         return None
-    layer = Layer(FieldPath("metadata.annotations"), "", annotations_of(clique))
+    layer = Layer(FieldPath("metadata"), "", annotations_of(clique))
     group = _group_of_claim(clique) if layer.group is None else layer.group
     return _both(layer.path, group) if group else None
 

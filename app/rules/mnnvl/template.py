@@ -6,11 +6,11 @@ An annotation of a clique counts first, then that of its scaling group, then tha
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/mnnvl/helpers.go
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from app.facts.labels import MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
+from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.fields import FieldPath
 from app.objects.shape import int_of, list_of, map_of
 from app.rules.mnnvl.claims import gpu_count, is_gpu
@@ -20,21 +20,33 @@ OPT_OUT = "none"
 group or set.
 """
 
+FORMER_ANNOTATION = "grove.io/auto-mnnvl"
+"""The annotation of releases of Grove before `grove.io/mnnvl-group`.
+
+They write it themselves to sets with GPUs.
+"""
+
 GPU = "nvidia.com/gpu"
 
+_KEYS = (MNNVL_ENABLED, MNNVL_SCOPE, MNNVL_DEVICE_CLASS, MNNVL_GROUP, FORMER_ANNOTATION)
 _TEMPLATE = FieldPath("spec.template")
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The annotations of one part of the set.
+    """The annotations about MNNVL of one part of the set.
 
-    `path` is their path, and `place` names the part for people.
+    `holder` is the path of what has them, and `place` names the part for people.
     """
 
-    path: FieldPath
+    holder: FieldPath
     place: str
     annotations: Mapping[str, Any]
+
+    @property
+    def path(self) -> FieldPath:
+        """The path of the annotations."""
+        return self.holder.child("annotations")
 
     @property
     def enabled(self) -> bool:
@@ -119,6 +131,11 @@ class Template:
         ]
 
     @property
+    def mentions_mnnvl(self) -> bool:
+        """Whether the set has an annotation about MNNVL. Without one, no rule about it applies."""
+        return any(layer.annotations for layer in self.layers)
+
+    @property
     def asking(self) -> list[CliqueTemplate]:
         """The cliques with GPUs for which MNNVL is enabled, in either vocabulary.
 
@@ -140,21 +157,21 @@ def read_template(obj: Mapping[str, Any], *, groups_read: bool = True) -> Templa
     metadata = map_of(obj.get("metadata"))
     spec = map_of(obj.get("spec"))
     template = map_of(spec.get("template"))
-    whole = Layer(
-        FieldPath("metadata.annotations"), "the PodCliqueSet", map_of(metadata.get("annotations"))
-    )
+    whole = Layer(FieldPath("metadata"), "the PodCliqueSet", _about_mnnvl(metadata))
+
     groups: list[ScalingGroup] = []
     members: dict[str, ScalingGroup] = {}
+    groups_at = _TEMPLATE.child("podCliqueScalingGroups")
     for position, item in enumerate(list_of(template.get("podCliqueScalingGroups"))):
-        group = _read_group(map_of(item), _TEMPLATE.child("podCliqueScalingGroups").index(position))
+        content = map_of(item)
+        group = _read_group(content, groups_at.index(position))
         groups.append(group)
-        for member in list_of(map_of(item).get("cliqueNames")):
+        for member in list_of(content.get("cliqueNames")):
             members.setdefault(str(member), group)
 
+    cliques_at = _TEMPLATE.child("cliques")
     cliques = tuple(
-        _read_clique(
-            map_of(item), _TEMPLATE.child("cliques").index(position), whole, members, groups_read
-        )
+        _read_clique(map_of(item), cliques_at.index(position), whole, members, groups_read)
         for position, item in enumerate(list_of(template.get("cliques")))
     )
 
@@ -167,13 +184,20 @@ def read_template(obj: Mapping[str, Any], *, groups_read: bool = True) -> Templa
     )
 
 
+def _about_mnnvl(holder: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the annotations of `holder` about MNNVL."""
+    annotations = map_of(holder.get("annotations"))
+    if not annotations:
+        return {}
+    return {key: annotations[key] for key in _KEYS if key in annotations}
+
+
 def _read_group(item: Mapping[str, Any], at: FieldPath) -> ScalingGroup:
     name = str(item.get("name") or "")
-    replicas = int_of(item.get("replicas"), 1)
-    layer = Layer(
-        at.child("annotations"), f'scaling group "{name}"', map_of(item.get("annotations"))
+    layer = Layer(at, f'scaling group "{name}"', _about_mnnvl(item))
+    return ScalingGroup(
+        name, layer, int_of(item.get("replicas"), 1), int_of(item.get("minAvailable"), 1)
     )
-    return ScalingGroup(name, layer, replicas, int_of(item.get("minAvailable"), 1))
 
 
 def _read_clique(
@@ -187,44 +211,71 @@ def _read_clique(
     spec = map_of(item.get("spec"))
     pod_spec = map_of(spec.get("podSpec"))
     group = members.get(name)
-    own = Layer(at.child("annotations"), f'clique "{name}"', map_of(item.get("annotations")))
+    own = Layer(at, f'clique "{name}"', _about_mnnvl(item))
     layers = (own, everywhere) if group is None else (own, group.layer, everywhere)
+    gpus = _gpus_of_pod(pod_spec)
+    mnnvl_group = ""
+    if groups_read:
+        mnnvl_group = next((layer.group for layer in layers if layer.group is not None), "")
+
+    return CliqueTemplate(
+        name,
+        int_of(spec.get("replicas"), 1),
+        gpus.all,
+        gpus.whole,
+        layers,
+        group,
+        mnnvl_group,
+        _claims(pod_spec, at),
+    )
+
+
+def _claims(pod_spec: Mapping[str, Any], at: FieldPath) -> tuple[tuple[FieldPath, str], ...]:
+    """Return the names in the resourceClaims of the clique at `at`, with their paths."""
+    claims = list_of(pod_spec.get("resourceClaims"))
+    if not claims:
+        return ()
+
     claims_at = at.child("spec", "podSpec", "resourceClaims")
-    claims = tuple(
+    return tuple(
         (claims_at.index(position).child("name"), str(map_of(claim).get("name") or ""))
-        for position, claim in enumerate(list_of(pod_spec.get("resourceClaims")))
-    )
-    pods = int_of(spec.get("replicas"), 1)
-    gpus = _gpus_of_pod(pod_spec, is_gpu)
-    whole = _gpus_of_pod(pod_spec, lambda resource: resource == GPU)
-    mnnvl_group = (
-        next((layer.group for layer in layers if layer.group is not None), "")
-        if groups_read
-        else ""
+        for position, claim in enumerate(claims)
     )
 
-    return CliqueTemplate(name, pods, gpus, whole, layers, group, mnnvl_group, claims)
+
+class _Gpus(NamedTuple):
+    """GPUs with MIG devices, and only those called nvidia.com/gpu."""
+
+    all: int
+    whole: int
 
 
-def _gpus_of_pod(pod_spec: Mapping[str, Any], counts: Callable[[str], bool]) -> int:
+_NO_GPUS = _Gpus(0, 0)
+
+
+def _gpus_of_pod(pod_spec: Mapping[str, Any]) -> _Gpus:
     """Return the sum of the GPUs of all containers, or the GPUs of the largest init container if
     these are more.
     """
-    containers = sum(_gpus(map_of(item), counts) for item in list_of(pod_spec.get("containers")))
-    initial = max(
-        (_gpus(map_of(item), counts) for item in list_of(pod_spec.get("initContainers"))), default=0
+    containers = [_gpus(map_of(item)) for item in list_of(pod_spec.get("containers"))]
+    initial = [_gpus(map_of(item)) for item in list_of(pod_spec.get("initContainers"))]
+    return _Gpus(
+        max([sum(gpus.all for gpus in containers), *(gpus.all for gpus in initial)]),
+        max([sum(gpus.whole for gpus in containers), *(gpus.whole for gpus in initial)]),
     )
-    return max(containers, initial)
 
 
-def _gpus(container: Mapping[str, Any], counts: Callable[[str], bool]) -> int:
+def _gpus(container: Mapping[str, Any]) -> _Gpus:
     """Return the GPUs in the limits or in the requests of a container, whichever are more."""
     resources = map_of(container.get("resources"))
-    return max(
-        sum(
-            gpu_count(amount)
-            for name, amount in map_of(resources.get(field)).items()
-            if counts(str(name))
-        )
-        for field in ("limits", "requests")
-    )
+    if not resources:
+        return _NO_GPUS
+
+    limits = _counted(map_of(resources.get("limits")))
+    requests = _counted(map_of(resources.get("requests")))
+    return _Gpus(max(limits.all, requests.all), max(limits.whole, requests.whole))
+
+
+def _counted(amounts: Mapping[str, Any]) -> _Gpus:
+    counts = {str(name): gpu_count(amount) for name, amount in amounts.items() if is_gpu(str(name))}
+    return _Gpus(sum(counts.values()), counts.get(GPU, 0))

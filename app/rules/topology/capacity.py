@@ -83,6 +83,9 @@ def size_warnings(template: Template, constrained: Iterable[Owner]) -> list[str]
 
     `constrained` are the owners of constraints.
     """
+    if len({clique.whole_gpus for clique in template.cliques}) < 2:
+        return []
+
     members = _members(template)
     warnings: list[str] = []
     for owner in dict.fromkeys(constrained):

@@ -159,7 +159,9 @@ def _strictest_above(
     owner: Owner, domains: Mapping[Owner, str], groups_of: Mapping[str, Sequence[str]]
 ) -> tuple[Owner, str] | None:
     """Return the owner above `owner` with the strictest of `domains`, and that domain."""
-    pairs = [
-        (above, domains[above]) for above in owners_above(owner, groups_of) if above in domains
-    ]
-    return max(pairs, key=lambda pair: DOMAINS.index(pair[1]), default=None)
+    strictest: tuple[Owner, str] | None = None
+    for above in owners_above(owner, groups_of):
+        domain = domains.get(above)
+        if domain and (strictest is None or is_broader(strictest[1], domain, DOMAINS)):
+            strictest = (above, domain)
+    return strictest
