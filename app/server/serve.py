@@ -6,11 +6,13 @@ Stop: not ready, release of the lease, drain, listener, log.
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from app.admission.asgi import AdmissionApp
 from app.admission.serving import Limits
@@ -28,7 +30,7 @@ from app.kube.client import HttpClient
 from app.reconcilers.cluster_topology import CreationFailed
 from app.reconcilers.leader import Leader
 from app.server.access import protected_paths
-from app.server.endpoints import build_app
+from app.server.endpoints import Reports, build_app
 from app.server.listener import Listener, authority, bind
 from app.server.metrics import Metrics
 from app.server.process import allow_files, drain, settle_garbage_collector, signalled
@@ -113,6 +115,40 @@ class Running:
             await asyncio.wait({self.leading})
 
 
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The parts of a server that is not started yet."""
+
+    configuration: Configuration
+    cluster: Cluster
+    client: HttpClient | None
+    metrics: Metrics
+    log: VerdictLog
+    certificate: CertificateSource
+    readiness: Readiness
+    listener: Listener
+
+    def background(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """Yield what runs beside the listener, by its name, and add it to the readiness."""
+        yield "log", _flush(self.log)
+        yield "certificate", self.certificate.run()
+
+        client_ca_file = self.configuration.server.client_ca_file
+        if client_ca_file:
+            shown = self.certificate.certificate
+            client_cas = ClientCas(Path(client_ca_file), shown, self.listener.renew)
+            self.readiness.parts.append(client_cas)
+            yield "client CAs", client_cas.run()
+
+        if self.client is not None:
+            routes = self.listener.serving.exchange.routes
+            settings = self.configuration.certificates
+            tokens = ReviewTokens(self.client, settings, routes, self.metrics.reconciled)
+            self.readiness.parts += [self.client, tokens]
+            yield "cluster", watched.run(self.cluster, self.client, self.client.discovery)
+            yield "review tokens", tokens.run()
+
+
 @contextlib.asynccontextmanager
 async def serving(
     configuration: Configuration,
@@ -128,85 +164,64 @@ async def serving(
     """
     metrics = Metrics()
     source = certificate_source(configuration, certificates, client, metrics)
-    sock = bind(configuration.server.host, configuration.server.port)
     log = VerdictLog(sys.stdout.buffer, readable=readable)
-    readiness = Readiness([source, cluster])
-    app = _app(configuration, cluster, metrics, log, readiness)
-    limits = Limits(connections=configuration.server.max_connections)
-    listener = Listener(app, sock, source.certificate.context, limits)
-    allow_files(listener.most_connections)
-    for samples in (readiness.samples, log.samples, listener.samples):
-        metrics.add(samples)
+    with (
+        contextlib.closing(log),
+        bind(configuration.server.host, configuration.server.port) as sock,
+    ):
+        readiness = Readiness([source, cluster])
+        app = _app(configuration, cluster, Reports(metrics, log, readiness.ready, readiness.notes))
+        limits = Limits(connections=configuration.server.max_connections)
+        listener = Listener(app, sock, source.certificate.context, limits)
+        allow_files(listener.most_connections)
+        for samples in (readiness.samples, log.samples, listener.samples):
+            metrics.add(samples)
 
-    try:
-        async with (
-            leading(configuration, cluster, client, metrics) as leader,
-            asyncio.TaskGroup() as tasks,
-        ):
-            background = [
-                tasks.create_task(_flush(log), name="log"),
-                tasks.create_task(source.run(), name="certificate"),
-            ]
-            if configuration.server.client_ca_file:
-                client_cas = ClientCas(
-                    Path(configuration.server.client_ca_file), source.certificate, listener.renew
-                )
-                readiness.parts.append(client_cas)
-                background.append(tasks.create_task(client_cas.run(), name="client CAs"))
-            if client is not None:
-                tokens = ReviewTokens(
-                    client, configuration.certificates, app.exchange.routes, metrics.reconciled
-                )
-                readiness.parts += [client, tokens]
-                background += [
-                    tasks.create_task(
-                        watched.run(cluster, client, client.discovery), name="cluster"
-                    ),
-                    tasks.create_task(tokens.run(), name="review tokens"),
-                ]
-            running = tasks.create_task(listener.run_until_stopped(), name="listener")
-            await listener.wait_started()
-            leads = None
-            if leader is not None:
-                readiness.parts.append(leader)
-                leads = tasks.create_task(leader.run(), name="leader")
-            served = Running(cluster, listener, source, readiness, leader, leads)
-            yield served
-            await served.stop_leading()
-            listener.stop()
-            await running
-            for task in background:
-                task.cancel()
-    finally:
-        sock.close()
-        log.close()
+        server = Server(configuration, cluster, client, metrics, log, source, readiness, listener)
+        async with _started(server) as running:
+            yield running
 
 
-def _app(
-    configuration: Configuration,
-    cluster: Cluster,
-    metrics: Metrics,
-    log: VerdictLog,
-    readiness: Readiness,
-) -> AdmissionApp:
+@contextlib.asynccontextmanager
+async def _started(server: Server) -> AsyncIterator[Running]:
+    """Run all tasks of `server` until the block ends."""
+    readiness = server.readiness
+    listener = server.listener
+    async with (
+        leading(server.configuration, server.cluster, server.client, server.metrics) as leader,
+        asyncio.TaskGroup() as tasks,
+    ):
+        background = [tasks.create_task(task, name=name) for name, task in server.background()]
+        listening = tasks.create_task(listener.run_until_stopped(), name="listener")
+        await listener.wait_started()
+
+        leads = None
+        if leader is not None:
+            readiness.parts.append(leader)
+            leads = tasks.create_task(leader.run(), name="leader")
+        running = Running(server.cluster, listener, server.certificate, readiness, leader, leads)
+        yield running
+
+        await running.stop_leading()
+        listener.stop()
+        await listening
+        for task in background:
+            task.cancel()
+
+
+def _app(configuration: Configuration, cluster: Cluster, reports: Reports) -> AdmissionApp:
     server = configuration.server
     endpoint = configuration.tracing.endpoint
-    trace = tracing(endpoint) if endpoint else None
+    if endpoint:
+        reports = dataclasses.replace(reports, trace=tracing(endpoint))
+
     only_known = bool(server.client_ca_file)
     protected: frozenset[str] = frozenset()
     if only_known:
         protected = protected_paths(server.client_certificate_for)
 
-    return build_app(
-        served_routes(configuration, cluster),
-        metrics,
-        log,
-        readiness.ready,
-        readiness.notes,
-        only_known=only_known,
-        protected=protected,
-        trace=trace,
-    )
+    routes = served_routes(configuration, cluster)
+    return build_app(routes, reports, only_known=only_known, protected=protected)
 
 
 @contextlib.asynccontextmanager

@@ -15,7 +15,7 @@ from app.config.read import configuration_or_defaults
 from app.dry_run.budget import OF_REQUEST, UnusableInput
 from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, describe, judge
-from app.server.endpoints import pretty
+from app.server.dry_runs import pretty
 from app.webhooks.registry import routes_over
 from tests.fuzz.mutation import Vocabulary, changed_bytes
 from tests.fuzz.target import Target

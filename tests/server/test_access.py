@@ -11,7 +11,7 @@ from app.admission.asgi import KNOWN_CALLER, App
 from app.config.schema import Configuration, Server
 from app.mounted import MOST_BYTES, read_mounted
 from app.server.access import PATHS, protected_paths
-from app.server.endpoints import build_app
+from app.server.endpoints import Reports, build_app
 from app.server.metrics import Metrics
 from app.webhooks.registry import routes_over
 from tests.admission.ways import ask_both
@@ -24,7 +24,7 @@ GET = [*OPEN, "/metrics", "/docs", "/docs/oauth2-redirect", "/openapi.json"]
 def app_with(*names: str) -> Any:
     routes = routes_over(Configuration(), cluster())
     protected = protected_paths(names)
-    return build_app(routes, Metrics(), None, dict, only_known=True, protected=protected)
+    return build_app(routes, Reports(Metrics(), None, dict), only_known=True, protected=protected)
 
 
 def known(app: App) -> App:

@@ -12,7 +12,8 @@ import yaml
 
 from app import __version__
 from app.config.schema import Configuration
-from app.server.endpoints import MAX_DRY_RUN, build_app
+from app.server.dry_runs import MAX_DRY_RUN
+from app.server.endpoints import Reports, build_app
 from app.server.metrics import Metrics
 from app.server.verdict_log import VerdictLog
 from app.webhooks.registry import routes_over
@@ -38,7 +39,7 @@ class Served:
         self.checks: dict[str, str | None] = {"cache/nodes": None}
         self.metrics = Metrics()
         routes = routes_over(Configuration(), self.cluster)
-        self.app = build_app(routes, self.metrics, None, lambda: self.checks)
+        self.app = build_app(routes, Reports(self.metrics, None, lambda: self.checks))
 
     async def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         async with httpx.AsyncClient(
@@ -321,7 +322,7 @@ async def test_every_verdict_is_counted_logged_and_no_longer_in_flight() -> None
     metrics = Metrics()
     offline = cluster()
     log = VerdictLog(stream)
-    app = build_app(routes_over(Configuration(), offline), metrics, log, dict)
+    app = build_app(routes_over(Configuration(), offline), Reports(metrics, log, dict))
     bodies = [
         json.dumps(load("podgroup.underscore")).encode(),
         b"",

@@ -18,7 +18,7 @@ from app.config.schema import Certificates, Configuration
 from app.kube.api import Object, ObjectRef, Unavailable
 from app.objects.resource import MUTATING_WEBHOOKS, POD
 from app.objects.tokens import LIFE_SECONDS, new_token, split_token
-from app.server.endpoints import build_app
+from app.server.endpoints import Reports, build_app
 from app.server.metrics import Metrics
 from app.server.trust import FORMER_SECONDS, ReviewTokens
 from app.server.verdict_log import VerdictLog
@@ -286,7 +286,7 @@ async def all_that_is_said(routes: dict[str, Route], token: str, stream: io.Byte
     """The answers to requests of every kind over paths with `token`, the metrics and the log."""
     metrics = Metrics()
     log = VerdictLog(stream)
-    app = build_app({}, metrics, log, dict)
+    app = build_app({}, Reports(metrics, log, dict))
     app.exchange.routes.update(routes)
     review = json.dumps(load("podclique.replica-scope-0-worker")).encode()
     as_json = {"content-type": "application/json"}

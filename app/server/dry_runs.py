@@ -1,0 +1,160 @@
+"""The endpoint for dry runs: verdicts on the documents of a request. Nothing is written."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+import orjson
+from fastapi import Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+from pydantic import BaseModel, Field
+from starlette.requests import ClientDisconnect
+
+from app.admission.decide import Route
+from app.admission.review import dumps
+from app.dry_run.budget import OF_REQUEST, Budget, UnusableInput
+from app.dry_run.documents import read_documents
+from app.dry_run.judge import Asker, Judgement, describe, judge
+from app.kube.api import Object
+
+MAX_DRY_RUN = 2 * 1024 * 1024
+WAITING_DRY_RUNS = 16
+DRY_RUN_USER = "dry-run"
+
+
+class BodyTooLarge(UnusableInput):
+    """The body of a dry run is larger than the limit."""
+
+
+class Parameters(BaseModel):
+    """The query of a dry run."""
+
+    operation: Literal["CREATE", "UPDATE", "DELETE"] = Field(
+        "CREATE", description="what is asked for"
+    )
+    user: str = Field(DRY_RUN_USER, description="who asks")
+    groups: str = Field("", description="the groups of the user, separated by commas")
+    old: str = Field("", description="the document that an UPDATE replaces, as YAML or JSON")
+    output: Literal["json", "text"] = Field("json", description="for programs or for people")
+
+    def asker(self, replaced: Sequence[Object]) -> Asker:
+        groups = tuple(filter(None, self.groups.split(",")))
+        return Asker(self.user, groups, self.operation, tuple(replaced))
+
+
+class Turns:
+    """The turns of dry runs.
+
+    They read their documents one after the other, because this takes processor time and memory that
+    verdicts need. `waiting` is the number of dry runs that read or wait.
+    """
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self._lock = asyncio.Lock()
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
+        self.waiting += 1
+        try:
+            async with self._lock:
+                yield
+        finally:
+            self.waiting -= 1
+
+
+class DryRuns:
+    """Answers dry runs with the verdicts of `routes`."""
+
+    def __init__(self, routes: Mapping[str, Route]) -> None:
+        self._routes = routes
+        self._turns = Turns()
+
+    async def answer(self, request: Request, parameters: Parameters) -> Response:
+        unknown = sorted(set(request.query_params) - set(Parameters.model_fields))
+        if unknown:
+            known = ", ".join(sorted(Parameters.model_fields))
+            return _error(400, f"there is no parameter {', '.join(unknown)}; there are {known}")
+        if self._turns.waiting >= WAITING_DRY_RUNS:
+            busy = _error(503, "too many dry runs at once: try again in a moment")
+            busy.headers["Retry-After"] = "1"
+            return busy
+
+        try:
+            documents, replaced = await self._documents(request, parameters.old)
+        except ClientDisconnect:
+            return Response(status_code=499)
+        except BodyTooLarge as problem:
+            return _error(413, str(problem))
+        except UnusableInput as problem:
+            return _error(400, str(problem))
+
+        judged = await self._judged(documents, parameters.asker(replaced))
+
+        return await asyncio.to_thread(_judged_response, judged, parameters.output)
+
+    async def _documents(self, request: Request, old: str) -> tuple[list[Object], list[Object]]:
+        """Return the documents in the body, and those in `old`."""
+        text = await _body(request)
+        async with self._turns.taken():
+            return await asyncio.to_thread(_read, text, old)
+
+    async def _judged(self, documents: Sequence[Object], asker: Asker) -> list[Judgement]:
+        """Return the judgements of some documents. Other requests are answered between two."""
+        judged = []
+        for document in documents:
+            judged.append(await judge(self._routes, document, asker))
+            await asyncio.sleep(0)
+        return judged
+
+
+def _error(code: int, problem: str) -> Response:
+    return JSONResponse({"error": problem}, status_code=code)
+
+
+def _read(text: str, old: str) -> tuple[list[Object], list[Object]]:
+    """Return the documents of both texts, which share a budget."""
+    budget = Budget(OF_REQUEST)
+    documents = read_documents(text, budget)
+    replaced = read_documents(old, budget) if old else []
+    return documents, replaced
+
+
+async def _body(request: Request) -> str:
+    chunks = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > MAX_DRY_RUN:
+            raise BodyTooLarge(f"the body is larger than the limit of {MAX_DRY_RUN // 1024} KiB")
+        chunks.append(chunk)
+    try:
+        return b"".join(chunks).decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise UnusableInput(f"the body is not UTF-8 text: {problem}") from None
+
+
+def _judged_response(judged: Sequence[Judgement], output: str) -> Response:
+    if output == "text":
+        return PlainTextResponse(
+            "\n".join(line for judgement in judged for line in describe(judgement)) + "\n"
+        )
+    report: dict[str, Any] = {
+        "allowed": all(
+            judgement.verdict is None or judgement.verdict.allowed for judgement in judged
+        ),
+        "results": [judgement.report() for judgement in judged],
+    }
+    return Response(pretty(report), media_type="application/json")
+
+
+def pretty(report: dict[str, Any]) -> bytes:
+    """Return a report of a dry run as indented JSON.
+
+    It is in one line if it has texts that are not valid Unicode.
+    """
+    try:
+        return orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        return dumps(report) + b"\n"
