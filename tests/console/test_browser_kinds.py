@@ -17,7 +17,7 @@ from app.commands.beside import ApiServer
 from app.commands.sandbox import default_configuration
 from app.console.app import ConsoleSettings, opened
 from app.facts.kinds import POD_CLIQUE_SET
-from app.kube.api import ClusterError
+from app.kube.api import ClusterError, ObjectRef
 from app.kube.client import HttpClient
 from app.objects.resource import CRD
 from tests.console.chromium import tab
@@ -54,7 +54,7 @@ async def test_a_kind_that_disappears_while_it_is_written_is_missed_at_once(
     ):
         await shown.page.get_by_text("● live").wait_for()
         writing = asyncio.create_task(_write(admin))
-        await admin.delete(CRD, str(POD_CLIQUE_SET))
+        await admin.delete(ObjectRef(CRD, str(POD_CLIQUE_SET)))
         heading = shown.page.get_by_role("heading", level=1)
         await eventually(heading.inner_text, "Grove is not installed in this cluster".__eq__)
         writing.cancel()
@@ -68,10 +68,8 @@ async def _write(client: HttpClient) -> None:
         annotations = {"example.com/write": str(number)}
         with contextlib.suppress(ClusterError):
             await client.patch(
-                POD_CLIQUE_SET,
-                "llm-serve",
+                ObjectRef(POD_CLIQUE_SET, "llm-serve", "inference"),
                 {"metadata": {"annotations": annotations}},
-                "inference",
             )
 
 
@@ -103,7 +101,7 @@ async def test_an_object_is_shown_as_it_is_stored(browser: "Browser", api: ApiSe
         opened(settings) as console,
         tab(browser, console.url, f"workloads?object={STUCK}") as shown,
     ):
-        stored = await admin.get(POD_CLIQUE_SET, "llm-serve", "inference")
+        stored = await admin.get(ObjectRef(POD_CLIQUE_SET, "llm-serve", "inference"))
         await shown.page.get_by_role("link", name="YAML and events", exact=True).click()
         text = await shown.page.locator("pre.yaml").inner_text()
         commands = await shown.page.locator(".cmd code").all_inner_texts()

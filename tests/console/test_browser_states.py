@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from app.explain.answer import explain
-from app.explain.facts.common import Ref
 from app.explain.index import Index
 from app.explain.read import read_all
 from app.explain.topology import survey
 from app.explain.waiting import rows, workloads
 from app.explain.waiting_text import COLUMNS, cells, first_reason
+from app.facts.named import Ref
 from tests.console.changing import shown
 from tests.console.chromium import tab
 from tests.console.fake import NOW, Lists

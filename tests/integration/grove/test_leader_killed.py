@@ -17,6 +17,7 @@ import pytest_asyncio
 
 from app.commands.beside import ApiServer
 from app.facts.kinds import POD_CLIQUE_SET
+from app.kube.api import ObjectRef
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from app.server.listener import free_port
 from app.webhooks.configurations import NAME, UrlTarget, webhook_configurations
@@ -186,7 +187,7 @@ async def test_claims_come_back_although_the_leader_is_killed(
     assert await servers.told(namespace) == {name: [] for name in SAYS["lost"]}
 
     for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
-        await clients.admin.delete(resource, NAME)
+        await clients.admin.delete(ObjectRef(resource, NAME))
     await asyncio.sleep(2)
     await train.scale(3)
     await eventually(train.claimed, lambda claimed: list(claimed.values()) == 6 * [False])

@@ -1,8 +1,8 @@
 """The rules of this dialect in CEL: those of `levels` and `sets`."""
 
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
+from app.facts.labels import KAI_SCHEDULER
 from app.rules.dialects.bindings.levels import (
-    KAI_SCHEDULER,
     MAX_DOMAIN,
     MAX_KAI_LEVELS,
     WITHOUT_KAI_TOPOLOGY,

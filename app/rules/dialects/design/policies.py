@@ -1,5 +1,6 @@
 """The rules of this dialect in CEL: those of `levels` and `sets`."""
 
+from app.facts.grove.topology import DOMAINS
 from app.facts.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE_SET
 from app.rules.policy import (
     LEVELS_OF_PARAMETER,
@@ -13,7 +14,7 @@ from app.rules.policy import (
     texts,
     value_or,
 )
-from app.rules.topology.levels import DOMAINS, MAX_LEVELS
+from app.rules.topology.levels import MAX_LEVELS
 from app.rules.topology.levels_policy import (
     LEVELS,
     PATH,
