@@ -4,7 +4,6 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from app.explain.facts.common import Ref
 
 from app.explain.answer import explain
 from app.explain.index import Index
