@@ -231,6 +231,12 @@ def flow_control() -> str:
     return template(path, in_namespace(source(path)), f"and {SERVER} .Values.flowControl.enabled")
 
 
+def waiting() -> str:
+    path = "components/waiting/rbac.yaml"
+    enabled = 'dig "waiting" "enabled" false .Values.config'
+    return template(path, in_namespace(source(path)), f"and {SERVER} ({enabled})")
+
+
 def egress() -> str:
     path = "components/egress/network-policy.yaml"
     first = "    - ports:\n"
@@ -367,6 +373,7 @@ def files() -> dict[str, str]:
         "templates/service.yaml": service(),
         "templates/servicemonitor.yaml": monitoring("servicemonitor"),
         "templates/viewer.yaml": viewer(),
+        "templates/waiting.yaml": waiting(),
         "templates/webhooks.yaml": webhooks(),
         "values.schema.json": schema(),
     }

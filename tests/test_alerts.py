@@ -50,6 +50,7 @@ CALLING = f'{REJECTED}{{name="{WEBHOOK}", error_type="calling_webhook_error"}}'
 REFUSING = f'{REJECTED}{{name="{WEBHOOK}", error_type="no_error"}}'
 EXPIRY = "grove_admission_certificate_expiry_timestamp_seconds"
 CA_EXPIRY = "grove_admission_certificate_ca_expiry_timestamp_seconds"
+WAITING = "grove_admission_waiting_oldest_seconds"
 DAY = 86_400
 
 ALERTS: dict[str, tuple[Series, Series]] = {
@@ -114,6 +115,13 @@ ALERTS: dict[str, tuple[Series, Series]] = {
     "GroveAdmissionReconcileErrors": (
         {'grove_admission_reconcile_failing{reconciler="podgang"}': each_minute(1)},
         {'grove_admission_reconcile_failing{reconciler="podgang"}': each_minute(0)},
+    ),
+    "GroveAdmissionGangsWait": (
+        {f'{WAITING}{{namespace="grove-system", who="platform"}}': rising(60)},
+        {
+            f'{WAITING}{{namespace="grove-system", who="wait"}}': rising(60),
+            f'{WAITING}{{namespace="grove-system", who="you"}}': each_minute(1800),
+        },
     ),
     "GroveAdmissionFight": (
         {'grove_admission_rewrites_total{reconciler="podgang"}': rising(1)},

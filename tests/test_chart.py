@@ -101,6 +101,17 @@ def test_components_are_the_same_objects_in_chart_and_overlay(tmp_path: Path) ->
     assert by_name(render(CHART, values)) == by_name(list(yaml.safe_load_all(text)))
 
 
+def test_the_rights_of_waiting_come_with_the_option(tmp_path: Path) -> None:
+    text = with_components("self-managed", tmp_path, ["waiting"])
+    expected = by_name(list(yaml.safe_load_all(text)))
+    config = {**DEFAULTS["config"], "waiting": {"enabled": True}}
+    chart = by_name(render(CHART, {"config": config}))
+    added = {key for key in expected if key[1] == "grove-admission-waiting"}
+    assert {key: chart[key] for key in added} == {key: expected[key] for key in added}
+    assert len(added) == 2
+    assert by_name(render(CHART, {})).keys() & added == set()
+
+
 def test_the_namespace_of_the_release_is_the_only_difference_of_another_one() -> None:
     values = {"certificates": "cert-manager", "monitoring": {"enabled": True}}
     text = json.dumps(render(CHART, values))

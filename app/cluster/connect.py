@@ -27,14 +27,17 @@ waits for them.
 
 @contextlib.asynccontextmanager
 async def api_client(
-    configuration: "Configuration", kubeconfig: Path | None, context: str | None
+    configuration: "Configuration",
+    kubeconfig: Path | None,
+    context: str | None,
+    resources: Iterable[Resource] = ALL,
 ) -> AsyncIterator[HttpClient]:
     """A client of the cluster of `kubeconfig` and `context`, or, if neither is given, of the
     cluster in which this Pod runs. ClusterError if there are no credentials.
     """
     credentials = await _credentials(kubeconfig, context)
     async with HttpClient(
-        credentials, ALL, limits(configuration), user_agent=_USER_AGENT
+        credentials, resources, limits(configuration), user_agent=_USER_AGENT
     ) as client:
         yield client
 

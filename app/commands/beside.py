@@ -9,12 +9,12 @@ from typing import Any, Protocol
 from app.certificates.ca_bundles import with_ca_bundle
 from app.cluster.cluster import Cluster
 from app.cluster.connect import limits
+from app.commands.duties import further_duties
 from app.config.schema import Configuration
-from app.facts.kinds import ALL
 from app.kube.api import Object
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
-from app.server.serve import Running, serving
+from app.server.serve import Extras, Running, serving
 from app.webhooks.configurations import ServiceTarget, UrlTarget, webhook_configurations
 
 NAMESPACE = "grove-system"
@@ -64,12 +64,13 @@ async def unregistered(
 ) -> AsyncIterator[Running]:
     """Run our server as the user operator of `api`, ready, but without webhook configurations."""
     await api.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
+    resources, duties = further_duties(configuration)
     async with HttpClient(
-        await from_kubeconfig(api.kubeconfig, "operator"), ALL, limits(configuration)
+        await from_kubeconfig(api.kubeconfig, "operator"), resources, limits(configuration)
     ) as client:
         cluster = Cluster(client, configuration, client.discovery)
         async with serving(
-            configuration, state_dir / "webhook", cluster, client, readable
+            configuration, state_dir / "webhook", cluster, client, Extras(readable, duties)
         ) as served:
             async with asyncio.timeout(READY_SECONDS):
                 await until(lambda: served.readiness.is_ready)

@@ -7,6 +7,7 @@ from pathlib import Path
 import uvloop
 
 from app import logs
+from app.commands.duties import further_duties
 from app.commands.files import documents_of
 from app.commands.options import (
     REFUSED,
@@ -20,7 +21,7 @@ from app.config.error import ConfigurationError
 from app.dry_run.budget import UnusableInput
 from app.kube.api import ClusterError
 from app.reconcilers.cluster_topology import CreationFailed
-from app.server.serve import connected, serve
+from app.server.serve import Extras, connected, serve
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -71,9 +72,11 @@ def run(arguments: argparse.Namespace) -> int:
         objects = [document for _, document in documents_of([str(arguments.objects)])]
 
     readable = logs.is_readable(arguments.log_format, sys.stdout)
-    cluster = connected(configuration, objects, arguments.kubeconfig, arguments.context)
+    resources, duties = further_duties(configuration)
+    cluster = connected(configuration, objects, arguments.kubeconfig, arguments.context, resources)
+    extras = Extras(readable, duties)
     try:
-        uvloop.run(serve(configuration, arguments.certs, cluster, readable=readable))
+        uvloop.run(serve(configuration, arguments.certs, cluster, extras))
     except (OSError, ClusterError, CreationFailed) as problem:
         print(f"can't serve: {problem}", file=sys.stderr)
         return REFUSED

@@ -253,6 +253,18 @@ class Workloads(_Section):
     labels: WorkloadLabels = WorkloadLabels()
 
 
+class Waiting(_Section):
+    """Whether the leader says in the cluster why gangs wait.
+
+    It does for gangs that have waited for `afterSeconds`, and tells at most `maxWritesPerMinute`
+    workloads in a minute. It needs more memory and rights: see app/waiting/README.md.
+    """
+
+    enabled: bool = False
+    after_seconds: Seconds = 300
+    max_writes_per_minute: Annotated[int, Field(ge=1, le=1000)] = 30
+
+
 def _http_url(url: str) -> str:
     parts = urlsplit(url)
     if url and (parts.scheme not in ("http", "https") or not parts.hostname):
@@ -313,6 +325,7 @@ class Configuration(_Section):
     client: Client = Client()
     leader_election: LeaderElection = LeaderElection()
     workloads: Workloads = Workloads()
+    waiting: Waiting = Waiting()
     certificates: Certificates = Certificates()
     tracing: Tracing = Tracing()
 

@@ -68,8 +68,8 @@ Renewal = Callable[[Exception], tuple[str, str]]
 class Live:
     """`namespaces` are read one by one where there is no right to read all; without any, those that
     the user may list, else `own_namespace`, that of the context. `discovery` says when the kinds
-    that the cluster serves are known, and when they change; somebody else runs it. `revision` grows
-    with every change that a page could show.
+    that the cluster serves are known, and when they change; somebody else runs it. Only `resources`
+    are read. `revision` grows with every change that a page could show.
     """
 
     def __init__(
@@ -83,6 +83,7 @@ class Live:
         rights_again: float = RIGHTS_AGAIN,
         renewal: Renewal = lambda error: ("", ""),
         own_namespace: str = "",
+        resources: Sequence[Resource] = tuple(BY_RESOURCE),
     ) -> None:
         self.revision = 1
         self.trouble: Trouble | None = None
@@ -94,6 +95,7 @@ class Live:
         self._pace = pace or Pace(page_size=PAGE, slice_size=SLICE, retry_most=10.0)
         self._renewal = renewal
         self._own_namespace = own_namespace
+        self._resources = resources
         self._stores: dict[Scope, WatchStore[Any]] = {}
         self._denied: set[Scope] = set()
         self._changed = asyncio.Event()
@@ -106,7 +108,7 @@ class Live:
             tasks.create_task(self._look_for_trouble(), name="trouble")
             if self._discovery is not None:
                 await self._discovery.until_known()
-            for resource in BY_RESOURCE:
+            for resource in self._resources:
                 tasks.create_task(self._follow(resource), name=str(resource))
         raise AssertionError("these tasks never end")
 
@@ -114,7 +116,7 @@ class Live:
     def ready(self) -> bool:
         """Whether every list has been read, or the user has no right to it."""
         known = {resource for resource, _ in (*self._denied, *self._stores)}
-        return len(known) == len(BY_RESOURCE) and all(
+        return len(known) == len(self._resources) and all(
             store.synced or scope in self._denied for scope, store in self._stores.items()
         )
 
@@ -148,14 +150,14 @@ class Live:
         """
         served: dict[str, bool] = {}
         for (resource, _), store in self._stores.items():
-            name = BY_RESOURCE[resource].name
+            name = BY_RESOURCE[resource].field
             served[name] = served.get(name, False) or store.served or not store.synced
 
         for name in served.keys() - self._facts.keys():
             stores = [
                 store
                 for (resource, _), store in self._stores.items()
-                if BY_RESOURCE[resource].name == name
+                if BY_RESOURCE[resource].field == name
             ]
             self._facts[name] = tuple(fact for store in stores for fact in store.values())
 
@@ -169,7 +171,7 @@ class Live:
     def _unseen(self) -> dict[str, str]:
         places: dict[str, list[str]] = {}
         for resource, namespace in self._denied:
-            places.setdefault(BY_RESOURCE[resource].name, []).append(namespace or "")
+            places.setdefault(BY_RESOURCE[resource].field, []).append(namespace or "")
 
         unseen = {
             name: f"{NO_RIGHT} in {listed(sorted(namespaces))}" if all(namespaces) else NO_RIGHT
@@ -229,12 +231,12 @@ class Live:
 
     def _note(self, resource: Resource) -> None:
         """Notes that a fact of this kind has changed."""
-        self._facts.pop(BY_RESOURCE[resource].name, None)
+        self._facts.pop(BY_RESOURCE[resource].field, None)
         self.touch()
 
     async def _keep(self, scope: Scope) -> NoReturn:
         resource, namespace = scope
-        store: WatchStore[Any] = WatchStore(BY_RESOURCE[resource].read)
+        store: WatchStore[Any] = WatchStore(BY_RESOURCE[resource].project)
         store.subscribe(lambda key, before, after: self._note(resource))
         self._stores[scope] = store
         noted = asyncio.create_task(self._note_sync(scope, store))

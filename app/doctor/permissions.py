@@ -123,12 +123,28 @@ _WORKLOADS = (
 )
 
 
+_WHY = "saying why gangs wait"
+_WAITING = (
+    Need("grove.io", "podgangmaps", _WATCH, _WHY),
+    Need("scheduling.run.ai", "queues", _WATCH, _WHY),
+    Need("scheduling.run.ai", "podgroups", _READ, _WHY),
+    Need("resource.k8s.io", "resourceclaimtemplates", _WATCH, _WHY),
+    Need("resource.k8s.io", "resourceslices", _WATCH, _WHY),
+    Need("resource.nvidia.com", "computedomaincliques", _WATCH, _WHY),
+    Need("scheduling.k8s.io", "podgroups", _WATCH, _WHY),
+    Need("scheduling.k8s.io", "priorityclasses", _WATCH, _WHY),
+    Need("scheduling.k8s.io", "workloads", _READ, _WHY),
+    Need("", "pods", _WATCH, _WHY),
+)
+
+
 def needs_of(configuration: Configuration) -> list[Need]:
     """The permissions that a server with this configuration needs.
 
     RBAC cannot limit `create` to a name.
     """
     needs = [*_ALWAYS, *(_WORKLOADS if configuration.workloads.enabled else ())]
+    needs += _WAITING if configuration.waiting.enabled else ()
     lease = configuration.leader_election
     certificates = configuration.certificates
     if lease.enabled:

@@ -7,17 +7,27 @@ import asyncio
 import random
 import socket
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn, Protocol
 from uuid import uuid4
 
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
 from app.cluster.mnnvl import MnnvlResources
-from app.cluster.rows import CLIQUES, StoredClique
+from app.cluster.table import (
+    BINDINGS,
+    CLIQUES,
+    GANGS,
+    KAI_TOPOLOGIES,
+    SETS,
+    TOPOLOGIES,
+    Fact,
+    StoredClique,
+    Stores,
+)
+from app.cluster.watched import run_from_empty
 from app.cluster.workload_caches import WorkloadCaches
 from app.config.schema import Configuration, LeaderElection
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
-from app.facts.table import BINDINGS, GANGS, KAI_TOPOLOGIES, SETS, TOPOLOGIES, Row
 from app.kube.api import Client
 from app.kube.client import HttpClient
 from app.kube.events import Recorder
@@ -32,8 +42,6 @@ from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.kai_topology import KaiTopologyReconciler
 from app.rules.workload.kai_podgroup import Conventions, LabelKeys
 from app.sample import Sample, counter, gauge
-from app.stores.stores import Stores
-from app.stores.watched import run_from_empty
 
 WORKERS = 16
 """Keys of one reconciler that are worked on at once. A step mostly waits for the API server."""
@@ -56,6 +64,16 @@ More of them fight another writer.
 """
 
 
+class Duty(Protocol):
+    """Further work of the leader, which another package brings."""
+
+    async def run(self) -> NoReturn:
+        """Work until cancelled."""
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield its metrics."""
+
+
 class Leader:
     """The work of the leader.
 
@@ -76,7 +94,8 @@ class Leader:
         # of this process among all that were ever started
         identity = f"{socket.gethostname()}_{uuid4()}"
         self._elector = _elector(client, configuration.leader_election, identity)
-        self._recorder = Recorder(client, identity)
+        self.duties: list[Duty] = []
+        self.events = Recorder(client, identity)
         self._rewrites: dict[str, Rewrites] = {}
         self._only_here: list[Stores] = []
         self._configuration = configuration
@@ -122,7 +141,7 @@ class Leader:
         self._working = True
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._recorder.run(), name="events")
+                tasks.create_task(self.events.run(), name="events")
                 for stores in self._only_here:
                     tasks.create_task(
                         run_from_empty(stores, self._client, self._client.discovery), name="watches"
@@ -131,6 +150,8 @@ class Leader:
                 await self._managed.settle(self._topology.creation_timeout_seconds, random.random)
                 for loop in self.loops:
                     tasks.create_task(loop.run(), name=loop.reconciler.name)
+                for duty in self.duties:
+                    tasks.create_task(duty.run(), name=type(duty).__name__)
         finally:
             self._working = False
 
@@ -148,7 +169,7 @@ class Leader:
         missing = self._claims.missing if self.leading else 0
         text = "PodCliques that ask for MNNVL and have no claim, on the leader."
         yield gauge("mnnvl_claims_missing", text, missing)
-        yield counter("events_lost_total", "Events that could not be written.", self._recorder.lost)
+        yield counter("events_lost_total", "Events that could not be written.", self.events.lost)
         text = "Statuses that the ClusterTopology's CRD didn't take."
         yield counter("statuses_lost_total", text, self._kai.statuses_lost)
 
@@ -162,6 +183,8 @@ class Leader:
         text = "Writes held back because something writes back."
         for name, rewrites in self._rewrites.items():
             yield counter("rewrites_total", text, rewrites.fights, reconciler=name)
+        for duty in self.duties:
+            yield from duty.samples()
 
     # The reconcilers.
 
@@ -171,14 +194,14 @@ class Leader:
         name = self._topology.name
         topologies = self._stores[TOPOLOGIES]
         return ClusterTopologyReconciler(
-            self._client, name, levels, topologies, self._recorder, rewrites, topology=self._facts
+            self._client, name, levels, topologies, self.events, rewrites, topology=self._facts
         )
 
     def _kai_topology(self) -> KaiTopologyReconciler:
         rewrites = self._count("kai-topology")
         name = self._topology.name
         return KaiTopologyReconciler(
-            self._client, name, self._recorder, rewrites, dialect=self._facts.dialect
+            self._client, name, self.events, rewrites, dialect=self._facts.dialect
         )
 
     def _topology_loop(self, reconciler: Reconciler) -> Loop:
@@ -189,7 +212,7 @@ class Leader:
         self._client.discovery.subscribe(
             lambda resource, version: loop.add(managed) if resource in installed else None
         )
-        facts: tuple[Row[Any], ...] = (TOPOLOGIES, BINDINGS, KAI_TOPOLOGIES)
+        facts: tuple[Fact[Any], ...] = (TOPOLOGIES, BINDINGS, KAI_TOPOLOGIES)
         for fact in facts:
             self._stores[fact].subscribe(
                 lambda key, before, after: loop.add(managed) if key == managed else None
@@ -202,7 +225,7 @@ class Leader:
         rewrites = self._count("podgang")
         loop = self._loop(
             podgang.PodGangReconciler(
-                self._client, gangs, self._facts, self._owners, self._recorder, rewrites
+                self._client, gangs, self._facts, self._owners, self.events, rewrites
             )
         )
         podgang.subscribe(loop, self._stores, self._topology.name)
@@ -216,7 +239,7 @@ class Leader:
         return loop
 
     def _coverage_loop(self) -> Loop:
-        reconciler = conditions.LevelCoverageReconciler(self._client, self._facts, self._recorder)
+        reconciler = conditions.LevelCoverageReconciler(self._client, self._facts, self.events)
         loop = self._loop(reconciler, workers=1)
         conditions.subscribe_coverage(loop, self._stores)
         return loop
@@ -236,7 +259,7 @@ class Leader:
             self._stores,
             self._mnnvl,
             self._owners,
-            self._recorder,
+            self.events,
             self._count("mnnvl-resources", MANY_RESTORES),
             collect_after=self._configuration.mnnvl.collect_after_seconds,
         )
@@ -250,7 +273,7 @@ class Leader:
     def _mnnvl_claims_loop(self, cliques: WatchStore[StoredClique]) -> Loop:
         rewrites = self._count("mnnvl-claims", MANY_REPAIRS, REPAIR_SECONDS)
         self._claims = mnnvl_claims.MnnvlClaimsReconciler(
-            self._client, cliques, self._facts, self._recorder, rewrites
+            self._client, cliques, self._facts, self.events, rewrites
         )
         loop = self._loop(self._claims, workers=CLAIM_WORKERS, begin=self._claims.begin)
         mnnvl_claims.subscribe(loop, cliques, self._stores)
@@ -267,7 +290,7 @@ class Leader:
                 client,
                 caches,
                 Owners(client, Kinds(client.read).find),
-                self._recorder,
+                self.events,
                 Conventions(keys, self._topology.name, settings.default_queue),
                 self._count("pod-group-name", 2, 600.0),
                 self._count("workload"),

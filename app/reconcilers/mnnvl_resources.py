@@ -12,13 +12,12 @@ from collections.abc import Callable
 from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources, NotOurs
 from app.cluster.owners import MnnvlOwners
-from app.cluster.rows import BY_BASE, StoredClique
+from app.cluster.table import BY_BASE, BY_SET, CLAIMS, DOMAINS, SETS, StoredClique, Stores
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.facts.nvidia.mnnvl import MnnvlResource
 from app.facts.nvidia.names import base_of, claim_name, domain_name
 from app.facts.place import read_place
-from app.facts.table import BY_SET, CLAIMS, DOMAINS, SETS
 from app.kube.api import Client, Forbidden, Key, Object, ObjectRef, Selection, find
 from app.kube.discovery import Discovery
 from app.kube.events import Notices, Recorder, Regarding
@@ -38,7 +37,6 @@ from app.rules.mnnvl.demand import (
     uses,
 )
 from app.rules.mnnvl.plan import ClaimMode
-from app.stores.stores import Stores
 
 SETTLE_SECONDS = 0.25
 """The time between a change and the step for it.

@@ -9,7 +9,14 @@ import contextlib
 import dataclasses
 import logging
 import sys
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,15 +27,18 @@ from app.certificates.client_cas import ClientCas, read_client_cas
 from app.certificates.files import file_source
 from app.certificates.keeper import self_managed_source
 from app.certificates.source import CertificateSource
-from app.cluster import documents
+from app.cluster import documents, watched
 from app.cluster.cluster import Cluster
 from app.cluster.connect import api_client
 from app.cluster.connect import limits as client_limits
 from app.config.schema import Configuration
+from app.facts.kinds import ALL
 from app.kube.api import Object
 from app.kube.client import HttpClient
+from app.kube.events import Recorder
+from app.objects.resource import Resource
 from app.reconcilers.cluster_topology import CreationFailed
-from app.reconcilers.leader import Leader
+from app.reconcilers.leader import Duty, Leader
 from app.server.access import protected_paths
 from app.server.endpoints import Reports, build_app
 from app.server.listener import Listener, authority, bind
@@ -38,22 +48,37 @@ from app.server.readiness import Readiness
 from app.server.tracing import tracing
 from app.server.trust import ReviewTokens
 from app.server.verdict_log import VerdictLog
-from app.stores import watched
 from app.webhooks.registry import served_routes
 
 FLUSH_SECONDS = 0.2
 
 logger = logging.getLogger(__name__)
 
+Duties = Callable[[HttpClient, Recorder], Sequence[Duty]]
+"""Makes further duties of the leader, which write through its client and record its events."""
+
 Connection = contextlib.AbstractAsyncContextManager[tuple[Cluster, HttpClient | None]]
 
 
+def no_duties(client: HttpClient, events: Recorder) -> Sequence[Duty]:
+    """Return no further duties."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What a command adds to a server. A `readable` log of verdicts is for people."""
+
+    readable: bool = False
+    duties: Duties = no_duties
+
+
 async def serve(
-    configuration: Configuration, certificates: Path, connection: Connection, *, readable: bool
+    configuration: Configuration, certificates: Path, connection: Connection, extras: Extras
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
-    `connection` is that of `connected`, and a `readable` log of verdicts is for people. Raises
+    `connection` is that of `connected`. Raises
     OSError if the port is in use or the certificate is not usable, ClusterError if there are no
     credentials for a cluster, and CreationFailed if the managed ClusterTopology cannot be created.
     If any other task fails, the process ends.
@@ -62,7 +87,7 @@ async def serve(
     with alone(CreationFailed):
         async with (
             connection as (cluster, client),
-            serving(configuration, certificates, cluster, client, readable) as served,
+            serving(configuration, certificates, cluster, client, extras) as served,
         ):
             settle_garbage_collector()
             logger.info("serving on https://%s", authority(server.host, served.listener.port))
@@ -146,7 +171,7 @@ class Server:
             settings = self.configuration.certificates
             tokens = ReviewTokens(self.client, settings, routes, self.metrics.reconciled)
             self.readiness.parts += [self.client, tokens]
-            yield "cluster", watched.run(self.cluster.stores, self.client, self.client.discovery)
+            yield "cluster", watched.run(self.cluster, self.client, self.client.discovery)
             yield "review tokens", tokens.run()
 
 
@@ -156,16 +181,16 @@ async def serving(
     certificates: Path,
     cluster: Cluster,
     client: HttpClient | None = None,
-    readable: bool = False,
+    extras: Extras = Extras(),
 ) -> AsyncIterator[Running]:
     """Run the server over `cluster`.
 
     With `client`, its watches fill the caches, and this process can lead. If a task of the server
-    ends, the block ends. A `readable` log of verdicts is for people.
+    ends, the block ends.
     """
     metrics = Metrics()
     source = certificate_source(configuration, certificates, client, metrics)
-    log = VerdictLog(sys.stdout.buffer, readable=readable)
+    log = VerdictLog(sys.stdout.buffer, readable=extras.readable)
     with (
         contextlib.closing(log),
         bind(configuration.server.host, configuration.server.port) as sock,
@@ -179,17 +204,18 @@ async def serving(
             metrics.add(samples)
 
         server = Server(configuration, cluster, client, metrics, log, source, readiness, listener)
-        async with _started(server) as running:
+        async with _started(server, extras.duties) as running:
             yield running
 
 
 @contextlib.asynccontextmanager
-async def _started(server: Server) -> AsyncIterator[Running]:
+async def _started(server: Server, duties: Duties) -> AsyncIterator[Running]:
     """Run all tasks of `server` until the block ends."""
     readiness = server.readiness
     listener = server.listener
+    configuration = server.configuration
     async with (
-        leading(server.configuration, server.cluster, server.client, server.metrics) as leader,
+        leading(configuration, server.cluster, server.client, server.metrics, duties) as leader,
         asyncio.TaskGroup() as tasks,
     ):
         background = [tasks.create_task(task, name=name) for name, task in server.background()]
@@ -227,7 +253,11 @@ def _app(configuration: Configuration, cluster: Cluster, reports: Reports) -> Ad
 
 @contextlib.asynccontextmanager
 async def leading(
-    configuration: Configuration, cluster: Cluster, client: HttpClient | None, metrics: Metrics
+    configuration: Configuration,
+    cluster: Cluster,
+    client: HttpClient | None,
+    metrics: Metrics,
+    duties: Duties = no_duties,
 ) -> AsyncIterator[Leader | None]:
     """The candidate for leader election.
 
@@ -238,6 +268,7 @@ async def leading(
         return
     async with client.sibling(client_limits(configuration)) as sibling:
         leader = Leader(configuration, cluster, sibling, metrics.reconciled)
+        leader.duties += duties(sibling, leader.events)
         yield leader
 
 
@@ -247,16 +278,17 @@ async def connected(
     objects: Sequence[Object] | None,
     kubeconfig: Path | None,
     context: str | None,
+    resources: Iterable[Resource] = ALL,
 ) -> AsyncIterator[tuple[Cluster, HttpClient | None]]:
     """Yield the cluster of `kubeconfig` and `context`, or of this Pod, and its client.
 
-    The connections of the client are closed at the end. With `objects`, these are the facts, and
-    there is no cluster and no client.
+    The client knows `resources`. Its connections are closed at the end. With `objects`, these are
+    the facts, and there is no cluster and no client.
     """
     if objects is not None:
         yield documents.cluster_of(configuration, objects), None
         return
-    async with api_client(configuration, kubeconfig, context) as client:
+    async with api_client(configuration, kubeconfig, context, resources) as client:
         yield Cluster(client, configuration, client.discovery), client
 
 

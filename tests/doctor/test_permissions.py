@@ -1,16 +1,26 @@
 """The table of permissions, and what is said of those that are missing."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.doctor.permissions import Need, access_review, check_permissions, needs_of
 from app.doctor.report import Check
 from app.kube.api import Forbidden, Object
+from app.waiting.watcher import RESOURCES
 from tests.doctor.answering import AnsweringClient
-from tests.rendered import OVERLAYS, Permission, configuration, permissions, rendered
+from tests.rendered import (
+    OVERLAYS,
+    Permission,
+    configuration,
+    permissions,
+    rendered,
+    with_components,
+)
 
 NAMESPACE = "grove-system"
 SELF_MANAGED = Configuration().model_copy(
@@ -39,6 +49,27 @@ def test_the_rules_of_every_overlay_allow_what_is_called_and_nothing_else(overla
     certificates = used.certificates.model_copy(update={"mode": "self-managed"})
     called = needed(used.model_copy(update={"certificates": certificates}))
     assert set(permissions(objects)) == called
+
+
+def test_the_component_allows_what_is_read_to_say_why_gangs_wait(tmp_path: Path) -> None:
+    objects = list(yaml.safe_load_all(with_components("self-managed", tmp_path, ["waiting"])))
+    used = configuration(objects)
+    enabled = used.model_copy(update={"waiting": used.waiting.model_copy(update={"enabled": True})})
+    assert set(permissions(objects)) == needed(enabled)
+
+
+def test_what_waiting_reads_is_in_the_table() -> None:
+    waiting = read_configuration(
+        "{apiVersion: config.grove.io/v1alpha1, kind: OperatorConfiguration,"
+        " workloads: {enabled: false}, waiting: {enabled: true}}",
+        "test",
+    )
+    allowed = {
+        (group, resource)
+        for _, group, resource, _, verb in needed(waiting)
+        if verb in ("list", "watch")
+    }
+    assert {(read.group, read.plural) for read in RESOURCES} - allowed == set()
 
 
 def test_what_is_switched_off_needs_nothing() -> None:

@@ -297,8 +297,10 @@ def _freed(before: Sequence[Vector], after: Sequence[Vector]) -> tuple[tuple[int
 
 
 def _where(index: Index, domains: Domains, demand: Demand, used: frozenset[int]) -> tuple[str, ...]:
-    """The domains that nodes are in, of the narrowest level that is required, else of the one above
-    the narrowest; nodes that are in none by their names.
+    """Return the domains that nodes are in.
+
+    They are of the narrowest level that is required, else of the one above the narrowest. Nodes
+    that are in none are called by their names.
     """
     depths = [domains.depth(part.key) or 0 for part in demand.every() if part.key]
     depth = max(depths, default=max(1, len(domains.keys) - 1))

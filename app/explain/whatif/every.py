@@ -78,8 +78,9 @@ def is_small(demands: Iterable[Demand]) -> bool:
 def every_placement(
     grounds: Sequence[Ground], demands: Sequence[Demand], budget: int
 ) -> SearchResult:
-    """Look for a placement of all demands at once, each on its ground; all have the same free
-    amounts.
+    """Look for a placement of all demands at once, each on its ground.
+
+    All grounds have the same free amounts.
     """
     search = _Search(grounds, min(budget, _ONE_SEARCH))
     tasks: _Tasks = None

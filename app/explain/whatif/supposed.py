@@ -61,8 +61,9 @@ def suppose(facts: Facts, edits: Iterable[Supposition], topology: str = "") -> S
 
 
 def without_nodes(facts: Facts, pods: Collection[Key]) -> Facts:
-    """Return the facts as if these pods waited, and claims that only they have were not
-    allocated.
+    """Return the facts as if these pods waited.
+
+    Claims that only they have are then not allocated.
     """
     if not pods:
         return facts

@@ -1,0 +1,194 @@
+"""Which gangs have waited too long, and the first reason of each. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from app.explain.answer import words_of_kai
+from app.explain.assembly import gang_of_pod, gang_of_pod_group, gang_to_come, gangs_of_set
+from app.explain.gang import Gang
+from app.explain.index import Index, Key, key_of
+from app.explain.reason import Reason, Who
+from app.explain.reasons import RULES, examine
+from app.facts.kubernetes.pod import Pod
+from app.facts.labels import KAI_SCHEDULER
+from app.facts.named import Ref
+
+UNEXPLAINED = "Unexplained"
+"""The reason of a gang that waits without any that is known."""
+NOT_KNOWN = "NotKnown"
+"""The reason of a gang of which facts are missing that may decide."""
+
+MOST_MESSAGE = 1000
+
+_LATER = {"GateBaseGang", "GangUnconstrained", "RequiredViolated", "LevelWithoutTopology"}
+"""Reasons that stand behind all others: what a gang waits for has a reason of its own, or nothing
+is kept from its place by it.
+"""
+_ORDER = {rule.id: (rule.id in _LATER, position) for position, rule in enumerate(RULES)}
+_LAST = (True, len(RULES))
+_HELPERS: Mapping[Who, str] = {
+    "you": "the owner of the workload can do that",
+    "platform": "the platform team can do that",
+    "wait": "nobody has to do anything",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Why a gang, or a workload, waits.
+
+    `since` is when it began to wait, in seconds since 1970. `reason` is an id of the table of
+    reasons, UNEXPLAINED or NOT_KNOWN; `who` can act, "" if that is not known.
+    """
+
+    ref: Ref
+    since: float
+    reason: str
+    message: str
+    who: str = ""
+    queue: str = ""
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """The order of reasons: the one of a workload is the first of those of its gangs."""
+        return _ORDER.get(self.reason, _LAST)
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """What has waited too long.
+
+    `workloads` are what the `gangs` belong to, those first that wait longest. `next_at` is when the
+    next gang will have waited too long, in seconds since 1970; None if no other waits. `first_seen`
+    is when gangs were first seen without any pod that says since when.
+    """
+
+    gangs: tuple[Blocked, ...] = ()
+    workloads: tuple[Blocked, ...] = ()
+    next_at: float | None = None
+    first_seen: Mapping[Ref, float] = field(default_factory=dict)
+
+
+def overdue(index: Index, after: float, first_seen: Mapping[Ref, float]) -> Overdue:
+    """Return what has waited for more than `after` seconds at the time of the facts.
+
+    `first_seen` is that of the last answer.
+    """
+    now = index.facts.now
+    seen: dict[Ref, float] = {}
+    gangs: list[Blocked] = []
+    of_workload: dict[Ref, list[Blocked]] = {}
+    next_at: float | None = None
+
+    for gang, workload in waiting_gangs(index):
+        since = _since(gang, first_seen, seen, now)
+        if now - since < after:
+            next_at = min(since + after, next_at or since + after)
+            continue
+        blocked = _blocked(gang, since)
+        gangs.append(blocked)
+        of_workload.setdefault(workload, []).append(blocked)
+
+    workloads = (_of_workload(ref, own) for ref, own in of_workload.items())
+    in_order = sorted(workloads, key=lambda blocked: (blocked.since, blocked.ref))
+    return Overdue(tuple(gangs), tuple(in_order), next_at, seen)
+
+
+def waiting_gangs(index: Index) -> Iterator[tuple[Gang, Ref]]:
+    """Yield the gangs that have pods without a node, or too few pods, each with its workload.
+
+    Only what may wait is looked at: most gangs of a cluster have all their pods placed.
+    """
+    pods = [pod for pod in index.facts.pods if _waits(pod)]
+    sets = {(pod.namespace, pod.place.pcs) for pod in pods} | set(_incomplete(index))
+    for key in sorted(sets):
+        pcs = index.sets.get(key)
+        if pcs is None:
+            continue
+        gangs = gangs_of_set(index, pcs)
+        if not gangs and pcs.replicas:
+            yield gang_to_come(index, pcs), pcs.ref
+        for gang in gangs:
+            if gang.waits:
+                yield gang, pcs.ref
+
+    others = [pod for pod in pods if (pod.namespace, pod.place.pcs) not in index.sets]
+    yield from _without_set(index, others)
+
+
+def _waits(pod: Pod) -> bool:
+    return not (pod.node or pod.finished or pod.deleting is not None)
+
+
+def _incomplete(index: Index) -> Iterator[Key]:
+    """The sets that have no PodGang, or PodCliques with fewer pods than they should have."""
+    for pcs in index.facts.sets:
+        if not index.gangs_of_set.get(key_of(pcs)):
+            yield key_of(pcs)
+    for clique in index.facts.cliques:
+        if len(index.pods_of_clique(clique.namespace, clique.name)) < clique.replicas:
+            yield clique.namespace, clique.place.pcs
+
+
+def _without_set(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Ref]]:
+    """The KAI PodGroups of pods, and pods for KAI that are in none."""
+    seen: set[Key] = set()
+    for pod in sorted(pods, key=key_of):
+        key = (pod.namespace, pod.group)
+        group = index.pod_groups.get(key)
+        if group is None:
+            if pod.scheduler == KAI_SCHEDULER:
+                yield gang_of_pod(index, pod), _workload_of(index, pod) or pod.ref
+        elif key not in seen:
+            seen.add(key)
+            yield gang_of_pod_group(index, group), _workload_of(index, pod) or group.ref
+
+
+def _workload_of(index: Index, pod: Pod) -> Ref | None:
+    """The Workload that a pod names, directly or by a PodGroup of Kubernetes."""
+    name = pod.workload
+    if not name and pod.workload_group:
+        instance = index.workload_groups.get((pod.namespace, pod.workload_group))
+        name = instance.workload if instance is not None else ""
+    if (pod.namespace, name) not in index.workloads:
+        return None
+    return Ref("Workload", pod.namespace, name)
+
+
+def _since(
+    gang: Gang, first_seen: Mapping[Ref, float], seen: dict[Ref, float], now: float
+) -> float:
+    """When the oldest pod that waits was made; without any, when the gang was first seen so."""
+    times = [pod.created for pod in gang.waiting if pod.created is not None]
+    if times:
+        return min(times)
+    seen[gang.ref] = first_seen.get(gang.ref, now)
+    return seen[gang.ref]
+
+
+def _blocked(gang: Gang, since: float) -> Blocked:
+    queue = gang.pod_group.queue if gang.pod_group is not None else ""
+    examined = examine([gang])
+    problems = [reason for reason in examined.reasons if reason.severity == "problem"]
+    if problems:
+        first = min(problems, key=lambda reason: _ORDER.get(reason.id, _LAST))
+        return Blocked(gang.ref, since, first.id, message(first), first.who, queue)
+    if examined.unknown:
+        needs = sorted({need for unknown in examined.unknown for need in unknown.needs})
+        return Blocked(gang.ref, since, NOT_KNOWN, f"Not known: {needs}", "", queue)
+
+    said = words_of_kai(gang)
+    words = f" KAI says: {said}" if said else ""
+    return Blocked(gang.ref, since, UNEXPLAINED, f"No known reason applies.{words}", "", queue)
+
+
+def message(reason: Reason) -> str:
+    """Return a reason for people: what prevents the placement, what helps, and who can do it."""
+    text = f"{reason.text}. Helps: {reason.remedy} ({_HELPERS[reason.who]})"
+    return text if len(text) <= MOST_MESSAGE else f"{text[: MOST_MESSAGE - 1]}…"
+
+
+def _of_workload(ref: Ref, gangs: list[Blocked]) -> Blocked:
+    first = min(gangs, key=lambda blocked: (blocked.rank, blocked.since, blocked.ref))
+    since = min(blocked.since for blocked in gangs)
+    return Blocked(ref, since, first.reason, first.message, first.who, first.queue)

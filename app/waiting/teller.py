@@ -1,0 +1,258 @@
+"""Writes why workloads wait: the condition PlacementBlocked of PodCliqueSets, and events.
+
+Grove's operators keep conditions of other writers: they change the list that they have read, and
+an update of another version of the object is refused. So is ours. A Workload has no status, so it
+only gets events, as do PodGroups that belong to nothing else.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from app.facts.grove.status import StatusCondition
+from app.facts.kinds import POD_CLIQUE_SET, POD_GROUP, WORKLOAD
+from app.facts.named import Ref
+from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, ObjectRef
+from app.kube.events import Recorder, Regarding
+from app.objects.conditions import Condition, with_condition, without_condition
+from app.objects.resource import Resource
+from app.objects.shape import maps_of
+from app.waiting.overdue import NOT_KNOWN, Blocked
+
+CONDITION = "PlacementBlocked"
+BLOCKED = "PlacementBlocked"
+UNBLOCKED = "PlacementUnblocked"
+"""The reasons of events."""
+
+MINUTE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pacing:
+    """The shortest times, in seconds.
+
+    `look` is between two looks, `pause` between two writes to one object, and `refresh` until a
+    message is written again whose reason is the same.
+    """
+
+    look: float = 5.0
+    pause: float = 15.0
+    refresh: float = 300.0
+
+
+PACING = Pacing()
+
+_RESOURCES: Mapping[str, Resource] = {
+    "PodCliqueSet": POD_CLIQUE_SET,
+    "Workload": WORKLOAD,
+    "PodGroup": POD_GROUP,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What was last written about a workload, and when (monotonic seconds)."""
+
+    reason: str
+    message: str
+    time: float
+
+
+class Teller:
+    """Tells each workload why it waits: one write for each change of its reason.
+
+    At most `most` changes are written in a minute; what is left comes later. `writes` counts the
+    workloads that were written to, `held_back` how often one had to wait for that, or because it
+    was written to just before.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        events: Recorder,
+        most: int,
+        *,
+        pacing: Pacing = PACING,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.writes = 0
+        self.held_back = 0
+        self._client = client
+        self._events = events
+        self._most = most
+        self._clock = clock
+        self._now = now
+        self._times: deque[float] = deque()
+        self._told: dict[Ref, _Told] = {}
+        self._pacing = pacing
+        self._written: dict[Ref, float] = {}
+
+    async def tell(
+        self,
+        workloads: Sequence[Blocked],
+        stored: Mapping[Ref, StatusCondition],
+        gone: Callable[[Ref], bool],
+    ) -> bool:
+        """Write what differs, for the first workloads first. False if something is left.
+
+        `stored` are the conditions that the objects have; `gone` tells which objects don't exist.
+        """
+        blocked = {of.ref: of for of in workloads if of.ref.kind in _RESOURCES}
+        everything_told = True
+        for ref in self._passed(blocked, stored, gone):
+            everything_told &= await self._change(ref, None)
+
+        different = [
+            of
+            for of in blocked.values()
+            if of.reason != NOT_KNOWN and self._differs(of, stored.get(of.ref))
+        ]
+        for of in sorted(different, key=self._is_only_reworded):
+            everything_told &= await self._change(of.ref, of)
+        return everything_told
+
+    def _is_only_reworded(self, blocked: Blocked) -> bool:
+        told = self._told.get(blocked.ref)
+        return told is not None and told.reason == blocked.reason
+
+    def _passed(
+        self,
+        blocked: Mapping[Ref, Blocked],
+        stored: Mapping[Ref, StatusCondition],
+        gone: Callable[[Ref], bool],
+    ) -> Iterable[Ref]:
+        """The workloads that have been told to wait, and don't any more."""
+        for ref in [ref for ref in self._written if ref not in blocked and gone(ref)]:
+            del self._written[ref]
+            self._told.pop(ref, None)
+        told = dict.fromkeys((*stored, *self._told))
+        return [ref for ref in told if ref not in blocked]
+
+    def _differs(self, blocked: Blocked, stored: StatusCondition | None) -> bool:
+        """Whether there is something to write.
+
+        After a write, the condition may not have arrived here yet, and if somebody takes it away,
+        that is no reason for haste.
+        """
+        told = self._told.get(blocked.ref)
+        desired = (blocked.reason, blocked.message)
+        if told is None:
+            return stored is None or (stored.reason, stored.message) != desired
+        if told.reason != blocked.reason:
+            return True
+
+        is_lost = stored is None or stored.reason != blocked.reason
+        has_condition = blocked.ref.kind == POD_CLIQUE_SET.kind
+        differs = told.message != blocked.message or (has_condition and is_lost)
+        return differs and self._is_old(told)
+
+    def _is_old(self, told: _Told) -> bool:
+        return self._clock() - told.time >= self._pacing.refresh
+
+    async def _change(self, ref: Ref, blocked: Blocked | None) -> bool:
+        """Write one change. False if it has to come later."""
+        if not self._may_write(ref):
+            self.held_back += 1
+            return False
+        try:
+            await self._write(ref, blocked)
+        except NotFound:
+            self._told.pop(ref, None)
+        except Conflict:
+            return False
+        except ClusterError as error:
+            if error.code != 403:
+                return False
+        return True
+
+    def _may_write(self, ref: Ref) -> bool:
+        now = self._clock()
+        while self._times and now - self._times[0] >= MINUTE:
+            self._times.popleft()
+        before = self._written.get(ref)
+        is_early = before is not None and now - before < self._pacing.pause
+        return len(self._times) < self._most and not is_early
+
+    async def _write(self, ref: Ref, blocked: Blocked | None) -> None:
+        resource = _RESOURCES[ref.kind]
+        obj = await self._client.get(ObjectRef(resource, ref.name, ref.namespace))
+        before = self._before(ref, obj)
+        if not obj["metadata"].get("deletionTimestamp"):
+            changed = await self._write_condition(ref, obj, blocked)
+            self._record(obj, blocked, before, changed)
+
+        if blocked is None:
+            self._told.pop(ref, None)
+        else:
+            self._told[ref] = _Told(blocked.reason, blocked.message, self._clock())
+
+    def _before(self, ref: Ref, obj: Object) -> str:
+        """The reason that was told last, "" for none."""
+        if ref.kind == "PodCliqueSet":
+            stored = _stored_condition(obj)
+            return str(stored.get("reason", "")) if stored else ""
+        told = self._told.get(ref)
+        return told.reason if told is not None else ""
+
+    async def _write_condition(self, ref: Ref, obj: Object, blocked: Blocked | None) -> bool:
+        """Write the condition of a PodCliqueSet if it differs; for others, there is none."""
+        if ref.kind != "PodCliqueSet":
+            return True
+        current = (obj.get("status") or {}).get("conditions")
+        stored = _stored_condition(obj)
+        if blocked is None:
+            if not stored:
+                return False
+            conditions = without_condition(current, CONDITION)
+        else:
+            if stored and (stored["reason"], stored["message"]) == (
+                blocked.reason,
+                blocked.message,
+            ):
+                return False
+            conditions = with_condition(current, _condition(obj, blocked), self._stamp())
+
+        self._count(ref)
+        patch: Object = {
+            "metadata": {"resourceVersion": obj["metadata"]["resourceVersion"]},
+            "status": {"conditions": conditions or None},
+        }
+        await self._client.patch(
+            ObjectRef(POD_CLIQUE_SET, ref.name, ref.namespace), patch, subresource="status"
+        )
+        return True
+
+    def _record(self, obj: Object, blocked: Blocked | None, before: str, changed: bool) -> None:
+        """Record an event if the reason has changed, not if only its words have."""
+        reason = "" if blocked is None else blocked.reason
+        if not changed or before == reason:
+            return
+        regarding = Regarding.of(obj)
+        if regarding.kind != "PodCliqueSet":
+            self._count(Ref(regarding.kind, regarding.namespace, regarding.name))
+        if blocked is None:
+            self._events.record(regarding, "Normal", UNBLOCKED, "It does not wait any more")
+        else:
+            note = f"{blocked.reason}: {blocked.message}"
+            self._events.record(regarding, "Warning", BLOCKED, note)
+
+    def _count(self, ref: Ref) -> None:
+        self.writes += 1
+        self._times.append(self._clock())
+        self._written[ref] = self._clock()
+
+    def _stamp(self) -> str:
+        return self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _condition(obj: Object, blocked: Blocked) -> Condition:
+    generation = obj["metadata"].get("generation", 0)
+    return Condition(CONDITION, "True", blocked.reason, blocked.message, generation)
+
+
+def _stored_condition(obj: Object) -> Object | None:
+    conditions = maps_of((obj.get("status") or {}).get("conditions"))
+    return next((dict(item) for item in conditions if item.get("type") == CONDITION), None)

@@ -1,0 +1,204 @@
+"""The duty of the leader to say why gangs wait.
+
+It reads the cluster as the console does, and looks again after changes. A look takes place in a
+thread, so that verdicts go on. After it, ten times as long is waited as it took, so at most about a
+tenth of a core is used.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import NoReturn
+
+from app.cluster.connect import limits
+from app.config.schema import Configuration, Waiting
+from app.console.live import Live
+from app.explain.facts import BY_RESOURCE, Facts
+from app.explain.index import Index
+from app.facts.grove.status import StatusCondition
+from app.facts.named import Ref
+from app.kube.client import HttpClient
+from app.kube.events import Recorder
+from app.kube.readonly import ReadOnlyClient
+from app.kube.transport import Limits
+from app.kube.watch import Pace
+from app.objects.resource import EVENT
+from app.sample import Sample, counter, gauge
+from app.waiting.overdue import Overdue, overdue
+from app.waiting.teller import CONDITION, PACING, Pacing, Teller
+
+RESOURCES = tuple(resource for resource in BY_RESOURCE if resource != EVENT)
+"""What is read. Events are not: there are many, and KAI's PodGroups have its words too."""
+
+_NOT_READ = BY_RESOURCE[EVENT].field
+
+SHARE = 10.0
+"""So many times as long as a look took is waited before the next one."""
+
+MOST_SERIES = 200
+"""More pairs of a reason and a queue are counted in the queue "other"."""
+
+logger = logging.getLogger(__name__)
+
+
+class WaitingDuty:
+    """Reads and watches the cluster while this process leads, and tells workloads why they wait.
+
+    `clock` is the wall clock, in seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        client: HttpClient,
+        events: Recorder,
+        settings: Waiting,
+        limits: Limits,
+        *,
+        clock: Callable[[], float] = time.time,
+        pacing: Pacing = PACING,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._limits = limits
+        self._clock = clock
+        self._pacing = pacing
+        self._teller = Teller(client, events, settings.max_writes_per_minute, pacing=pacing)
+        self._found = Overdue()
+        self._unseen: Mapping[str, str] = {}
+        self._seconds = 0.0
+
+    async def run(self) -> NoReturn:
+        """Look and tell until cancelled. Nothing is kept after that."""
+        try:
+            async with self._client.sibling(self._limits) as own, asyncio.TaskGroup() as tasks:
+                live = Live(
+                    ReadOnlyClient(own),
+                    discovery=own.discovery,
+                    resources=RESOURCES,
+                    pace=Pace(),
+                )
+                tasks.create_task(live.run(), name="waiting: facts")
+                await live.until_ready()
+                await self._look_again(live)
+        finally:
+            self._found = Overdue()
+            self._unseen = {}
+        raise AssertionError("these tasks never end")
+
+    async def _look_again(self, live: Live) -> NoReturn:
+        looked = _Look()
+        while True:
+            seen = live.revision
+            facts = replace(live.facts(self._clock()), skipped=frozenset({_NOT_READ}))
+            started = time.monotonic()
+            self._found = await asyncio.to_thread(looked.at, facts, self._settings.after_seconds)
+            self._note_unseen(facts)
+            everything_told = await self._tell(facts, is_current=live.trouble is None)
+
+            self._seconds = looked.seconds
+            pause = max(self._pacing.look, SHARE * looked.seconds)
+            await asyncio.sleep(max(0.0, pause - (time.monotonic() - started)))
+            await self._until_due(live, seen, everything_told)
+
+    async def _tell(self, facts: Facts, *, is_current: bool) -> bool:
+        """Write what differs, unless facts are missing or old: they would be taken for true."""
+        if self._unseen or not is_current:
+            return is_current
+        stored = conditions_of(facts)
+        return await self._teller.tell(self._found.workloads, stored, _Gone(facts))
+
+    async def _until_due(self, live: Live, seen: int, everything_told: bool) -> None:
+        """Wait until something has changed, or the next gang has waited too long."""
+        next_at = self._found.next_at
+        timeout = None if next_at is None else max(0.0, next_at - self._clock())
+        if not everything_told:
+            timeout = 0.0 if timeout is None else min(timeout, self._pacing.look)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(live.changes(seen), timeout)
+
+    def _note_unseen(self, facts: Facts) -> None:
+        if dict(facts.unseen) != dict(self._unseen):
+            self._unseen = dict(facts.unseen)
+            if self._unseen:
+                kinds = ", ".join(sorted(self._unseen))
+                logger.warning("why gangs wait is not told: %s can't be read", kinds)
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield how many gangs wait, for how long, and what was written."""
+        counts = Counter((blocked.reason, blocked.queue) for blocked in self._found.gangs)
+        shown = dict(counts.most_common(MOST_SERIES))
+        others: Counter[str] = Counter()
+        for (reason, _), count in counts.most_common()[MOST_SERIES:]:
+            others[reason] += count
+
+        text = "Gangs that have waited for more than waiting.afterSeconds, on the leader."
+        for (reason, queue), count in shown.items():
+            yield gauge("waiting_gangs", text, count, reason=reason, queue=queue)
+        for reason, count in others.items():
+            yield gauge("waiting_gangs", text, count, reason=reason, queue="other")
+
+        text = "How long the oldest of these gangs has waited, by who can act."
+        now = self._clock()
+        for who in ("you", "platform", "wait", ""):
+            since = [blocked.since for blocked in self._found.gangs if blocked.who == who]
+            oldest = max(0.0, now - min(since, default=now))
+            yield gauge("waiting_oldest_seconds", text, oldest, who=who or "unknown")
+
+        text = "Workloads that were told why they wait, or that they don't any more."
+        yield counter("waiting_writes_total", text, self._teller.writes)
+        text = "Changes that had to wait for a limit of writes."
+        yield counter("waiting_writes_held_total", text, self._teller.held_back)
+        text = "CPU time of the last look at what waits."
+        yield gauge("waiting_look_seconds", text, self._seconds)
+
+
+def waiting_duty(client: HttpClient, events: Recorder, configuration: Configuration) -> WaitingDuty:
+    """Return the duty as it is configured."""
+    return WaitingDuty(client, events, configuration.waiting, limits(configuration))
+
+
+class _Look:
+    """Looks at one state of the cluster after the other. `seconds` is the CPU time of the last."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._index: Index | None = None
+        self._first_seen: Mapping[Ref, float] = {}
+
+    def at(self, facts: Facts, after: float) -> Overdue:
+        """Return what has waited too long. Not for two threads at once."""
+        started = time.thread_time()
+        self._index = Index(facts, self._index)
+        found = overdue(self._index, after, self._first_seen)
+        self._first_seen = found.first_seen
+        self.seconds = time.thread_time() - started
+        return found
+
+
+class _Gone:
+    """Tells which workloads don't exist any more."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._refs: frozenset[Ref] | None = None
+
+    def __call__(self, ref: Ref) -> bool:
+        if self._refs is None:
+            facts = self._facts
+            there = (*facts.sets, *facts.pod_groups, *facts.workloads)
+            self._refs = frozenset(fact.ref for fact in there)
+        return ref not in self._refs
+
+
+def conditions_of(facts: Facts) -> Mapping[Ref, StatusCondition]:
+    """Return the conditions of ours that PodCliqueSets have."""
+    return {
+        pcs.ref: condition
+        for pcs in facts.sets
+        for condition in pcs.conditions
+        if condition.type == CONDITION
+    }

@@ -1,0 +1,165 @@
+"""Why gangs wait, told by the leader in the cluster: each state of the table of reasons arises and
+passes, with the rights of the manifests.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from app.cluster.connect import limits
+from app.commands.beside import NAMESPACE, ApiServer
+from app.config.read import read_configuration
+from app.config.schema import Configuration
+from app.explain.facts import Facts
+from app.explain.index import Index
+from app.facts.kinds import POD_CLIQUE_SET
+from app.kube.api import Object, ObjectRef
+from app.kube.client import HttpClient
+from app.kube.credentials import from_kubeconfig
+from app.kube.events import Recorder
+from app.sample import Sample
+from app.server.listener import free_port
+from app.waiting.overdue import Blocked, overdue
+from app.waiting.teller import CONDITION, Pacing
+from app.waiting.watcher import RESOURCES, WaitingDuty
+from tests.explain import fleet
+from tests.explain.fleet import SET_REF, facts, placed
+from tests.explain.table.row import Row
+from tests.explain.test_reasons import ROWS, start
+from tests.integration.stage import Stage, skip_if_impossible, staged
+from tests.integration.system import FAST, eventually
+from tests.rendered import with_components
+
+CONFIGURATION = """
+apiVersion: config.grove.io/v1alpha1
+kind: OperatorConfiguration
+server: {{host: 127.0.0.1, port: {port}, drainSeconds: 0}}
+client: {{queriesPerSecond: 10000, burst: 10000}}
+waiting: {{enabled: true, afterSeconds: 0.001, maxWritesPerMinute: 1000}}
+"""
+WITHIN = 30.0
+QUICK = Pacing(look=0.1, pause=0.0, refresh=0.0)
+MADE_ANEW = ("PreemptionDelay", "ClaimHeld", "PodGangMissing")
+"""Their texts have times, which the API server sets."""
+
+System = tuple[str, ApiServer, Stage, WaitingDuty, HttpClient]
+
+
+def settings() -> Configuration:
+    return read_configuration(CONFIGURATION.format(port=free_port()), "test")
+
+
+def rules(folder: Path) -> list[Object]:
+    """The roles of the manifests with the component, for the user `operator`."""
+    text = with_components("self-managed", folder, ["waiting"])
+    kinds = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+    objects = [obj for obj in yaml.safe_load_all(text) if obj["kind"] in kinds]
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    return [namespace, *objects]
+
+
+@contextlib.asynccontextmanager
+async def on_duty(api: ApiServer, settings: Configuration) -> AsyncIterator[WaitingDuty]:
+    """The duty of the leader alone, as the account of the manifests: no other writer changes the
+    states. It looks ten times a second, and writes without pauses.
+    """
+    credentials = await from_kubeconfig(api.kubeconfig, "operator")
+    async with HttpClient(credentials, RESOURCES, FAST) as client, asyncio.TaskGroup() as tasks:
+        await client.discovery.refresh()
+        events = Recorder(client, "test")
+        duty = WaitingDuty(client, events, settings.waiting, limits(settings), pacing=QUICK)
+        running = [tasks.create_task(work) for work in (events.run(), duty.run())]
+        yield duty
+        for task in running:
+            task.cancel()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["design", "today"])
+async def system(
+    request: pytest.FixtureRequest, kind: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[System]:
+    dialect = str(request.param)
+    folder = tmp_path_factory.mktemp(dialect)
+    async with (
+        staged(folder, dialect, rules(folder / "rules"), kind) as (server, stage),
+        on_duty(server, settings()) as duty,
+        HttpClient(await from_kubeconfig(server.kubeconfig, "admin"), RESOURCES, FAST) as admin,
+    ):
+        await admin.discovery.refresh()
+        yield dialect, server, stage, duty, admin
+
+
+def expected(given: Facts) -> Blocked | None:
+    """What is to be told of the set, by the same facts."""
+    seen = replace(given, events=(), skipped=frozenset({"events"}))
+    found = overdue(Index(seen), 0.0, {})
+    return next((blocked for blocked in found.workloads if blocked.ref == SET_REF), None)
+
+
+async def condition(admin: HttpClient) -> tuple[str, str] | None:
+    """The reason and the message of the set's condition."""
+    stored = await admin.get(ObjectRef(POD_CLIQUE_SET, fleet.SET, fleet.NAMESPACE))
+    for item in (stored.get("status") or {}).get("conditions") or []:
+        if item["type"] == CONDITION:
+            assert item["status"] == "True"
+            return item["reason"], item["message"]
+    return None
+
+
+def samples(duty: WaitingDuty, name: str) -> Iterator[Sample]:
+    return (sample for sample in duty.samples() if sample.name == name)
+
+
+def written(duty: WaitingDuty) -> float:
+    (sample,) = samples(duty, "waiting_writes_total")
+    return sample.value
+
+
+def counted(duty: WaitingDuty) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for sample in samples(duty, "waiting_gangs"):
+        reason = sample.labels["reason"]
+        found[reason] = found.get(reason, 0) + sample.value
+    return found
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.id}: {row.name}")
+async def test_a_state_is_told_and_passes(row: Row, system: System) -> None:
+    dialect, server, store, duty, admin = system
+    skip_if_impossible(row, dialect, server)
+    given = facts(**{**start(dialect), **row.hit})
+    if not given.sets:
+        pytest.skip("a state without a PodCliqueSet")
+    told = expected(given)
+
+    begun = time.monotonic()
+    await store.show(given)
+    wanted_reason = None if told is None else told.reason
+    await eventually(lambda: condition(admin), lambda has: (has and has[0]) == wanted_reason)
+    if told is not None:
+        if row.id not in MADE_ANEW:
+            await eventually(
+                lambda: condition(admin), lambda has: has == (told.reason, told.message)
+            )
+        await eventually(counts(duty), lambda has: told.reason in has)
+    assert time.monotonic() - begun < WITHIN
+
+    healthy = placed("gpu-00", "gpu-01", "gpu-02", "gpu-03")
+    await store.show(facts(**{**start(dialect), "pods": healthy}))
+    await eventually(lambda: condition(admin), lambda has: has is None)
+    await eventually(counts(duty), lambda has: has == {})
+
+
+def counts(duty: WaitingDuty):  # type: ignore[no-untyped-def]
+    async def read() -> dict[str, float]:
+        return counted(duty)
+
+    return read

@@ -1,0 +1,132 @@
+"""Which gangs have waited too long, since when, and what is said of their workloads."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.explain.index import Index
+from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.workload import Workload
+from app.facts.named import Ref
+from app.waiting.overdue import NOT_KNOWN, UNEXPLAINED, Blocked, Overdue, overdue
+from tests.explain.fleet import GANG_REF, NOW, SET_REF, facts, fill, placed, pods, shape
+
+FULL: dict[str, Any] = {"pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1", "rack-b2"))}
+AFTER = 300.0
+
+
+def found(after: float = AFTER, **changes: Any) -> Overdue:
+    return overdue(Index(facts(**changes)), after, {})
+
+
+def told(of: tuple[Blocked, ...]) -> list[tuple[Ref, str, str]]:
+    return [(blocked.ref, blocked.reason, blocked.who) for blocked in of]
+
+
+def test_a_gang_that_waits_long_is_told_with_what_helps_and_who_can_do_it() -> None:
+    (blocked,) = found(**FULL).workloads
+    assert (blocked.ref, blocked.reason, blocked.who, blocked.since) == (
+        SET_REF,
+        "NoDomainFits",
+        "wait",
+        NOW - 840,
+    )
+    assert blocked.message.startswith("No rack has room for 3 pods of 8 GPUs")
+    assert blocked.message.endswith("(nobody has to do anything)")
+
+
+def test_gangs_are_counted_with_their_queue() -> None:
+    (blocked,) = found(**FULL).gangs
+    assert (blocked.ref, blocked.queue) == (GANG_REF, "team-llm")
+
+
+def test_a_gang_that_has_not_waited_long_comes_later() -> None:
+    assert found(841.0, **FULL) == Overdue(next_at=NOW - 840 + 841)
+    assert len(found(840.0, **FULL).gangs) == 1
+
+
+def test_what_is_placed_does_not_wait() -> None:
+    running = placed("gpu-00", "gpu-01", "gpu-02", "gpu-03")
+    assert found(pods=running) == Overdue()
+
+
+def test_a_pod_that_was_made_again_waits_from_then_on() -> None:
+    running = placed("gpu-00", "gpu-01", "gpu-02")
+    again = replace(pods()[3], created=NOW - 10)
+    assert found(pods=(*running, again)) == Overdue(next_at=NOW + 290)
+
+
+def test_pods_that_are_missing_are_counted_from_when_that_was_first_seen() -> None:
+    missing = facts(pods=placed("gpu-00", "gpu-01", "gpu-02"))
+    first = overdue(Index(missing), AFTER, {})
+    assert (first.gangs, first.first_seen, first.next_at) == ((), {GANG_REF: NOW}, NOW + 300)
+    later = replace(missing, now=NOW + 301)
+    second = overdue(Index(later), AFTER, first.first_seen)
+    assert told(second.workloads) == [(SET_REF, "GangIncomplete", "you")]
+    assert second.workloads[0].since == NOW
+
+
+def test_without_a_known_reason_kais_words_are_told() -> None:
+    waiting = tuple(replace(pod, unscheduled="no luck") for pod in pods())
+    (blocked,) = found(pods=waiting).workloads
+    assert (blocked.reason, blocked.who) == (UNEXPLAINED, "")
+    assert blocked.message == "No known reason applies. KAI says: no luck"
+
+
+def test_what_may_not_be_read_is_not_guessed() -> None:
+    unseen = {"nodes": "no right to list"}
+    (blocked,) = found(**FULL, unseen=unseen).workloads
+    assert blocked.reason == NOT_KNOWN
+
+
+def test_a_set_without_podgangs_is_told_itself() -> None:
+    changes: dict[str, Any] = dict.fromkeys(("gangs", "cliques", "pods", "pod_groups"), ())
+    given = facts(**changes)
+    first = overdue(Index(given), AFTER, {})
+    second = overdue(Index(replace(given, now=NOW + 300)), AFTER, first.first_seen)
+    assert told(second.workloads) == [(SET_REF, "NothingMade", "platform")]
+
+
+def alone(name: str, **changes: Any) -> Pod:
+    pod = Pod(
+        "research",
+        name,
+        uid=name,
+        scheduler="kai-scheduler",
+        shape=shape(1),
+        created=NOW - 900,
+    )
+    return replace(pod, **changes)
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        pytest.param(alone("a", group="g"), Ref("PodGroup", "research", "g"), id="of a PodGroup"),
+        pytest.param(
+            alone("a", group="g", workload="w"),
+            Ref("Workload", "research", "w"),
+            id="of a Workload",
+        ),
+        pytest.param(alone("a"), Ref("Pod", "research", "a"), id="of nothing"),
+    ],
+)
+def test_a_workload_of_another_kind_is_found(pod: Pod, expected: Ref) -> None:
+    groups = (KaiPodGroup("research", "g", uid="g", queue="absent", minimum=1),)
+    given = found(
+        pods=(pod,),
+        pod_groups=groups,
+        workloads=(Workload("research", "w", ()),),
+        sets=(),
+        gangs=(),
+        cliques=(),
+    )
+    assert [blocked.ref for blocked in given.workloads] == [expected]
+
+
+def test_pods_of_other_schedulers_are_not_ours() -> None:
+    pod = alone("a", scheduler="default-scheduler")
+    none: dict[str, Any] = dict.fromkeys(("sets", "gangs", "cliques", "pod_groups"), ())
+    assert found(pods=(pod,), **none) == Overdue()
