@@ -6,7 +6,7 @@ The rules and reasons are those of the naming controller of apiextensions-apiser
 https://github.com/kubernetes/apiextensions-apiserver/blob/v0.34.0/pkg/controller/status/naming_controller.go
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from app.sandbox.objects.objects import Object
 
@@ -39,31 +39,47 @@ def accepted_status(crd: Object, others: Iterable[Object], now: str) -> Object:
     neighbours = [
         other["status"].get("acceptedNames") or {} for other in others if _is_neighbour(other, crd)
     ]
-    names_accepted = _condition("NamesAccepted", "True", "NoConflicts", "no conflicts found")
-    for fields in (_RESOURCES, _KINDS):
-        used = {name for other in neighbours for field in fields for name in _names(other, field)}
-        for field, reason in fields.items():
-            conflicts = [name for name in _names(requested, field) if name in used]
-            if conflicts:
-                message = ", ".join(f'"{name}" is already in use' for name in conflicts)
-                names_accepted = _condition("NamesAccepted", "False", reason, message)
-            else:
-                accepted[field] = requested.get(field)
-
+    rejections = [
+        *_accept(requested, accepted, neighbours, _RESOURCES),
+        *_accept(requested, accepted, neighbours, _KINDS),
+    ]
     accepted["categories"] = requested.get("categories")
-    established = _condition("Established", "False", "NotAccepted", "not all names are accepted")
-    if names_accepted["status"] == "True" or is_established(crd):
-        established = _condition(
-            "Established", "True", "InitialNamesAccepted", "the initial names have been accepted"
-        )
+    names_accepted = _condition("NamesAccepted", "True", "NoConflicts", "no conflicts found")
+    if rejections:
+        names_accepted = rejections[-1]
+
+    conditions = (names_accepted, _established(crd, bool(rejections)))
+    versions = crd["spec"]["versions"]
 
     return {
         "acceptedNames": {field: value for field, value in accepted.items() if value is not None},
-        "conditions": [
-            {"lastTransitionTime": now, **condition} for condition in (names_accepted, established)
-        ],
-        "storedVersions": [item["name"] for item in crd["spec"]["versions"] if item.get("storage")],
+        "conditions": [{"lastTransitionTime": now, **condition} for condition in conditions],
+        "storedVersions": [version["name"] for version in versions if version.get("storage")],
     }
+
+
+def _accept(
+    requested: Object, accepted: Object, neighbours: Iterable[Object], fields: dict[str, str]
+) -> Iterator[Object]:
+    """Add the `requested` names that no neighbour has to `accepted`.
+
+    Yield the condition for each of `fields` with other names.
+    """
+    used = {name for other in neighbours for field in fields for name in _names(other, field)}
+    for field, reason in fields.items():
+        conflicts = [name for name in _names(requested, field) if name in used]
+        if conflicts:
+            message = ", ".join(f'"{name}" is already in use' for name in conflicts)
+            yield _condition("NamesAccepted", "False", reason, message)
+        else:
+            accepted[field] = requested.get(field)
+
+
+def _established(crd: Object, has_rejections: bool) -> Object:
+    if has_rejections and not is_established(crd):
+        return _condition("Established", "False", "NotAccepted", "not all names are accepted")
+    message = "the initial names have been accepted"
+    return _condition("Established", "True", "InitialNamesAccepted", message)
 
 
 def is_established(crd: Object) -> bool:

@@ -106,27 +106,32 @@ def _settle(value: Any, schema: Object, path: str, dropped: list[str]) -> None:
     if isinstance(value, list):
         for index, item in enumerate(value):
             _settle(item, schema.get("items") or {}, f"{path}[{index}]", dropped)
-    if not isinstance(value, dict):
-        return
+    if isinstance(value, dict):
+        _add_defaults(value, schema)
+        _settle_fields(value, schema, path, dropped)
 
+
+def _add_defaults(obj: Object, schema: Object) -> None:
+    for name, part in (schema.get("properties") or {}).items():
+        is_missing = name not in obj or (obj[name] is None and not part.get("nullable"))
+        if "default" in part and is_missing:
+            obj[name] = copy({"": part["default"]})[""]
+
+
+def _settle_fields(obj: Object, schema: Object, path: str, dropped: list[str]) -> None:
     properties = schema.get("properties") or {}
     additional = schema.get("additionalProperties")
     keeps = additional is not None or schema.get("x-kubernetes-preserve-unknown-fields")
     envelope = _ENVELOPE if schema.get("x-kubernetes-embedded-resource") else ()
-    for name, part in properties.items():
-        if "default" in part and (
-            name not in value or (value[name] is None and not part.get("nullable"))
-        ):
-            value[name] = copy({"": part["default"]})[""]
 
-    for name in list(value):
+    for name in list(obj):
         part = properties.get(name, additional)
         if isinstance(part, dict):
-            _settle(value[name], part, f"{path}.{name}", dropped)
-            if value[name] is None and not part.get("nullable"):
-                del value[name]
+            _settle(obj[name], part, f"{path}.{name}", dropped)
+            if obj[name] is None and not part.get("nullable"):
+                del obj[name]
         elif not keeps and name not in envelope:
-            del value[name]
+            del obj[name]
             dropped.append(f"{path}.{name}")
 
 

@@ -4,7 +4,7 @@ They have no schema: apart from their metadata, they are stored as they are sent
 """
 
 from collections.abc import Collection, Iterator
-from typing import Any
+from dataclasses import dataclass
 
 from app.sandbox.admission import authorization
 from app.sandbox.objects import conversion
@@ -13,120 +13,112 @@ from app.sandbox.objects.resources import CRDS, Served
 _OF_1_37 = ("v1beta1", "v1alpha3")
 """Versions of scheduling.k8s.io of a later Kubernetes, which are served only on request."""
 
-_CLUSTER: dict[str, Any] = {"namespaced": False}
-_STATUS_ONLY: dict[str, Any] = {"subresources": ("status",)}
-_GENERATION: dict[str, Any] = {"has_generation": True}
-_SPEC_AND_STATUS: dict[str, Any] = {"subresources": ("status",), "has_generation": True}
+_STATUS = ("status",)
 _RBAC = "rbac.authorization.k8s.io"
+_ADMISSION = "admissionregistration.k8s.io"
 _SCHEDULING = "scheduling.k8s.io"
 _CLAIMS = "resource.k8s.io"
 _DRA = ("v1", "v1beta2", "v1beta1")
 
 
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """A kind in all its `versions`, the stored one first. `short` are its short names."""
+
+    group: str
+    kind: str
+    plural: str
+    short: tuple[str, ...] = ()
+    namespaced: bool = True
+    subresources: tuple[str, ...] = ()
+    has_generation: bool = False
+    versions: tuple[str, ...] = ("v1",)
+
+    def served(self) -> Iterator[Served]:
+        """Yield the resource of each version."""
+        for version in self.versions:
+            read, write = conversion.conversions(self.group, version, self.versions[0])
+            yield Served(
+                group=self.group,
+                version=version,
+                plural=self.plural,
+                kind=self.kind,
+                table=("" if self.kind == "Event" else self.group, self.plural),
+                read=read,
+                write=write,
+                singular=self.kind.lower(),
+                short_names=self.short,
+                namespaced=self.namespaced,
+                subresources=self.subresources,
+                has_generation=self.has_generation,
+            )
+
+
+def _admission(kind: str, plural: str) -> Builtin:
+    return Builtin(_ADMISSION, kind, plural, namespaced=False, has_generation=True)
+
+
+_REVIEWS = (
+    Builtin(authorization.REVIEWS, "SubjectAccessReview", "subjectaccessreviews", namespaced=False),
+    Builtin(
+        authorization.REVIEWS,
+        "SelfSubjectAccessReview",
+        "selfsubjectaccessreviews",
+        namespaced=False,
+    ),
+)
+
+_BUILTINS = (
+    Builtin("", "Namespace", "namespaces", ("ns",), False, _STATUS),
+    Builtin("", "Node", "nodes", ("no",), False, _STATUS),
+    Builtin("", "Pod", "pods", ("po",), True, ("status", "binding"), True),
+    Builtin("", "ConfigMap", "configmaps", ("cm",)),
+    Builtin("", "Secret", "secrets"),
+    Builtin("", "ServiceAccount", "serviceaccounts", ("sa",), subresources=("token",)),
+    Builtin("", "Service", "services", ("svc",), subresources=_STATUS),
+    Builtin("", "Event", "events", ("ev",)),
+    Builtin("events.k8s.io", "Event", "events", ("ev",)),
+    Builtin("discovery.k8s.io", "EndpointSlice", "endpointslices"),
+    *_REVIEWS,
+    Builtin("apps", "Deployment", "deployments", ("deploy",), True, ("status", "scale"), True),
+    Builtin(
+        "networking.k8s.io", "NetworkPolicy", "networkpolicies", ("netpol",), has_generation=True
+    ),
+    Builtin("policy", "PodDisruptionBudget", "poddisruptionbudgets", ("pdb",), True, _STATUS, True),
+    Builtin("coordination.k8s.io", "Lease", "leases"),
+    Builtin(_RBAC, "Role", "roles"),
+    Builtin(_RBAC, "RoleBinding", "rolebindings"),
+    Builtin(_RBAC, "ClusterRole", "clusterroles", namespaced=False),
+    Builtin(_RBAC, "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
+    Builtin(CRDS[0], "CustomResourceDefinition", CRDS[1], ("crd", "crds"), False, _STATUS, True),
+    _admission("MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
+    _admission("ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
+    _admission("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+    _admission("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
+    Builtin(_SCHEDULING, "PriorityClass", "priorityclasses", ("pc",), namespaced=False),
+    Builtin(_SCHEDULING, "Workload", "workloads", versions=("v1alpha2", "v1alpha1", *_OF_1_37)),
+    Builtin(
+        _SCHEDULING,
+        "PodGroup",
+        "podgroups",
+        subresources=_STATUS,
+        versions=("v1alpha2", *_OF_1_37),
+    ),
+    Builtin(_CLAIMS, "DeviceClass", "deviceclasses", namespaced=False),
+    Builtin(_CLAIMS, "ResourceSlice", "resourceslices", namespaced=False),
+    Builtin(_CLAIMS, "ResourceClaim", "resourceclaims", subresources=_STATUS, versions=_DRA),
+    Builtin(_CLAIMS, "ResourceClaimTemplate", "resourceclaimtemplates", versions=_DRA),
+)
+
+
 def builtins(unserved: Collection[str] = (), later: Collection[str] = ()) -> Iterator[Served]:
-    """Return the resources that are served without a CRD.
+    """Yield the resources that are served without a CRD.
 
     The group versions `unserved` (such as `resource.k8s.io/v1`) are left out, and those of a later
     Kubernetes that are in `later` are added.
     """
-    for served in _resources():
-        is_later = served.group == _SCHEDULING and served.version in _OF_1_37
-        if served.api_version not in unserved and (not is_later or served.api_version in later):
-            yield served
-
-
-def _resources() -> Iterator[Served]:
-    yield from _kind("", "Namespace", "namespaces", "ns", **_CLUSTER, **_STATUS_ONLY)
-    yield from _kind("", "Node", "nodes", "no", **_CLUSTER, **_STATUS_ONLY)
-    yield from _kind("", "Pod", "pods", "po", subresources=("status", "binding"), **_GENERATION)
-    yield from _kind("", "ConfigMap", "configmaps", "cm")
-    yield from _kind("", "Secret", "secrets")
-    yield from _kind("", "ServiceAccount", "serviceaccounts", "sa", subresources=("token",))
-    yield from _kind("", "Service", "services", "svc", **_STATUS_ONLY)
-    yield from _kind("", "Event", "events", "ev")
-    yield from _kind("events.k8s.io", "Event", "events", "ev")
-    yield from _kind("discovery.k8s.io", "EndpointSlice", "endpointslices")
-    yield from _kind(
-        authorization.REVIEWS, "SubjectAccessReview", "subjectaccessreviews", **_CLUSTER
-    )
-    yield from _kind(
-        authorization.REVIEWS, "SelfSubjectAccessReview", "selfsubjectaccessreviews", **_CLUSTER
-    )
-    yield from _kind(
-        "apps",
-        "Deployment",
-        "deployments",
-        "deploy",
-        subresources=("status", "scale"),
-        **_GENERATION,
-    )
-    yield from _kind(
-        "networking.k8s.io", "NetworkPolicy", "networkpolicies", "netpol", **_GENERATION
-    )
-    yield from _kind(
-        "policy", "PodDisruptionBudget", "poddisruptionbudgets", "pdb", **_SPEC_AND_STATUS
-    )
-    yield from _kind("coordination.k8s.io", "Lease", "leases")
-    yield from _kind(_RBAC, "Role", "roles")
-    yield from _kind(_RBAC, "RoleBinding", "rolebindings")
-    yield from _kind(_RBAC, "ClusterRole", "clusterroles", **_CLUSTER)
-    yield from _kind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", **_CLUSTER)
-    yield from _kind(
-        CRDS[0], "CustomResourceDefinition", CRDS[1], "crd", "crds", **_SPEC_AND_STATUS, **_CLUSTER
-    )
-    for name in (
-        "MutatingWebhookConfiguration",
-        "ValidatingWebhookConfiguration",
-        "ValidatingAdmissionPolicyBinding",
-    ):
-        yield from _kind(
-            "admissionregistration.k8s.io", name, f"{name.lower()}s", **_GENERATION, **_CLUSTER
-        )
-    yield from _kind(
-        "admissionregistration.k8s.io",
-        "ValidatingAdmissionPolicy",
-        "validatingadmissionpolicies",
-        **_GENERATION,
-        **_CLUSTER,
-    )
-
-    yield from _kind(_SCHEDULING, "PriorityClass", "priorityclasses", "pc", **_CLUSTER)
-    yield from _kind(
-        _SCHEDULING, "Workload", "workloads", versions=("v1alpha2", "v1alpha1", *_OF_1_37)
-    )
-    yield from _kind(
-        _SCHEDULING, "PodGroup", "podgroups", versions=("v1alpha2", *_OF_1_37), **_STATUS_ONLY
-    )
-    yield from _kind(_CLAIMS, "DeviceClass", "deviceclasses", **_CLUSTER)
-    yield from _kind(_CLAIMS, "ResourceSlice", "resourceslices", **_CLUSTER)
-    yield from _kind(_CLAIMS, "ResourceClaim", "resourceclaims", versions=_DRA, **_STATUS_ONLY)
-    yield from _kind(_CLAIMS, "ResourceClaimTemplate", "resourceclaimtemplates", versions=_DRA)
-
-
-def _kind(
-    group: str,
-    kind: str,
-    plural: str,
-    *short: str,
-    versions: tuple[str, ...] = ("v1",),
-    **fields: Any,
-) -> Iterator[Served]:
-    """Yield a kind in all its `versions`, the stored one first.
-
-    `short` are its short names, `fields` those of Served.
-    """
-    fields = {"namespaced": True, **fields}
-    for version in versions:
-        read, write = conversion.conversions(group, version, versions[0])
-        yield Served(
-            group=group,
-            version=version,
-            plural=plural,
-            kind=kind,
-            table=("" if kind == "Event" else group, plural),
-            read=read,
-            write=write,
-            singular=kind.lower(),
-            short_names=short,
-            **fields,
-        )
+    for builtin in _BUILTINS:
+        for served in builtin.served():
+            is_later = served.group == _SCHEDULING and served.version in _OF_1_37
+            if served.api_version not in unserved and (not is_later or served.api_version in later):
+                yield served
