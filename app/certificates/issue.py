@@ -62,23 +62,14 @@ def make_leaf(ca: Pair, names: Sequence[str], begin: datetime, end: datetime) ->
         )
 
     key = ec.generate_private_key(ec.SECP256R1())
+    subject = _subject(_fitting([*dns_names, *map(str, addresses)]))
+    alternatives = [*map(x509.DNSName, dns_names), *map(x509.IPAddress, addresses)]
     builder = (
-        _builder(
-            _subject(_fitting([*dns_names, *map(str, addresses)])),
-            issuer.subject,
-            key.public_key(),
-            begin,
-            end,
-        )
+        _builder(subject, issuer.subject, key.public_key(), begin, end)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(sign_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(
-            x509.SubjectAlternativeName(
-                [*map(x509.DNSName, dns_names), *map(x509.IPAddress, addresses)]
-            ),
-            critical=False,
-        )
+        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         .add_extension(authority_key_identifier(issuer), critical=False)
     )
 

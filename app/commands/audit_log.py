@@ -22,6 +22,7 @@ from app.dry_run.audit_log import (
     EVENT_VERSION,
     NO_NODE,
     History,
+    Write,
     changing_webhooks,
     node_of_binding,
 )
@@ -86,43 +87,64 @@ async def report_on(
 ) -> Report:
     """Judge the events of the logs in their order.
 
-    `facts` are what there was before; objects of the logs are added as they are written.
+    `facts` are what there was before; objects of the logs are added as they are written. Raise
     UnusableInput if a log can't be read to its end.
     """
-    report = Report()
+    replay = Replay(facts, configuration)
     progress = Progress(sys.stderr)
-    cluster = documents.cluster_of(configuration, facts)
-    routes = routes_over(configuration, cluster)
-    targets = {
-        (route.group, plural, route.subresource): route.operations
-        for route in routes.values()
-        for plural in route.plurals
-    }
-    history = History(targets, (EXEMPT_NAMESPACE, configuration.certificates.namespace))
-    nodes = {str(map_of(fact.get("metadata")).get("name")) for fact in facts if is_node(fact)}
     for name in names:
-        for event in _events(name, report, progress):
-            write = history.write_of(event)
-            if write is None:
-                continue
-            report.changed_by.update(changing_webhooks(event))
-            node = node_of_binding(write)
-            if write.problem:
-                report.skip(write.problem)
-            elif node and node not in nodes:
-                report.skip(NO_NODE)
-            elif write.review is not None:
-                verdict = (await judge(routes, write.review, Asker(write.user))).verdict
-                if verdict is not None:
-                    report.add(write, verdict)
-            if write.stored is not None:
-                documents.take_in(cluster, write.stored)
-            elif write.is_deletion:
-                documents.take_out(cluster, *write.target[:2], write.namespace, write.name)
+        for event in _events(name, replay.report, progress):
+            await replay.take(event)
 
     progress.clear()
 
-    return report
+    return replay.report
+
+
+class Replay:
+    """Judges events again over `facts`, and keeps what they have written as facts.
+
+    `report` is about the events that were taken.
+    """
+
+    def __init__(self, facts: Sequence[Object], configuration: Configuration) -> None:
+        self.report = Report()
+        self._cluster = documents.cluster_of(configuration, facts)
+        self._routes = routes_over(configuration, self._cluster)
+        targets = {
+            (route.group, plural, route.subresource): route.operations
+            for route in self._routes.values()
+            for plural in route.plurals
+        }
+        own_namespaces = (EXEMPT_NAMESPACE, configuration.certificates.namespace)
+        self._history = History(targets, own_namespaces)
+        self._nodes = {
+            str(map_of(fact.get("metadata")).get("name")) for fact in facts if is_node(fact)
+        }
+
+    async def take(self, event: Object) -> None:
+        """Judge one event, if it is a write that a webhook looks at."""
+        write = self._history.write_of(event)
+        if write is None:
+            return
+
+        self.report.changed_by.update(changing_webhooks(event))
+        await self._judge(write)
+        if write.stored is not None:
+            documents.take_in(self._cluster, write.stored)
+        elif write.is_deletion:
+            documents.take_out(self._cluster, *write.target[:2], write.namespace, write.name)
+
+    async def _judge(self, write: Write) -> None:
+        node = node_of_binding(write)
+        if write.problem:
+            self.report.skip(write.problem)
+        elif node and node not in self._nodes:
+            self.report.skip(NO_NODE)
+        elif write.review is not None:
+            verdict = (await judge(self._routes, write.review, Asker(write.user))).verdict
+            if verdict is not None:
+                self.report.add(write, verdict)
 
 
 def _events(name: str, report: Report, progress: Progress) -> Iterator[Object]:

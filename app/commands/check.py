@@ -44,35 +44,34 @@ def run(arguments: argparse.Namespace) -> int:
     files = files_in(arguments.files, is_audit_log)
     logs = [name for name in files if is_audit_log(name)]
     sourced = documents_of([name for name in files if name not in logs])
+    names = [name for name, _ in sourced]
+    objects = [document for _, document in sourced]
     if logs:
-        return _check_logs(
-            logs, [document for _, document in sourced], configuration, arguments.output
-        )
+        return _check_logs(logs, objects, configuration, arguments.output)
 
-    old = tuple(document for _, document in documents_of([arguments.old])) if arguments.old else ()
-    user = arguments.user or next(iter(configuration.authorization.authorized_users), "check")
-    asker = Asker(user, tuple(filter(None, arguments.groups.split(","))), arguments.operation, old)
-    judged = asyncio.run(check(configuration, [document for _, document in sourced], asker))
+    judged = asyncio.run(check(configuration, objects, _asker(arguments, configuration)))
     outcomes = Counter(
         judgement.verdict.outcome if judgement.verdict else "" for judgement in judged
     )
     if arguments.output == "json":
-        reports = [
-            {"file": name, **judgement.report()}
-            for (name, _), judgement in zip(sourced, judged, strict=True)
-        ]
-        print(
-            visible_json(
-                {"allowed": not outcomes["refused"] + outcomes["failed"], "results": reports},
-                indented=True,
-            )
-        )
+        _print_json(names, judged, outcomes)
     else:
-        _print_text([name for name, _ in sourced], judged, outcomes)
-
+        _print_text(names, judged, outcomes)
     sys.stdout.flush()
 
-    return UNUSABLE if outcomes["failed"] else REFUSED if outcomes["refused"] else 0
+    if outcomes["failed"]:
+        return UNUSABLE
+    return REFUSED if outcomes["refused"] else 0
+
+
+def _asker(arguments: argparse.Namespace, configuration: Configuration) -> Asker:
+    replaced: tuple[Object, ...] = ()
+    if arguments.old:
+        replaced = tuple(document for _, document in documents_of([arguments.old]))
+
+    user = arguments.user or next(iter(configuration.authorization.authorized_users), "check")
+    groups = tuple(filter(None, arguments.groups.split(",")))
+    return Asker(user, groups, arguments.operation, replaced)
 
 
 def _check_logs(
@@ -102,7 +101,19 @@ async def check(
     return [await judge(routes, document, asker) for document in objects]
 
 
-def _print_text(names: list[str], judged: list[Judgement], outcomes: Mapping[str, int]) -> None:
+def _print_json(
+    names: Sequence[str], judged: Sequence[Judgement], outcomes: Mapping[str, int]
+) -> None:
+    reports = [
+        {"file": name, **judgement.report()} for name, judgement in zip(names, judged, strict=True)
+    ]
+    is_allowed = not outcomes["refused"] + outcomes["failed"]
+    print(visible_json({"allowed": is_allowed, "results": reports}, indented=True))
+
+
+def _print_text(
+    names: Sequence[str], judged: Sequence[Judgement], outcomes: Mapping[str, int]
+) -> None:
     before = ""
     for name, judgement in zip(names, judged, strict=True):
         if name != before:

@@ -37,34 +37,12 @@ _UNFIT = (LookupError, AttributeError, TypeError, ArithmeticError)
 
 
 def read_configuration(text: str, source: str) -> Configuration:
-    """The configuration in `text`, a YAML document.
+    """Return the configuration in `text`, a YAML document.
 
     `source` is its name in findings. Raise ConfigurationError with all findings. Findings about
     levels that are not used are logged as warnings.
     """
-    try:
-        data = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a SafeLoader
-    except (yaml.YAMLError, ValueError) as problem:  # ValueError: for an invalid date
-        raise ConfigurationError(source, [f"not YAML that can be read: {problem}"]) from None
-    except RecursionError:
-        raise ConfigurationError(
-            source, ["not YAML that can be read: it is nested too deeply"]
-        ) from None
-    except _UNFIT:
-        raise ConfigurationError(
-            source, ["not YAML that can be read: a value does not fit its tag or its form"]
-        ) from None
-
-    if not isinstance(data, dict):
-        raise ConfigurationError(
-            source, [f"must be a map with apiVersion {API_VERSION} and kind {KIND}"]
-        )
-
-    if data.get("kind") == "ConfigMap":
-        raise ConfigurationError(
-            source, ["is a ConfigMap: give what its data has as config.yaml, as a file of its own"]
-        )
-
+    data = _read_map(text, source)
     findings = [
         f"{name}: must be {expected}, not {data.get(name)!r}"
         for name, expected in (("apiVersion", API_VERSION), ("kind", KIND))
@@ -81,16 +59,44 @@ def read_configuration(text: str, source: str) -> Configuration:
     if findings:
         raise ConfigurationError(source, findings)
 
-    topology = configuration.cluster_topology
-    if topology.levels and not topology.enabled:
-        for finding in topology.findings():
-            logger.warning(
-                "%s: clusterTopology.%s (not used, because clusterTopology.enabled is false)",
-                source,
-                finding,
-            )
+    _warn_of_unused_levels(configuration, source)
 
     return configuration
+
+
+def _read_map(text: str, source: str) -> dict[str, Any]:
+    """Return the map in `text`. Raise ConfigurationError if there is none."""
+    try:
+        data = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, ValueError) as problem:  # ValueError: for an invalid date
+        raise _unreadable(source, str(problem)) from None
+    except RecursionError:
+        raise _unreadable(source, "it is nested too deeply") from None
+    except _UNFIT:
+        raise _unreadable(source, "a value does not fit its tag or its form") from None
+
+    if not isinstance(data, dict):
+        expected = f"must be a map with apiVersion {API_VERSION} and kind {KIND}"
+        raise ConfigurationError(source, [expected])
+    if data.get("kind") == "ConfigMap":
+        advice = "is a ConfigMap: give what its data has as config.yaml, as a file of its own"
+        raise ConfigurationError(source, [advice])
+
+    return data
+
+
+def _unreadable(source: str, reason: str) -> ConfigurationError:
+    return ConfigurationError(source, [f"not YAML that can be read: {reason}"])
+
+
+def _warn_of_unused_levels(configuration: Configuration, source: str) -> None:
+    topology = configuration.cluster_topology
+    if topology.enabled or not topology.levels:
+        return
+
+    unused = "not used, because clusterTopology.enabled is false"
+    for finding in topology.findings():
+        logger.warning("%s: clusterTopology.%s (%s)", source, finding, unused)
 
 
 def load_configuration(path: Path) -> Configuration:

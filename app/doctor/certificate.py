@@ -166,17 +166,15 @@ def check_stored(shown: Shown, secret: str, mode: CertificateMode, now: datetime
 async def check_bundle(
     bundle: Bundle, endpoints: Iterable[Endpoint], shown: Shown, shake: Shake, now: datetime
 ) -> list[Check]:
-    """The problems of a caBundle.
+    """Return the problems of a caBundle.
 
     If it has none, whether it verifies the certificates of the `endpoints` of the Service. If no
     endpoint can be reached from here, whether it verifies the certificate in the Secret.
     """
     cas = _readable(bundle)
     if isinstance(cas, str):
-        return [
-            Check(SUBJECT, "problem", f"{bundle.what} {cas}: API servers refuse to call", _KEEPER)
-        ]
-
+        refusing = f"{bundle.what} {cas}: API servers refuse to call"
+        return [Check(SUBJECT, "problem", refusing, _KEEPER)]
     validity = _validity(bundle, cas, now)
     if validity.status == "problem":
         return [validity]
@@ -185,25 +183,16 @@ async def check_bundle(
     places = [Endpoint(target.name, target.port)] if target.port else list(endpoints)
     pem = b"".join(cas)
     shaken = [(place, await shake(place.address, place.port, target.name, pem)) for place in places]
-    checks = [
-        _judge(bundle, place, result) for place, result in shaken if result.outcome != "unreachable"
-    ]
-    if not checks:
+    unreached = [pair for pair in shaken if pair[1].outcome == "unreachable"]
+    if len(unreached) == len(shaken):
         reasons = [f"{place.address}:{place.port}: {result.reason}" for place, result in shaken]
-        return [
-            validity,
-            _compare(bundle, pem, shown, now, "; ".join(reasons) or "there is no endpoint"),
-        ]
+        why = "; ".join(reasons) or "there is no endpoint"
+        return [validity, _compare(bundle, pem, shown, now, why)]
 
-    unreached = [
-        f"{place.address}:{place.port}"
-        for place, result in shaken
-        if result.outcome == "unreachable"
-    ]
+    checks = [_judge(bundle, *pair) for pair in shaken if pair not in unreached]
     if unreached:
-        checks.append(
-            Check(SUBJECT, "warning", f"can't be reached from here: {', '.join(unreached)}")
-        )
+        names = ", ".join(f"{place.address}:{place.port}" for place, _ in unreached)
+        checks.append(Check(SUBJECT, "warning", f"can't be reached from here: {names}"))
 
     return [validity, *checks]
 

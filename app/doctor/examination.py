@@ -4,7 +4,7 @@ If something cannot be read, a check says so, and the next checks follow.
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -54,42 +54,51 @@ class Patient:
 
 
 async def examine(patient: Patient) -> list[Check]:
-    """All checks, by subject."""
+    """Return all checks, by subject."""
     client = patient.client
-    configuration = patient.configuration
+    installed: list[Object] = []
+
     checks = await _attempted(apis.SUBJECT, apis.check_apis(client, patient.read))
     checks += await _attempted(releases.SUBJECT, releases.check_releases(client))
-    installed: list[Object] = []
     checks += [check async for check in _webhooks(patient, installed)]
     answering, endpoints = await _service(patient, installed)
     checks += answering
-    settings = configuration.certificates
-    checks += await _attempted(
-        replicas.SUBJECT, replicas.check_replicas(client, settings.namespace, __version__)
-    )
-    checks += await _attempted(certificate.SUBJECT, _certificates(patient, installed, endpoints))
-    cluster_topology = configuration.cluster_topology
-    needs = permissions.needs_of(configuration)
-    namespace = None if patient.is_server else settings.namespace
-    checks += await _attempted(
-        permissions.SUBJECT, permissions.check_permissions(client, needs, namespace)
-    )
-    election = configuration.leader_election
-    checks += await _attempted(leader.SUBJECT, leader.check_leader(client, election, patient.now))
-    topology_checks = topology.check_topology(
-        client, cluster_topology.name, enabled=cluster_topology.enabled, levels=configuration.levels
-    )
-    checks += await _attempted(topology.SUBJECT, topology_checks)
-    checks += await _attempted(topology.DIALECT, topology.check_dialects(client))
-    checks += await _attempted(claims.SUBJECT, claims.check_claims(client, configuration))
-    checks += await _attempted(claims.SUBJECT, claims.check_lost_claims(client))
-    checks += await _attempted(ownership.SUBJECT, ownership.check_owners(client, configuration))
-    checks += await _attempted(grove.SUBJECT, grove.check_grove(client, configuration))
-    if patient.all_webhooks:
-        others = rehearsal.check_all(client, patient.shake, patient.now)
-        checks += await _attempted(rehearsal.SUBJECT, others)
+    for subject, looking in _questions(patient, installed, endpoints):
+        checks += await _attempted(subject, looking)
 
     return checks
+
+
+def _questions(
+    patient: Patient, installed: list[Object], endpoints: list[Endpoint]
+) -> Iterator[tuple[str, Awaitable[list[Check]]]]:
+    """Yield the subjects that need nothing of each other, each with what looks at it."""
+    client = patient.client
+    configuration = patient.configuration
+    namespace = configuration.certificates.namespace
+    yield replicas.SUBJECT, replicas.check_replicas(client, namespace, __version__)
+    yield certificate.SUBJECT, _certificates(patient, installed, endpoints)
+
+    needs = permissions.needs_of(configuration)
+    asked = None if patient.is_server else namespace
+    yield permissions.SUBJECT, permissions.check_permissions(client, needs, asked)
+    election = configuration.leader_election
+    yield leader.SUBJECT, leader.check_leader(client, election, patient.now)
+
+    managed = configuration.cluster_topology
+    yield (
+        topology.SUBJECT,
+        topology.check_topology(
+            client, managed.name, enabled=managed.enabled, levels=configuration.levels
+        ),
+    )
+    yield topology.DIALECT, topology.check_dialects(client)
+    yield claims.SUBJECT, claims.check_claims(client, configuration)
+    yield claims.SUBJECT, claims.check_lost_claims(client)
+    yield ownership.SUBJECT, ownership.check_owners(client, configuration)
+    yield grove.SUBJECT, grove.check_grove(client, configuration)
+    if patient.all_webhooks:
+        yield rehearsal.SUBJECT, rehearsal.check_all(client, patient.shake, patient.now)
 
 
 async def _attempted(subject: str, looking: Awaitable[list[Check]]) -> list[Check]:

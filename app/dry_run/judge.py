@@ -7,7 +7,7 @@ defaults and webhooks of other programs are not applied, because only an API ser
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -234,35 +234,44 @@ def describe(judgement: Judgement) -> Sequence[str]:
     return [visible(line) for line in _lines(judgement)]
 
 
+_MARKS = {"allowed": "ALLOWED", "patched": "PATCHED", "refused": "REFUSED", "failed": "FAILED "}
+_INDENT = " " * 11
+
+
 def _lines(judgement: Judgement) -> Sequence[str]:
     api_version, kind, namespace, name = identify(judgement.document)
-    title = f"{kind or 'document'} {namespace + '/' if namespace else ''}{name or '(no name)'}"
+    full_name = name or "(no name)"
+    if namespace:
+        full_name = f"{namespace}/{full_name}"
+    title = f"{kind or 'document'} {full_name}"
+
     verdict = judgement.verdict
     if verdict is None:
         operation_of = f"the {judgement.operation} of " if judgement.operation else ""
         resource = f"{api_version or 'this'} {kind}".rstrip()
         return [f"-        {title}: no webhook looks at {operation_of}{resource}"]
 
-    mark = {"allowed": "ALLOWED", "patched": "PATCHED", "refused": "REFUSED", "failed": "FAILED "}[
-        verdict.outcome
-    ]
     code = "" if verdict.allowed else f" ({verdict.code} {verdict.reason})"
-    lines = [f"{mark}  {title}{code}"]
-    lines += [f"           {with_field(cause)}" for cause in verdict.causes] or (
-        [f"           {verdict.message}"] * (not verdict.allowed)
-    )
-    lines += [f"           warning: {warning}" for warning in verdict.warnings]
+    details = [_INDENT + detail for detail in _details(verdict)]
+    return [f"{_MARKS[verdict.outcome]}  {title}{code}", *details]
+
+
+def _details(verdict: Verdict) -> Iterator[str]:
+    """Yield the reasons, warnings, changes and effects of a verdict."""
+    yield from map(with_field, verdict.causes)
+    if not verdict.allowed and not verdict.causes:
+        yield verdict.message
+    for warning in verdict.warnings:
+        yield f"warning: {warning}"
+
     for operation in verdict.patch:
         value = f" = {dumps(operation['value']).decode()}" if "value" in operation else ""
-        lines.append(f"           {operation['op']:7} {_readable(operation['path'])}{value}")
+        yield f"{operation['op']:7} {_readable(operation['path'])}{value}"
 
     for effect in verdict.effects:
-        kind = effect.object["kind"]
         metadata = effect.object["metadata"]
         verb = "would create" if effect.action == "create" else "would adopt"
-        lines.append(f"           {verb} {kind} {metadata['namespace']}/{metadata['name']}")
-
-    return lines
+        yield f"{verb} {effect.object['kind']} {metadata['namespace']}/{metadata['name']}"
 
 
 def with_field(cause: FieldError) -> str:
