@@ -31,7 +31,7 @@ from app.kube.api import Selection
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import Limits
-from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
+from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, plan_of, read_member
 from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port

@@ -36,7 +36,8 @@ from app.admission.review import parse
 from app.certificates.files import ensure_development_certificate
 from app.facts.grove.annotations import read_mnnvl
 from app.objects.metadata import annotations_of
-from app.rules.mnnvl.claims import desired_claim, desired_compute_domain, plan_injection
+from app.rules.mnnvl.claims import inject
+from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
 from app.rules.mnnvl.plan import read_member
 from app.server.listener import free_port
 
@@ -190,9 +191,7 @@ def facts() -> bytes:
     request = parse(review("podclique.replica-scope-0-worker"))
     annotations = read_mnnvl(annotations_of(request.object))
     member = read_member(request.object, request.namespace)
-    injection = plan_injection(
-        request.object, member, annotations, "shared", None, is_annotated=True
-    )
+    injection = inject(request.object, member, annotations, "shared", None, is_annotated=True)
     if injection.plan is None:
         raise ValueError("the recorded PodClique asks for no MNNVL")
 

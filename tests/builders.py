@@ -7,7 +7,7 @@ from typing import Any
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 from app.objects.metadata import annotations_of
-from app.rules.mnnvl.claims import Injection, plan_injection
+from app.rules.mnnvl.claims import Injection, inject
 from app.rules.mnnvl.plan import ClaimMode, read_member
 
 Object = dict[str, Any]
@@ -170,4 +170,4 @@ def injection_into(
     """What the rule plans for the PodClique `obj`, read as the webhook reads it."""
     own = read_mnnvl(annotations_of(obj))
     member = read_member(obj, namespace)
-    return plan_injection(obj, member, own.over(inherited), mode, old, is_annotated=own.enables)
+    return inject(obj, member, own.over(inherited), mode, old, is_annotated=own.enables)

@@ -23,7 +23,7 @@ from app.kube.api import Conflict, Object, ObjectRef, Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.owners import OwnerRef
 from app.objects.resource import Resource
-from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
+from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
 from app.rules.mnnvl.plan import ClaimMode, Owner, Plan
 
 _OWNERS = {POD_CLIQUE_SET.kind: POD_CLIQUE_SET, POD_GANG.kind: POD_GANG}

@@ -30,8 +30,13 @@ from app.facts.grove.podcliqueset import PodCliqueSet
 from app.kube.api import ClusterError, Forbidden, Object
 from app.objects.fields import FieldError
 from app.objects.metadata import annotations_of
-from app.rules.mnnvl.allocation import ConfiguredMode, allocation_warning, claim_mode
-from app.rules.mnnvl.claims import Injection, plan_injection, reservation_warning
+from app.rules.mnnvl.allocation import (
+    ConfiguredMode,
+    allocation_warning,
+    claim_mode,
+    reservation_warning,
+)
+from app.rules.mnnvl.claims import Injection, inject
 from app.rules.mnnvl.demand import annotations_of_demand, inherited_annotations, read_demand
 from app.rules.mnnvl.plan import ClaimMode, Member, Plan, device_class_of, read_member
 from app.rules.mnnvl.set_annotations import both_vocabularies
@@ -101,7 +106,7 @@ class PodCliqueWebhook:
 
         classes = self._facts.device_classes()
         mode = claim_mode(self._configured_mode, device_class_of(annotations), classes)
-        injection = plan_injection(
+        injection = inject(
             request.object, member, annotations, mode, request.old, is_annotated=own.enables
         )
         plan = injection.plan

@@ -12,7 +12,7 @@ from app.config.schema import Configuration
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, RESOURCE_CLAIM
 from app.kube.api import Forbidden, Object
 from app.objects.resource import POD
-from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
+from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
 from app.rules.mnnvl.missing import PUT_BACK, REPLACE
 from tests import builders
 from tests.audit.test_audit import admitted, changed

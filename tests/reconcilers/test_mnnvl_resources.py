@@ -36,7 +36,7 @@ from app.reconcilers.mnnvl_resources import (
     subscribe_to_apis,
     subscribe_to_owners,
 )
-from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
+from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
 from tests import builders
 from tests.builders import injection_into
 from tests.cluster.offline import configured

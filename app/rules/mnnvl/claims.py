@@ -1,23 +1,19 @@
-"""MNNVL claims: the claim that a PodClique needs, its injection into the pod spec, and the desired
-resources.
+"""The claim that a PodClique needs for MNNVL, and its injection into the pod spec.
 
 Source: `rules/README.md`. `app.cluster.mnnvl` creates the resources.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
-from math import ceil
 from typing import Any
 
 from app.facts.grove.annotations import MnnvlAnnotations
-from app.facts.grove.podcliqueset import Group, PodCliqueSet
-from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
-from app.facts.labels import MNNVL_ENABLED, MNNVL_SCOPE
+from app.facts.labels import MNNVL_ENABLED
 from app.objects.edits import value_at
-from app.objects.fields import FieldError, FieldPath, as_map, invalid, quote, walk_list, walk_map
+from app.objects.fields import FieldError, FieldPath, invalid, quote, walk_list, walk_map
 from app.objects.jsonpatch import Operation
 from app.objects.shape import int_of, map_of
+from app.rules.mnnvl.gpus import GpuContainer, gpu_containers
 from app.rules.mnnvl.plan import (
     DEFAULT_DEVICE_CLASS,
     ClaimMode,
@@ -32,16 +28,6 @@ from app.rules.mnnvl.plan import (
 )
 
 CLAIM = "mnnvl"
-MAX_RESERVED = 256
-"""A ResourceClaim can be reserved by at most this many pods (`status.reservedFor` in
-resource.k8s.io).
-"""
-
-MAX_AMOUNT = Decimal(2**63 - 1)
-"""The largest amount in Kubernetes.
-
-To make an integer of a larger one, such as 1e99999999, can take hours.
-"""
 
 _MODES: tuple[ClaimMode, ...] = ("shared", "template")
 _ROOT = FieldPath("")
@@ -68,7 +54,29 @@ class Injection:
     warnings: tuple[str, ...] = ()
 
 
-def plan_injection(
+@dataclass(frozen=True, slots=True)
+class ClaimingPods:
+    """The pods of a PodClique: their spec, their number, and their containers with GPUs.
+
+    `stored` is the claim of ours that they have before an UPDATE, or None.
+    """
+
+    spec: dict[str, Any]
+    replicas: int
+    with_gpus: list[GpuContainer]
+    stored: Entry | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenClaim:
+    """The claim of a PodClique: its plan, its form, and the entry that its pods lack, or None."""
+
+    plan: Plan
+    mode: ClaimMode
+    missing: Entry | None = None
+
+
+def inject(
     obj: Mapping[str, Any],
     member: Member,
     annotations: MnnvlAnnotations,
@@ -91,36 +99,41 @@ def plan_injection(
         return Injection()
 
     findings: list[FieldError] = []
-    spec = walk_map(obj, "spec", _ROOT, findings)
-    pod_spec = walk_map(spec, "podSpec", _SPEC, findings)
-    gpu_containers = _gpu_containers(pod_spec, findings)
-    if not gpu_containers and not findings:
+    pods = _read_pods(obj, old, findings)
+    if not pods.with_gpus and not findings:
         return Injection(warnings=(_no_gpu(member.name),) if is_annotated else ())
 
-    stored = _claim_entry(dict(map_of(value_at(old, ("spec", "podSpec")))), [])[1]
-    plan, warnings = _plan(member, annotations, stored, findings)
+    plan, warnings = _plan(member, annotations, pods.stored, findings)
     if plan is None or findings:
         return Injection(findings=tuple(findings))
 
-    position, entry = _claim_entry(pod_spec, findings)
+    claim = _choose_claim(plan, claim_mode, member, pods, findings)
     if findings:
         return Injection(findings=tuple(findings))
 
-    known = entry or stored  # Grove's operator removes the entry from the spec
-    mode = (
-        claim_mode
-        if known is None or scope_of_entry(member, known) is None
-        else form_of_entry(known)
+    patch = tuple(_operations(pods, claim.missing))
+
+    return Injection(claim.plan, claim.mode, patch, pods.replicas, warnings=warnings)
+
+
+def _read_pods(
+    obj: Mapping[str, Any], old: Mapping[str, Any] | None, findings: list[FieldError]
+) -> ClaimingPods:
+    spec = walk_map(obj, "spec", _ROOT, findings)
+    pod_spec = walk_map(spec, "podSpec", _SPEC, findings)
+    stored = None
+    if old is not None:
+        stored = _claim_entry(dict(map_of(value_at(old, ("spec", "podSpec")))), [])[1]
+
+    replicas = int_of(spec.get("replicas"), 1)
+    return ClaimingPods(pod_spec, replicas, gpu_containers(pod_spec, findings), stored)
+
+
+def _no_gpu(name: str) -> str:
+    return (
+        f'PodClique "{name}" is annotated {MNNVL_ENABLED}: "true", but no container asks for'
+        " nvidia.com/gpu or nvidia.com/mig-*: no claim was injected and no ComputeDomain created"
     )
-    if entry is not None and entry != claim_entry(plan, mode):
-        scope = scope_of_entry(member, entry) if entry == stored else None
-        if scope is None:
-            return Injection(findings=(_name_taken(claim_entry(plan, mode), position, entry),))
-        plan = plan_of(member, scope, plan.device_class)
-
-    patch = _operations(pod_spec, None if entry else claim_entry(plan, mode), gpu_containers)
-
-    return Injection(plan, mode, tuple(patch), int_of(spec.get("replicas"), 1), warnings=warnings)
 
 
 def _plan(
@@ -148,65 +161,31 @@ def _plan(
     )
 
 
-def requests_gpus(pod_spec: Mapping[str, Any]) -> bool:
-    """Whether a container or init container of a stored `pod_spec` requests a GPU."""
-    return bool(_gpu_containers(dict(pod_spec), []))
+def _choose_claim(
+    plan: Plan,
+    new_mode: ClaimMode,
+    member: Member,
+    pods: ClaimingPods,
+    findings: list[FieldError],
+) -> ChosenClaim:
+    """Return the claim that the pods keep, else that of `plan` in the form `new_mode`.
 
-
-def _no_gpu(name: str) -> str:
-    return (
-        f'PodClique "{name}" is annotated {MNNVL_ENABLED}: "true", but no container asks for'
-        " nvidia.com/gpu or nvidia.com/mig-*: no claim was injected and no ComputeDomain created"
-    )
-
-
-def _gpu_containers(
-    pod_spec: dict[str, Any], findings: list[FieldError]
-) -> list[tuple[str, int, dict[str, Any]]]:
-    """Return the list name, the position and the content of each container and init container that
-    requests a GPU.
+    A claim of ours keeps its form. Its scope is kept too if the entry is the stored one. Adds a
+    finding if another claim has the name of ours.
     """
-    containers: list[tuple[str, int, dict[str, Any]]] = []
-    for field in ("initContainers", "containers"):
-        for position, item in enumerate(walk_list(pod_spec, field, _POD_SPEC, findings)):
-            at = _POD_SPEC.child(field).index(position)
-            container = as_map(item, at, findings)
-            if container is not None and _requests_gpu(container, at, findings):
-                containers.append((field, position, container))
-    return containers
+    position, entry = _claim_entry(pods.spec, findings)
+    known = entry or pods.stored  # Grove's operator removes the entry from the spec
+    scope = scope_of_entry(member, known)
+    mode = new_mode if known is None or scope is None else form_of_entry(known)
+    wanted = claim_entry(plan, mode)
+    if entry is None:
+        return ChosenClaim(plan, mode, wanted)
 
-
-def _requests_gpu(container: dict[str, Any], at: FieldPath, findings: list[FieldError]) -> bool:
-    resources = walk_map(container, "resources", at, findings)
-    if not resources:
-        return False
-    at = at.child("resources")
-    walk_list(resources, "claims", at, findings)
-    limits = walk_map(resources, "limits", at, findings)
-    requests = walk_map(resources, "requests", at, findings)
-    return _has_gpu(limits) or _has_gpu(requests)
-
-
-def _has_gpu(amounts: dict[str, Any]) -> bool:
-    return any(is_gpu(name) and gpu_count(amount) > 0 for name, amount in amounts.items())
-
-
-def is_gpu(resource: str) -> bool:
-    return resource == "nvidia.com/gpu" or resource.startswith("nvidia.com/mig-")
-
-
-def gpu_count(amount: Any) -> int:
-    """Return the number of GPUs in an amount of a container, rounded up, and at most MAX_AMOUNT.
-
-    An amount that is no plain number, such as 1k, counts as one GPU.
-    """
-    text = str(amount).strip()
-    if text.isdecimal() and len(text) < 19:  # much faster, and true for almost all amounts
-        return int(text)
-    try:
-        return ceil(min(max(Decimal(text), Decimal(0)), MAX_AMOUNT))
-    except InvalidOperation:
-        return 1
+    if entry != wanted and (scope is None or entry != pods.stored):
+        findings.append(_name_taken(wanted, position, entry))
+    elif entry != wanted and scope is not None:
+        plan = plan_of(member, scope, plan.device_class)
+    return ChosenClaim(plan, mode)
 
 
 def _claim_entry(pod_spec: dict[str, Any], findings: list[FieldError]) -> tuple[int, Entry | None]:
@@ -236,17 +215,13 @@ def scope_of_entry(member: Member, entry: Entry | None) -> Scope | None:
     return None
 
 
-def _operations(
-    pod_spec: dict[str, Any],
-    new_entry: Entry | None,
-    containers: list[tuple[str, int, dict[str, Any]]],
-) -> Iterator[Operation]:
-    """Yield the operations that add `new_entry` to the pod spec, and that refer to our claim in
-    each container that lacks the reference.
+def _operations(pods: ClaimingPods, missing: Entry | None) -> Iterator[Operation]:
+    """Yield the operations that add the `missing` entry to the pod spec, and that refer to our
+    claim in each container that lacks the reference.
     """
-    if new_entry is not None:
-        yield _append("/spec/podSpec/resourceClaims", pod_spec.get("resourceClaims"), new_entry)
-    for field, position, container in containers:
+    if missing is not None:
+        yield _append("/spec/podSpec/resourceClaims", pods.spec.get("resourceClaims"), missing)
+    for field, position, container in pods.with_gpus:
         claims = container["resources"].get("claims")
         if not any(isinstance(item, dict) and item.get("name") == CLAIM for item in claims or ()):
             yield _append(
@@ -276,102 +251,3 @@ def _name_taken(claim: Entry, position: int, entry: Entry) -> FieldError:
         " share this one"
     )
     return invalid(_POD_SPEC.child("resourceClaims").index(position), entry, detail)
-
-
-def reservation_warning(injection: Injection, pcs: PodCliqueSet | None, group: str) -> str | None:
-    """Return a warning if more pods would share one claim than can reserve it.
-
-    If `pcs` is None, only the pods of this PodClique are counted. `group` is the name of its
-    scaling group, or "".
-    """
-    plan = injection.plan
-    if plan is None or injection.mode != "shared":
-        return None
-
-    pods = (
-        max(injection.replicas, _pods_sharing(plan.scope, injection.replicas, pcs, group))
-        if pcs
-        else injection.replicas
-    )
-    if pods <= MAX_RESERVED:
-        return None
-
-    return (
-        f'ResourceClaim "{plan.claim}" would be reserved by {pods} pods, but a claim can be'
-        f" reserved by at most {MAX_RESERVED}: the others will stay pending. Use a narrower"
-        f" {MNNVL_SCOPE}, or claimMode: template"
-    )
-
-
-def _pods_sharing(scope: Scope, replicas: int, pcs: PodCliqueSet, own_group: str) -> int:
-    """Return the number of pods that share a claim of `scope`.
-
-    With scope `replica`, these are the cliques in no scaling group, those of `own_group`, and those
-    of groups that inherit that scope.
-    """
-    if scope == "clique":
-        return replicas
-
-    replicas_of = {clique.name: clique.replicas for clique in pcs.cliques}
-    pods_of = {
-        group.name: sum(replicas_of.get(name, 0) for name in group.cliques) for group in pcs.groups
-    }
-    if scope == "scalingGroupReplica":
-        return pods_of.get(own_group, 0)
-
-    grouped = {name for group in pcs.groups for name in group.cliques}
-    alone = sum(replicas_of[name] for name in replicas_of.keys() - grouped)
-    sharing = (
-        group
-        for group in pcs.groups
-        if group.name == own_group or _inherits_replica_scope(group, pcs)
-    )
-
-    return alone + sum(pods_of[group.name] * group.replicas for group in sharing)
-
-
-def _inherits_replica_scope(group: Group, pcs: PodCliqueSet) -> bool:
-    annotations = group.mnnvl.over(pcs.mnnvl)
-    return annotations.enables and (annotations.scope or "replica") == "replica"
-
-
-def desired_compute_domain(plan: Plan, version: str) -> dict[str, Any]:
-    """Return the ComputeDomain of `plan`.
-
-    The API requires `channel`. With `numNodes: 0`, its size is not fixed.
-    """
-    return {
-        "apiVersion": COMPUTE_DOMAIN.api_version(version),
-        "kind": COMPUTE_DOMAIN.kind,
-        "metadata": _metadata(plan, plan.compute_domain),
-        "spec": {"numNodes": 0, "channel": {"resourceClaimTemplate": {"name": plan.template}}},
-    }
-
-
-def desired_claim(plan: Plan, version: str) -> dict[str, Any]:
-    """Return the ResourceClaim of `plan` for the API `version`.
-
-    In v1 and v1beta2, the request is in `exactly`; in v1beta1, it is not nested.
-    """
-    expression = f'device.attributes["{DEFAULT_DEVICE_CLASS}"].name == "{plan.compute_domain}"'
-    request = {
-        "deviceClassName": plan.device_class,
-        "selectors": [{"cel": {"expression": expression}}],
-    }
-    fields = request if version == "v1beta1" else {"exactly": request}
-
-    return {
-        "apiVersion": RESOURCE_CLAIM.api_version(version),
-        "kind": RESOURCE_CLAIM.kind,
-        "metadata": _metadata(plan, plan.claim),
-        "spec": {"devices": {"requests": [{"name": CLAIM, **fields}]}},
-    }
-
-
-def _metadata(plan: Plan, name: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "namespace": plan.namespace,
-        "labels": dict(plan.labels),
-        "ownerReferences": [POD_CLIQUE_SET.owner_reference(plan.owner.name, plan.owner.uid)],
-    }

@@ -14,8 +14,9 @@ from app.facts.kinds import POD_CLIQUE
 from app.objects.edits import value_at
 from app.objects.metadata import annotations_of
 from app.objects.shape import map_of, maps_of, text_of
-from app.rules.mnnvl.claims import CLAIM, requests_gpus
+from app.rules.mnnvl.claims import CLAIM
 from app.rules.mnnvl.demand import Demand, inherited_annotations, interned, read_demand
+from app.rules.mnnvl.gpus import requests_gpus
 from app.rules.mnnvl.plan import Member, read_member, read_plan
 from app.rules.mnnvl.set_annotations import both_vocabularies
 

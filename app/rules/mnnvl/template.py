@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.fields import FieldPath
 from app.objects.shape import int_of, list_of, map_of
-from app.rules.mnnvl.claims import gpu_count, is_gpu
+from app.rules.mnnvl.gpus import gpu_count, is_gpu
 
 OPT_OUT = "none"
 """The value of `grove.io/mnnvl-group` with which a clique opts out of the group of its scaling

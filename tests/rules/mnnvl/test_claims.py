@@ -7,7 +7,10 @@ from jsonpatch import apply_patch
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import Clique, Group, PodCliqueSet
-from app.rules.mnnvl.claims import Injection, desired_compute_domain, is_gpu, reservation_warning
+from app.rules.mnnvl.allocation import reservation_warning
+from app.rules.mnnvl.claims import Injection
+from app.rules.mnnvl.desired import desired_compute_domain
+from app.rules.mnnvl.gpus import is_gpu
 from app.rules.mnnvl.plan import Plan, read_member
 from app.rules.mnnvl.template import read_template
 from tests.builders import injection_into
