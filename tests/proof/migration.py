@@ -298,7 +298,8 @@ class Migration(Schedule):
         """The network is well, the servers are those of this version, and nothing changes.
 
         Both servers are killed at once, but not before they have given back what PodGangs own where
-        Grove may delete them.
+        Grove may delete them. And the next ones collect soon, so that no PodClique may lack its
+        claim because webhooks were off.
         """
         for replica in self._replicas:
             replica.proxy.share = 0.0
@@ -314,11 +315,16 @@ class Migration(Schedule):
         await self._pods.end_all()
 
     async def _until_safe(self, admin: HttpClient) -> None:
+        """Wait until no PodGang needs servers, and all PodCliques have the claims that they lost."""
         end = self._clock.now + START_SECONDS
-        while await self._needs_its_servers(admin):
+        while await self._needs_its_servers(admin) or await self._lacks_claims(admin):
             if self._clock.now > end:
-                raise TimeoutError("given back")
+                raise TimeoutError("given back, with all claims")
+            await self._replace_dead()
             await asyncio.sleep(0.1)
+
+    async def _lacks_claims(self, admin: HttpClient) -> bool:
+        return None in (await self._demands(admin)).values()
 
     async def _end(self, admin: HttpClient) -> None:
         self._watching.cancel()

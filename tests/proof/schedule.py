@@ -306,12 +306,16 @@ class Schedule:
     def _is_led(self) -> bool:
         return len(self._balancer.ports) == 2 and any(replica.leads for replica in self._replicas)
 
+    async def _replace_dead(self) -> None:
+        """Start servers anew that have ended by themselves."""
+        for number, replica in enumerate(self._replicas):
+            if replica.is_dead:
+                await self._replace(number, share=0.0)
+
     async def _settle(self, admin: HttpClient, operator: Operator, foreign: Foreign) -> None:
         begin = self._clock.now
         while True:
-            for number, replica in enumerate(self._replicas):
-                if replica.is_dead:
-                    await self._replace(number, share=0.0)
+            await self._replace_dead()
             broken = await self._broken(admin, operator, foreign)
             self.report.settled = self._clock.now - begin
             if not broken:
