@@ -36,7 +36,6 @@ from app.rules.mnnvl.demand import (
     plan_for,
     uses,
 )
-from app.rules.mnnvl.plan import ClaimMode
 
 SETTLE_SECONDS = 0.25
 """The time between a change and the step for it.
@@ -135,7 +134,7 @@ class MnnvlResourcesReconciler:
         if not self._cliques.served:
             return pause
 
-        remaining = await self._collect(key, {demand.mode for demand in demands})
+        remaining = await self._collect(key)
 
         return min((seconds for seconds in (pause, remaining) if seconds is not None), default=None)
 
@@ -205,12 +204,13 @@ class MnnvlResourcesReconciler:
 
     # Collect.
 
-    async def _collect(self, key: Key, modes: set[ClaimMode]) -> float | None:
+    async def _collect(self, key: Key) -> float | None:
         """Delete the resources that no PodClique needs.
 
-        `modes` are those of all PodCliques with this base name.
+        Before each deletion, look whether a PodClique has arrived since: the Pods of a large
+        namespace take seconds to list.
         """
-        unneeded = self._unneeded(key, modes)
+        unneeded = self._unneeded(key)
         if not unneeded or not self._collect_after:
             self._unneeded_since.pop(key, None)
             return None
@@ -231,7 +231,7 @@ class MnnvlResourcesReconciler:
         deleted: list[Object] = []
         for resource, name in unneeded:
             current = await self._read(resource, key[0], name)
-            if current is None:
+            if current is None or (resource, name) not in self._unneeded(key):
                 continue
             if is_reserved(current):
                 return self._later()
@@ -246,12 +246,13 @@ class MnnvlResourcesReconciler:
     def _later(self) -> float:
         return min(IN_USE_SECONDS, self._collect_after)
 
-    def _unneeded(self, key: Key, modes: set[ClaimMode]) -> list[tuple[Resource, str]]:
+    def _unneeded(self, key: Key) -> list[tuple[Resource, str]]:
         """Return the cached resources of `key` that are not needed and not being deleted.
 
         The claim comes first, because pods reserve it.
         """
         namespace, base = key
+        modes = {demand.mode for demand in demands_in(self._cliques.by_index(BY_BASE, key))}
         claim = None if "shared" in modes else self._claims.get(namespace, claim_name(base))
         domain = None if modes else self._domains.get(namespace, domain_name(base))
         candidates = ((RESOURCE_CLAIM, claim), (COMPUTE_DOMAIN, domain))

@@ -298,21 +298,26 @@ class Migration(Schedule):
         """The network is well, the servers are those of this version, and nothing changes.
 
         Both servers are killed at once, but not before they have given back what PodGangs own where
-        Grove may delete them. And the next ones collect soon, so that no PodClique may lack its
-        claim because webhooks were off.
+        Grove may delete them. And the next ones collect soon: Grove is through by then, and no
+        PodClique lacks its claim because webhooks were off.
         """
         for replica in self._replicas:
             replica.proxy.share = 0.0
+        await until("through with the installation", lambda: self._clock.now > self._grove.acts_at)
+        await self._through(operator)
         await self._until_safe(admin)
         self._mnnvl = "collectAfterSeconds: 1"
         self._earlier = False
         for number in range(2):
             await self._replace(number, share=0.0)
         await until("ready, with a leader", self._is_led)
-        await until("through with the installation", lambda: self._clock.now > self._grove.acts_at)
+        await self._through(operator)
+        await self._pods.end_all()
+
+    async def _through(self, operator: Operator) -> None:
+        """Wait until Grove has looked at everything three times."""
         rounds = operator.rounds
         await until("through with everything", lambda: operator.rounds > rounds + 3)
-        await self._pods.end_all()
 
     async def _until_safe(self, admin: HttpClient) -> None:
         """Wait until no PodGang needs servers, and all PodCliques have the claims that they lost."""

@@ -3,7 +3,7 @@ left alone.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -21,7 +21,16 @@ from app.facts.kinds import (
     POD_GANG_MAP,
     RESOURCE_CLAIM,
 )
-from app.kube.api import Conflict, Forbidden, Object, ObjectRef, Unavailable, WatchEvent
+from app.kube.api import (
+    Conflict,
+    Forbidden,
+    Object,
+    ObjectRef,
+    Page,
+    Selection,
+    Unavailable,
+    WatchEvent,
+)
 from app.kube.discovery import Discovery
 from app.kube.events import Recorder
 from app.kube.loop import Loop
@@ -87,11 +96,17 @@ def pod(name: str, phase: str = "Running") -> Object:
 class World:
     """A cluster in memory, caches filled from it once, and a reconciler: one life of a leader."""
 
-    def __init__(self, *objects: Object, collect_after: float = AFTER, later: bool = False) -> None:
+    def __init__(
+        self,
+        *objects: Object,
+        collect_after: float = AFTER,
+        later: bool = False,
+        client: type[MemoryClient] = MemoryClient,
+    ) -> None:
         self.now = 0.0
         signs = (CLUSTER_TOPOLOGY_BINDING, POD_GANG_MAP) if later else ()
         served = {**EVERYTHING, **dict.fromkeys(signs, "v1alpha1")}
-        self.client = MemoryClient(objects, served=served)
+        self.client = client(objects, served=served)
         cluster = Cluster(self.client, configured("grove-topology", False))
         fill_from(cluster, self.client.objects)
         self.stores = cluster.stores
@@ -279,6 +294,40 @@ async def test_a_shared_claim_is_taken_away_once_all_podcliques_name_the_templat
     assert await world.look() == AFTER
     assert await world.look(later=AFTER) is None
     assert world.writes() == [("delete", "ResourceClaim")]
+
+
+class WithManyPods(MemoryClient):
+    """What `arriving` does happens while Pods are listed."""
+
+    arriving: Callable[[], None]
+
+    async def list(
+        self, selection: Selection, *, limit: int = 500, continue_token: str = ""
+    ) -> Page:
+        if selection.resource == POD:
+            self.arriving()
+        return await super().list(selection, limit=limit, continue_token=continue_token)
+
+
+@pytest.mark.parametrize(
+    ("arrived", "writes"),
+    [
+        pytest.param([clique()], [], id="both are needed again"),
+        pytest.param(
+            [clique(mode="template")], [("delete", "ResourceClaim")], id="only the ComputeDomain is"
+        ),
+        pytest.param([], [("delete", "ResourceClaim"), ("delete", "ComputeDomain")], id="none"),
+    ],
+)
+async def test_what_is_needed_again_while_pods_are_listed_stays(
+    arrived: list[Object], writes: list[tuple[str, str]]
+) -> None:
+    world = World(pcs(), DOMAIN, CLAIM, client=WithManyPods)
+    assert isinstance(world.client, WithManyPods)
+    world.client.arriving = lambda: fill(world.cliques, arrived)
+    await world.look()
+    await world.look(later=AFTER)
+    assert world.writes() == writes
 
 
 async def test_a_shared_claim_stays_while_one_podclique_names_it() -> None:
