@@ -18,7 +18,7 @@ from app.kube.api import Client, ClusterError, Conflict, Forbidden, Key, NotFoun
 from app.kube.events import Notices, Regarding
 from app.kube.rewrites import Rewrites, same
 from app.objects.resource import POD
-from app.rules.workload.groups import SKIP_PODGROUPER, Group
+from app.rules.workload.groups import SKIP_PODGROUPER, WorkloadGroup
 from app.rules.workload.kai_podgroup import (
     LabelKeys,
     Remark,
@@ -54,7 +54,11 @@ class PodGroupWriter:
         self._rewrites = rewrites
 
     async def put(
-        self, namespace: str, group: Group, desired: Object, common_owner: Mapping[str, Any] | None
+        self,
+        namespace: str,
+        group: WorkloadGroup,
+        desired: Object,
+        common_owner: Mapping[str, Any] | None,
     ) -> tuple[Object | None, float | None]:
         """Create or corrects the PodGroup of `group`, so that it becomes as `desired`.
 
@@ -73,7 +77,11 @@ class PodGroupWriter:
         return await self._put(namespace, group, desired, common_owner)
 
     async def _put(
-        self, namespace: str, group: Group, desired: Object, common_owner: Mapping[str, Any] | None
+        self,
+        namespace: str,
+        group: WorkloadGroup,
+        desired: Object,
+        common_owner: Mapping[str, Any] | None,
     ) -> tuple[Object | None, float | None]:
         cached = self._caches.pod_groups.get(namespace, group.pod_group_name)
         version = self._caches.pod_groups.resource_version(namespace, group.pod_group_name)

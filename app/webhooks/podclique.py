@@ -38,7 +38,7 @@ from app.rules.mnnvl.allocation import (
 )
 from app.rules.mnnvl.claims import Injection, inject
 from app.rules.mnnvl.demand import annotations_of_demand, inherited_annotations, read_demand
-from app.rules.mnnvl.plan import ClaimMode, Member, Plan, device_class_of, read_member
+from app.rules.mnnvl.plan import ClaimMode, CliqueMember, Plan, device_class_of, read_member
 from app.rules.mnnvl.set_annotations import both_vocabularies
 
 PATIENCE_SECONDS = 4.0
@@ -73,7 +73,7 @@ class PodCliqueWebhook:
         return self._judge(request, member, own, pcs, [])
 
     async def _with_set(
-        self, request: Request, member: Member, own: MnnvlAnnotations
+        self, request: Request, member: CliqueMember, own: MnnvlAnnotations
     ) -> Verdict | Later:
         """Judge the request after one read of the set, because its annotations may count."""
         name = member.place.pcs
@@ -89,7 +89,7 @@ class PodCliqueWebhook:
     def _judge(
         self,
         request: Request,
-        member: Member,
+        member: CliqueMember,
         own: MnnvlAnnotations,
         pcs: PodCliqueSet | None,
         warnings: list[str],
@@ -174,7 +174,9 @@ def _verdict_on_both(
     return judged([conflict])
 
 
-def _inherited(request: Request, member: Member, pcs: PodCliqueSet | None) -> MnnvlAnnotations:
+def _inherited(
+    request: Request, member: CliqueMember, pcs: PodCliqueSet | None
+) -> MnnvlAnnotations:
     """Return the annotations that the PodClique inherits.
 
     If the set is not known, these are the annotations for which the stored PodClique got its claim.

@@ -40,7 +40,7 @@ class Clique:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ScalingGroup:
     """One entry of `spec.template.podCliqueScalingGroups`.
 
     `cliques` are the names of its cliques.
@@ -70,7 +70,7 @@ class PodCliqueSet:
     deleting: bool
     pack_domain: str | None
     cliques: tuple[Clique, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[ScalingGroup, ...]
     condition: tuple[str, str, str, int] | None = None
     pack: Pack | None = None
     replicas: int = 1
@@ -116,7 +116,7 @@ class PodCliqueSet:
         )
         return [pack for pack in packs if pack is not None]
 
-    def group_of(self, name: str) -> Group | None:
+    def group_of(self, name: str) -> ScalingGroup | None:
         return next((group for group in self.groups if group.name == name), None)
 
 
@@ -133,7 +133,7 @@ def read_pod_clique_set(obj: Mapping[str, Any]) -> PodCliqueSet:
         pack_domain=pack_domain(template),
         cliques=tuple(_read_clique(item) for item in _named(template.get("cliques"))),
         groups=tuple(
-            Group(
+            ScalingGroup(
                 item["name"],
                 tuple(name for name in list_of(item.get("cliqueNames")) if isinstance(name, str)),
                 pack_domain(item),

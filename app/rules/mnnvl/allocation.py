@@ -8,7 +8,7 @@ https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/22407113/deployments/helm
 from collections.abc import Collection
 from typing import Literal
 
-from app.facts.grove.podcliqueset import Group, PodCliqueSet
+from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
 from app.facts.labels import MNNVL_SCOPE
 from app.rules.mnnvl.claims import Injection
 from app.rules.mnnvl.plan import ClaimMode, Scope
@@ -115,6 +115,6 @@ def _pods_sharing(scope: Scope, replicas: int, pcs: PodCliqueSet, own_group: str
     return alone + sum(pods_of[group.name] * group.replicas for group in sharing)
 
 
-def _inherits_replica_scope(group: Group, pcs: PodCliqueSet) -> bool:
+def _inherits_replica_scope(group: ScalingGroup, pcs: PodCliqueSet) -> bool:
     annotations = group.mnnvl.over(pcs.mnnvl)
     return annotations.enables and (annotations.scope or "replica") == "replica"

@@ -12,7 +12,7 @@ from app.facts.place import Place
 from app.rules.mnnvl.plan import (
     DEFAULT_DEVICE_CLASS,
     SCOPES,
-    Member,
+    CliqueMember,
     Plan,
     plan_of,
 )
@@ -51,13 +51,15 @@ def _plans(template: Template, plan: Plan) -> Iterator[Plan]:
         yield plan_of(member, scope, _device_class(clique))
 
 
-def _member(template: Template, clique: CliqueTemplate, plan: Plan, replica: str) -> Member | None:
+def _member(
+    template: Template, clique: CliqueTemplate, plan: Plan, replica: str
+) -> CliqueMember | None:
     """Return the PodClique of `clique`, or None if its scaling group has no such replica."""
     base = f"{template.name}-{replica}"
     group = clique.group
     if group is None:
         place = Place(template.name, replica)
-        return Member(plan.namespace, f"{base}-{clique.name}", place, plan.owner)
+        return CliqueMember(plan.namespace, f"{base}-{clique.name}", place, plan.owner)
 
     # Resources of a whole replica are named without the replica of a scaling group.
     index = plan.labels.get(PCSG_REPLICA, "0")
@@ -66,7 +68,7 @@ def _member(template: Template, clique: CliqueTemplate, plan: Plan, replica: str
 
     place = Place(template.name, replica, group.name, index)
     name = f"{base}-{group.name}-{index}-{clique.name}"
-    return Member(plan.namespace, name, place, plan.owner)
+    return CliqueMember(plan.namespace, name, place, plan.owner)
 
 
 def _is_index(text: str, count: int) -> bool:

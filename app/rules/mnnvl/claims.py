@@ -17,7 +17,7 @@ from app.rules.mnnvl.gpus import GpuContainer, gpu_containers
 from app.rules.mnnvl.plan import (
     DEFAULT_DEVICE_CLASS,
     ClaimMode,
-    Member,
+    CliqueMember,
     Plan,
     Scope,
     device_class_of,
@@ -78,7 +78,7 @@ class ChosenClaim:
 
 def inject(
     obj: Mapping[str, Any],
-    member: Member,
+    member: CliqueMember,
     annotations: MnnvlAnnotations,
     claim_mode: ClaimMode,
     old: Mapping[str, Any] | None = None,
@@ -137,7 +137,10 @@ def _no_gpu(name: str) -> str:
 
 
 def _plan(
-    member: Member, annotations: MnnvlAnnotations, stored: Entry | None, findings: list[FieldError]
+    member: CliqueMember,
+    annotations: MnnvlAnnotations,
+    stored: Entry | None,
+    findings: list[FieldError],
 ) -> tuple[Plan | None, tuple[str, ...]]:
     """Return the plan of a PodClique, None if there are new findings, and warnings.
 
@@ -164,7 +167,7 @@ def _plan(
 def _choose_claim(
     plan: Plan,
     new_mode: ClaimMode,
-    member: Member,
+    member: CliqueMember,
     pods: ClaimingPods,
     findings: list[FieldError],
 ) -> ChosenClaim:
@@ -203,7 +206,7 @@ def form_of_entry(entry: Entry) -> ClaimMode:
     return "shared" if "resourceClaimName" in entry else "template"
 
 
-def scope_of_entry(member: Member, entry: Entry | None) -> Scope | None:
+def scope_of_entry(member: CliqueMember, entry: Entry | None) -> Scope | None:
     """Return the scope for which `entry` is the claim of `member`, in either form.
 
     None if it is not a claim of ours.

@@ -24,7 +24,7 @@ from app.rules.mnnvl.claims import CLAIM, form_of_entry, scope_of_entry
 from app.rules.mnnvl.plan import (
     DEFAULT_DEVICE_CLASS,
     ClaimMode,
-    Member,
+    CliqueMember,
     Owner,
     Plan,
     Scope,
@@ -42,7 +42,7 @@ class Demand:
     `device_class` is that of its own annotation, or "".
     """
 
-    member: Member
+    member: CliqueMember
     scope: Scope
     mode: ClaimMode
     base_name: str
@@ -79,10 +79,10 @@ def read_demand(obj: Mapping[str, Any]) -> Demand | None:
     )
 
 
-def interned(member: Member) -> Member:
-    """Return an equal Member that shares its texts with others."""
+def interned(member: CliqueMember) -> CliqueMember:
+    """Return an equal CliqueMember that shares its texts with others."""
     owner = member.owner
-    return Member(
+    return CliqueMember(
         intern(member.namespace),
         intern(member.name),
         member.place,

@@ -17,7 +17,7 @@ from app.objects.shape import map_of, maps_of, text_of
 from app.rules.mnnvl.claims import CLAIM
 from app.rules.mnnvl.demand import Demand, inherited_annotations, interned, read_demand
 from app.rules.mnnvl.gpus import requests_gpus
-from app.rules.mnnvl.plan import Member, read_member, read_plan
+from app.rules.mnnvl.plan import CliqueMember, read_member, read_plan
 from app.rules.mnnvl.set_annotations import both_vocabularies
 
 PUT_BACK = (
@@ -40,7 +40,7 @@ class Unclaimed:
     `own` are its own annotations. `in_group` is whether it is in an MNNVL group of Grove.
     """
 
-    member: Member
+    member: CliqueMember
     own: MnnvlAnnotations
     in_group: bool
     deleting: bool

@@ -55,7 +55,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class CliqueMember:
     """The parts of a PodClique on which the names, labels and first owner of its resources
     depend.
     """
@@ -103,12 +103,12 @@ class Plan:
         return template_name(self.base_name)
 
 
-def read_member(obj: Mapping[str, Any], namespace: str) -> Member:
+def read_member(obj: Mapping[str, Any], namespace: str) -> CliqueMember:
     """Read a PodClique. A value that is missing or has the wrong type is "" in the result."""
     labels = labels_of(obj)
     metadata = map_of(obj.get("metadata"))
     place = read_place(labels)
-    return Member(
+    return CliqueMember(
         namespace=namespace,
         name=text_of(metadata.get("name")),
         place=place,
@@ -116,7 +116,7 @@ def read_member(obj: Mapping[str, Any], namespace: str) -> Member:
     )
 
 
-def plan_of(member: Member, scope: Scope, device_class: str) -> Plan:
+def plan_of(member: CliqueMember, scope: Scope, device_class: str) -> Plan:
     """Return the plan of a PodClique that has the labels for `scope`."""
     return Plan(
         namespace=member.namespace,
@@ -128,7 +128,7 @@ def plan_of(member: Member, scope: Scope, device_class: str) -> Plan:
     )
 
 
-def possible_scopes(member: Member) -> tuple[Scope, ...]:
+def possible_scopes(member: CliqueMember) -> tuple[Scope, ...]:
     """Return the scopes for which a PodClique has all labels."""
     place = member.place
     if not (place.pcs and place.replica and member.name):
@@ -137,7 +137,7 @@ def possible_scopes(member: Member) -> tuple[Scope, ...]:
 
 
 def read_plan(
-    member: Member, annotations: MnnvlAnnotations, findings: list[FieldError]
+    member: CliqueMember, annotations: MnnvlAnnotations, findings: list[FieldError]
 ) -> Plan | None:
     """Return the plan of a PodClique for which `annotations` count.
 
@@ -158,7 +158,7 @@ def _scope(annotations: MnnvlAnnotations, findings: list[FieldError]) -> Scope:
     return "replica"
 
 
-def _check(member: Member, scope: Scope, findings: list[FieldError]) -> None:
+def _check(member: CliqueMember, scope: Scope, findings: list[FieldError]) -> None:
     """Add findings about labels that `scope` needs and about a name that contradicts them."""
     before = len(findings)
     place = member.place
@@ -235,7 +235,7 @@ def is_device_class(value: Any) -> bool:
     return value == DEFAULT_DEVICE_CLASS or (isinstance(value, str) and is_subdomain(value))
 
 
-def _resource_labels(member: Member, scope: Scope) -> dict[str, str]:
+def _resource_labels(member: CliqueMember, scope: Scope) -> dict[str, str]:
     """Return the labels of the resources, which name the replica that shares them.
 
     No label names a PodGang, because Grove replaces PodGangs while pods run.
@@ -252,7 +252,7 @@ def _resource_labels(member: Member, scope: Scope) -> dict[str, str]:
     return {key: value for key, value in labels.items() if value and len(value) <= MAX_LABEL}
 
 
-def _clique_name(member: Member) -> str:
+def _clique_name(member: CliqueMember) -> str:
     place = member.place
     name = member.name.removeprefix(f"{place.pcs}-{place.replica}-")
     return name.removeprefix(f"{place.group}-{place.group_replica}-") if place.group else name

@@ -63,16 +63,16 @@ def _sharing(clique: CliqueTemplate, level: Level | None, nodes: Nodes) -> Itera
         )
 
 
-Member = tuple[CliqueTemplate, int]
+SharingClique = tuple[CliqueTemplate, int]
 """A clique, and how many of its pods share the ComputeDomain."""
 
 
-def _domains(template: Template) -> dict[str, list[Member]]:
+def _domains(template: Template) -> dict[str, list[SharingClique]]:
     """Return the cliques that share a ComputeDomain, by a description of it for people.
 
     If each replica of the set has a ComputeDomain, the pods of one replica are counted.
     """
-    domains: dict[str, list[Member]] = {}
+    domains: dict[str, list[SharingClique]] = {}
     for clique in template.asking:
         group = clique.group
         replicas = group.replicas if group is not None else 1
@@ -94,7 +94,7 @@ def _domains(template: Template) -> dict[str, list[Member]]:
 
 
 def _spread(
-    name: str, members: Sequence[Member], required: Mapping[str, Level], nodes: Nodes
+    name: str, members: Sequence[SharingClique], required: Mapping[str, Level], nodes: Nodes
 ) -> Iterator[str]:
     if sum(pods for _, pods in members) < 2:
         return

@@ -63,7 +63,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class ScalingGroup:
+class GroupTemplate:
     name: str
     layer: Layer
     replicas: int
@@ -86,7 +86,7 @@ class CliqueTemplate:
     gpus: int
     whole_gpus: int
     layers: tuple[Layer, ...]
-    group: ScalingGroup | None
+    group: GroupTemplate | None
     mnnvl_group: str
     claims: tuple[tuple[FieldPath, str], ...]
 
@@ -118,7 +118,7 @@ class Template:
     name: str
     replicas: int
     layer: Layer
-    groups: tuple[ScalingGroup, ...]
+    groups: tuple[GroupTemplate, ...]
     cliques: tuple[CliqueTemplate, ...]
 
     @property
@@ -159,8 +159,8 @@ def read_template(obj: Mapping[str, Any], *, groups_read: bool = True) -> Templa
     template = map_of(spec.get("template"))
     whole = Layer(FieldPath("metadata"), "the PodCliqueSet", _about_mnnvl(metadata))
 
-    groups: list[ScalingGroup] = []
-    members: dict[str, ScalingGroup] = {}
+    groups: list[GroupTemplate] = []
+    members: dict[str, GroupTemplate] = {}
     groups_at = _TEMPLATE.child("podCliqueScalingGroups")
     for position, item in enumerate(list_of(template.get("podCliqueScalingGroups"))):
         content = map_of(item)
@@ -192,10 +192,10 @@ def _about_mnnvl(holder: Mapping[str, Any]) -> dict[str, Any]:
     return {key: annotations[key] for key in _KEYS if key in annotations}
 
 
-def _read_group(item: Mapping[str, Any], at: FieldPath) -> ScalingGroup:
+def _read_group(item: Mapping[str, Any], at: FieldPath) -> GroupTemplate:
     name = str(item.get("name") or "")
     layer = Layer(at, f'scaling group "{name}"', _about_mnnvl(item))
-    return ScalingGroup(
+    return GroupTemplate(
         name, layer, int_of(item.get("replicas"), 1), int_of(item.get("minAvailable"), 1)
     )
 
@@ -204,7 +204,7 @@ def _read_clique(
     item: Mapping[str, Any],
     at: FieldPath,
     everywhere: Layer,
-    members: Mapping[str, ScalingGroup],
+    members: Mapping[str, GroupTemplate],
     groups_read: bool,
 ) -> CliqueTemplate:
     name = str(item.get("name") or "")

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from app.facts.grove.podcliqueset import Clique, Group, PodCliqueSet
+from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class PodGroupClique:
     """The PodClique of one PodGroup of a PodGang: a clique of a replica of the set or of a scaling
     group. `replica` is the index of the set's replica, and `index` that of the scaling group's,
     both as text. `clique` is None if only the scaling group has it.
@@ -14,11 +14,11 @@ class Member:
 
     clique: Clique | None
     replica: str
-    group: Group | None = None
+    group: ScalingGroup | None = None
     index: str = ""
 
 
-class Members:
+class PodGroupCliques:
     """Finds the members of the set `pcs`."""
 
     def __init__(self, pcs: PodCliqueSet) -> None:
@@ -31,7 +31,7 @@ class Members:
         }
         self._lengths = sorted({len(group.name) for group in pcs.groups})
 
-    def find(self, podgroup: str) -> Member | None:
+    def find(self, podgroup: str) -> PodGroupClique | None:
         """Return the member that the PodGroup `podgroup` stands for, or None if the set has no
         such clique.
 
@@ -46,5 +46,5 @@ class Members:
             index, _, clique = suffix[length + 1 :].partition("-")
             group = self._groups.get((suffix[:length], clique))
             if group is not None and index.isdecimal() and suffix[length] == "-":
-                return Member(self._cliques.get(clique), replica, group, index)
-        return Member(self._cliques[suffix], replica) if suffix in self._cliques else None
+                return PodGroupClique(self._cliques.get(clique), replica, group, index)
+        return PodGroupClique(self._cliques[suffix], replica) if suffix in self._cliques else None

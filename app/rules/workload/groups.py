@@ -86,7 +86,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class WorkloadGroup:
     """A group as its Workload or PodGroup defines it.
 
     `minimum` is the `minCount` of a gang, or None for the basic policy. `pod_group` is the PodGroup
@@ -170,7 +170,7 @@ def _copied(entries: Mapping[str, Any]) -> dict[str, str]:
 def group_keys(identity: str, name: str) -> list[str]:
     """Return the keys (see `GroupRef.key`) that Pods of the KAI PodGroup `name` can have.
 
-    `identity` is the `Group.identity` of the group that it was made for.
+    `identity` is the `WorkloadGroup.identity` of the group that it was made for.
     """
     parts = identity.split("/")
     if len(parts) != 3:

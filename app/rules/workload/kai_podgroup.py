@@ -16,7 +16,7 @@ from app.facts.kinds import K8S_POD_GROUP, POD_GROUP
 from app.facts.labels import MANAGED_BY, MANAGER
 from app.objects.metadata import annotations_of, labels_of, string_map
 from app.rules.topology.placing import TopologyOf, is_broader_level
-from app.rules.workload.groups import Group, Layer
+from app.rules.workload.groups import Layer, WorkloadGroup
 
 """The `schedulerName` of a default installation of KAI."""
 
@@ -98,7 +98,9 @@ class Remark:
     note: str
 
 
-def desired_pod_group(group: Group, sources: Sources, conventions: Conventions) -> dict[str, Any]:
+def desired_pod_group(
+    group: WorkloadGroup, sources: Sources, conventions: Conventions
+) -> dict[str, Any]:
     """Return the KAI PodGroup of `group`.
 
     Each field comes from the Workload, else from the top owner, else, except for the topology, from
@@ -117,7 +119,7 @@ def desired_pod_group(group: Group, sources: Sources, conventions: Conventions) 
     }
 
 
-def _metadata(group: Group, sources: Sources, keys: LabelKeys) -> dict[str, dict[str, str]]:
+def _metadata(group: WorkloadGroup, sources: Sources, keys: LabelKeys) -> dict[str, dict[str, str]]:
     owner = sources.owner
     pod = sources.pod
     labels = {
@@ -145,11 +147,11 @@ def _only(entries: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
     return {key: entries[key] for key in keys if key in entries}
 
 
-def _chain(group: Group, sources: Sources) -> tuple[Layer, Layer, Layer]:
+def _chain(group: WorkloadGroup, sources: Sources) -> tuple[Layer, Layer, Layer]:
     return group.layer, sources.owner, sources.pod
 
 
-def _spec(group: Group, sources: Sources, conventions: Conventions) -> dict[str, Any]:
+def _spec(group: WorkloadGroup, sources: Sources, conventions: Conventions) -> dict[str, Any]:
     chain = _chain(group, sources)
     keys = conventions.keys
     fields = {
@@ -181,7 +183,7 @@ def named_queue(chain: tuple[Layer, Layer, Layer], keys: LabelKeys) -> str | Non
     return f"{project}-{pool}" if pool else project
 
 
-def _priority_class(group: Group, sources: Sources, key: str) -> str | None:
+def _priority_class(group: WorkloadGroup, sources: Sources, key: str) -> str | None:
     """Return the first PriorityClass that exists, of those that are named and KAI's default for
     the top owner.
     """
@@ -196,7 +198,7 @@ def _preemptibility(chain: Iterable[Layer], key: str) -> str | None:
     return next((value for layer in chain if (value := layer.find(key)) in PREEMPTIBILITIES), None)
 
 
-def _topology(group: Group, owner: Layer, topology: str) -> dict[str, str]:
+def _topology(group: WorkloadGroup, owner: Layer, topology: str) -> dict[str, str]:
     chain = (group.layer, owner)
     required = group.topology_key or _first(chain, TOPOLOGY_REQUIRED)
     preferred = _first(chain, TOPOLOGY_PREFERRED)
@@ -222,7 +224,7 @@ def _is_never_placed(constraint: Mapping[str, str], sources: Sources) -> bool:
 
 
 def remarks(
-    stored: Mapping[str, Any], group: Group, sources: Sources, conventions: Conventions
+    stored: Mapping[str, Any], group: WorkloadGroup, sources: Sources, conventions: Conventions
 ) -> dict[str, Remark | None]:
     """Return remarks about the stored PodGroup by subject.
 
@@ -246,7 +248,7 @@ def _queue_remark(stored: Mapping[str, Any], queue: str | None) -> Remark | None
     )
 
 
-def _topology_remark(group: Group, owner: Layer) -> Remark | None:
+def _topology_remark(group: WorkloadGroup, owner: Layer) -> Remark | None:
     annotated = _first((group.layer, owner), TOPOLOGY_REQUIRED)
     if not group.topology_key or annotated in (None, group.topology_key):
         return None
@@ -357,7 +359,7 @@ def owners_to_write(
     return [] if references and (of_workload or not is_common) else None
 
 
-def is_of_group(stored: Mapping[str, Any], group: Group) -> bool:
+def is_of_group(stored: Mapping[str, Any], group: WorkloadGroup) -> bool:
     """Whether this program made the stored KAI PodGroup, and for `group`."""
     ours = labels_of(stored).get(MANAGED_BY) == MANAGER
     return ours and annotations_of(stored).get(WORKLOAD_GROUP) == group.identity

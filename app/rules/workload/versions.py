@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.objects.shape import map_of, maps_of, text_of
-from app.rules.workload.groups import Group, layer_of
+from app.rules.workload.groups import WorkloadGroup, layer_of
 
 
-def groups_of_workload(workload: Mapping[str, Any]) -> dict[str, Group]:
+def groups_of_workload(workload: Mapping[str, Any]) -> dict[str, WorkloadGroup]:
     """Return the groups that a Workload defines, or has templates for, by name."""
     spec = map_of(workload.get("spec"))
     if "podGroups" in spec:  # v1alpha1, also if it is served unchanged in a later version
@@ -31,13 +31,15 @@ def groups_of_workload(workload: Mapping[str, Any]) -> dict[str, Group]:
     layer = layer_of(workload)
 
     return {
-        entry["name"]: Group(name, entry["name"], _minimum(entry.get(policy)), layer)
+        entry["name"]: WorkloadGroup(name, entry["name"], _minimum(entry.get(policy)), layer)
         for entry in maps_of(definitions)
         if isinstance(entry.get("name"), str)
     }
 
 
-def group_of_pod_group(pod_group: Mapping[str, Any], workload: Mapping[str, Any] | None) -> Group:
+def group_of_pod_group(
+    pod_group: Mapping[str, Any], workload: Mapping[str, Any] | None
+) -> WorkloadGroup:
     """Return the group that a PodGroup of scheduling.k8s.io defines, with the labels and
     annotations of `workload`, or, if that is None, of the PodGroup. The policy is that of the
     PodGroup: a later change of the template does not apply to it.
@@ -50,7 +52,7 @@ def group_of_pod_group(pod_group: Mapping[str, Any], workload: Mapping[str, Any]
         template = map_of(spec.get("workloadRef"))
         name = "templateName"
 
-    return Group(
+    return WorkloadGroup(
         workload=text_of(template.get("workloadName")),
         name=text_of(template.get(name)),
         minimum=_minimum(spec.get("schedulingPolicy")),

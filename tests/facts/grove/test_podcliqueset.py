@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.facts.grove.podcliqueset import Clique, Group, PodCliqueSet, read_pod_clique_set
+from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup, read_pod_clique_set
 from app.facts.kinds import POD_CLIQUE
 from app.objects.edits import operations
 from app.objects.resource import NODE
@@ -49,7 +49,7 @@ def test_a_set_is_read_whole() -> None:
     found = read_pod_clique_set(obj)
     requests = (("nvidia.com/gpu", 8000), ("pods", 1000))
     cliques = (Clique("w", 4, "host", requests=requests),)
-    groups = (Group("g", ("w",), None),)
+    groups = (ScalingGroup("g", ("w",), None),)
     assert found == PodCliqueSet(
         "ns", "a", "u", 3, True, "zone", cliques, groups, ("True", "", "", 2)
     )

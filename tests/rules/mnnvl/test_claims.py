@@ -6,7 +6,7 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
-from app.facts.grove.podcliqueset import Clique, Group, PodCliqueSet
+from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
 from app.rules.mnnvl.allocation import reservation_warning
 from app.rules.mnnvl.claims import Injection
 from app.rules.mnnvl.desired import desired_compute_domain
@@ -469,7 +469,7 @@ def pcs(replicas: int, group_replicas: int = 1, **annotations: MnnvlAnnotations)
         Clique("pooled", replicas, None),
     )
     mnnvl, of_group = (annotations.get(name, NO_ANNOTATIONS) for name in ("mnnvl", "pool"))
-    pool = Group("pool", ("pooled",), None, mnnvl=of_group, replicas=group_replicas)
+    pool = ScalingGroup("pool", ("pooled",), None, mnnvl=of_group, replicas=group_replicas)
     return PodCliqueSet("ns", "pcs", "u", 1, False, None, cliques, (pool,), mnnvl=mnnvl)
 
 

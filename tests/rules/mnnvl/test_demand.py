@@ -6,7 +6,7 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
-from app.facts.grove.podcliqueset import Group, PodCliqueSet
+from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.facts.nvidia.names import base_of
 from app.rules.mnnvl.demand import (
@@ -56,7 +56,15 @@ def demand(obj: dict[str, Any], mode: Any = "shared") -> Demand:
 
 def pcs(uid: str = "u", deleting: bool = False, **fields: Any) -> PodCliqueSet:
     return PodCliqueSet(
-        "ns", "train", uid, 1, deleting, None, (), (Group("pool", (), None, None, ABOVE),), **fields
+        "ns",
+        "train",
+        uid,
+        1,
+        deleting,
+        None,
+        (),
+        (ScalingGroup("pool", (), None, None, ABOVE),),
+        **fields,
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
-from app.facts.grove.podcliqueset import Group, PodCliqueSet
+from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
 from app.rules.mnnvl.demand import Demand
 from app.rules.mnnvl.missing import (
     Unclaimed,
@@ -114,7 +114,7 @@ def test_a_group_of_grove_counts_only_if_grove_reads_it() -> None:
 
 
 def pcs(uid: str = "u", deleting: bool = False, mnnvl: Any = NO_ANNOTATIONS) -> PodCliqueSet:
-    pool = Group("pool", (), None, None, ABOVE)
+    pool = ScalingGroup("pool", (), None, None, ABOVE)
     return PodCliqueSet("ns", "train", uid, 1, deleting, None, (), (pool,), mnnvl=mnnvl)
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.facts.grove.podcliqueset import Clique, Group, PodCliqueSet
+from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
 from app.facts.grove.topology import Level
 from app.rules.topology.levels import Topology
 from app.rules.topology.satisfaction import constraint_condition, removed_levels_warning
@@ -41,7 +41,7 @@ IGNORED = "Topology constraint will be ignored. Please remove packDomain or upda
             id="the design's message",
         ),
         pytest.param(
-            replace(FREE, pack_domain="block", groups=(Group("pool", ("worker",), "rack"),)),
+            replace(FREE, pack_domain="block", groups=(ScalingGroup("pool", ("worker",), "rack"),)),
             TOPOLOGY,
             (
                 "False",

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from app.rules.workload.groups import (
-    Group,
     GroupRef,
     Layer,
+    WorkloadGroup,
     group_keys,
     group_ref,
     layer_of,
@@ -67,34 +67,42 @@ def test_keys_of_groups_differ_where_groups_do() -> None:
 @pytest.mark.parametrize(
     ("group", "name", "identity"),
     [
-        pytest.param(Group("w", "g", 2, NOTHING), "w-g", "w/g/", id="a gang"),
-        pytest.param(Group("w", "g", 2, NOTHING, "0"), "w-g-0", "w/g/0", id="a replica of a gang"),
+        pytest.param(WorkloadGroup("w", "g", 2, NOTHING), "w-g", "w/g/", id="a gang"),
         pytest.param(
-            Group("w", "g", None, NOTHING, "0"),
+            WorkloadGroup("w", "g", 2, NOTHING, "0"), "w-g-0", "w/g/0", id="a replica of a gang"
+        ),
+        pytest.param(
+            WorkloadGroup("w", "g", None, NOTHING, "0"),
             "w-g",
             "w/g/",
             id="all replicas of a basic group are one",
         ),
         pytest.param(
-            Group("w", "g", 2, NOTHING, pod_group="x"), "x", "w/g/x", id="a PodGroup of 1.36"
+            WorkloadGroup("w", "g", 2, NOTHING, pod_group="x"),
+            "x",
+            "w/g/x",
+            id="a PodGroup of 1.36",
         ),
         pytest.param(
-            Group("w", "g", None, NOTHING, pod_group="x"),
+            WorkloadGroup("w", "g", None, NOTHING, pod_group="x"),
             "w-g",
             "w/g/",
             id="a basic PodGroup of 1.36",
         ),
         pytest.param(
-            Group("", "", None, NOTHING, pod_group="x"), "x", "//", id="one without a Workload"
+            WorkloadGroup("", "", None, NOTHING, pod_group="x"),
+            "x",
+            "//",
+            id="one without a Workload",
         ),
     ],
 )
-def test_names_and_identities(group: Group, name: str, identity: str) -> None:
+def test_names_and_identities(group: WorkloadGroup, name: str, identity: str) -> None:
     assert (group.pod_group_name, group.identity) == (name, identity)
 
 
 def test_a_name_that_is_too_long_is_cut_and_stays_different_from_others() -> None:
-    names = [Group("w" * 250, end, 2, NOTHING).pod_group_name for end in ("group", "other")]
+    names = [WorkloadGroup("w" * 250, end, 2, NOTHING).pod_group_name for end in ("group", "other")]
     assert {len(name) for name in names} == {253}
     assert len(set(names)) == 2
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.rules.workload.groups import Group, Layer
+from app.rules.workload.groups import Layer, WorkloadGroup
 from app.rules.workload.kai_podgroup import (
     COPIED,
     WORKLOAD_GROUP,
@@ -28,7 +28,7 @@ CLASSES = frozenset(("w", "o", "p", "s", "high", "train", "inference", "build"))
 
 
 def desired(
-    group: Group,
+    group: WorkloadGroup,
     owner: Layer = NOTHING,
     pod: Layer = NOTHING,
     kind: tuple[str, str] = ("", "Pod"),
@@ -40,7 +40,7 @@ def desired(
 
 
 def test_a_podgroup_whole() -> None:
-    group = Group(
+    group = WorkloadGroup(
         "w", "g", 4, Layer({"kai.scheduler/queue": "q"}, {"x": "w"}), "0", "", "high", "rack"
     )
     owner = Layer({"team": "t"}, {"x": "o", "kai.scheduler/topology-preferred-placement": "host"})
@@ -191,7 +191,7 @@ def test_fields_come_from_workload_then_owner_then_pod(
 ) -> None:
     """`spec` stands for the priority class of the Pod's spec."""
     labels = {key: value for key, value in pod.items() if key != "spec"}
-    group = Group("w", "g", 2, Layer(workload, {}))
+    group = WorkloadGroup("w", "g", 2, Layer(workload, {}))
     found = desired(group, Layer(owner, {}), Layer(labels, {}, pod.get("spec", "")))
     assert found["spec"].get(field) == value
 
@@ -199,7 +199,7 @@ def test_fields_come_from_workload_then_owner_then_pod(
 def test_every_key_can_be_another() -> None:
     keys = LabelKeys("q", "c", "e", "j", "u", "n")
     pod = Layer({"e": "preemptible", "j": "x", "u": "eve", "n": "a100"}, {}, "high")
-    found = desired(Group("w", "g", 2, NOTHING), NOTHING, pod, keys=keys)
+    found = desired(WorkloadGroup("w", "g", 2, NOTHING), NOTHING, pod, keys=keys)
     spec = {
         "minMember": 2,
         "queue": "x-a100",
@@ -212,7 +212,7 @@ def test_every_key_can_be_another() -> None:
 
 
 def test_little_is_said_where_little_is_known() -> None:
-    group = Group("w", "g", None, NOTHING)
+    group = WorkloadGroup("w", "g", None, NOTHING)
     assert desired(group, classes=frozenset(), default_queue="")["spec"] == {"minMember": 1}
 
 
@@ -238,7 +238,7 @@ def test_little_is_said_where_little_is_known() -> None:
 def test_the_default_priority_class_is_that_of_the_kind_of_the_top_owner(
     kind: tuple[str, str], existing: frozenset[str], priority_class: str | None
 ) -> None:
-    spec = desired(Group("w", "g", 2, NOTHING), kind=kind, classes=existing)["spec"]
+    spec = desired(WorkloadGroup("w", "g", 2, NOTHING), kind=kind, classes=existing)["spec"]
     assert spec.get("priorityClassName") == priority_class
 
 
@@ -251,13 +251,16 @@ def test_the_default_priority_class_is_that_of_the_kind_of_the_top_owner(
     ],
 )
 def test_the_minimum_of_members(minimum: int | None, minimum_of_members: int) -> None:
-    assert desired(Group("w", "g", minimum, NOTHING))["spec"]["minMember"] == minimum_of_members
+    assert (
+        desired(WorkloadGroup("w", "g", minimum, NOTHING))["spec"]["minMember"]
+        == minimum_of_members
+    )
 
 
 def test_a_podgroup_of_pods_without_a_common_owner_has_none() -> None:
     sources = Sources(NOTHING, NOTHING, ("", "Pod"), None, CLASSES)
     assert (
-        desired_pod_group(Group("w", "g", 2, NOTHING), sources, Conventions())["metadata"][
+        desired_pod_group(WorkloadGroup("w", "g", 2, NOTHING), sources, Conventions())["metadata"][
             "ownerReferences"
         ]
         == []
@@ -323,7 +326,7 @@ def test_a_podgroup_of_pods_without_a_common_owner_has_none() -> None:
     ],
 )
 def test_only_the_difference_is_written(change: dict[str, Any], patch: Any) -> None:
-    group = Group("w", "g", 4, Layer({"had": "1"}, {}), topology_key="rack")
+    group = WorkloadGroup("w", "g", 4, Layer({"had": "1"}, {}), topology_key="rack")
     stored = desired(group)
     stored["spec"]["markUnschedulable"] = True
     stored["metadata"]["labels"]["theirs"] = "1"
@@ -331,26 +334,26 @@ def test_only_the_difference_is_written(change: dict[str, Any], patch: Any) -> N
 
 
 def test_the_labels_of_queue_and_node_pool_stay_where_they_were_copied_from_them() -> None:
-    group = Group("w", "g", 4, Layer({QUEUE: "q", POOL: "a100", "team": "t"}, {}))
+    group = WorkloadGroup("w", "g", 4, Layer({QUEUE: "q", POOL: "a100", "team": "t"}, {}))
     patch = difference(desired(group), desired(replace(group, layer=NOTHING)), LabelKeys())
     assert patch == {"metadata": {"labels": {"team": None}, "annotations": {COPIED: ""}}}
 
 
 def test_a_minimum_of_subgroups_excludes_one_of_members() -> None:
     """An administrator may divide a PodGroup; KAI allows only one of the two fields."""
-    stored = desired(Group("w", "g", 4, NOTHING))
+    stored = desired(WorkloadGroup("w", "g", 4, NOTHING))
     stored["spec"] = {
         **stored["spec"],
         "minMember": None,
         "minSubGroup": 1,
         "subGroups": [{"name": "a"}],
     }
-    assert difference(stored, desired(Group("w", "g", 5, NOTHING)), LabelKeys()) == {}
+    assert difference(stored, desired(WorkloadGroup("w", "g", 5, NOTHING)), LabelKeys()) == {}
 
 
 def test_an_elastic_podgroup_is_not_one_without_a_minimum() -> None:
-    elastic = desired(Group("w", "g", 0, NOTHING))
-    gang = desired(Group("w", "g", 2, NOTHING))
+    elastic = desired(WorkloadGroup("w", "g", 0, NOTHING))
+    gang = desired(WorkloadGroup("w", "g", 2, NOTHING))
     assert difference(elastic, gang, LabelKeys()) == {"spec": {"minMember": 2}}
     assert difference(gang, elastic, LabelKeys()) == {"spec": {"minMember": 0}}
     assert difference(elastic, elastic, LabelKeys()) == {}
@@ -358,7 +361,7 @@ def test_an_elastic_podgroup_is_not_one_without_a_minimum() -> None:
 
 def test_what_is_empty_is_not_there() -> None:
     """Others that write a PodGroup whole leave empty fields behind."""
-    stored = desired(Group("w", "g", 4, NOTHING))
+    stored = desired(WorkloadGroup("w", "g", 4, NOTHING))
     assert (
         difference(
             {**stored, "spec": {**stored["spec"], "topologyConstraint": {}}}, stored, LabelKeys()
@@ -403,15 +406,15 @@ REQUIRED = "kai.scheduler/topology-required-placement"
     [
         pytest.param(
             "q",
-            Group("w", "g", 2, Layer({QUEUE: "q"}, {})),
+            WorkloadGroup("w", "g", 2, Layer({QUEUE: "q"}, {})),
             "queue",
             None,
             id="the queue of the label",
         ),
-        pytest.param("q", Group("w", "g", 2, NOTHING), "queue", None, id="no label"),
+        pytest.param("q", WorkloadGroup("w", "g", 2, NOTHING), "queue", None, id="no label"),
         pytest.param(
             "moved",
-            Group("w", "g", 2, Layer({QUEUE: "q"}, {})),
+            WorkloadGroup("w", "g", 2, Layer({QUEUE: "q"}, {})),
             "queue",
             Remark(
                 "QueueDiffers",
@@ -422,28 +425,28 @@ REQUIRED = "kai.scheduler/topology-required-placement"
         ),
         pytest.param(
             "",
-            Group("w", "g", 2, NOTHING, topology_key="rack"),
+            WorkloadGroup("w", "g", 2, NOTHING, topology_key="rack"),
             "topology",
             None,
             id="only the API's topology",
         ),
         pytest.param(
             "",
-            Group("w", "g", 2, Layer({}, {REQUIRED: "rack"})),
+            WorkloadGroup("w", "g", 2, Layer({}, {REQUIRED: "rack"})),
             "topology",
             None,
             id="only KAI's annotation",
         ),
         pytest.param(
             "",
-            Group("w", "g", 2, Layer({}, {REQUIRED: "rack"}), topology_key="rack"),
+            WorkloadGroup("w", "g", 2, Layer({}, {REQUIRED: "rack"}), topology_key="rack"),
             "topology",
             None,
             id="both, and the same",
         ),
         pytest.param(
             "",
-            Group("w", "g", 2, Layer({}, {REQUIRED: "zone"}), topology_key="rack"),
+            WorkloadGroup("w", "g", 2, Layer({}, {REQUIRED: "zone"}), topology_key="rack"),
             "topology",
             Remark(
                 "TopologyConflict",
@@ -455,7 +458,7 @@ REQUIRED = "kai.scheduler/topology-required-placement"
     ],
 )
 def test_what_people_should_know(
-    stored: str, group: Group, subject: str, remark: Remark | None
+    stored: str, group: WorkloadGroup, subject: str, remark: Remark | None
 ) -> None:
     sources = Sources(NOTHING, NOTHING, ("", "Pod"), None, CLASSES)
     assert remarks({"spec": {"queue": stored}}, group, sources, Conventions())[subject] == remark
@@ -481,4 +484,4 @@ def test_what_people_should_know(
 )
 def test_whose_a_podgroup_is(labels: Any, annotations: Any, ours: bool) -> None:
     stored = {"metadata": {"labels": labels, "annotations": annotations}}
-    assert is_of_group(stored, Group("w", "g", 2, NOTHING)) is ours
+    assert is_of_group(stored, WorkloadGroup("w", "g", 2, NOTHING)) is ours

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from app.rules.workload.groups import Group, Layer
+from app.rules.workload.groups import Layer, WorkloadGroup
 from app.rules.workload.kai_podgroup import Conventions, Sources, desired_pod_group
 from app.rules.workload.versions import groups_of_workload
 
@@ -50,7 +50,7 @@ def made(
         "spec": {"podGroups": [{"name": "g", "policy": policy}]},
     }
     group = groups_of_workload(workload)["g"]
-    group = Group(group.workload, group.name, group.minimum, group.layer, replica)
+    group = WorkloadGroup(group.workload, group.name, group.minimum, group.layer, replica)
     reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "job"}
     sources = Sources(OWNER, Layer({}, {}), ("batch", "Job"), reference, classes)
     return desired_pod_group(group, sources, Conventions())
@@ -158,27 +158,29 @@ NOTHING = Layer({}, {})
 @pytest.mark.parametrize(
     ("group", "name"),
     [
-        pytest.param(Group("wl", "pg", None, NOTHING), "wl-pg", id="basic"),
-        pytest.param(Group("wl", "pg", 2, NOTHING), "wl-pg", id="gang"),
-        pytest.param(Group("wl", "pg", 2, NOTHING, "r0"), "wl-pg-r0", id="replica of a gang"),
+        pytest.param(WorkloadGroup("wl", "pg", None, NOTHING), "wl-pg", id="basic"),
+        pytest.param(WorkloadGroup("wl", "pg", 2, NOTHING), "wl-pg", id="gang"),
         pytest.param(
-            Group("wl", "pg", None, NOTHING, "r0"), "wl-pg", id="replica of a basic group"
+            WorkloadGroup("wl", "pg", 2, NOTHING, "r0"), "wl-pg-r0", id="replica of a gang"
         ),
         pytest.param(
-            Group("a" * 253, "b" * 63, 2, NOTHING, "c" * 63),
+            WorkloadGroup("wl", "pg", None, NOTHING, "r0"), "wl-pg", id="replica of a basic group"
+        ),
+        pytest.param(
+            WorkloadGroup("a" * 253, "b" * 63, 2, NOTHING, "c" * 63),
             f"{'a' * 242}-a5c6b81e87",
             id="OverflowingInputs_Truncated",
         ),
     ],
 )
-def test_build_pod_group_name(group: Group, name: str) -> None:
+def test_build_pod_group_name(group: WorkloadGroup, name: str) -> None:
     """The cut names are those that KAI's code gives, by the same hash of the whole name."""
     assert (group.pod_group_name, len(group.pod_group_name) <= 253) == (name, True)
 
 
 def test_distinct_overflowing_inputs_have_distinct_names_each_time() -> None:
     names = [
-        [Group("a" * 253, pg, 2, NOTHING, key).pod_group_name for pg, key in INPUTS]
+        [WorkloadGroup("a" * 253, pg, 2, NOTHING, key).pod_group_name for pg, key in INPUTS]
         for _ in range(5)
     ]
     assert len(set(names[0])) == len(INPUTS)

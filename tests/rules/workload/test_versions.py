@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.rules.workload.groups import Group, Layer
+from app.rules.workload.groups import Layer, WorkloadGroup
 from app.rules.workload.versions import group_of_pod_group, groups_of_workload
 
 LAYER = Layer({"a": "b"}, {})
@@ -41,31 +41,31 @@ def template(name: str, policy: Any) -> Any:
         pytest.param(
             "v1alpha1",
             {"podGroups": [{"name": "g", "policy": GANG}, {"name": "h", "policy": {"basic": {}}}]},
-            {"g": Group("w", "g", 3, LAYER), "h": Group("w", "h", None, LAYER)},
+            {"g": WorkloadGroup("w", "g", 3, LAYER), "h": WorkloadGroup("w", "h", None, LAYER)},
             id="1.35",
         ),
         pytest.param(
             "v1alpha2",
             {"podGroupTemplates": [template("g", GANG)]},
-            {"g": Group("w", "g", 3, LAYER)},
+            {"g": WorkloadGroup("w", "g", 3, LAYER)},
             id="1.36",
         ),
         pytest.param(
             "v1alpha2",
             {"podGroups": [{"name": "g", "policy": GANG}]},
-            {"g": Group("w", "g", 3, LAYER)},
+            {"g": WorkloadGroup("w", "g", 3, LAYER)},
             id="1.35 in 1.36",
         ),
         pytest.param(
             "v1alpha3",
             {"podGroupTemplates": [template("g", GANG)]},
-            {"g": Group("w", "g", 3, LAYER)},
+            {"g": WorkloadGroup("w", "g", 3, LAYER)},
             id="1.37, alpha",
         ),
         pytest.param(
             "v1beta1",
             {"podGroupTemplates": [template("g", {"basic": {}})]},
-            {"g": Group("w", "g", None, LAYER)},
+            {"g": WorkloadGroup("w", "g", None, LAYER)},
             id="1.37, beta",
         ),
         pytest.param(
@@ -81,26 +81,28 @@ def template(name: str, policy: Any) -> Any:
         pytest.param(
             "v1alpha1",
             {"podGroups": [{"name": "g", "policy": {"gang": {"minCount": 0}}}]},
-            {"g": Group("w", "g", 0, LAYER)},
+            {"g": WorkloadGroup("w", "g", 0, LAYER)},
             id="a gang that needs nobody",
         ),
         pytest.param(
             "v1alpha1",
             {"podGroups": [{"name": "g", "policy": {"gang": {"minCount": -1}}}, "x", {"name": 3}]},
-            {"g": Group("w", "g", None, LAYER)},
+            {"g": WorkloadGroup("w", "g", None, LAYER)},
             id="what makes no sense",
         ),
         pytest.param(
             "v1alpha1",
             {"podGroups": [{"name": "g"}]},
-            {"g": Group("w", "g", None, LAYER)},
+            {"g": WorkloadGroup("w", "g", None, LAYER)},
             id="no policy",
         ),
         pytest.param("v1alpha1", {"podGroups": 7}, {}, id="no list"),
         pytest.param("v1beta1", None, {}, id="no spec"),
     ],
 )
-def test_the_groups_of_a_workload(version: str, spec: Any, groups: dict[str, Group]) -> None:
+def test_the_groups_of_a_workload(
+    version: str, spec: Any, groups: dict[str, WorkloadGroup]
+) -> None:
     assert groups_of_workload(workload(version, spec)) == groups
 
 
@@ -114,7 +116,7 @@ OF_1_37 = {"workloadName": "w", "templateName": "g"}
         pytest.param(
             pod_group("v1alpha2", podGroupTemplateRef=OF_1_36, schedulingPolicy=GANG),
             workload("v1alpha2", {}),
-            Group("w", "g", 3, LAYER, pod_group="inst"),
+            WorkloadGroup("w", "g", 3, LAYER, pod_group="inst"),
             id="1.36, made from a Workload, whose metadata count",
         ),
         pytest.param(
@@ -125,13 +127,13 @@ OF_1_37 = {"workloadName": "w", "templateName": "g"}
                 schedulingConstraints={"topology": [{"key": "rack"}]},
             ),
             None,
-            Group("", "", 3, Layer({"own": "1"}, {}), "", "inst", "high", "rack"),
+            WorkloadGroup("", "", 3, Layer({"own": "1"}, {}), "", "inst", "high", "rack"),
             id="1.36, on its own",
         ),
         pytest.param(
             pod_group("v1alpha3", workloadRef=OF_1_37, schedulingPolicy={"basic": {}}),
             workload("v1alpha3", {}),
-            Group("w", "g", None, LAYER, pod_group="inst"),
+            WorkloadGroup("w", "g", None, LAYER, pod_group="inst"),
             id="1.37, alpha",
         ),
         pytest.param(
@@ -143,13 +145,13 @@ OF_1_37 = {"workloadName": "w", "templateName": "g"}
                 schedulingConstraints={"topology": [{"key": "rack"}]},
             ),
             workload("v1beta1", {"podGroupTemplates": [template("g", GANG)]}),
-            Group("w", "g", 5, LAYER, "", "inst", "high", "rack"),
+            WorkloadGroup("w", "g", 5, LAYER, "", "inst", "high", "rack"),
             id="1.37, beta: the policy is the PodGroup's own, not that of its template",
         ),
         pytest.param(
             pod_group("v1beta1", schedulingPolicy=GANG),
             None,
-            Group("", "", 3, Layer({"own": "1"}, {}), pod_group="inst"),
+            WorkloadGroup("", "", 3, Layer({"own": "1"}, {}), pod_group="inst"),
             id="1.37, on its own",
         ),
         pytest.param(
@@ -160,10 +162,10 @@ OF_1_37 = {"workloadName": "w", "templateName": "g"}
                 parentCompositePodGroupName="c",
             ),
             None,
-            Group("w", "g", 3, Layer({"own": "1"}, {}), pod_group="inst", composite="c"),
+            WorkloadGroup("w", "g", 3, Layer({"own": "1"}, {}), pod_group="inst", composite="c"),
             id="1.37, part of a CompositePodGroup",
         ),
     ],
 )
-def test_a_podgroup_of_kubernetes(stored: Any, of: Any, group: Group) -> None:
+def test_a_podgroup_of_kubernetes(stored: Any, of: Any, group: WorkloadGroup) -> None:
     assert group_of_pod_group(stored, of) == group

@@ -11,14 +11,14 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/controller/po
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from app.facts.grove.podcliqueset import Clique, Group, PodCliqueSet
+from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
 from app.facts.grove.topology import Level
 from app.facts.labels import POD_GANG_ROLE, TOPOLOGY_NAME
 from app.objects.edits import value_at
 from app.objects.fields import FieldPath
 from app.objects.metadata import annotations_of, labels_of
 from app.objects.shape import list_of, map_of, maps_of, text_of
-from app.rules.topology.members import Member, Members
+from app.rules.topology.members import PodGroupClique, PodGroupCliques
 from app.rules.topology.placing import WHOLE, PartLevels, TopologyOf, placing_warnings
 
 
@@ -82,7 +82,7 @@ def _pairs(
 ) -> Iterator[tuple[str, Pack, Pack]]:
     """Yield the path, the current value and the desired value of each constraint."""
     podgroups = maps_of(value_at(gang, ("spec", "podgroups")))
-    known = Members(pcs)
+    known = PodGroupCliques(pcs)
     members = [known.find(str(podgroup.get("name"))) for podgroup in podgroups]
     found = [member for member in members if member is not None]
 
@@ -99,8 +99,8 @@ def _pairs(
 
 
 def _owner_of_whole(
-    name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, members: Sequence[Member]
-) -> PodCliqueSet | Group | None:
+    name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, members: Sequence[PodGroupClique]
+) -> PodCliqueSet | ScalingGroup | None:
     """Return the owner of the constraint of the whole PodGang, or None if `members` are unknown.
 
     Only a scaled PodGang of a release without PodGangMaps has the constraint of its group.
@@ -114,7 +114,7 @@ def _owner_of_whole(
 def _group_pairs(
     gang: Mapping[str, Any],
     pcs: PodCliqueSet,
-    members: Sequence[Member],
+    members: Sequence[PodGroupClique],
     keys: Mapping[str, str],
 ) -> Iterator[tuple[str, Pack, Pack]]:
     """Yield the constraints of the scaling group replicas in a PodGang, by their names."""
@@ -133,7 +133,7 @@ def _group_pairs(
         yield path, current.get(name, _NO_PACK), desired.get(name, _NO_PACK)
 
 
-def _desired(holder: PodCliqueSet | Group | Clique, keys: Mapping[str, str]) -> Pack:
+def _desired(holder: PodCliqueSet | ScalingGroup | Clique, keys: Mapping[str, str]) -> Pack:
     required = (holder.pack.required if holder.pack else "") or holder.pack_domain or ""
     preferred = holder.pack.preferred if holder.pack else ""
     return keys.get(required, ""), keys.get(preferred, "")

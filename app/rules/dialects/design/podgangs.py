@@ -15,7 +15,7 @@ from app.objects.edits import ABSENT, Edit, Path, value_at
 from app.objects.fields import FieldError, FieldPath, walk_list, walk_map, walk_maps
 from app.objects.shape import list_of, map_of, maps_of
 from app.rules.topology.levels import Topology
-from app.rules.topology.members import Member, Members
+from app.rules.topology.members import PodGroupClique, PodGroupCliques
 from app.rules.topology.sizes import are_counted_exactly
 
 _OURS = ("required", "preferred")
@@ -62,7 +62,7 @@ def constraint_changes(
 
 
 def _constraints(obj: Mapping[str, Any], pcs: PodCliqueSet, topology: Topology) -> list[Edit]:
-    known = Members(pcs)
+    known = PodGroupCliques(pcs)
     names = [str(item.get("name", "")) for item in list_of(value_at(obj, ("spec", "podgroups")))]
     members = [known.find(name) for name in names]
 
@@ -94,7 +94,7 @@ def _preferences(obj: Mapping[str, Any], topology: Topology) -> list[Edit]:
 
 
 def _pack(
-    domain: str | None, members: Sequence[Member | None], topology: Topology
+    domain: str | None, members: Sequence[PodGroupClique | None], topology: Topology
 ) -> dict[str, str]:
     """Return the constraint of `members` whose set, scaling group or clique requires `domain`.
 
@@ -108,7 +108,7 @@ def _pack(
     return pack
 
 
-def _are_counted_exactly(members: Sequence[Member | None]) -> bool:
+def _are_counted_exactly(members: Sequence[PodGroupClique | None]) -> bool:
     """Return whether the preferred level asks for no more room than the pods of `members` need.
 
     The pods of one PodGroup are equal, also if its clique is not known.
@@ -130,7 +130,10 @@ def _constraint(obj: Mapping[str, Any], holder: Path, pack: Mapping[str, str]) -
 
 
 def _group_configs(
-    obj: Any, pcs: PodCliqueSet, topology: Topology, members: Sequence[tuple[str, Member | None]]
+    obj: Any,
+    pcs: PodCliqueSet,
+    topology: Topology,
+    members: Sequence[tuple[str, PodGroupClique | None]],
 ) -> list[Edit]:
     """Return the change to the list of group constraints.
 
@@ -152,7 +155,7 @@ def _group_configs(
 
 
 def _group_config(
-    name: str, replica: Mapping[str, Member], entry: Mapping[str, Any], topology: Topology
+    name: str, replica: Mapping[str, PodGroupClique], entry: Mapping[str, Any], topology: Topology
 ) -> dict[str, Any] | None:
     """Return the constraint of a scaling group replica, whose stored one is `entry`.
 
@@ -173,13 +176,13 @@ def _without_packs(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _group_replicas(
     pcs: PodCliqueSet,
-    members: Sequence[tuple[str, Member | None]],
+    members: Sequence[tuple[str, PodGroupClique | None]],
     entries: Sequence[dict[str, Any]],
-) -> Iterator[tuple[str, dict[str, Member], dict[str, Any]]]:
+) -> Iterator[tuple[str, dict[str, PodGroupClique], dict[str, Any]]]:
     """Yield the name of each scaling group replica whose group has a constraint, its members by
     the names of their PodGroups, and its entry in `entries`, {} if there is none.
     """
-    replicas: dict[str, dict[str, Member]] = {}
+    replicas: dict[str, dict[str, PodGroupClique]] = {}
     for podgroup, member in members:
         if member is not None and member.group is not None and member.group.pack_domain:
             name = f"{pcs.name}-{member.replica}-{member.group.name}-{member.index}"

@@ -5,7 +5,7 @@ group. Later commits hash such names. Source:
 https://github.com/ai-dynamo/grove/blob/616762f7/operator/api/common/namegen.go
 """
 
-from app.rules.mnnvl.template import ScalingGroup, Template
+from app.rules.mnnvl.template import GroupTemplate, Template
 
 MOST = 63
 """Characters of the value of a label."""
@@ -35,5 +35,5 @@ def name_warnings(template: Template) -> list[str]:
     ]
 
 
-def _last_replica(group: ScalingGroup) -> str:
+def _last_replica(group: GroupTemplate) -> str:
     return f"{group.name}-{max(group.replicas - 1, group.min_available, 0)}"

@@ -12,7 +12,7 @@ from app.facts.grove.topology import Level
 from app.objects.edits import operations
 from app.rules.dialects.design.podgangs import constraint_changes
 from app.rules.topology.levels import Topology
-from app.rules.topology.members import Member, Members
+from app.rules.topology.members import PodGroupClique, PodGroupCliques
 
 HOST = "kubernetes.io/hostname"
 FULL = Topology(
@@ -330,9 +330,9 @@ def test_configs_that_are_null_inside_are_filled() -> None:
 @pytest.mark.parametrize(
     ("podgroup", "member"),
     [
-        ("pcs-0-router", Member(ROUTER, "0")),
-        ("pcs-12-router", Member(ROUTER, "12")),
-        ("pcs-0-pool-3-worker", Member(WORKER, "0", POOL, "3")),
+        ("pcs-0-router", PodGroupClique(ROUTER, "0")),
+        ("pcs-12-router", PodGroupClique(ROUTER, "12")),
+        ("pcs-0-pool-3-worker", PodGroupClique(WORKER, "0", POOL, "3")),
         ("pcs-0-pool-3-router", None),
         ("pcs-0-pool-x-worker", None),
         ("pcs-0-pool", None),
@@ -345,8 +345,8 @@ def test_configs_that_are_null_inside_are_filled() -> None:
         ("", None),
     ],
 )
-def test_members_are_found_by_name(podgroup: str, member: Member | None) -> None:
-    assert Members(PCS).find(podgroup) == member
+def test_members_are_found_by_name(podgroup: str, member: PodGroupClique | None) -> None:
+    assert PodGroupCliques(PCS).find(podgroup) == member
 
 
 def test_members_of_a_thousand_groups_whose_names_have_dashes() -> None:
@@ -367,11 +367,12 @@ def test_members_of_a_thousand_groups_whose_names_have_dashes() -> None:
         {"name": podgroup, "topologyConstraint": pack(HOST)} for podgroup in podgroups
     ]
     assert [
-        member and (member.group, member.index) for member in map(Members(pcs).find, podgroups)
+        member and (member.group, member.index)
+        for member in map(PodGroupCliques(pcs).find, podgroups)
     ] == [(group, "1") for group in pcs.groups]
 
 
 def test_a_podgroup_with_a_name_of_a_megabyte_is_read_at_once() -> None:
     begin = time.process_time()
-    assert Members(PCS).find(f"pcs-0-{'0-' * 500_000}worker") is None
+    assert PodGroupCliques(PCS).find(f"pcs-0-{'0-' * 500_000}worker") is None
     assert time.process_time() - begin < 1
