@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.cluster import table
-from app.cluster.table import Fact
+from app.cluster import rows
+from app.facts import table
+from app.facts.table import Row
 from tests.fuzz.clusters import NUMBERS, TEXTS, objects_in, read_cluster, stored
 from tests.fuzz.mutation import dump
 from tests.fuzz.targets import TARGETS
@@ -34,9 +35,14 @@ ANYTHING = st.recursive(
 EXAMPLES = {"explain": 120, "audit": 150, "doctor": 150, "console": 12}
 """How many changed clusters each is tried on, by how long that takes."""
 
-FACTS: dict[str, Fact[Any]] = {
-    **{str(fact.resource): fact for fact in vars(table).values() if isinstance(fact, Fact)},
-    "pods": table.pods_of_scheduler("kai-scheduler"),
+ROWS: dict[str, Row[Any]] = {
+    str(row.resource): row
+    for row in (
+        *table.FOR_VERDICTS,
+        *vars(rows).values(),
+        rows.pods_of_scheduler("kai-scheduler"),
+    )
+    if isinstance(row, Row)
 }
 
 
@@ -87,23 +93,23 @@ def test_no_value_ends_a_command_or_a_page(name: str) -> None:
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("name", FACTS)
+@pytest.mark.parametrize("name", ROWS)
 def test_no_value_ends_a_watch_of_the_server_or_of_the_leader(name: str) -> None:
-    fact = FACTS[name]
-    objects = objects_of_kind(fact.resource.group, fact.resource.kind)
+    row = ROWS[name]
+    objects = objects_of_kind(row.resource.group, row.resource.kind)
     assert objects
 
     @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.data())
     def check(data: st.DataObject) -> None:
         _, obj = data.draw(changed(objects))
-        typed = {"apiVersion": fact.resource.api_version(), "kind": fact.resource.kind}
-        row = fact.project({**stored(obj), **typed})
-        assert row is None or all(len(key) == 2 for key in _keys(fact, row))
+        typed = {"apiVersion": row.resource.api_version(), "kind": row.resource.kind}
+        kept = row.read({**stored(obj), **typed})
+        assert kept is None or all(len(key) == 2 for key in _keys(row, kept))
 
     check()
 
 
-def _keys(fact: Fact[Any], row: Any) -> Iterator[Any]:
-    for keys in fact.indexes.values():
-        yield from keys(row)
+def _keys(row: Row[Any], kept: Any) -> Iterator[Any]:
+    for keys in row.lookups.values():
+        yield from keys(kept)

@@ -16,7 +16,6 @@ from app.audit.remedy import FORMER_API, NEVER_ALLOCATED, remedy_for
 from app.cluster import listed
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
-from app.cluster.table import CLAIMS, DEVICE_CLASSES, DOMAINS, GANGS, SETS
 from app.config.schema import Configuration
 from app.dry_run.judge import Asker, judge
 from app.facts.grove.gang import Gang
@@ -33,6 +32,7 @@ from app.facts.kinds import (
 )
 from app.facts.nvidia.mnnvl import MnnvlResource
 from app.facts.place import read_place
+from app.facts.table import CLAIMS, DEVICE_CLASSES, DOMAINS, GANGS, SETS
 from app.kube.api import Client, ClusterError, Key, NotFound, Object, Selection, Unavailable
 from app.kube.pages import pages
 from app.objects.metadata import labels_of

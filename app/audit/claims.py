@@ -5,8 +5,8 @@ from collections.abc import Collection
 from app.audit.finding import Finding
 from app.cluster.facts import Facts
 from app.cluster.pods import claims_held_in_deletion, pods_without_claim
-from app.cluster.table import CLAIMS, DOMAINS, Stores
 from app.facts.kinds import POD_CLIQUE, RESOURCE_CLAIM
+from app.facts.table import CLAIMS, DOMAINS
 from app.kube.api import Client, Key, Object, ObjectRef, find
 from app.rules.mnnvl.demand import read_demand
 from app.rules.mnnvl.missing import (
@@ -16,6 +16,7 @@ from app.rules.mnnvl.missing import (
     lacking_claims,
     read_unclaimed,
 )
+from app.stores.stores import Stores
 
 LACKS = (
     "must have an MNNVL claim and has none: Pods that start now run outside of their NVLink domain"

@@ -7,13 +7,14 @@ from app.cluster.dialects import OWNER_RULES
 from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources
 from app.cluster.owners import MnnvlOwners
-from app.cluster.table import FOR_VERDICTS, Stores
 from app.config.schema import Configuration
 from app.facts.kinds import NEIGHBOURS
+from app.facts.table import FOR_VERDICTS
 from app.kube.api import Objects
 from app.kube.discovery import Discovery
 from app.kube.store import WatchStore
 from app.sample import Sample, counter, gauge
+from app.stores.stores import Stores
 
 STALE_SECONDS = 120.0
 """A watch has a sign of life each minute."""

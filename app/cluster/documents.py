@@ -1,32 +1,23 @@
-"""Fills the stores of a cluster from documents: `check`, `serve --objects` and tests.
+"""A cluster of documents: `check`, `serve --objects` and tests.
 
 There is no API server.
 """
 
-import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import dialect_of
-from app.cluster.table import fill
 from app.config.schema import Configuration
-from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.topology import Level
 from app.facts.kinds import (
     ALL,
     CLUSTER_TOPOLOGY,
-    CLUSTER_TOPOLOGY_BINDING,
-    POD_CLIQUE_SET,
-    POD_GANG_MAP,
 )
-from app.kube.api import Conflict, Key, NotFound, Object, ObjectRef, Patch, WatchEvent
-from app.objects.jsonpatch import apply_merge_patch
+from app.kube.api import Object, WatchEvent
 from app.objects.resource import Resource
-from app.objects.shape import map_of
 from app.rules.topology.levels import desired_levels
-
-_LATER_APIS = {CLUSTER_TOPOLOGY_BINDING, POD_GANG_MAP}
+from app.stores.documents import DocumentObjects, resource_of
+from app.stores.stores import fill
 
 
 def cluster_of(configuration: Configuration, documents: Iterable[Object]) -> Cluster:
@@ -53,7 +44,7 @@ def take_in(cluster: Cluster, document: Object) -> None:
     """
     stored = _documents_of(cluster).add(document)
     if stored is not None:
-        _apply(cluster, _resource_of(document), WatchEvent("MODIFIED", stored))
+        _apply(cluster, resource_of(document), WatchEvent("MODIFIED", stored))
 
 
 def take_out(cluster: Cluster, group: str, plural: str, namespace: str, name: str) -> None:
@@ -66,21 +57,21 @@ def take_out(cluster: Cluster, group: str, plural: str, namespace: str, name: st
         _apply(cluster, resource, WatchEvent("DELETED", removed))
 
 
-def _documents_of(cluster: Cluster) -> "DocumentObjects":
+def _documents_of(cluster: Cluster) -> DocumentObjects:
     assert isinstance(cluster.client, DocumentObjects)
     return cluster.client
 
 
 def _apply(cluster: Cluster, resource: Resource | None, event: WatchEvent) -> None:
-    for fact, store in cluster.stores:
-        if fact.resource == resource:
+    for row, store in cluster.stores:
+        if row.resource == resource:
             store.apply(event)
 
 
 def fill_from(cluster: Cluster, objects_of: Callable[[Resource], Iterable[Object]]) -> None:
-    """Fills every store with the objects that `objects_of` returns for its resource."""
-    for fact, store in cluster.stores:
-        fill(store, objects_of(fact.resource))
+    """Fill every store with the objects that `objects_of` returns for its resource."""
+    for row, store in cluster.stores:
+        fill(store, objects_of(row.resource))
 
 
 def desired_cluster_topology(name: str, levels: Sequence[Level]) -> Object:
@@ -91,123 +82,3 @@ def desired_cluster_topology(name: str, levels: Sequence[Level]) -> Object:
         "metadata": {"name": name},
         "spec": {"levels": desired_levels(levels)},
     }
-
-
-class DocumentObjects:
-    """`Objects` over documents in memory.
-
-    Documents are left out if their kind is not used here, or if no API server would store their
-    metadata, for example without a name. A document without a namespace is in `default`. Created
-    objects are kept.
-    """
-
-    def __init__(self, documents: Iterable[Object]) -> None:
-        self._objects: dict[Resource, dict[Key, Object]] = {}
-        self._versions = itertools.count(1)
-        self._later: set[Resource] = set()
-        """The APIs of later releases of Grove that documents belong to, see `_later_api`."""
-        for document in documents:
-            self.add(document)
-
-    def add(self, document: Object) -> Object | None:
-        """Store a document. Returns it as it is stored, or None if it is left out."""
-        resource = _resource_of(document)
-        metadata = map_of(document.get("metadata"))
-        if resource is None or not _can_be_stored(metadata):
-            return None
-        return self._store(resource, document, metadata.get("namespace") or "default")
-
-    def remove(self, resource: Resource, name: str, namespace: str) -> Object | None:
-        """Remove a document. Returns it, or None if there is none."""
-        return self._objects.get(resource, {}).pop(
-            (namespace if resource.namespaced else "", name), None
-        )
-
-    def contains(self, resource: Resource, name: str, namespace: str = "") -> bool:
-        return (namespace, name) in self._objects.get(resource, {})
-
-    def of(self, resource: Resource) -> list[Object]:
-        return list(self._objects.get(resource, {}).values())
-
-    def served_version(self, resource: Resource) -> str | None:
-        """Return the preferred version, or None for an API of a later release of Grove that no
-        document belongs to.
-        """
-        served = resource not in _LATER_APIS or resource in self._later
-        return resource.versions[0] if served else None
-
-    async def get(self, ref: ObjectRef, **_: Any) -> Object:
-        try:
-            return self._objects.get(ref.resource, {})[(ref.namespace or "", ref.name)]
-        except KeyError:
-            raise NotFound(f'{ref.resource} "{ref.name}" not found', code=404) from None
-
-    async def create(
-        self,
-        resource: Resource,
-        obj: Object,
-        namespace: str | None = None,
-        *,
-        dry_run: bool = False,
-    ) -> Object:
-        if self.contains(resource, obj["metadata"]["name"], namespace or ""):
-            raise Conflict(f'{resource} "{obj["metadata"]["name"]}" already exists', code=409)
-        return obj if dry_run else self._store(resource, obj, namespace or "")
-
-    async def patch(
-        self, ref: ObjectRef, patch: Patch, *, dry_run: bool = False, **_: Any
-    ) -> Object:
-        current = await self.get(ref)
-        changed = apply_merge_patch(current, patch)  # the only kind that webhooks send
-        return changed if dry_run else self._store(ref.resource, changed, ref.namespace or "")
-
-    def _store(self, resource: Resource, obj: Object, namespace: str) -> Object:
-        number = next(self._versions)
-        metadata = {"uid": f"document-{number}", **obj["metadata"], "resourceVersion": str(number)}
-        if resource.namespaced:
-            metadata["namespace"] = namespace
-        stored = {**obj, "metadata": metadata}
-        self._later |= _later_api(resource, stored)
-        self._objects.setdefault(resource, {})[
-            (namespace if resource.namespaced else "", metadata["name"])
-        ] = stored
-        return stored
-
-
-def _later_api(resource: Resource, stored: Object) -> set[Resource]:
-    """Return the API of a later release of Grove that the document `stored` belongs to: that of
-    ClusterTopologyBindings also for a PodCliqueSet that uses one.
-    """
-    if resource is POD_CLIQUE_SET and read_pod_clique_set(stored).uses_pack:
-        return {CLUSTER_TOPOLOGY_BINDING}
-    return {resource} & _LATER_APIS
-
-
-def _can_be_stored(metadata: Mapping[str, Any]) -> bool:
-    """Whether the parts of `metadata` that are read here have the types that an API server
-    requires.
-    """
-    name = metadata.get("name")
-    namespace = metadata.get("namespace") or ""
-    maps = (metadata.get("labels") or {}, metadata.get("annotations") or {})
-    owners = metadata.get("ownerReferences") or []
-    return (
-        isinstance(name, str)
-        and isinstance(namespace, str)
-        and all(isinstance(entries, dict) and _are_texts(entries.values()) for entries in maps)
-        and isinstance(owners, list)
-        and all(
-            isinstance(owner, dict) and _are_texts(map(owner.get, ("kind", "name", "uid")))
-            for owner in owners
-        )
-    )
-
-
-def _are_texts(values: Iterable[Any]) -> bool:
-    return all(isinstance(value, str) for value in values)
-
-
-def _resource_of(document: Object) -> Resource | None:
-    group = str(document.get("apiVersion", "")).rpartition("/")[0]
-    identity = (group, document.get("kind"))
-    return next((resource for resource in ALL if (resource.group, resource.kind) == identity), None)

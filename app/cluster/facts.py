@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
-from app.cluster import table
 from app.cluster.dialects import dialect_of
 from app.cluster.nodes import NodeGroups
+from app.facts import table
 from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.facts.grove.topology import Level
 from app.facts.kai.topology import KaiTopology
@@ -22,6 +22,7 @@ from app.rules.topology.coverage import (
     coverage_problems,
 )
 from app.rules.topology.levels import Topology
+from app.stores.stores import Stores
 
 T = TypeVar("T")
 
@@ -48,7 +49,7 @@ class Facts:
     """
 
     def __init__(
-        self, client: Objects, stores: table.Stores, *, topology_name: str, topology_enabled: bool
+        self, client: Objects, stores: Stores, *, topology_name: str, topology_enabled: bool
     ) -> None:
         self._client = client
         self._stores = stores

@@ -13,18 +13,19 @@ from typing import NamedTuple
 
 from app.cluster.doubt import doubt_about, former_set
 from app.cluster.facts import Facts, ready
-from app.cluster.table import CLAIMS, DOMAINS, GANGS, Stores
 from app.facts.grove.gang import Gang, read_gang
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.labels import PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA
 from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
+from app.facts.table import CLAIMS, DOMAINS, GANGS
 from app.kube.api import Conflict, Object, ObjectRef, Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.owners import OwnerRef
 from app.objects.resource import Resource
 from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
 from app.rules.mnnvl.plan import ClaimMode, Owner, Plan
+from app.stores.stores import Stores
 
 _OWNERS = {POD_CLIQUE_SET.kind: POD_CLIQUE_SET, POD_GANG.kind: POD_GANG}
 

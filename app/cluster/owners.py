@@ -10,13 +10,13 @@ from typing import Any
 
 from app.cluster.dialects import LATER
 from app.cluster.facts import Facts, ready
-from app.cluster.table import CLAIMS, DOMAINS, GANGS, OF_GANG, Stores
 from app.facts.grove.gang import Gang, read_gang
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.labels import MNNVL_ADOPTED
 from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
 from app.facts.nvidia.names import claim_name, domain_name
+from app.facts.table import CLAIMS, DOMAINS, GANGS, OF_GANG
 from app.kube.api import Conflict, NotFound, Object, ObjectRef, Objects, find
 from app.kube.discovery import Discovery
 from app.kube.store import WatchStore
@@ -24,6 +24,7 @@ from app.objects.metadata import annotations_of
 from app.objects.resource import Resource
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.owner import OwnerRule
+from app.stores.stores import Stores
 
 TRIES = 3
 """How often a resource is read again that somebody else has changed at the same time."""

@@ -1,11 +1,12 @@
 """Caches for Workloads, with the joins between them. Only the leader has them."""
 
-from app.cluster import table
+from app.cluster import rows
 from app.cluster.projections import StoredPod, StoredPodGroup
 from app.facts.kai.topology import KaiTopology
 from app.kube.api import Key
 from app.kube.store import WatchStore
 from app.rules.workload.groups import GroupRef, instance_key
+from app.stores.stores import Stores
 
 
 class WorkloadCaches:
@@ -18,16 +19,16 @@ class WorkloadCaches:
     """
 
     def __init__(self, scheduler_name: str, topologies: WatchStore[KaiTopology]) -> None:
-        pods = table.pods_of_scheduler(scheduler_name)
-        self.stores = table.Stores(
-            (table.WORKLOADS, table.INSTANCES, table.POD_GROUPS, pods, table.PRIORITY_CLASSES)
+        pods = rows.pods_of_scheduler(scheduler_name)
+        self.stores = Stores(
+            (rows.WORKLOADS, rows.INSTANCES, rows.POD_GROUPS, pods, rows.PRIORITY_CLASSES)
         )
         self.topologies = topologies
         self.pods = self.stores[pods]
-        self.workloads = self.stores[table.WORKLOADS]
-        self.instances = self.stores[table.INSTANCES]
-        self.pod_groups = self.stores[table.POD_GROUPS]
-        self.priority_classes = self.stores[table.PRIORITY_CLASSES]
+        self.workloads = self.stores[rows.WORKLOADS]
+        self.instances = self.stores[rows.INSTANCES]
+        self.pod_groups = self.stores[rows.POD_GROUPS]
+        self.priority_classes = self.stores[rows.PRIORITY_CLASSES]
 
     @property
     def synced(self) -> bool:
@@ -55,9 +56,9 @@ class WorkloadCaches:
 
     def pods_of(self, key: Key) -> list[StoredPod]:
         """Return the Pods whose `key_of` is `key`."""
-        pods = self._of(key, table.BY_GROUP, key) + self._of(key, table.BY_SHARED, key)
-        for instance in self.instances.by_index(table.BY_SHARED, key):
-            pods += self._of(key, table.BY_GROUP, (instance.namespace, instance_key(instance.name)))
+        pods = self._of(key, rows.BY_GROUP, key) + self._of(key, rows.BY_SHARED, key)
+        for instance in self.instances.by_index(rows.BY_SHARED, key):
+            pods += self._of(key, rows.BY_GROUP, (instance.namespace, instance_key(instance.name)))
         return pods
 
     def has_pods(self, pod_group: StoredPodGroup) -> bool:
@@ -65,7 +66,7 @@ class WorkloadCaches:
         was made for.
         """
         namespace = pod_group.namespace
-        return bool(self.pods.by_index(table.BY_POD_GROUP, (namespace, pod_group.name))) or any(
+        return bool(self.pods.by_index(rows.BY_POD_GROUP, (namespace, pod_group.name))) or any(
             self.pods_of((namespace, key)) for key in pod_group.group_keys
         )
 

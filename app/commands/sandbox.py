@@ -22,13 +22,13 @@ import uvloop
 
 from app import logs
 from app.cluster.cluster import Cluster
-from app.cluster.table import TOPOLOGIES
 from app.commands.beside import READY_SECONDS, ApiServer, beside, until
 from app.commands.console import announcement
 from app.commands.options import REFUSED, Command, add_log_level, port_number
 from app.config.read import load_configuration, with_overrides
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.dry_run.budget import UnusableInput
+from app.facts.table import TOPOLOGIES
 from app.kube.api import ClusterError
 from app.reconcilers.cluster_topology import CreationFailed
 from app.server.listener import free_port

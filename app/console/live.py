@@ -150,14 +150,14 @@ class Live:
         """
         served: dict[str, bool] = {}
         for (resource, _), store in self._stores.items():
-            name = BY_RESOURCE[resource].field
+            name = BY_RESOURCE[resource].name
             served[name] = served.get(name, False) or store.served or not store.synced
 
         for name in served.keys() - self._facts.keys():
             stores = [
                 store
                 for (resource, _), store in self._stores.items()
-                if BY_RESOURCE[resource].field == name
+                if BY_RESOURCE[resource].name == name
             ]
             self._facts[name] = tuple(fact for store in stores for fact in store.values())
 
@@ -171,7 +171,7 @@ class Live:
     def _unseen(self) -> dict[str, str]:
         places: dict[str, list[str]] = {}
         for resource, namespace in self._denied:
-            places.setdefault(BY_RESOURCE[resource].field, []).append(namespace or "")
+            places.setdefault(BY_RESOURCE[resource].name, []).append(namespace or "")
 
         unseen = {
             name: f"{NO_RIGHT} in {listed(sorted(namespaces))}" if all(namespaces) else NO_RIGHT
@@ -231,12 +231,12 @@ class Live:
 
     def _note(self, resource: Resource) -> None:
         """Notes that a fact of this kind has changed."""
-        self._facts.pop(BY_RESOURCE[resource].field, None)
+        self._facts.pop(BY_RESOURCE[resource].name, None)
         self.touch()
 
     async def _keep(self, scope: Scope) -> NoReturn:
         resource, namespace = scope
-        store: WatchStore[Any] = WatchStore(BY_RESOURCE[resource].project)
+        store: WatchStore[Any] = WatchStore(BY_RESOURCE[resource].read)
         store.subscribe(lambda key, before, after: self._note(resource))
         self._stores[scope] = store
         noted = asyncio.create_task(self._note_sync(scope, store))

@@ -26,6 +26,7 @@ from app.explain.planned import PLACEMENT, planned
 from app.explain.reasons import examine
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Client, Object
+from app.stores.documents import DocumentObjects
 from app.webhooks.registry import routes_over
 
 MOST_TEXT = 1_000_000
@@ -124,7 +125,7 @@ class Judge:
             return documents.cluster_of(self._configuration, read), []
         cluster = Cluster(self._client, self._configuration)
         listing = await listed.read(cluster, self._client, self._configuration.levels, None)
-        own = documents.DocumentObjects(read)
+        own = DocumentObjects(read)
         for fact, store in cluster.stores:
             for obj in own.of(fact.resource):
                 store.note({**obj, "metadata": {**obj["metadata"], "resourceVersion": _NEWEST}})

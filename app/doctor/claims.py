@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 from app.cluster.dialects import dialect_of
 from app.cluster.pods import claims_held_in_deletion, pods_without_claim
-from app.cluster.table import StoredClique
+from app.cluster.rows import StoredClique
 from app.config.schema import Configuration
 from app.doctor.report import Check
 from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set

@@ -10,18 +10,22 @@ from app.explain.index import Index
 from app.explain.reason import Reason
 from app.explain.reasons import Unknown, examine
 from app.explain.room import Room
+from app.explain.said import said_of, silence
 from app.explain.subject import Subject, subject
 from app.explain.tree import Branch, State, grow, together
 from app.explain.words import ago, counted
-from app.facts.labels import KAI_SCHEDULER
 from app.facts.named import Ref
+
+_WHOLE = {"PodCliqueSet", "PodGang", "PodGroup", "Workload"}
+"""Kinds that are gangs, or have some. Other objects are parts of one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """`placed` of `total` pods have a node; None if that is not known.
 
-    `said` are KAI's own words about what waits. `unseen` are facts that could not be
+    `said` are KAI's own words about what waits, `silence` what it means that there are none.
+    `unseen` are facts that could not be
     read, with the cause, as far as a reason needs them; `unknown` are the reasons that are
     therefore not ruled out. `skipped` are reasons that were not asked for. `room` is the room for
     the first part that has none, by domain, the roomiest first.
@@ -39,6 +43,7 @@ class Answer:
     absent: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     said: tuple[str, ...] = ()
+    silence: str = ""
     room: tuple[Room, ...] = ()
 
     @property
@@ -92,7 +97,8 @@ def explain(index: Index, ref: Ref) -> Answer | None:
         unseen=unseen,
         absent=tuple(sorted(index.facts.absent)),
         skipped=examined.skipped,
-        said=_said(gangs),
+        said=said_of(gangs),
+        silence=silence(about.gangs, _asked_at(about)),
         room=next((fit.rooms for fit in lacking), ()),
     )
 
@@ -149,20 +155,26 @@ def _missing_replicas(about: Subject, index: Index) -> int:
 
 def _headline(about: Subject, of: Branch, state: State, index: Index) -> str:
     name = about.ref.name
-    if of.total is None:
-        return f"{name}: whether it is placed is not known"
-
-    pods = f"{of.placed} of {counted(of.total, 'pod')} placed"
-    if about.pcs is not None and _missing_replicas(about, index):
-        missing = _missing_replicas(about, index)
-        pods = f"{pods}, {missing} of {counted(about.pcs.replicas, 'replica')} not made yet"
-
     asked = _asked_at(about)
     since = (
         f", asked {ago(index.facts.now - asked)} ago"
         if asked is not None and index.facts.now
         else ""
     )
+    if of.total is None:
+        return f"{name}: whether it is placed is not known"
+    if not of.total and about.pcs is not None and about.is_set:
+        nothing = f"{name} waits, nothing of it is made yet{since}"
+        return (
+            nothing if about.pcs.replicas else f"{name} has no replicas: there is nothing to place"
+        )
+
+    of_gang = "" if about.ref.kind in _WHOLE else " of its gang"
+    pods = f"{of.placed} of {counted(of.total, 'pod')}{of_gang} placed"
+    if about.pcs is not None and _missing_replicas(about, index):
+        missing = _missing_replicas(about, index)
+        pods = f"{pods}, {missing} of {counted(about.pcs.replicas, 'replica')} not made yet"
+
     words = {
         "waits": f"{name} waits, {pods}{since}",
         "well": f"{name} is placed as asked, {pods}",
@@ -179,41 +191,3 @@ def _asked_at(about: Subject) -> float | None:
     times += [pod.created for gang in about.gangs for pod in gang.pods if gang.pod_gang is None]
     known = [time for time in times if time is not None]
     return min(known, default=about.pcs.created if about.pcs is not None else None)
-
-
-def _said(gangs: Sequence[Gang]) -> tuple[str, ...]:
-    """KAI's words about gangs that wait, unchanged, with their age if it is known."""
-    words: dict[str, None] = {}
-    for gang in gangs:
-        if gang.waits:
-            for said, time in _words_about(gang):
-                words[_with_age(said, time, gang.index.facts.now)] = None
-    return tuple(words)
-
-
-def words_of_kai(gang: Gang) -> str:
-    """Return KAI's first words about a gang, "" if it has said nothing."""
-    return next((said for said, _ in _words_about(gang)), "")
-
-
-def _words_about(gang: Gang) -> list[tuple[str, float | None]]:
-    """Words and their time: of the PodGroup, else of pods of KAI, else of events about them."""
-    group = gang.pod_group
-    said = [(said.message or said.reason, said.time) for said in group.said] if group else []
-    if said:
-        return said
-
-    pods = [pod for pod in gang.waiting if pod.scheduler == KAI_SCHEDULER]
-    said = [(pod.unscheduled, None) for pod in pods if pod.unscheduled]
-    if said:
-        return said
-
-    uids = [*([group.uid] if group is not None else []), *(pod.uid for pod in pods)]
-    latest = (gang.index.events.get(uid, ())[:1] for uid in uids)
-    return [(event.message, event.time) for events in latest for event in events]
-
-
-def _with_age(words: str, time: float | None, now: float) -> str:
-    if time is None or not now:
-        return words
-    return f"{words} ({ago(now - time)} ago)"

@@ -50,9 +50,7 @@ class Reading:
     def __init__(self, client: Reader, page: int = PAGE) -> None:
         self._client = client
         self._page = page
-        self._facts: dict[str, list[Any]] = {
-            projection.field: [] for projection in BY_RESOURCE.values()
-        }
+        self._facts: dict[str, list[Any]] = {row.name: [] for row in BY_RESOURCE.values()}
         self._unseen: dict[str, str] = {}
         self._skipped: set[str] = set()
         self._got: set[str] = set()
@@ -85,7 +83,7 @@ class Reading:
         self, resource: Resource, namespace: str | None = None, *, selector: str = ""
     ) -> int:
         """Read a list; gives the number of objects. What goes wrong is noted."""
-        field = BY_RESOURCE[resource].field
+        field = BY_RESOURCE[resource].name
         before = len(self._facts[field])
         error = await self._try(resource, namespace, selector)
         if error is not None:
@@ -108,22 +106,22 @@ class Reading:
         if error.code == 403 and namespace is not None:
             error = await self._try(resource, namespace)
         if error is not None:
-            self._unseen.setdefault(BY_RESOURCE[resource].field, cause(error))
+            self._unseen.setdefault(BY_RESOURCE[resource].name, cause(error))
 
     async def _try(
         self, resource: Resource, namespace: str | None, selector: str = ""
     ) -> ClusterError | None:
         """The error that ended a list; None for none, and for a resource that isn't served."""
-        field, _, project = BY_RESOURCE[resource]
-        facts = self._facts[field]
+        row = BY_RESOURCE[resource]
+        facts = self._facts[row.name]
         try:
             async for page in pages(
                 self._client, Selection(resource, namespace, labels=selector), limit=self._page
             ):
-                facts += map(project, page.items)
-            self._served.add(field)
+                facts += map(row.read, page.items)
+            self._served.add(row.name)
         except NotFound:
-            self._absent.add(field)
+            self._absent.add(row.name)
         except ClusterError as error:
             return error
 
@@ -135,22 +133,22 @@ class Reading:
         """One object, which becomes a fact too if its kind is one of the facts; None if it doesn't
         exist.
         """
-        projection = BY_RESOURCE.get(resource)
+        row = BY_RESOURCE.get(resource)
         try:
             obj = await self._client.get(ObjectRef(resource, name, namespace))
         except NotFound as error:
-            if projection is not None:
-                (self._absent if error.no_resource else self._served).add(projection.field)
+            if row is not None:
+                (self._absent if error.no_resource else self._served).add(row.name)
             return None
         except ClusterError as error:
-            if projection is not None:
-                self._unseen.setdefault(projection.field, cause(error))
+            if row is not None:
+                self._unseen.setdefault(row.name, cause(error))
             return None
 
-        if projection is not None:
-            self._served.add(projection.field)
-            self._got.add(projection.field)
-            self._facts[projection.field].append(projection.project(obj))
+        if row is not None:
+            self._served.add(row.name)
+            self._got.add(row.name)
+            self._facts[row.name].append(row.read(obj))
 
         return obj
 
@@ -314,7 +312,7 @@ async def read_all(
 def facts_of(documents: Iterable[Object], now: float) -> Facts:
     """Facts of files. Kinds of which there is no document are not judged."""
     facts = projected(documents)
-    missing = {projection.field for projection in BY_RESOURCE.values()} - facts.keys()
+    missing = {row.name for row in BY_RESOURCE.values()} - facts.keys()
     wide = set() if {"nodes", "pods"} <= facts.keys() else {ROOM, CHANNELS}
     values: dict[str, Any] = {name: tuple(values) for name, values in facts.items()}
     return Facts(**values, skipped=frozenset(missing | wide), now=now)

@@ -49,9 +49,9 @@ def how_to_get(unseen: Mapping[str, str], namespace: str = "") -> Iterator[str]:
     """Yield who gives the rights that are missing in `unseen`, and with which command."""
     fields = {field for field, cause in unseen.items() if lacks_right(cause)}
     wide = fields & {ROOM, CHANNELS} | {
-        projection.field
-        for resource, projection in BY_RESOURCE.items()
-        if projection.field in fields and not resource.namespaced
+        row.name
+        for resource, row in BY_RESOURCE.items()
+        if row.name in fields and not resource.namespaced
     }
 
     role = f"--clusterrole={VIEWER} --user=USER"
@@ -71,7 +71,7 @@ def _field_of(kind: str) -> str:
     """A scaling group is found by its PodCliques."""
     if kind == POD_CLIQUE_SCALING_GROUP.kind:
         return "cliques"
-    return BY_RESOURCE[_BY_KIND[kind]].field
+    return BY_RESOURCE[_BY_KIND[kind]].name
 
 
 def _readable_parts(index: Index, ref: Ref) -> list[Ref]:

@@ -75,7 +75,7 @@ def _said(answer: Answer) -> Iterator[str]:
 def _what_then(answer: Answer) -> str:
     if answer.said or answer.skipped or answer.unknown:
         return "."
-    return ", and KAI has said nothing: it should place it within seconds."
+    return f", and {answer.silence}."
 
 
 def _foot(answer: Answer) -> Iterator[str]:

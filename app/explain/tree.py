@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from app.explain.facts.grove import PodClique, UserConstraint
+from app.explain.facts.grove import PodClique, PodCliqueSet, UserConstraint
 from app.explain.gang import Gang, Member, Unit
 from app.explain.index import Index
 from app.explain.levels import Topology
@@ -91,7 +91,16 @@ class _Grower:
         inside = {member.name for gang in subject.siblings for member in gang.members}
         cliques = self._index.cliques_of_set.get((pcs.namespace, pcs.name), ())
         others = tuple(self._lone_clique(clique) for clique in cliques if clique.name not in inside)
+        if not gangs and not others and self._seen:
+            return self._nothing(pcs)
         return self._bundle(pcs.ref, (*gangs, *others), asked_words(pcs.asked))
+
+    def _nothing(self, pcs: PodCliqueSet) -> Branch:
+        """A set of which nothing is made."""
+        state: State = "waits" if pcs.replicas else "well"
+        words = "nothing made yet" if pcs.replicas else "no replicas"
+        asked = asked_words(pcs.asked)
+        return self._branch(pcs.ref, asked=asked, placed=0, total=0, state=state, words=words)
 
     def _bundle(self, ref: Ref, children: tuple[Branch, ...], asked: str = "") -> Branch:
         placed, total, state, words = together(children)

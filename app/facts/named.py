@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 from app.objects.shape import text_of
 
 Object = Mapping[str, Any]
+Key = tuple[str, str]
+"""(namespace, name); the namespace of a cluster-scoped object is ""."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,3 +50,7 @@ class Namespaced(Named):
 def interned(value: Any) -> str:
     """Return the text `value` as one object for equal texts, "" if it is no text."""
     return sys.intern(text_of(value))
+
+
+def read_name(obj: Object) -> str:
+    return str(obj["metadata"]["name"])

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from app.cluster.facts import Facts
-from app.cluster.table import BINDINGS, NODES, SETS, TOPOLOGIES, Stores
 from app.facts.grove.podcliqueset import CONDITION, PodCliqueSet, read_pod_clique_set
 from app.facts.kinds import POD_CLIQUE_SET
+from app.facts.table import BINDINGS, NODES, SETS, TOPOLOGIES
 from app.kube.api import Client, Forbidden, Key, NotFound, Object, ObjectRef, Unavailable
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
@@ -19,6 +19,7 @@ from app.kube.store import WatchStore
 from app.objects.conditions import Condition, has_condition, with_condition, without_condition
 from app.rules.topology.coverage import LevelProblem, coverage_condition, coverage_problems
 from app.rules.topology.levels import Topology
+from app.stores.stores import Stores
 
 SETTLE_SECONDS = 10.0
 """The time between a change of nodes and the next step, because many nodes change at once."""

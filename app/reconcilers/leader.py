@@ -13,21 +13,11 @@ from uuid import uuid4
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
 from app.cluster.mnnvl import MnnvlResources
-from app.cluster.table import (
-    BINDINGS,
-    CLIQUES,
-    GANGS,
-    KAI_TOPOLOGIES,
-    SETS,
-    TOPOLOGIES,
-    Fact,
-    StoredClique,
-    Stores,
-)
-from app.cluster.watched import run_from_empty
+from app.cluster.rows import CLIQUES, StoredClique
 from app.cluster.workload_caches import WorkloadCaches
 from app.config.schema import Configuration, LeaderElection
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
+from app.facts.table import BINDINGS, GANGS, KAI_TOPOLOGIES, SETS, TOPOLOGIES, Row
 from app.kube.api import Client
 from app.kube.client import HttpClient
 from app.kube.events import Recorder
@@ -42,6 +32,8 @@ from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.kai_topology import KaiTopologyReconciler
 from app.rules.workload.kai_podgroup import Conventions, LabelKeys
 from app.sample import Sample, counter, gauge
+from app.stores.stores import Stores
+from app.stores.watched import run_from_empty
 
 WORKERS = 16
 """Keys of one reconciler that are worked on at once. A step mostly waits for the API server."""
@@ -212,7 +204,7 @@ class Leader:
         self._client.discovery.subscribe(
             lambda resource, version: loop.add(managed) if resource in installed else None
         )
-        facts: tuple[Fact[Any], ...] = (TOPOLOGIES, BINDINGS, KAI_TOPOLOGIES)
+        facts: tuple[Row[Any], ...] = (TOPOLOGIES, BINDINGS, KAI_TOPOLOGIES)
         for fact in facts:
             self._stores[fact].subscribe(
                 lambda key, before, after: loop.add(managed) if key == managed else None

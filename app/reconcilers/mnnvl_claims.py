@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from app.cluster.facts import Facts
-from app.cluster.table import BY_SET, SETS, StoredClique, Stores
+from app.cluster.rows import StoredClique
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET
+from app.facts.table import BY_SET, SETS
 from app.kube.api import Client, ClusterError, Forbidden, Key, NotFound, ObjectRef
 from app.kube.events import Notices, Recorder, Regarding
 from app.kube.loop import Loop
@@ -27,6 +28,7 @@ from app.rules.mnnvl.missing import (
     lacking_claims,
     read_clique,
 )
+from app.stores.stores import Stores
 
 SETTLE_SECONDS = 1.0
 """The time between a change and the step for it.

@@ -12,12 +12,13 @@ from collections.abc import Callable
 from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources, NotOurs
 from app.cluster.owners import MnnvlOwners
-from app.cluster.table import BY_BASE, BY_SET, CLAIMS, DOMAINS, SETS, StoredClique, Stores
+from app.cluster.rows import BY_BASE, StoredClique
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.facts.nvidia.mnnvl import MnnvlResource
 from app.facts.nvidia.names import base_of, claim_name, domain_name
 from app.facts.place import read_place
+from app.facts.table import BY_SET, CLAIMS, DOMAINS, SETS
 from app.kube.api import Client, Forbidden, Key, Object, ObjectRef, Selection, find
 from app.kube.discovery import Discovery
 from app.kube.events import Notices, Recorder, Regarding
@@ -36,6 +37,7 @@ from app.rules.mnnvl.demand import (
     plan_for,
     uses,
 )
+from app.stores.stores import Stores
 
 SETTLE_SECONDS = 0.25
 """The time between a change and the step for it.

@@ -12,21 +12,12 @@ import contextlib
 
 from app.cluster.facts import Facts
 from app.cluster.owners import MnnvlOwners
-from app.cluster.table import (
-    BY_BASE,
-    BY_SET,
-    CLAIMS,
-    DOMAINS,
-    GANGS,
-    SETS,
-    TOPOLOGIES,
-    StoredClique,
-    Stores,
-)
+from app.cluster.rows import BY_BASE, StoredClique
 from app.facts.grove.gang import StoredGang, read_stored_gang
 from app.facts.kinds import POD_GANG
 from app.facts.labels import MNNVL_ADOPTED
 from app.facts.nvidia.mnnvl import MnnvlResource
+from app.facts.table import BY_SET, CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES
 from app.kube.api import Client, Key, NotFound, ObjectRef, Unavailable
 from app.kube.events import Notices, Recorder, Regarding
 from app.kube.loop import Loop
@@ -35,6 +26,7 @@ from app.kube.store import WatchStore
 from app.objects.edits import ABSENT, Edit, operations, value_at
 from app.objects.jsonpatch import Operation
 from app.rules.mnnvl.demand import Demand
+from app.stores.stores import Stores
 
 CONTESTED_SECONDS = 1.0
 """The time until the next step if another writer has changed what was written."""

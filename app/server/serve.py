@@ -27,7 +27,7 @@ from app.certificates.client_cas import ClientCas, read_client_cas
 from app.certificates.files import file_source
 from app.certificates.keeper import self_managed_source
 from app.certificates.source import CertificateSource
-from app.cluster import documents, watched
+from app.cluster import documents
 from app.cluster.cluster import Cluster
 from app.cluster.connect import api_client
 from app.cluster.connect import limits as client_limits
@@ -48,6 +48,7 @@ from app.server.readiness import Readiness
 from app.server.tracing import tracing
 from app.server.trust import ReviewTokens
 from app.server.verdict_log import VerdictLog
+from app.stores import watched
 from app.webhooks.registry import served_routes
 
 FLUSH_SECONDS = 0.2
@@ -171,7 +172,7 @@ class Server:
             settings = self.configuration.certificates
             tokens = ReviewTokens(self.client, settings, routes, self.metrics.reconciled)
             self.readiness.parts += [self.client, tokens]
-            yield "cluster", watched.run(self.cluster, self.client, self.client.discovery)
+            yield "cluster", watched.run(self.cluster.stores, self.client, self.client.discovery)
             yield "review tokens", tokens.run()
 
 

@@ -34,7 +34,7 @@ from app.waiting.teller import CONDITION, PACING, Pacing, Teller
 RESOURCES = tuple(resource for resource in BY_RESOURCE if resource != EVENT)
 """What is read. Events are not: there are many, and KAI's PodGroups have its words too."""
 
-_NOT_READ = BY_RESOURCE[EVENT].field
+_NOT_READ = BY_RESOURCE[EVENT].name
 
 SHARE = 10.0
 """So many times as long as a look took is waited before the next one."""

@@ -7,14 +7,15 @@ import pytest
 
 from app.cluster.documents import cluster_of as documents_cluster
 from app.cluster.facts import Facts
-from app.cluster.table import BINDINGS, FOR_VERDICTS, NODES, TOPOLOGIES, Stores
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GANG_MAP
+from app.facts.table import BINDINGS, FOR_VERDICTS, NODES, TOPOLOGIES
 from app.kube.api import NotFound, Object, ObjectRef, Unavailable, WatchEvent
 from app.rules.dialects.bindings import BINDINGS as DIALECT
 from app.rules.dialects.design import DESIGN
 from app.rules.topology.levels import Topology
+from app.stores.stores import Stores
 from tests.builders import node, pod_clique_set
 from tests.cluster.offline import OfflineCluster
 from tests.kube.memory.client import MemoryClient

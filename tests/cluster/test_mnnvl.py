@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from app.cluster.mnnvl import NotOurs
-from app.cluster.table import OF_GANG, gang_keys
 from app.facts.grove.gang import Gang, read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.nvidia.mnnvl import read_mnnvl_resource
+from app.facts.table import OF_GANG, gang_keys
 from app.kube.api import Conflict, NotFound, ObjectRef, Unavailable, WatchEvent
 from app.kube.store import WatchStore
 from app.rules.dialects.design.owner import POD_GANG_OWNS

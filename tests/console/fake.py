@@ -72,6 +72,8 @@ class Lists:
 
     async def get(self, ref: ObjectRef, **_: Any) -> Object:
         self.calls.append(("get", str(ref.resource)))
+        if ref.resource.plural in self.denied:
+            raise Forbidden(f"{ref.resource.plural} is forbidden", code=403)
         items = self._objects(ref.resource)
         named = [obj for obj in items if obj["metadata"]["name"] == ref.name]
         if not named:

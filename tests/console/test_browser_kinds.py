@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
+STORED = ObjectRef(POD_CLIQUE_SET, "llm-serve", "inference")
 STUCK = "PodCliqueSet/inference/llm-serve"
 
 
@@ -67,10 +68,7 @@ async def _write(client: HttpClient) -> None:
     for number in range(10_000):
         annotations = {"example.com/write": str(number)}
         with contextlib.suppress(ClusterError):
-            await client.patch(
-                ObjectRef(POD_CLIQUE_SET, "llm-serve", "inference"),
-                {"metadata": {"annotations": annotations}},
-            )
+            await client.patch(STORED, {"metadata": {"annotations": annotations}})
 
 
 async def test_the_namespace_of_the_context_is_read_if_no_other_is_known(
@@ -101,7 +99,7 @@ async def test_an_object_is_shown_as_it_is_stored(browser: "Browser", api: ApiSe
         opened(settings) as console,
         tab(browser, console.url, f"workloads?object={STUCK}") as shown,
     ):
-        stored = await admin.get(ObjectRef(POD_CLIQUE_SET, "llm-serve", "inference"))
+        stored = await admin.get(STORED)
         await shown.page.get_by_role("link", name="YAML and events", exact=True).click()
         text = await shown.page.locator("pre.yaml").inner_text()
         commands = await shown.page.locator(".cmd code").all_inner_texts()

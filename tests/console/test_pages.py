@@ -1,10 +1,12 @@
 """What the pages show, for any state of a cluster and any rights."""
 
 import asyncio
+import shlex
 from collections.abc import Sequence
 
 import httpx
 import pytest
+import yaml
 
 from app.commands.sandbox import default_configuration
 from app.console.events import MOST_STREAMS
@@ -361,6 +363,103 @@ async def test_findings_are_examined_on_demand() -> None:
     assert [row.split()[0:3] for row in refused.texts("tr")[1:]] == [["■", "refused", "today"]]
     assert "Nothing matches the filter." in none.texts("p")
     assert "Secrets and ConfigMaps (never read here)" in " ".join(parsed.texts("div", cls="note"))
+
+
+# Stored objects.
+
+
+async def test_an_object_is_shown_with_its_events_and_commands() -> None:
+    lists = Lists(objects())
+    gang = next(o for o in lists.objects["podgangs"] if o["metadata"]["name"] == "llm-serve-0")
+    gang["metadata"]["managedFields"] = [{"manager": "somebody"}]
+    lists.objects["events"] = [
+        {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": f"event-{number}", "namespace": "inference"},
+            "regarding": {"kind": "PodGang", "name": "llm-serve-0", "uid": uid},
+            "reason": reason,
+            "note": "0/64 nodes",
+            "deprecatedLastTimestamp": "2027-01-15T07:58:00Z",
+        }
+        for number, (uid, reason) in enumerate(
+            [(gang["metadata"]["uid"], "Unschedulable"), ("another", "Other")]
+        )
+    ]
+    async with console(lists) as (client, _):
+        parsed = await page(client, "object?object=PodGang/inference/llm-serve-0")
+    stored = yaml.safe_load(parsed.all("pre")[0].parts[0])
+    assert stored == {
+        **gang,
+        "metadata": {k: v for k, v in gang["metadata"].items() if k != "managedFields"},
+    }
+    assert parsed.texts("tr")[1:] == ["2 minutes ago Unschedulable 0/64 nodes"]
+    name = "-n inference podgangs.scheduler.grove.io llm-serve-0"
+    assert parsed.texts("code")[3:] == [f"kubectl get {name} -o yaml", f"kubectl describe {name}"]
+
+
+@pytest.mark.parametrize(
+    ("named", "words", "calls"),
+    [
+        ("Secret/default/token", "names no object of a kind that the console reads", []),
+        ("ConfigMap/default/settings", "names no object of a kind that the console reads", []),
+        ("Event/default/event", "names no object of a kind that the console reads", []),
+        ("Node/default/gpu-a-01", "names no object of a kind that the console reads", []),
+        ("PodGang/inference/gone", "It is not there any more", ["podgangs.scheduler.grove.io"]),
+        (
+            "Queue//team-llm",
+            "You have no right to get queues.scheduling.run.ai.",
+            ["queues.scheduling.run.ai"],
+        ),
+    ],
+)
+async def test_an_object_that_is_not_shown(named: str, words: str, calls: list[str]) -> None:
+    lists = Lists(objects(), denied=("queues",))
+    async with console(lists) as (client, _):
+        parsed = await page(client, f"object?object={named}")
+    assert words in parsed.texts("div", cls="note")[-1]
+    assert parsed.all("pre") == []
+    assert [resource for verb, resource in lists.calls if verb == "get"] == calls
+
+
+async def test_a_stored_object_is_text() -> None:
+    lists = Lists(hostile_objects(HOSTILE.replace("/", "")))
+    pcs = lists.objects["podcliquesets"][0]["metadata"]
+    named = f"PodCliqueSet/{pcs['namespace']}/{pcs['name']}"
+    async with console(lists) as (client, _):
+        answer = await client.get("object", params={"object": named})
+    parsed = Parsed(answer.text)
+    assert "<script>alert" not in answer.text
+    assert [line for line in answer.text.split("\n") if not line.isprintable()] == []
+    command = next(text for text in parsed.texts("code") if text.startswith("kubectl get"))
+    assert shlex.split(command)[3].startswith("inference<script>alert(1)<script>\"'&")
+
+
+@pytest.mark.parametrize(
+    ("path", "ignored"),
+    [
+        ("workloads?namespace=inference&q=x", ""),
+        ("workloads?namespace=nowhere&colour=red", "colour, namespace=nowhere"),
+        ("workloads?object=llm-serve", "object=llm-serve"),
+        (
+            "topology?at=nowhere&gang=x&gpus=many&level=row&pods=0&name=",
+            "at=nowhere, gang=x, gpus=many, level=row, pods=0",
+        ),
+        ("topology?at=zone-a&pods=3&gpus=8&level=rack&gang=PodCliqueSet/inference/embed", ""),
+        ("findings?show=everything", "show=everything"),
+        ("playground?sample", "sample"),
+        ("object?object=Secret/a/b", "object=Secret/a/b"),
+    ],
+)
+async def test_options_that_mean_nothing_are_named(path: str, ignored: str) -> None:
+    parsed = await shown(path)
+    notes = [
+        note.replace(" ,", ",").replace(" .", ".")
+        for note in parsed.texts("div", cls="note")
+        if "mean nothing" in note
+    ]
+    expected = f"? The address has options that mean nothing here: {ignored}."
+    assert notes == ([expected] if ignored else [])
 
 
 # Hostile values.

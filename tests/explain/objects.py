@@ -228,6 +228,9 @@ def pod_clique_set(fact: PodCliqueSet, today: bool = False) -> Object:
     metadata: Object = time_of(fact.created)
     enabled = fact.rules.mnnvl.enabled if fact.rules is not None else None
     metadata |= {"annotations": {"grove.io/mnnvl-enabled": enabled}} if enabled else {}
+    metadata |= {"finalizers": list(fact.finalizers)} if fact.finalizers else {}
+    if fact.deleting is not None:
+        metadata["deletionTimestamp"] = time_of(fact.deleting)["creationTimestamp"]
     return made(
         "grove.io/v1alpha1",
         "PodCliqueSet",

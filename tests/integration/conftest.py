@@ -15,11 +15,11 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from app.cluster.table import TOPOLOGIES
 from app.commands.beside import READY_SECONDS, ApiServer, beside, until
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
+from app.facts.table import TOPOLOGIES
 from app.kube.api import NotFound, Object, ObjectRef
 from app.objects.resource import CRD, Resource
 from app.sandbox.manifests import BUILT_IN, load

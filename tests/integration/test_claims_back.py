@@ -14,11 +14,11 @@ import pytest_asyncio
 from app.audit.auditor import Auditor
 from app.audit.claims import LACKS
 from app.audit.progress import Progress
-from app.cluster.table import SETS
 from app.commands.beside import ApiServer, registered, unregistered
 from app.config.schema import Configuration
 from app.doctor.claims import check_lost_claims
 from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET
+from app.facts.table import SETS
 from app.kube.api import Object, ObjectRef, Selection
 from app.objects.resource import EVENT, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
 from app.server.serve import Running

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from app.cluster.table import DOMAINS, SETS
 from app.commands.beside import ApiServer, unregistered
 from app.config.read import read_configuration
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
+from app.facts.table import DOMAINS, SETS
 from app.kube.api import ClusterError, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.server.listener import free_port

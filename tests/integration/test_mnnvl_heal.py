@@ -9,7 +9,6 @@ import itertools
 import pytest
 import pytest_asyncio
 
-from app.cluster.table import DEVICE_CLASSES, SETS
 from app.commands.beside import ApiServer
 from app.config.read import read_configuration
 from app.config.schema import Configuration
@@ -21,6 +20,7 @@ from app.facts.kinds import (
     POD_GANG,
     RESOURCE_CLAIM,
 )
+from app.facts.table import DEVICE_CLASSES, SETS
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.objects.resource import EVENT, POD, Resource
 from app.server.listener import free_port

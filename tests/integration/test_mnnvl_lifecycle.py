@@ -8,9 +8,9 @@ set is scaled down.
 import pytest
 import pytest_asyncio
 
-from app.cluster.table import SETS, TOPOLOGIES
 from app.commands.beside import ApiServer
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.facts.table import SETS, TOPOLOGIES
 from app.kube.api import Object, ObjectRef, Selection
 from app.server.serve import Running
 from tests import builders

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from app.cluster.table import SETS
 from app.commands.beside import ApiServer, registered, unregistered
 from app.config.read import read_configuration
 from app.config.schema import Configuration
@@ -30,6 +29,7 @@ from app.facts.kinds import (
     POD_GROUP,
     WORKLOAD,
 )
+from app.facts.table import SETS
 from app.kube.api import ObjectRef, Selection
 from app.objects.resource import EVENT, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS, Resource
 from app.sandbox.sandbox import Sandbox

@@ -15,10 +15,10 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from app.cluster.table import SETS, TOPOLOGIES
 from app.commands.beside import ApiServer, beside
 from app.config.read import read_configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
+from app.facts.table import SETS, TOPOLOGIES
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, EVENT, MUTATING_WEBHOOKS, Resource

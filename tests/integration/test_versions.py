@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from app.cluster.table import SETS
 from app.commands.beside import ApiServer
 from app.config.schema import Configuration
 from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
+from app.facts.table import SETS
 from app.kube.api import ObjectRef
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox

@@ -7,8 +7,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from app.cluster.table import TOPOLOGIES
 from app.facts.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GANG, POD_GROUP
+from app.facts.table import TOPOLOGIES
 from app.kube.api import Conflict, Forbidden, Object, ObjectRef
 from app.objects.resource import NODE, POD, Resource
 from app.server.serve import Running

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.cluster.table import BINDINGS, NODES
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
+from app.facts.table import BINDINGS, NODES
 from app.kube.api import Forbidden, NotFound, Object, ObjectRef
 from app.kube.events import Recorder
 from app.objects.resource import EVENT

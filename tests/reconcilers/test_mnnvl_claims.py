@@ -9,9 +9,10 @@ from jsonpatch import apply_patch
 
 from app.cluster.cluster import Cluster
 from app.cluster.documents import fill_from
-from app.cluster.table import CLIQUES, SETS, Stores, fill
+from app.cluster.rows import CLIQUES
 from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.kinds import POD_CLIQUE
+from app.facts.table import SETS
 from app.kube.api import Forbidden, Object, ObjectRef, Patch, Unavailable
 from app.kube.events import Recorder
 from app.kube.loop import Loop
@@ -26,6 +27,7 @@ from app.reconcilers.mnnvl_claims import (
     subscribe,
 )
 from app.reconcilers.mnnvl_pods import WAIT_SECONDS
+from app.stores.stores import Stores, fill
 from tests import builders
 from tests.builders import injection_into
 from tests.cluster.offline import configured

@@ -11,7 +11,7 @@ from jsonpatch import apply_patch
 
 from app.cluster.cluster import Cluster
 from app.cluster.documents import fill_from
-from app.cluster.table import CLAIMS, CLIQUES, DOMAINS, SETS, Stores, fill
+from app.cluster.rows import CLIQUES
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY_BINDING,
     COMPUTE_DOMAIN,
@@ -21,6 +21,7 @@ from app.facts.kinds import (
     POD_GANG_MAP,
     RESOURCE_CLAIM,
 )
+from app.facts.table import CLAIMS, DOMAINS, SETS
 from app.kube.api import (
     Conflict,
     Forbidden,
@@ -46,6 +47,7 @@ from app.reconcilers.mnnvl_resources import (
     subscribe_to_owners,
 )
 from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
+from app.stores.stores import Stores, fill
 from tests import builders
 from tests.builders import injection_into
 from tests.cluster.offline import configured

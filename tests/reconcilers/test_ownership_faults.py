@@ -16,14 +16,10 @@ from typing import Any, TypeVar
 import pytest
 
 from app.cluster.cluster import Cluster
-from app.cluster.table import (
-    CLIQUES,
-    GANGS,
-    NODES,
-    Stores,
-)
+from app.cluster.rows import CLIQUES
 from app.facts.grove.gang import read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.facts.table import GANGS, NODES
 from app.kube.api import (
     Client,
     ClusterError,
@@ -41,6 +37,7 @@ from app.kube.watch import run_store
 from app.objects.resource import Resource
 from app.reconcilers.podgang import PodGangReconciler, subscribe, subscribe_to_resources
 from app.rules.mnnvl.plan import Plan
+from app.stores.stores import Stores
 from tests import builders
 from tests.builders import injection_into
 from tests.cluster.offline import configured

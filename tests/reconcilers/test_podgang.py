@@ -10,16 +10,9 @@ import pytest
 
 from app.cluster.cluster import Cluster
 from app.cluster.documents import fill_from
-from app.cluster.table import (
-    CLAIMS,
-    CLIQUES,
-    DOMAINS,
-    GANGS,
-    SETS,
-    TOPOLOGIES,
-    Stores,
-)
+from app.cluster.rows import CLIQUES
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, POD_GANG, RESOURCE_CLAIM
+from app.facts.table import CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES
 from app.kube.api import ClusterError, Conflict, Object, ObjectRef, Unavailable
 from app.kube.events import Recorder
 from app.kube.loop import Loop
@@ -31,6 +24,7 @@ from app.reconcilers.podgang import (
     subscribe,
     subscribe_to_resources,
 )
+from app.stores.stores import Stores
 from tests import builders
 from tests.cluster.offline import configured
 from tests.kube.memory.client import EVERYTHING, MemoryClient

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from app.cluster.table import KAI_TOPOLOGIES, Stores, fill
-from app.cluster.watched import run_from_empty
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import K8S_POD_GROUP, KAI_TOPOLOGY, POD_GROUP, PRIORITY_CLASS, WORKLOAD
+from app.facts.table import KAI_TOPOLOGIES
 from app.kube.api import Conflict, Forbidden, Object, ObjectRef
 from app.kube.events import Recorder
 from app.kube.loop import Loop
@@ -21,6 +20,8 @@ from app.kube.rewrites import TOLERATED, Rewrites
 from app.objects.resource import EVENT, POD, Resource
 from app.reconcilers.workload import EMPTY_SECONDS, TAKEN_SECONDS, WorkloadReconciler, subscribe
 from app.rules.workload.kai_podgroup import Conventions
+from app.stores.stores import Stores, fill
+from app.stores.watched import run_from_empty
 from tests.cluster.watched import SlowMemory
 from tests.kube import virtual
 

@@ -10,11 +10,11 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.admission.review import dumps, parse
-from app.cluster import watched
 from app.cluster.cluster import Cluster
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import Object, ObjectRef
 from app.objects.resource import NODE
+from app.stores import watched
 from app.webhooks.pod_binding import PodBindingWebhook
 from tests import builders
 from tests.cluster.offline import configured
@@ -66,7 +66,7 @@ async def until(true: Callable[[], bool]) -> None:
 async def world(*objects: Object) -> AsyncIterator[World]:
     client = SlowMemory(NODE, objects)
     cluster = Cluster(client, configured("managed", True, node_labels=(LINK,)), client.discovery)
-    running = asyncio.create_task(watched.run(cluster, client, client.discovery))
+    running = asyncio.create_task(watched.run(cluster.stores, client, client.discovery))
     try:
         await until(lambda: all(store.synced for store in cluster.stores.by_name().values()))
         yield World(client, cluster)

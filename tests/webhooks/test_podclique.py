@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.cluster.table import SETS, fill
 from app.config.schema import Configuration, Mnnvl
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
+from app.facts.table import SETS
 from app.kube.api import ClusterError, Forbidden, ObjectRef, Unavailable
+from app.stores.stores import fill
 from tests.kube import virtual
 from tests.reviews import Caller, cluster, load, patch_of
 

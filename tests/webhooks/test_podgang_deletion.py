@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from app.cluster.owners import MnnvlOwners
-from app.cluster.table import DOMAINS, GANGS
 from app.facts.kinds import (
     ALL,
     CLUSTER_TOPOLOGY_BINDING,
@@ -15,6 +14,7 @@ from app.facts.kinds import (
     POD_GANG,
     RESOURCE_CLAIM,
 )
+from app.facts.table import DOMAINS, GANGS
 from app.kube.api import ClusterError, Conflict, Forbidden, Unavailable
 from app.kube.discovery import Discovery
 from tests import builders

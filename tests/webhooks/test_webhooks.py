@@ -7,19 +7,11 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.cluster.table import (
-    CLAIMS,
-    DOMAINS,
-    KAI_TOPOLOGIES,
-    NODES,
-    SETS,
-    TOPOLOGIES,
-    Fact,
-    fill,
-)
 from app.config.schema import Configuration, PodBinding
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, POD_GANG_MAP, RESOURCE_CLAIM
+from app.facts.table import CLAIMS, DOMAINS, KAI_TOPOLOGIES, NODES, SETS, TOPOLOGIES, Row
 from app.kube.api import ClusterError, Conflict, Forbidden, ObjectRef, Unavailable
+from app.stores.stores import fill
 from app.webhooks.registry import WEBHOOKS
 from tests.cluster.offline import OfflineCluster
 from tests.reviews import LEVELS, NODE, Caller, cluster, load, operator_cluster, patch_of, path_of
@@ -306,7 +298,7 @@ EMPTY: list[Any] = [
 
 @pytest.mark.parametrize(("name", "fact", "what"), EMPTY)
 async def test_a_cache_that_is_not_filled_is_a_503_by_name(
-    name: str, fact: Fact[Any], what: str
+    name: str, fact: Row[Any], what: str
 ) -> None:
     offline = cluster()
     offline.stores[fact].forget()

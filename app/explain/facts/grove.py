@@ -96,6 +96,8 @@ class PodCliqueSet(Namespaced):
     created: float | None = None
     errors: tuple[LastError, ...] = ()
     rules: StoredSet | None = None
+    deleting: float | None = None
+    finalizers: tuple[str, ...] = ()
 
     @property
     def constraints(self) -> list[tuple[str, UserConstraint]]:
@@ -137,6 +139,8 @@ def read_pod_clique_set_of_explain(obj: Mapping[str, Any]) -> PodCliqueSet:
         created=seconds_since_1970(metadata.get("creationTimestamp")),
         errors=read_last_errors(status),
         rules=read_pod_clique_set(obj),
+        deleting=seconds_since_1970(metadata.get("deletionTimestamp")),
+        finalizers=tuple(texts_of(metadata.get("finalizers"))),
     )
 
 

@@ -77,6 +77,12 @@ RULES: tuple[Rule, ...] = (
         made.grove_missing,
     ),
     Rule(
+        "SetBeingDeleted",
+        made.set_being_deleted,
+        ("sets",),
+        _of_set,
+    ),
+    Rule(
         "NothingMade",
         made.nothing_made,
         ("cliques", "gangs", "pods"),
@@ -138,6 +144,12 @@ RULES: tuple[Rule, ...] = (
         "GateNotInGang",
         gates.gate_not_in_gang,
         ("pods", "gangs"),
+        Gang.may_wait,
+    ),
+    Rule(
+        "GateOpens",
+        gates.gate_opens,
+        ("pods", "gangs", "cliques"),
         Gang.may_wait,
     ),
     Rule(

@@ -9,7 +9,7 @@ from app.explain.fitness import matches_any
 from app.explain.gang import Gang, Member
 from app.explain.index import Index
 from app.explain.places import Assumption
-from app.explain.reason import Evidence, Reason, Severity
+from app.explain.reason import Evidence, Reason, Severity, Who
 from app.explain.reasons.gates import grouped, refs
 from app.explain.words import ago, counted, listed
 from app.facts.kubernetes.claim import ResourceClaim
@@ -19,7 +19,7 @@ from app.facts.named import Ref
 from app.facts.nvidia.computedomain import ComputeDomain
 from app.rules.mnnvl.claims import CLAIM
 from app.rules.mnnvl.missing import PUT_BACK, lacking_claims
-from app.rules.mnnvl.set_annotations import GROVE_FINALIZER
+from app.rules.mnnvl.set_annotations import GROVE_CLAIM, GROVE_FINALIZER
 
 MOST_CONSUMERS = 256
 CHANNEL_DRIVER = "compute-domain.nvidia.com"
@@ -53,19 +53,16 @@ def claim_missing(gang: Gang) -> Iterator[Reason]:
         objects = tuple(sorted(set(users)))
         evidence = (Evidence(objects[0], f"spec.resourceClaims[].{field}", name),)
         text = f"{kind} {name} does not exist"
+        who: Who = "platform"
         remedy = _who_makes(gang, name)
-        yield Reason(
-            "ClaimMissing",
-            objects,
-            text,
-            remedy,
-            "platform",
-            evidence,
-        )
+        if not remedy:
+            who = "you"
+            remedy = "create it, or correct the name in the pod templates"
+        yield Reason("ClaimMissing", objects, text, remedy, who, evidence)
 
 
 def _who_makes(gang: Gang, name: str) -> str:
-    """Who should have made a claim or a template."""
+    """Who should have made a claim or a template; "" if it is the user's."""
     for domain in gang.index.facts.compute_domains:
         if (domain.namespace, domain.template) == (gang.namespace, name):
             return (
@@ -73,8 +70,9 @@ def _who_makes(gang: Gang, name: str) -> str:
                 " runs, and its log"
             )
 
-    if not gang.is_of_grove:
-        return "create it, or correct the name in the pods"
+    entries = {claim.name for claim, _ in _claims(gang) if name in (claim.claim, claim.template)}
+    if not gang.is_of_grove or not entries & {CLAIM, GROVE_CLAIM}:
+        return ""
 
     return (
         "run `grove-admission doctor`; check whether the webhook was off when the PodClique was"

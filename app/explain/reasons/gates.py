@@ -3,7 +3,7 @@ taken up.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from app.explain.bases import base_gangs
@@ -11,7 +11,7 @@ from app.explain.gang import Gang, Member
 from app.explain.index import Index
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.made import said_when
-from app.explain.words import counted, listed
+from app.explain.words import ago, counted, listed
 from app.facts.grove.podgang import PodGang
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER, POD_GROUP_NAME
@@ -43,6 +43,7 @@ def gang_incomplete(gang: Gang) -> Iterator[Reason]:
     needed = sum(member.minimum for member in gang.members)
     existing = sum(min(member.minimum, len(member.pods)) for member in gang.members)
     lacks = listed(f"{member.name} lacks {member.minimum - len(member.pods)}" for member in short)
+    gone = [pod for member in short for pod in _gone(gang, member)]
     exist = "exists" if existing == 1 else "exist"
     text = f"{existing} of {counted(needed, 'pod')} {exist}; {lacks}"
     evidence = (
@@ -54,10 +55,34 @@ def gang_incomplete(gang: Gang) -> Iterator[Reason]:
         "GangIncomplete",
         (gang.ref,),
         text,
-        _why_no_pods(gang),
+        _what_ends(gang, gone) or _why_no_pods(gang) + _last_errors(short, gang.index.facts.now),
         "you",
         evidence,
     )
+
+
+def _gone(gang: Gang, member: Member) -> list[Pod]:
+    """The pods of a part that have failed or are terminating: Grove makes none in their place."""
+    if not gang.is_of_grove:
+        return []
+    pods = gang.index.pods_of_clique(gang.namespace, member.name)
+    return [pod for pod in pods if pod.finished or pod.deleting is not None]
+
+
+def _what_ends(gang: Gang, gone: Sequence[Pod]) -> str:
+    """What makes room for other pods in the place of those that are gone; "" if none are."""
+    terminating = [pod for pod in gone if pod.deleting is not None]
+    if terminating:
+        held_by = listed(sorted({name for pod in terminating for name in pod.finalizers}))
+        why = f" (finalizer {held_by})" if held_by else ""
+        first = terminating[0]
+        since = ago(gang.index.facts.now - (first.deleting or 0.0))
+        names = listed(pod.name for pod in terminating)
+        return f"wait for the end of {names}, terminating for {since}{why}"
+    if gone:
+        failed = listed(f"{pod.name} ({pod.phase})" for pod in gone)
+        return f"delete what has ended, so that Grove makes others: {failed}"
+    return ""
 
 
 def _short_of_pods(gang: Gang) -> list[Member]:
@@ -147,6 +172,26 @@ def gate_base_gang(gang: Gang) -> Iterator[Reason]:
         text = f"Waits for gang {base.name}: {lacking}"
         remedy = f"`explain podgang/{base.name}`"
         yield Reason("GateBaseGang", refs(gated), text, remedy, "wait", evidence)
+
+
+def gate_opens(gang: Gang) -> Iterator[Reason]:
+    """Pods with Grove's gate, although nothing is missing that Grove waits for."""
+    gated = [pod for pod in gang.pods if GROVE_GATE in pod.gates]
+    if gang.pod_gang is None or not gated:
+        return
+
+    referenced = {name for part in gang.pod_gang.parts for name in part.pods}
+    bases_wait = any(any(_below_minimum(gang.index, base)) for base in base_gangs(gang))
+    if bases_wait or not referenced.issuperset(pod.name for pod in gated):
+        return
+
+    text = (
+        f"Grove has not opened its gate of {counted(len(gated), 'pod')} yet, and nothing is missing"
+        " that it waits for"
+    )
+    remedy = "wait; if it lasts longer than a minute, see the log of Grove's operator"
+    evidence = (Evidence(gated[0].ref, "spec.schedulingGates", GROVE_GATE),)
+    yield Reason("GateOpens", refs(gated), text, remedy, "wait", evidence)
 
 
 def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, int, int]]:

@@ -61,6 +61,23 @@ def _nothing_of_set(gang: Gang, pcs: PodCliqueSet) -> Iterator[Reason]:
     yield Reason("NothingMade", (pcs.ref,), text, remedy, "platform", evidence)
 
 
+def set_being_deleted(gang: Gang) -> Iterator[Reason]:
+    """The PodCliqueSet is deleted, and finalizers keep it."""
+    pcs = gang.pcs
+    if pcs is None or pcs.deleting is None:
+        return
+
+    since = ago(gang.index.facts.now - pcs.deleting)
+    held_by = f", kept by {listed(pcs.finalizers)}" if pcs.finalizers else ""
+    text = f"PodCliqueSet {pcs.name} has been terminating for {since}{held_by}"
+    foreign = [name for name in pcs.finalizers if not name.startswith("grove.io/")]
+    remedy = "wait: Grove deletes what belongs to it; if it lasts, see the log of Grove's operator"
+    if foreign:
+        remedy = f"ask the owner of the finalizer {listed(foreign)}"
+    evidence = (Evidence(pcs.ref, "metadata.deletionTimestamp", "set"),)
+    yield Reason("SetBeingDeleted", (pcs.ref,), text, remedy, "you", evidence, severity="warning")
+
+
 def pod_gang_missing(gang: Gang) -> Iterator[Reason]:
     """PodCliques and pods name a PodGang that does not exist, or there is none at all."""
     pcs = gang.pcs

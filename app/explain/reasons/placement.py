@@ -351,7 +351,7 @@ def bound_to_domain(gang: Gang) -> Iterator[Reason]:
 
 def _rejoined(obstacle: Obstacle, best: Room) -> str:
     """What helps a gang that is bound to a full domain."""
-    helps = []
+    helps = list(filter(None, [_ending(obstacle)]))
     missing = obstacle.short.count - best.pods
     freed = Assumption(emptied=frozenset(obstacle.usable(best)))
     if obstacle.places.under(freed).fits:

@@ -11,13 +11,17 @@ from app.objects.time import seconds_since_1970
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event. `uid` is that of the object that it is about."""
+    """An event. `uid` is that of the object that it is about.
+
+    `source` is the component that wrote it, "" if it is not known.
+    """
 
     uid: str
     about: Ref
     reason: str
     message: str
     time: float | None = None
+    source: str = ""
 
 
 def read_event(obj: Mapping[str, Any]) -> Event:
@@ -25,10 +29,14 @@ def read_event(obj: Mapping[str, Any]) -> Event:
     about = map_at(obj, "regarding") or map_at(obj, "involvedObject")
     values = (obj.get("deprecatedLastTimestamp"), obj.get("lastTimestamp"), obj.get("eventTime"))
     times = map(seconds_since_1970, values)
+    source = map_at(obj, "deprecatedSource") or map_at(obj, "source")
     return Event(
         uid=text_at(about, "uid"),
         about=Ref(text_at(about, "kind"), text_at(about, "namespace"), text_at(about, "name")),
         reason=text_at(obj, "reason"),
         message=text_at(obj, "note") or text_at(obj, "message"),
         time=next((seconds for seconds in times if seconds is not None), None),
+        source=text_at(obj, "reportingController")
+        or text_at(obj, "reportingComponent")
+        or text_at(source, "component"),
     )

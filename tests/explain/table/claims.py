@@ -117,6 +117,17 @@ CLAIMS = (
     ),
     Row(
         "ClaimMissing",
+        "a claim of the user's own does not exist",
+        {"pods": claiming(PodClaim("scratch", "my-scratch"))},
+        "ResourceClaim my-scratch does not exist",
+        "you",
+        {
+            "pods": claiming(PodClaim("scratch", "my-scratch")),
+            "claims": (replace(CLAIM, name="my-scratch"),),
+        },
+    ),
+    Row(
+        "ClaimMissing",
         "the template does not exist, and no pod is made yet",
         {"pods": (), "cliques": (cliques()[0], replace(cliques()[1], claims=(TEMPLATED,)))},
         "ResourceClaimTemplate llm-0-template does not exist",

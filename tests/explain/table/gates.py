@@ -20,6 +20,8 @@ from tests.explain.table.row import GATE, Row, epochs, event, scaled
 
 OF_TRAIN = pods(workload="train-a", workload_part="workers")
 
+NOT_REFERRING = gang(parts=(GangPart(ROUTER, 1, frozenset({f"{ROUTER}-0"})), GangPart(WORKERS, 3)))
+
 GATES = (
     Row(
         "GangIncomplete",
@@ -36,9 +38,7 @@ GATES = (
         "GateNotInGang",
         "the gang does not refer to two gated pods",
         {
-            "gangs": (
-                gang(parts=(GangPart(ROUTER, 1, frozenset({f"{ROUTER}-0"})), GangPart(WORKERS, 3))),
-            ),
+            "gangs": (NOT_REFERRING,),
             "pods": pods(gates=GATE),
         },
         "Grove has not put 3 pods of llm-0 into the gang yet",
@@ -71,6 +71,22 @@ GATES = (
         "wait",
         epochs(3, mapped=False),
         also=("GangIncomplete",),
+    ),
+    Row(
+        "GateOpens",
+        "the gang refers to all gated pods, and waits for no other gang",
+        {"pods": pods(gates=GATE)},
+        "Grove has not opened its gate of 4 pods yet, and nothing is missing that it waits for",
+        "wait",
+        {"gangs": (NOT_REFERRING,), "pods": pods(gates=GATE)},
+    ),
+    Row(
+        "GangIncomplete",
+        "one of the workers has failed",
+        {"pods": (*pods()[:3], replace(pods()[3], phase="Failed", node="gpu-03"))},
+        f"3 of 4 pods exist; {WORKERS} lacks 1",
+        "you",
+        {"pods": (*pods()[:3], replace(pods()[3], phase="Running", node="gpu-03"))},
     ),
     Row(
         "GateForeign",

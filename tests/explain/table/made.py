@@ -18,6 +18,8 @@ STRANDED = tuple(replace(pod, place=replace(pod.place, podgang="llm-0-9")) for p
 KAI = frozenset({"pod_groups", "queues", "kai_topologies"})
 ERROR = LastError("ERR_GET_PODGANGMAP", NOW - 1020)
 
+PLACED = placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
+
 MADE = (
     Row(
         "KaiMissing",
@@ -34,6 +36,14 @@ MADE = (
         "Grove is not installed completely: the APIs of PodCliques or PodGangs are not served",
         "platform",
         {"absent": frozenset({"gang_maps"})},
+    ),
+    Row(
+        "SetBeingDeleted",
+        "somebody's finalizer keeps the set",
+        {"sets": (pcs(deleting=NOW - 300, finalizers=("example.com/hold",)),), "pods": PLACED},
+        "PodCliqueSet llm has been terminating for 5 minutes, kept by example.com/hold",
+        "you",
+        {"sets": (pcs(finalizers=("example.com/hold",)),), "pods": PLACED},
     ),
     Row(
         "NothingMade",

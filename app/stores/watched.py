@@ -1,19 +1,19 @@
-"""Fills the stores of facts from watches, and keeps them in step with the cluster."""
+"""Fills stores from watches, and keeps them in step with the cluster."""
 
 import asyncio
 from collections.abc import Coroutine
 from typing import Any, NoReturn
 
-from app.cluster.cluster import Cluster
-from app.cluster.table import Fact, Stores
+from app.facts.table import Row
 from app.kube.api import Client
 from app.kube.discovery import Discovery, watch_crds
 from app.kube.store import WatchStore
 from app.kube.watch import run_store
+from app.stores.stores import Stores, selection_of
 
 
-async def run(cluster: Cluster, client: Client, discovery: Discovery) -> None:
-    """Keeps every store of `cluster` in step until cancelled.
+async def run(stores: Stores, client: Client, discovery: Discovery) -> None:
+    """Keep every one of `stores` in step until cancelled.
 
     Errors of the API server are retried; any other error is raised.
     """
@@ -21,26 +21,26 @@ async def run(cluster: Cluster, client: Client, discovery: Discovery) -> None:
         tasks.create_task(discovery.run(), name="discovery")
         await discovery.until_known()
         tasks.create_task(watch_crds(client, discovery), name="watch crds")
-        for fact, store in cluster.stores:
-            tasks.create_task(follow(fact, store, client, discovery), name=f"watch {fact.resource}")
+        for row, store in stores:
+            tasks.create_task(follow(row, store, client, discovery), name=f"watch {row.resource}")
 
 
 async def run_from_empty(stores: Stores, client: Client, discovery: Discovery) -> None:
-    """Empties `stores`, which only the leader needs, and keeps them in step until cancelled.
+    """Empty `stores`, which only the leader needs, and keep them in step until cancelled.
 
     What another leader has written meanwhile is not in them.
     """
     for _, store in stores:
         store.forget()
     async with asyncio.TaskGroup() as tasks:
-        for fact, store in stores:
-            tasks.create_task(follow(fact, store, client, discovery), name=f"watch {fact.resource}")
+        for row, store in stores:
+            tasks.create_task(follow(row, store, client, discovery), name=f"watch {row.resource}")
 
 
 async def follow(
-    fact: Fact[Any], store: WatchStore[Any], client: Client, discovery: Discovery
+    row: Row[Any], store: WatchStore[Any], client: Client, discovery: Discovery
 ) -> NoReturn:
-    """Keeps the store of one fact in step until cancelled.
+    """Keep the store of one row in step until cancelled.
 
     It is listed again if its CRD has changed.
     """
@@ -48,11 +48,11 @@ async def follow(
         watching = run_store(
             client,
             store,
-            fact.selection(),
+            selection_of(row),
             served_changed=discovery.changed,
             not_found=discovery.trigger,
         )
-        await _until(watching, discovery.redefined(fact.resource))
+        await _until(watching, discovery.redefined(row.resource))
 
 
 async def _until(

@@ -1,0 +1,75 @@
+"""What KAI says about gangs that wait, and what it means that it says nothing."""
+
+from collections.abc import Sequence
+
+from app.explain.gang import Gang
+from app.explain.words import ago, listed
+from app.facts.kubernetes.event import Event
+from app.facts.labels import KAI_SCHEDULER
+
+_KAI_COMPONENTS = {"", "kai-scheduler", "binder", "pod-grouper", "podgrouper"}
+"""What writes events for KAI; releases before events.k8s.io may not say."""
+_SOON = 60.0
+"""Seconds after which KAI has said something, if it runs."""
+
+
+def silence(gangs: Sequence[Gang], asked: float | None) -> str:
+    """Return what it means that KAI has said nothing of what waits, since it was asked for."""
+    waiting = [gang for gang in gangs if gang.waits]
+    schedulers = {pod.scheduler for gang in waiting for pod in gang.waiting}
+    if schedulers and KAI_SCHEDULER not in schedulers:
+        return f"the pods are placed by {listed(sorted(schedulers))}, not by KAI"
+
+    now = waiting[0].index.facts.now if waiting else 0.0
+    age = now - asked if asked is not None and now else 0.0
+    if age < _SOON:
+        return "KAI has said nothing: it should place it within seconds"
+
+    pools = sorted({gang.pool for gang in waiting if gang.pool})
+    serves = f" and serves node pool {listed(pools)}" if pools else ""
+    return f"KAI has said nothing for {ago(age)}: see whether its scheduler runs{serves}"
+
+
+def said_of(gangs: Sequence[Gang]) -> tuple[str, ...]:
+    """KAI's words about gangs that wait, unchanged, with their age if it is known."""
+    words: dict[str, None] = {}
+    for gang in gangs:
+        if gang.waits:
+            for said, time in _words_about(gang):
+                words[_with_age(said, time, gang.index.facts.now)] = None
+    return tuple(words)
+
+
+def words_of_kai(gang: Gang) -> str:
+    """Return KAI's first words about a gang, "" if it has said nothing."""
+    return next((said for said, _ in _words_about(gang)), "")
+
+
+def _words_about(gang: Gang) -> list[tuple[str, float | None]]:
+    """Words and their time: of the PodGroup, else of pods of KAI, else of events about them."""
+    group = gang.pod_group
+    said = [(said.message or said.reason, said.time) for said in group.said] if group else []
+    if said:
+        return said
+
+    pods = [pod for pod in gang.waiting if pod.scheduler == KAI_SCHEDULER]
+    said = [(pod.unscheduled, None) for pod in pods if pod.unscheduled]
+    if said:
+        return said
+
+    uids = [*([group.uid] if group is not None else []), *(pod.uid for pod in pods)]
+    latest = (_of_kai(gang.index.events.get(uid, ())) for uid in uids)
+    return [(event.message, event.time) for event in latest if event is not None]
+
+
+def _of_kai(events: Sequence[Event]) -> Event | None:
+    """The latest event that KAI wrote, if any."""
+    return next((event for event in events if event.source in _KAI_COMPONENTS), None)
+
+
+def _with_age(words: str, time: float | None, now: float) -> str:
+    """On one line: KAI begins new ones within its words."""
+    words = " ".join(words.split())
+    if time is None or not now:
+        return words
+    return f"{words} ({ago(now - time)} ago)"

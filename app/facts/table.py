@@ -1,0 +1,202 @@
+"""The table of what is kept: a row for each kind that is cached, or read to be explained.
+
+Nodes, PodGangs and MNNVL resources have two rows, because a server that keeps them all needs few of
+their fields. What only the leader keeps is in `cluster/rows`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from app.facts import kinds
+from app.facts.grove.gang import StoredGang, read_stored_gang
+from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
+from app.facts.grove.podgang import PodGang, read_pod_gang
+from app.facts.grove.podgangmap import PodGangMap, read_pod_gang_map
+from app.facts.grove.topology import (
+    ClusterTopology,
+    read_cluster_topology,
+    read_cluster_topology_binding,
+)
+from app.facts.kai.podgroup import KaiPodGroup, read_kai_pod_group
+from app.facts.kai.queue import Queue, read_queue
+from app.facts.kai.topology import KaiTopology, read_kai_topology
+from app.facts.kubernetes.claim import (
+    ClaimTemplate,
+    DeviceClass,
+    ResourceClaim,
+    ResourceSlice,
+    read_claim_template,
+    read_device_class,
+    read_resource_claim,
+    read_resource_slice,
+)
+from app.facts.kubernetes.event import Event, read_event
+from app.facts.kubernetes.node import Node, NodeLabels, read_node, read_node_labels
+from app.facts.kubernetes.pod import Pod, read_pod
+from app.facts.kubernetes.workload import (
+    PriorityClass,
+    Workload,
+    WorkloadGroup,
+    read_priority_class,
+    read_workload,
+    read_workload_group,
+)
+from app.facts.labels import MNNVL_MANAGED
+from app.facts.named import Key, read_name
+from app.facts.nvidia.computedomain import (
+    ComputeDomain,
+    DomainClique,
+    read_compute_domain,
+    read_domain_clique,
+)
+from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
+from app.objects.resource import EVENT, NODE, POD, Resource
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Row(Generic[T]):
+    """What is kept of a kind.
+
+    `read` returns what is kept of an object, or None to keep nothing. A lookup returns the keys
+    under which that is found. `labels` is a label selector and `fields` a field selector of the
+    objects that are read; if `metadata_only` is true, only their metadata is. `title` is for
+    people, and `name` that of the kind in the facts of explain, where two kinds may share one.
+    """
+
+    resource: Resource
+    read: Callable[[Any], T | None]
+    lookups: Mapping[str, Callable[[T], Iterable[Key]]] = field(default_factory=dict)
+    labels: str = ""
+    fields: str = ""
+    metadata_only: bool = False
+    name: str = ""
+    title: str = ""
+
+
+def in_namespace(namespace: str, *names: str) -> list[Key]:
+    """Return the keys of `names`, without empty ones."""
+    return [(namespace, name) for name in names if name]
+
+
+OF_NAMESPACE = "namespace"
+"""Lookup of PodCliqueSets with MNNVL groups: the namespace.
+
+No two of them may share a ComputeDomain.
+"""
+
+OF_BINDING = "binding"
+"""Lookup of PodCliqueSets: the ClusterTopologyBinding that their constraints refer to."""
+
+OF_GANG = "gang"
+"""Lookup of ComputeDomains and claims: the PodGangs that own them, and the one that an earlier
+version wrote into a label.
+"""
+
+BY_SET = "set"
+"""Lookup of PodGangs and of PodCliques: namespace and PodCliqueSet."""
+
+
+def gang_keys(resource: MnnvlResource) -> Iterable[Key]:
+    names = {owner.name for owner in resource.owning_gangs}
+    return in_namespace(resource.namespace, *names | {resource.place.podgang})
+
+
+_MANAGED = f"{MNNVL_MANAGED}=true"
+
+DOMAINS: Row[MnnvlResource] = Row(
+    kinds.COMPUTE_DOMAIN, read_mnnvl_resource, {OF_GANG: gang_keys}, labels=_MANAGED
+)
+CLAIMS: Row[MnnvlResource] = Row(
+    kinds.RESOURCE_CLAIM, read_mnnvl_resource, {OF_GANG: gang_keys}, labels=_MANAGED
+)
+TOPOLOGIES: Row[ClusterTopology] = Row(
+    kinds.CLUSTER_TOPOLOGY, read_cluster_topology, name="topologies", title="the cluster topology"
+)
+BINDINGS: Row[ClusterTopology] = Row(
+    kinds.CLUSTER_TOPOLOGY_BINDING,
+    read_cluster_topology_binding,
+    name="topologies",
+    title="the cluster topology",
+)
+KAI_TOPOLOGIES: Row[KaiTopology] = Row(
+    kinds.KAI_TOPOLOGY, read_kai_topology, name="kai_topologies", title="KAI's Topologies"
+)
+GANGS: Row[StoredGang] = Row(
+    kinds.POD_GANG,
+    read_stored_gang,
+    {BY_SET: lambda gang: in_namespace(gang.namespace, gang.place.pcs)},
+)
+SETS: Row[PodCliqueSet] = Row(
+    kinds.POD_CLIQUE_SET,
+    read_pod_clique_set,
+    {
+        OF_NAMESPACE: lambda pcs: [(pcs.namespace, "")] if pcs.mnnvl_groups else [],
+        OF_BINDING: lambda pcs: in_namespace("", pcs.topology_name),
+    },
+)
+NODES: Row[NodeLabels] = Row(NODE, read_node_labels, metadata_only=True)
+DEVICE_CLASSES: Row[str] = Row(kinds.DEVICE_CLASS, read_name, metadata_only=True)
+
+FOR_VERDICTS: tuple[Row[Any], ...] = (
+    DOMAINS,
+    CLAIMS,
+    TOPOLOGIES,
+    BINDINGS,
+    KAI_TOPOLOGIES,
+    GANGS,
+    SETS,
+    DEVICE_CLASSES,
+    NODES,
+)
+"""The rows that verdicts need, in the order in which `stores/listed` reads them: resources before
+the PodGangs and sets that should own them. An owner that is missing at the end was then already
+missing when its resource was read.
+"""
+
+WIDE_NODES: Row[Node] = Row(NODE, read_node, name="nodes", title="nodes")
+PODS: Row[Pod] = Row(POD, read_pod, name="pods", title="pods")
+WIDE_GANGS: Row[PodGang] = Row(kinds.POD_GANG, read_pod_gang, name="gangs", title="PodGangs")
+GANG_MAPS: Row[PodGangMap] = Row(
+    kinds.POD_GANG_MAP, read_pod_gang_map, name="gang_maps", title="PodGangMaps"
+)
+KAI_POD_GROUPS: Row[KaiPodGroup] = Row(
+    kinds.POD_GROUP, read_kai_pod_group, name="pod_groups", title="KAI's PodGroups"
+)
+QUEUES: Row[Queue] = Row(kinds.QUEUE, read_queue, name="queues", title="queues")
+PRIORITIES: Row[PriorityClass] = Row(
+    kinds.PRIORITY_CLASS, read_priority_class, name="priorities", title="PriorityClasses"
+)
+WIDE_CLAIMS: Row[ResourceClaim] = Row(
+    kinds.RESOURCE_CLAIM, read_resource_claim, name="claims", title="ResourceClaims"
+)
+CLAIM_TEMPLATES: Row[ClaimTemplate] = Row(
+    kinds.CLAIM_TEMPLATE,
+    read_claim_template,
+    name="claim_templates",
+    title="ResourceClaimTemplates",
+)
+SLICES: Row[ResourceSlice] = Row(
+    kinds.RESOURCE_SLICE, read_resource_slice, name="slices", title="ResourceSlices"
+)
+WIDE_DEVICE_CLASSES: Row[DeviceClass] = Row(
+    kinds.DEVICE_CLASS, read_device_class, name="device_classes", title="DeviceClasses"
+)
+WIDE_DOMAINS: Row[ComputeDomain] = Row(
+    kinds.COMPUTE_DOMAIN, read_compute_domain, name="compute_domains", title="ComputeDomains"
+)
+DOMAIN_CLIQUES: Row[DomainClique] = Row(
+    kinds.DOMAIN_CLIQUE, read_domain_clique, name="domain_cliques", title="ComputeDomainCliques"
+)
+WORKLOAD_NAMES: Row[Workload] = Row(
+    kinds.WORKLOAD, read_workload, name="workloads", title="Workloads"
+)
+WORKLOAD_GROUPS: Row[WorkloadGroup] = Row(
+    kinds.K8S_POD_GROUP,
+    read_workload_group,
+    name="workload_groups",
+    title="PodGroups of Workloads",
+)
+EVENTS: Row[Event] = Row(EVENT, read_event, name="events", title="events")

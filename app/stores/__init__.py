@@ -1,0 +1,1 @@
+"""Typed stores for rows of `facts/table`, and the ways to fill them."""
