@@ -2,31 +2,125 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from app.commands.options import Command, configured
-from app.webhooks.policies import UNCOVERED, admission_policies
+from app.config.schema import Configuration
+from app.dry_run.budget import UnusableInput
+from app.webhooks.policies import (
+    UNCOVERED,
+    admission_policies,
+    marking_policies,
+    queue_policies,
+    static_policies,
+)
+
+Objects = list[dict[str, Any]]
+
+PLUGINS = {
+    "validating": "ValidatingAdmissionPolicy",
+    "mutating": "MutatingAdmissionPolicy",
+}
+"""The folders of static manifests, each with the admission plugin that reads it."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="an OperatorConfiguration: the server's"
     )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--static", type=Path, metavar="DIR", help="write static manifests of API servers to DIR"
+    )
+    what.add_argument(
+        "--mutating",
+        action="store_true",
+        help="print the MutatingAdmissionPolicy (Kubernetes 1.36) for Pods of Workloads",
+    )
+    what.add_argument(
+        "--queues",
+        choices=("refuse", "warn"),
+        help="print the policies about who may use which queue",
+    )
+    parser.add_argument(
+        "--kai-namespace",
+        metavar="NAMESPACE",
+        default="kai-scheduler",
+        help="with --queues: where KAI runs (default: kai-scheduler)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    objects = admission_policies(configured(arguments))
-    print(printed(objects), end="")
+    configuration = configured(arguments)
+    if arguments.static is not None:
+        _write_static(arguments.static, configuration)
+    elif arguments.mutating:
+        print(documents(marking_policies(configuration)), end="")
+    elif arguments.queues:
+        objects = queue_policies(configuration, arguments.queues, arguments.kai_namespace)
+        print(documents(objects), end="")
+    else:
+        print(uncovered() + documents(admission_policies(configuration)), end="")
     return 0
 
 
-def printed(objects: list[dict[str, object]]) -> str:
-    """Return YAML documents, after comments about what only the webhooks do."""
+def uncovered() -> str:
+    """Return comments about what only the webhooks do."""
     lines = ["# Made by `grove-admission policies`. Only the webhooks do the following:"]
     lines += [f"# - {row.path}, {row.what}: {row.why}" for row in UNCOVERED]
-    documents = yaml.safe_dump_all(objects, sort_keys=False, explicit_start=True, width=100)
-    return "\n".join([*lines, documents])
+    return "\n".join([*lines, ""])
+
+
+def documents(objects: Objects) -> str:
+    """Return YAML documents.
+
+    The first begins without a line of dashes: after comments alone, kube-apiserver would take
+    these for a document.
+    """
+    return yaml.safe_dump_all(objects, sort_keys=False, width=100)
+
+
+def _write_static(folder: Path, configuration: Configuration) -> None:
+    """Write a folder for each admission plugin, and the configuration that names both."""
+    contents = {"validating": uncovered() + documents(static_policies(configuration))}
+    marking = marking_policies(configuration, is_static=True)
+    if marking:
+        contents["mutating"] = documents(marking)
+
+    try:
+        for name, content in contents.items():
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            (folder / name / "grove-admission.yaml").write_text(content)
+        (folder / "admission-configuration.yaml").write_text(
+            documents([_plugins(folder.absolute(), list(contents))])
+        )
+    except OSError as problem:
+        raise UnusableInput(f"{folder}: {problem.strerror}") from None
+
+    print(f"written to {folder}; kube-apiserver reads it with", end=" ")
+    print(f"--admission-control-config-file={folder.absolute()}/admission-configuration.yaml")
+
+
+def _plugins(folder: Path, names: list[str]) -> dict[str, Any]:
+    """Return the AdmissionConfiguration of an API server that reads `folder`."""
+    version = "apiserver.config.k8s.io/v1"
+    return {
+        "apiVersion": version,
+        "kind": "AdmissionConfiguration",
+        "plugins": [
+            {
+                "name": PLUGINS[name],
+                "configuration": {
+                    "apiVersion": version,
+                    "kind": f"{PLUGINS[name]}Configuration",
+                    "staticManifestsDir": str(folder / name),
+                },
+            }
+            for name in names
+        ],
+    }
 
 
 COMMAND = Command(

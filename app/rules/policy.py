@@ -63,7 +63,7 @@ class Policy:
     policy says nothing.
 
     `parameter` is the resource whose objects are the parameters. If `parameter_name` is "", each of
-    its objects is one.
+    its objects is one. If `fails_closed`, a request that can't be judged is refused.
     """
 
     name: str
@@ -75,6 +75,7 @@ class Policy:
     conditions: Mapping[str, str] = field(default_factory=dict)
     parameter: Resource | None = None
     parameter_name: str = ""
+    fails_closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,28 +1,40 @@
-"""The rules in CEL as ValidatingAdmissionPolicies with their bindings.
+"""Which rules in CEL an API server gets, with the settings of a configuration.
 
-Source: https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
+A policy of the dialect that is not in force says nothing: its parameters are missing, or nobody
+writes its kinds. So those of both dialects are installed.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
 
 from app.config.schema import Configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
-from app.objects.resource import Resource
 from app.rules.dialects.bindings import policies as bindings
 from app.rules.dialects.design import policies as design
-from app.rules.policy import Demand, Policy, Uncovered
+from app.rules.policy import Levels, Policy, Uncovered, text, texts
+from app.rules.protection_policy import protection
+from app.rules.queue_policy import QueueKeys, queue_guards
 from app.rules.subgroups_policy import SUBGROUPS
 from app.rules.subgroups_policy import UNCOVERED as OF_SUBGROUPS
 from app.rules.topology.levels_policy import guard
-from app.webhooks.configurations import API_VERSION, EXEMPT_NAMESPACE, NAME
+from app.webhooks.configurations import EXEMPT_NAMESPACE, NAME
+from app.webhooks.policy_objects import (
+    QUEUES,
+    RULES,
+    STATIC_SUFFIX,
+    SUFFIX,
+    Form,
+    Object,
+    marking,
+    objects_of,
+)
 from app.webhooks.registry import warning_paths
 
-COMPONENT = "policies"
-LABELS = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/component": COMPONENT}
-SUFFIX = ".grove-admission.grove.io"
+Mode = Literal["refuse", "warn"]
 
-Object = dict[str, Any]
+DENY = ("Deny",)
+WARN = ("Warn", "Audit")
 
 UNCOVERED: tuple[Uncovered, ...] = (
     *design.UNCOVERED,
@@ -48,11 +60,29 @@ UNCOVERED: tuple[Uncovered, ...] = (
 
 
 def policies_of(configuration: Configuration) -> list[Policy]:
-    """Return the policies with the settings of `configuration`, for both dialects.
+    """Return the policies whose levels are parameters, objects of the cluster."""
+    name = configuration.cluster_topology.name
+    return [
+        *_without_levels(configuration),
+        design.pod_clique_sets(parameter_name=name),
+        bindings.pod_clique_sets(),
+    ]
 
-    Those of the dialect that is not in force say nothing: their parameters are missing, or nobody
-    writes their kinds.
-    """
+
+def static_policies_of(configuration: Configuration) -> list[Policy]:
+    """Return the policies without parameters: the levels are those of `configuration`."""
+    policies = _without_levels(configuration)
+    policies.append(protection(NAME, configuration.authorization.authorized_users))
+    topology = configuration.cluster_topology
+    if topology.enabled:
+        domains = [level.domain for level in configuration.levels]
+        levels = Levels(texts(domains), text(topology.name))
+        policies += [design.pod_clique_sets(levels), bindings.pod_clique_sets(levels)]
+    return policies
+
+
+def _without_levels(configuration: Configuration) -> list[Policy]:
+    """Return the policies that depend on no levels."""
     topology = configuration.cluster_topology
     kinds = [CLUSTER_TOPOLOGY.kind]
     if topology.enabled:
@@ -62,124 +92,65 @@ def policies_of(configuration: Configuration) -> list[Policy]:
         guard(kinds, topology.name, configuration.authorization.authorized_users),
         design.CLUSTER_TOPOLOGIES,
         bindings.CLUSTER_TOPOLOGY_BINDINGS,
-        design.pod_clique_sets(parameter_name=topology.name),
-        bindings.pod_clique_sets(),
         SUBGROUPS,
     ]
 
 
 def admission_policies(configuration: Configuration) -> list[Object]:
-    """Return the policies and bindings for `kubectl apply`."""
-    only_warning = warning_paths(configuration.enforcement)
-    exempt = sorted({EXEMPT_NAMESPACE, configuration.certificates.namespace})
+    """Return ValidatingAdmissionPolicies and bindings, for `kubectl apply`."""
+    form = Form(RULES, SUFFIX, exempt_namespaces(configuration))
+    return _rendered(policies_of(configuration), configuration, form)
+
+
+def static_policies(configuration: Configuration) -> list[Object]:
+    """Return ValidatingAdmissionPolicies and bindings, for a folder of the API server."""
+    form = Form(RULES, STATIC_SUFFIX, exempt_namespaces(configuration))
+    return _rendered(static_policies_of(configuration), configuration, form)
+
+
+def marking_policies(configuration: Configuration, *, is_static: bool = False) -> list[Object]:
+    """Return the MutatingAdmissionPolicy for Pods of Workloads, and its binding.
+
+    [] if Workloads are disabled.
+    """
+    if not configuration.workloads.enabled:
+        return []
+    suffix = STATIC_SUFFIX if is_static else SUFFIX
+    form = Form(RULES, suffix, exempt_namespaces(configuration))
+    return marking(configuration.workloads.scheduler_name, form)
+
+
+def queue_policies(configuration: Configuration, mode: Mode, kai_namespace: str) -> list[Object]:
+    """Return the policies about who may use which queue. KAI runs in `kai_namespace`.
+
+    The service accounts of its namespace, of ours and of Kubernetes only copy names of queues.
+    """
+    keys = configuration.workloads.labels
+    names = QueueKeys(
+        keys.queue, keys.project, keys.node_pool, configuration.workloads.scheduler_name
+    )
+    exempt = exempt_namespaces(configuration)
+    trusted = sorted({*exempt, kai_namespace})
+    form = Form(QUEUES, SUFFIX, exempt)
+    actions = DENY if mode == "refuse" else WARN
     objects: list[Object] = []
-    for policy in policies_of(configuration):
-        actions = ["Deny"]
-        if policy.path in only_warning and not _always_denies(policy):
-            actions = ["Warn", "Audit"]
-        objects += [validating(policy, exempt), binding(policy, actions)]
+    for policy in queue_guards(names, trusted):
+        is_closed = mode == "refuse"
+        objects += objects_of(replace(policy, fails_closed=is_closed), form, actions)
     return objects
 
 
-def _always_denies(policy: Policy) -> bool:
-    """Whether a policy is enforced in a trial period too: the guard of the managed topology."""
-    return all(demand.reason == "Forbidden" for demand in policy.demands)
+def exempt_namespaces(configuration: Configuration) -> list[str]:
+    """Return the namespaces that webhooks and policies leave out."""
+    return sorted({EXEMPT_NAMESPACE, configuration.certificates.namespace})
 
 
-def validating(policy: Policy, exempt: Sequence[str]) -> Object:
-    """Return the ValidatingAdmissionPolicy of `policy`, for all namespaces but `exempt`.
-
-    If an expression can't be evaluated, the request passes: the webhook judges it.
-    """
-    spec: Object = {"failurePolicy": "Ignore"}
-    if policy.parameter is not None:
-        version = f"{policy.parameter.group}/{policy.parameter.versions[0]}"
-        spec["paramKind"] = {"apiVersion": version, "kind": policy.parameter.kind}
-    spec["matchConstraints"] = {
-        "matchPolicy": "Equivalent",
-        "namespaceSelector": {"matchExpressions": [_others_than(exempt)]},
-        "resourceRules": [_rule(policy)],
-    }
-    spec["matchConditions"] = [
-        {"name": name, "expression": expression} for name, expression in policy.conditions.items()
-    ]
-    spec["variables"] = [
-        {"name": name, "expression": expression} for name, expression in variables_of(policy)
-    ]
-    spec["validations"] = [_validation(demand) for demand in policy.demands]
-
-    return _object("ValidatingAdmissionPolicy", policy, spec)
-
-
-def binding(policy: Policy, actions: Sequence[str]) -> Object:
-    """Return the ValidatingAdmissionPolicyBinding of `policy`.
-
-    A parameter is an object of the cluster itself, so that nothing has to be kept in step with it.
-    If it is missing, the policy says nothing.
-    """
-    spec: Object = {"policyName": name_of(policy)}
-    if policy.parameter is not None:
-        which: Object = {"selector": {}}
-        if policy.parameter_name:
-            which = {"name": policy.parameter_name}
-        spec["paramRef"] = {**which, "parameterNotFoundAction": "Allow"}
-    spec["validationActions"] = list(actions)
-    return _object("ValidatingAdmissionPolicyBinding", policy, spec)
-
-
-def name_of(policy: Policy) -> str:
-    return policy.name + SUFFIX
-
-
-def variables_of(policy: Policy) -> Iterator[tuple[str, str]]:
-    """Yield the name and the expression of each variable, after those that it uses."""
-    yield from policy.variables.items()
-    for demand in policy.demands:
-        yield demand.name, demand.offenders
-        yield from demand.details.items()
-
-
-def _object(kind: str, policy: Policy, spec: Object) -> Object:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": kind,
-        "metadata": {"name": name_of(policy), "labels": dict(LABELS)},
-        "spec": spec,
-    }
-
-
-def _others_than(namespaces: Iterable[str]) -> Object:
-    return {
-        "key": "kubernetes.io/metadata.name",
-        "operator": "NotIn",
-        "values": list(namespaces),
-    }
-
-
-def _rule(policy: Policy) -> Object:
-    first = policy.resources[0]
-    return {
-        "apiGroups": [first.group],
-        "apiVersions": [first.versions[0]],
-        "operations": list(policy.operations),
-        "resources": [resource.plural for resource in policy.resources],
-        "scope": _scope(first),
-    }
-
-
-def _scope(resource: Resource) -> str:
-    if resource.namespaced:
-        return "Namespaced"
-    return "Cluster"
-
-
-def _validation(demand: Demand) -> Object:
-    holds = f"variables.{demand.name}.size() == 0"
-    if demand.unless:
-        holds += f" || variables.{demand.unless}"
-    return {
-        "expression": holds,
-        "message": demand.short,
-        "messageExpression": demand.message,
-        "reason": demand.reason,
-    }
+def _rendered(policies: Sequence[Policy], configuration: Configuration, form: Form) -> list[Object]:
+    only_warning = warning_paths(configuration.enforcement)
+    objects: list[Object] = []
+    for policy in policies:
+        is_guard = all(demand.reason == "Forbidden" for demand in policy.demands)
+        # The managed topology is guarded in a trial period too.
+        warns = policy.path in only_warning and not is_guard
+        objects += objects_of(policy, form, WARN if warns else DENY)
+    return objects

@@ -95,13 +95,19 @@ _TOO_BROAD = too_broad(
     "'packDomain'",
 )
 
+_USES_BINDINGS = (
+    "'other': has(HOLDER.topologyConstraint) && (has(HOLDER.topologyConstraint.topologyName) ||"
+    " has(HOLDER.topologyConstraint.pack)) ? 'true' : 'false'"
+)
+
 _MISSING = "variables.missingLevels[0]"
 
 
 def pod_clique_sets(levels: Levels = LEVELS_OF_PARAMETER, parameter_name: str = "") -> Policy:
     """Return the policy about packDomains, with `levels` of the managed ClusterTopology.
 
-    `parameter_name` is its name if the levels are those of a parameter.
+    `parameter_name` is its name if the levels are those of a parameter. If not, sets are left out
+    that use the fields of the dialect `bindings`.
     """
     missing = Demand(
         "missingLevels",
@@ -117,6 +123,11 @@ def pod_clique_sets(levels: Levels = LEVELS_OF_PARAMETER, parameter_name: str = 
         "spec.template: a packDomain is no level of the ClusterTopology",
         unless="unchanged",
     )
+    conditions = {**NOT_BEING_DELETED, **NOT_TOO_MANY}
+    if not parameter_name:
+        conditions["of-this-dialect"] = (
+            f"({owners('object', _USES_BINDINGS)}).all(o, o.other == 'false')"
+        )
     return Policy(
         "podcliqueset-packdomains",
         _SETS,
@@ -131,7 +142,7 @@ def pod_clique_sets(levels: Levels = LEVELS_OF_PARAMETER, parameter_name: str = 
             "formerConstraints": _constraints("oldObject"),
             "unchanged": _UNCHANGED,
         },
-        conditions={**NOT_BEING_DELETED, **NOT_TOO_MANY},
+        conditions=conditions,
         parameter=CLUSTER_TOPOLOGY if parameter_name else None,
         parameter_name=parameter_name,
     )

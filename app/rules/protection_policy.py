@@ -1,0 +1,60 @@
+"""The guard of our webhook configurations and policies, in CEL.
+
+Only static policies can have it: an API server asks no webhook and no stored policy about these
+kinds.
+
+Source: https://kubernetes.io/docs/reference/access-authn-authz/manifest-admission-control/
+"""
+
+from collections.abc import Sequence
+
+from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
+from app.rules.policy import Demand, Policy, sentence, text, texts
+
+ALLOW_DELETION = "grove-admission.grove.io/allow-deletion"
+"""If this annotation is "true", everybody with the right may delete the object."""
+
+_REGISTRATION = "admissionregistration.k8s.io"
+_KINDS = {
+    "validatingadmissionpolicies": "ValidatingAdmissionPolicy",
+    "validatingadmissionpolicybindings": "ValidatingAdmissionPolicyBinding",
+    "mutatingadmissionpolicies": "MutatingAdmissionPolicy",
+    "mutatingadmissionpolicybindings": "MutatingAdmissionPolicyBinding",
+}
+_POLICIES = tuple(
+    Resource(_REGISTRATION, plural, kind, False, ("v1",)) for plural, kind in _KINDS.items()
+)
+
+
+def protection(name: str, authorized: Sequence[str]) -> Policy:
+    """Return the policy that only `authorized` may delete our objects.
+
+    They are full user names. Our objects have the name `name`, or one that ends with it.
+    """
+    annotations = "oldObject.metadata.annotations"
+    key = text(ALLOW_DELETION)
+    is_allowed = f"has({annotations}) && {key} in {annotations} && {annotations}[{key}] == 'true'"
+    user = "request.userInfo.username"
+    demand = Demand(
+        "deletedByOthers",
+        f"{user} in {texts(sorted(authorized))} || ({is_allowed}) ? [] : [{user}]",
+        sentence(
+            '{kind} "{name}" is protected: user "{user}" cannot delete it. Annotate it with'
+            f' {ALLOW_DELETION}: "true" first',
+            kind="request.kind.kind",
+            name="oldObject.metadata.name",
+            user=user,
+        ),
+        f"protected: annotate it with {ALLOW_DELETION} first",
+        reason="Forbidden",
+    )
+    stored = "oldObject.metadata.name"
+    is_ours = f"{stored} == {text(name)} || {stored}.endsWith({text(f'.{name}.grove.io')})"
+    return Policy(
+        "protection",
+        "",
+        (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, *_POLICIES),
+        ("DELETE",),
+        (demand,),
+        conditions={"ours": is_ours},
+    )
