@@ -20,6 +20,11 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from app.config.schema import Configuration  # noqa: E402
+from app.webhooks.policies import (  # noqa: E402
+    admission_policies,
+    marking_policies,
+    queue_policies,
+)
 
 MANIFESTS = ROOT / "manifests"
 CHART = MANIFESTS / "chart"
@@ -226,6 +231,94 @@ def _with_policies(text: str) -> str:
     return "\n".join(lines)
 
 
+MARKED_USER = "AUTHORIZED-USER"
+MARKED_TOPOLOGY = "managed-topology"
+KEYS_OF_MODES = {
+    "clustertopology-": "clusterTopology",
+    "clustertopologybinding-": "clusterTopology",
+    "podcliqueset-": "podCliqueSet",
+    "podgroup-": "podGroup",
+}
+"""The keys of `enforcement.webhooks`, by the beginning of the names of policies."""
+
+
+def policies() -> str:
+    """Return the policies, with what the configuration says of them as placeholders."""
+    marked = Configuration.model_validate(
+        {
+            "clusterTopology": {"name": MARKED_TOPOLOGY},
+            "authorization": {"authorizedUsers": [MARKED_USER]},
+        }
+    )
+    text = in_namespace(_documents(admission_policies(marked)))
+    for former, new in (
+        (f'["{MARKED_USER}"]', '{{ include "grove-admission.users" . }}'),
+        (
+            f'"{MARKED_USER}"',
+            '{{ include "grove-admission.users" . | fromJsonArray | join ", " |'
+            ' default "nobody (authorizedUsers is empty)" | quote }}',
+        ),
+        (MARKED_TOPOLOGY, '{{ include "grove-admission.topology" . }}'),
+    ):
+        text = text.replace(former, new)
+    guarded = "      - clustertopologies\n"
+    text = text.replace(
+        guarded,
+        f"{guarded}      {{{{- if .Values.config.clusterTopology.enabled }}}}\n"
+        "      - clustertopologybindings\n"
+        "      {{- end }}\n",
+        1,
+    )
+    body = "---\n".join(_with_actions(document) for document in text.split("---\n"))
+    marking = _documents(marking_policies(Configuration()))
+    body += f"""{{{{- if .Capabilities.APIVersions.Has "{MARKING}" }}}}
+---
+{in_namespace(marking)}{{{{- end }}}}
+"""
+
+    return template("overlays/policies/policies.yaml", body, ".Values.policies.enabled")
+
+
+MARKING = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
+
+
+def _with_actions(document: str) -> str:
+    """Return a binding with the mode of its webhook in the configuration."""
+    name = re.search(r"^  name: (\S+)", document, re.MULTILINE)
+    keys = [
+        key
+        for start, key in KEYS_OF_MODES.items()
+        if name is not None and name[1].startswith(start)
+    ]
+    former = "  validationActions:\n  - Deny\n"
+    if not keys or former not in document:
+        return document
+    actions = f'{{{{ include "grove-admission.actions" (list . "{keys[0]}") }}}}'
+    return replaced(document, former, f"  validationActions: {actions}\n")
+
+
+def queue_guard() -> str:
+    marked = "kai-namespace"
+    text = in_namespace(_documents(queue_policies(Configuration(), "refuse", marked)))
+    text = text.replace(marked, "{{ .Values.queueGuard.kaiNamespace }}")
+    text = text.replace(
+        "  validationActions:\n  - Deny\n",
+        '  validationActions: {{ eq .Values.queueGuard.mode "warn" |'
+        ' ternary "[Warn, Audit]" "[Deny]" }}\n',
+    )
+    text = text.replace(
+        "  failurePolicy: Fail\n",
+        '  failurePolicy: {{ eq .Values.queueGuard.mode "warn" | ternary "Ignore" "Fail" }}\n',
+    )
+    return template("overlays/queue-guard/policies.yaml", text, 'ne .Values.queueGuard.mode "off"')
+
+
+def _documents(objects: list[dict[str, Any]]) -> str:
+    """Return YAML in which no text is folded, so that placeholders stay whole."""
+    text = yaml.safe_dump_all(objects, sort_keys=False, width=1_000_000)
+    return re.sub(r"\{\{(.*?)\}\}", r'{{ "{{" }}\1{{ "}}" }}', text)
+
+
 def flow_control() -> str:
     path = "components/flow-control/flow-control.yaml"
     return template(path, in_namespace(source(path)), f"and {SERVER} .Values.flowControl.enabled")
@@ -341,6 +434,10 @@ def _properties() -> dict[str, Any]:
                 "namespaceSelector": selector,
             }
         ),
+        "policies": _object({"enabled": switch}),
+        "queueGuard": _object(
+            {"mode": {"enum": ["off", "warn", "refuse"]}, "kaiNamespace": {**text, "minLength": 1}}
+        ),
         "monitoring": _object(
             {"enabled": switch, "labels": {"type": "object", "additionalProperties": text}}
         ),
@@ -369,6 +466,8 @@ def files() -> dict[str, str]:
         "templates/deployment.yaml": deployment(),
         "templates/egress.yaml": egress(),
         "templates/flow-control.yaml": flow_control(),
+        "templates/policies.yaml": policies(),
+        "templates/queue-guard.yaml": queue_guard(),
         "templates/rbac.yaml": rbac(),
         "templates/service.yaml": service(),
         "templates/servicemonitor.yaml": monitoring("servicemonitor"),

@@ -132,6 +132,10 @@ OTHERWISE_SHOWN = {
     "levels_policy.py": "the rules in CEL, in the words of the rules",
     "owners_policy.py": "the rules in CEL, in the words of the rules",
     "subgroups_policy.py": "the rules in CEL, in the words of the rules",
+    "pod_policy.py": "a rule in CEL, which refuses nothing",
+    "policy_objects.py": "objects, no messages",
+    "protection_policy.py": "static manifests of API servers: manifests/README.md",
+    "queue_policy.py": "the queue guard: manifests/README.md",
 }
 PARTS = {
     " and … more",

@@ -18,6 +18,7 @@ from app.doctor import (
     leader,
     ownership,
     permissions,
+    policies,
     rehearsal,
     releases,
     replicas,
@@ -61,6 +62,9 @@ async def examine(patient: Patient) -> list[Check]:
     checks = await _attempted(apis.SUBJECT, apis.check_apis(client, patient.read))
     checks += await _attempted(releases.SUBJECT, releases.check_releases(client))
     checks += [check async for check in _webhooks(patient, installed)]
+    checks += await _attempted(
+        policies.SUBJECT, policies.check_policies(client, patient.configuration)
+    )
     answering, endpoints = await _service(patient, installed)
     checks += answering
     for subject, looking in _questions(patient, installed, endpoints):

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.doctor.policies import NO_POLICIES, Policies, read_policies
 from app.kube.api import Client, Selection
 from app.objects.metadata import labels_of
 from app.objects.resource import (
@@ -99,6 +100,7 @@ class Installed:
     configurations: Mapping[str, Object]
     webhooks: Sequence[StoredWebhook]
     surroundings: Surroundings
+    policies: Policies = NO_POLICIES
 
 
 async def read_installed(client: Client) -> Installed:
@@ -112,7 +114,8 @@ async def read_installed(client: Client) -> Installed:
             configurations[title] = item
             contents = maps_of(item.get("webhooks"))
             webhooks += [StoredWebhook(title, is_mutating, content) for content in contents]
-    return Installed(configurations, webhooks, await _read_surroundings(client))
+    surroundings = await _read_surroundings(client)
+    return Installed(configurations, webhooks, surroundings, await read_policies(client))
 
 
 async def _read_surroundings(client: Client) -> Surroundings:

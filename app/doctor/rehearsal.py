@@ -77,6 +77,9 @@ def rehearse(installed: Installed) -> list[Check]:
             *_target(webhook, installed.surroundings),
         ]
         text = f"{webhook.configuration}, {webhook.name}: {while_down(webhook.content)}"
+        refusing = installed.policies.refusing(webhook.content)
+        if refusing:
+            text += f"; API servers still enforce the policies {', '.join(refusing)}"
         checks += problems or [Check(SUBJECT, "ok", text)]
     return checks + list(_timeouts(installed.webhooks))
 

@@ -88,6 +88,17 @@ VALIDATING_WEBHOOKS = Resource(
     optional=False,
 )
 
+VALIDATING_POLICIES = Resource(
+    _REGISTRATION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False, ("v1",)
+)
+VALIDATING_POLICY_BINDINGS = Resource(
+    _REGISTRATION,
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    False,
+    ("v1",),
+)
+
 OF_KUBERNETES = (
     *(
         NODE,
@@ -103,5 +114,6 @@ OF_KUBERNETES = (
         ENDPOINT_SLICE,
     ),
     *(ACCESS_REVIEW, SELF_ACCESS_REVIEW, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS),
+    *(VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS),
 )
 """All of these resources."""

@@ -15,7 +15,7 @@ from app.objects.resource import ACCESS_REVIEW, ENDPOINT_SLICE, MUTATING_WEBHOOK
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 from tests.doctor.answering import AnsweringClient
 
-SUBJECTS = ["APIs", "webhooks", "service", "certificate", "permissions", "leader"]
+SUBJECTS = ["APIs", "webhooks", "policies", "service", "certificate", "permissions", "leader"]
 REFUSED = Forbidden("not yours to read", code=403, reason="Forbidden")
 SILENT = Unavailable("the API server does not answer")
 

@@ -13,7 +13,7 @@ from tests.reviews import LEVELS, Caller, cluster, load, operator_cluster
 
 Object = dict[str, Any]
 
-TOPOLOGY = {
+TOPOLOGY: Object = {
     "enabled": True,
     "levels": [{"domain": level.domain, "key": level.key} for level in LEVELS],
 }
@@ -49,12 +49,15 @@ def bindings() -> Dialect:
 
 
 class Judge:
-    """Asks both, in the cluster of `dialect`."""
+    """Asks both, in the cluster of `dialect`.
 
-    def __init__(self, dialect: Dialect) -> None:
+    `objects` are other policies and bindings than those with parameters.
+    """
+
+    def __init__(self, dialect: Dialect, objects: Sequence[Object] = ()) -> None:
         self._parameters = dialect.parameters
         self._caller = Caller(dialect.facts, CONFIGURATION)
-        objects = admission_policies(CONFIGURATION)
+        objects = objects or admission_policies(CONFIGURATION)
         self._policies = list(zip(objects[::2], objects[1::2], strict=True))
         self._paths = {
             resource.plural: policy.path

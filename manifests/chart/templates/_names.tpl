@@ -17,3 +17,26 @@ kind: OperatorConfiguration
 {{- define "grove-admission.configuration" -}}
 grove-admission-configuration-{{ include "grove-admission.config" . | sha256sum | trunc 10 }}
 {{- end -}}
+
+{{- /* Who may write the managed topology, as a list in JSON: as the server reads the values. */ -}}
+{{- define "grove-admission.users" -}}
+{{- $ours := printf "system:serviceaccount:%s:grove-admission" .Release.Namespace -}}
+{{- $users := list $ours "system:serviceaccount:grove-system:grove-operator" -}}
+{{- with .Values.config.authorization -}}
+{{- if hasKey . "authorizedUsers" -}}{{- $users = .authorizedUsers -}}{{- end -}}
+{{- end -}}
+{{- $quoted := list -}}
+{{- range $users | sortAlpha -}}{{- $quoted = append $quoted (. | quote) -}}{{- end -}}
+[{{ $quoted | join ", " }}]
+{{- end -}}
+
+{{- define "grove-admission.topology" -}}
+{{- with .Values.config.clusterTopology -}}{{- .name | default "grove-topology" -}}{{- end -}}
+{{- end -}}
+
+{{- /* What a policy does, by the key of its webhook in `enforcement`: a list of context and key. */ -}}
+{{- define "grove-admission.actions" -}}
+{{- $enforcement := (index . 0).Values.config.enforcement | default dict -}}
+{{- $mode := index ($enforcement.webhooks | default dict) (index . 1) | default $enforcement.mode -}}
+{{- if eq ($mode | default "refuse") "warn" -}}[Warn, Audit]{{- else -}}[Deny]{{- end -}}
+{{- end -}}

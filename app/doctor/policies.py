@@ -1,0 +1,153 @@
+"""The policies of API servers: how ours differ from what this version prints, and what policies
+still refuse while webhooks are down.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.config.schema import Configuration
+from app.doctor.report import Check
+from app.kube.api import Client, NotServed, Selection
+from app.objects.resource import VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS
+from app.objects.shape import map_of, maps_of, text_of, texts_of
+from app.webhooks.configurations import NAME
+from app.webhooks.policies import admission_policies
+from app.webhooks.policy_objects import RULES
+
+SUBJECT = "policies"
+
+Object = Mapping[str, Any]
+
+_INSTALL = (
+    "Print the policies with the configuration of the server (`grove-admission policies`), and"
+    " apply them with --prune, as in the manifests README."
+)
+_LABELS = f"app.kubernetes.io/name={NAME},app.kubernetes.io/component={RULES}"
+_NONE = (
+    "no policy of ours is installed: while the server is down, what its webhooks let pass is not"
+    " checked"
+)
+_DEFAULTS: Mapping[str, Any] = {"matchPolicy": "Equivalent", "objectSelector": {}}
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """The stored policies by name, and the bindings of each."""
+
+    policies: Mapping[str, Object]
+    bindings: Mapping[str, Sequence[Object]]
+
+    def refusing(self, webhook: Object) -> list[str]:
+        """Return the policies that refuse requests that `webhook` is called for."""
+        return [
+            name
+            for name, policy in self.policies.items()
+            if any(_denies(binding) for binding in self.bindings.get(name, ()))
+            and _overlap(policy, webhook)
+        ]
+
+
+NO_POLICIES = Policies({}, {})
+
+
+async def read_policies(client: Client, labels: str = "") -> Policies:
+    """Return the policies with `labels`, a selector. None if they are not served."""
+    try:
+        found = (await client.list(Selection(VALIDATING_POLICIES, labels=labels), limit=0)).items
+        bound = Selection(VALIDATING_POLICY_BINDINGS, labels=labels)
+        bindings = (await client.list(bound, limit=0)).items
+    except NotServed:
+        return NO_POLICIES
+
+    by_policy: dict[str, list[Object]] = {}
+    for binding in bindings:
+        by_policy.setdefault(text_of(map_of(binding.get("spec")).get("policyName")), []).append(
+            binding
+        )
+    return Policies({policy["metadata"]["name"]: policy for policy in found}, by_policy)
+
+
+async def check_policies(client: Client, configuration: Configuration) -> list[Check]:
+    """Return how our installed policies differ, and what each of them does."""
+    stored = await read_policies(client, _LABELS)
+    if not stored.policies and not stored.bindings:
+        return [Check(SUBJECT, "ok", _NONE)]
+    return list(_compared(stored, admission_policies(configuration)))
+
+
+def _compared(stored: Policies, desired: Sequence[Object]) -> Iterator[Check]:
+    names = [obj["metadata"]["name"] for obj in desired[::2]]
+    for policy, binding in zip(desired[::2], desired[1::2], strict=True):
+        name = policy["metadata"]["name"]
+        found = stored.policies.get(name)
+        bindings = stored.bindings.get(name, ())
+        if found is None or not bindings:
+            yield Check(SUBJECT, "warning", f"{name} is not installed, or has no binding", _INSTALL)
+            continue
+
+        yield Check(SUBJECT, "ok", _effect(found, bindings))
+        if _differs(found["spec"], policy["spec"]):
+            message = f"{name} is not that of this version and configuration"
+            yield Check(SUBJECT, "warning", message, _INSTALL)
+        if not any(not _differs(item["spec"], binding["spec"]) for item in bindings):
+            message = f"the binding of {name} is not that of this version and configuration"
+            yield Check(SUBJECT, "warning", message, _INSTALL)
+
+    for name in sorted({*stored.policies, *stored.bindings} - set(names)):
+        message = f"{name} is not of this version: a former one that was left behind"
+        yield Check(SUBJECT, "warning", message, _INSTALL)
+
+
+def _effect(policy: Object, bindings: Sequence[Object]) -> str:
+    """Return what a policy does while the server is down."""
+    name = policy["metadata"]["name"]
+    requests = " and ".join(
+        f"{', '.join(texts_of(rule.get('operations')))} of {', '.join(_resources(rule))}"
+        for rule in _rules(policy)
+    )
+    fate = "only warned of"
+    if any(_denies(binding) for binding in bindings):
+        fate = "still refused"
+    return f"while every webhook is down, {requests} that break its rules are {fate}: {name}"
+
+
+def _rules(policy: Object) -> list[dict[str, Any]]:
+    constraints = map_of(map_of(policy.get("spec")).get("matchConstraints"))
+    return maps_of(constraints.get("resourceRules"))
+
+
+def _resources(rule: Object) -> list[str]:
+    group = next(iter(texts_of(rule.get("apiGroups"))), "")
+    return [f"{plural}.{group}" if group else plural for plural in texts_of(rule.get("resources"))]
+
+
+def _denies(binding: Object) -> bool:
+    return "Deny" in texts_of(map_of(binding.get("spec")).get("validationActions"))
+
+
+def _overlap(policy: Object, webhook: Object) -> bool:
+    """Whether a policy and a webhook have a resource and an operation in common."""
+    return any(
+        _common(mine, other, "operations")
+        and _common(mine, other, "apiGroups")
+        and _common(mine, other, "resources")
+        for mine in _rules(policy)
+        for other in maps_of(webhook.get("rules"))
+    )
+
+
+def _common(rule: Object, other: Object, key: str) -> bool:
+    return not set(texts_of(rule.get(key))).isdisjoint(texts_of(other.get(key)))
+
+
+def _differs(stored: Any, desired: Any) -> bool:
+    """Whether a stored value is not the desired one. Defaults of the API server don't count."""
+    if isinstance(stored, dict) and isinstance(desired, dict):
+        return any(
+            _differs(stored.get(key, _DEFAULTS.get(key)), desired.get(key, _DEFAULTS.get(key)))
+            for key in {*stored, *desired}
+        )
+    if isinstance(stored, list) and isinstance(desired, list):
+        return len(stored) != len(desired) or any(map(_differs, stored, desired))
+    return bool(stored != desired)

@@ -1,0 +1,141 @@
+"""The policies of API servers, as the doctor and the rehearsal see them."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.config.schema import Configuration
+from app.doctor.policies import check_policies, read_policies
+from app.doctor.report import Check
+from app.webhooks.configurations import ServiceTarget, webhook_configurations
+from app.webhooks.policies import admission_policies
+from tests.doctor.answering import AnsweringClient
+
+Object = dict[str, Any]
+Change = Callable[[list[Object]], object]
+
+CONFIGURATION = Configuration()
+REMEDY = (
+    "Print the policies with the configuration of the server (`grove-admission policies`), and"
+    " apply them with --prune, as in the manifests README."
+)
+GUARD = "topology-guard.grove-admission.grove.io"
+SUBGROUPS = "podgroup-subgroups.grove-admission.grove.io"
+
+
+def stored(change: Change = lambda objects: None) -> list[Object]:
+    """The objects as an API server stores them, with its defaults, after a change."""
+    objects = copy.deepcopy(admission_policies(CONFIGURATION))
+    for obj in objects[::2]:
+        obj["spec"]["matchConstraints"]["objectSelector"] = {}
+        obj["status"] = {"observedGeneration": 1, "typeChecking": {}}
+    change(objects)
+    return objects
+
+
+async def checks(objects: list[Object]) -> list[Check]:
+    return await check_policies(AnsweringClient(objects), CONFIGURATION)
+
+
+def of(objects: list[Object], name: str, kind: str) -> Object:
+    return next(
+        obj for obj in objects if obj["metadata"]["name"] == name and obj["kind"].endswith(kind)
+    )
+
+
+async def test_what_is_still_refused_is_said_of_each() -> None:
+    found = await checks(stored())
+    assert {check.status for check in found} == {"ok"}
+    assert found[0].message == (
+        "while every webhook is down, CREATE, UPDATE, DELETE of clustertopologies.grove.io that"
+        f" break its rules are still refused: {GUARD}"
+    )
+    assert len(found) == len(admission_policies(CONFIGURATION)) / 2
+
+
+async def test_without_policies_there_is_no_problem() -> None:
+    (check,) = await checks([])
+    assert check.status == "ok"
+    assert check.message.startswith("no policy of ours is installed")
+
+
+def former(objects: list[Object]) -> None:
+    """A policy of a former version, and its binding."""
+    for obj in copy.deepcopy(objects[:2]):
+        obj["metadata"]["name"] = "gone.grove-admission.grove.io"
+        obj["spec"]["policyName"] = "gone.grove-admission.grove.io"
+        objects.append(obj)
+
+
+def other_rule(objects: list[Object]) -> None:
+    of(objects, GUARD, "Policy")["spec"]["validations"][0]["expression"] = "true"
+
+
+def without_binding(objects: list[Object]) -> None:
+    objects.remove(of(objects, SUBGROUPS, "Binding"))
+
+
+def without_policy(objects: list[Object]) -> None:
+    objects.remove(of(objects, SUBGROUPS, "Policy"))
+
+
+def only_audit(objects: list[Object]) -> None:
+    of(objects, SUBGROUPS, "Binding")["spec"]["validationActions"] = ["Audit"]
+
+
+MISTAKES: dict[str, tuple[Change, str]] = {
+    "a former one": (
+        former,
+        "gone.grove-admission.grove.io is not of this version: a former one that was left behind",
+    ),
+    "another rule": (other_rule, f"{GUARD} is not that of this version and configuration"),
+    "no binding": (without_binding, f"{SUBGROUPS} is not installed, or has no binding"),
+    "no policy": (without_policy, f"{SUBGROUPS} is not installed, or has no binding"),
+    "another action": (
+        only_audit,
+        f"the binding of {SUBGROUPS} is not that of this version and configuration",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+async def test_a_difference_is_a_warning(case: str) -> None:
+    change, message = MISTAKES[case]
+    found = [check for check in await checks(stored(change)) if check.status != "ok"]
+    assert found == [Check("policies", "warning", message, REMEDY)]
+
+
+async def test_one_that_only_warns_is_said_to() -> None:
+    messages = [check.message for check in await checks(stored(only_audit))]
+    assert any("only warned of: podgroup-subgroups" in message for message in messages)
+
+
+async def test_the_rehearsal_knows_which_policies_are_left_for_a_webhook() -> None:
+    policies = await read_policies(AnsweringClient(stored()))
+    _, validating = webhook_configurations(ServiceTarget())
+    left = {
+        webhook["name"].partition(".")[0]: policies.refusing(webhook)
+        for webhook in validating["webhooks"]
+    }
+    names = {
+        webhook: sorted(name.partition(".")[0] for name in found) for webhook, found in left.items()
+    }
+    assert names == {
+        "clustertopology": [
+            "clustertopology-levels",
+            "clustertopologybinding-levels",
+            "topology-guard",
+        ],
+        "podcliqueset": ["podcliqueset-packdomains", "podcliqueset-packs"],
+        "podgroup": ["podgroup-subgroups"],
+        "podgang": [],
+    }
+
+
+async def test_a_policy_that_only_warns_enforces_nothing() -> None:
+    policies = await read_policies(AnsweringClient(stored(only_audit)))
+    _, validating = webhook_configurations(ServiceTarget())
+    of_groups = next(item for item in validating["webhooks"] if item["name"].startswith("podgroup"))
+    assert policies.refusing(of_groups) == []

@@ -1,0 +1,95 @@
+"""What is installed is what the command prints: the overlays, and the chart with its values."""
+
+from collections.abc import Iterable
+
+import pytest
+import yaml
+
+from app.config.read import load_configuration
+from app.config.schema import Configuration
+from app.webhooks.policies import (
+    Mode,
+    admission_policies,
+    marking_policies,
+    queue_policies,
+)
+from tests.charts import CHART, Values, render
+from tests.rendered import MANIFESTS, Object, rendered
+
+CONFIGURATION = load_configuration(MANIFESTS / "base" / "config.yaml")
+KAI = "kai-scheduler"
+
+
+def test_the_overlays_are_the_output_of_the_command() -> None:
+    policies = admission_policies(CONFIGURATION)
+    expected = {
+        "policies": policies,
+        "policies-mutating": [*policies, *marking_policies(CONFIGURATION)],
+        "queue-guard": queue_policies(CONFIGURATION, "refuse", KAI),
+        "queue-guard-warn": queue_policies(CONFIGURATION, "warn", KAI),
+    }
+    assert {overlay: by_name(rendered(f"overlays/{overlay}")) for overlay in expected} == {
+        overlay: by_name(objects) for overlay, objects in expected.items()
+    }
+
+
+def of_chart(component: str, values: Values, namespace: str = "grove-system") -> list[Object]:
+    """The policies of the chart with a component, by name and kind."""
+    objects = render(CHART, values, namespace)
+    return by_name(
+        obj
+        for obj in objects
+        if obj["metadata"].get("labels", {}).get("app.kubernetes.io/component") == component
+        and "AdmissionPolicy" in obj["kind"]
+    )
+
+
+def by_name(objects: Iterable[Object]) -> list[Object]:
+    return sorted(objects, key=lambda obj: (obj["metadata"]["name"], obj["kind"]))
+
+
+CONFIGURATIONS: dict[str, Object] = {
+    "as it is": {},
+    "other users and another name": {
+        "authorization": {"authorizedUsers": ["zoe", "system:serviceaccount:b:c"]},
+        "clusterTopology": {"name": "other"},
+    },
+    "nobody": {"authorization": {"authorizedUsers": []}},
+    "without topology support": {"clusterTopology": {"enabled": False}},
+    "a trial period": {"enforcement": {"mode": "warn"}},
+    "a trial period of one kind": {
+        "enforcement": {"mode": "warn", "webhooks": {"podGroup": "refuse"}}
+    },
+}
+
+
+@pytest.mark.parametrize("case", CONFIGURATIONS)
+def test_the_policies_of_the_chart_follow_its_configuration(case: str) -> None:
+    change = CONFIGURATIONS[case]
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())["config"]
+    merged = {
+        **defaults,
+        **change,
+        "clusterTopology": {**defaults["clusterTopology"], **change.get("clusterTopology", {})},
+    }
+    configuration = Configuration.model_validate(merged)
+    values = {"config": change, "policies": {"enabled": True}}
+    assert of_chart("policies", values) == by_name(admission_policies(configuration))
+
+
+def test_in_another_namespace_our_own_account_is_that_of_the_release() -> None:
+    values = {"policies": {"enabled": True}}
+    text = yaml.safe_dump(of_chart("policies", values, "elsewhere"))
+    assert "system:serviceaccount:elsewhere:grove-admission" in text
+    assert "system:serviceaccount:grove-system:grove-admission" not in text
+
+
+@pytest.mark.parametrize("mode", ["refuse", "warn"])
+def test_the_chart_guards_queues_in_either_mode(mode: Mode) -> None:
+    values = {"queueGuard": {"mode": mode, "kaiNamespace": "kai"}}
+    expected = queue_policies(Configuration(), mode, "kai")
+    assert of_chart("queue-guard", values) == by_name(expected)
+
+
+def test_by_default_the_chart_has_no_policies() -> None:
+    assert of_chart("policies", {}) + of_chart("queue-guard", {}) == []
