@@ -237,10 +237,13 @@ class Index:
     claims = _by_key(lambda facts: facts.claims)
     claim_templates = _by_key(lambda facts: facts.claim_templates)
     compute_domains = _by_key(lambda facts: facts.compute_domains)
+    volume_claims = _by_key(lambda facts: facts.volume_claims)
     workloads = _by_key(lambda facts: facts.workloads)
     workload_groups = _by_key(lambda facts: facts.workload_groups)
 
     device_classes = _by_name(lambda facts: facts.device_classes)
+    storage_classes = _by_name(lambda facts: facts.storage_classes)
+    volumes = _by_name(lambda facts: facts.volumes)
     queues = _by_name(lambda facts: facts.queues)
     priorities = _by_name(lambda facts: facts.priorities)
 

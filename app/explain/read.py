@@ -189,6 +189,7 @@ async def _read_for(reading: Reading, ref: Ref, *, room: bool) -> None:
 
     await _pod_groups(reading, namespace, pcs)
     await _claims(reading, namespace, everywhere=room)
+    await _volumes(reading, namespace)
     pods: Iterable[Pod] = (pod for pod in reading.of("pods") if pod.namespace == namespace)
     if ref.kind == kinds.WORKLOAD.kind or any(pod.workload or pod.workload_group for pod in pods):
         await asyncio.gather(*(reading.list(resource, namespace) for resource in _WORKLOADS))
@@ -297,6 +298,17 @@ async def _claims(reading: Reading, namespace: str, *, everywhere: bool) -> None
     await asyncio.gather(
         *(reading.get(POD, name, namespace) for name in sorted(consumers - known)[:MOST_GETS])
     )
+
+
+async def _volumes(reading: Reading, namespace: str) -> None:
+    """Volumes, if pods that wait in the namespace have any."""
+    pods = (pod for pod in reading.of("pods") if pod.namespace == namespace and not pod.node)
+    if any(pod.volumes for pod in pods):
+        await asyncio.gather(
+            reading.list(kinds.VOLUME_CLAIM, namespace),
+            reading.list(kinds.VOLUME),
+            reading.list(kinds.STORAGE_CLASS),
+        )
 
 
 async def read_all(

@@ -56,6 +56,13 @@ K8S_POD_GROUP = Resource(
 PRIORITY_CLASS = Resource(
     "scheduling.k8s.io", "priorityclasses", "PriorityClass", False, ("v1",), optional=False
 )
+VOLUME_CLAIM = Resource(
+    "", "persistentvolumeclaims", "PersistentVolumeClaim", True, ("v1",), optional=False
+)
+VOLUME = Resource("", "persistentvolumes", "PersistentVolume", False, ("v1",), optional=False)
+STORAGE_CLASS = Resource(
+    "storage.k8s.io", "storageclasses", "StorageClass", False, ("v1",), optional=False
+)
 
 _GROVE = (
     CLUSTER_TOPOLOGY,

@@ -34,6 +34,14 @@ from app.facts.kubernetes.claim import (
 from app.facts.kubernetes.event import Event, read_event
 from app.facts.kubernetes.node import Node, NodeLabels, read_node, read_node_labels
 from app.facts.kubernetes.pod import Pod, read_pod
+from app.facts.kubernetes.volume import (
+    StorageClass,
+    Volume,
+    VolumeClaim,
+    read_storage_class,
+    read_volume,
+    read_volume_claim,
+)
 from app.facts.kubernetes.workload import (
     PriorityClass,
     Workload,
@@ -198,5 +206,12 @@ WORKLOAD_GROUPS: Row[WorkloadGroup] = Row(
     read_workload_group,
     name="workload_groups",
     title="PodGroups of Workloads",
+)
+VOLUME_CLAIMS: Row[VolumeClaim] = Row(
+    kinds.VOLUME_CLAIM, read_volume_claim, name="volume_claims", title="PersistentVolumeClaims"
+)
+VOLUMES: Row[Volume] = Row(kinds.VOLUME, read_volume, name="volumes", title="PersistentVolumes")
+STORAGE_CLASSES: Row[StorageClass] = Row(
+    kinds.STORAGE_CLASS, read_storage_class, name="storage_classes", title="StorageClasses"
 )
 EVENTS: Row[Event] = Row(EVENT, read_event, name="events", title="events")

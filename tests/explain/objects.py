@@ -21,6 +21,7 @@ from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, PodClaim, Shape
 from app.facts.kubernetes.selectors import Requirement, Term
+from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
 from app.facts.nvidia.computedomain import ComputeDomain
 from app.facts.place import Place
@@ -53,6 +54,9 @@ def _objects(facts: Facts, today: bool) -> Iterator[Object]:
     yield from (workload_group(fact) for fact in facts.workload_groups)
     yield from (claim_template(fact) for fact in facts.claim_templates)
     yield from (compute_domain(fact) for fact in facts.compute_domains)
+    yield from map(storage_class, facts.storage_classes)
+    yield from map(volume, facts.volumes)
+    yield from map(volume_claim, facts.volume_claims)
     yield from map(pod, facts.pods)
     yield from map(claim, facts.claims)
     yield from (event(number, fact) for number, fact in enumerate(facts.events))
@@ -569,12 +573,70 @@ def compute_domain(fact: ComputeDomain) -> Object:
     return obj
 
 
+def storage_class(fact: StorageClass) -> Object:
+    key = "storageclass.kubernetes.io/is-default-class"
+    return made(
+        "storage.k8s.io/v1",
+        "StorageClass",
+        "",
+        fact.name,
+        metadata={"annotations": {key: "true"}} if fact.is_default else {},
+        provisioner="example.com/disks",
+        volumeBindingMode="WaitForFirstConsumer" if fact.waits else "Immediate",
+    )
+
+
+def volume(fact: Volume) -> Object:
+    spec: Object = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "hostPath": {"path": "/data"},
+    }
+    if fact.nodes:
+        terms = [
+            {
+                "matchExpressions": [
+                    {"key": r.key, "operator": r.operator, "values": list(r.values)} for r in term
+                ]
+            }
+            for term in fact.nodes
+        ]
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+    return made("v1", "PersistentVolume", "", fact.name, spec=spec)
+
+
+def volume_claim(fact: VolumeClaim) -> Object:
+    spec: Object = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    spec |= {} if fact.storage_class is None else {"storageClassName": fact.storage_class}
+    spec |= {"volumeName": fact.volume} if fact.volume else {}
+    metadata: Object = {}
+    if fact.deleting is not None:
+        metadata["deletionTimestamp"] = time_of(fact.deleting)["creationTimestamp"]
+    return made(
+        "v1",
+        "PersistentVolumeClaim",
+        fact.namespace,
+        fact.name,
+        metadata=metadata,
+        spec=spec,
+        status={"phase": fact.phase},
+    )
+
+
 def pod(fact: Pod) -> Object:
     spec = pod_spec(fact.shape, fact.claims) | {
         "schedulerName": fact.scheduler,
         "terminationGracePeriodSeconds": 0,
     }
     spec |= {"nodeName": fact.node} if fact.node else {}
+    if fact.volumes:
+        spec["volumes"] = [
+            {"name": f"v{number}", "persistentVolumeClaim": {"claimName": name}}
+            for number, name in enumerate(fact.volumes)
+        ]
     spec |= {"schedulingGates": [{"name": gate} for gate in fact.gates]} if fact.gates else {}
     spec |= (
         {"workloadRef": {"name": fact.workload, "podGroup": fact.workload_part}}

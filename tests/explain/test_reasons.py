@@ -26,6 +26,7 @@ from tests.explain.table.queues import QUEUES
 from tests.explain.table.refused import REFUSED
 from tests.explain.table.row import Changes, Row
 from tests.explain.table.topology import TOPOLOGY
+from tests.explain.table.volumes import VOLUMES
 
 ROWS = (
     *TOPOLOGY,
@@ -37,6 +38,7 @@ ROWS = (
     *REFUSED,
     *CLAIMS,
     *DEVICES,
+    *VOLUMES,
 )
 CASES = [
     pytest.param(row, dialect, id=f"{row.id}: {row.name} ({dialect})")

@@ -30,6 +30,7 @@ from app.facts.kubernetes.claim import (
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
 from app.facts.kubernetes.workload import (
     PriorityClass,
     Workload,
@@ -81,6 +82,9 @@ class Facts:
     domain_cliques: tuple[DomainClique, ...] = ()
     workloads: tuple[Workload, ...] = ()
     workload_groups: tuple[WorkloadGroup, ...] = ()
+    volume_claims: tuple[VolumeClaim, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    storage_classes: tuple[StorageClass, ...] = ()
     events: tuple[Event, ...] = ()
     unseen: Mapping[str, str] = field(default_factory=dict)
     skipped: frozenset[str] = frozenset()
@@ -114,6 +118,9 @@ _ROWS: tuple[Row[Any], ...] = (
     table.DOMAIN_CLIQUES,
     table.WORKLOAD_NAMES,
     table.WORKLOAD_GROUPS,
+    table.VOLUME_CLAIMS,
+    table.VOLUMES,
+    table.STORAGE_CLASSES,
     table.EVENTS,
 )
 

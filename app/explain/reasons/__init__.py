@@ -21,6 +21,7 @@ from app.explain.reasons import (
     queue,
     refused,
     topology,
+    volumes,
 )
 
 
@@ -53,6 +54,10 @@ def _named(gang: Gang) -> bool:
 
 def _claims_and_waits(gang: Gang) -> bool:
     return gang.may_wait() and claims.uses_claims(gang)
+
+
+def _has_volumes(gang: Gang) -> bool:
+    return any(pod.volumes for pod in gang.waiting)
 
 
 TOPOLOGY = ("topologies", "kai_topologies")
@@ -247,6 +252,18 @@ RULES: tuple[Rule, ...] = (
         claims.claim_full,
         ("pods", "claims"),
         _claims_and_waits,
+    ),
+    Rule(
+        "VolumeUnbound",
+        volumes.volume_unbound,
+        ("pods", "volume_claims", "storage_classes"),
+        _has_volumes,
+    ),
+    Rule(
+        "VolumeElsewhere",
+        volumes.volume_elsewhere,
+        ("pods", "volume_claims", "volumes", *ROOMS),
+        _has_volumes,
     ),
     Rule(
         "NoNodeMatches",

@@ -110,7 +110,8 @@ class Pod(Namespaced):
     PodGroup. `workload`, `workload_part` (one of its groups; both of Kubernetes 1.35) and
     `workload_group` (since 1.36) are what it references in the Kubernetes Workload API.
     `unscheduled` are the scheduler's words in the condition PodScheduled, if it is False. `waiting`
-    has the reasons for which containers wait.
+    has the reasons for which containers wait. `volumes` are the PersistentVolumeClaims that it
+    names.
     """
 
     kind = "Pod"
@@ -135,6 +136,7 @@ class Pod(Namespaced):
     deleting: float | None = None
     finalizers: tuple[str, ...] = ()
     created: float | None = None
+    volumes: tuple[str, ...] = ()
 
     @property
     def finished(self) -> bool:
@@ -172,7 +174,14 @@ def read_pod(obj: Mapping[str, Any]) -> Pod:
         deleting=seconds_since_1970(metadata.get("deletionTimestamp")),
         finalizers=tuple(texts_of(metadata.get("finalizers"))),
         created=seconds_since_1970(metadata.get("creationTimestamp")),
+        volumes=_volumes(spec),
     )
+
+
+def _volumes(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the PersistentVolumeClaims that a pod names; few pods have any."""
+    sources = (map_at(volume, "persistentVolumeClaim") for volume in maps_of(spec.get("volumes")))
+    return tuple(filter(None, (text_at(source, "claimName") for source in sources)))
 
 
 def _controller(obj: Mapping[str, Any]) -> str:

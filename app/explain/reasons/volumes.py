@@ -1,0 +1,106 @@
+"""Reasons in PersistentVolumeClaims: what is not bound, and what is bound elsewhere."""
+
+import shlex
+from collections.abc import Iterator
+from functools import partial
+
+from app.explain.fitness import matches_any
+from app.explain.gang import Gang
+from app.explain.index import Index
+from app.explain.reason import Evidence, Reason, Who
+from app.explain.reasons.claims import only
+from app.explain.reasons.gates import grouped, refs
+from app.explain.words import counted, listed
+from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.volume import StorageClass, VolumeClaim
+from app.facts.named import Ref
+
+
+def _named(gang: Gang) -> list[tuple[str, list[Pod]]]:
+    """The PersistentVolumeClaims that waiting pods name, with these pods."""
+    return grouped((name, pod) for pod in gang.waiting for name in pod.volumes)
+
+
+def volume_unbound(gang: Gang) -> Iterator[Reason]:
+    """A PersistentVolumeClaim is missing, or is not bound although it has to be before pods are
+    placed.
+    """
+    for name, pods in _named(gang):
+        trouble = _trouble(gang, name)
+        if trouble is not None:
+            words, remedy, who = trouble
+            number = counted(len(pods), "pod")
+            verb = "names" if len(pods) == 1 else "name"
+            text = f"PersistentVolumeClaim {name}, which {number} {verb}, {words}"
+            ref = Ref("PersistentVolumeClaim", gang.namespace, name)
+            evidence = (Evidence(ref, "status.phase", words),)
+            yield Reason("VolumeUnbound", refs(pods), text, remedy, who, evidence)
+
+
+def _trouble(gang: Gang, name: str) -> tuple[str, str, Who] | None:
+    """(what is wrong with a claim, what helps, who can act)."""
+    claim = gang.index.volume_claims.get((gang.namespace, name))
+    if claim is None:
+        return "does not exist", "create it, or correct the name in the pod templates", "you"
+    if claim.deleting is not None:
+        return "is being deleted", "wait until it is gone, and create it anew", "you"
+    if claim.phase == "Lost":
+        return (
+            f"has lost its volume {claim.volume}",
+            "restore the volume, or create both anew",
+            "you",
+        )
+    if claim.phase == "Bound":
+        return None
+    return _why_pending(gang.index, claim)
+
+
+def _why_pending(index: Index, claim: VolumeClaim) -> tuple[str, str, Who] | None:
+    """Likewise, of a claim that is not bound."""
+    describe = f"kubectl describe pvc -n {claim.namespace} {shlex.quote(claim.name)}"
+    if claim.storage_class == "":
+        remedy = f"have a PersistentVolume made that fits: {describe}"
+        return "is not bound, and its volumes are made by hand", remedy, "platform"
+
+    storage = _class_of(index, claim)
+    if storage is None and claim.storage_class is None:
+        return "names no StorageClass, and none is the default", "name a StorageClass", "you"
+    if storage is None:
+        names = sorted(index.storage_classes)
+        others = f"there are {listed(names)}" if names else "there is none"
+        words = f"names StorageClass {claim.storage_class}, which does not exist; {others}"
+        return words, "create the claim anew with one that exists", "you"
+    if storage.waits:
+        return None
+
+    words = f"is not bound, and StorageClass {storage.name} binds before pods are placed"
+    return words, f"see why its volume is not made: {describe}", "platform"
+
+
+def _class_of(index: Index, claim: VolumeClaim) -> StorageClass | None:
+    """The StorageClass of a claim, else the default one."""
+    if claim.storage_class is not None:
+        return index.storage_classes.get(claim.storage_class)
+    return next((one for one in index.facts.storage_classes if one.is_default), None)
+
+
+def volume_elsewhere(gang: Gang) -> Iterator[Reason]:
+    """A volume is on nodes that have no place for the pods that need it."""
+    if not gang.places.now.fits:
+        return
+
+    for name, pods in _named(gang):
+        stored = gang.index.volume_claims.get((gang.namespace, name))
+        volume = gang.index.volumes.get(stored.volume) if stored is not None else None
+        if volume is None or not volume.nodes or len(pods) < len(gang.waiting):
+            continue
+        allowed = partial(matches_any, volume.nodes)
+        if gang.places.under(only(gang, allowed)).fits:
+            continue
+        nodes = [node.name for node in gang.index.nodes if allowed(node)]
+        where = f"only on {listed(nodes)}" if nodes else "on no node that exists"
+        volume_of = f"The volume of PersistentVolumeClaim {name}"
+        text = f"{volume_of} is {where}: the pods have no place there"
+        evidence = (Evidence(volume.ref, "spec.nodeAffinity", where),)
+        remedy = "wait until pods of others end there, or use a volume that is elsewhere"
+        yield Reason("VolumeElsewhere", refs(pods), text, remedy, "you", evidence)

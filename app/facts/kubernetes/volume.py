@@ -1,0 +1,74 @@
+"""PersistentVolumeClaims, the volumes that they are bound to, and StorageClasses."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.facts.kubernetes.selectors import Term, node_selector_terms
+from app.facts.named import Named, Namespaced, interned
+from app.objects.shape import map_at, text_at
+from app.objects.time import seconds_since_1970
+
+_IS_DEFAULT = "storageclass.kubernetes.io/is-default-class"
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeClaim(Namespaced):
+    """A PersistentVolumeClaim.
+
+    `storage_class` is None if it names none, and "" if it wants a volume without one. `volume` is
+    the PersistentVolume that it is bound to.
+    """
+
+    kind = "PersistentVolumeClaim"
+    phase: str = "Pending"
+    storage_class: str | None = None
+    volume: str = ""
+    deleting: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Volume(Named):
+    """A PersistentVolume. `nodes` are the terms of its node affinity, none if it is everywhere."""
+
+    kind = "PersistentVolume"
+    name: str = ""
+    nodes: tuple[Term, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StorageClass(Named):
+    """A StorageClass. `waits` is whether it binds only once a pod is placed."""
+
+    kind = "StorageClass"
+    name: str = ""
+    waits: bool = False
+    is_default: bool = False
+
+
+def read_volume_claim(obj: Mapping[str, Any]) -> VolumeClaim:
+    metadata = map_at(obj, "metadata")
+    spec = map_at(obj, "spec")
+    name = spec.get("storageClassName")
+    return VolumeClaim(
+        interned(metadata.get("namespace")),
+        text_at(metadata, "name"),
+        text_at(map_at(obj, "status"), "phase") or "Pending",
+        name if isinstance(name, str) else None,
+        text_at(spec, "volumeName"),
+        seconds_since_1970(metadata.get("deletionTimestamp")),
+    )
+
+
+def read_volume(obj: Mapping[str, Any]) -> Volume:
+    required = map_at(obj, "spec", "nodeAffinity", "required")
+    return Volume(text_at(map_at(obj, "metadata"), "name"), node_selector_terms(required))
+
+
+def read_storage_class(obj: Mapping[str, Any]) -> StorageClass:
+    metadata = map_at(obj, "metadata")
+    return StorageClass(
+        text_at(metadata, "name"),
+        obj.get("volumeBindingMode") == "WaitForFirstConsumer",
+        map_at(metadata, "annotations").get(_IS_DEFAULT) == "true",
+    )

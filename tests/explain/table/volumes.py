@@ -1,0 +1,97 @@
+"""Reasons in PersistentVolumeClaims and what they are bound to."""
+
+from dataclasses import replace
+
+from app.facts.kubernetes.selectors import Requirement
+from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
+from tests.explain.fleet import NAMESPACE, NOW, pods
+from tests.explain.table.row import ONE_RACK, Changes, Row
+
+FAST = StorageClass("fast")
+LATE = StorageClass("late", waits=True)
+GONE = ((Requirement("kubernetes.io/hostname", "In", ("gpu-99",)),),)
+
+
+def claimed(claim: VolumeClaim | None, *classes: StorageClass, **more: object) -> Changes:
+    """All pods name the claim `data`."""
+    return {
+        "pods": pods(volumes=("data",)),
+        "volume_claims": (claim,) if claim is not None else (),
+        "storage_classes": classes,
+        **more,
+    }
+
+
+def data(**changes: object) -> VolumeClaim:
+    return replace(VolumeClaim(NAMESPACE, "data"), **changes)  # type: ignore[arg-type]
+
+
+BOUND = data(phase="Bound", volume="pv-1", storage_class="fast")
+NAMED = "PersistentVolumeClaim data, which 4 pods name,"
+
+VOLUMES = (
+    Row(
+        "VolumeUnbound",
+        "the claim does not exist",
+        claimed(None, FAST),
+        f"{NAMED} does not exist",
+        "you",
+        claimed(BOUND, FAST, volumes=(Volume("pv-1"),)),
+    ),
+    Row(
+        "VolumeUnbound",
+        "its StorageClass does not exist",
+        claimed(data(storage_class="quick"), FAST),
+        f"{NAMED} names StorageClass quick, which does not exist; there are fast",
+        "you",
+        claimed(data(storage_class="late"), LATE),
+    ),
+    Row(
+        "VolumeUnbound",
+        "its StorageClass binds before pods are placed",
+        claimed(data(storage_class="fast"), FAST),
+        f"{NAMED} is not bound, and StorageClass fast binds before pods are placed",
+        "platform",
+        claimed(data(storage_class="fast"), replace(FAST, waits=True)),
+    ),
+    Row(
+        "VolumeUnbound",
+        "it names no StorageClass, and there is no default",
+        claimed(data(), FAST),
+        f"{NAMED} names no StorageClass, and none is the default",
+        "you",
+        claimed(data(), replace(LATE, is_default=True)),
+    ),
+    Row(
+        "VolumeUnbound",
+        "it wants a volume that is made by hand",
+        claimed(data(storage_class="")),
+        f"{NAMED} is not bound, and its volumes are made by hand",
+        "platform",
+        claimed(data(storage_class="", phase="Bound")),
+    ),
+    Row(
+        "VolumeUnbound",
+        "its volume is lost",
+        claimed(replace(BOUND, phase="Lost")),
+        f"{NAMED} has lost its volume pv-1",
+        "you",
+        claimed(BOUND),
+    ),
+    Row(
+        "VolumeUnbound",
+        "it is being deleted",
+        claimed(replace(BOUND, deleting=NOW - 60)),
+        f"{NAMED} is being deleted",
+        "you",
+        claimed(BOUND),
+    ),
+    Row(
+        "VolumeElsewhere",
+        "its volume is on a node that is gone",
+        claimed(BOUND, FAST, volumes=(Volume("pv-1", GONE),)),
+        "The volume of PersistentVolumeClaim data is on no node that exists: the pods have no place there",
+        "you",
+        claimed(BOUND, FAST, volumes=(Volume("pv-1", ONE_RACK),)),
+    ),
+)
