@@ -90,7 +90,7 @@ class WaitingDuty:
         raise AssertionError("these tasks never end")
 
     async def _look_again(self, live: Live) -> NoReturn:
-        looked = _Look()
+        looked = Looker()
         while True:
             seen = live.revision
             facts = replace(live.facts(self._clock()), skipped=frozenset({_NOT_READ}))
@@ -161,7 +161,7 @@ def waiting_duty(client: HttpClient, events: Recorder, configuration: Configurat
     return WaitingDuty(client, events, configuration.waiting, limits(configuration))
 
 
-class _Look:
+class Looker:
     """Looks at one state of the cluster after the other. `seconds` is the CPU time of the last."""
 
     def __init__(self) -> None:

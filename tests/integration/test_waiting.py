@@ -45,6 +45,7 @@ client: {{queriesPerSecond: 10000, burst: 10000}}
 waiting: {{enabled: true, afterSeconds: 0.001, maxWritesPerMinute: 1000}}
 """
 WITHIN = 30.0
+QUIET_SECONDS = 3.0
 QUICK = Pacing(look=0.1, pause=0.0, refresh=0.0)
 MADE_ANEW = ("PreemptionDelay", "ClaimHeld", "PodGangMissing")
 """Their texts have times, which the API server sets."""
@@ -163,3 +164,66 @@ def counts(duty: WaitingDuty):  # type: ignore[no-untyped-def]
         return counted(duty)
 
     return read
+
+
+FULL = {
+    "pods": (*fleet.pods(), *fleet.fill("rack-a1", "rack-a2", "rack-b1", "rack-b2")),
+}
+HEALTHY = {"pods": placed("gpu-00", "gpu-01", "gpu-02", "gpu-03")}
+NO_QUEUE = {"queues": ()}
+
+
+@contextlib.asynccontextmanager
+async def alone(kind: str, folder: Path) -> AsyncIterator[tuple[ApiServer, Stage, HttpClient]]:
+    async with (
+        staged(folder, "design", rules(folder / "rules"), kind) as (server, stage),
+        HttpClient(await from_kubeconfig(server.kubeconfig, "admin"), RESOURCES, FAST) as admin,
+    ):
+        await admin.discovery.refresh()
+        yield server, stage, admin
+
+
+async def reason(admin: HttpClient) -> str | None:
+    found = await condition(admin)
+    return None if found is None else found[0]
+
+
+async def test_what_a_killed_leader_left_is_corrected_and_removed(
+    kind: str, tmp_path: Path
+) -> None:
+    async with alone(kind, tmp_path) as (server, store, admin):
+        await store.show(facts(**FULL))
+        async with on_duty(server, settings()):
+            await eventually(lambda: reason(admin), lambda has: has == "NoDomainFits")
+        await store.show(facts(**NO_QUEUE))
+        assert await reason(admin) == "NoDomainFits"
+        async with on_duty(server, settings()):
+            await eventually(lambda: reason(admin), lambda has: has == "QueueMissing")
+        await store.show(facts(**HEALTHY))
+        assert await reason(admin) == "QueueMissing"
+        async with on_duty(server, settings()) as duty:
+            await eventually(lambda: reason(admin), lambda has: has is None)
+            await eventually(counts(duty), lambda has: has == {})
+
+
+async def test_a_quiet_cluster_gets_no_write(kind: str, tmp_path: Path) -> None:
+    async with alone(kind, tmp_path) as (server, store, admin):
+        await store.show(facts(**FULL))
+        async with on_duty(server, settings()) as duty:
+            await eventually(lambda: reason(admin), lambda has: has == "NoDomainFits")
+            ref = ObjectRef(POD_CLIQUE_SET, fleet.SET, fleet.NAMESPACE)
+            before = (await admin.get(ref))["metadata"]["resourceVersion"]
+            await asyncio.sleep(QUIET_SECONDS)
+            assert (await admin.get(ref))["metadata"]["resourceVersion"] == before
+            assert written(duty) == 1
+
+
+async def test_another_leader_writes_nothing_again(kind: str, tmp_path: Path) -> None:
+    async with alone(kind, tmp_path) as (server, store, admin):
+        await store.show(facts(**FULL))
+        async with on_duty(server, settings()):
+            await eventually(lambda: reason(admin), lambda has: has == "NoDomainFits")
+        async with on_duty(server, settings()) as duty:
+            await eventually(counts(duty), lambda has: "NoDomainFits" in has)
+            await asyncio.sleep(QUIET_SECONDS)
+            assert written(duty) == 0

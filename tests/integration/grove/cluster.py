@@ -4,6 +4,7 @@ a controller that fills the Secrets of service accounts.
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 import httpx
 
@@ -16,8 +17,11 @@ STARTED = "2026-01-01T00:00:00Z"
 TYPES = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
 
 
-async def run(clients: Users) -> None:
-    """Until it is cancelled. What changes meanwhile is looked at again."""
+async def run(clients: Users, schedules: Callable[[], bool] = lambda: True) -> None:
+    """Until it is cancelled. What changes meanwhile is looked at again.
+
+    Pods are left to wait while it does not `schedules`.
+    """
     while True:
         with contextlib.suppress(httpx.HTTPStatusError):
             for secret in await _items(clients, "/api/v1/secrets"):
@@ -27,7 +31,10 @@ async def run(clients: Users) -> None:
                     await clients.answer(
                         "admin", "PATCH", _path(secret, "secrets"), {"data": TOKEN}
                     )
-            for number, pod in enumerate(await _items(clients, "/api/v1/pods")):
+            pods = await _items(clients, "/api/v1/pods")
+            for number, pod in enumerate(pods):
+                if not schedules() and "deletionTimestamp" not in pod["metadata"]:
+                    continue
                 await _advance(clients, pod, f"n{number % 8}")
         await asyncio.sleep(PERIOD)
 
