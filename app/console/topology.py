@@ -11,12 +11,12 @@ from app.console.workloads import reference
 from app.explain.assembly import gang_of, gangs_of_set
 from app.explain.domains import Path
 from app.explain.facts import TITLES
-from app.explain.facts.grove import PodCliqueSet
 from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.topology import DomainReport, RoomAnswer, Survey, domain_reports, find_room, survey
 from app.explain.topology_text import room_text
 from app.explain.words import counted, gpus_of, listed, plain
+from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import PodGang
 
 MOST_OUTSIDE = 100
@@ -148,7 +148,7 @@ def _number(query: Query, name: str, allowed: range) -> int | None:
 # Where a gang or a set is.
 
 
-def _gang_or_set(index: Index, given: str) -> PodCliqueSet | PodGang | None:
+def _gang_or_set(index: Index, given: str) -> SetWithStatus | PodGang | None:
     ref = reference(given)
     key = (ref.namespace, ref.name) if ref else ("", "")
     if ref is not None and ref.kind == "PodGang":
@@ -162,7 +162,7 @@ def _nodes_of(index: Index, given: str) -> frozenset[str]:
     if found is None:
         return frozenset()
     gangs = (
-        gangs_of_set(index, found) if isinstance(found, PodCliqueSet) else (gang_of(index, found),)
+        gangs_of_set(index, found) if isinstance(found, SetWithStatus) else (gang_of(index, found),)
     )
     return frozenset(pod.node for gang in gangs for pod in gang.placed)
 

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from app.explain.amounts import asked_gpus
-from app.explain.facts.grove import PodClique, PodCliqueSet
+from app.explain.facts.grove import PodClique
 from app.explain.gang import Gang, Member, Unit
 from app.explain.index import Index
 from app.facts.constraint import UNBOUND
+from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import GangPart, PodGang
 from app.facts.kai.podgroup import KaiPodGroup, SubGroup
 from app.facts.kubernetes.pod import NO_SHAPE, Pod, Shape
@@ -19,12 +20,12 @@ MOST_DEPTH = 16
 """Levels of SubGroups. KAI's own workloads have three, and what reads a tree is recursive."""
 
 
-def gangs_of_set(index: Index, pcs: PodCliqueSet) -> tuple[Gang, ...]:
+def gangs_of_set(index: Index, pcs: SetWithStatus) -> tuple[Gang, ...]:
     pod_gangs = index.gangs_of_set.get((pcs.namespace, pcs.name), ())
     return tuple(gang_of(index, pod_gang) for pod_gang in pod_gangs)
 
 
-def gang_to_come(index: Index, pcs: PodCliqueSet) -> Gang:
+def gang_to_come(index: Index, pcs: SetWithStatus) -> Gang:
     """A set that has no PodGang yet: it has nothing to place, but its constraints can be judged."""
     return Gang(index, pcs.ref, Unit(pcs.name), index.topology(pcs.topology), pcs=pcs)
 

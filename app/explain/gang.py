@@ -9,11 +9,12 @@ from functools import cached_property
 
 from app.explain.amounts import PREFIX
 from app.explain.demand import Demand
-from app.explain.facts.grove import PodClique, PodCliqueSet
+from app.explain.facts.grove import PodClique
 from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.places import Own, Places
 from app.facts.constraint import UNBOUND, SchedulerConstraint
+from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import PodGang
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod, Shape
@@ -264,7 +265,7 @@ class Gang:
     topology: Topology
     pod_gang: PodGang | None = None
     pod_group: KaiPodGroup | None = None
-    pcs: PodCliqueSet | None = None
+    pcs: SetWithStatus | None = None
 
     @property
     def namespace(self) -> str:

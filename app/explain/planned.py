@@ -5,16 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from app.explain.assembly import gang_to_come
-from app.explain.facts.grove import (
-    PodClique,
-    PodCliqueSet,
-    TemplateClique,
-    UserConstraint,
-    read_pod_clique_set_of_explain,
-)
+from app.explain.facts.grove import PodClique
 from app.explain.gang import Gang, Member, Unit
 from app.explain.index import Index
 from app.facts.constraint import UNBOUND, SchedulerConstraint
+from app.facts.grove.podcliqueset import Clique, SetWithStatus, UserConstraint, read_set_with_status
 from app.facts.kubernetes.pod import Shape, read_shape
 from app.facts.named import Ref
 from app.objects.shape import map_at, maps_of, text_at
@@ -42,7 +37,7 @@ def planned(index: Index, document: Mapping[str, Any]) -> list[Gang]:
 
     The set of this name has no pods, so all of it has to be placed.
     """
-    pcs = read_pod_clique_set_of_explain(document)
+    pcs = read_set_with_status(document)
     pcs = replace(pcs, namespace=pcs.namespace or "default")
     pods = tuple(
         p for p in index.facts.pods if (p.namespace, p.place.pcs) != (pcs.namespace, pcs.name)
@@ -54,7 +49,7 @@ def planned(index: Index, document: Mapping[str, Any]) -> list[Gang]:
 
 
 class _Plan:
-    def __init__(self, index: Index, pcs: PodCliqueSet, document: Mapping[str, Any]) -> None:
+    def __init__(self, index: Index, pcs: SetWithStatus, document: Mapping[str, Any]) -> None:
         self.index = index
         self._pcs = pcs
         self._cluster = index.topology(pcs.asked.topology).cluster
@@ -116,7 +111,7 @@ class _Plan:
             pcs=self._pcs,
         )
 
-    def _member(self, owner: str, template: TemplateClique) -> Member:
+    def _member(self, owner: str, template: Clique) -> Member:
         name = f"{owner}-{template.name}"
         told = self._told(template.asked)
         own = self._shapes[template.name]

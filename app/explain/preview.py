@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from app.explain.facts.grove import PodCliqueSet
 from app.explain.gang import Gang, Unit
 from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.reason import Reason
 from app.explain.reasons.topology import absent_keys, level_label_missing, not_a_tree
+from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.topology import ClusterTopology
 from app.facts.kai.topology import KaiTopology
 from app.facts.named import Ref
@@ -58,14 +58,14 @@ def preview(index: Index, after: ClusterTopology) -> Preview:
     return Preview(after, tuple(effects), reasons, absent_keys(index, topology))
 
 
-def _uses(index: Index, pcs: PodCliqueSet, before: ClusterTopology | None) -> bool:
+def _uses(index: Index, pcs: SetWithStatus, before: ClusterTopology | None) -> bool:
     """Whether the set is placed by the topology that is edited."""
     names = {asked.topology for _, asked in pcs.constraints if asked.topology}
     return index.topology(min(names, default="")).cluster == before
 
 
 def _effects(
-    pcs: PodCliqueSet, before: ClusterTopology | None, after: ClusterTopology
+    pcs: SetWithStatus, before: ClusterTopology | None, after: ClusterTopology
 ) -> Iterator[Effect]:
     for where, asked in pcs.constraints:
         of = f" of {where}" if where else ""

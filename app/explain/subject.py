@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from app.explain.assembly import gang_of, gang_of_pod, gang_of_pod_group, gangs_of_set
-from app.explain.facts.grove import PodCliqueSet
 from app.explain.gang import Gang
 from app.explain.index import Index
+from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
 from app.facts.place import NOWHERE, Place
@@ -20,7 +20,7 @@ class Subject:
     """
 
     ref: Ref
-    pcs: PodCliqueSet | None
+    pcs: SetWithStatus | None
     gangs: tuple[Gang, ...]
     siblings: tuple[Gang, ...]
 

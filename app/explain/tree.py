@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from app.explain.facts.grove import PodClique, PodCliqueSet, UserConstraint
+from app.explain.facts.grove import PodClique
 from app.explain.gang import Gang, Member, Unit
 from app.explain.index import Index
 from app.explain.levels import Topology
@@ -17,6 +17,7 @@ from app.explain.shares import asked_of, chain, over_limit, unusable_because
 from app.explain.subject import Subject
 from app.explain.words import amount, counted, gpus_of, listed, plain
 from app.facts.constraint import SchedulerConstraint
+from app.facts.grove.podcliqueset import SetWithStatus, UserConstraint
 from app.facts.kai.queue import Queue
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
@@ -95,7 +96,7 @@ class _Grower:
             return self._nothing(pcs)
         return self._bundle(pcs.ref, (*gangs, *others), asked_words(pcs.asked))
 
-    def _nothing(self, pcs: PodCliqueSet) -> Branch:
+    def _nothing(self, pcs: SetWithStatus) -> Branch:
         """A set of which nothing is made."""
         state: State = "waits" if pcs.replicas else "well"
         words = "nothing made yet" if pcs.replicas else "no replicas"

@@ -1,7 +1,7 @@
 """The table of what is kept: a row for each kind that is cached, or read to be explained.
 
-Nodes, PodGangs and MNNVL resources have two rows, because a server that keeps them all needs few of
-their fields. What only the leader keeps is in `cluster/rows`.
+Nodes, PodCliqueSets, PodGangs and MNNVL resources have two rows, because a server that keeps them
+all needs few of their fields. What only the leader keeps is in `cluster/rows`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +10,12 @@ from typing import Any, Generic, TypeVar
 
 from app.facts import kinds
 from app.facts.grove.gang import StoredGang, read_stored_gang
-from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
+from app.facts.grove.podcliqueset import (
+    PodCliqueSet,
+    SetWithStatus,
+    read_pod_clique_set,
+    read_set_with_status,
+)
 from app.facts.grove.podgang import PodGang, read_pod_gang
 from app.facts.grove.podgangmap import PodGangMap, read_pod_gang_map
 from app.facts.grove.topology import (
@@ -166,6 +171,9 @@ missing when its resource was read.
 
 WIDE_NODES: Row[Node] = Row(NODE, read_node, name="nodes", title="nodes")
 PODS: Row[Pod] = Row(POD, read_pod, name="pods", title="pods")
+WIDE_SETS: Row[SetWithStatus] = Row(
+    kinds.POD_CLIQUE_SET, read_set_with_status, name="sets", title="PodCliqueSets"
+)
 WIDE_GANGS: Row[PodGang] = Row(kinds.POD_GANG, read_pod_gang, name="gangs", title="PodGangs")
 GANG_MAPS: Row[PodGangMap] = Row(
     kinds.POD_GANG_MAP, read_pod_gang_map, name="gang_maps", title="PodGangMaps"

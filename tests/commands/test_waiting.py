@@ -9,11 +9,11 @@ import pytest
 
 from app.cli import main
 from app.explain.facts import Facts
-from app.explain.facts.grove import PodCliqueSet
 from app.explain.index import Index
 from app.explain.rights import VIEWER
 from app.explain.waiting import WorkloadRow, rows, workloads
 from app.explain.waiting_text import exit_code, list_text, short
+from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod
 from app.facts.place import Place
@@ -198,7 +198,7 @@ def test_what_may_not_be_read_is_not_nothing(unseen: dict[str, str], first: str,
 
 
 def test_names_of_others_are_shown_as_they_are_stored() -> None:
-    hostile = PodCliqueSet("inference", "a\x1b[2Jb", created=NOW)
+    hostile = SetWithStatus("inference", "a\x1b[2Jb", created=NOW)
     given = replace(facts(), sets=(hostile,), gangs=(), cliques=(), pods=())
     text = list_text(listed(given), given, "", everything=True)
     assert "\x1b" not in text

@@ -11,15 +11,16 @@ from typing import Any
 
 from app.explain.answer import Answer, explain
 from app.explain.facts import Facts
-from app.explain.facts.grove import (
-    PodClique,
-    PodCliqueSet,
-    TemplateClique,
-    TemplateGroup,
-    UserConstraint,
-)
+from app.explain.facts.grove import PodClique
 from app.explain.index import Index
 from app.facts.constraint import SchedulerConstraint
+from app.facts.grove.podcliqueset import (
+    Clique,
+    Pack,
+    ScalingGroup,
+    SetWithStatus,
+    UserConstraint,
+)
 from app.facts.grove.podgang import GangGroup, GangPart, PodGang
 from app.facts.grove.status import StatusCondition
 from app.facts.grove.topology import ClusterTopology, Level
@@ -171,17 +172,21 @@ def pod_group(**changes: Any) -> KaiPodGroup:
     return replace(made, **changes)
 
 
-def pcs(**changes: Any) -> PodCliqueSet:
-    made = PodCliqueSet(
+def pcs(asked: UserConstraint | None = None, **changes: Any) -> SetWithStatus:
+    made = SetWithStatus(
         NAMESPACE,
         SET,
-        1,
-        UserConstraint("zone", field="packDomain"),
-        (TemplateClique("router"), TemplateClique("workers", 3, 3)),
-        (TemplateGroup("pool", ("workers",), asked=UserConstraint("rack", field="packDomain")),),
+        pack_domain="zone",
+        cliques=(Clique("router", 1, None), Clique("workers", 3, None, minimum=3)),
+        groups=(ScalingGroup("pool", ("workers",), "rack"),),
         created=NOW - 840,
     )
-    return replace(made, **changes)
+    if asked is None:
+        return replace(made, **changes)
+    if asked.field == "packDomain" or not asked:
+        return replace(made, pack_domain=asked.required or None, **changes)
+    pack = Pack(asked.topology, asked.required, asked.preferred)
+    return replace(made, pack_domain=None, pack=pack, **changes)
 
 
 def design() -> dict[str, Any]:

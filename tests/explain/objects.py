@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from app.explain.facts import Facts
-from app.explain.facts.grove import PodClique, PodCliqueSet, UserConstraint
+from app.explain.facts.grove import PodClique
 from app.facts.constraint import SchedulerConstraint
+from app.facts.grove.podcliqueset import SetWithStatus, UserConstraint
 from app.facts.grove.podgang import PodGang
 from app.facts.grove.podgangmap import PodGangMap
 from app.facts.grove.status import LastError
@@ -190,7 +191,7 @@ def asked(fact: UserConstraint, today: bool = False) -> Object:
     return {"topologyConstraint": {**name, "pack": pack}}
 
 
-def pod_clique_set(fact: PodCliqueSet, today: bool = False) -> Object:
+def pod_clique_set(fact: SetWithStatus, today: bool = False) -> Object:
     empty = {"containers": [{"name": "main", "image": "registry.example/main:1"}]}
     cliques = [
         {
@@ -230,11 +231,11 @@ def pod_clique_set(fact: PodCliqueSet, today: bool = False) -> Object:
     status: Object = {"status": values} if conditions or fact.errors else {}
     spec = {"replicas": fact.replicas, "template": template}
     metadata: Object = time_of(fact.created)
-    enabled = fact.rules.mnnvl.enabled if fact.rules is not None else None
+    enabled = fact.mnnvl.enabled
     metadata |= {"annotations": {"grove.io/mnnvl-enabled": enabled}} if enabled else {}
     metadata |= {"finalizers": list(fact.finalizers)} if fact.finalizers else {}
-    if fact.deleting is not None:
-        metadata["deletionTimestamp"] = time_of(fact.deleting)["creationTimestamp"]
+    if fact.deleted_at is not None:
+        metadata["deletionTimestamp"] = time_of(fact.deleted_at)["creationTimestamp"]
     return made(
         "grove.io/v1alpha1",
         "PodCliqueSet",

@@ -4,8 +4,8 @@ APIs.
 
 import pytest
 
-from app.explain.facts.grove import UserConstraint
 from app.explain.reasons import RULES
+from app.facts.grove.podcliqueset import UserConstraint
 from app.facts.kubernetes.workload import Workload, read_workload_group
 from tests.explain import fleet
 from tests.explain.fleet import (

@@ -6,13 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.explain.facts.grove import (
-    PodClique,
-    PodCliqueSet,
-    read_pod_clique,
-    read_pod_clique_set_of_explain,
-)
+from app.explain.facts.grove import PodClique, read_pod_clique
 from app.facts import kinds, table
+from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import PodGang
 from app.facts.grove.podgangmap import PodGangMap
 from app.facts.grove.topology import (
@@ -67,7 +63,7 @@ class Facts:
     kai_topologies: tuple[KaiTopology, ...] = ()
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
-    sets: tuple[PodCliqueSet, ...] = ()
+    sets: tuple[SetWithStatus, ...] = ()
     cliques: tuple[PodClique, ...] = ()
     gangs: tuple[PodGang, ...] = ()
     gang_maps: tuple[PodGangMap, ...] = ()
@@ -92,9 +88,6 @@ class Facts:
     now: float = 0.0
 
 
-SETS: Row[PodCliqueSet] = Row(
-    kinds.POD_CLIQUE_SET, read_pod_clique_set_of_explain, name="sets", title="PodCliqueSets"
-)
 CLIQUES: Row[PodClique] = Row(kinds.POD_CLIQUE, read_pod_clique, name="cliques", title="PodCliques")
 
 _ROWS: tuple[Row[Any], ...] = (
@@ -103,7 +96,7 @@ _ROWS: tuple[Row[Any], ...] = (
     table.KAI_TOPOLOGIES,
     table.WIDE_NODES,
     table.PODS,
-    SETS,
+    table.WIDE_SETS,
     CLIQUES,
     table.WIDE_GANGS,
     table.GANG_MAPS,

@@ -219,7 +219,7 @@ def claim_not_injected(gang: Gang) -> Iterator[Reason]:
         clique = member.clique
         if clique is None or clique.unclaimed is None:
             continue
-        lacking = lacking_claims([clique.unclaimed], pcs.rules, reads_groups=_reads_groups(gang))
+        lacking = lacking_claims([clique.unclaimed], pcs, reads_groups=_reads_groups(gang))
         if lacking:
             yield _not_injected(member, clique)
 

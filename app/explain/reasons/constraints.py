@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from app.explain.facts.grove import PodCliqueSet, UserConstraint
 from app.explain.gang import Gang, Unit
 from app.explain.levels import Topology
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.gates import grouper_warnings
 from app.explain.words import counted, listed
+from app.facts.grove.podcliqueset import SetWithStatus, UserConstraint
 from app.facts.grove.podgang import GangGroup, GangPart, PodGang
 from app.facts.grove.topology import ClusterTopology
 from app.facts.kai.podgroup import KaiPodGroup
@@ -24,7 +24,7 @@ def level_unknown(gang: Gang) -> Iterator[Reason]:
     yield from _unknown_keys(gang)
 
 
-def _unknown_domains(pcs: PodCliqueSet, topology: Topology) -> Iterator[Reason]:
+def _unknown_domains(pcs: SetWithStatus, topology: Topology) -> Iterator[Reason]:
     cluster = topology.cluster
     constraints = [asked for _, asked in pcs.constraints]
     if cluster is None:
@@ -62,7 +62,7 @@ def _unknown_domains(pcs: PodCliqueSet, topology: Topology) -> Iterator[Reason]:
             )
 
 
-def _unavailable(pcs: PodCliqueSet) -> Iterator[Reason]:
+def _unavailable(pcs: SetWithStatus) -> Iterator[Reason]:
     """What Grove or we wrote into the set's conditions."""
     for condition in pcs.conditions:
         if (condition.type, condition.status) in _CONDITIONS:
@@ -221,7 +221,7 @@ def _unconstrained(
 
 
 def _untold(
-    pcs: PodCliqueSet, whole: Unit, cluster: ClusterTopology, keys: Sequence[str]
+    pcs: SetWithStatus, whole: Unit, cluster: ClusterTopology, keys: Sequence[str]
 ) -> Iterator[str]:
     """The levels that the set, its groups and its cliques ask for and the PodGang lacks."""
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from app.explain.facts.grove import PodCliqueSet
 from app.explain.gang import Gang
 from app.explain.reason import Evidence, Reason, Severity
 from app.explain.words import ago, counted, listed
+from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.status import LastError
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER
@@ -48,7 +48,7 @@ def nothing_made(gang: Gang) -> Iterator[Reason]:
         yield Reason("NothingMade", (gang.ref,), text, remedy, "you", evidence)
 
 
-def _nothing_of_set(gang: Gang, pcs: PodCliqueSet) -> Iterator[Reason]:
+def _nothing_of_set(gang: Gang, pcs: SetWithStatus) -> Iterator[Reason]:
     key = (pcs.namespace, pcs.name)
     index = gang.index
     if index.cliques_of_set.get(key) or index.gangs_of_set.get(key) or index.pods_of_set.get(key):
@@ -64,10 +64,10 @@ def _nothing_of_set(gang: Gang, pcs: PodCliqueSet) -> Iterator[Reason]:
 def set_being_deleted(gang: Gang) -> Iterator[Reason]:
     """The PodCliqueSet is deleted, and finalizers keep it."""
     pcs = gang.pcs
-    if pcs is None or pcs.deleting is None:
+    if pcs is None or pcs.deleted_at is None:
         return
 
-    since = ago(gang.index.facts.now - pcs.deleting)
+    since = ago(gang.index.facts.now - pcs.deleted_at)
     held_by = f", kept by {listed(pcs.finalizers)}" if pcs.finalizers else ""
     text = f"PodCliqueSet {pcs.name} has been terminating for {since}{held_by}"
     foreign = [name for name in pcs.finalizers if not name.startswith("grove.io/")]
@@ -99,7 +99,7 @@ def pod_gang_missing(gang: Gang) -> Iterator[Reason]:
             yield _missing(gang, pcs, name)
 
 
-def _missing(gang: Gang, pcs: PodCliqueSet, name: str) -> Reason:
+def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:
     pods: list[Pod] = [
         pod
         for pod in gang.index.pods_of_set.get((pcs.namespace, pcs.name), ())
@@ -139,11 +139,11 @@ def pod_gang_migration_in_progress(gang: Gang) -> Iterator[Reason]:
     )
 
 
-def _migrates(pcs: PodCliqueSet) -> bool:
+def _migrates(pcs: SetWithStatus) -> bool:
     return any((known.type, known.status) == (MIGRATES, "True") for known in pcs.conditions)
 
 
-def _errors(gang: Gang, pcs: PodCliqueSet) -> list[Evidence]:
+def _errors(gang: Gang, pcs: SetWithStatus) -> list[Evidence]:
     return [
         Evidence(pcs.ref, "status.lastErrors", said_when(error, gang.index.facts.now))
         for error in pcs.errors

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.explain.facts import Facts, projected
-from app.explain.facts.grove import PodCliqueSet
 from app.explain.fitness import NAME_FIELD
 from app.explain.index import Index, Key, key_of
 from app.explain.whatif.edits import (
@@ -18,6 +17,7 @@ from app.explain.whatif.edits import (
     UnusableEdit,
 )
 from app.explain.words import counted, listed
+from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
@@ -261,7 +261,7 @@ def _applied(supposed: Supposed, edit: Applying) -> Supposed:
     }
     kinds = Counter(str(document.get("kind")) for document in documents)
     line = f"apply {edit.source}: {listed((counted(n, kind) for kind, n in kinds.items()), 8)}"
-    made = [document for document in documents if document.get("kind") == PodCliqueSet.kind]
+    made = [document for document in documents if document.get("kind") == SetWithStatus.kind]
 
     return replace(
         supposed,

@@ -1,14 +1,17 @@
 """The parts of a stored PodCliqueSet that rules need. Source: Grove's PodCliqueSet CRD."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
+from app.facts.grove.status import LastError, StatusCondition, read_conditions, read_last_errors
 from app.facts.kubernetes.requests import Requests, read_requests
 from app.facts.labels import MNNVL_GROUP
+from app.facts.named import Namespaced
 from app.objects.metadata import annotations_of
-from app.objects.shape import int_of, list_of, map_of, maps_of, text_of
+from app.objects.shape import int_of, map_at, map_of, maps_of, text_of, texts_of
+from app.objects.time import seconds_since_1970
 
 CONDITION = "TopologyConstraintSatisfied"
 
@@ -25,11 +28,45 @@ class Pack:
 
 
 @dataclass(frozen=True, slots=True)
+class UserConstraint:
+    """A topologyConstraint as its author means it, in either dialect: domains.
+
+    `field` is where `required` is, for evidence.
+    """
+
+    required: str = ""
+    preferred: str = ""
+    topology: str = ""
+    field: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.required or self.preferred)
+
+    @property
+    def constraints(self) -> list[tuple[str, str, bool]]:
+        """(field, domain, whether it is required) of each of the two that is set."""
+        preferred = (self.field.replace("required", "preferred"), self.preferred, False)
+        return [
+            constraint
+            for constraint in ((self.field, self.required, True), preferred)
+            if constraint[1]
+        ]
+
+
+def _asked(pack_domain: str | None, pack: Pack | None) -> UserConstraint:
+    """Return `pack` before the deprecated packDomain, as Grove reads them."""
+    name = pack.topology_name if pack is not None else ""
+    if pack is not None and (pack.required or pack.preferred):
+        return UserConstraint(pack.required, pack.preferred, name, "pack.required")
+    return UserConstraint(pack_domain or "", "", name, "packDomain")
+
+
+@dataclass(frozen=True, slots=True)
 class Clique:
     """One entry of `spec.template.cliques`.
 
     `pack_domain` is None if it has no packDomain, `pack` None if its constraint has no other field.
-    `requests` is what each of its pods asks for.
+    `requests` is what each of its pods asks for. `minimum` is its minAvailable.
     """
 
     name: str
@@ -37,13 +74,19 @@ class Clique:
     pack_domain: str | None
     pack: Pack | None = None
     requests: Requests = ()
+    minimum: int = 1
+
+    @property
+    def asked(self) -> UserConstraint:
+        """Its constraint in both dialects."""
+        return _asked(self.pack_domain, self.pack)
 
 
 @dataclass(frozen=True, slots=True)
 class ScalingGroup:
     """One entry of `spec.template.podCliqueScalingGroups`.
 
-    `cliques` are the names of its cliques.
+    `cliques` are the names of its cliques. `minimum` is its minAvailable.
     """
 
     name: str
@@ -52,10 +95,16 @@ class ScalingGroup:
     pack: Pack | None = None
     mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
     replicas: int = 1
+    minimum: int = 1
+
+    @property
+    def asked(self) -> UserConstraint:
+        """Its constraint in both dialects."""
+        return _asked(self.pack_domain, self.pack)
 
 
 @dataclass(frozen=True, slots=True)
-class PodCliqueSet:
+class PodCliqueSet(Namespaced):
     """A stored PodCliqueSet.
 
     `condition` is the stored condition that this program writes, as status, reason, message and
@@ -63,14 +112,13 @@ class PodCliqueSet:
     the set, without `none`.
     """
 
-    namespace: str
-    name: str
-    uid: str
-    generation: int
-    deleting: bool
-    pack_domain: str | None
-    cliques: tuple[Clique, ...]
-    groups: tuple[ScalingGroup, ...]
+    kind = "PodCliqueSet"
+    uid: str = ""
+    generation: int = 0
+    deleting: bool = False
+    pack_domain: str | None = None
+    cliques: tuple[Clique, ...] = ()
+    groups: tuple[ScalingGroup, ...] = ()
     condition: tuple[str, str, str, int] | None = None
     pack: Pack | None = None
     replicas: int = 1
@@ -116,49 +164,113 @@ class PodCliqueSet:
         )
         return [pack for pack in packs if pack is not None]
 
+    @property
+    def asked(self) -> UserConstraint:
+        """The constraint of the whole set, in both dialects."""
+        return _asked(self.pack_domain, self.pack)
+
     def group_of(self, name: str) -> ScalingGroup | None:
         return next((group for group in self.groups if group.name == name), None)
 
 
+@dataclass(frozen=True, slots=True)
+class SetWithStatus(PodCliqueSet):
+    """A PodCliqueSet with what Grove writes into its status, and its time of creation.
+
+    A server, which would reconcile after each change of a status, does without.
+    """
+
+    conditions: tuple[StatusCondition, ...] = ()
+    created: float | None = None
+    errors: tuple[LastError, ...] = ()
+    deleted_at: float | None = None
+    finalizers: tuple[str, ...] = ()
+
+    @property
+    def constraints(self) -> list[tuple[str, UserConstraint]]:
+        """Every topologyConstraint, with the part that asks for it: "" for the set itself.
+
+        `field` is a whole path.
+        """
+        owners = [("", "", self.asked)]
+        for position, group in enumerate(self.groups):
+            owners.append(
+                (f"scaling group {group.name}", f".podCliqueScalingGroups[{position}]", group.asked)
+            )
+        for position, clique in enumerate(self.cliques):
+            owners.append((f"clique {clique.name}", f".cliques[{position}]", clique.asked))
+        return [
+            (owner, replace(asked, field=f"spec.template{path}.topologyConstraint.{asked.field}"))
+            for owner, path, asked in owners
+        ]
+
+    @property
+    def topology(self) -> str:
+        """The topology that the constraints name, "" for none."""
+        return next((asked.topology for _, asked in self.constraints if asked.topology), "")
+
+
+def read_set_with_status(obj: Mapping[str, Any]) -> SetWithStatus:
+    metadata = map_at(obj, "metadata")
+    status = map_at(obj, "status")
+    return SetWithStatus(
+        **_spec(obj),
+        conditions=read_conditions(status),
+        created=seconds_since_1970(metadata.get("creationTimestamp")),
+        errors=read_last_errors(status),
+        deleted_at=seconds_since_1970(metadata.get("deletionTimestamp")),
+        finalizers=tuple(texts_of(metadata.get("finalizers"))),
+    )
+
+
 def read_pod_clique_set(obj: Mapping[str, Any]) -> PodCliqueSet:
     """Read a stored PodCliqueSet. Parts that don't have the CRD's shape count as absent."""
+    return PodCliqueSet(**_spec(obj))
+
+
+def _spec(obj: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a `PodCliqueSet`."""
     metadata = map_of(obj.get("metadata"))
     template = map_of(map_of(obj.get("spec")).get("template"))
-    return PodCliqueSet(
-        namespace=metadata.get("namespace", ""),
-        name=metadata.get("name", ""),
-        uid=metadata.get("uid", ""),
-        generation=int_of(metadata.get("generation")),
-        deleting=metadata.get("deletionTimestamp") is not None,
-        pack_domain=pack_domain(template),
-        cliques=tuple(_read_clique(item) for item in _named(template.get("cliques"))),
-        groups=tuple(
-            ScalingGroup(
-                item["name"],
-                tuple(name for name in list_of(item.get("cliqueNames")) if isinstance(name, str)),
-                pack_domain(item),
-                read_pack(item),
-                read_mnnvl(map_of(item.get("annotations"))),
-                int_of(item.get("replicas"), 1),
-            )
-            for item in _named(template.get("podCliqueScalingGroups"))
-        ),
-        condition=_condition(map_of(obj.get("status"))),
-        pack=read_pack(template),
-        replicas=int_of(map_of(obj.get("spec")).get("replicas"), 1),
-        mnnvl_groups=_mnnvl_groups(metadata, template),
-        mnnvl=read_mnnvl(annotations_of(obj)),
+    return {
+        "namespace": metadata.get("namespace", ""),
+        "name": metadata.get("name", ""),
+        "uid": metadata.get("uid", ""),
+        "generation": int_of(metadata.get("generation")),
+        "deleting": metadata.get("deletionTimestamp") is not None,
+        "pack_domain": pack_domain(template),
+        "cliques": tuple(_read_clique(item) for item in _named(template.get("cliques"))),
+        "groups": tuple(map(_read_group, _named(template.get("podCliqueScalingGroups")))),
+        "condition": _condition(map_of(obj.get("status"))),
+        "pack": read_pack(template),
+        "replicas": int_of(map_of(obj.get("spec")).get("replicas"), 1),
+        "mnnvl_groups": _mnnvl_groups(metadata, template),
+        "mnnvl": read_mnnvl(annotations_of(obj)),
+    }
+
+
+def _read_group(item: Mapping[str, Any]) -> ScalingGroup:
+    return ScalingGroup(
+        item["name"],
+        tuple(texts_of(item.get("cliqueNames"))),
+        pack_domain(item),
+        read_pack(item),
+        read_mnnvl(map_of(item.get("annotations"))),
+        int_of(item.get("replicas"), 1),
+        int_of(item.get("minAvailable"), 1),
     )
 
 
 def _read_clique(item: Mapping[str, Any]) -> Clique:
     spec = map_of(item.get("spec"))
+    replicas = int_of(spec.get("replicas"), 1)
     return Clique(
         item["name"],
-        int_of(spec.get("replicas"), 1),
+        replicas,
         pack_domain(item),
         read_pack(item),
         read_requests(map_of(spec.get("podSpec"))),
+        int_of(spec.get("minAvailable"), replicas),
     )
 
 

@@ -76,7 +76,7 @@ CLAIMS = (
         "ClaimNotInjected",
         "no webhook answered when the PodClique was written",
         {
-            "sets": (pcs(rules=STORED),),
+            "sets": (pcs(mnnvl=STORED.mnnvl),),
             "cliques": (cliques()[0], replace(cliques()[1], unclaimed=written(WORKERS))),
             "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"),
         },
@@ -84,7 +84,7 @@ CLAIMS = (
         " of the NVLink domain",
         "platform",
         {
-            "sets": (pcs(rules=STORED),),
+            "sets": (pcs(mnnvl=STORED.mnnvl),),
             "cliques": (cliques()[0], replace(cliques()[1], unclaimed=written(WORKERS, **REFUSES))),
             "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"),
         },

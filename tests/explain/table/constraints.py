@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from app.explain.facts.grove import UserConstraint
 from app.facts.constraint import SchedulerConstraint
+from app.facts.grove.podcliqueset import UserConstraint
 from app.facts.kai.podgroup import SubGroup
 from tests.explain import fleet
 from tests.explain.fleet import (

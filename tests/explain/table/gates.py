@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from app.explain.facts.grove import UserConstraint
 from app.facts.constraint import SchedulerConstraint
+from app.facts.grove.podcliqueset import UserConstraint
 from app.facts.grove.podgang import GangPart
 from app.facts.grove.status import LastError
 from app.facts.kubernetes.workload import Workload, WorkloadGroup

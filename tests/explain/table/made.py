@@ -40,7 +40,7 @@ MADE = (
     Row(
         "SetBeingDeleted",
         "somebody's finalizer keeps the set",
-        {"sets": (pcs(deleting=NOW - 300, finalizers=("example.com/hold",)),), "pods": PLACED},
+        {"sets": (pcs(deleted_at=NOW - 300, finalizers=("example.com/hold",)),), "pods": PLACED},
         "PodCliqueSet llm has been terminating for 5 minutes, kept by example.com/hold",
         "you",
         {"sets": (pcs(finalizers=("example.com/hold",)),), "pods": PLACED},

@@ -1,7 +1,7 @@
 """Reasons in the labels of nodes and in the topology."""
 
-from app.explain.facts.grove import UserConstraint
 from app.facts.constraint import SchedulerConstraint
+from app.facts.grove.podcliqueset import UserConstraint
 from app.facts.grove.topology import ClusterTopology
 from app.facts.kai.topology import KaiTopology
 from tests.explain.fleet import (

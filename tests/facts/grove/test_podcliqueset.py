@@ -48,7 +48,7 @@ def test_a_set_is_read_whole() -> None:
     }
     found = read_pod_clique_set(obj)
     requests = (("nvidia.com/gpu", 8000), ("pods", 1000))
-    cliques = (Clique("w", 4, "host", requests=requests),)
+    cliques = (Clique("w", 4, "host", requests=requests, minimum=4),)
     groups = (ScalingGroup("g", ("w",), None),)
     assert found == PodCliqueSet(
         "ns", "a", "u", 3, True, "zone", cliques, groups, ("True", "", "", 2)
