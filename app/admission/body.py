@@ -45,7 +45,7 @@ class Body(Protocol):
         """Return the first bytes of the body, which may contain a uid."""
 
     def drop(self) -> None:
-        """Drops the kept bytes and all further ones."""
+        """Drop the kept bytes and all further ones."""
 
 
 class _Blocks:
@@ -120,7 +120,7 @@ class Chunked:
             self._parser.feed_data(head)
 
     def read(self, data: bytes, position: int) -> int:
-        """As in `Body`.
+        """Read as in `Body`.
 
         NotHttp for an invalid chunk, and for MAX_TRAILER bytes without a part of the body.
         """

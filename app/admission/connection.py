@@ -165,9 +165,7 @@ class Connection(asyncio.Protocol):
             self._fail()
 
     def _read(self, data: bytes) -> None:
-        """Answers the requests in `data`, up to one that has to wait or is incomplete, and keeps
-        the remaining bytes.
-        """
+        """Answer the requests in `data`, and keep the rest if one has to wait or is incomplete."""
         self._is_active = True
         self._kept = b""
         position = -1
@@ -208,7 +206,7 @@ class Connection(asyncio.Protocol):
             self._serving.crowd.hold(self, size)
 
     def _read_kept(self) -> None:
-        """Continues after an answer was written, or after the client has read it."""
+        """Continue after an answer was written, or after the client has read it."""
         if self._is_paused and self._state is not State.END:
             self._is_paused = False
             self._transport.resume_reading()
@@ -246,7 +244,7 @@ class Connection(asyncio.Protocol):
         return self._begin_body(head, data, position, end)
 
     def _begin_body(self, head: Head, data: bytes, begin: int, end: int) -> int:
-        """Begins to read a request that is incomplete, or that is not for a verdict.
+        """Begin to read a request that is incomplete, or that is not for a verdict.
 
         Returns the position after the bytes that were read.
         """
@@ -348,7 +346,7 @@ class Connection(asyncio.Protocol):
             self._close()
 
     def _owes_answers(self) -> bool:
-        """Whether a request waits for its verdict, or for the reading of answers before it."""
+        """Return whether a request waits for its verdict, or until answers before it are read."""
         return self._state is _WAITING or (self._unread_at is not None and bool(self._kept))
 
     def _close_if_done(self) -> None:
@@ -369,7 +367,7 @@ class Connection(asyncio.Protocol):
         self._close()
 
     def _hand_over(self, request: bytes) -> None:
-        """Hands over the connection.
+        """Hand over the connection.
 
         Bytes after the request are dropped, because its answer is the last one.
         """

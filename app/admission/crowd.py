@@ -85,7 +85,7 @@ class Crowd:
         connection.abort()
 
     def _least_useful(self) -> Open:
-        """The oldest stranger, else the caller that has been idle for longest.
+        """Return the oldest stranger, else the caller that has been idle for longest.
 
         The newest connection is a stranger, so that it goes only if all others are busy callers.
         """

@@ -70,7 +70,7 @@ class Route:
         return self
 
     def takes(self, kind: str, resource: str) -> bool:
-        """Whether objects of `kind` are judged.
+        """Return whether objects of `kind` are judged.
 
         `resource` is the plural, or "" if it is not known.
         """

@@ -97,9 +97,10 @@ class Serving:
             self.all_closed.set()
 
     def judges_later(self, connection: Asking) -> bool:
-        """Whether the request of `connection` will be judged in the next turn of the event loop,
-        with all others that come in this turn. Only the first one of a turn is judged at once,
-        so that a single request doesn't wait.
+        """Return whether the request of `connection` is judged in the next turn of the event loop.
+
+        All others that come in this turn are judged then too. Only the first one of a turn is
+        judged at once, so that a single request doesn't wait.
 
         All of them are judged before the first answer is written. If each was judged and answered
         at once, a verdict would take 1.4 times as long, because TLS and Python would take turns in
@@ -117,7 +118,7 @@ class Serving:
         self.judge_now()
 
     def judge_now(self) -> None:
-        """Judges and answers what waits for the next turn."""
+        """Judge and answer what waits for the next turn."""
         asking = self._asking
         self._asking = []
         answers = [(connection, connection.judge()) for connection in asking]

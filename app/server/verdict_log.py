@@ -129,7 +129,7 @@ class VerdictLog:
         return dumps(line)
 
     def close(self) -> None:
-        """Writes all lines and ends the thread."""
+        """Write all lines and end the thread."""
         self.flush()
         with contextlib.suppress(queue.Full):
             self._queue.put(None, timeout=5)

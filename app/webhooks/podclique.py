@@ -160,7 +160,7 @@ def _doubt(request: Request, injection: Injection, mode: ClaimMode) -> str | Non
 def _verdict_on_both(
     request: Request, conflict: FieldError, inherited: MnnvlAnnotations
 ) -> Verdict:
-    """Rejects annotations of both vocabularies.
+    """Reject annotations of both vocabularies.
 
     If the stored PodClique already has both, it is allowed without a claim of ours, so that Grove
     can still change and delete it.

@@ -68,7 +68,7 @@ class PodGangWebhook:
         return cached if adoptable else None
 
     async def _complete(self, request: Request, gang: Gang, adopting: Gang | None) -> Verdict:
-        """Reads the set if the cache lacks it, and lets `adopting` adopt resources.
+        """Read the set if the cache lacks it, and let `adopting` adopt resources.
 
         If a call fails or takes too long, the reconciler does it later: the PodGang gets only
         preferred constraints, and its annotation is "false".

@@ -23,7 +23,7 @@ _MOST_DIGITS = 10
 
 
 def asks_for(template: Template, plan: Plan) -> bool:
-    """Whether a clique of `template` asks for the resources of `plan`, with the same labels.
+    """Return whether a clique of `template` asks for the resources of `plan`, with the same labels.
 
     Scaling groups count as the template has them: one that was scaled out has replicas of which the
     template knows nothing.
@@ -72,7 +72,7 @@ def _member(
 
 
 def _is_index(text: str, count: int) -> bool:
-    """Whether `text` is a number from 0 below `count`, as Kubernetes writes numbers."""
+    """Return whether `text` is a number from 0 below `count`, as Kubernetes writes numbers."""
     if not (text.isascii() and text.isdecimal()):
         return False
     if len(text) > _MOST_DIGITS:

@@ -139,9 +139,11 @@ def annotations_of_demand(demand: Demand) -> MnnvlAnnotations:
 
 
 def is_made_by_us(obj: Mapping[str, Any]) -> bool:
-    """Whether we made a stored ComputeDomain or ResourceClaim: it has both of our labels and those
-    of a replica, its name begins with that of the replica, and no Pod owns it. Kubernetes makes
-    claims that Pods own, with the labels of their template.
+    """Return whether we made a stored ComputeDomain or ResourceClaim.
+
+    It then has both of our labels and those of a replica, its name begins with that of the
+    replica, and no Pod owns it. Kubernetes makes claims that Pods own, with the labels of their
+    template.
     """
     metadata = map_of(obj.get("metadata"))
     labels = labels_of(obj)
@@ -161,7 +163,7 @@ def is_made_by_us(obj: Mapping[str, Any]) -> bool:
 
 
 def is_reserved(obj: Mapping[str, Any]) -> bool:
-    """Whether a pod reserves the stored ResourceClaim `obj`."""
+    """Return whether a pod reserves the stored ResourceClaim `obj`."""
     return bool(map_of(obj.get("status")).get("reservedFor"))
 
 
@@ -174,9 +176,7 @@ def claim_names(resources: Iterable[Resource], base_name: str) -> set[str]:
 
 
 def uses(pod: Mapping[str, Any], names: Collection[str]) -> bool:
-    """Whether `pod` has not finished and names a claim, or a template of claims, that is one of
-    `names`.
-    """
+    """Return whether `pod` has not finished and names a claim or template of claims in `names`."""
     if map_of(pod.get("status")).get("phase") in ("Succeeded", "Failed"):
         return False
     return any(

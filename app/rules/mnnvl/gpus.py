@@ -29,7 +29,7 @@ class GpuContainer(NamedTuple):
 
 
 def requests_gpus(pod_spec: Mapping[str, Any]) -> bool:
-    """Whether a container or init container of a stored `pod_spec` requests a GPU."""
+    """Return whether a container or init container of a stored `pod_spec` requests a GPU."""
     return bool(gpu_containers(dict(pod_spec), []))
 
 

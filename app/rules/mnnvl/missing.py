@@ -77,7 +77,7 @@ def read_unclaimed(obj: Mapping[str, Any]) -> Unclaimed | None:
 
 
 def lacks_claim(clique: Unclaimed, inherited: MnnvlAnnotations, *, reads_groups: bool) -> bool:
-    """Whether `clique` would get a claim of ours if it were written now.
+    """Return whether `clique` would get a claim of ours if it were written now.
 
     `inherited` are the annotations of its scaling group and its PodCliqueSet. `reads_groups` is
     whether Grove reads its own MNNVL annotation: its groups then exclude our claim.
@@ -118,7 +118,7 @@ def clique_of_pod(pod: Mapping[str, Any]) -> str:
 
 
 def runs_without_claim(pod: Mapping[str, Any]) -> bool:
-    """Whether `pod` requests GPUs and has no claim of ours.
+    """Return whether `pod` requests GPUs and has no claim of ours.
 
     False if it has finished or is being deleted.
     """
@@ -127,7 +127,7 @@ def runs_without_claim(pod: Mapping[str, Any]) -> bool:
 
 
 def is_ending(pod: Mapping[str, Any]) -> bool:
-    """Whether `pod` has finished or is being deleted."""
+    """Return whether `pod` has finished or is being deleted."""
     phase = map_of(pod.get("status")).get("phase")
     deleted = map_of(pod.get("metadata")).get("deletionTimestamp")
     return phase in ("Succeeded", "Failed") or deleted is not None

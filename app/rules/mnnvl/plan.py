@@ -231,7 +231,7 @@ def device_class_of(annotations: MnnvlAnnotations) -> Any:
 
 
 def is_device_class(value: Any) -> bool:
-    """Whether `value` can be the name of a DeviceClass."""
+    """Return whether `value` can be the name of a DeviceClass."""
     return value == DEFAULT_DEVICE_CLASS or (isinstance(value, str) and is_subdomain(value))
 
 

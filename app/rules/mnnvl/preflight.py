@@ -112,7 +112,7 @@ def _spread(
 
 
 def _is_inside(level: Level | None, nodes: Nodes) -> bool:
-    """Whether `level` is at or below the NVLink domain.
+    """Return whether `level` is at or below the NVLink domain.
 
     If no node has a label for it, any required level is.
     """

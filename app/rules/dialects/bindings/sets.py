@@ -373,8 +373,9 @@ def _parent_warnings(packing: Packing, parent: Packing, domains: Sequence[str]) 
 
 
 def needs_names(old: Packings) -> bool:
-    """Whether a stored set has constraints without a name, because their packDomain is older than
-    `topologyName`.
+    """Return whether a stored set has constraints without a name.
+
+    Their packDomain is older than `topologyName`.
     """
     findings: list[FieldError] = []
     effective_names(old, findings)
@@ -384,7 +385,7 @@ def needs_names(old: Packings) -> bool:
 
 
 def is_unchanged(packings: Packings, old: Packings) -> bool:
-    """Whether the constraints are those of `old`.
+    """Return whether the constraints are those of `old`.
 
     A packDomain that was moved to pack.required is no change.
     """
@@ -400,7 +401,7 @@ def _is_same(new: Packing | None, old: Packing | None) -> bool:
 
 
 def _is_migrated(new: Packing, old: Packing) -> bool:
-    """Whether `packDomain` was moved to `pack.required`, and nothing else was changed."""
+    """Return whether `packDomain` was moved to `pack.required`, and nothing else was changed."""
     moved = bool(old.pack_domain) and not new.pack_domain and new.pack_required == old.pack_domain
     return moved and (new.name, new.preferred) == (old.name, old.preferred)
 

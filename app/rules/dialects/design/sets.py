@@ -68,7 +68,7 @@ def validate_pod_clique_set(
 
 
 def is_unchanged(constraints: Constraints, old: Mapping[str, Any] | None) -> bool:
-    """Whether an update of `old` does not change any constraint."""
+    """Return whether an update of `old` does not change any constraint."""
     return old is not None and read_constraints(old, []).comparable == constraints.comparable
 
 
