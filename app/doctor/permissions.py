@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.config.schema import ACCOUNT, Configuration, own_account
-from app.doctor.report import Check
+from app.doctor.report import Check, Status
 from app.kube.api import Client, Object
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW
 
 SUBJECT = "permissions"
 _REMEDY = "Apply manifests/base/rbac.yaml."
+_WHY = "saying why gangs wait"
+_REMEDY_OF_WAITING = "Add the component manifests/components/waiting to your overlay."
 _NAMED = (
     'Its rule must have resourceNames: ["{name}"], as it is stored: a tool may have renamed it.'
 )
@@ -123,7 +125,6 @@ _WORKLOADS = (
 )
 
 
-_WHY = "saying why gangs wait"
 _WAITING = (
     Need("grove.io", "podgangmaps", _WATCH, _WHY),
     Need("scheduling.run.ai", "queues", _WATCH, _WHY),
@@ -209,14 +210,20 @@ async def check_permissions(
         ]
         if refused:
             message = f"{subject} may not {', '.join(refused)} {need}: {need.purpose}"
-            remedy = f"{_REMEDY} {_NAMED.format(name=need.name)}" if need.name else _REMEDY
-            missing.append(
-                Check(SUBJECT, "warning" if need.optional else "problem", message, remedy)
-            )
+            status: Status = "warning" if need.optional else "problem"
+            missing.append(Check(SUBJECT, status, message, _remedy(need)))
 
     count = sum(len(need.verbs) for need in needs)
 
     return missing or [Check(SUBJECT, "ok", f"{subject} may do all that is needed ({count} verbs)")]
+
+
+def _remedy(need: Need) -> str:
+    if need.purpose == _WHY:
+        return _REMEDY_OF_WAITING
+    if need.name:
+        return f"{_REMEDY} {_NAMED.format(name=need.name)}"
+    return _REMEDY
 
 
 async def _is_allowed(client: Client, need: Need, verb: str, namespace: str | None) -> bool:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from app.config.read import read_configuration
-from app.config.schema import Configuration
+from app.config.schema import Configuration, Waiting
 from app.doctor.permissions import Need, access_review, check_permissions, needs_of
 from app.doctor.report import Check
 from app.kube.api import Forbidden, Object
@@ -110,12 +110,16 @@ def test_a_question_about_a_service_account_names_its_groups() -> None:
 
 
 async def said(
-    allows: Any, namespace: str | None = NAMESPACE, *, may_ask: bool = True
+    allows: Any,
+    namespace: str | None = NAMESPACE,
+    *,
+    may_ask: bool = True,
+    configuration: Configuration = SELF_MANAGED,
 ) -> list[Check]:
     client = AnsweringClient()
     client.allows = allows
     client.may_ask = may_ask
-    return await check_permissions(client, needs_of(SELF_MANAGED), namespace)
+    return await check_permissions(client, needs_of(configuration), namespace)
 
 
 async def test_all_there() -> None:
@@ -161,6 +165,20 @@ async def test_an_optional_one_is_a_warning() -> None:
     who = "service account grove-system/grove-admission may not"
     message = f"{who} get jobsets.jobset.x-k8s.io: finding who owns the Pods of a Workload"
     assert check == Check("permissions", "warning", message, REMEDY)
+
+
+async def test_what_waiting_lacks_is_in_its_component() -> None:
+    waiting = SELF_MANAGED.model_copy(update={"waiting": Waiting(enabled=True)})
+    (check,) = await said(
+        lambda spec: spec["resourceAttributes"]["resource"] != "queues", configuration=waiting
+    )
+    assert check == Check(
+        "permissions",
+        "problem",
+        "service account grove-system/grove-admission may not list, watch"
+        " queues.scheduling.run.ai: saying why gangs wait",
+        "Add the component manifests/components/waiting to your overlay.",
+    )
 
 
 async def test_who_may_not_ask_about_others_is_told_so_and_nothing_about_themselves() -> None:
