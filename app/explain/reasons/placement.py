@@ -351,12 +351,19 @@ def bound_to_domain(gang: Gang) -> Iterator[Reason]:
 
 def _rejoined(obstacle: Obstacle, best: Room) -> str:
     """What helps a gang that is bound to a full domain."""
-    helps = list(filter(None, [_ending(obstacle)]))
+    ending = _ending(obstacle)
+    if ending:
+        return ending
+
+    helps = []
+    gang = obstacle.gang
     missing = obstacle.short.count - best.pods
     freed = Assumption(emptied=frozenset(obstacle.usable(best)))
     if obstacle.places.under(freed).fits:
         helps.append(f"wait until pods of others leave room for {missing} more there")
-    if obstacle.gang.anew.now.fits:
+    # with pods beyond its minimum, a gang that starts anew may be where it is now
+    whole = gang.places_of(gang.whole.whole_demand(), anew=True)
+    if gang.anew.now.fits and whole.now.fits:
         helps.append("restart the gang: it fits elsewhere")
     if not helps and obstacle.places.opened.fits:
         return "open the nodes there that are closed"

@@ -1,0 +1,44 @@
+"""What explain says of states that real Grove operators made, beside the real KAI scheduler.
+
+`testdata/grove-states` has the objects as they were, without fields that decide nothing, and the
+answer, which was compared with them by reading. Its README says which state each one is.
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.explain.answer import explain
+from app.explain.index import Index
+from app.explain.read import facts_of
+from app.explain.text import text
+from app.facts.named import Ref
+from app.objects.time import seconds_since_1970
+
+FOLDER = Path(__file__).parents[1] / "testdata" / "grove-states"
+STATES = sorted(path.stem for path in FOLDER.glob("*.json"))
+HOLDER = "holder"
+"""The set that only takes room."""
+
+
+def said(state: str) -> str:
+    """The whole answer about each PodCliqueSet of a state."""
+    document = json.loads((FOLDER / f"{state}.json").read_text())
+    facts = facts_of(document["items"], seconds_since_1970(document["now"]) or 0.0)
+    # a kind that is not in the file was not in the cluster
+    index = Index(replace(facts, skipped=frozenset()))
+    names = sorted(pcs.name for pcs in index.facts.sets if pcs.name != HOLDER)
+    answers = [explain(index, Ref("PodCliqueSet", document["namespace"], name)) for name in names]
+    return "\n".join(f"{text(each, everything=True)}\n" for each in answers if each is not None)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_explain_says_of_a_real_state_what_was_read_in_its_objects(state: str) -> None:
+    assert said(state) == (FOLDER / f"{state}.txt").read_text()
+
+
+def test_each_state_is_in_the_readme() -> None:
+    readme = (FOLDER / "README.md").read_text()
+    assert [state for state in STATES if f"`{state}`" not in readme] == []
