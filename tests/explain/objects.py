@@ -165,7 +165,7 @@ def queue(fact: Queue) -> Object:
         if share != NO_SHARE:
             given = {"quota": share.quota, "limit": share.limit}
             resources[name] = {
-                key: -1 if value is None else value // unit for key, value in given.items()
+                key: -1 if value is None else value / unit for key, value in given.items()
             }
             allocated[name] = f"{share.allocated}m"
             fixed[name] = f"{share.allocated_fixed}m"
@@ -416,6 +416,7 @@ def pod_group(fact: KaiPodGroup) -> Object:
     spec |= {"priorityClassName": fact.priority_class} if fact.priority_class else {}
     spec |= {"subGroups": subgroups} if subgroups else {}
     spec |= {"preemptionDelay": f"{fact.delay:.0f}s"} if fact.delay else {}
+    spec |= {"preemptibility": fact.preemptibility} if fact.preemptibility else {}
     reasons = [said(item) for item in fact.said]
     status: Object = {}
     if reasons:

@@ -9,6 +9,7 @@ from app.facts.grove.status import LastError
 from app.facts.kubernetes.workload import Workload, WorkloadGroup
 from tests.explain.fleet import (
     NAMESPACE,
+    NOW,
     ROUTER,
     WORKERS,
     cliques,
@@ -28,7 +29,10 @@ GATES = (
         "one worker is missing",
         {
             "pods": pods()[:3],
-            "cliques": (cliques()[0], replace(cliques()[1], errors=(LastError("quota exceeded"),))),
+            "cliques": (
+                cliques()[0],
+                replace(cliques()[1], errors=(LastError("quota exceeded", NOW - 60),)),
+            ),
         },
         f"3 of 4 pods exist; {WORKERS} lacks 1",
         "you",
