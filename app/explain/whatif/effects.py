@@ -82,8 +82,9 @@ class Worse:
 class Effects:
     """`topology` are reasons about labels that would be new.
 
-    `others` is how many pods must leave that belong to no gang and ask for no device: no place was
-    looked for. `made` are the sets that would be made anew.
+    `others` is how many pods must leave that belong to no gang, and for which no place was looked
+    for: those that ask for no device, and those beyond a limit. `made` are the sets that would be
+    made anew.
     """
 
     lines: tuple[str, ...]
@@ -119,7 +120,7 @@ def effects(
     worse = tuple(_worse(before, after, told))
     known = {reason.text for reason in survey(before, topology).reasons}
     new = (reason for reason in survey(after, topology).reasons if reason.text not in known)
-    others = _others(after, supposed)
+    others = _others(after, supposed, moves)
 
     return Effects(supposed.lines, moves, waits, worse, tuple(new), others, made), after
 
@@ -152,14 +153,11 @@ def _placed_now(before: Index) -> set[Ref]:
     return {seeker.gang.ref for seeker in waiting if arranging.has_place(seeker)}
 
 
-def _others(after: Index, supposed: Supposed) -> int:
-    """How many pods must leave for which no place was looked for."""
-    pods = (after.pods[key] for key in supposed.moved if key in after.pods)
-    return sum(
-        1
-        for pod in pods
-        if is_alone(after, pod) and not any(is_device(name) for name, _ in pod.shape.requests)
-    )
+def _others(after: Index, supposed: Supposed, moves: Sequence[Fate]) -> int:
+    """How many pods without a gang must leave for which no place was looked for."""
+    looked_for = {(fate.gang.namespace, fate.gang.name) for fate in moves}
+    pods = (after.pods[key] for key in supposed.moved - looked_for if key in after.pods)
+    return sum(1 for pod in pods if is_alone(after, pod))
 
 
 def _worse(before: Index, after: Index, told: set[Ref]) -> Iterator[Worse]:

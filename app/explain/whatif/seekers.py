@@ -15,6 +15,11 @@ from app.explain.words import is_device
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.named import Ref
 
+MOST_ALONE = 500
+"""Of more pods without a gang that must move, or that wait, the first are looked at: each takes as
+long as a gang.
+"""
+
 
 @dataclass(frozen=True)
 class Seeker:
@@ -58,6 +63,14 @@ def gangs_in(index: Index) -> Iterator[tuple[Gang, Ref]]:
             yield gang_of_pod(index, pod), pod.ref
 
 
+def _limited(seekers: list[Seeker]) -> list[Seeker]:
+    """The gangs in their order, and the first of the pods without a gang."""
+    in_order = sorted(seekers, key=lambda seeker: seeker.rank)
+    alone = [seeker for seeker in in_order if seeker.workload.kind == "Pod"]
+    left_out = {seeker.gang.ref for seeker in alone[MOST_ALONE:]}
+    return [seeker for seeker in in_order if seeker.gang.ref not in left_out]
+
+
 def is_alone(index: Index, pod: Pod) -> bool:
     """Return whether a pod that lives belongs to no gang that is known."""
     if pod.finished or pod.deleting is not None:
@@ -74,7 +87,7 @@ def movers(index: Index, moved: Collection[Key]) -> list[Seeker]:
         lost = frozenset(key_of(pod) for pod in gang.pods if key_of(pod) in moved)
         if lost:
             seekers.append(Seeker(gang, workload, lost))
-    return sorted(seekers, key=lambda seeker: seeker.rank)
+    return _limited(seekers)
 
 
 def waiters(index: Index, supposed: Supposed) -> list[Seeker]:
@@ -95,7 +108,7 @@ def waiters(index: Index, supposed: Supposed) -> list[Seeker]:
         metadata = document["metadata"]
         ref = Ref("PodCliqueSet", metadata["namespace"], metadata["name"])
         seekers += [Seeker(gang, ref) for gang in planned(index, document)]
-    return sorted(seekers, key=lambda seeker: seeker.rank)
+    return _limited(seekers)
 
 
 # What pods of a gang ask for, as a demand of the same form as the gang.

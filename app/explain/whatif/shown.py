@@ -43,7 +43,7 @@ def _lines(effects: Effects, most: int | None) -> Iterator[str]:
     waiting = [fate for fate in effects.waits if fate.how == "waits" and fate not in made]
     yield from _section("must move", "must move", effects.moves, most)
     if effects.others:
-        yield f"{counted(effects.others, 'pod')} without a gang or devices must move: not examined"
+        yield f"{counted(effects.others, 'pod')} without a gang must move too: not examined"
     yield from _worse_lines(effects, most)
     yield from _section("gets a place", "get a place", [*starting, *made], most)
     if waiting:

@@ -12,6 +12,7 @@ from app.cli import main
 from app.explain.facts import Facts
 from app.explain.whatif.edits import parse
 from app.explain.whatif.effects import effects
+from app.explain.whatif.seekers import MOST_ALONE
 from app.explain.whatif.shown import effects_text
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue
@@ -151,7 +152,7 @@ CASES: dict[str, Case] = {
         ["drain gpu-00"],
         [
             "if: drain gpu-00: 1 node, 1 pod must leave",
-            "1 pod without a gang or devices must move: not examined",
+            "1 pod without a gang must move too: not examined",
         ],
         0,
     ),
@@ -218,6 +219,15 @@ def test_a_gang_with_claims_takes_its_devices_along() -> None:
     assert [(fate.how, fate.where) for fate in one.moves] == [("fits", ("zone-a/rack-a1",))]
     both = effects(given, [parse("drain gpu-00 gpu-01")])[0]
     assert [fate.how for fate in both.moves] == ["fits", "breaks"]
+
+
+def test_of_very_many_pods_without_a_gang_the_first_are_looked_at() -> None:
+    many = tuple(
+        occupant("gpu-00", number, gpus=0, group="", shape=Shape(((GPU, 1),)))
+        for number in range(MOST_ALONE + 7)
+    )
+    found, _ = effects(facts(pods=many), [parse("drain gpu-00")])
+    assert (len(found.moves), found.others) == (MOST_ALONE, 7)
 
 
 def nodes_called(names: Sequence[str]) -> list[tuple[str, Node]]:
