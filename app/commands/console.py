@@ -27,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--namespace",
         default="",
         metavar="A,B",
-        help="if you may list neither all nor the namespaces",
+        help="if you may list neither all nor the namespaces (default: that of the context)",
     )
 
     parser.add_argument(

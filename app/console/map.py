@@ -1,5 +1,6 @@
 """The map of a topology: what is free in each domain, or the room for what is asked."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,15 +60,15 @@ class _RoomOnMap:
         self._rooms = {each.domain.path: each.pods for each in room.rooms} if room else {}
         self._wanted = room.pods if room else 0
         self._roomiest = next(iter(self._rooms), None)
-        self.depth = len(next(iter(self._rooms), ()))
+        self.depth = len(self._roomiest or ())
+        self._inside: Counter[Path] = Counter()
+        for path, pods in self._rooms.items():
+            for depth in range(self.depth + 1):
+                self._inside[path[:depth]] += pods
 
     def room_in(self, path: Path) -> int | None:
         """Return for how many pods there is room in a domain, None if its level is narrower."""
-        if not self._rooms or len(path) > self.depth:
-            return None
-        if len(path) == self.depth:
-            return self._rooms.get(path, 0)
-        return sum(pods for inside, pods in self._rooms.items() if inside[: len(path)] == path)
+        return self._inside[path] if self._rooms and len(path) <= self.depth else None
 
     def marks(self, path: Path) -> list[str]:
         """Return the classes of a domain: its share of the room, and whether it has room for all or
@@ -140,7 +141,7 @@ def _cell(report: DomainReport, asked: _RoomOnMap, *, here: bool, linked: bool) 
     free = "?" if report.free is None else plain(report.free)
     closed = f", {report.closed} closed" if report.closed else ""
     room = asked.room_in(report.path)
-    for_pods = "" if room is None else f", room for {counted(room, 'such pod')}"
+    for_pods = "" if room is None else f", room for {room}"
     marks = asked.marks(report.path) or [f"f{_share(report)}"]
     marks += ["here"] if here else []
     marks += ["odd"] if report.closed else []

@@ -161,8 +161,7 @@ async def test_every_page_is_readable(
         if name == "playground":
             await page.get_by_role("button", name="Judge", exact=True).click()
             await page.get_by_text("Refused: 1 of 1 document").wait_for()
-        else:
-            await page.get_by_text("● live").wait_for()
+        await page.get_by_text("● live").wait_for()
         await _keep(page, f"{name}-{scheme}-{width}")
         sizes = await page.evaluate(
             "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"

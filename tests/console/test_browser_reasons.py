@@ -97,8 +97,7 @@ async def _missing(page: "Page", reasons: Sequence[Reason]) -> list[str]:
         ]
     missing = []
     for card, reason in zip(cards, reasons, strict=True):
-        texts = [reason.remedy, *reason.commands] + (
-            [] if reason.id in TIMES else [f"{reason.text}."]
-        )
+        said = [] if reason.id in TIMES else [f"{reason.text}.", reason.remedy]
+        texts = [*said, *reason.commands]
         missing += [text for text in texts if " ".join(text.split()) not in card]
     return missing

@@ -151,3 +151,16 @@ async def _change_twice_a_second(served_console: Shown) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(0.5):
                 await ticks.wait()
+
+
+async def test_without_locks_each_tab_has_a_stream(browser: "Browser") -> None:
+    context = await browser.new_context()
+    await context.add_init_script("Object.defineProperty(navigator, 'locks', { value: undefined })")
+    async with shown() as served_console:
+        pages = [await context.new_page(), await context.new_page()]
+        for page in pages:
+            await page.goto(f"{served_console.url}{STUCK}")
+            await page.get_by_text("● live").wait_for()
+        await served_console.change(*pages)
+        assert served_console.made.streams.open == 2
+        await context.close()
