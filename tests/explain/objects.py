@@ -414,6 +414,7 @@ def pod_group(fact: KaiPodGroup) -> Object:
     }
     spec |= {"minSubGroup": fact.needed} if fact.needed is not None else {}
     spec |= {"priorityClassName": fact.priority_class} if fact.priority_class else {}
+    spec |= {"preemptibility": fact.preemptibility} if fact.preemptibility else {}
     spec |= {"subGroups": subgroups} if subgroups else {}
     spec |= {"preemptionDelay": f"{fact.delay:.0f}s"} if fact.delay else {}
     spec |= {"preemptibility": fact.preemptibility} if fact.preemptibility else {}

@@ -35,7 +35,7 @@ from tests.integration.stage import Stage, skip_if_impossible, staged
 from tests.integration.system import eventually
 from tests.test_viewer import viewer
 
-TIMES = ("PreemptionDelay", "ClaimHeld", "PodGangMissing")
+TIMES = ("PreemptionDelay", "ClaimHeld", "PodGangMissing", "SetBeingDeleted", "GangIncomplete")
 """Their texts have times, which the API server sets."""
 VIEW = ["get", "list"]
 ROLE = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view-all"}
