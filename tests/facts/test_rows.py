@@ -1,0 +1,99 @@
+"""Values that objects rarely have, as the rows of the table read them."""
+
+from typing import Any
+
+import pytest
+
+from app.facts.grove.gang import read_stored_gang
+from app.facts.kai.podgroup import Said, read_kai_pod_group
+from app.facts.kai.queue import read_queue
+from app.facts.kubernetes.claim import read_resource_claim
+from app.facts.kubernetes.node import read_node
+from app.facts.kubernetes.pod import read_pod
+from app.facts.kubernetes.workload import PriorityClass, read_priority_class
+from app.facts.named import read_name
+from app.facts.nvidia.computedomain import DomainNode, read_domain_clique
+
+NAMED: dict[str, Any] = {"metadata": {"namespace": "ns", "name": "a"}}
+
+
+@pytest.mark.parametrize(
+    ("gang", "view", "cliques"),
+    [
+        pytest.param(NAMED, {"metadata": {}}, (), id="no spec"),
+        pytest.param({**NAMED, "spec": 3}, {"metadata": {}, "spec": 3}, (), id="a number as spec"),
+        pytest.param(
+            {**NAMED, "spec": {"other": 1}}, {"metadata": {}, "spec": {}}, (), id="no podgroups"
+        ),
+        pytest.param(
+            {**NAMED, "spec": {"podgroups": 3}},
+            {"metadata": {}, "spec": {"podgroups": 3}},
+            (),
+            id="a number as podgroups",
+        ),
+        pytest.param(
+            {
+                "metadata": {
+                    **NAMED["metadata"],
+                    "annotations": {"grove.io/topology-name": "t", "other": "x"},
+                },
+                "spec": {"podgroups": [{"name": "p", "minReplicas": 2}, 3], "other": 1},
+            },
+            {
+                "metadata": {"annotations": {"grove.io/topology-name": "t"}},
+                "spec": {"podgroups": [{"name": "p"}, 3]},
+            },
+            ("p",),
+            id="what is kept",
+        ),
+    ],
+)
+def test_what_is_kept_of_a_podgang(gang: Any, view: Any, cliques: tuple[str, ...]) -> None:
+    stored = read_stored_gang(gang)
+    assert (stored.view(), stored.cliques()) == (view, cliques)
+
+
+def test_words_of_kai_without_reasons() -> None:
+    conditions = [
+        {"type": "Other", "message": "no"},
+        {"type": "UnschedulableOnNodePool", "reason": "R", "message": "no room"},
+    ]
+    group = read_kai_pod_group({**NAMED, "status": {"schedulingConditions": conditions}})
+    assert group.said == (Said("R", "no room"),)
+
+
+def test_a_bound_that_is_no_number_of_devices() -> None:
+    gpu = {"quota": float("inf"), "limit": -1}
+    queue = read_queue({**NAMED, "spec": {"resources": {"gpu": gpu}}})
+    assert (queue.quota, queue.limit) == (None, None)
+
+
+def test_a_request_without_a_class_asks_for_no_device() -> None:
+    requests = [{"name": "a"}, {"exactly": {"deviceClassName": "c", "count": 2}}]
+    claim = read_resource_claim({**NAMED, "spec": {"devices": {"requests": requests}}})
+    assert claim.classes == ("c", "c")
+
+
+def test_labels_of_a_file_may_be_no_texts() -> None:
+    assert read_node({"metadata": {"name": "n", "labels": {"a": 1}}}).labels == {"a": "1"}
+
+
+def test_a_pod_with_a_part_of_a_gpu_that_is_gated() -> None:
+    conditions = [
+        {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"},
+        {"type": "Ready", "status": "False"},
+    ]
+    metadata = {**NAMED["metadata"], "annotations": {"gpu-fraction": "0.5"}}
+    pod = read_pod({"metadata": metadata, "status": {"conditions": conditions}})
+    assert (pod.shape.requests, pod.unscheduled) == (
+        (("nvidia.com/gpu", 500), ("pods", 1000)),
+        "",
+    )
+
+
+def test_small_kinds() -> None:
+    daemons = [{"nodeName": "n", "status": "Ready"}, {"name": "m"}]
+    nodes = (DomainNode("n", True), DomainNode("m", False))
+    assert read_domain_clique({**NAMED, "daemons": daemons}).nodes == nodes
+    assert read_priority_class({**NAMED, "value": 7}) == PriorityClass("a", 7)
+    assert read_name(NAMED) == "a"
