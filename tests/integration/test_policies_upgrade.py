@@ -1,0 +1,83 @@
+"""An upgrade of the policies leaves none of a former version behind, by the README's own commands."""
+
+import asyncio
+import copy
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from app.commands.beside import ApiServer
+from app.kube.api import Object, Selection
+from app.objects.resource import VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS
+from tests.installation.readme import commands
+from tests.integration.system import Users
+from tests.rendered import rendered
+
+pytestmark = pytest.mark.untraced
+
+ROOT = Path(__file__).parents[2]
+FORMER = "former.grove-admission.grove.io"
+OTHERS = "others.example.com"
+
+
+def installation() -> list[Object]:
+    """The policies, with one of a former version and one of somebody else beside them."""
+    objects = rendered("overlays/policies")
+    for name in (FORMER, OTHERS):
+        of_guard = [obj for obj in objects if "topology-guard" in obj["metadata"]["name"]]
+        for obj in copy.deepcopy(of_guard[:2]):
+            obj["metadata"]["name"] = name
+            if name == OTHERS:
+                obj["metadata"]["labels"] = {"app.kubernetes.io/component": "policies-of-others"}
+            if "policyName" in obj["spec"]:
+                obj["spec"]["policyName"] = name
+            objects.append(obj)
+    return objects
+
+
+async def kubectl(api: ApiServer, arguments: str) -> str:
+    """The output of kubectl as admin. Fails with what it says if it fails."""
+    environment = {**os.environ, "KUBECONFIG": str(api.kubeconfig)}
+    process = await asyncio.create_subprocess_exec(
+        "kubectl",
+        *arguments.split()[1:],
+        "--context",
+        "admin",
+        cwd=ROOT,
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
+    return output.decode()
+
+
+async def names(clients: Users) -> set[str]:
+    found = [
+        item["metadata"]["name"]
+        for resource in (VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS)
+        for item in (await clients.admin.list(Selection(resource), limit=0)).items
+    ]
+    return {name for name in found if not name.endswith(".k8s.io")}
+
+
+async def test_an_upgrade_deletes_what_this_version_does_not_have(
+    api: ApiServer, clients: Users, tmp_path: Path
+) -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("needs kubectl, which applies the policies")
+    (tmp_path / "former.yaml").write_text(yaml.safe_dump_all(installation()))
+    await kubectl(api, f"kubectl apply -f {tmp_path / 'former.yaml'}")
+    assert {FORMER, OTHERS} <= await names(clients)
+    (command,) = commands("### Rules that hold while every webhook is down", "manifests/README.md")
+
+    await kubectl(api, command)
+
+    ours = {obj["metadata"]["name"] for obj in rendered("overlays/policies")}
+    assert await names(clients) == {*ours, OTHERS}
+    await kubectl(api, "kubectl delete -k manifests/overlays/policies")
+    assert await names(clients) == {OTHERS}
