@@ -1,0 +1,112 @@
+"""Limits and quotas of CPUs and memory: what the real KAI scheduler (d5bc503a) did with two pods of
+2 CPUs and 4 GiB each in the queue `team` below `root`, and what explain says before.
+"""
+
+from typing import Any
+
+import pytest
+
+from app.explain.answer import explain
+from app.explain.index import Index
+from app.explain.read import facts_of
+from app.facts.named import Ref
+
+Object = dict[str, Any]
+FREE: Object = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+
+
+def limit(**bounds: int) -> Object:
+    return {name: {**FREE, "limit": value} for name, value in bounds.items()}
+
+
+def quota(**bounds: int) -> Object:
+    return {name: {**FREE, "quota": value} for name, value in bounds.items()}
+
+
+CASES: dict[str, tuple[Object, Object, str, str]] = {
+    "a limit that the pods reach": (limit(cpu=4000), {}, "train", ""),
+    "a limit below that": (limit(cpu=3999), {}, "train", "QueueLimit"),
+    "no CPU at all": (limit(cpu=0), {}, "train", "QueueLimit"),
+    "memory is in megabytes": (limit(memory=8590), {}, "train", ""),
+    "a megabyte less": (limit(memory=8589), {}, "train", "QueueLimit"),
+    "the limit of CPUs of the queue above": ({}, limit(cpu=3000), "train", "QueueLimit"),
+    "the limit of memory of the queue above": ({}, limit(memory=8000), "train", "QueueLimit"),
+    "a quota, and a preemptible gang": (quota(cpu=3000), {}, "train", ""),
+    "a quota, and one that is not": (quota(cpu=3000), {}, "inference", "QueueQuota"),
+    "a quota that such a gang reaches": (quota(cpu=4000), {}, "inference", ""),
+    "a quota of memory": (quota(memory=8000), {}, "inference", "QueueQuota"),
+    "a quota of memory that is enough": (quota(memory=9000), {}, "inference", ""),
+}
+"""Bounds of `team` and of `root`, the gang's PriorityClass, and the reason for which KAI refused it,
+"" if it placed both pods.
+"""
+
+
+def queue(name: str, parent: str, bounds: Object) -> Object:
+    resources = {"cpu": FREE, "gpu": FREE, "memory": FREE, **bounds}
+    spec = {"resources": resources, **({"parentQueue": parent} if parent else {})}
+    metadata = {"name": name}
+    return {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def priority_class(name: str, value: int) -> Object:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+    }
+
+
+def pod(number: int) -> Object:
+    resources = {"requests": {"cpu": "2", "memory": "4Gi"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"one-{number}",
+            "namespace": "default",
+            "uid": f"uid-{number}",
+            "annotations": {"pod-group-name": "one"},
+        },
+        "spec": {
+            "schedulerName": "kai-scheduler",
+            "containers": [{"name": "c", "resources": resources}],
+        },
+    }
+
+
+def cluster(team: Object, root: Object, priority: str) -> list[Object]:
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n0"},
+        "status": {
+            "allocatable": {"cpu": "64", "memory": "512Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+    group = {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "one", "namespace": "default"},
+        "spec": {"minMember": 2, "queue": "team", "priorityClassName": priority},
+    }
+    classes = [priority_class("train", 50), priority_class("inference", 125)]
+    queues = [queue("root", "", root), queue("team", "root", team)]
+    return [node, group, pod(0), pod(1), *classes, *queues]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_explain_names_the_bound_for_which_kai_refuses_a_gang(name: str) -> None:
+    team, root, priority, refused_for = CASES[name]
+    answer = explain(
+        Index(facts_of(cluster(team, root, priority), 0.0)), Ref("PodGroup", "default", "one")
+    )
+    assert answer is not None
+    assert [reason.id for reason in answer.reasons] == ([refused_for] if refused_for else [])
