@@ -1,5 +1,6 @@
-"""grove-admission: admission webhooks and reconcilers for Grove, the KAI Scheduler and NVIDIA
-ComputeDomains.
+"""The admission webhooks and reconcilers of grove-admission.
+
+They are for clusters that run Grove, the KAI Scheduler and NVIDIA ComputeDomains.
 """
 
 __version__ = "0.7.0"

@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
-    """The parser, and the parsers of all commands without their options."""
+    """Return the parser, and the parsers of all commands without their options."""
     parser = argparse.ArgumentParser(
         prog="grove-admission",
         description="Admission webhooks for Grove, the KAI Scheduler and NVIDIA ComputeDomains.",

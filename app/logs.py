@@ -57,7 +57,7 @@ class ReadableFormatter(logging.Formatter):
 
 
 def is_readable(log_format: str, stream: TextIO) -> bool:
-    """Whether lines to `stream` are for people.
+    """Return whether lines to `stream` are for people.
 
     `log_format` is json, text, or "" to decide by the stream.
     """

@@ -22,8 +22,9 @@ _INVISIBLE = frozenset(
         ),
     )
 )
-"""Letters and marks that Unicode counts as printable, and that nobody sees: those with the property
-Default_Ignorable_Code_Point.
+"""Letters and marks that Unicode counts as printable, and that nobody sees.
+
+They have the property Default_Ignorable_Code_Point.
 """
 
 _IN_JSON = re.compile(r"[^\n\x20-\x7e]")

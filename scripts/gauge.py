@@ -32,15 +32,13 @@ GOALS = {
 }
 
 REACHED: dict[str, float] = {
-    "tokens per line": 6.1,
-    "tokens per code line": 8.7,
+    "tokens per line": 5.8,
+    "tokens per code line": 8.6,
     "files above 2,500 tokens": 3,
-    "functions above 250 tokens": 41,
-    "functions above complexity 10": 92,
-    "functions above 5 parameters": 29,
-    "% of long bodies without a blank line": 97,
-    "docstrings without a summary line": 235,
-    "class names in several files": 29,
+    "functions above 250 tokens": 31,
+    "functions above complexity 10": 82,
+    "functions above 5 parameters": 23,
+    "class names in several files": 26,
 }
 """Figures of today that are above their goals. They may only fall."""
 

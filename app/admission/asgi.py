@@ -1,5 +1,6 @@
-"""The admission paths as an ASGI app, with the same answers as `connection`, for tests and for
-other servers.
+"""The admission paths as an ASGI app, for tests and for other servers.
+
+Its answers are those of `connection`.
 
 Our own server uses it only for admission requests that `connection` doesn't read itself, such as
 chunked ones.
@@ -27,16 +28,18 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 KNOWN_CALLER = "known_caller"
-"""The key in `scope["state"]` that is true if the client has shown a certificate of a configured
-client CA.
+"""The key in `scope["state"]` for known clients.
+
+It is true if the client has shown a certificate of a configured client CA.
 """
 
 _HUNG_UP = "the caller hung up before its request was whole"
 
 
 class AdmissionApp:
-    """Answers the paths of `exchange`, and passes every other request to `otherwise` (health,
-    metrics, dry run, docs).
+    """An ASGI app that answers the paths of `exchange`.
+
+    It passes every other request to `otherwise` (health, metrics, dry run, docs).
     """
 
     def __init__(self, exchange: Exchange, otherwise: App) -> None:

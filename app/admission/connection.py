@@ -326,8 +326,9 @@ class Connection(asyncio.Protocol):
         self.take(answer)
 
     def _fail(self) -> None:
-        """End the connection after a bug: `decide` turns every failure of a webhook into a
-        verdict.
+        """End the connection after a bug.
+
+        `decide` turns every failure of a webhook into a verdict.
         """
         log.exception("no answer")
         self.abort()
@@ -377,8 +378,9 @@ class Connection(asyncio.Protocol):
         self._serving.closed(self)
 
     def _look(self) -> None:
-        """Close the connection if it has been idle for too long, or if a request or the reading of
-        an answer takes too long.
+        """Close the connection if it has been idle for too long.
+
+        It is also closed if a request or the reading of an answer takes too long.
         """
         now = self._loop.time()
         self._watch = self._loop.call_later(self._limits.watch_seconds, self._look)

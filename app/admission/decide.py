@@ -1,5 +1,6 @@
-"""The verdict of one route on one request: kind and shape are checked, and every failure becomes a
-verdict.
+"""The verdict of one route on one request.
+
+Kind and shape are checked, and every failure becomes a verdict.
 """
 
 import asyncio
@@ -80,8 +81,10 @@ class Route:
 
 
 def decide(route: Route, request: Request, seconds: float) -> Verdict | Awaitable[Verdict]:
-    """Return the verdict of `route` on `request` if all facts are cached, else an awaitable that
-    returns it within `seconds`. Neither raises any error except CancelledError.
+    """Return the verdict of `route` on `request` if all facts are cached.
+
+    Otherwise, return an awaitable that returns it within `seconds`. Neither raises any error except
+    CancelledError.
     """
     try:
         answer = _judge_envelope(route, request) or route.handler(request)

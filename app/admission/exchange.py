@@ -103,8 +103,9 @@ class Exchange:
         headers: Headers,
         body: bytes,
     ) -> Answer | Awaitable[Answer]:
-        """Return the answer if the verdict needs only cached facts, else an awaitable that returns
-        it before the deadline in `query`.
+        """Return the answer if the verdict needs only cached facts.
+
+        Otherwise, return an awaitable that returns it before the deadline in `query`.
         """
         begin = time.perf_counter()
         content_type = headers.get(b"content-type", b"")
@@ -139,8 +140,9 @@ class Exchange:
         return route
 
     def too_large(self, route: Route, content_type: bytes, beginning: bytes) -> Answer:
-        """Return the answer to a body of more than MAX_BODY bytes, of which only the beginning is
-        known.
+        """Return the answer to a body of more than MAX_BODY bytes.
+
+        Only its beginning is known.
         """
         return self.refuse(route, too_large(content_type, beginning))
 
@@ -227,9 +229,10 @@ def check_content_type(content_type: bytes, body: bytes) -> None:
 
 
 def check_values(body: bytes) -> None:
-    """Raise BadReview with code 413 if parsing the body would take far more memory than the body
-    itself. Each map, list and member has one of three characters; those in strings are counted
-    too.
+    """Raise BadReview with code 413 if parsing the body would take too much memory.
+
+    That is, far more than the body itself. Each map, list and member has one of three characters;
+    those in strings are counted too.
     """
     if body.count(b",") + body.count(b"{") + body.count(b"[") > MAX_VALUES:
         raise BadReview(
@@ -262,8 +265,9 @@ UNKNOWN_CALLER = status(
 
 @functools.lru_cache(maxsize=64)
 def deadline(query: bytes) -> float:
-    """Return the seconds in which to answer: the `?timeout=10s` of the API server, less a margin
-    for the transfer.
+    """Return the seconds in which to answer.
+
+    They are the `?timeout=10s` of the API server, less a margin for the transfer.
     """
     for pair in query.split(b"&"):
         name, _, value = pair.partition(b"=")

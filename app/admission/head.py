@@ -1,5 +1,6 @@
-"""The head of an HTTP/1.1 request, which is valid if httptools (llhttp) accepts it, and the head of
-an answer.
+"""The head of an HTTP/1.1 request, and the head of an answer.
+
+A request is valid if httptools (llhttp) accepts it.
 """
 
 import functools

@@ -199,8 +199,10 @@ def salvage_uid(prefix: bytes) -> str:
 
 
 def shape_findings(request: Request) -> list[FieldError]:
-    """Return findings about the conditions for all rules: metadata, labels and annotations must be
-    maps or null, and the name must be valid for the API server.
+    """Return findings about the conditions for all rules.
+
+    Metadata, labels and annotations must be maps or null, and the name must be valid for the API
+    server.
     """
     metadata = request.object.get("metadata")
     if metadata is None:
@@ -280,8 +282,9 @@ def _listed(warnings: Sequence[str]) -> list[str]:
 
 
 def one_line(warning: str) -> str:
-    """Return a warning as a valid HTTP header: printable, and so short that the API server doesn't
-    cut it.
+    """Return a warning as a valid HTTP header.
+
+    It is printable, and so short that the API server doesn't cut it.
     """
     text = visible(warning)
     return text if len(text) <= _MAX_WARNING else f"{text[: _MAX_WARNING - 3]}..."

@@ -1,5 +1,6 @@
-"""The state that the connections of one listener share: their limits, the exchange, and the
-hand-over.
+"""The state that the connections of one listener share.
+
+It has their limits, the exchange, and the hand-over.
 """
 
 import asyncio

@@ -48,8 +48,10 @@ class Verdict:
 
     @property
     def outcome(self) -> str:
-        """`allowed`, `patched`, `refused`, `failed`, or `warned` in place of `refused` in a trial
-        period, for metrics and logs.
+        """The outcome for metrics and logs.
+
+        It is `allowed`, `patched`, `refused`, `failed`, or `warned` in place of `refused` in a
+        trial period.
         """
         if self.allowed and self.code != ALLOWED.code:
             return "warned"
@@ -143,8 +145,9 @@ FAILED = Verdict(
 
 
 def hindered(message: str) -> Verdict:
-    """Return the verdict if the cluster rejects a call that is needed, until an administrator
-    corrects something.
+    """Return the verdict if the cluster rejects a call that is needed.
+
+    It holds until an administrator corrects something.
     """
     return Verdict(False, 500, "InternalError", message)
 

@@ -276,7 +276,7 @@ class Auditor:
     # Missing facts.
 
     def _is_out_of_reach(self, resource: Resource) -> bool:
-        """Whether a fact that is needed to judge `resource` is missing.
+        """Return whether a fact that is needed to judge `resource` is missing.
 
         If so, the tally gets the reason.
         """

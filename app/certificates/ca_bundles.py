@@ -191,7 +191,7 @@ def with_ca_bundle(
 
 
 def _is_ours(webhook: Mapping[str, Any], service: Service) -> bool:
-    """Whether this webhook calls our Service, or a URL."""
+    """Return whether this webhook calls our Service, or a URL."""
     target = _client(webhook).get("service")
     return target is None or (target.get("namespace"), target.get("name")) == service
 

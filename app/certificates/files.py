@@ -89,7 +89,7 @@ class FileSource(CertificateSource):
         return self.certificate.info.not_after if self.certificate.info else None
 
     def ca_bundle(self) -> bytes | None:
-        """The content of the CA bundle now; None if it cannot be read."""
+        """Return the content of the CA bundle now; None if it cannot be read."""
         try:
             return read_mounted(self._directory / "ca.crt")
         except OSError:
@@ -126,7 +126,7 @@ class FileSource(CertificateSource):
 
 
 def file_source(directory: Path, client_cas: bytes = b"") -> FileSource:
-    """The source of the files in `directory`.
+    """Return the source of the files in `directory`.
 
     If there is no `tls.crt`, or if it is a development certificate, a development certificate is
     created or renewed. Raise OSError if there is no usable certificate.

@@ -60,7 +60,7 @@ class Holdings:
 
 
 def read_holdings(data: Mapping[str, Any]) -> Holdings:
-    """The holdings in the `data` of a Secret (base64), which may have expired.
+    """Return the holdings in the `data` of a Secret (base64), which may have expired.
 
     Raise BrokenHoldingsError with all problems.
     """
@@ -83,7 +83,7 @@ def read_holdings(data: Mapping[str, Any]) -> Holdings:
 
 
 def written_holdings(holdings: Holdings) -> dict[str, str]:
-    """The `data` of a Secret with these holdings, as `read_holdings` reads it."""
+    """Return the `data` of a Secret with these holdings, as `read_holdings` reads it."""
     content = {
         "ca.crt": holdings.bundle_pem,
         "ca.key": holdings.ca.key_pem,

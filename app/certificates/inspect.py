@@ -47,12 +47,12 @@ class CertificateInfo:
 
 
 def inspect(pem: bytes) -> CertificateInfo:
-    """The fields of the first certificate in `pem`. Raise ValueError if there is none."""
+    """Return the fields of the first certificate in `pem`. Raise ValueError if there is none."""
     return _info(load_certificates(pem)[0])
 
 
 def split_bundle(pem: bytes) -> tuple[bytes, ...]:
-    """The certificates in `pem` in their order, each as normalized PEM.
+    """Return the certificates in `pem` in their order, each as normalized PEM.
 
     Raise ValueError if there is none.
     """
@@ -60,7 +60,7 @@ def split_bundle(pem: bytes) -> tuple[bytes, ...]:
 
 
 def is_issued_by(cert_pem: bytes, ca_pem: bytes) -> bool:
-    """Whether the first certificate in `ca_pem` signed the first one in `cert_pem`.
+    """Return whether the first certificate in `ca_pem` signed the first one in `cert_pem`.
 
     Raise ValueError if one is missing.
     """
@@ -68,7 +68,7 @@ def is_issued_by(cert_pem: bytes, ca_pem: bytes) -> bool:
 
 
 def renewal_time(info: CertificateInfo) -> datetime:
-    """The time to replace a certificate: after two thirds of its validity."""
+    """Return the time to replace a certificate: after two thirds of its validity."""
     return info.not_before + (info.not_after - info.not_before) * (2 / 3)
 
 
@@ -296,7 +296,7 @@ def _is_ca(certificate: x509.Certificate) -> bool:
 
 
 def ec_key(key_pem: bytes) -> ec.EllipticCurvePrivateKey:
-    """The key in `key_pem`. Raise ValueError if it is not an elliptic-curve key."""
+    """Return the key in `key_pem`. Raise ValueError if it is not an elliptic-curve key."""
     key = load_pem_private_key(key_pem, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError("the CA's key is not an elliptic-curve key")  # noqa: TRY004 - the value of a PEM, not a type
@@ -304,6 +304,6 @@ def ec_key(key_pem: bytes) -> ec.EllipticCurvePrivateKey:
 
 
 def authority_key_identifier(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier:
-    """The AuthorityKeyIdentifier of certificates that `issuer` signs."""
+    """Return the AuthorityKeyIdentifier of certificates that `issuer` signs."""
     identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)

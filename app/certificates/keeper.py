@@ -199,7 +199,7 @@ class CertificateReconciler(CertificateSource):
         )
 
     def _is_timely(self, holdings: Holdings) -> bool:
-        """Whether the leaf and its CA are valid by our clock.
+        """Return whether the leaf and its CA are valid by our clock.
 
         The replica that created them may have another one.
         """
@@ -314,7 +314,7 @@ class CertificateReconciler(CertificateSource):
 
 
 def _is_foreign(secret: Object | None) -> bool:
-    """Whether a Secret has content, but not our label.
+    """Return whether a Secret has content, but not our label.
 
     An empty Secret may have been created for us.
     """
@@ -327,7 +327,7 @@ def _is_foreign(secret: Object | None) -> bool:
 def self_managed_source(
     settings: Certificates, client: Client, observe: Observe, client_cas: bytes = b""
 ) -> CertificateReconciler:
-    """The source of self-managed certificates.
+    """Return the source of self-managed certificates.
 
     Until the Secret has been read, it has a certificate that no API server trusts, so that probes,
     which do not verify it, get the reason why the server is not ready.

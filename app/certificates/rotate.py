@@ -61,7 +61,7 @@ def due(
     *,
     settled: bool = False,
 ) -> Reason | None:
-    """The step that is due at `now`, or None.
+    """Return the step that is due at `now`, or None.
 
     `names` are those of the serving certificate. `settled` is whether the signing CA is trusted, so
     that it can sign a new one.
@@ -97,7 +97,7 @@ def _due_under_one_ca(holdings: Holdings, names: Collection[str], now: datetime)
 
 
 def next_due(holdings: Holdings, now: datetime, terms: Terms) -> datetime | None:
-    """The next time at which the result of `due` may change, or None."""
+    """Return the next time at which the result of `due` may change, or None."""
     ca = inspect(holdings.ca.cert_pem)
     leaf = inspect(holdings.leaf.cert_pem)
     times = [renewal_time(ca), ca.not_after, renewal_time(leaf), leaf.not_after]
@@ -113,7 +113,7 @@ def rotated(
     terms: Terms,
     carried: Iterable[bytes] = (),
 ) -> Holdings:
-    """The holdings after the step `reason`.
+    """Return the holdings after the step `reason`.
 
     With `issue`, the bundle also trusts the CAs (PEM) in `carried`.
     """
@@ -138,12 +138,12 @@ def rotated(
 
 
 def still_trusted(cas: Iterable[bytes], now: datetime, terms: Terms) -> tuple[bytes, ...]:
-    """Those of `cas` that have not expired, without duplicates."""
+    """Return those of `cas` that have not expired, without duplicates."""
     return tuple(ca for ca in dict.fromkeys(cas) if now < inspect(ca).not_after + terms.skew)
 
 
 def is_own_ca(ca: bytes) -> bool:
-    """Whether the CA has the name of our CAs."""
+    """Return whether the CA has the name of our CAs."""
     return inspect(ca).subject.startswith(f"CN={CA_NAME}")
 
 

@@ -103,7 +103,7 @@ def _no_password() -> str:
 
 
 def _reasons(pair: Pair) -> list[str]:
-    """The reasons why OpenSSL rejected `pair`, without regard to its validity period."""
+    """Return the reasons why OpenSSL rejected `pair`, without regard to its validity period."""
     try:
         now = inspect(pair.cert_pem).not_before
     except ValueError:
@@ -166,11 +166,11 @@ class CertificateSource(ABC):
         """The CAs (PEM) that clients must trust; None if they are not known."""
 
     def restarts(self) -> Mapping[str, Mapping[str, int]]:
-        """The number of restarts of the watches of this source by resource and reason."""
+        """Return the number of restarts of the watches of this source by resource and reason."""
         return {}
 
     def healthy(self) -> bool:
-        """Whether a certificate of this source is loaded and has not expired.
+        """Return whether a certificate of this source is loaded and has not expired.
 
         It stays true if a later look failed.
         """

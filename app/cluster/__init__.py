@@ -1,3 +1,4 @@
-"""The facts of one cluster: cached, indexed, and read by webhooks and reconcilers; and its MNNVL
-resources.
+"""The facts of one cluster, and its MNNVL resources.
+
+The facts are cached, indexed, and read by webhooks and reconcilers.
 """

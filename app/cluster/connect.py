@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from app.config.schema import Configuration
 
 _READING = Limits(total=60.0, qps=200.0, burst=400)
-"""For commands that only read: the pages of large lists are read without pauses, because a person
-waits for them.
+"""The limits of commands that only read.
+
+The pages of large lists are read without pauses, because a person waits for them.
 """
 
 
@@ -32,8 +33,10 @@ async def api_client(
     context: str | None,
     resources: Iterable[Resource] = ALL,
 ) -> AsyncIterator[HttpClient]:
-    """A client of the cluster of `kubeconfig` and `context`, or, if neither is given, of the
-    cluster in which this Pod runs. ClusterError if there are no credentials.
+    """Yield a client of the cluster of `kubeconfig` and `context`.
+
+    If neither is given, it is the cluster in which this Pod runs. Raise ClusterError if there are
+    no credentials.
     """
     credentials = await _credentials(kubeconfig, context)
     async with HttpClient(
@@ -48,8 +51,9 @@ async def _credentials(kubeconfig: Path | None, context: str | None) -> Credenti
 
 
 def _context(kubeconfig: Path | None, context: str | None) -> str | None:
-    """Return `context`, or "", the current context of kubectl, if no cluster is given outside of a
-    Pod.
+    """Return `context`, or the current context of kubectl.
+
+    The latter is "". It is used if no cluster is given outside of a Pod.
     """
     return context if is_in_cluster() or kubeconfig is not None else context or ""
 
@@ -58,8 +62,10 @@ def _context(kubeconfig: Path | None, context: str | None) -> str | None:
 async def looking_client(
     configuration: "Configuration", kubeconfig: Path | None, context: str | None
 ) -> AsyncIterator[HttpClient]:
-    """Like `api_client`, for a command that a person runs: outside of a Pod, the default is the
-    cluster that kubectl uses. Discovery is done when the block begins.
+    """Yield a client like `api_client`, for a command that a person runs.
+
+    Outside of a Pod, the default is the cluster that kubectl uses. Discovery is done when the block
+    begins.
     """
     async with api_client(configuration, kubeconfig, _context(kubeconfig, context)) as client:
         await client.discovery.refresh()
@@ -70,8 +76,10 @@ async def looking_client(
 async def reading_client(
     resources: Iterable[Resource], kubeconfig: Path | None, context: str | None
 ) -> AsyncIterator[ReadOnlyClient]:
-    """A client that can only read `resources`, for a command that a person runs, with the rights of
-    the kubeconfig. One call finds which of the resources the cluster serves.
+    """Yield a client that can only read `resources`.
+
+    It is for a command that a person runs, and has the rights of the kubeconfig. One call finds
+    which of the resources the cluster serves.
     """
     credentials = await _credentials(kubeconfig, _context(kubeconfig, context))
     async with HttpClient(credentials, resources, _READING, user_agent=_USER_AGENT) as client:
@@ -96,15 +104,17 @@ async def console_client(
 
 
 def is_expired(problem: Exception | None) -> bool:
-    """Whether `problem` is that credentials are missing or not accepted."""
+    """Return whether `problem` is that credentials are missing or not accepted."""
     return isinstance(problem, ClusterError) and (
         problem.code == 401 or problem.reason == "Credentials"
     )
 
 
 def how_to_renew(problem: Exception, kubeconfig: Path | None, context: str | None) -> str:
-    """The command that renews the credentials, if `problem` is that they are missing or not
-    accepted and the kubeconfig names a command; otherwise "".
+    """Return the command that renews the credentials.
+
+    "" unless `problem` is that they are missing or not accepted, and the kubeconfig names a
+    command.
     """
     if not is_expired(problem) or (is_in_cluster() and kubeconfig is None and context is None):
         return ""

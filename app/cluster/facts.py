@@ -79,8 +79,9 @@ class Facts:
         return self._topology
 
     def bindings(self) -> Mapping[str, Sequence[Level]]:
-        """Unavailable also if discovery has found the API of bindings and they are not listed
-        yet.
+        """Return the bindings.
+
+        Raise Unavailable also if discovery has found their API and they are not listed yet.
         """
         store = ready(self._stores[table.BINDINGS], "ClusterTopologyBindings")
         if not store.served and self.is_served(CLUSTER_TOPOLOGY_BINDING):
@@ -128,7 +129,7 @@ class Facts:
         return tuple(dict.fromkeys((*managed, *bound)))
 
     def is_served(self, resource: Resource) -> bool:
-        """Whether the cluster serves `resource`, as of the last discovery."""
+        """Return whether the cluster serves `resource`, as of the last discovery."""
         return self._client.served_version(resource) is not None
 
     def sets_with_groups(self, namespace: str) -> list[PodCliqueSet]:

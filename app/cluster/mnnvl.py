@@ -40,8 +40,10 @@ class _Needed(NamedTuple):
 
 
 class NotOurs(Exception):
-    """Resources can't be created: an object of the same name exists that we didn't make, or the API
-    isn't installed. The message states the reason.
+    """Resources can't be created.
+
+    An object of the same name exists that we didn't make, or the API isn't installed. The message
+    states the reason.
     """
 
 
@@ -59,9 +61,10 @@ class MnnvlResources:
         self._in_flight: dict[tuple[str, str], asyncio.Lock] = {}
 
     def is_ensured(self, plan: Plan, mode: ClaimMode) -> bool:
-        """Whether the caches show all resources of `plan` that `mode` needs, made by us, not being
-        deleted, and with an owner that exists. If so, `ensure` is not needed. Unavailable while
-        a cache isn't ready.
+        """Return whether the caches show all resources of `plan` that `mode` needs.
+
+        They were made by us, are not being deleted, and have an owner that exists. If so, `ensure`
+        is not needed. Raise Unavailable while a cache isn't ready.
         """
         for needed in self._needed(plan, mode):
             stored = ready(needed.store, needed.resource).get(plan.namespace, needed.name)
@@ -73,8 +76,9 @@ class MnnvlResources:
         return _is_ours(stored, plan) and not stored.deleting and self._owner_is_known(stored, plan)
 
     def _owner_is_known(self, stored: MnnvlResource, plan: Plan) -> bool:
-        """Whether the caches contain an owner of `stored`, so that it will not be
-        garbage-collected.
+        """Return whether the caches contain an owner of `stored`.
+
+        If so, it will not be garbage-collected.
         """
         if not stored.owners:
             return True
@@ -91,7 +95,7 @@ class MnnvlResources:
         return is_current and not self._is_doomed(cached, plan)
 
     def _is_doomed(self, owner: PodCliqueSet | Gang | None, plan: Plan) -> bool:
-        """Whether `owner` is a PodGang of a former PodCliqueSet of that name.
+        """Return whether `owner` is a PodGang of a former PodCliqueSet of that name.
 
         The garbage collector will delete it with everything that it owns.
         """
@@ -224,8 +228,9 @@ class MnnvlResources:
         return stored
 
     async def _check(self, needed: _Needed, stored: MnnvlResource | None, plan: Plan) -> None:
-        """Raise an error if an existing resource isn't ours, is being deleted, or will be
-        garbage-collected.
+        """Raise an error if an existing resource can't be used.
+
+        It isn't ours, is being deleted, or will be garbage-collected.
         """
         stored = _check_is_ours(needed, stored, plan)
         if stored.deleting:
@@ -241,9 +246,10 @@ class MnnvlResources:
         return any([await self._exists(owner, plan) for owner in stored.owners])
 
     def _owner_is_named(self, stored: MnnvlResource, plan: Plan) -> bool:
-        """Whether the cache lacks the PodCliqueSet, and the owner reference of the PodClique names
-        an owner of `stored`. The resource was created for such a reference (`_find_owner`),
-        which therefore counts again.
+        """Return whether only the owner reference of the PodClique names an owner of `stored`.
+
+        The cache lacks the PodCliqueSet. The resource was created for such a reference
+        (`_find_owner`), which therefore counts again.
         """
         if self._facts.cached_set(plan.namespace, plan.owner.name) is not None:
             return False
@@ -281,8 +287,9 @@ def _check_is_ours(needed: _Needed, stored: MnnvlResource | None, plan: Plan) ->
 
 
 def _is_ours(stored: MnnvlResource, plan: Plan) -> bool:
-    """Whether we made the resource, for the same replica of the same PodCliqueSet and of the same
-    scaling group.
+    """Return whether we made the resource for the same place.
+
+    That is the same replica of the same PodCliqueSet and of the same scaling group.
     """
     place = stored.place
     labels = plan.labels

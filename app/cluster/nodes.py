@@ -27,8 +27,9 @@ class NodeGroups:
         store.subscribe(self._changed)
 
     def by(self, keys: Collection[str]) -> Nodes:
-        """Return the nodes grouped by their labels of these keys, except
-        `kubernetes.io/hostname`.
+        """Return the nodes grouped by their labels of these keys.
+
+        `kubernetes.io/hostname` is left out.
         """
         grouping = frozenset(keys) - {HOSTNAME_KEY}
         if grouping not in self._counts:

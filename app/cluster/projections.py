@@ -1,5 +1,6 @@
-"""What the caches keep of objects: of Pods in groups, of Workloads, and of PodGroups
-of Kubernetes and of KAI.
+"""What the caches keep of objects.
+
+These are Pods in groups, Workloads, and PodGroups of Kubernetes and of KAI.
 """
 
 from dataclasses import dataclass

@@ -29,12 +29,16 @@ Lookup of KAI's PodGroups: namespace and the keys that the group they were made 
 """
 
 BY_SHARED = "shared group"
-"""Lookup of Pods and of Kubernetes' PodGroups: namespace and the key that their group has if its
-policy is basic.
+"""Lookup of Pods and of Kubernetes' PodGroups.
+
+A key is the namespace and the key that their group has if its policy is basic.
 """
 
 BY_WORKLOAD = "workload"
-"""Lookup of Pods and of Kubernetes' PodGroups: namespace and Workload."""
+"""Lookup of Pods and of Kubernetes' PodGroups.
+
+A key is the namespace and the key that their group has if its policy is basic.
+"""
 
 BY_POD_GROUP = "pod group"
 """Lookup of Pods: namespace and the KAI PodGroup in their annotation."""

@@ -10,9 +10,11 @@ from app.stores.stores import Stores
 
 
 class WorkloadCaches:
-    """The stores of Pods of `scheduler_name` in groups, of Workloads, of PodGroups of Kubernetes
-    (`instances`) and of KAI (`pod_groups`), and of the names of PriorityClasses.
-    `watched.run_from_empty` fills them.
+    """The stores for the PodGroups of Workloads.
+
+    They have Pods of `scheduler_name` in groups, Workloads, PodGroups of Kubernetes (`instances`)
+    and of KAI (`pod_groups`), and the names of PriorityClasses. `watched.run_from_empty` fills
+    them.
 
     `topologies` is the store of KAI Topologies, which verdicts need too, and which is filled for
     them.
@@ -41,8 +43,10 @@ class WorkloadCaches:
         return self.pods.served and self.topologies.synced and filled
 
     def key_of(self, pod: StoredPod) -> Key:
-        """Return the namespace and the key of the KAI PodGroup of `pod`: the key of the group that
-        it names, or, if the policy of the group is basic, the key of all its replicas.
+        """Return the namespace and the key of the KAI PodGroup of `pod`.
+
+        The key is that of the group that it names or, if the policy of the group is basic, that of
+        all its replicas.
         """
         return pod.namespace, self._shared_key(pod.namespace, pod.ref) or pod.ref.key
 
@@ -62,8 +66,9 @@ class WorkloadCaches:
         return pods
 
     def has_pods(self, pod_group: StoredPodGroup) -> bool:
-        """Whether a Pod, finished or not, is annotated with `pod_group` or names the group that it
-        was made for.
+        """Return whether a Pod, finished or not, belongs to `pod_group`.
+
+        It is annotated with it, or names the group that it was made for.
         """
         namespace = pod_group.namespace
         return bool(self.pods.by_index(rows.BY_POD_GROUP, (namespace, pod_group.name))) or any(

@@ -50,7 +50,7 @@ DAMAGED = (OSError, EOFError, zlib.error)
 
 
 def is_audit_log(name: str) -> bool:
-    """Whether a file or standard input (-), gzip or not, begins with an audit event.
+    """Return whether a file or standard input (-), gzip or not, begins with an audit event.
 
     False if it cannot be read. Standard input is not consumed.
     """

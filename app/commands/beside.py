@@ -54,7 +54,7 @@ async def beside(
 
 
 def trusts(served: Running) -> bool:
-    """Whether reviews of the API server come with a token, so that they may cause writes."""
+    """Return whether reviews of the API server come with a token, so that they may cause writes."""
     return any(route.trusted for route in served.listener.serving.exchange.routes.values())
 
 
@@ -78,7 +78,7 @@ async def unregistered(
 
 
 def registered(api: ApiServer, served: Running, bundle: bytes) -> list[Object]:
-    """The webhook configurations that trust `bundle` (PEM), and the Service that they call.
+    """Return the webhook configurations that trust `bundle` (PEM), and the Service that they call.
 
     For an API server that cannot call Services, they have the URL of our server instead.
     """

@@ -82,7 +82,7 @@ async def _run(arguments: argparse.Namespace) -> None:
 
 
 def announcement(url: str, file: Path, *, terminal: bool) -> str:
-    """The line with the address.
+    """Return the line with the address.
 
     The address has a token, so it is shown only on a terminal: other output may be stored and read
     by others.

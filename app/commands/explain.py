@@ -111,14 +111,14 @@ def _offline(facts: Facts, given: str, arguments: argparse.Namespace) -> int:
 
 
 def _refs(facts: Facts, kind: str) -> list[Ref]:
-    """The objects of a kind among facts."""
+    """Return the objects of a kind among facts."""
     kinds = (facts.sets, facts.cliques, facts.gangs, facts.pod_groups, facts.workloads)
     objects = (*kinds, facts.pods, facts.claims, facts.compute_domains)
     return [fact.ref for of_kind in objects for fact in of_kind if fact.ref.kind == kind]
 
 
 def _namespace_in(others: Sequence[Ref], ref: Ref) -> str:
-    """The namespace of the object in files, `default` if it is in none or in several."""
+    """Return the namespace of the object in files, `default` if it is in none or in several."""
     namespaces = {other.namespace for other in others if other.name == ref.name}
     return namespaces.pop() if len(namespaces) == 1 else "default"
 
@@ -196,7 +196,7 @@ async def watch(
 
 
 def summary(answer: Answer) -> str:
-    """The answer in one line, without what changes by itself."""
+    """Return the answer in one line, without what changes by itself."""
     pods = (
         f"{answer.placed} of {answer.total} placed"
         if answer.total is not None

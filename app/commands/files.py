@@ -75,7 +75,7 @@ def _files(name: str, is_taken: Callable[[str], bool] = lambda file: False) -> l
 
 
 def text_of(name: str) -> str:
-    """The text of a file, or of standard input if `name` is "-".
+    """Return the text of a file, or of standard input if `name` is "-".
 
     Raise UnusableInput if it cannot be read.
     """

@@ -54,7 +54,7 @@ def default_configuration() -> Configuration:
 
 
 def api_server(arguments: argparse.Namespace) -> ApiServer:
-    """The API server that the options ask for.
+    """Return the API server that the options ask for.
 
     Raise FileNotFoundError if its binaries are missing, and UnusableInput if the libraries of the
     sandbox are not installed.

@@ -272,7 +272,7 @@ def _domains(
 
 
 def _inside(index: Index, topology: Topology, given: str) -> list[DomainReport]:
-    """The domains of a level that have the value; several if it is in several parents.
+    """Return the domains of a level that have the value; several if it is in several parents.
 
     UnusableInput for none.
     """

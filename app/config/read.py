@@ -100,7 +100,7 @@ def _warn_of_unused_levels(configuration: Configuration, source: str) -> None:
 
 
 def load_configuration(path: Path) -> Configuration:
-    """The configuration in a file.
+    """Return the configuration in a file.
 
     Raise ConfigurationError if the file cannot be read or is invalid.
     """
@@ -193,7 +193,7 @@ def _with_mode(certificates: Certificates, mode: str) -> Certificates:
 
 
 def _moved(configuration: Configuration, namespace: str) -> Configuration:
-    """The configuration with `namespace` in place of the default `grove-system`."""
+    """Return the configuration with `namespace` in place of the default `grove-system`."""
     moved: dict[str, Any] = {}
     for name in ("certificates", "leader_election"):
         section = getattr(configuration, name)

@@ -89,7 +89,7 @@ class ClusterTopology(_Section):
         return self
 
     def findings(self) -> list[str]:
-        """The findings about `levels`, with paths below `clusterTopology`."""
+        """Return the findings about `levels`, with paths below `clusterTopology`."""
         return [
             str(finding)
             for finding in validate_levels(
@@ -103,7 +103,7 @@ ACCOUNT = "grove-admission"
 
 
 def own_account(namespace: str) -> str:
-    """The user name of our own service account."""
+    """Return the user name of our own service account."""
     return f"system:serviceaccount:{namespace}:{ACCOUNT}"
 
 

@@ -1,5 +1,6 @@
-"""A local web page on loopback that uses the same rules and readers as the commands; writes
-nothing.
+"""A local web page on loopback.
+
+It uses the same rules and readers as the commands, and writes nothing.
 
 app: token, server, the file that opens the browser | routes, and the order of the pages | guard:
 who may ask | page: the form of a page | live: one list and watch of each kind | events: what has

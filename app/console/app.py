@@ -1,5 +1,6 @@
-"""The running console: credentials, token, server on loopback, and the file that opens the
-browser.
+"""The running console.
+
+It has credentials, a token, a server on loopback, and the file that opens the browser.
 """
 
 import asyncio
@@ -113,7 +114,7 @@ async def opened(settings: ConsoleSettings) -> AsyncIterator[Opened]:
 
 
 def _console(client: HttpClient, settings: ConsoleSettings) -> Console:
-    """The parts of a console. None of them can change the cluster through `client`."""
+    """Return the parts of a console. None of them can change the cluster through `client`."""
 
     def renewal(error: Exception) -> tuple[str, str]:
         given = settings.kubeconfig, settings.context or None
@@ -183,8 +184,9 @@ async def _background(*work: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
 
 
 async def _spared_collector(live: Live) -> None:
-    """Turns the garbage collector off until the first lists are in: it would examine all facts
-    again and again, although none of them is garbage.
+    """Turn the garbage collector off until the first lists are in.
+
+    It would examine all facts again and again, although none of them is garbage.
     """
     gc.disable()
     try:
@@ -199,8 +201,9 @@ async def _spared_collector(live: Live) -> None:
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the command, and that does not wake up ten times a second to
-    look whether it has to end.
+    """A server that leaves signals to the command.
+
+    It does not wake up ten times a second to look whether it has to end.
     """
 
     def __init__(self, config: uvicorn.Config) -> None:

@@ -9,8 +9,9 @@ MOST_STREAMS = 8
 PAUSE = 0.5
 """The least number of seconds between two messages."""
 TICK = 25.0
-"""Seconds after which a message is sent even if nothing has changed, so that the page shows current
-ages and a dead connection is noticed.
+"""Seconds after which a message is sent even if nothing has changed.
+
+The page then shows current ages, and a dead connection is noticed.
 """
 
 
@@ -29,9 +30,10 @@ class Streams:
         self._closed = asyncio.Event()
 
     def slow_down(self, seconds: float) -> None:
-        """Set the pause after a page that took `seconds` of CPU, so that the pages of one tab take
-        at most a fifth of the time. A page that took longer than the one before does not count:
-        it may be the first of its kind.
+        """Set the pause after a page that took `seconds` of CPU.
+
+        The pages of one tab take at most a fifth of the time. A page that took longer than the one
+        before does not count: it may be the first of its kind.
         """
         self.pause = max(PAUSE, min(10.0, 5 * min(seconds, self._last)))
         self._last = seconds

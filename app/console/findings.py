@@ -161,8 +161,9 @@ class Examination:
         return _grouped(_without_repeats([*examined, *topology]))
 
     def shown(self, snapshot: Snapshot, query: Query) -> dict[str, Any]:
-        """What the page shows: the findings of the last examination, and those of the topology of
-        now.
+        """Return what the page shows.
+
+        These are the findings of the last examination, and those of the topology of now.
         """
         result = self.result
         rows = self._rows(snapshot)
@@ -220,7 +221,7 @@ async def _no_handshake(host: str, port: int, name: str, ca_bundle: bytes) -> Ha
 
 
 def _of_audit(finding: Finding) -> Row:
-    """The row of a finding: refused, not decided, or a leak if a resource has no owner.
+    """Return the row of a finding: refused, not decided, or a leak if a resource has no owner.
 
     All others are warnings.
     """
@@ -248,7 +249,7 @@ def _of_topology(reason: Reason) -> Row:
 
 
 def _without_repeats(rows: Sequence[Row]) -> list[Row]:
-    """The rows without those of the audit whose text the doctor gives too."""
+    """Return the rows without those of the audit whose text the doctor gives too."""
     doctor = [row.text for row in rows if row.source == "doctor"]
     remarks = [row for row in rows if (row.source, row.group) == ("audit", "warning")]
     repeated = {row for row in remarks if any(row.detail in text for text in doctor)}

@@ -1,5 +1,6 @@
-"""Who may ask the console: only somebody who has the token, from this machine, and no other page of
-the browser.
+"""The guard of the console.
+
+Only somebody who has the token may ask, from this machine, and no other page of the browser.
 
 The token is in the path. A cookie would be sent to every port of the host, so a server of another
 local user would receive it. Host is checked because a name that resolves to 127.0.0.1 would make a
@@ -32,8 +33,10 @@ HEADERS = {
 
 
 class Guard:
-    """Passes allowed requests on, with the token as `root_path`, and answers all others with an
-    empty body. Adds the security headers to every answer.
+    """An ASGI app that passes allowed requests on.
+
+    They have the token as `root_path`. All others are answered with an empty body. Every answer
+    gets the security headers.
     """
 
     def __init__(self, app: ASGIApp, token: str) -> None:
@@ -51,7 +54,7 @@ class Guard:
         await self._app(scope, _Limited(receive), _with_headers(send))
 
     def refusal(self, scope: Scope) -> int:
-        """The status with which a request is refused, or 0 if it is allowed."""
+        """Return the status with which a request is refused, or 0 if it is allowed."""
         headers = {
             name.decode("latin-1").lower(): value.decode("latin-1")
             for name, value in scope["headers"]
@@ -92,7 +95,9 @@ def _is_ours(headers: Mapping[str, str], *, entry: bool) -> bool:
 
 
 def _refusal_of_post(headers: Mapping[str, str], host: str) -> int:
-    """With `Referrer-Policy: no-referrer`, browsers send `Origin: null` with our own forms; then
+    """Return whether the request comes from our own form.
+
+    With `Referrer-Policy: no-referrer`, browsers send `Origin: null` with our own forms; then
     Sec-Fetch-Site, which no page can set, must say that it is ours.
     """
     own_form = headers.get("origin") == "null" and headers.get("sec-fetch-site") == "same-origin"

@@ -24,7 +24,9 @@ Parts = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class _KeptRow:
-    """A row, the parts that it was made of, and the number of the state of the cluster, 0 if the
+    """A row of the list, and what it was made of.
+
+    It has the parts that it was made of, and the number of the state of the cluster, 0 if the
     workload has only been counted.
     """
 

@@ -26,8 +26,9 @@ RIGHTS_AGAIN = 60.0
 """Seconds after which a list is tried again that the user had no right to."""
 PAGE = 100
 SLICE = 50
-"""Objects of a page of a list, and objects that become facts in one turn of the event loop: each
-takes few milliseconds.
+"""The objects of a page of a list, and of one turn of the event loop.
+
+In a turn, they become facts: each takes few milliseconds.
 """
 _STALE = 60.0
 _LOOK = 1.0
@@ -37,8 +38,9 @@ Scope = tuple[Resource, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How many objects of one kind have been read, and how many there are if the API server says
-    so.
+    """How many objects of one kind have been read.
+
+    It also has how many there are, if the API server says so.
     """
 
     kind: str
@@ -66,10 +68,11 @@ Renewal = Callable[[Exception], tuple[str, str]]
 
 
 class Live:
-    """`namespaces` are read one by one where there is no right to read all; without any, those that
-    the user may list, else `own_namespace`, that of the context. `discovery` says when the kinds
-    that the cluster serves are known, and when they change; somebody else runs it. Only `resources`
-    are read. `revision` grows with every change that a page could show.
+    """One list and watch of each kind.
+
+    `namespaces` are read one by one where there is no right to read all; without any, those that
+    the user may list. `discovery` says when the kinds that the cluster serves are known, and when
+    they change; somebody else runs it. `revision` grows with every change that a page could show.
     """
 
     def __init__(
@@ -125,7 +128,7 @@ class Live:
             await self.changes(self.revision)
 
     def progress(self) -> list[Progress]:
-        """The progress of the lists that are not complete yet."""
+        """Return the progress of the lists that are not complete yet."""
         return [
             Progress(resource.plural, len(store), store.total)
             for (resource, _), store in self._stores.items()
@@ -133,7 +136,7 @@ class Live:
         ]
 
     def snapshot(self) -> Snapshot:
-        """The current facts.
+        """Return the current facts.
 
         A snapshot is used again until something changes, or for a minute, because ages change.
         """
@@ -144,7 +147,7 @@ class Live:
         return current
 
     def facts(self, now: float) -> Facts:
-        """The facts at `now` (seconds since 1970).
+        """Return the facts at `now` (seconds since 1970).
 
         A field keeps its tuple until one of its facts changes.
         """
@@ -185,7 +188,7 @@ class Live:
         return unseen
 
     async def changes(self, seen: int) -> int:
-        """The current revision, as soon as it differs from `seen`."""
+        """Return the current revision, as soon as it differs from `seen`."""
         while self.revision == seen:
             await self._changed.wait()
         return self.revision
@@ -266,7 +269,7 @@ class Live:
         self.touch()
 
     async def _visible(self) -> tuple[str, ...]:
-        """The namespaces to read one by one."""
+        """Return the namespaces to read one by one."""
         if self.namespaces:
             return self.namespaces
         try:

@@ -71,8 +71,10 @@ class _RoomOnMap:
         return self._inside[path] if self._rooms and len(path) <= self.depth else None
 
     def marks(self, path: Path) -> list[str]:
-        """Return the classes of a domain: its share of the room, and whether it has room for all or
-        is the roomiest of those that have not.
+        """Return the classes of a domain.
+
+        They are its share of the room, and whether it has room for all or is the roomiest of those
+        that have not.
         """
         if path not in self._rooms:
             return []
@@ -161,8 +163,9 @@ def _share(report: DomainReport) -> int:
 
 
 def _depth(index: Index, topology: Topology, at: Path) -> int | None:
-    """The deepest level inside a domain that has at most 1,024 domains there; None if even the next
-    has more.
+    """Return the deepest level inside a domain that has at most 1,024 domains there.
+
+    None if even the next has more.
     """
     domains = index.domains(topology.keys)
     depths = range(len(topology.keys), len(at), -1)

@@ -211,7 +211,7 @@ def _problems(verdict: Verdict, node: yaml.Node | None) -> list[dict[str, Any]]:
 
 
 def placement(index: Index, document: Object) -> dict[str, Any] | None:
-    """Whether a PodCliqueSet would have room now, and what prevents it.
+    """Return whether a PodCliqueSet would have room now, and what prevents it.
 
     None if nodes or pods can't be seen.
     """
@@ -226,7 +226,7 @@ def placement(index: Index, document: Object) -> dict[str, Any] | None:
 
 
 def _marks(verdicts: Sequence[Mapping[str, Any]]) -> dict[int, str]:
-    """The state to show beside a line."""
+    """Return the state to show beside a line."""
     marks: dict[int, str] = {}
     for problem in (problem for verdict in verdicts for problem in verdict["problems"]):
         if problem["line"] and marks.get(problem["line"]) != "problem":
@@ -260,7 +260,7 @@ def saved(judged: Mapping[str, Any], version: str) -> dict[str, Any]:
 
 
 def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
-    """The empty form, or the form with the example if the query has `example`."""
+    """Return the empty form, or the form with the example if the query has `example`."""
     return {
         "text": EXAMPLE if "example" in query else "",
         "operation": "CREATE",

@@ -28,7 +28,7 @@ def _finalized(value: Any) -> Any:
 
 
 def clock(seconds: float) -> str:
-    """The local time of day."""
+    """Return the local time of day."""
     return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 

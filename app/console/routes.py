@@ -1,5 +1,6 @@
-"""Routes: pages, the text and JSON of an explanation, events and static
-files.
+"""The routes of the console.
+
+They are pages, the text and JSON of an explanation, events and static files.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ class Console:
 
 
 def build_app(console: Console, token: str) -> ASGIApp:
-    """The ASGI application, which answers only under `/TOKEN/`."""
+    """Return the ASGI application, which answers only under `/TOKEN/`."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     routes = _Routes(console)
     app.add_api_route("/", routes.entry, methods=["GET"])
@@ -79,8 +80,10 @@ async def _nothing(request: Request, error: Exception) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class _Rendered:
-    """The main part of a page, the options of its address that mean nothing, and the counts in the
-    navigation by the path of their page.
+    """The main part of a page.
+
+    It comes with the options of its address that mean nothing, and the counts in the navigation by
+    the path of their page.
     """
 
     main: str

@@ -20,8 +20,9 @@ class Snapshot:
 
     @cached_property
     def index(self) -> Index:
-        """Made when it is first used, which takes some milliseconds: not in the thread of the event
-        loop.
+        """The index, which is made when it is first used.
+
+        This takes some milliseconds, so it is not done in the thread of the event loop.
         """
         return self.make(self.facts)
 

@@ -1,5 +1,6 @@
-"""The source text of documents: the line of a field, what a patch changes, and values that must not
-be shown.
+"""The source text of documents.
+
+It says the line of a field and what a patch changes, and hides values that must not be shown.
 """
 
 import difflib
@@ -15,8 +16,9 @@ MASK = '"***"'
 
 
 def roots(text: str) -> list[yaml.Node]:
-    """The YAML node of each document, in the order of `read_documents`, which must have accepted
-    the text.
+    """Return the YAML node of each document, in the order of `read_documents`.
+
+    That function must have accepted the text.
     """
     nodes: list[yaml.Node] = []
     for node in yaml.compose_all(text, Loader=_LOADER):
@@ -28,7 +30,7 @@ def roots(text: str) -> list[yaml.Node]:
 
 
 def _items(node: yaml.MappingNode) -> list[yaml.Node]:
-    """The items of a List."""
+    """Return the items of a List."""
     fields = _fields(node)
     kind = fields.get("kind")
     items = fields.get("items")
@@ -41,7 +43,7 @@ def _fields(node: yaml.MappingNode) -> dict[str, yaml.Node]:
 
 
 def line_of(root: yaml.Node, path: str) -> int:
-    """The line (the first is 1) of a field path such as `spec.cliques[0].name`.
+    """Return the line (the first is 1) of a field path such as `spec.cliques[0].name`.
 
     If the field does not exist, the line of the last part of the path that does.
     """
@@ -67,7 +69,7 @@ def line_of(root: yaml.Node, path: str) -> int:
 
 
 def masked(text: str, nodes: list[yaml.Node]) -> str:
-    """The text with the values of Secrets masked."""
+    """Return the text with the values of Secrets masked."""
     # an alias may stand for a Secret at several places
     spans = sorted({span for node in nodes for span in _secrets(node)})
     for start, end in reversed(spans):

@@ -1,5 +1,6 @@
-"""Topology: levels and their coverage, what is not a tree, where room is, and a map of what is
-free.
+"""The page Topology.
+
+It shows levels and their coverage, what is not a tree, where room is, and a map of what is free.
 """
 
 from typing import Any
@@ -122,7 +123,7 @@ def _free(report: DomainReport) -> str:
 
 
 def _path(index: Index, topology: Topology, given: str) -> Path:
-    """The domain at a path such as `zone-a/block-07`, or () if there is none."""
+    """Return the domain at a path such as `zone-a/block-07`, or () if there is none."""
     at = tuple(given.split("/")) if given else ()
     if not at or len(at) >= max(1, len(topology.keys)):
         return ()
@@ -168,7 +169,7 @@ def _nodes_of(index: Index, given: str) -> frozenset[str]:
 
 
 def _gangs(index: Index, given: str) -> list[dict[str, str]]:
-    """The PodCliqueSets to choose from. If there are many, only the chosen one."""
+    """Return the PodCliqueSets to choose from. If there are many, only the chosen one."""
     names = [
         (f"PodCliqueSet/{s.namespace}/{s.name}", f"{s.namespace}/{s.name}")
         for s in index.facts.sets
@@ -182,8 +183,9 @@ def _gangs(index: Index, given: str) -> list[dict[str, str]]:
 
 
 def _nodes(index: Index, topology: Topology, at: Path) -> list[dict[str, Any]]:
-    """The nodes of a domain that has at most MOST_NODES: what is free, and which groups have pods
-    there.
+    """Return the nodes of a domain that has at most MOST_NODES.
+
+    They have what is free, and which groups have pods there.
     """
     domains = index.domains(topology.keys).within(len(at), at) if at else []
     return [

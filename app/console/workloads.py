@@ -49,7 +49,7 @@ def printed(
 
 
 def reference(given: str) -> Ref | None:
-    """The object that `Kind/namespace/name` names, or None if the text has another form."""
+    """Return the object that `Kind/namespace/name` names, or None if the text has another form."""
     kind, _, rest = given.partition("/")
     namespace, _, name = rest.partition("/")
     return Ref(kind, namespace, name) if kind in KINDS.values() and name else None
@@ -155,7 +155,7 @@ def _heading(answer: Answer, causes: Sequence[str]) -> str:
 
 
 def _rows(branch: Branch, causes: Sequence[str], level: int = 1) -> Iterator[dict[str, Any]]:
-    """The rows of the tree from top to bottom. Equal siblings are one row with a count."""
+    """Yield the rows of the tree from top to bottom. Equal siblings are one row with a count."""
     yield _row(branch, causes, level)
     for child, more in folded(branch.children):
         yield from _rows(child, causes, level + 1)

@@ -145,7 +145,7 @@ async def _check(client: Client, read: Read, api: Api, broken: Mapping[str, Chec
 
 
 async def _other_versions(read: Read, resource: Resource) -> list[str]:
-    """The unknown versions in which the cluster serves `resource`."""
+    """Return the unknown versions in which the cluster serves `resource`."""
     try:
         group = await read(f"/apis/{resource.group}")
     except NotFound:
@@ -222,7 +222,7 @@ def _group(crd: Object) -> str:
 
 
 def _conflicts(crd: Object, others: Iterable[Object]) -> list[str]:
-    """The CRDs of the same group that have a name of the spec of `crd`."""
+    """Return the CRDs of the same group that have a name of the spec of `crd`."""
     requested = set(_names(crd, "spec", "names"))
     return [
         other["metadata"]["name"]
@@ -241,7 +241,7 @@ def _names(crd: Object, *path: str) -> Iterator[str]:
 
 
 def _remedy(name: str, taken_by: Sequence[str], accepted: Object) -> str:
-    """How to correct a CRD.
+    """Return how to correct a CRD.
 
     If another CRD gives up a name, the API server examines a CRD whose spec has names that were not
     accepted. If the CRD itself gives up the name, it is not examined again, and has to be created

@@ -96,7 +96,7 @@ class Shown:
 
 
 def bundles_of(configurations: Iterable[Mapping[str, Any]]) -> list[Bundle]:
-    """The different caBundles of stored webhook configurations, in order."""
+    """Return the different caBundles of stored webhook configurations, in order."""
     webhooks: dict[tuple[str, Target], list[str]] = {}
     for configuration in configurations:
         for webhook in maps_of(configuration.get("webhooks")):
@@ -137,7 +137,7 @@ async def read_shown(client: Client, namespace: str, name: str) -> Shown:
 
 
 def check_stored(shown: Shown, secret: str, mode: CertificateMode, now: datetime) -> list[Check]:
-    """Whether `secret` (namespace/name) has a certificate that is valid now."""
+    """Return whether `secret` (namespace/name) has a certificate that is valid now."""
     namespace, _, name = secret.partition("/")
     keeper = _STORED[mode].format(namespace=namespace, name=name)
     if shown.tls_crt is None:
@@ -198,7 +198,7 @@ async def check_bundle(
 
 
 def _readable(bundle: Bundle) -> tuple[bytes, ...] | str:
-    """The CAs (PEM) of a caBundle, or the problem."""
+    """Return the CAs (PEM) of a caBundle, or the problem."""
     if not bundle.ca_bundle:
         return "is empty"
     try:

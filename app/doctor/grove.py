@@ -39,7 +39,7 @@ class Operator:
 
 
 async def check_grove(client: Client, configuration: Configuration) -> list[Check]:
-    """The settings of Grove that conflict with this installation.
+    """Return the settings of Grove that conflict with this installation.
 
     If they cannot be read, the settings to look for.
     """
@@ -126,7 +126,7 @@ def _what_to_check(configuration: Configuration) -> str:
 def _authorizer(
     webhook: Object | None, operator: Operator | None, configuration: Configuration
 ) -> list[Check]:
-    """Whether the authorizer lets our leader change PodGangs."""
+    """Return whether the authorizer lets our leader change PodGangs."""
     account = own_account(configuration.certificates.namespace)
     if webhook is None:
         return [Check(SUBJECT, "ok", "its authorizer is off")]

@@ -53,7 +53,7 @@ async def check_leader(client: Client, settings: LeaderElection, now: datetime) 
 
 
 def _age(time: str, now: datetime) -> timedelta:
-    """How long ago a time of an API server was; the longest there is if it is none."""
+    """Return how long ago a time of an API server was; the longest there is if it is none."""
     try:
         return now - datetime.fromisoformat(time)
     except (ValueError, TypeError, OverflowError):  # TypeError: it has no time zone

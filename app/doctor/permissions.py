@@ -143,7 +143,7 @@ _WAITING = (
 
 
 def needs_of(configuration: Configuration) -> list[Need]:
-    """The permissions that a server with this configuration needs.
+    """Return the permissions that a server with this configuration needs.
 
     RBAC cannot limit `create` to a name.
     """

@@ -1,5 +1,7 @@
-"""The policies of API servers: how ours differ from what this version prints, and what policies
-still refuse while webhooks are down.
+"""The policies of API servers.
+
+The checks say how ours differ from what this version prints, and what policies still refuse while
+webhooks are down.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -127,7 +129,7 @@ def _denies(binding: Object) -> bool:
 
 
 def _overlap(policy: Object, webhook: Object) -> bool:
-    """Whether a policy and a webhook have a resource and an operation in common."""
+    """Return whether a policy and a webhook have a resource and an operation in common."""
     return any(
         _common(mine, other, "operations")
         and _common(mine, other, "apiGroups")

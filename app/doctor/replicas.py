@@ -64,7 +64,7 @@ async def _reasons(client: Client, namespace: str, deployment: Object) -> AsyncI
 
 
 def _pod_reasons(status: Mapping[str, Any]) -> Iterator[str]:
-    """Why the Pod is not scheduled, or its containers do not run."""
+    """Yield why the Pod is not scheduled, or its containers do not run."""
     for condition in maps_of(status.get("conditions")):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             yield f"{condition.get('reason')}: {condition.get('message')}"

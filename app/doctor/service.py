@@ -31,7 +31,7 @@ class Endpoint:
 
 
 def is_called(configurations: Iterable[Object]) -> bool:
-    """Whether a webhook of the configurations calls a Service and not a URL."""
+    """Return whether a webhook of the configurations calls a Service and not a URL."""
     webhooks = (
         webhook
         for configuration in configurations

@@ -30,7 +30,7 @@ _LEADER = "See whether a replica leads (/readyz?verbose) and what its log says."
 async def check_topology(
     client: Client, name: str, *, enabled: bool, levels: Sequence[Level]
 ) -> list[Check]:
-    """The checks of the topology.
+    """Return the checks of the topology.
 
     `levels` are those of the configuration, () if it is not known. Raise ClusterError.
     """
@@ -68,7 +68,7 @@ async def check_topology(
 async def _binding(
     client: Client, name: str, dialect: Dialect, configured: Sequence[Level] | None
 ) -> list[Check]:
-    """The checks of the ClusterTopologyBinding.
+    """Return the checks of the ClusterTopologyBinding.
 
     `configured` is None if topology support is disabled. Grove writes the KAI Topology and most
     conditions of a binding.
@@ -149,7 +149,7 @@ async def _kai(client: Client, name: str, topology: Object) -> list[Check]:
 
 
 async def check_dialects(client: Client) -> list[Check]:
-    """The checks of the dialect. Raise ClusterError."""
+    """Return the checks of the dialect. Raise ClusterError."""
     dialect = dialect_of(client)
     checks = [
         Check(DIALECT, "ok", f'Grove\'s topology API is read in the dialect "{dialect.name}"')

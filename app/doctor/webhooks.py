@@ -35,7 +35,7 @@ Object = Mapping[str, Any]
 def check_webhooks(
     installed: Object | None, desired: Object, others: Iterable[Object] = ()
 ) -> list[Check]:
-    """The checks of a webhook configuration.
+    """Return the checks of a webhook configuration.
 
     `installed` is the stored one, or None. `others` are the stored configurations of the same kind,
     one of which may have the webhooks under another name.
@@ -127,12 +127,12 @@ def _check(stored: Object, desired: Object) -> Iterator[Check]:
 
 
 def _has_token(client: Object) -> bool:
-    """Whether the path of a clientConfig has a token, which is never shown."""
+    """Return whether the path of a clientConfig has a token, which is never shown."""
     return bool(split_token(path_of(client))[0])
 
 
 def while_down(webhook: Object) -> str:
-    """What happens to the requests of `webhook` while the server is down."""
+    """Return what happens to the requests of `webhook` while the server is down."""
     requests = " and ".join(_rule(rule) for rule in maps_of(webhook.get("rules")))
     fate = "pass unchanged" if webhook.get("failurePolicy") == "Ignore" else "are refused"
     return f"while the server is down, {requests or 'no requests'} {fate}{_limits(webhook)}"
@@ -148,7 +148,7 @@ def _rule(rule: Object) -> str:
 
 
 def _limits(webhook: Object) -> str:
-    """The conditions under which the webhook is called.
+    """Return the conditions under which the webhook is called.
 
     A namespaceSelector does not apply to cluster-scoped objects.
     """
@@ -175,7 +175,7 @@ def _namespaces(selector: Object) -> str:
 
 
 def differences(stored: Object, desired: Object) -> Iterator[str]:
-    """The differences of two webhooks, apart from defaults and clientConfig."""
+    """Yield the differences of two webhooks, apart from defaults and clientConfig."""
     for key in sorted({*stored, *desired} - {"clientConfig", "name"}):
         default = _DEFAULTS.get(key)
         current = stored.get(key, default)

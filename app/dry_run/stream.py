@@ -205,7 +205,7 @@ class _Items:
         return not self._ended
 
     def begins(self, line: str) -> bool:
-        """Whether a line is the first one of an item."""
+        """Return whether a line is the first one of an item."""
         match = _ITEM.match(line)
         return match is not None and len(match[1]) == self._indent
 

@@ -1,5 +1,6 @@
-"""One object as a tree, from its PodCliqueSet to nodes, with the reasons why it waits and what
-helps.
+"""One object as a tree, from its PodCliqueSet to nodes.
+
+It has the reasons why the object waits, and what helps.
 
 Pure: `facts` (what is kept of objects, and where in them it is read), `index` (joins), `assembly`
 and `gang` (what must be placed together), `room` and `places` (where it fits), `reasons`, `tree`,

@@ -23,7 +23,7 @@ def resource_of(driver: str) -> str:
 
 
 def current(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
-    """The slices of nodes, without those of an older generation of their pool."""
+    """Return the slices of nodes, without those of an older generation of their pool."""
     slices = list(slices)
     latest: dict[tuple[str, str], int] = {}
     for part in slices:
@@ -36,7 +36,7 @@ def current(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
 
 
 def with_gpus(nodes: Iterable[Node], slices: Iterable[ResourceSlice]) -> Iterator[Node]:
-    """The nodes, with the GPUs of slices among what they have."""
+    """Yield the nodes, with the GPUs of slices among what they have."""
     gpus: dict[str, Counter[str]] = defaultdict(Counter)
     for part in slices:
         if part.gpus:
@@ -56,7 +56,7 @@ def with_gpus(nodes: Iterable[Node], slices: Iterable[ResourceSlice]) -> Iterato
 def taken_gpus(
     claims: Iterable[ResourceClaim], slices: Iterable[ResourceSlice]
 ) -> Mapping[str, Amounts]:
-    """What claims are allocated of the GPUs of `slices`: amounts by node name."""
+    """Return what claims are allocated of the GPUs of `slices`: amounts by node name."""
     nodes = {(part.driver, part.pool, gpu): part.node for part in slices for gpu in part.gpus}
     taken: dict[str, Counter[str]] = defaultdict(Counter)
     for claim in claims:
@@ -68,8 +68,9 @@ def taken_gpus(
 
 
 def asked_gpus(classes: Iterable[str], known: Mapping[str, DeviceClass]) -> Amounts:
-    """The amounts that devices of these classes come to; classes of other devices come to
-    nothing.
+    """Return the amounts that devices of these classes come to.
+
+    Classes of other devices come to nothing.
     """
     drivers = (known[name].gpus for name in classes if name in known)
     return Counter(
@@ -78,7 +79,7 @@ def asked_gpus(classes: Iterable[str], known: Mapping[str, DeviceClass]) -> Amou
 
 
 def requests(pods: Iterable[Pod]) -> dict[str, int]:
-    """What pods ask for together."""
+    """Return what pods ask for together."""
     total: dict[str, int] = {}
     for pod in pods:
         for name, amount in pod.shape.requests:
@@ -112,8 +113,9 @@ def added_gpus(requested: Mapping[str, int], devices: Mapping[str, Amounts]) -> 
 
 
 def have_the_same(nodes: Sequence[Node], earlier: Sequence[Node]) -> bool:
-    """Whether they are the same nodes with the same resources; labels, taints and conditions may
-    differ.
+    """Return whether they are the same nodes with the same resources.
+
+    Labels, taints and conditions may differ.
     """
     if len(nodes) != len(earlier):
         return False
@@ -124,5 +126,5 @@ def have_the_same(nodes: Sequence[Node], earlier: Sequence[Node]) -> bool:
 
 
 def left(has: tuple[int, ...], used: Amounts, names: tuple[str, ...]) -> tuple[int, ...]:
-    """What is left of the amounts `has` of the resources `names`."""
+    """Return what is left of the amounts `has` of the resources `names`."""
     return tuple([amount - used.get(name, 0) for amount, name in zip(has, names, strict=True)])

@@ -142,8 +142,9 @@ def _state(
 
 
 def _missing_replicas(about: Subject, index: Index) -> int:
-    """If a set is asked about, how many of its replicas have no PodClique yet, as far as PodCliques
-    can be seen.
+    """Return how many replicas of a set have no PodClique yet.
+
+    It is known if a set is asked about, as far as PodCliques can be seen.
     """
     pcs = about.pcs
     if pcs is None or not about.is_set or {"cliques", "gangs"} & index.facts.unseen.keys():

@@ -1,4 +1,6 @@
-"""Makes gangs: of PodGangs, of KAI PodGroups that no PodGang owns, and of pods that belong to
+"""The gangs of a cluster.
+
+They are made of PodGangs, of KAI PodGroups that no PodGang owns, and of pods that belong to
 neither.
 """
 
@@ -31,7 +33,7 @@ def gang_to_come(index: Index, pcs: SetWithStatus) -> Gang:
 
 
 def gang_of(index: Index, pod_gang: PodGang) -> Gang:
-    """The gang of a PodGang, with its PodCliques, pods and KAI PodGroup."""
+    """Return the gang of a PodGang, with its PodCliques, pods and KAI PodGroup."""
     namespace = pod_gang.namespace
     members = {part.name: _member_of_part(index, pod_gang, part) for part in pod_gang.parts}
     grouped = [
@@ -76,7 +78,7 @@ def _shapes(index: Index, pods: tuple[Pod, ...]) -> tuple[Shape, ...]:
 
 
 def _typical(pods: tuple[Pod, ...], shapes: tuple[Shape, ...], template: Shape = NO_SHAPE) -> Shape:
-    """What pods that don't exist yet will ask for.
+    """Return what pods that don't exist yet will ask for.
 
     That of a pod, which webhooks may have completed, first of one that waits; else that of the
     template.
@@ -86,7 +88,7 @@ def _typical(pods: tuple[Pod, ...], shapes: tuple[Shape, ...], template: Shape =
 
 
 def _shape_of(index: Index, user: Pod | PodClique) -> Shape:
-    """What a pod asks for, with the GPUs of its claims.
+    """Return what a pod asks for, with the GPUs of its claims.
 
     What a claim is allocated is taken already, and a claim that several pods share is not counted.
     """
@@ -110,8 +112,9 @@ def _shape_of(index: Index, user: Pod | PodClique) -> Shape:
 
 
 def gang_of_pod_group(index: Index, group: KaiPodGroup) -> Gang:
-    """The gang of a KAI PodGroup that no PodGang owns: from its SubGroups, or all its pods
-    together.
+    """Return the gang of a KAI PodGroup that no PodGang owns.
+
+    It is made from its SubGroups, or of all its pods together.
     """
     pods = _alive(index.pods_of_group.get((group.namespace, group.name), ()))
     return Gang(
@@ -155,7 +158,7 @@ class _Nesting:
         self._parents = {sub.parent for sub in self._subgroups}
 
     def unit(self, whole: SubGroup, parent: str, depth: int) -> Unit:
-        """The SubGroups whose parent is `parent`, as parts of `whole`."""
+        """Return the SubGroups whose parent is `parent`, as parts of `whole`."""
         children = [sub for sub in self._subgroups if sub.parent == parent]
         nested = self._parents if depth < MOST_DEPTH else frozenset()
         optional = whole.needed is not None and whole.needed < len(children)

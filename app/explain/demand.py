@@ -76,7 +76,7 @@ class Demand:
 
 
 def by_shape(pods: Iterable[tuple[Shape, int]]) -> tuple[tuple[Shape, int], ...]:
-    """How many pods there are of each shape."""
+    """Return how many pods there are of each shape."""
     total: Counter[Shape] = Counter()
     for shape, count in pods:
         total[shape] += count

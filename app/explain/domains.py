@@ -110,11 +110,11 @@ class Domains:
         }
 
     def at(self, depth: int) -> list[Domain]:
-        """The domains of one level, by name."""
+        """Return the domains of one level, by name."""
         return self.within(depth, ())
 
     def paths_at(self, depth: int) -> set[Path]:
-        """The paths of one level, also of the domains that KAI takes for another one."""
+        """Return the paths of one level, also of the domains that KAI takes for another one."""
         if not self.joined:
             return {domain.path for domain in self.at(depth)}
         return {path[:depth] for path in self.paths if path is not None}
@@ -130,11 +130,11 @@ class Domains:
         return self._grouped[depth, len(parent)].get(parent, [])
 
     def called(self, path: Path) -> Domain:
-        """The domain of a path that exists; () is all nodes of the tree."""
+        """Return the domain of a path that exists; () is all nodes of the tree."""
         return self.within(len(path), path)[0] if path else self.inside
 
     def children(self, path: Path) -> list[Domain]:
-        """The domains of the next level inside of a domain, none at the last level."""
+        """Return the domains of the next level inside of a domain, none at the last level."""
         return self.within(len(path) + 1, path) if len(path) < len(self.keys) else []
 
     def domain_of(
@@ -142,7 +142,7 @@ class Domains:
         position: int,
         depth: int,
     ) -> Path | None:
-        """The domain of a node at a level, as KAI sees it; None outside of the tree."""
+        """Return the domain of a node at a level, as KAI sees it; None outside of the tree."""
         path = self.paths[position]
         return None if path is None else self._known(path[:depth])
 
@@ -162,7 +162,7 @@ class Domains:
         depth: int,
         prefix: int,
     ) -> dict[Path, list[Domain]]:
-        """The domains of a level, by the first steps of their path."""
+        """Return the domains of a level, by the first steps of their path."""
         if prefix:
             return self._by_parent(depth, prefix)
         joined = self.joined

@@ -1,5 +1,6 @@
-"""Whether a pod may be on a node: selectors, affinity, taints, cordons and readiness, as the
-scheduler judges.
+"""The fitness of a node for a pod.
+
+It depends on selectors, affinity, taints, cordons and readiness, as the scheduler judges.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ NAME_FIELD = "metadata.name"
 
 
 def matches_any(terms: tuple[Term, ...], node: Node) -> bool:
-    """Whether one of the terms of a NodeSelector holds.
+    """Return whether one of the terms of a NodeSelector holds.
 
     An empty term holds nowhere, as in Kubernetes.
     """
@@ -20,20 +21,21 @@ def matches_any(terms: tuple[Term, ...], node: Node) -> bool:
 
 
 def is_selected(shape: Shape, node: Node) -> bool:
-    """Whether the pod's node selector and required affinity allow this node."""
+    """Return whether the pod's node selector and required affinity allow this node."""
     if not all(_holds(requirement, node) for requirement in shape.selector):
         return False
     return not shape.affinity or matches_any(shape.affinity, node)
 
 
 def untolerated(shape: Shape, node: Node) -> Taint | None:
-    """The first taint of the node that the pod doesn't tolerate."""
+    """Return the first taint of the node that the pod doesn't tolerate."""
     return next((taint for taint in node.taints if not _tolerates(shape.tolerations, taint)), None)
 
 
 def unfit_because(shape: Shape, node: Node) -> str:
-    """Why new pods of this shape may not be bound to this node, in one or two words; "" if they
-    may, if it has room.
+    """Return why new pods of this shape may not be bound to this node.
+
+    It is one or two words; "" if they may, if it has room.
     """
     if not node.ready:
         return "not ready"

@@ -1,5 +1,6 @@
-"""What is placed together: a PodGang, or a KAI PodGroup without one, or a pod alone; one form for
-all three.
+"""What is placed together.
+
+It is a PodGang, or a KAI PodGroup without one, or a pod alone; one form for all three.
 """
 
 import itertools
@@ -137,8 +138,9 @@ def _runs(shapes: Iterable[Shape]) -> Iterator[tuple[Shape, int]]:
 
 @dataclass(frozen=True)
 class Unit:
-    """A part of a gang with a constraint of its own: a replica of a scaling group, or a SubGroup
-    with children.
+    """A part of a gang with a constraint of its own.
+
+    It is a replica of a scaling group, or a SubGroup with children.
 
     KAI needs `minimum` of its members and units, all of them if it is None.
     """
@@ -246,7 +248,7 @@ class Unit:
         *,
         anew: bool,
     ) -> list[Demand]:
-        """Those of as many parts as are needed that are not placed yet."""
+        """Return those of as many parts as are needed that are not placed yet."""
         chosen = [part for part in own[: self.needed] if anew or not part.is_satisfied]
         demands = [part.demand(anew=anew) for part in chosen]
         return [demand for demand in demands if demand.count]
@@ -315,7 +317,7 @@ class Gang:
         return self.pod_gang is not None or self.pcs is not None
 
     def is_constrained(self) -> bool:
-        """Whether the scheduler is told a constraint, or the set asks for one."""
+        """Return whether the scheduler is told a constraint, or the set asks for one."""
         asked = [asked for _, asked in self.pcs.constraints] if self.pcs is not None else []
         return any(part.told for part in self.whole.parts()) or any(map(bool, asked))
 

@@ -1,5 +1,6 @@
-"""Facts of one kind by key, kept in step with lists that change little: only groups that changed
-are made anew.
+"""Facts of one kind by key.
+
+They are kept in step with lists that change little: only groups that changed are made anew.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -17,8 +18,10 @@ _FEW = 1000
 
 @dataclass(frozen=True)
 class Join(Generic[K, T]):
-    """How facts are grouped: the field of `Facts` that has them, the keys of each fact, and the
-    order in a group. As an attribute of an index, it is the groups by key.
+    """How facts are grouped.
+
+    It has the field of `Facts` that has them, the keys of each fact, and the order in a group. As
+    an attribute of an index, it is the groups by key.
     """
 
     field: str
@@ -46,7 +49,7 @@ class Change(NamedTuple):
 
 
 def change(before: Sequence[Any], after: Sequence[Any]) -> Change:
-    """How one list differs from an earlier one.
+    """Return how one list differs from an earlier one.
 
     Facts are compared by identity: one that did not change is the same.
     """
@@ -72,13 +75,13 @@ class Groups(Generic[K, T]):
         self._add(facts)
 
     def each(self, make: Callable[[Sequence[T]], V]) -> Mapping[K, V]:
-        """What `make` gives for each group."""
+        """Return what `make` gives for each group."""
         if make not in self._made:
             self._made[make] = {key: make(group) for key, group in self.by_key.items()}
         return self._made[make]
 
     def after(self, change: Change) -> "Groups[K, T]":
-        """The groups of the later list."""
+        """Return the groups of the later list."""
         later = Groups(self.join)
         later.by_key = dict(self.by_key)
         gone = set(map(id, change.gone))

@@ -1,5 +1,6 @@
-"""Lookups over facts, each made once: who belongs to whom, what is used on a node, which topology
-is meant.
+"""Lookups over facts, each made once.
+
+They tell who belongs to whom, what is used on a node, and which topology is meant.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -81,9 +82,10 @@ class Index:
             self._take_over(earlier)
 
     def remembered(self, key: object, make: Callable[[], T], of: Iterable[str] = ()) -> T:
-        """What `make` gave for this key the first time: equal gangs share what is computed for
-        them. If it depends on nothing but some fields of the facts, `of` names them; then it is
-        valid until one of them changes.
+        """Return what `make` gave for this key the first time.
+
+        Equal gangs share what is computed for them. If it depends on nothing but some fields of the
+        facts, `of` names them; then it is valid until one of them changes.
         """
         memory = self._memory
         if key not in memory:
@@ -135,8 +137,9 @@ class Index:
 
     @property
     def room_is_known(self) -> bool:
-        """Whether all nodes and the pods of all namespaces were read, and all that DRA has
-        allocated.
+        """Whether all nodes and the pods of all namespaces were read.
+
+        All that DRA has allocated must have been read too.
         """
         unread = self.facts.unseen.keys() | self.facts.skipped
         devices = {CHANNELS} if any(part.gpus for part in self.slices) else set()
@@ -165,22 +168,22 @@ class Index:
         return self._of_each_node(gpus_of)
 
     def allocatable(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
-        """What each node has of these resources, without any pod."""
+        """Return what each node has of these resources, without any pod."""
         vectors = partial(self._of_each_node, lambda has: tuple(has.get(name, 0) for name in names))
         return self.remembered(("allocatable", names), vectors, [_CAPACITY])
 
     def _of_each_node(self, make: Callable[[Amounts], T]) -> list[T]:
-        """What `make` gives for what each node has. Nodes of one kind share a map."""
+        """Return what `make` gives for what each node has. Nodes of one kind share a map."""
         kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
         made = {kind: make(allocatable) for kind, allocatable in kinds.items()}
         return [made[id(node.allocatable)] for node in self.nodes]
 
     def free(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
-        """What each node has left of these resources."""
+        """Return what each node has left of these resources."""
         return self._without("all", self.used, names)
 
     def soon_free(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
-        """What each node has left once the pods that are terminating are gone.
+        """Return what each node has left once the pods that are terminating are gone.
 
         KAI counts that as room.
         """
@@ -207,8 +210,9 @@ class Index:
 
     @cached_property
     def free_gpus(self) -> list[int]:
-        """GPUs that pods may still get on each node, in thousandths: none on nodes that take no
-        pods.
+        """The GPUs that pods may still get on each node, in thousandths.
+
+        There are none on nodes that take no pods.
         """
         used = self.used_gpus
         places = zip(self.nodes, self.gpus, self.open_nodes, strict=True)
@@ -294,7 +298,7 @@ class Index:
         }
 
     def pod_group_of(self, gang: PodGang, pods: Iterable[Pod]) -> KaiPodGroup | None:
-        """The KAI PodGroup that a PodGang owns, or the one that its pods name."""
+        """Return the KAI PodGroup that a PodGang owns, or the one that its pods name."""
         owned = self._group_of_owner.get(gang.uid) if gang.uid else None
         named = (
             self.pod_groups.get((gang.namespace, name))
@@ -306,8 +310,9 @@ class Index:
 
     @cached_property
     def used(self) -> Mapping[str, Amounts]:
-        """What the pods on each node ask for, and the GPUs that claims are allocated there, by node
-        name; finished pods ask for nothing.
+        """What the pods on each node ask for, by node name.
+
+        GPUs that claims are allocated there are included. Finished pods ask for nothing.
         """
         return amounts.added(self.groups(Index.pods_on).each(amounts.requests), self._taken)
 
@@ -347,7 +352,7 @@ class Index:
         return amounts.added(self.groups(Index.pods_on).each(amounts.requests_of_lasting), taken)
 
     def domains(self, keys: Sequence[str]) -> Domains:
-        """The tree of `nodes` that these labels make."""
+        """Return the tree of `nodes` that these labels make."""
         key = tuple(keys)
         if key not in self._domains:
             self._domains[key] = Domains(self.nodes, key, self._earlier_domains.get(key))
@@ -359,7 +364,7 @@ class Index:
         return any(NODE_POOL in node.labels for node in self.facts.nodes)
 
     def domains_of_pool(self, keys: Sequence[str], pool: str) -> Domains:
-        """The tree of the nodes of one node pool, "" for those that are in none."""
+        """Return the tree of the nodes of one node pool, "" for those that are in none."""
 
         def make() -> Domains:
             visible = [node.labels.get(NODE_POOL, "") == pool for node in self.nodes]
@@ -368,7 +373,7 @@ class Index:
         return self.remembered(("pool", tuple(keys), pool), make, ["nodes", "slices"])
 
     def topology(self, name: str = "") -> Topology:
-        """The topology of this name.
+        """Return the topology of this name.
 
         Without a name, the only one, or else the one that Grove has by default.
         """

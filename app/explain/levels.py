@@ -11,8 +11,9 @@ DEFAULT_TOPOLOGY = "grove-topology"
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The topology that a gang is placed by: what Grove has and what KAI has, each None if it does
-    not exist.
+    """The topology that a gang is placed by.
+
+    It is what Grove has and what KAI has, each None if it does not exist.
     """
 
     cluster: ClusterTopology | None
@@ -20,8 +21,9 @@ class Topology:
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """KAI's levels, because KAI places by them, named as Grove names them; Grove's if KAI has
-        none.
+        """KAI's levels, named as Grove names them.
+
+        KAI places by them. They are Grove's if KAI has none.
         """
         if self.kai is None:
             return self.cluster.levels if self.cluster else ()
@@ -34,7 +36,7 @@ class Topology:
         return tuple(level.key for level in self.levels)
 
     def name_of(self, key: str) -> str:
-        """The level of a node label, the label itself if no level has it."""
+        """Return the level of a node label, the label itself if no level has it."""
         names = [level.domain for level in self.levels if level.key == key]
         if not names and self.cluster is not None:
             names = [level.domain for level in self.cluster.levels if level.key == key]
@@ -42,7 +44,7 @@ class Topology:
 
 
 def topology_called(facts: Facts, name: str = "") -> Topology:
-    """The topology of this name.
+    """Return the topology of this name.
 
     Without a name, the only one, or else the one that Grove has by default.
     """

@@ -68,7 +68,7 @@ class Packer:
         self._trial = Trial(ground)
 
     def places(self, demand: Demand) -> bool:
-        """Whether KAI places all of a demand. What it places stays."""
+        """Return whether KAI places all of a demand. What it places stays."""
         return not demand.count or self._place(demand, self._domains.everywhere, None)
 
     @property
@@ -82,7 +82,7 @@ class Packer:
         return self._trial.used
 
     def has_room(self, demand: Demand) -> bool:
-        """Whether KAI would place all of a demand. Nothing stays placed."""
+        """Return whether KAI would place all of a demand. Nothing stays placed."""
         mark = self._trial.mark
         placed = self.places(demand)
         self._trial.undo(mark)
@@ -127,7 +127,7 @@ class Packer:
         demand: Demand,
         scope: Domain,
     ) -> Iterator[Domain]:
-        """The domains that KAI tries, in its order; none if it refuses the constraint."""
+        """Yield the domains that KAI tries, in its order; none if it refuses the constraint."""
         levels = self._levels(demand)
         if levels is None:
             return
@@ -175,7 +175,7 @@ class Packer:
         path: Path,
         scope: Domain,
     ) -> Domain:
-        """The nodes of a domain that are in `scope` too."""
+        """Return the nodes of a domain that are in `scope` too."""
         if len(path) < len(scope.path):
             return scope
         domain = self._domains.called(path)
@@ -190,7 +190,7 @@ class Packer:
         required: int,
         path: Path,
     ) -> bool:
-        """Whether pods of the part run in the domain already, if any run."""
+        """Return whether pods of the part run in the domain already, if any run."""
         if not (demand.occupied and required):
             return True
         positions = self._domains.positions
@@ -200,14 +200,14 @@ class Packer:
         )
 
     def _asked(self, demand: Demand) -> Vector:
-        """What all pods of a demand ask for together."""
+        """Return what all pods of a demand ask for together."""
         vectors = [
             [count * ask for ask in self._ground.asks[shape]] for shape, count in demand.shapes
         ]
         return tuple(map(sum, zip(*vectors, strict=True)))
 
     def _largest(self, demand: Demand) -> Vector:
-        """What the largest pod of a demand asks for, of each resource by itself."""
+        """Return what the largest pod of a demand asks for, of each resource by itself."""
         vectors = (self._ground.asks[shape] for shape, _ in demand.shapes)
         return tuple(map(max, zip(*vectors, strict=True)))
 
@@ -232,7 +232,7 @@ class Packer:
     def _descend(
         self, asked: Vector, path: Path, depth: int, fits: Callable[[Path], bool]
     ) -> Iterator[Path]:
-        """The domains of a level with enough room, the fullest first at each level."""
+        """Yield the domains of a level with enough room, the fullest first at each level."""
         if len(path) == depth:
             if fits(path):
                 yield path
@@ -263,7 +263,7 @@ class Packer:
 
 
 def alike(demand: Demand, names: Sequence[str]) -> bool:
-    """Whether all pods of a demand ask for the same resources, if not for the same amounts.
+    """Return whether all pods of a demand ask for the same resources, if not for the same amounts.
 
     GPUs by claims don't count, as KAI sees them.
     """

@@ -44,7 +44,7 @@ class Assumption:
     rules: Rules = AS_KAI
 
     def counts(self, resource: str) -> bool:
-        """Whether pods ask for a resource."""
+        """Return whether pods ask for a resource."""
         return resource != self.without and (is_device(resource) or not self.devices)
 
 
@@ -140,11 +140,11 @@ class Places:
         return self._index.domains_of_pool(self._topology.keys, pool)
 
     def free(self, position: int) -> Amounts:
-        """What a node has left of the resources that the demand is about."""
+        """Return what a node has left of the resources that the demand is about."""
         return dict(zip(self.names, self._free_now[position], strict=True))
 
     def free_in(self, positions: Iterable[int]) -> Amounts:
-        """What nodes have left of these resources in all."""
+        """Return what nodes have left of these resources in all."""
         kinds = Counter(map(self._free_now.__getitem__, positions))
         vectors = ([count * have for have in free] for free, count in kinds.items())
         return dict(zip(self.names, map(sum, zip(*vectors, strict=True)), strict=False))
@@ -154,14 +154,14 @@ class Places:
         return self._index.free(self.names)
 
     def under(self, assumption: Assumption) -> Fit:
-        """Whether KAI finds a place for the demand under an assumption."""
+        """Return whether KAI finds a place for the demand under an assumption."""
         assumption = self._in_short(assumption)
         if assumption not in self._fits:
             self._fits[assumption] = Fit(self, assumption)
         return self._fits[assumption]
 
     def _in_short(self, assumption: Assumption) -> Assumption:
-        """The assumption without what makes no difference here."""
+        """Return the assumption without what makes no difference here."""
         rules = assumption.rules
         if not rules.sizes and not self._sizes_matter:
             assumption = replace(assumption, rules=replace(rules, sizes=True))

@@ -33,7 +33,7 @@ MOST_REPLICAS = 20
 
 
 def planned(index: Index, document: Mapping[str, Any]) -> list[Gang]:
-    """The gangs of the PodCliqueSet of a document, by name.
+    """Return the gangs of the PodCliqueSet of a document, by name.
 
     The set of this name has no pods, so all of it has to be placed.
     """
@@ -62,8 +62,10 @@ class _Plan:
         }
 
     def gangs(self, base: str) -> Iterator[Gang]:
-        """Those of one replica of the set: a base gang, with the first minAvailable replicas of
-        each scaling group, and a gang of its own for each further replica of a group.
+        """Return the gangs of one replica of the set.
+
+        These are a base gang, with the first minAvailable replicas of each scaling group, and a
+        gang of its own for each further replica of a group.
         """
         grouped = {name for group in self._pcs.groups for name in group.cliques}
         members = [
@@ -90,7 +92,7 @@ class _Plan:
         yield self._gang(base, tuple(members), tuple(units))
 
     def _tail(self, unit: Unit) -> Gang:
-        """The gang of a further replica of a group.
+        """Return the gang of a further replica of a group.
 
         With epochs, it has the set's constraint, and the replica has the group's; before, the gang
         itself has the group's, or the set's if the group has none.

@@ -29,8 +29,10 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """`effects` on sets, by name; `reasons` are those that the new levels would give in the labels
-    of nodes. `absent` are keys of the new levels that no node has.
+    """The preview of an edit.
+
+    `effects` are those on sets, by name; `reasons` are those that the new levels would give in the
+    labels of nodes. `absent` are keys of the new levels that no node has.
     """
 
     after: ClusterTopology
@@ -45,7 +47,7 @@ class Preview:
 
 
 def preview(index: Index, after: ClusterTopology) -> Preview:
-    """The effects if `after` replaced the topology of its name (or the only one)."""
+    """Return the effects if `after` replaced the topology of its name (or the only one)."""
     before = index.topology(after.name).cluster
     affected = [pcs for pcs in index.facts.sets if _uses(index, pcs, before)]
     by_name = sorted(affected, key=lambda pcs: (pcs.namespace, pcs.name))
@@ -59,7 +61,7 @@ def preview(index: Index, after: ClusterTopology) -> Preview:
 
 
 def _uses(index: Index, pcs: SetWithStatus, before: ClusterTopology | None) -> bool:
-    """Whether the set is placed by the topology that is edited."""
+    """Return whether the set is placed by the topology that is edited."""
     names = {asked.topology for _, asked in pcs.constraints if asked.topology}
     return index.topology(min(names, default="")).cluster == before
 

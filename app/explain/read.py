@@ -1,5 +1,6 @@
-"""Reads facts from a cluster: one list of each kind, never one for each workload, and only GET
-requests.
+"""The reader of facts of a cluster.
+
+It lists each kind once, never once for each workload, and sends only GET requests.
 
 Objects become facts as pages arrive, so that only what is needed of them is kept. What may not be
 read is noted, with the cause, and the rest is read all the same.
@@ -58,7 +59,7 @@ class Reading:
         self._absent: set[str] = set()
 
     def facts(self, now: float) -> Facts:
-        """What was read; a kind that was not asked for counts as skipped."""
+        """Return what was read; a kind that was not asked for counts as skipped."""
         absent = self._absent - self._served
         unread = self._facts.keys() - self._served - self._absent
         # An object that was read by itself may be in a list too.
@@ -130,8 +131,9 @@ class Reading:
     async def get(
         self, resource: Resource, name: str, namespace: str | None = None
     ) -> Object | None:
-        """One object, which becomes a fact too if its kind is one of the facts; None if it doesn't
-        exist.
+        """Return one object, which becomes a fact too if its kind is one of the facts.
+
+        None if it doesn't exist.
         """
         row = BY_RESOURCE.get(resource)
         try:
@@ -154,7 +156,7 @@ class Reading:
 
 
 async def read_for(client: Reader, ref: Ref, *, room: bool, now: float, page: int = PAGE) -> Facts:
-    """What is needed to explain one object.
+    """Return what is needed to explain one object.
 
     Only nodes, pods and, if the object has claims, ResourceClaims are read for the whole cluster,
     and without `room` not even those.
@@ -196,8 +198,9 @@ async def _read_for(reading: Reading, ref: Ref, *, room: bool) -> None:
 
 
 async def _set_of(reading: Reading, ref: Ref) -> str:
-    """The name of the PodCliqueSet that the object belongs to, by its labels; "" if there is
-    none.
+    """Return the name of the PodCliqueSet that the object belongs to, by its labels.
+
+    "" if there is none.
     """
     if ref.kind == kinds.POD_CLIQUE_SET.kind:
         return ref.name
@@ -231,7 +234,7 @@ def _above(obj: Object) -> tuple[str, str] | None:
 
 
 async def _of_set(reading: Reading, resource: Resource, namespace: str, pcs: str) -> None:
-    """The objects of a set by its label; without a set, all of the namespace."""
+    """Return the objects of a set by its label; without a set, all of the namespace."""
     if not pcs:
         await reading.list(resource, namespace)
         return
@@ -241,7 +244,7 @@ async def _of_set(reading: Reading, resource: Resource, namespace: str, pcs: str
 
 
 async def _some_nodes(reading: Reading, namespace: str) -> None:
-    """The nodes that the pods are on, if they are few."""
+    """Return the nodes that the pods are on, if they are few."""
     names = sorted(
         {pod.node for pod in reading.of("pods") if pod.namespace == namespace and pod.node}
     )
@@ -251,7 +254,7 @@ async def _some_nodes(reading: Reading, namespace: str) -> None:
 
 
 async def _pod_groups(reading: Reading, namespace: str, pcs: str) -> None:
-    """The KAI PodGroups that pods of the set name and that don't have its label."""
+    """Return the KAI PodGroups that pods of the set name and that don't have its label."""
     if not pcs:
         return
     known = {group.name for group in reading.of("pod_groups")}
@@ -331,14 +334,15 @@ def facts_of(documents: Iterable[Object], now: float) -> Facts:
 
 
 def cause(error: ClusterError) -> str:
-    """Why a list could not be read, in a few words."""
+    """Return why a list could not be read, in a few words."""
     return "no right to list" if error.code == 403 else error.message
 
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Without the garbage collector: decoded pages have no cycles, and looking for some takes
-    longer than decoding.
+    """Decode without the garbage collector.
+
+    Decoded pages have no cycles, and looking for some takes longer than decoding.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -1,5 +1,6 @@
-"""A reason why a workload waits, or is not placed as asked: what was found, where, and what
-helps.
+"""A reason why a workload waits, or is not placed as asked.
+
+It says what was found, where, and what helps.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -10,8 +11,10 @@ from app.explain.gang import Gang
 from app.facts.named import Ref
 
 Who = Literal["you", "platform", "wait"]
-"""Who can act: the owner of the workload, the owners of the cluster, or nobody, because it resolves
-by itself.
+"""Who can act.
+
+It is the owner of the workload, the owners of the cluster, or nobody, because it resolves by
+itself.
 """
 
 Severity = Literal["problem", "warning", "note"]
@@ -64,8 +67,9 @@ class Rule:
 
 
 def merged(reasons: Iterable[Reason]) -> list[Reason]:
-    """Reasons that say the same of several objects as one reason of all of them; in the order of
-    their first.
+    """Return reasons that say the same of several objects as one reason of all of them.
+
+    They are in the order of their first.
     """
     groups: dict[tuple[str, str, str], list[Reason]] = {}
     for reason in reasons:

@@ -20,18 +20,19 @@ _BY_KIND: Mapping[str, Resource] = {
 
 
 def lacks_right(cause: str) -> bool:
-    """Whether `cause` of `Facts.unseen` is that a right is missing."""
+    """Return whether `cause` of `Facts.unseen` is that a right is missing."""
     return cause.startswith(_NO_RIGHT)
 
 
 def may_not_read(index: Index, ref: Ref) -> bool:
-    """Whether it is not known if an object exists, because its kind may not be read."""
+    """Return whether it is not known if an object exists, because its kind may not be read."""
     return lacks_right(index.facts.unseen.get(_field_of(ref.kind), ""))
 
 
 def refusal(index: Index, ref: Ref) -> Iterator[str]:
-    """Yield what to tell a user who may not read an object: the right, who gives it, and which
-    parts of the object can be explained all the same.
+    """Yield what to tell a user who may not read an object.
+
+    It is the right, who gives it, and which parts of the object can be explained all the same.
     """
     resource = _BY_KIND[ref.kind]
     yield (

@@ -44,7 +44,7 @@ class Board:
         return known[free]
 
     def rooms(self, demand: Demand) -> tuple[Room, ...]:
-        """The room for a demand in every domain that it may go to, the roomiest first."""
+        """Return the room for a demand in every domain that it may go to, the roomiest first."""
         rooms = []
         for domain in self._candidates(demand, self._scope(demand)):
             rooms.append(Room(domain, self._place(demand, domain)))
@@ -97,8 +97,10 @@ class Board:
         domain: Domain,
         tried: dict[object, int],
     ) -> int:
-        """Goes on at the domain at which the last equal part ended: those before have no room left
-        for it. If none has room for all of it, the roomiest takes what it can.
+        """Place equal parts in turn.
+
+        Each goes on at the domain at which the last equal part ended: those before have no room
+        left for it. If none has room for all of it, the roomiest takes what it can.
         """
         candidates = self._candidates(part, domain)
         start = tried.get(part.profile, 0)
@@ -137,8 +139,9 @@ class Board:
         *,
         mixed: bool,
     ) -> int:
-        """Places up to `count` pods of one shape; the fullest nodes first if other shapes are to
-        follow.
+        """Place up to `count` pods of one shape.
+
+        The fullest nodes are first if other shapes are to follow.
         """
         asks = self._asks[shape]
         free = self._free

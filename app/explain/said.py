@@ -63,7 +63,7 @@ def _words_about(gang: Gang) -> list[tuple[str, float | None]]:
 
 
 def _of_kai(events: Sequence[Event]) -> Event | None:
-    """The latest event that KAI wrote, if any."""
+    """Return the latest event that KAI wrote, if any."""
     return next((event for event in events if event.source in _KAI_COMPONENTS), None)
 
 

@@ -149,14 +149,15 @@ def _of_compute_domain(index: Index, ref: Ref) -> _Match | None:
 
 
 def _of_users(place: Place, pods: Collection[Pod]) -> _Match:
-    """The gangs of the pods that use an object; without such pods, the gangs of the set that it is
-    labelled with.
+    """Return the gangs of the pods that use an object.
+
+    Without such pods, they are the gangs of the set that it is labelled with.
     """
     return _Match(next((pod.place for pod in pods if pod.place.pcs), place), pods)
 
 
 def _gangs_of_pods(index: Index, pods: Collection[Pod]) -> tuple[Gang, ...]:
-    """The KAI PodGroups that pods name, and each other pod by itself."""
+    """Return the KAI PodGroups that pods name, and each other pod by itself."""
     gangs: dict[tuple[str, str], Gang] = {}
     for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.name)):
         group = index.pod_groups.get((pod.namespace, pod.group))

@@ -21,7 +21,7 @@ class Order:
         self.changed: set[Path] = set()
 
     def paths(self) -> list[Path]:
-        """The domains as they are now."""
+        """Return the domains as they are now."""
         for child in self.changed & self._keys.keys():
             before = self._keys[child]
             after = self._keys[child] = self._key(child)
@@ -56,7 +56,7 @@ class Tally:
         self._by_path: dict[Path, Vector] = {}
 
     def of(self, path: Path) -> Vector:
-        """The sum of a domain."""
+        """Return the sum of a domain."""
         total = self._by_path.get(path)
         if total is None:
             kinds = kinds_of(self._free, self._domains.called(path))

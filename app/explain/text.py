@@ -27,7 +27,7 @@ _PRODUCTS = {
 
 
 def text(answer: Answer, *, everything: bool = False, colour: bool = False) -> str:
-    """The whole answer.
+    """Return the whole answer.
 
     Unless `everything`, equal siblings are folded, pods are left out that say nothing new, and the
     tree ends so that there are at most 40 lines. With `colour`, states have the colours of a
@@ -101,8 +101,9 @@ def not_seen(unseen: Mapping[str, str], unknown: Sequence[str]) -> Iterator[str]
 
 
 def unseen_words(unseen: Mapping[str, str]) -> str:
-    """`nodes and queues (no right to list)`: kinds of facts by the cause for which they could not
-    be read.
+    """Return kinds of facts by the cause for which they could not be read.
+
+    An example is `nodes and queues (no right to list)`.
     """
     causes: dict[str, list[str]] = {}
     for kind, cause in unseen.items():
@@ -111,7 +112,7 @@ def unseen_words(unseen: Mapping[str, str]) -> str:
 
 
 def tree_lines(root: Branch, *, everything: bool = False, colour: bool = False) -> list[str]:
-    """The tree as a table whose first column is drawn."""
+    """Return the tree as a table whose first column is drawn."""
     return list(
         table(list(_rows(root if everything else without_pods(root), "", "", everything, colour)))
     )
@@ -191,7 +192,7 @@ def folded(children: Sequence[Branch]) -> Iterator[tuple[Branch, int]]:
 
 
 def _look(branch: Branch) -> tuple[object, ...]:
-    """What a person sees of a branch, but its name."""
+    """Return what a person sees of a branch, but its name."""
     below = tuple(_look(child) for child in branch.children)
     seen = (
         branch.asked,

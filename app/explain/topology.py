@@ -1,5 +1,6 @@
-"""The topology of a cluster: levels and their coverage, what is free where, what fits where, what
-is not a tree.
+"""The topology of a cluster.
+
+It has levels and their coverage, what is free where, what fits where, and what is not a tree.
 """
 
 import itertools
@@ -33,8 +34,10 @@ GPU = "nvidia.com/gpu"
 
 @dataclass(frozen=True, slots=True)
 class LevelReport:
-    """`nodes` of `total` nodes have the level's label; `domains` is how many domains it makes,
-    `findings` how many reasons are about it.
+    """The coverage of a level.
+
+    `nodes` of `total` nodes have its label; `domains` is how many domains it makes, `findings` how
+    many reasons are about it.
     """
 
     level: Level
@@ -83,9 +86,11 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class RoomAnswer:
-    """Where `pods` pods of `gpus` GPUs (thousandths) have room in one domain of `level`: every
-    domain, the roomiest first. `with_labels` has domains that would have more room if nodes
-    outside had the labels of their neighbours.
+    """Where pods have room in one domain of `level`.
+
+    There are `pods` pods of `gpus` GPUs (thousandths). Every domain is there, the roomiest first.
+    `with_labels` has domains that would have more room if nodes outside had the labels of their
+    neighbours.
     """
 
     level: str
@@ -101,7 +106,7 @@ class RoomAnswer:
 
 
 def survey(index: Index, name: str = "") -> Survey:
-    """The topology called `name`; without a name, the one that Grove has by default."""
+    """Return the topology called `name`; without a name, the one that Grove has by default."""
     topology = index.topology(name)
     reasons = _reasons(index, topology)
     levels = tuple(_level(index, topology, level, reasons) for level in topology.levels)
@@ -147,7 +152,7 @@ def _level(
 def domain_reports(
     index: Index, topology: Topology, depth: int, parent: Path = ()
 ) -> list[DomainReport]:
-    """The domains of one level inside a broader one, by name."""
+    """Return the domains of one level inside a broader one, by name."""
     return [_report(index, domain) for domain in index.domains(topology.keys).within(depth, parent)]
 
 
@@ -165,8 +170,9 @@ def _report(index: Index, domain: Domain) -> DomainReport:
 def find_room(
     index: Index, topology: Topology, level: str, pods: int, gpus: int
 ) -> RoomAnswer | None:
-    """Where `pods` pods of `gpus` GPUs each (thousandths) fit in one domain of a level; None for an
-    unknown level.
+    """Return where pods fit in one domain of a level.
+
+    There are `pods` pods of `gpus` GPUs each (thousandths). None for an unknown level.
     """
     keys = [known.key for known in topology.levels if known.domain == level]
     if not keys:
@@ -188,8 +194,9 @@ def find_room(
 
 
 def _gpu_names(index: Index) -> list[str]:
-    """What GPUs are called as a resource of nodes: one name for device plugins, another for each
-    driver of DRA.
+    """Return what GPUs are called as a resource of nodes.
+
+    There is one name for device plugins, and another for each driver of DRA.
     """
     kinds = {id(node.allocatable): node.allocatable for node in index.nodes}
     return sorted(
@@ -198,8 +205,9 @@ def _gpu_names(index: Index) -> list[str]:
 
 
 def _sum(rooms: Sequence[Sequence[Room]], most: int) -> tuple[Room, ...]:
-    """The room of each domain by all names together, the roomiest first; a node has its GPUs by one
-    name only.
+    """Return the room of each domain by all names together, the roomiest first.
+
+    A node has its GPUs by one name only.
     """
     domains = {room.domain.path: room.domain for by_name in rooms for room in by_name}
     pods: Counter[Path] = Counter()

@@ -117,7 +117,7 @@ def _free(report: DomainReport) -> str:
 def nodes_text(
     index: Index, report: DomainReport, topology: Topology, *, everything: bool = False
 ) -> str:
-    """The nodes of one domain: what is free on each, and who is there.
+    """Return the nodes of one domain: what is free on each, and who is there.
 
     Unless `everything`, at most 40.
     """
@@ -169,7 +169,7 @@ def _room_text(answer: RoomAnswer) -> str:
 
 
 def preview_text(preview: Preview) -> str:
-    """What an edit of the levels would do."""
+    """Return what an edit of the levels would do."""
     levels = listed((level.domain for level in preview.after.levels), 16)
     sets = len({effect.ref for effect in preview.effects})
     lines = [

@@ -1,5 +1,6 @@
-"""The tree of a workload: from its PodCliqueSet through gangs, PodCliques, claims and queue to
-pods, with states.
+"""The tree of a workload.
+
+It goes from its PodCliqueSet through gangs, PodCliques, claims and queue to pods, with states.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -189,8 +190,9 @@ class _Grower:
         return self._branch(pod.ref, where=pod.node, state=state, words=words)
 
     def _pod_group(self, gang: Gang) -> list[Branch]:
-        """The KAI PodGroup and, under it, its queue; only the queue if the PodGroup is the gang
-        itself.
+        """Return the KAI PodGroup and, under it, its queue.
+
+        It is only the queue if the PodGroup is the gang itself.
         """
         group = gang.pod_group
         if group is None:
@@ -229,7 +231,7 @@ class _Grower:
         )
 
     def _trouble_of_queue(self, queue: Queue, gang: Gang) -> str:
-        """Why the queue of a gang has no room for it; "" if it has."""
+        """Return why the queue of a gang has no room for it; "" if it has."""
         if unusable_because(self._index, queue.name):
             return "not used by KAI"
         if over_limit(gang, queue.name) is not None:
@@ -258,7 +260,7 @@ class _Grower:
             yield self._branch(domain.ref, where=where, state=state, words=words)
 
     def _where(self, gang: Gang, part: Unit | Member) -> str:
-        """The domain of placed pods; without any, the most room for what has none."""
+        """Return the domain of placed pods; without any, the most room for what has none."""
         if part.placed:
             return place_words(self._index, gang.topology, part.placed, part.told.required)
         if not self._index.room_is_known or gang.places.now.fits:
@@ -271,8 +273,9 @@ class _Grower:
 
 
 def together(branches: Sequence[Branch]) -> tuple[int | None, int | None, State, str]:
-    """How many pods of several gangs are placed, of how many, and the state of all, with its
-    words.
+    """Return how many pods of several gangs are placed, of how many.
+
+    The state of all is there too, with its words.
     """
     placed = _sum(branch.placed for branch in branches)
     total = _sum(branch.total for branch in branches)
@@ -290,8 +293,10 @@ def grow(index: Index, subject: Subject, reasons: Sequence[Reason]) -> Branch:
 
 
 def place_words(index: Index, topology: Topology, pods: Iterable[Pod], key: str = "") -> str:
-    """The one domain that pods are in, at the level asked for or at the narrowest at which there is
-    one; else how many domains of that level. "" if their nodes are not known.
+    """Return the one domain that pods are in.
+
+    It is at the level asked for or at the narrowest at which there is one; else it is how many
+    domains of that level. "" if their nodes are not known.
     """
     domains = index.domains(topology.keys)
     names = {pod.node for pod in pods}

@@ -62,7 +62,7 @@ class Trial:
         asked: Vector,
         path: Path,
     ) -> list[Path]:
-        """The children of a domain, those first that `asked` would fill most."""
+        """Return the children of a domain, those first that `asked` would fill most."""
         orders = self._orders.setdefault(path, {})
         if asked not in orders:
             children = [child.path for child in self._domains.children(path)]
@@ -143,7 +143,7 @@ class Trial:
 
 
 def _part(ask: int, have: int) -> float:
-    """What part of an amount is asked for."""
+    """Return what part of an amount is asked for."""
     if not ask:
         return 0.0
     return ask / have if have > 0 else math.inf

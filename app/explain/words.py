@@ -36,7 +36,7 @@ def is_device(resource: str) -> bool:
 
 
 def plain(thousandths: int) -> str:
-    """The number itself, without needless decimals: 8000 -> 8, 500 -> 0.5."""
+    """Return the number itself, without needless decimals: 8000 -> 8, 500 -> 0.5."""
     return f"{thousandths / 1000:,.3f}".rstrip("0").rstrip(".")
 
 
@@ -82,7 +82,7 @@ def pods_of_size(count: int, gpus: int) -> str:
 
 
 def ago(seconds: float) -> str:
-    """How long something lasts or is past: `14 minutes`."""
+    """Return how long something lasts or is past: `14 minutes`."""
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= 2 * length:
             return counted(int(seconds // length), unit)
@@ -90,6 +90,6 @@ def ago(seconds: float) -> str:
 
 
 def clock(time: float) -> str:
-    """The time of day of a time since 1970: `15:42 UTC`."""
+    """Return the time of day of a time since 1970: `15:42 UTC`."""
     minutes = int(time) % 86400 // 60
     return f"{minutes // 60:02}:{minutes % 60:02} UTC"

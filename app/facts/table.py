@@ -104,8 +104,9 @@ OF_BINDING = "binding"
 """Lookup of PodCliqueSets: the ClusterTopologyBinding that their constraints refer to."""
 
 OF_GANG = "gang"
-"""Lookup of ComputeDomains and claims: the PodGangs that own them, and the one that an earlier
-version wrote into a label.
+"""Lookup of ComputeDomains and claims by PodGang.
+
+The keys are the PodGangs that own them, and the one that an earlier version wrote into a label.
 """
 
 BY_SET = "set"
@@ -164,9 +165,10 @@ FOR_VERDICTS: tuple[Row[Any], ...] = (
     DEVICE_CLASSES,
     NODES,
 )
-"""The rows that verdicts need, in the order in which `stores/listed` reads them: resources before
-the PodGangs and sets that should own them. An owner that is missing at the end was then already
-missing when its resource was read.
+"""The rows that verdicts need, in the order in which `stores/listed` reads them.
+
+Resources come before the PodGangs and sets that should own them. An owner that is missing at the
+end was then already missing when its resource was read.
 """
 
 WIDE_NODES: Row[Node] = Row(NODE, read_node, name="nodes", title="nodes")

@@ -47,7 +47,7 @@ class Credentials(Protocol):
     def ssl_context(self) -> ssl.SSLContext | None: ...
 
     def files(self) -> Sequence[str]:
-        """The files whose change makes another `ssl_context` necessary, after `renew`."""
+        """Return the files whose change makes another `ssl_context` necessary, after `renew`."""
         ...
 
     async def authorization(self) -> str | None:

@@ -203,7 +203,7 @@ class WatchStore(Generic[T]):
         self._synced.set()
 
     def fail(self, problem: str, error: ClusterError) -> None:
-        """The store is not up to date because of an error of a list or a watch."""
+        """Return the store is not up to date because of an error of a list or a watch."""
         self.count_restart("error")
         self.problem = problem
         self.error = error

@@ -23,7 +23,7 @@ def maps_of(value: Any) -> list[dict[str, Any]]:
 
 
 def texts_of(value: Any) -> list[str]:
-    """The strings in the list `value`. Empty if `value` is not a list."""
+    """Return the strings in the list `value`. Empty if `value` is not a list."""
     return [item for item in list_of(value) if isinstance(item, str)]
 
 
@@ -38,7 +38,7 @@ def text_of(value: Any) -> str:
 
 
 def text_at(holder: Mapping[str, Any], key: str) -> str:
-    """The string at `key` of a map, else an empty string."""
+    """Return the string at `key` of a map, else an empty string."""
     return text_of(holder.get(key))
 
 

@@ -38,7 +38,7 @@ def seconds_since_1970(value: Any) -> float | None:
 
 
 def _seconds_east(sign: str | None, hours: str | None, minutes: str | None) -> int:
-    """How far a local time is ahead of UTC."""
+    """Return how far a local time is ahead of UTC."""
     seconds = 3600 * int(hours or 0) + 60 * int(minutes or 0)
     return -seconds if sign == "-" else seconds
 

@@ -167,7 +167,7 @@ class ClusterTopologyReconciler:
     def _is_rejected(
         self, dialect: Dialect, desired: Object, old: Object | None, regarding: Regarding
     ) -> bool:
-        """Whether the rules reject `desired`. If so, an event states the reasons."""
+        """Return whether the rules reject `desired`. If so, an event states the reasons."""
         operation = "CREATE" if old is None else "UPDATE"
         verdict = dialect.validate_levels(desired, old, operation, self._topology, managed=True)
         problems = (

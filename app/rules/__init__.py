@@ -1,3 +1,4 @@
-"""The requirements of Grove, KAI, Kubernetes and this product, as pure functions without I/O, clock
-or logging.
+"""The requirements of Grove, KAI, Kubernetes and this product.
+
+They are pure functions without I/O, clock or logging.
 """

@@ -18,8 +18,10 @@ _Member = tuple[int, str, str | None]
 
 
 def validate_pod_group(obj: Mapping[str, Any]) -> list[FieldError]:
-    """Return all findings about `spec.subGroups`: first names and parents in list order, then
-    duplicate names, parents that don't exist, and cycles.
+    """Return all findings about `spec.subGroups`.
+
+    The first are about names and parents in list order, then about duplicate names, parents that
+    don't exist, and cycles.
     """
     spec = obj.get("spec")
     if not isinstance(spec, dict):
@@ -33,9 +35,10 @@ def validate_pod_group(obj: Mapping[str, Any]) -> list[FieldError]:
 
 
 def _is_plainly_valid(subgroups: list[Any]) -> bool:
-    """Whether a single pass shows that all subgroups are valid: valid and unique names, and each
-    parent before its children, so that there is no cycle. If not, they may still be valid, and
-    `_find_problems` decides.
+    """Return whether a single pass shows that all subgroups are valid.
+
+    They have valid and unique names, and each parent is before its children, so that there is no
+    cycle. If not, they may still be valid, and `_find_problems` decides.
     """
     seen: set[str] = set()
     for subgroup in subgroups:

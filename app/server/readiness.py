@@ -13,7 +13,7 @@ class Part(Protocol):
     """A long-lived part of the server, with its checks, notes and samples."""
 
     def checks(self) -> Mapping[str, str | None]:
-        """The problem of each check by its name; None if there is none."""
+        """Return the problem of each check by its name; None if there is none."""
         ...
 
     def notes(self) -> Mapping[str, str]:

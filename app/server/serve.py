@@ -260,7 +260,7 @@ async def leading(
     metrics: Metrics,
     duties: Duties = no_duties,
 ) -> AsyncIterator[Leader | None]:
-    """The candidate for leader election.
+    """Yield the candidate for leader election.
 
     It has its own client, so that the calls of reconcilers do not delay verdicts.
     """
@@ -296,7 +296,7 @@ async def connected(
 def certificate_source(
     configuration: Configuration, directory: Path, client: HttpClient | None, metrics: Metrics
 ) -> CertificateSource:
-    """The source of the serving certificate. Raise OSError if there is no usable one."""
+    """Return the source of the serving certificate. Raise OSError if there is no usable one."""
     client_ca_file = configuration.server.client_ca_file
     client_cas = b""
     if client_ca_file:

@@ -32,13 +32,13 @@ class Door(Protocol):
         """A connection was accepted. Its client has said nothing yet."""
 
     def began(self, transport: "TlsTransport") -> None:
-        """The client has sent the first bytes of its handshake."""
+        """Return the client has sent the first bytes of its handshake."""
 
     def entered(self, transport: "TlsTransport") -> None:
-        """The handshake is complete."""
+        """Return the handshake is complete."""
 
     def left(self, transport: "TlsTransport") -> None:
-        """The connection is closed."""
+        """Return the connection is closed."""
 
 
 class TlsTransport(asyncio.Transport, asyncio.Protocol):

@@ -50,7 +50,7 @@ def root_route(routes: Mapping[str, Route]) -> Route:
 
 
 def takes_tokens(pod: Object) -> bool:
-    """Whether a Pod knows tokens, or has ended."""
+    """Return whether a Pod knows tokens, or has ended."""
     if map_of(pod.get("status")).get("phase") in ("Succeeded", "Failed"):
         return True
     return annotations_of(pod).get(TAKES_TOKENS) == "true"

@@ -51,8 +51,9 @@ class DocumentObjects:
         return list(self._objects.get(resource, {}).values())
 
     def served_version(self, resource: Resource) -> str | None:
-        """Return the preferred version, or None for an API of a later release of Grove that no
-        document belongs to.
+        """Return the preferred version.
+
+        None for an API of a later release of Grove that no document belongs to.
         """
         served = resource not in _LATER_APIS or resource in self._later
         return resource.versions[0] if served else None
@@ -96,8 +97,9 @@ class DocumentObjects:
 
 
 def _later_api(resource: Resource, stored: Object) -> set[Resource]:
-    """Return the API of a later release of Grove that the document `stored` belongs to: that of
-    ClusterTopologyBindings also for a PodCliqueSet that uses one.
+    """Return the API of a later release of Grove that the document `stored` belongs to.
+
+    This is that of ClusterTopologyBindings also for a PodCliqueSet that uses one.
     """
     if resource is POD_CLIQUE_SET and read_pod_clique_set(stored).uses_pack:
         return {CLUSTER_TOPOLOGY_BINDING}
@@ -105,8 +107,9 @@ def _later_api(resource: Resource, stored: Object) -> set[Resource]:
 
 
 def _can_be_stored(metadata: Mapping[str, Any]) -> bool:
-    """Whether the parts of `metadata` that are read here have the types that an API server
-    requires.
+    """Return whether the parts of `metadata` that are read here have valid types.
+
+    These are the types that an API server requires.
     """
     name = metadata.get("name")
     namespace = metadata.get("namespace") or ""

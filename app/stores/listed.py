@@ -17,8 +17,9 @@ _TRIES = 3
 async def read(
     stores: Stores, client: Client, namespace: str | None
 ) -> dict[Resource, ClusterError]:
-    """List each of `stores` once, in their order, from `namespace`, or from all namespaces if that
-    is None.
+    """List each of `stores` once, in their order.
+
+    The objects are those of `namespace`, or of all namespaces if that is None.
 
     Return the reason for each resource that could not be read. The store of a resource that isn't
     installed is empty and synced.

@@ -21,8 +21,9 @@ NOT_KNOWN = "NotKnown"
 MOST_MESSAGE = 1000
 
 _LATER = {"GateBaseGang", "GangUnconstrained", "RequiredViolated", "LevelWithoutTopology"}
-"""Reasons that stand behind all others: what a gang waits for has a reason of its own, or nothing
-is kept from its place by it.
+"""Reasons that stand behind all others.
+
+What a gang waits for has a reason of its own, or nothing is kept from its place by it.
 """
 _ORDER = {rule.id: (rule.id in _LATER, position) for position, rule in enumerate(RULES)}
 _LAST = (True, len(RULES))
@@ -121,7 +122,7 @@ def _waits(pod: Pod) -> bool:
 
 
 def _incomplete(index: Index) -> Iterator[Key]:
-    """The sets that have no PodGang, or PodCliques with fewer pods than they should have."""
+    """Yield the sets that have no PodGang, or PodCliques with fewer pods than they should have."""
     for pcs in index.facts.sets:
         if not index.gangs_of_set.get(key_of(pcs)):
             yield key_of(pcs)
@@ -131,7 +132,7 @@ def _incomplete(index: Index) -> Iterator[Key]:
 
 
 def _without_set(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Ref]]:
-    """The KAI PodGroups of pods, and pods for KAI that are in none."""
+    """Yield the KAI PodGroups of pods, and pods for KAI that are in none."""
     seen: set[Key] = set()
     for pod in sorted(pods, key=key_of):
         key = (pod.namespace, pod.group)
@@ -145,7 +146,7 @@ def _without_set(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Ref]
 
 
 def _workload_of(index: Index, pod: Pod) -> Ref | None:
-    """The Workload that a pod names, directly or by a PodGroup of Kubernetes."""
+    """Return the Workload that a pod names, directly or by a PodGroup of Kubernetes."""
     name = pod.workload
     if not name and pod.workload_group:
         instance = index.workload_groups.get((pod.namespace, pod.workload_group))

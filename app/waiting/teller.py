@@ -124,7 +124,7 @@ class Teller:
         stored: Mapping[Ref, StatusCondition],
         gone: Callable[[Ref], bool],
     ) -> Iterable[Ref]:
-        """The workloads that have been told to wait, and don't any more."""
+        """Return the workloads that have been told to wait, and don't any more."""
         for ref in [ref for ref in self._written if ref not in blocked and gone(ref)]:
             del self._written[ref]
             self._told.pop(ref, None)
@@ -132,7 +132,7 @@ class Teller:
         return [ref for ref in told if ref not in blocked]
 
     def _differs(self, blocked: Blocked, stored: StatusCondition | None) -> bool:
-        """Whether there is something to write.
+        """Return whether there is something to write.
 
         After a write, the condition may not have arrived here yet, and if somebody takes it away,
         that is no reason for haste.
@@ -190,7 +190,7 @@ class Teller:
             self._told[ref] = _Told(blocked.reason, blocked.message, self._clock())
 
     def _before(self, ref: Ref, obj: Object) -> str:
-        """The reason that was told last, "" for none."""
+        """Return the reason that was told last, "" for none."""
         if ref.kind == "PodCliqueSet":
             stored = _stored_condition(obj)
             return str(stored.get("reason", "")) if stored else ""

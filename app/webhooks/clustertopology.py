@@ -1,5 +1,6 @@
-"""ClusterTopology and ClusterTopologyBinding: authorizes writes of the managed one, and validates
-all. Writes of `status` are not sent to this webhook.
+"""The webhook of ClusterTopology and ClusterTopologyBinding.
+
+It authorizes writes of the managed one, and validates all. Writes of `status` are not sent to it.
 """
 
 from collections.abc import Collection
@@ -14,9 +15,11 @@ _DIALECT_OF = {dialect.resource.kind: dialect for dialect in DIALECTS}
 
 
 class ClusterTopologyWebhook:
-    """Only `authorized`, which are full user names, may write the object `managed_name` of a kind
-    in `guarded`. An object is validated by the dialect that it belongs to, even if another one
-    is in force.
+    """The handler for topologies.
+
+    Only `authorized`, which are full user names, may write the object `managed_name` of a kind in
+    `guarded`. An object is validated by the dialect that it belongs to, even if another one is in
+    force.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ Object = Mapping[str, Any]
 
 
 def are_ours(configuration: Object) -> bool:
-    """Whether the server writes the paths in `configuration`."""
+    """Return whether the server writes the paths in `configuration`."""
     annotations = configuration["metadata"].get("annotations") or {}
     return bool(annotations.get(PATHS_ARE_OURS) == MANAGED)
 

@@ -1,5 +1,6 @@
-"""PodCliqueSet: validates topology constraints and MNNVL annotations, and warns if they can't have
-their effect.
+"""The webhook of PodCliqueSet.
+
+It validates topology constraints and MNNVL annotations, and warns if they can't have their effect.
 """
 
 from app.admission.review import Request

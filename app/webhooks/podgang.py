@@ -1,5 +1,7 @@
-"""PodGang: writes topology constraints for the scheduler, and makes the PodGang the owner of its
-MNNVL resources, both only in the dialect `design`.
+"""The webhook of PodGang.
+
+It writes topology constraints for the scheduler, and makes the PodGang the owner of its MNNVL
+resources, both only in the dialect `design`.
 
 At CREATE, a PodGang has no uid for an owner reference: the webhook only writes the annotation, and
 the reconciler makes the PodGang the owner.

@@ -99,8 +99,9 @@ def _has(annotation: str) -> str:
 
 
 def _some_container_has_gpus(field: str) -> str:
-    """Return a CEL expression: a container in the list `field` of the pod spec has a GPU in its
-    limits or requests.
+    """Return a CEL expression for containers with a GPU.
+
+    It is true if one in the list `field` of the pod spec has a GPU in its limits or requests.
     """
     amounts = (
         f"has(c.resources.{name}) && c.resources.{name}.exists(r, r == 'nvidia.com/gpu' || "
@@ -126,8 +127,10 @@ _MAY_WANT_MNNVL = {
 _NOT_BEING_DELETED = {
     "not-being-deleted": "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp)"
 }
-"""For webhooks with failurePolicy Fail: finalizers can be removed, and namespaces deleted, while no
-server answers. If such an update is sent, it is allowed.
+"""The condition of webhooks with failurePolicy Fail.
+
+Finalizers can be removed, and namespaces deleted, while no server answers. If such an update is
+sent, it is allowed.
 """
 
 _MAY_OWN_MNNVL_RESOURCES = {
@@ -235,9 +238,11 @@ def warning_paths(enforcement: Enforcement) -> list[str]:
 def routes_over(
     configuration: Configuration, cluster: Cluster, authorized: Collection[str] | None = None
 ) -> dict[str, Route]:
-    """Return the routes of all webhooks by path, with the settings of `configuration` and the
-    facts of `cluster`. If `authorized` is given, these users may write the managed topology, in
-    place of the configured ones. What is not valid is refused, also in a trial period.
+    """Return the routes of all webhooks by path.
+
+    They have the settings of `configuration` and the facts of `cluster`. If `authorized` is given,
+    these users may write the managed topology, in place of the configured ones. What is not valid
+    is refused, also in a trial period.
     """
     topology = configuration.cluster_topology
     workloads = configuration.workloads

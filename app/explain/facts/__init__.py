@@ -1,5 +1,6 @@
-"""What is kept of a cluster's objects to explain a workload: small values, independent of how they
-were read.
+"""What is kept of a cluster's objects to explain a workload.
+
+These are small values, independent of how they were read.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,8 +45,9 @@ ROOM = "room"
 """The pods of all namespaces, without which free room is not known."""
 
 CHANNELS = "channels"
-"""The ResourceClaims of all namespaces, without which it is not known who has the channel of a
-node.
+"""The ResourceClaims of all namespaces.
+
+Without them, it is not known who has the channel of a node.
 """
 
 

@@ -426,7 +426,7 @@ def examine(gangs: Iterable[Gang]) -> Examined:
 
 
 def _needs(rule: Rule, gangs: Sequence[Gang]) -> list[str]:
-    """The facts without which a rule can't be judged for these gangs."""
+    """Return the facts without which a rule can't be judged for these gangs."""
     needs = list(rule.needs)
     if not any(gang.is_of_grove for gang in gangs):
         needs = [need for need in needs if need not in OF_GROVE]

@@ -32,8 +32,9 @@ def uses_claims(gang: Gang) -> bool:
 
 
 def _claims(gang: Gang) -> Iterator[tuple[PodClaim, Ref]]:
-    """The claims of pods, and of PodCliques that have no pods yet, each with the object that uses
-    it.
+    """Yield the claims of pods, and of PodCliques that have no pods yet.
+
+    Each has the object that uses it.
     """
     for member in gang.members:
         for pod in member.pods:
@@ -62,7 +63,7 @@ def claim_missing(gang: Gang) -> Iterator[Reason]:
 
 
 def _who_makes(gang: Gang, name: str) -> str:
-    """Who should have made a claim or a template; "" if it is the user's."""
+    """Return who should have made a claim or a template; "" if it is the user's."""
     for domain in gang.index.facts.compute_domains:
         if (domain.namespace, domain.template) == (gang.namespace, name):
             return (
@@ -112,8 +113,9 @@ def device_class_missing(gang: Gang) -> Iterator[Reason]:
 
 
 def _classes(gang: Gang, claim: PodClaim) -> tuple[Ref, tuple[str, ...]]:
-    """The DeviceClasses that a claim asks for, and the object that names them: its template, or the
-    claim itself.
+    """Return the DeviceClasses that a claim asks for, and the object that names them.
+
+    That is its template, or the claim itself.
     """
     template = gang.index.claim_templates.get((gang.namespace, claim.template))
     if template is not None:
@@ -201,7 +203,7 @@ def claim_being_deleted(gang: Gang) -> Iterator[Reason]:
 
 
 def _lasting_users(gang: Gang, claim: ResourceClaim) -> list[str]:
-    """The pods that have reserved a claim and are not ending."""
+    """Return the pods that have reserved a claim and are not ending."""
     pods = ((user, gang.index.pods.get((claim.namespace, user.name))) for user in claim.consumers)
     return sorted(
         user.name
@@ -225,7 +227,7 @@ def claim_not_injected(gang: Gang) -> Iterator[Reason]:
 
 
 def _reads_groups(gang: Gang) -> bool:
-    """Whether Grove has MNNVL groups of its own: where there are bindings."""
+    """Return whether Grove has MNNVL groups of its own: where there are bindings."""
     return any(known.kind == "ClusterTopologyBinding" for known in gang.index.facts.topologies)
 
 
@@ -337,8 +339,9 @@ def claim_full(gang: Gang) -> Iterator[Reason]:
 
 
 def channel_taken(gang: Gang) -> Iterator[Reason]:
-    """Nodes have one channel each, and those that the gang needs have given theirs to other
-    claims.
+    """The nodes that the gang needs have given their channels to other claims.
+
+    A node has one channel.
     """
     places = gang.places
     if not places.now.fits or not _waits_for_channel(gang):
@@ -369,7 +372,7 @@ def channel_taken(gang: Gang) -> Iterator[Reason]:
 
 
 def _waits_for_channel(gang: Gang) -> bool:
-    """Whether a pod that waits has a claim on a channel that is not allocated."""
+    """Return whether a pod that waits has a claim on a channel that is not allocated."""
     for claim in (claim for pod in gang.waiting for claim in pod.claims):
         stored = gang.index.claims.get((gang.namespace, claim.claim))
         if stored is None or not stored.allocated:
@@ -407,8 +410,9 @@ def domain_not_ready(gang: Gang) -> Iterator[Reason]:
 
 
 def domain_deleted(gang: Gang) -> Iterator[Reason]:
-    """Somebody has deleted a ComputeDomain of Grove, which keeps it by a finalizer and makes no
-    other one.
+    """Somebody has deleted a ComputeDomain of Grove.
+
+    Grove keeps it by a finalizer and makes no other one.
     """
     for domain in compute_domains_of(gang):
         if GROVE_FINALIZER in domain.held_by:

@@ -63,7 +63,7 @@ def _unknown_domains(pcs: SetWithStatus, topology: Topology) -> Iterator[Reason]
 
 
 def _unavailable(pcs: SetWithStatus) -> Iterator[Reason]:
-    """What Grove or we wrote into the set's conditions."""
+    """Yield what Grove or we wrote into the set's conditions."""
     for condition in pcs.conditions:
         if (condition.type, condition.status) in _CONDITIONS:
             text = (
@@ -223,7 +223,7 @@ def _unconstrained(
 def _untold(
     pcs: SetWithStatus, whole: Unit, cluster: ClusterTopology, keys: Sequence[str]
 ) -> Iterator[str]:
-    """The levels that the set, its groups and its cliques ask for and the PodGang lacks."""
+    """Yield the levels that the set, its groups and its cliques ask for and the PodGang lacks."""
 
     def rank_of(asked: UserConstraint) -> int:
         return _rank(cluster.key_of(asked.required), keys)
@@ -248,7 +248,7 @@ def _ranks(
     above: int,
     keys: Sequence[str],
 ) -> Iterator[tuple[str, int]]:
-    """The name of each member and the rank of the narrowest level that it is bound to."""
+    """Yield the name of each member and the rank of the narrowest level that it is bound to."""
     own = max(above, _rank(unit.told.required, keys))
     for member in unit.members:
         yield member.name, max(own, _rank(member.told.required, keys))
@@ -265,7 +265,7 @@ def _lost(
     group: KaiPodGroup,
     keys: Sequence[str],
 ) -> Iterator[str]:
-    """The keys of the levels that the PodGang asks for and KAI's PodGroup lacks."""
+    """Yield the keys of the levels that the PodGang asks for and KAI's PodGroup lacks."""
     subgroups = {sub.name: sub.told for sub in group.subgroups}
     parts: list[GangPart | GangGroup] = [*pod_gang.parts, *pod_gang.groups]
     pairs = [(part.told, subgroups[part.name]) for part in parts if part.name in subgroups]

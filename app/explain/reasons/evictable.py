@@ -40,7 +40,7 @@ def evicted_for(obstacle: Obstacle) -> list[Pod]:
 
 
 def _pods_in_the_way(obstacle: Obstacle) -> Iterator[Pod]:
-    """The pods on nodes that are open to those that wait."""
+    """Yield the pods on nodes that are open to those that wait."""
     index = obstacle.gang.index
     fits = [obstacle.places.fit[shape] for shape, _ in obstacle.short.shapes]
     for position, node in enumerate(index.nodes):

@@ -1,5 +1,6 @@
-"""Reasons for which a pod is not handed to KAI yet: missing pods, gates, and pods that KAI has not
-taken up.
+"""Reasons for which a pod is not handed to KAI yet.
+
+They are missing pods, gates, and pods that KAI has not taken up.
 """
 
 from collections import defaultdict
@@ -70,7 +71,7 @@ def _gone(gang: Gang, member: Member) -> list[Pod]:
 
 
 def _what_ends(gang: Gang, gone: Sequence[Pod]) -> str:
-    """What makes room for other pods in the place of those that are gone; "" if none are."""
+    """Return what makes room for other pods in the place of those that are gone; "" if none are."""
     terminating = [pod for pod in gone if pod.deleting is not None]
     if terminating:
         held_by = listed(sorted({name for pod in terminating for name in pod.finalizers}))
@@ -94,7 +95,7 @@ def _short_of_pods(gang: Gang) -> list[Member]:
 
 
 def _last_errors(members: Iterable[Member], now: float) -> str:
-    """What Grove said of the PodCliques, with its age."""
+    """Return what Grove said of the PodCliques, with its age."""
     cliques = (member.clique for member in members if member.clique is not None)
     said = (said_when(error, now) for clique in cliques for error in clique.errors)
     first = next(said, "")

@@ -39,7 +39,7 @@ def required_violated(gang: Gang) -> Iterator[Reason]:
 
 
 def _unnamed(gang: Gang) -> list[tuple[Unit | Member, str]]:
-    """The parts with a required level that KAI ignores, because it names no topology."""
+    """Return the parts with a required level that KAI ignores, because it names no topology."""
     group = gang.pod_group
     if group is None:
         return []
@@ -54,7 +54,7 @@ def _domains_of(
     part: Unit | Member,
     key: str,
 ) -> set[Path]:
-    """The domains of a level in which the part has pods, by the labels of their nodes."""
+    """Return the domains of a level in which the part has pods, by the labels of their nodes."""
     domains = gang.index.domains(gang.topology.keys)
     depth = domains.depth(key)
     found: set[Path] = set()
@@ -99,7 +99,7 @@ def _preferred_domains(
     part: Unit | Member,
     names: Iterable[str],
 ) -> set[Path]:
-    """The preferred domains of nodes; none if one of them is in none."""
+    """Return the preferred domains of nodes; none if one of them is in none."""
     domains = gang.index.domains(gang.topology.keys)
     depth = domains.depth(part.told.preferred)
     positions = [domains.positions.get(name) for name in names]

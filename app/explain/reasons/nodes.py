@@ -63,7 +63,7 @@ def _selecting(obstacle: Obstacle, shape: Shape) -> str:
 
 
 def _with_selector(demand: Demand, shape: Shape, key: str, value: str) -> Demand:
-    """The demand with another value of a label that pods of a shape select."""
+    """Return the demand with another value of a label that pods of a shape select."""
     other = Requirement(key, "In", (value,))
     selector = tuple(other if known.key == key else known for known in shape.selector)
     corrected = replace(shape, selector=selector)
@@ -92,8 +92,9 @@ def nodes_unfit(gang: Gang) -> Iterator[Reason]:
 
 
 def _opened(obstacle: Obstacle) -> list[Domain]:
-    """The domains in which `short` would fit if all nodes were open, the one first that lacks least
-    now.
+    """Return the domains in which `short` would fit if all nodes were open.
+
+    The one that lacks least now is the first.
     """
     gang = obstacle.gang
     short = obstacle.short
@@ -141,7 +142,7 @@ def _unfit(
 
 
 def _what_opens(obstacle: Obstacle, whys: list[str]) -> str:
-    """What opens nodes, and whether they are free then."""
+    """Return what opens nodes, and whether they are free then."""
     remedies = {"cordoned": "uncordon the nodes", "not ready": "repair the nodes"}
     steps = (remedies.get(why, "tolerate the taints or remove them") for why in whys)
     remedy = listed(dict.fromkeys(steps))
@@ -193,8 +194,9 @@ def _asked_and_free(
     short: Demand,
     name: str,
 ) -> tuple[int, int]:
-    """What the largest pod asks for, and the most that a node with room for its devices has
-    free.
+    """Return what the largest pod asks for, and the most that a node has free.
+
+    Only nodes with room for its devices count.
     """
     sizes = {shape: dict(shape.requests).get(name, 0) for shape, _ in short.shapes}
     largest = max(sizes, key=lambda shape: sizes[shape])

@@ -62,7 +62,7 @@ def never_fits(gang: Gang) -> Iterator[Reason]:
 
 
 def _has_another_cause(obstacle: Obstacle) -> bool:
-    """Whether another reason says better why nothing is large enough."""
+    """Return whether another reason says better why nothing is large enough."""
     if obstacle.gang.whole.is_satisfied or _prefers_broader(obstacle.gang):
         return True
     if obstacle.unmatched is not None or _bound_for_ever(obstacle):
@@ -82,12 +82,12 @@ def _prefers_broader(gang: Gang) -> bool:
 
 
 def _bound_for_ever(obstacle: Obstacle) -> bool:
-    """Whether it would have a place, were it not bound to where its pods run."""
+    """Return whether it would have a place, were it not bound to where its pods run."""
     return bool(obstacle.short.occupied) and obstacle.gang.anew.empty.fits
 
 
 def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str]:
-    """What no domain is large enough for, and what helps."""
+    """Return what no domain is large enough for, and what helps."""
     gang = obstacle.gang
     places = obstacle.places
     oversize = _oversize(obstacle, short)
@@ -244,7 +244,7 @@ def _in_pieces(obstacle: Obstacle) -> str:
 
 
 def _what_frees(obstacle: Obstacle) -> tuple[str, Who]:
-    """What helps against pods that hold the room, and who can act."""
+    """Return what helps against pods that hold the room, and who can act."""
     helps = [_ending(obstacle), _evicting(obstacle), _freeing(obstacle)]
     if not any(helps):
         helps = ["wait until pods of others end"]
@@ -290,7 +290,7 @@ def _freeing(obstacle: Obstacle) -> str:
 
 
 def _wider(obstacle: Obstacle) -> str:
-    """The next wider level at which the gang fits, as advice; "" if there is none."""
+    """Return the next wider level at which the gang fits, as advice; "" if there is none."""
     gang = obstacle.gang
     short = (obstacle.places.empty.short if obstacle.is_for_ever else None) or obstacle.short
     if short.key not in gang.topology.keys:
@@ -350,7 +350,7 @@ def bound_to_domain(gang: Gang) -> Iterator[Reason]:
 
 
 def _rejoined(obstacle: Obstacle, best: Room) -> str:
-    """What helps a gang that is bound to a full domain."""
+    """Return what helps a gang that is bound to a full domain."""
     ending = _ending(obstacle)
     if ending:
         return ending

@@ -42,7 +42,9 @@ def queue_missing(gang: Gang) -> Iterator[Reason]:
 
 
 def queue_limit(gang: Gang) -> Iterator[Reason]:
-    """KAI's word for it, or the sum of what is allocated and asked, in the queue or one above
+    """The queue has reached a limit.
+
+    This is KAI's word for it, or the sum of what is allocated and asked, in the queue or one above
     it.
     """
     group = gang.pod_group
@@ -94,8 +96,9 @@ def exceeded_quota(gang: Gang, group: KaiPodGroup) -> Excess | None:
 
 
 def _binding_quota(gang: Gang, group: KaiPodGroup, said: Said | None) -> tuple[str, str] | None:
-    """The name of the queue whose quota stands in the way, and its numbers: ours, else KAI's, else
-    those of its status.
+    """Return the name of the queue whose quota stands in the way, and its numbers.
+
+    These are ours, else KAI's, else those of its status.
     """
     over = exceeded_quota(gang, group)
     if over is not None:
@@ -114,8 +117,9 @@ def _binding_quota(gang: Gang, group: KaiPodGroup, said: Said | None) -> tuple[s
 
 
 def fair_share(gang: Gang) -> Iterator[Reason]:
-    """The queue is promised what the gang asks for, and a sibling holds more than its own
-    promise.
+    """The queue is promised what the gang asks for.
+
+    A sibling holds more than its own promise.
     """
     group = gang.pod_group
     if group is None or gang.places.now.fits:

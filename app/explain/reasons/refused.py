@@ -42,7 +42,7 @@ def preferred_broader(gang: Gang) -> Iterator[Reason]:
 
 
 def _without_preferred(gang: Gang, name: str) -> str:
-    """What helps a part whose preferred level KAI refuses."""
+    """Return what helps a part whose preferred level KAI refuses."""
     obstacle = obstacle_of(gang)
     leave = f"leave the preferred level out of {name}"
     parts = (part for part in gang.places.demand.every() if part.name == name)
@@ -60,7 +60,7 @@ def _without_preferred(gang: Gang, name: str) -> str:
 
 
 def _first_that_helps(obstacle: Obstacle, options: Sequence[tuple[str, Demand]]) -> str:
-    """The words of the first demand that has a place now, else once pods of others end."""
+    """Return the words of the first demand that has a place now, else once pods of others end."""
     for words, demand in options:
         if obstacle.as_if(demand):
             return words
@@ -99,7 +99,7 @@ def shared_narrower_domain(gang: Gang) -> Iterator[Reason]:
 
 
 def _culprit(obstacle: Obstacle) -> tuple[Demand, str]:
-    """The part whose constraint is in the way, and what helps."""
+    """Return the part whose constraint is in the way, and what helps."""
     demand = obstacle.places.demand
     narrowest = obstacle.gang.topology.levels[-1]
     parts = [part for part in demand.every() if part.key and not part.preferred]
@@ -155,7 +155,7 @@ def _as_kai_counts(short: Demand) -> str:
 
 
 def _for_sizes(obstacle: Obstacle, short: Demand) -> str:
-    """What of the constraint to leave out, or to widen, so that KAI places it."""
+    """Return what of the constraint to leave out, or to widen, so that KAI places it."""
     options = list(_smaller_constraints(obstacle, short))
     remedy = _first_that_helps(obstacle, options)
     return remedy or "make the pods of one size, or the largest smaller"
@@ -187,7 +187,7 @@ def _wider_levels(
     demand: Demand,
     short: Demand,
 ) -> Iterator[tuple[str, Demand]]:
-    """The demand with each wider level for a part of it, the next one first."""
+    """Yield the demand with each wider level for a part of it, the next one first."""
     topology = obstacle.gang.topology
     if short.key not in topology.keys:
         return
@@ -235,7 +235,7 @@ def _matters(
     name: str,
     told: SchedulerConstraint,
 ) -> bool:
-    """Whether the level that KAI ignores is not kept by chance."""
+    """Return whether the level that KAI ignores is not kept by chance."""
     part = next((part for part in gang.whole.parts() if part.name == name), gang.whole)
     if gang.waits:
         return True

@@ -146,7 +146,7 @@ class Obstacle:
                 yield room
 
     def _is_large(self, positions: Sequence[int]) -> bool:
-        """Whether nodes have enough of each resource in all, pods or not."""
+        """Return whether nodes have enough of each resource in all, pods or not."""
         allocatable = self.gang.index.allocatable(self.places.names)
         has = map(sum, zip(*(allocatable[position] for position in positions), strict=True))
         asks: Counter[str] = Counter()

@@ -1,5 +1,6 @@
-"""Reasons in the labels of nodes and in the topology itself, and constraints that did not reach the
-scheduler.
+"""Reasons in the labels of nodes and in the topology itself.
+
+Constraints that did not reach the scheduler are among them.
 """
 
 import re
@@ -52,7 +53,7 @@ def level_label_missing(gang: Gang) -> Iterator[Reason]:
 
 
 def _could_use(gang: Gang, node: Node) -> bool:
-    """Whether a pod that waits could be on a node, if it were empty; true without a gang."""
+    """Return whether a pod that waits could be on a node, if it were empty; true without a gang."""
     return not gang.members or any(
         is_selected(shape, node)
         and all(node.allocatable.get(name, 0) >= ask for name, ask in shape.requests)
@@ -161,8 +162,10 @@ def _missing_label(
 
 
 def guessed_labels(index: Index, topology: Topology) -> Mapping[str, Labels]:
-    """For nodes that lack one level's label: its value, if the nodes before and after it by name
-    have the same one and agree with it in pool and in all other levels.
+    """Return the values that a missing label of a level probably has, by node.
+
+    The nodes before and after it by name must have the same value, and agree with it in pool and in
+    all other levels.
     """
     series: dict[str, list[tuple[int, Node]]] = defaultdict(list)
     for node in index.nodes:

@@ -17,13 +17,14 @@ from app.facts.named import Ref
 
 
 def _named(gang: Gang) -> list[tuple[str, list[Pod]]]:
-    """The PersistentVolumeClaims that waiting pods name, with these pods."""
+    """Return the PersistentVolumeClaims that waiting pods name, with these pods."""
     return grouped((name, pod) for pod in gang.waiting for name in pod.volumes)
 
 
 def volume_unbound(gang: Gang) -> Iterator[Reason]:
-    """A PersistentVolumeClaim is missing, or is not bound although it has to be before pods are
-    placed.
+    """A PersistentVolumeClaim is missing, or is not bound.
+
+    It has to be bound before pods are placed.
     """
     for name, pods in _named(gang):
         trouble = _trouble(gang, name)
@@ -78,7 +79,7 @@ def _why_pending(index: Index, claim: VolumeClaim) -> tuple[str, str, Who] | Non
 
 
 def _class_of(index: Index, claim: VolumeClaim) -> StorageClass | None:
-    """The StorageClass of a claim, else the default one."""
+    """Return the StorageClass of a claim, else the default one."""
     if claim.storage_class is not None:
         return index.storage_classes.get(claim.storage_class)
     return next((one for one in index.facts.storage_classes if one.is_default), None)

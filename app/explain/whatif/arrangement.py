@@ -133,7 +133,7 @@ class Arrangement:
 
 
 def _with(free: Sequence[Vector], wish: Wish) -> list[Vector]:
-    """What is free once the pods of a wish have left."""
+    """Return what is free once the pods of a wish have left."""
     after = list(free)
     for position, more in wish.freed:
         pairs = zip(after[position], more, strict=True)
@@ -142,6 +142,6 @@ def _with(free: Sequence[Vector], wish: Wish) -> list[Vector]:
 
 
 def _usable(wishes: Iterable[Wish], count: int) -> list[int]:
-    """The nodes that take some pod of some wish."""
+    """Return the nodes that take some pod of some wish."""
     fits = [fit for wish in wishes for fit in wish.fit.values()]
     return [position for position in range(count) if any(fit[position] for fit in fits)]

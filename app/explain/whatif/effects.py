@@ -29,9 +29,11 @@ from app.explain.words import is_device
 from app.facts.named import Object, Ref
 
 How = Literal["fits", "restarts", "shrinks", "breaks", "starts", "held", "waits"]
-"""What becomes of a gang. It must move, and its pods `fit` again beside the rest; or all of it
-`restarts` elsewhere; or it stays above its minimum with fewer pods and `shrinks`; or it `breaks`.
-Or it waits now, and `starts`; or has a place and is `held` for another reason; or still `waits`.
+"""What becomes of a gang.
+
+It must move, and its pods `fit` again beside the rest; or all of it `restarts` elsewhere; or it
+stays above its minimum with fewer pods and `shrinks`; or it `breaks`. Or it waits now, and
+`starts`; or has a place and is `held` for another reason; or still `waits`.
 """
 
 _PLACED = ("fits", "restarts", "starts", "held")
@@ -133,7 +135,7 @@ def _ref(document: Object) -> Ref:
 def _fates(
     before: Index, after: Index, supposed: Supposed
 ) -> tuple[tuple[Fate, ...], tuple[Fate, ...]]:
-    """What becomes of the gangs that must move, and of those that wait."""
+    """Return what becomes of the gangs that must move, and of those that wait."""
     moving = movers(after, supposed.moved)
     waiting = waiters(after, supposed)
     had_place = _placed_now(before)
@@ -147,21 +149,21 @@ def _fates(
 
 
 def _placed_now(before: Index) -> set[Ref]:
-    """The gangs that wait and have a place as it is, one beside the other."""
+    """Return the gangs that wait and have a place as it is, one beside the other."""
     waiting = waiters(before, Supposed(before.facts))
     arranging = _Arranging(before, waiting)
     return {seeker.gang.ref for seeker in waiting if arranging.has_place(seeker)}
 
 
 def _others(after: Index, supposed: Supposed, moves: Sequence[Fate]) -> int:
-    """How many pods without a gang must leave for which no place was looked for."""
+    """Return how many pods without a gang must leave for which no place was looked for."""
     looked_for = {(fate.gang.namespace, fate.gang.name) for fate in moves}
     pods = (after.pods[key] for key in supposed.moved - looked_for if key in after.pods)
     return sum(1 for pod in pods if is_alone(after, pod))
 
 
 def _worse(before: Index, after: Index, told: set[Ref]) -> Iterator[Worse]:
-    """What gets new problems, of all that was there before and is not told of otherwise."""
+    """Yield what gets new problems, of all that was there before and is not told of otherwise."""
     remaining = set(workloads(after)) - told
     for ref in workloads(before):
         if ref not in remaining:
@@ -275,7 +277,7 @@ def _missing(seeker: Seeker) -> set[Key]:
 
 
 def _holding(seeker: Seeker) -> tuple[Reason, ...]:
-    """The problems that keep a gang from starting, whether or not it has a place."""
+    """Return the problems that keep a gang from starting, whether or not it has a place."""
     gang = seeker.gang
     is_planned = gang.pod_gang is None and gang.pcs is not None
     problems = [reason for reason in examine([gang]).reasons if reason.severity == "problem"]
@@ -285,7 +287,7 @@ def _holding(seeker: Seeker) -> tuple[Reason, ...]:
 
 
 def _freed(before: Sequence[Vector], after: Sequence[Vector]) -> tuple[tuple[int, Vector], ...]:
-    """What each node has more, for those that have more."""
+    """Return what each node has more, for those that have more."""
     pairs = enumerate(zip(before, after, strict=True))
     return tuple(
         (position, tuple([new - old for old, new in zip(had, has, strict=True)]))

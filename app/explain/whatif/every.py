@@ -129,7 +129,7 @@ class _Search:
             raise Exhausted
 
     def _candidates(self, task: _PartTask) -> Iterator[Domain]:
-        """The domains that a part may go to, those of its preferred level first."""
+        """Yield the domains that a part may go to, those of its preferred level first."""
         demand = task.demand
         domains = self._grounds[task.number].domains
         required = domains.depth(demand.key) if demand.key else 0
@@ -146,7 +146,7 @@ class _Search:
                     yield domain
 
     def _at(self, task: _PartTask, depth: int) -> Iterator[Domain]:
-        """The domains of a level inside of the scope, the scope itself if it is narrower."""
+        """Yield the domains of a level inside of the scope, the scope itself if it is narrower."""
         domains = self._grounds[task.number].domains
         path = task.scope.path
         if not depth and not path:
@@ -157,7 +157,7 @@ class _Search:
             yield from domains.within(depth, path)
 
     def _has_own(self, task: _PartTask, required: int, domain: Domain) -> bool:
-        """Whether pods of the part run in the domain already, if any run."""
+        """Return whether pods of the part run in the domain already, if any run."""
         if not (task.demand.occupied and required):
             return True
         domains = self._grounds[task.number].domains

@@ -16,8 +16,9 @@ from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.named import Ref
 
 MOST_ALONE = 500
-"""Of more pods without a gang that must move, or that wait, the first are looked at: each takes as
-long as a gang.
+"""The most pods without a gang that are looked at.
+
+Of more that must move, or that wait, the first are looked at: each takes as long as a gang.
 """
 
 
@@ -64,7 +65,7 @@ def gangs_in(index: Index) -> Iterator[tuple[Gang, Ref]]:
 
 
 def _limited(seekers: list[Seeker]) -> list[Seeker]:
-    """The gangs in their order, and the first of the pods without a gang."""
+    """Return the gangs in their order, and the first of the pods without a gang."""
     in_order = sorted(seekers, key=lambda seeker: seeker.rank)
     alone = [seeker for seeker in in_order if seeker.workload.kind == "Pod"]
     left_out = {seeker.gang.ref for seeker in alone[MOST_ALONE:]}

@@ -76,7 +76,7 @@ def without_nodes(facts: Facts, pods: Collection[Key]) -> Facts:
 
 
 def _left_by(claim: ResourceClaim, pods: Collection[Key]) -> ResourceClaim:
-    """The claim without those of its consumers; what nobody uses is not allocated."""
+    """Return the claim without those of its consumers; what nobody uses is not allocated."""
     staying = tuple(
         consumer for consumer in claim.consumers if (claim.namespace, consumer.name) not in pods
     )
@@ -117,7 +117,7 @@ def _drained(supposed: Supposed, edit: Drain, topology: str) -> Supposed:
 
 
 def _targeted(index: Index, target: str, topology: str) -> list[Node]:
-    """The nodes that a target names. UnusableEdit for none."""
+    """Return the nodes that a target names. UnusableEdit for none."""
     level, equals, value = target.partition("=")
     if not equals:
         return [_node(index.facts, target)]
@@ -138,7 +138,7 @@ def _targeted(index: Index, target: str, topology: str) -> list[Node]:
 
 
 def _node(facts: Facts, name: str) -> Node:
-    """The node of a name. UnusableEdit if there is none."""
+    """Return the node of a name. UnusableEdit if there is none."""
     for node in facts.nodes:
         if node.name == name:
             return node
@@ -159,7 +159,7 @@ def _key_of(index: Index, level: str, topology: str) -> str:
 
 
 def _is_bound_to_node(pod: Pod) -> bool:
-    """Whether a pod is of a DaemonSet: those select their node by its name."""
+    """Return whether a pod is of a DaemonSet: those select their node by its name."""
     terms = pod.shape.affinity
     return bool(terms) and all(
         any(requirement.key == NAME_FIELD for requirement in term) for term in terms
@@ -207,7 +207,7 @@ def _like(model: Node, name: str) -> Node:
 
 
 def _copied(part: ResourceSlice, name: str) -> ResourceSlice:
-    """The slice of a new node: its devices are in a pool of its own."""
+    """Return the slice of a new node: its devices are in a pool of its own."""
     return replace(part, node=name, pool=f"{part.pool} of {name}")
 
 
@@ -272,7 +272,7 @@ def _applied(supposed: Supposed, edit: Applying) -> Supposed:
 
 
 def _with_namespace(document: Object) -> Object:
-    """The document; one without a namespace gets that of kubectl.
+    """Return the document; one without a namespace gets that of kubectl.
 
     For a kind without namespaces, nobody reads it.
     """
@@ -283,7 +283,7 @@ def _with_namespace(document: Object) -> Object:
 
 
 def _without_sets(facts: Facts, sets: Collection[Key]) -> Facts:
-    """The facts without what was made for these PodCliqueSets: that is planned anew."""
+    """Return the facts without what was made for these PodCliqueSets: that is planned anew."""
 
     def others(field: str, key: Callable[[Any], Key]) -> tuple[Any, ...]:
         return tuple(fact for fact in getattr(facts, field) if key(fact) not in sets)
@@ -302,7 +302,7 @@ def _without_sets(facts: Facts, sets: Collection[Key]) -> Facts:
 
 
 def _merged(before: Iterable[Any], given: Iterable[Any]) -> tuple[Any, ...]:
-    """The facts, in which the given ones replace those of their name."""
+    """Return the facts, in which the given ones replace those of their name."""
     names = {_identity(fact) for fact in given} - {None}
     kept = [fact for fact in before if _identity(fact) not in names]
     latest = {_identity(fact) or id(fact): fact for fact in given}

@@ -18,8 +18,9 @@ CONDITION = "TopologyConstraintSatisfied"
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """A topologyConstraint of the dialect `bindings`: `topologyName`, `pack.required` and
-    `pack.preferred`, each "" if it is not set.
+    """A topologyConstraint of the dialect `bindings`.
+
+    It has `topologyName`, `pack.required` and `pack.preferred`, each "" if it is not set.
     """
 
     topology_name: str

@@ -33,8 +33,9 @@ class SubGroup:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Why KAI says that it can't place a PodGroup: an item of
-    `status.schedulingConditions[].reasons`.
+    """The reason why KAI says that it can't place a PodGroup.
+
+    It is an item of `status.schedulingConditions[].reasons`.
     """
 
     reason: str = ""
@@ -111,8 +112,9 @@ def _subgroup(item: Mapping[str, Any]) -> SubGroup:
 
 
 def _constraints(holder: Mapping[str, Any]) -> tuple[SchedulerConstraint, SchedulerConstraint]:
-    """Return the levels that KAI places by, and those that it ignores, because they don't say
-    which topology they are of.
+    """Return the levels that KAI places by, and those that it ignores.
+
+    It ignores levels that don't say which topology they are of.
     """
     constraint = map_at(holder, "topologyConstraint")
     required = text_at(constraint, "requiredTopologyLevel")
@@ -134,8 +136,9 @@ def _topology(spec: Mapping[str, Any]) -> str:
 
 
 def _said(conditions: Any) -> tuple[Said, ...]:
-    """Return the reasons of the last UnschedulableOnNodePool condition of each node pool, or the
-    condition's own words if it has no reasons, as in older releases.
+    """Return the reasons of the last UnschedulableOnNodePool condition of each node pool.
+
+    They are the condition's own words if it has no reasons, as in older releases.
     """
     latest: dict[str, Mapping[str, Any]] = {}
     for condition in maps_of(conditions):

@@ -30,7 +30,7 @@ class KaiTopology(Named):
         return next((owner for owner in self.owners if owner.controller), None)
 
     def is_owned_by(self, ref: Ref, uid: str) -> bool:
-        """Whether this object is an owner, as the controller or not."""
+        """Return whether this object is an owner, as the controller or not."""
         owner = (ref.kind, ref.name, uid)
         return owner in ((owner.kind, owner.name, owner.uid) for owner in self.owners)
 

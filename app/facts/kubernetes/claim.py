@@ -13,8 +13,9 @@ from app.objects.shape import int_of, map_at, maps_of, text_at
 from app.objects.time import seconds_since_1970
 
 MOST_DEVICES = 32
-"""A claim can't have more: https://pkg.go.dev/k8s.io/api/resource/v1#pkg-constants,
-AllocationResultsMaxSize.
+"""The most devices of a claim.
+
+Source: https://pkg.go.dev/k8s.io/api/resource/v1#pkg-constants, AllocationResultsMaxSize.
 """
 
 _DRIVER = re.compile(r"""device\.driver\s*==\s*["']([^"']+)["']""")
@@ -95,8 +96,9 @@ def _classes(spec: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _devices(allocation: Mapping[str, Any]) -> tuple[Device, ...]:
-    """Return the devices without those of which the claim only has `adminAccess`: it leaves them
-    to others.
+    """Return the devices without those that the claim leaves to others.
+
+    Of these, it only has `adminAccess`.
     """
     return tuple(
         Device(text_at(item, "driver"), text_at(item, "pool"), text_at(item, "device"))

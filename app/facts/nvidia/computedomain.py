@@ -67,8 +67,9 @@ def read_domain_clique(obj: Mapping[str, Any]) -> DomainClique:
 
 
 def _nodes(items: Any) -> tuple[DomainNode, ...]:
-    """Return nodes, which a ComputeDomain has with `name`, a ComputeDomainClique with
-    `nodeName`.
+    """Return the nodes of a ComputeDomain or ComputeDomainClique.
+
+    The former has them with `name`, the latter with `nodeName`.
     """
     nodes: list[DomainNode] = []
     for item in maps_of(items):

@@ -20,8 +20,9 @@ def template_name(base_name: str) -> str:
 
 
 def base_of(kind: str, name: str) -> str:
-    """Return the base name of a ComputeDomain or ResourceClaim, or "" if its name is not like
-    those of ours.
+    """Return the base name of a ComputeDomain or ResourceClaim.
+
+    "" if its name is not like those of ours.
     """
     suffix = _DOMAIN_SUFFIX if kind == COMPUTE_DOMAIN.kind else _CLAIM_SUFFIX
     return name.removesuffix(suffix) if name.endswith(suffix) else ""

@@ -43,16 +43,18 @@ class TopologyFacts(Protocol):
         """Return the KAI Topology `name`, or None if it doesn't exist."""
 
     def users_of(self, binding: str) -> Sequence[PodCliqueSet]:
-        """Return the PodCliqueSets whose constraints refer to the ClusterTopologyBinding
-        `binding`, sorted by name.
+        """Return the PodCliqueSets whose constraints refer to a ClusterTopologyBinding.
+
+        It is `binding`. They are sorted by name.
         """
 
     def sets_with_domains(self, domains: Collection[str]) -> Sequence[PodCliqueSet]:
         """Return the PodCliqueSets with a packDomain that is one of `domains`, sorted by name."""
 
     def nodes(self) -> Nodes:
-        """Return the nodes grouped by their labels of all levels in use, and by those that
-        warnings need. Empty if the nodes are not known.
+        """Return the nodes grouped by their labels of all levels in use.
+
+        Labels that warnings need are included. Empty if the nodes are not known.
         """
 
     def nodes_with(self, keys: Collection[str]) -> Nodes:
@@ -119,8 +121,9 @@ class Dialect(ABC):
 
     @abstractmethod
     def in_use(self, facts: TopologyFacts) -> Mapping[str, Sequence[Level]]:
-        """Return the levels of the topologies that workloads may refer to, by the name of the
-        topology.
+        """Return the levels of the topologies that workloads may refer to.
+
+        They are by the name of the topology.
         """
 
     @abstractmethod
@@ -158,8 +161,9 @@ class Dialect(ABC):
     def podgang_changes(
         self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, facts: TopologyFacts
     ) -> list[Edit]:
-        """Return the changes to the constraints of a PodGang that make them those of its set
-        `pcs`, which is None if the set doesn't exist.
+        """Return the changes that make the constraints of a PodGang those of its set.
+
+        The set is `pcs`, which is None if it doesn't exist.
         """
         return []
 
@@ -170,8 +174,9 @@ class Dialect(ABC):
     def drifted(
         self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, facts: TopologyFacts
     ) -> list[str]:
-        """Return the differences between the constraints of the stored PodGang `name` and those of
-        its set that nobody corrects.
+        """Return the wrong constraints of the stored PodGang `name`.
+
+        They differ from those of its set, and nobody corrects them.
         """
         return []
 

@@ -80,7 +80,7 @@ class OwnerRule(ABC):
 
 
 def is_ours(resource: MnnvlResource) -> bool:
-    """Whether we made the stored resource, and it is not being deleted."""
+    """Return whether we made the stored resource, and it is not being deleted."""
     return resource.managed and not resource.deleting and not resource.is_generated
 
 

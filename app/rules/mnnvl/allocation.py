@@ -16,8 +16,9 @@ from app.rules.mnnvl.plan import ClaimMode, Scope
 ConfiguredMode = Literal["auto", "shared", "template"]
 
 MAX_RESERVED = 256
-"""A ResourceClaim can be reserved by at most this many pods (`status.reservedFor` in
-resource.k8s.io).
+"""The most pods that can reserve a ResourceClaim.
+
+Source: `status.reservedFor` in resource.k8s.io.
 """
 
 DRIVER_CLASSES = frozenset(
@@ -43,8 +44,10 @@ def claim_mode(
 
 
 def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
-    """Return the first DeviceClass in `awaited` that is not in `classes`, or "" if the claim can
-    be allocated. If `classes` is empty, the driver is not installed yet, and the result is "".
+    """Return the first DeviceClass in `awaited` that is not in `classes`.
+
+    "" if the claim can be allocated. If `classes` is empty, the driver is not installed yet, and
+    the result is "" too.
     """
     return next((name for name in awaited if classes and name not in classes), "")
 
@@ -52,8 +55,9 @@ def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
 def allocation_warning(
     mode: ClaimMode, claim: str, device_class: str, classes: Collection[str]
 ) -> str | None:
-    """Return a warning if a shared claim cannot be allocated, because its DeviceClass does not
-    exist and others do.
+    """Return a warning if a shared claim cannot be allocated.
+
+    This is so if its DeviceClass does not exist and others do.
     """
     if mode != "shared" or not unallocatable([device_class], classes):
         return None

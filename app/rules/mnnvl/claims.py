@@ -192,8 +192,9 @@ def _choose_claim(
 
 
 def _claim_entry(pod_spec: dict[str, Any], findings: list[FieldError]) -> tuple[int, Entry | None]:
-    """Return the position and the content of the entry with the name of our claim, or 0 and
-    None.
+    """Return the position and the content of the entry with the name of our claim.
+
+    Without one, they are 0 and None.
     """
     for position, entry in enumerate(walk_list(pod_spec, "resourceClaims", _POD_SPEC, findings)):
         if isinstance(entry, dict) and entry.get("name") == CLAIM:
@@ -219,8 +220,9 @@ def scope_of_entry(member: CliqueMember, entry: Entry | None) -> Scope | None:
 
 
 def _operations(pods: ClaimingPods, missing: Entry | None) -> Iterator[Operation]:
-    """Yield the operations that add the `missing` entry to the pod spec, and that refer to our
-    claim in each container that lacks the reference.
+    """Yield the operations that add the `missing` entry to the pod spec.
+
+    They also refer to our claim in each container that lacks the reference.
     """
     if missing is not None:
         yield _append("/spec/podSpec/resourceClaims", pods.spec.get("resourceClaims"), missing)
@@ -233,8 +235,9 @@ def _operations(pods: ClaimingPods, missing: Entry | None) -> Iterator[Operation
 
 
 def _append(path: str, current: list[Any] | None, item: Entry) -> Operation:
-    """Return the operation that appends `item` to the list `current` at `path`, or that creates
-    the list.
+    """Return the operation that appends `item` to the list `current` at `path`.
+
+    It creates the list if there is none.
     """
     if current is None:
         return {"op": "add", "path": path, "value": [item]}

@@ -1,5 +1,6 @@
-"""The resources that stored PodCliques need, so that missing ones can be restored and unneeded ones
-deleted.
+"""The resources that stored PodCliques need.
+
+With them, missing ones can be restored and unneeded ones deleted.
 
 A stored PodClique needs the resources that its claim names, even if its annotations have changed,
 because its pods can't start without them.
@@ -96,8 +97,10 @@ def demands_in(cliques: Iterable[object]) -> list[Demand]:
 
 
 def lasting_demands(demands: Iterable[Demand], pcs: PodCliqueSet | None) -> list[Demand]:
-    """Return those of `demands` whose missing resources should be restored, sorted by name: of
-    PodCliques that are not being deleted and belong to the current PodCliqueSet `pcs`.
+    """Return those of `demands` whose missing resources should be restored.
+
+    They are of PodCliques that are not being deleted and belong to the current PodCliqueSet `pcs`,
+    sorted by name.
     """
     if pcs is None or pcs.deleting:
         return []
@@ -124,8 +127,9 @@ def plan_for(demands: Sequence[Demand], pcs: PodCliqueSet) -> Plan:
 
 
 def inherited_annotations(pcs: PodCliqueSet | None, place: Place) -> MnnvlAnnotations:
-    """Return the annotations that a PodClique at `place` inherits: those of its scaling group,
-    then those of `pcs`.
+    """Return the annotations that a PodClique at `place` inherits.
+
+    These are those of its scaling group, then those of `pcs`.
     """
     if pcs is None:
         return NO_ANNOTATIONS
@@ -168,8 +172,9 @@ def is_reserved(obj: Mapping[str, Any]) -> bool:
 
 
 def claim_names(resources: Iterable[Resource], base_name: str) -> set[str]:
-    """Return the names of claims and templates of claims by which pods use `resources`, which have
-    this base name.
+    """Return the names by which pods use `resources`.
+
+    They are names of claims and of templates of claims. The resources have this base name.
     """
     names = {claim_name(base_name)}
     return names | {template_name(base_name)} if COMPUTE_DOMAIN in resources else names

@@ -1,5 +1,6 @@
-"""The plan of MNNVL resources: which ComputeDomain and ResourceClaim a PodClique shares, their
-names and labels.
+"""The plan of MNNVL resources.
+
+It says which ComputeDomain and ResourceClaim a PodClique shares, their names and labels.
 """
 
 from collections.abc import Mapping
@@ -56,8 +57,9 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class CliqueMember:
-    """The parts of a PodClique on which the names, labels and first owner of its resources
-    depend.
+    """The parts of a PodClique on which its resources depend.
+
+    These are the names, labels and first owner of the resources.
     """
 
     namespace: str
@@ -259,8 +261,9 @@ def _clique_name(member: CliqueMember) -> str:
 
 
 def _owner(references: Any, pcs: str) -> Owner:
-    """Return the PodCliqueSet, with its uid if it owns the PodClique directly, and not through a
-    scaling group.
+    """Return the PodCliqueSet.
+
+    It has its uid if it owns the PodClique directly, and not through a scaling group.
     """
     for reference in maps_of(references):
         if (reference.get("kind"), reference.get("name")) == (POD_CLIQUE_SET.kind, pcs):

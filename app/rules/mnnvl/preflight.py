@@ -1,5 +1,6 @@
-"""Warnings about PodCliqueSets that enable MNNVL, in either vocabulary, but whose pods could not
-use it.
+"""Warnings about PodCliqueSets that enable MNNVL, but whose pods could not use it.
+
+Both vocabularies are read.
 
 NVIDIA's driver has one channel per node, so that pods with such a claim never share a node:
 https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/95932046

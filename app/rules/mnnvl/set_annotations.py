@@ -1,6 +1,7 @@
-"""Validation of the MNNVL annotations of a PodCliqueSet, in both vocabularies, which exclude each
-other. Its PodCliques inherit them, and would be rejected one by one. Groups that Grove accepts
-although they can't work are rejected too.
+"""Validation of the MNNVL annotations of a PodCliqueSet.
+
+There are two vocabularies, which exclude each other. Its PodCliques inherit them, and would be
+rejected one by one. Groups that Grove accepts although they can't work are rejected too.
 
 For each group (`grove.io/mnnvl-group`) and each replica of the set, Grove makes a ComputeDomain
 `<set>-<replica>-<group>` and labels it with its own name. It injects the claim `mnnvl-claim` unless
@@ -70,8 +71,9 @@ def _findings(template: Template, others: Sequence[PodCliqueSet] | None) -> list
 
 
 def _value_findings(template: Template) -> Iterator[FieldError]:
-    """Yield findings about the scopes and DeviceClasses that count for cliques with GPUs for which
-    MNNVL is enabled, each once.
+    """Yield findings about the scopes and DeviceClasses that count, each once.
+
+    They count for cliques with GPUs for which MNNVL is enabled.
     """
     reported: set[tuple[int, str]] = set()
     for clique in template.cliques:
@@ -140,8 +142,10 @@ def group_findings(template: Template, others: Sequence[PodCliqueSet]) -> list[F
 def both_vocabularies(
     clique: Mapping[str, Any], annotations: MnnvlAnnotations
 ) -> FieldError | None:
-    """Return a finding if our `annotations`, its own or inherited, enable MNNVL for a PodClique
-    that is in a group of Grove: by its own annotation, or because Grove has injected its claim.
+    """Return a finding if our `annotations` and a group of Grove both apply to a PodClique.
+
+    The annotations are its own or inherited. It is in a group of Grove by its own annotation, or
+    because Grove has injected its claim.
     """
     if not annotations.enables:
         return None
@@ -246,8 +250,9 @@ Groups = tuple[str, int, Collection[str]]
 
 
 def shared_domains(first: Groups, second: Groups) -> list[tuple[str, str, str]]:
-    """Return the groups of two sets that have a ComputeDomain of the same name: the group of the
-    first set, that of the second one, and the name.
+    """Return the groups of two sets that have a ComputeDomain of the same name.
+
+    These are the group of the first set, that of the second one, and the name.
 
     Names are `<set>-<replica>-<group>`. The set "a" with the group "1-x" and the set "a-0" with the
     group "x" therefore share `a-0-1-x`. The time that this takes grows with the number of groups,
@@ -356,8 +361,9 @@ def _unread(layer: Layer, *, groups_read: bool) -> Iterator[str]:
 
 
 def _without_enabled(template: Template) -> Iterator[str]:
-    """Yield warnings about scopes and DeviceClasses that count for no clique for which MNNVL is
-    enabled.
+    """Yield warnings about scopes and DeviceClasses that have no effect.
+
+    They count for no clique for which MNNVL is enabled.
     """
     enabled = [clique for clique in template.cliques if clique.enabling]
     counting = {

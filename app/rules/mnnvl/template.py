@@ -1,5 +1,6 @@
-"""The parts of a PodCliqueSet that MNNVL depends on: GPUs and pods of its cliques, and annotations
-of both vocabularies.
+"""The parts of a PodCliqueSet that MNNVL depends on.
+
+These are GPUs and pods of its cliques, and annotations of both vocabularies.
 
 An annotation of a clique counts first, then that of its scaling group, then that of the set. For
 `grove.io/mnnvl-group`, Grove does the same:
@@ -16,8 +17,9 @@ from app.objects.shape import int_of, list_of, map_of
 from app.rules.mnnvl.gpus import gpu_count, is_gpu
 
 OPT_OUT = "none"
-"""The value of `grove.io/mnnvl-group` with which a clique opts out of the group of its scaling
-group or set.
+"""The value of `grove.io/mnnvl-group` with which a clique opts out.
+
+It opts out of the group of its scaling group or set.
 """
 
 FORMER_ANNOTATION = "grove.io/auto-mnnvl"
@@ -55,8 +57,9 @@ class Layer:
 
     @property
     def group(self) -> str | None:
-        """The value of `grove.io/mnnvl-group`: "" to opt out, None if there is no such
-        annotation.
+        """The value of `grove.io/mnnvl-group`.
+
+        "" to opt out, None if there is no such annotation.
         """
         value = self.annotations.get(MNNVL_GROUP)
         return None if not isinstance(value, str) else "" if value == OPT_OUT else value
@@ -91,15 +94,17 @@ class CliqueTemplate:
     claims: tuple[tuple[FieldPath, str], ...]
 
     def layer_with(self, annotation: str) -> Layer | None:
-        """Return the layer whose value of `annotation` counts for this clique, or None if there is
-        none.
+        """Return the layer whose value of `annotation` counts for this clique.
+
+        None if there is none.
         """
         return next((layer for layer in self.layers if annotation in layer.annotations), None)
 
     @property
     def enabling(self) -> Layer | None:
-        """The layer with our annotation that enables MNNVL for this clique, or None if it is not
-        enabled.
+        """The layer with our annotation that enables MNNVL for this clique.
+
+        None if it is not enabled.
         """
         layer = self.layer_with(MNNVL_ENABLED)
         return layer if layer is not None and layer.enabled else None
@@ -254,7 +259,9 @@ _NO_GPUS = _Gpus(0, 0)
 
 
 def _gpus_of_pod(pod_spec: Mapping[str, Any]) -> _Gpus:
-    """Return the sum of the GPUs of all containers, or the GPUs of the largest init container if
+    """Return the GPUs of a pod.
+
+    This is the sum of the GPUs of all containers, or the GPUs of the largest init container if
     these are more.
     """
     containers = [_gpus(map_of(item)) for item in list_of(pod_spec.get("containers"))]

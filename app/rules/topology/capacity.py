@@ -1,5 +1,6 @@
-"""Warnings about required domains that have too few GPUs for the pods of a PodCliqueSet, by the
-labels of the nodes.
+"""Warnings about required domains that have too few GPUs for the pods of a PodCliqueSet.
+
+The labels of the nodes tell the domains.
 """
 
 from collections import defaultdict
@@ -32,8 +33,10 @@ def capacity_warnings(
 def required_levels(
     template: Template, required: Mapping[Owner, str], levels: Sequence[Level]
 ) -> dict[str, Level]:
-    """Returns, by the name of a clique, the narrowest level that its pods require: by the
-    constraint of the clique, of its scaling group or of the set.
+    """Return the narrowest level that the pods of each clique require.
+
+    It is required by the constraint of the clique, of its scaling group or of the set. The keys are
+    names of cliques.
     """
     order = [level.domain for level in levels]
     narrowest: dict[str, Level] = {}
@@ -78,8 +81,9 @@ def _counted_by_kai(cliques: Sequence[tuple[CliqueTemplate, int]]) -> _Count | N
 
 
 def size_warnings(template: Template, constrained: Iterable[Owner]) -> list[str]:
-    """Return warnings about pods with different GPUs under one constraint, of which KAI counts each
-    like the largest.
+    """Return warnings about pods with different GPUs under one constraint.
+
+    KAI counts each of them like the largest.
 
     `constrained` are the owners of constraints.
     """
@@ -104,9 +108,10 @@ def size_warnings(template: Template, constrained: Iterable[Owner]) -> list[str]
 
 
 def _members(template: Template) -> Mapping[Owner, list[tuple[CliqueTemplate, int]]]:
-    """Return the cliques that one replica of each owner has in one PodGang, each with its number
-    of pods. The PodGang of the set contains `minAvailable` replicas of a scaling group. Further
-    replicas have PodGangs of their own.
+    """Return the cliques that one replica of each owner has in one PodGang.
+
+    Each has its number of pods. The PodGang of the set contains `minAvailable` replicas of a
+    scaling group. Further replicas have PodGangs of their own.
     """
     members: dict[Owner, list[tuple[CliqueTemplate, int]]] = defaultdict(list)
     for clique in template.cliques:

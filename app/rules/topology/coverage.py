@@ -1,5 +1,4 @@
-"""Whether nodes have labels for the levels of a topology, and how much room the domains of a level
-have.
+"""The labels of nodes for the levels of a topology, and the room of domains.
 
 The scheduler places pods by the values of these labels. If no node has the label of a level, a
 required constraint on it can't be met.
@@ -31,8 +30,9 @@ Ts = TypeVarTuple("Ts")
 
 
 def _once(compute: Callable[["Nodes", *Ts], T]) -> Callable[["Nodes", *Ts], T]:
-    """Make a method of Nodes keep its results, so that a verdict doesn't have to look at thousands
-    of nodes.
+    """Make a method of Nodes keep its results.
+
+    A verdict then doesn't have to look at thousands of nodes.
     """
 
     def kept(nodes: "Nodes", *arguments: *Ts) -> T:
@@ -63,9 +63,10 @@ class Nodes:
 
     @_once
     def largest_room(self, keys: tuple[str, ...]) -> "Room | None":
-        """Return the room of the largest domain of a level: the one with the most GPUs, or with
-        the most nodes if GPUs are not known. `keys` are those of the level and of all broader
-        ones. None if no node has all of them.
+        """Return the room of the largest domain of a level.
+
+        This is the one with the most GPUs, or with the most nodes if GPUs are not known. `keys` are
+        those of the level and of all broader ones. None if no node has all of them.
         """
         single = HOSTNAME_KEY in keys
         shared = [key for key in keys if key != HOSTNAME_KEY]
@@ -130,8 +131,9 @@ class Nodes:
 
     @_once
     def most_gpus(self) -> int | None:
-        """Return the largest number of GPUs in the label of a node, or None if no node has that
-        label.
+        """Return the largest number of GPUs in the label of a node.
+
+        None if no node has that label.
         """
         return max((_gpus(labels) for labels, _ in self if GPU_COUNT in labels), default=None)
 
@@ -149,8 +151,9 @@ NodesWith = Callable[[Collection[str]], Nodes]
 
 
 def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[LevelProblem]:
-    """Return the problems of `levels`, which are listed broadest first, by the labels of the
-    nodes. Empty if there are no nodes.
+    """Return the problems of `levels` by the labels of the nodes.
+
+    The levels are listed broadest first. Empty if there are no nodes.
     """
     nodes = nodes_with([level.key for level in levels])
     total = sum(count for _, count in nodes)
@@ -253,8 +256,9 @@ class Room:
     gpus: tuple[int, ...] | None
 
     def pods(self, gpus_per_pod: int) -> int | None:
-        """Return how many pods with `gpus_per_pod` GPUs each fit into the domain, or None if that
-        is not known.
+        """Return how many pods with `gpus_per_pod` GPUs each fit into the domain.
+
+        None if that is not known.
         """
         if self.gpus is None or gpus_per_pod <= 0:
             return None

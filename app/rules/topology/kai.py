@@ -51,14 +51,15 @@ def desired_kai_topology(
 
 
 def is_owned(kai: Mapping[str, Any], uid: str) -> bool:
-    """Whether the ClusterTopology `uid` controls the stored KAI Topology."""
+    """Return whether the ClusterTopology `uid` controls the stored KAI Topology."""
     owners = kai["metadata"].get("ownerReferences") or []
     return any(owner.get("uid") == uid and owner.get("controller") is True for owner in owners)
 
 
 def is_orphan(kai: Mapping[str, Any], name: str, uid: str) -> bool:
-    """Whether a former ClusterTopology of the same name owns the stored KAI Topology, so that the
-    garbage collector will delete it. `uid` is that of the current ClusterTopology.
+    """Return whether a former ClusterTopology of the same name owns the stored KAI Topology.
+
+    The garbage collector will then delete it. `uid` is that of the current ClusterTopology.
     """
     owners = kai["metadata"].get("ownerReferences") or []
     return any(

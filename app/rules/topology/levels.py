@@ -1,5 +1,7 @@
-"""Topology domains and levels, with the validation of a list of levels, and the authorization to
-write the managed ones. Source: `rules/README.md`.
+"""Topology domains and levels.
+
+This has the validation of a list of levels, and the authorization to write the managed ones.
+Source: `rules/README.md`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -125,8 +127,9 @@ def _validate_text(
 def refusal_to_write(
     kind: str, name: str, operation: str, username: str, authorized: Collection[str]
 ) -> str | None:
-    """Return the reason why `username` may not do `operation` to the managed topology `name`, an
-    object of `kind`. None if the user may.
+    """Return the reason why `username` may not do `operation` to the managed topology `name`.
+
+    It is an object of `kind`. None if the user may.
 
     Only `authorized`, which are full user names, may write it; cluster administrators are no
     exception.

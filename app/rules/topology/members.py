@@ -7,9 +7,11 @@ from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
 
 @dataclass(frozen=True, slots=True)
 class PodGroupClique:
-    """The PodClique of one PodGroup of a PodGang: a clique of a replica of the set or of a scaling
-    group. `replica` is the index of the set's replica, and `index` that of the scaling group's,
-    both as text. `clique` is None if only the scaling group has it.
+    """The PodClique of one PodGroup of a PodGang.
+
+    It is a clique of a replica of the set or of a scaling group. `replica` is the index of the
+    set's replica, and `index` that of the scaling group's, both as text. `clique` is None if only
+    the scaling group has it.
     """
 
     clique: Clique | None
@@ -32,8 +34,9 @@ class PodGroupCliques:
         self._lengths = sorted({len(group.name) for group in pcs.groups})
 
     def find(self, podgroup: str) -> PodGroupClique | None:
-        """Return the member that the PodGroup `podgroup` stands for, or None if the set has no
-        such clique.
+        """Return the member that the PodGroup `podgroup` stands for.
+
+        None if the set has no such clique.
 
         A PodGroup has the name of its PodClique: `<pcs>-<replica>-<clique>`, or
         `<pcs>-<replica>-<group>-<index>-<clique>` in a scaling group. The replica is read from the

@@ -1,5 +1,6 @@
-"""The owners of topology constraints in a PodCliqueSet: the set, its scaling groups and its
-cliques.
+"""The owners of topology constraints in a PodCliqueSet.
+
+These are the set, its scaling groups and its cliques.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,8 +33,9 @@ def walk_owners(
 
 
 def owners_above(owner: Owner, groups_of: Mapping[str, Sequence[str]]) -> list[Owner]:
-    """Return the set, and for a clique then its scaling groups, which `groups_of` has by the name
-    of a clique.
+    """Return the set, and for a clique then its scaling groups.
+
+    `groups_of` has these by the name of a clique.
     """
     kind, name = owner
     groups = [("group", group) for group in groups_of.get(name, ())] if kind == "clique" else []
@@ -51,8 +53,9 @@ def owner_text(owner: Owner) -> str:
 
 
 def is_broader(domain: str, other: str, domains: Sequence[str]) -> bool:
-    """Whether both are in `domains`, which are listed broadest first, and `domain` is the broader
-    one.
+    """Return whether `domain` is the broader one.
+
+    Both must be in `domains`, which are listed broadest first.
     """
     return domain in domains and other in domains and domains.index(domain) < domains.index(other)
 
@@ -60,8 +63,9 @@ def is_broader(domain: str, other: str, domains: Sequence[str]) -> bool:
 def narrowest_above(
     domain: str, above: Iterable[tuple[Owner, str]], domains: Sequence[str]
 ) -> tuple[Owner, str] | None:
-    """Return the owner in `above` with the narrowest domain, and that domain, if it is narrower
-    than `domain`; else None. `domains` are listed broadest first.
+    """Return the owner in `above` with the narrowest domain, and that domain.
+
+    None unless it is narrower than `domain`. `domains` are listed broadest first.
     """
     narrower = [(owner, other) for owner, other in above if is_broader(domain, other, domains)]
     return max(narrower, key=lambda pair: domains.index(pair[1]), default=None)

@@ -43,8 +43,9 @@ def constraint_condition(pcs: PodCliqueSet, topology: Topology | None) -> Condit
 
 
 def removed_levels_warning(removed: Collection[str], sets: Sequence[PodCliqueSet]) -> str | None:
-    """Return the warning for the user who removes the levels `removed` from the managed
-    ClusterTopology, or None if `sets`, the PodCliqueSets with constraints on them, are empty.
+    """Return the warning for the user who removes levels from the managed ClusterTopology.
+
+    The levels are `removed`. None if `sets`, the PodCliqueSets with constraints on them, are empty.
     """
     if not sets:
         return None

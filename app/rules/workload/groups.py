@@ -17,8 +17,9 @@ IGNORE = "kai.scheduler/ignore-workload-api"
 """If this annotation of a Pod or of its top owner is "true", the Pod opts out of its group."""
 
 SKIP_PODGROUPER = "kai.scheduler/skip-podgrouper"
-"""The annotation that makes KAI's own podgrouper skip a Pod:
-https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/docs/developer/pod-grouper.md
+"""The annotation that makes KAI's own podgrouper skip a Pod.
+
+Source: https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/docs/developer/pod-grouper.md
 """
 
 MAX_NAME = 253
@@ -63,8 +64,9 @@ def instance_key(pod_group: str) -> str:
 
 
 def shared_key(workload: str, group: str) -> str:
-    """Return the key that all replicas of a group with the basic policy share, or "" without a
-    Workload.
+    """Return the key that all replicas of a group with the basic policy share.
+
+    "" without a Workload.
     """
     return f"b/{workload}/{group}" if workload else ""
 
@@ -115,8 +117,10 @@ class WorkloadGroup:
 
     @property
     def pod_group_name(self) -> str:
-        """The name of the KAI PodGroup: `<workload>-<group>-<replica key>`, or, for a gang that a
-        PodGroup of scheduling.k8s.io defines, the name of that PodGroup.
+        """The name of the KAI PodGroup.
+
+        It is `<workload>-<group>-<replica key>` or, for a gang that a PodGroup of scheduling.k8s.io
+        defines, the name of that PodGroup.
         """
         if self.pod_group and (self.minimum is not None or not self.workload):
             return self.pod_group
@@ -133,8 +137,9 @@ def shortened(name: str) -> str:
 
 
 def group_ref(pod: Mapping[str, Any]) -> GroupRef | None:
-    """Return the group that `pod` names in either field, or None if it names none or has opted
-    out.
+    """Return the group that `pod` names in either field.
+
+    None if it names none or has opted out.
     """
     if annotations_of(pod).get(IGNORE) == "true":
         return None
@@ -183,8 +188,9 @@ def group_keys(identity: str, name: str) -> list[str]:
 
 
 def admission_changes(pod: Mapping[str, Any], scheduler_name: str) -> list[Edit]:
-    """Return the change that annotates a new Pod, so that KAI does not schedule it alone before
-    its PodGroup exists.
+    """Return the change that annotates a new Pod.
+
+    KAI then does not schedule it alone before its PodGroup exists.
 
     Returns no change if another scheduler than `scheduler_name` schedules the Pod, if the Pod names
     no Workload group or has opted out, or if it already has the annotation.

@@ -1,5 +1,6 @@
-"""The KAI PodGroup of a Workload group: its desired fields, and the difference between a stored one
-and these.
+"""The KAI PodGroup of a Workload group.
+
+This has its desired fields, and the difference between a stored one and these.
 
 Sources: KAI's design
 https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/docs/developer/designs/k8s-workload-api/README.md
@@ -46,8 +47,10 @@ _MAPS = ("labels", "annotations")
 
 @dataclass(frozen=True, slots=True)
 class LabelKeys:
-    """The keys of labels or annotations for queue, priority class, preemptibility and project, and
-    of the labels `user` and `node_pool` that a PodGroup gets from its Pods.
+    """The keys of labels or annotations that a PodGroup gets.
+
+    They are for queue, priority class, preemptibility and project, and the labels `user` and
+    `node_pool` that it gets from its Pods.
     """
 
     queue: str = "kai.scheduler/queue"
@@ -60,8 +63,10 @@ class LabelKeys:
 
 @dataclass(frozen=True, slots=True)
 class Conventions:
-    """The settings of KAI: its keys, the Topology of constraints that name none, and the queue of
-    groups that name none ("" for no queue).
+    """The settings of KAI.
+
+    These are its keys, the Topology of constraints that name none, and the queue of groups that
+    name none ("" for no queue).
     """
 
     keys: LabelKeys = LabelKeys()
@@ -172,8 +177,9 @@ def _first(chain: Iterable[Layer], key: str) -> str | None:
 
 
 def named_queue(chain: tuple[Layer, Layer, Layer], keys: LabelKeys) -> str | None:
-    """Return the queue that the first layer in `chain` names, else the queue of the project in the
-    node pool. None if there is neither.
+    """Return the queue that the first layer in `chain` names.
+
+    Without one, it is the queue of the project in the node pool. None if there is neither.
     """
     queue = _first(chain, keys.queue)
     project = _first(chain, keys.project)
@@ -184,8 +190,9 @@ def named_queue(chain: tuple[Layer, Layer, Layer], keys: LabelKeys) -> str | Non
 
 
 def _priority_class(group: WorkloadGroup, sources: Sources, key: str) -> str | None:
-    """Return the first PriorityClass that exists, of those that are named and KAI's default for
-    the top owner.
+    """Return the first PriorityClass that exists.
+
+    The candidates are those that are named, and KAI's default for the top owner.
     """
     default = DEFAULT_PRIORITY_CLASSES.get(sources.kind, DEFAULT_PRIORITY_CLASS)
     from_layers = (layer.find(key) for layer in _chain(group, sources))
@@ -360,6 +367,6 @@ def owners_to_write(
 
 
 def is_of_group(stored: Mapping[str, Any], group: WorkloadGroup) -> bool:
-    """Whether this program made the stored KAI PodGroup, and for `group`."""
+    """Return whether this program made the stored KAI PodGroup, and for `group`."""
     ours = labels_of(stored).get(MANAGED_BY) == MANAGER
     return ours and annotations_of(stored).get(WORKLOAD_GROUP) == group.identity

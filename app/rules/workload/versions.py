@@ -40,9 +40,10 @@ def groups_of_workload(workload: Mapping[str, Any]) -> dict[str, WorkloadGroup]:
 def group_of_pod_group(
     pod_group: Mapping[str, Any], workload: Mapping[str, Any] | None
 ) -> WorkloadGroup:
-    """Return the group that a PodGroup of scheduling.k8s.io defines, with the labels and
-    annotations of `workload`, or, if that is None, of the PodGroup. The policy is that of the
-    PodGroup: a later change of the template does not apply to it.
+    """Return the group that a PodGroup of scheduling.k8s.io defines.
+
+    It has the labels and annotations of `workload` or, if that is None, of the PodGroup. The policy
+    is that of the PodGroup: a later change of the template does not apply to it.
     """
     spec = map_of(pod_group.get("spec"))
     if pod_group["apiVersion"].endswith("/v1alpha2"):

@@ -12,8 +12,9 @@ import cel
 from app.sandbox.objects.cel import CelError, compiled
 
 MayDo = Callable[[dict[str, str]], bool]
-"""Whether the user of a request may do what `group`, `resource`, `namespace`, `name` and `verb`
-say.
+"""Returns whether the user of a request may do what the arguments say.
+
+These are `group`, `resource`, `namespace`, `name` and `verb`.
 """
 
 

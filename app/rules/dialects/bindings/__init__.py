@@ -1,6 +1,7 @@
-"""The dialect `bindings`, of Grove as of August 2026: levels in ClusterTopologyBindings,
-`topologyName` and `pack` in PodCliqueSets. Grove writes the constraints of PodGangs, its own
-conditions and the KAI Topologies.
+"""The dialect `bindings`, of Grove as of August 2026.
+
+It has levels in ClusterTopologyBindings, and `topologyName` and `pack` in PodCliqueSets. Grove
+writes the constraints of PodGangs, its own conditions and the KAI Topologies.
 
 Reads: `spec.levels` of ClusterTopologyBindings, `topologyConstraint` of PodCliqueSets. Writes:
 nothing in PodGangs, PodCliqueSets or KAI Topologies.
@@ -46,7 +47,9 @@ _STORED = "topology constraint stored before, and allowed to stay"
 
 
 class Bindings(Dialect):
-    """In force if `clustertopologybindings.grove.io` is served, also beside
+    """The dialect `bindings`.
+
+    It is in force if `clustertopologybindings.grove.io` is served, also beside
     `clustertopologies.grove.io`, and `podgangmaps.grove.io` is not.
     """
 

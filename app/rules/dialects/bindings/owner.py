@@ -83,7 +83,7 @@ class PodCliqueSetOwns(OwnerRule):
 
 
 def _is_named_after_its_replica(resource: MnnvlResource) -> bool:
-    """Whether the name of `resource` begins with the replica that its labels name.
+    """Return whether the name of `resource` begins with the replica that its labels name.
 
     An object of somebody else may have our labels.
     """

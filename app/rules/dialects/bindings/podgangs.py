@@ -25,8 +25,10 @@ from app.rules.topology.placing import WHOLE, PartLevels, TopologyOf, placing_wa
 def drifted_constraints(
     name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, levels: Sequence[Level]
 ) -> list[str]:
-    """Return the constraints of the PodGang `name` that differ from those that Grove writes for
-    `pcs`, one text each. `levels` are those of the binding of `pcs`.
+    """Return the constraints of the PodGang `name` that Grove would write otherwise.
+
+    They are compared with those for `pcs`, one text each. `levels` are those of the binding of
+    `pcs`.
     """
     keys = {level.domain: level.key for level in levels}
     return [

@@ -1,5 +1,6 @@
-"""Topology constraints of a PodCliqueSet in the dialect `bindings`: `topologyName`,
-`pack.required`, `pack.preferred`, and the deprecated `packDomain`.
+"""Topology constraints of a PodCliqueSet in the dialect `bindings`.
+
+They are `topologyName`, `pack.required`, `pack.preferred`, and the deprecated `packDomain`.
 
 The verdicts are those of Grove's own webhook, but with all findings at once. It also decides which
 changes an update may make. Source:
@@ -71,9 +72,11 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class Packings:
-    """The constraints of one PodCliqueSet: that of the set, then those of its groups and cliques in
-    list order. `by_owner` has the first constraint of each owner, `paths` the paths of all
-    possible owners, and `groups_of` the scaling groups of each clique.
+    """The constraints of one PodCliqueSet.
+
+    They are that of the set, then those of its groups and cliques in list order. `by_owner` has the
+    first constraint of each owner, `paths` the paths of all possible owners, and `groups_of` the
+    scaling groups of each clique.
     """
 
     constraints: tuple[Packing, ...]
@@ -101,9 +104,11 @@ class Packings:
         ]
 
     def parents(self, packing: Packing) -> Iterator[Packing]:
-        """Yield the constraints above `packing`: that of the set, and for a clique those of its
-        scaling groups. Only the first constraint of an owner is compared with them: an API
-        server rejects a second clique of the same name.
+        """Yield the constraints above `packing`.
+
+        They are that of the set, and for a clique those of its scaling groups. Only the first
+        constraint of an owner is compared with them: an API server rejects a second clique of the
+        same name.
         """
         is_first = self.by_owner[packing.owner] is packing
         for owner in owners_above(packing.owner, self.groups_of) if is_first else ():
@@ -167,9 +172,10 @@ def _text(holder: dict[str, Any], field: str, at: FieldPath, findings: list[Fiel
 
 
 def effective_names(packings: Packings, findings: list[FieldError]) -> dict[Owner, str]:
-    """Return the topologyName of each constraint by its owner: its own name, or that of its
-    scaling group or set. Adds findings about missing names, which have no entry, and about names
-    that differ.
+    """Return the topologyName of each constraint by its owner.
+
+    It is its own name, or that of its scaling group or set. Adds findings about missing names,
+    which have no entry, and about names that differ.
     """
     names: dict[Owner, str] = {}
     for packing in packings.constraints:
@@ -200,8 +206,10 @@ def effective_names(packings: Packings, findings: list[FieldError]) -> dict[Owne
 
 
 def validate_packings(packings: Packings, bindings: Bindings) -> list[FieldError]:
-    """Return all findings about the constraints: about their names, then for each constraint about
-    its levels and the constraints above it.
+    """Return all findings about the constraints.
+
+    The first are about their names, then for each constraint about its levels and the constraints
+    above it.
     """
     findings: list[FieldError] = []
     names = effective_names(packings, findings)
@@ -294,8 +302,9 @@ def never_placed(packings: Packings, bindings: Bindings) -> list[FieldError]:
 
 
 def deprecated_fields(packings: Packings) -> list[FieldError]:
-    """Return findings about packDomain in a new PodCliqueSet, in which Grove's CRD doesn't allow
-    it.
+    """Return findings about packDomain in a new PodCliqueSet.
+
+    Grove's CRD doesn't allow it there.
     """
     text = "packDomain is allowed only in PodCliqueSets that have it already: use pack.required"
     return [forbidden(path, text) for path in packings.deprecated]
@@ -305,8 +314,9 @@ def deprecated_fields(packings: Packings) -> list[FieldError]:
 
 
 def packing_warnings(packings: Packings, bindings: Bindings) -> list[str]:
-    """Return warnings about constraints that Grove accepts, but that have no effect or contradict
-    a constraint above them.
+    """Return warnings about constraints that Grove accepts, but that don't help.
+
+    They have no effect, or contradict a constraint above them.
     """
     names = effective_names(packings, [])
     paths = ", ".join(map(str, packings.deprecated))
@@ -323,8 +333,9 @@ def packing_warnings(packings: Packings, bindings: Bindings) -> list[str]:
 def shared_domain_warnings(
     packings: Packings, bindings: Bindings, nodes_with: NodesWith
 ) -> list[str]:
-    """Return warnings about required domains without a preferred one, if all nodes are in the same
-    domain of a narrower level: KAI then never places the pods.
+    """Return warnings about required domains without a preferred one.
+
+    If all nodes are in the same domain of a narrower level, KAI never places the pods.
 
     Only constraints with none above them count. Source: `d5-one-rack` and `d5-grove` in
     `tests/testdata/kai-decisions`.

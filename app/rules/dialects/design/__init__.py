@@ -1,5 +1,7 @@
-"""The dialect `design`, of Grove as of January 2026: levels in a ClusterTopology, `packDomain` in
-PodCliqueSets. This program translates both for the scheduler.
+"""The dialect `design`, of Grove as of January 2026.
+
+It has levels in a ClusterTopology, and `packDomain` in PodCliqueSets. This program translates both
+for the scheduler.
 
 Reads: `spec.levels` of the managed ClusterTopology, `topologyConstraint.packDomain` of
 PodCliqueSets. Writes: the constraints of PodGangs and their annotation `grove.io/topology-name`,
@@ -125,8 +127,10 @@ class Design(Unserved):
     def podgang_changes(
         self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, facts: TopologyFacts
     ) -> list[Edit]:
-        """Return no changes if the set has a constraint of the dialect `bindings`, whose PodGangs
-        Grove writes.
+        """Return the changes to the constraints of a PodGang.
+
+        There are none if the set has a constraint of the dialect `bindings`, whose PodGangs Grove
+        writes.
         """
         return (
             []

@@ -119,7 +119,7 @@ def _beginnings(clique: str, pcs: str) -> Iterator[str]:
 
 
 def _has_cliques_of(resource: MnnvlResource, gang: Gang, cliques: Collection[str]) -> bool:
-    """Whether the PodCliques that share `resource` belong to `gang`.
+    """Return whether the PodCliques that share `resource` belong to `gang`.
 
     What a whole replica shares belongs to its base PodGang.
     """
@@ -137,14 +137,14 @@ def _has_cliques_of(resource: MnnvlResource, gang: Gang, cliques: Collection[str
 
 
 def _is_base(gang: Gang, start: str) -> bool:
-    """Whether `gang` is the base PodGang of the replica `start`, in either naming scheme."""
+    """Return whether `gang` is the base PodGang of the replica `start`, in either naming scheme."""
     if gang.role:
         return gang.role == ANCHOR and f"{gang.place.pcs}-{gang.place.replica}" == start
     return gang.name == start
 
 
 def _is_same_replica(resource: MnnvlResource, gang: Gang) -> bool:
-    """Whether the labels of both name the same replica.
+    """Return whether the labels of both name the same replica.
 
     So a base PodGang never gets resources of a scaled one.
     """

@@ -179,8 +179,10 @@ def _group_replicas(
     members: Sequence[tuple[str, PodGroupClique | None]],
     entries: Sequence[dict[str, Any]],
 ) -> Iterator[tuple[str, dict[str, PodGroupClique], dict[str, Any]]]:
-    """Yield the name of each scaling group replica whose group has a constraint, its members by
-    the names of their PodGroups, and its entry in `entries`, {} if there is none.
+    """Yield the name of each scaling group replica whose group has a constraint.
+
+    With it come its members by the names of their PodGroups, and its entry in `entries`, {} if
+    there is none.
     """
     replicas: dict[str, dict[str, PodGroupClique]] = {}
     for podgroup, member in members:
@@ -225,7 +227,7 @@ def _removal(obj: Any, holder: Path) -> list[Edit]:
 
 
 def _has_more(holder: Any) -> bool:
-    """Whether the constraint of `holder` has fields that this rule doesn't write."""
+    """Return whether the constraint of `holder` has fields that this rule doesn't write."""
     constraint = map_of(value_at(holder, ("topologyConstraint",)))
     return not {*constraint, *map_of(constraint.get("packConstraint"))} <= {
         "packConstraint",

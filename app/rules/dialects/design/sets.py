@@ -40,9 +40,10 @@ class Constraints:
 
     @property
     def comparable(self) -> tuple[list[tuple[Owner, str]], dict[str, list[str]]]:
-        """Equal for two versions of a set if its constraints have not changed: owners with their
-        domains, and the scaling groups of each clique that has a constraint. Several owners may
-        have one name, by mistake.
+        """A value that is equal for two versions of a set with the same constraints.
+
+        It has the owners with their domains, and the scaling groups of each clique that has a
+        constraint. Several owners may have one name, by mistake.
         """
         owners = {constraint.owner for constraint in self.all}
         groups = {
@@ -109,8 +110,10 @@ def _read_constraint(
 
 
 def _findings(constraints: Constraints, topology: Topology) -> list[FieldError]:
-    """Return all findings about the constraints, in the order of the lists: for each constraint,
-    whether its level exists, then whether it is as strict as the constraints above it.
+    """Return all findings about the constraints, in the order of the lists.
+
+    For each constraint, they say whether its level exists, then whether it is as strict as the
+    constraints above it.
     """
     if not topology.enabled:
         return [fields.forbidden(constraint.path, NOT_ENABLED) for constraint in constraints.all]
