@@ -24,7 +24,7 @@ from app.commands.options import (
     configured,
 )
 from app.config.schema import Configuration
-from app.kube.api import Client, ClusterError, Forbidden, ObjectRef
+from app.kube.api import Client, ClusterError, ObjectRef, Rejected
 from app.objects.resource import NAMESPACE
 from app.visible import visible, visible_json
 
@@ -59,7 +59,7 @@ async def need_namespace(client: Client, name: str) -> None:
 
     A misspelt namespace would otherwise have no findings.
     """
-    with contextlib.suppress(Forbidden):
+    with contextlib.suppress(Rejected):
         await client.get(ObjectRef(NAMESPACE, name))
 
 

@@ -15,7 +15,7 @@ from app.cluster.connect import is_expired
 from app.console.snapshot import Snapshot, Snapshots
 from app.explain.facts import BY_RESOURCE, ROOM, Facts
 from app.explain.words import listed
-from app.kube.api import ClusterError, Forbidden, Reader, Selection
+from app.kube.api import ClusterError, Reader, Rejected, Selection
 from app.kube.discovery import Discovery
 from app.kube.store import WatchStore
 from app.kube.watch import Pace, run_store
@@ -205,7 +205,7 @@ class Live:
         while True:
             try:
                 await self._keep((resource, None))
-            except Forbidden:
+            except Rejected:
                 self._drop((resource, None))
             namespaces = await self._visible() if resource.namespaced else ()
             if namespaces:
@@ -219,7 +219,7 @@ class Live:
         while True:
             try:
                 await self._keep(scope)
-            except Forbidden:
+            except Rejected:
                 self._drop(scope)
             await self._deny(scope)
 

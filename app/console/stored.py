@@ -17,7 +17,7 @@ from app.explain.subject import KINDS as EXPLAINED
 from app.explain.words import ago
 from app.facts.kinds import POD_CLIQUE_SCALING_GROUP
 from app.facts.named import Ref
-from app.kube.api import ClusterError, Forbidden, NotFound, Object, ObjectRef, Reader
+from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Reader, Rejected
 from app.objects.resource import EVENT, Resource
 
 MOST_EVENTS = 50
@@ -46,7 +46,7 @@ class StoredObjects:
             obj = await self._client.get(ObjectRef(resource, ref.name, ref.namespace or None))
         except NotFound:
             return {"problem": "It is not there any more."}
-        except Forbidden:
+        except Rejected:
             where = f" in namespace {ref.namespace}" if ref.namespace else ""
             return {"problem": f"You have no right to get {resource}{where}."}
         except ClusterError as problem:

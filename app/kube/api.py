@@ -73,7 +73,7 @@ class Gone(ClusterError):
     """410: the resource version is too old; list again."""
 
 
-class Forbidden(ClusterError):
+class Rejected(ClusterError):
     """400, 401, 403, 405, 413, 415 or 422: the same call would fail again."""
 
     @property
@@ -284,7 +284,7 @@ def _kind_of_error(code: int) -> type[ClusterError]:
         408: Unavailable,
         429: Unavailable,
     }
-    return exact.get(code, Unavailable if code >= 500 else Forbidden)
+    return exact.get(code, Unavailable if code >= 500 else Rejected)
 
 
 def _status_in(body: bytes) -> Object | None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from sys import intern
 from typing import NamedTuple
 
-from app.kube.api import Client, Forbidden, NotFound, Object, ObjectRef
+from app.kube.api import Client, NotFound, Object, ObjectRef, Rejected
 from app.objects.resource import Resource
 
 FindKind = Callable[[str, str], Awaitable[Resource | None]]
@@ -87,7 +87,7 @@ class Owners:
             read = await self._client.get(
                 ObjectRef(resource, reference.name, scope), version=version, metadata_only=True
             )
-        except (NotFound, Forbidden):
+        except (NotFound, Rejected):
             return None
 
         if read["metadata"].get("uid") != reference.uid:
@@ -127,7 +127,7 @@ class Kinds:
         group, _, version = api_version.rpartition("/")
         try:
             answer = await self._read(f"/apis/{api_version}" if group else f"/api/{api_version}")
-        except (NotFound, Forbidden):
+        except (NotFound, Rejected):
             return
 
         self._lists[api_version] = {

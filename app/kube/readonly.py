@@ -6,7 +6,7 @@ Commands for people get one of these, so that none of their code can write.
 from collections.abc import AsyncGenerator, Collection
 from typing import Any
 
-from app.kube.api import Client, Forbidden, Object, ObjectRef, Page, Patch, Selection, WatchEvent
+from app.kube.api import Client, Object, ObjectRef, Page, Patch, Rejected, Selection, WatchEvent
 from app.kube.client import HttpClient
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW, Resource
 
@@ -25,7 +25,7 @@ class ReadOnlyClient:
 class LookingClient:
     """A `Client` that reads, and that creates access reviews, which are not stored.
 
-    All other writes, and reads of `hidden` resources, raise Forbidden without a request. `options`
+    All other writes, and reads of `hidden` resources, raise Rejected without a request. `options`
     are those of the same method of `Client`.
     """
 
@@ -61,10 +61,10 @@ class LookingClient:
 
     def _require_shown(self, resource: Resource) -> None:
         if resource in self._hidden:
-            raise Forbidden(f"{resource} are not read here", code=403, reason="Forbidden")
+            raise Rejected(f"{resource} are not read here", code=403, reason="Forbidden")
 
 
-def _read_only(verb: str, resource: Resource) -> Forbidden:
-    return Forbidden(
+def _read_only(verb: str, resource: Resource) -> Rejected:
+    return Rejected(
         f"this client only reads: {verb} of {resource} is not sent", code=403, reason="Forbidden"
     )

@@ -69,7 +69,7 @@ async def run_store(
     """Fill `store` and keep it up to date until it is cancelled.
 
     After a ClusterError, which is counted in `store.restarts` and described in `store.problem`, it
-    tries again. Any other exception is raised. With `needs_right`, Forbidden is raised if a list
+    tries again. Any other exception is raised. With `needs_right`, Rejected is raised if a list
     gets a 403.
 
     `served_changed` returns when the set of served resources has changed. A resource that is not

@@ -12,7 +12,7 @@ from app.cluster.facts import Facts
 from app.facts.grove.podcliqueset import CONDITION, PodCliqueSet, read_pod_clique_set
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.table import BINDINGS, NODES, SETS, TOPOLOGIES
-from app.kube.api import Client, Forbidden, Key, NotFound, Object, ObjectRef, Unavailable
+from app.kube.api import Client, Key, NotFound, Object, ObjectRef, Rejected, Unavailable
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
@@ -182,7 +182,7 @@ class LevelCoverageReconciler:
         conditions = with_condition(status.get("conditions"), condition, timestamp(self._now()))
         patch = status_patch(stored, {"conditions": conditions})
         resource = self._topology.dialect().resource
-        with contextlib.suppress(Forbidden):  # the event reports the problem
+        with contextlib.suppress(Rejected):  # the event reports the problem
             ref = ObjectRef(resource, metadata["name"])
             await self._client.patch(ref, patch, subresource="status")
 

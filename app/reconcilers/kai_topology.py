@@ -14,11 +14,11 @@ from app.kube.api import (
     Client,
     ClusterError,
     Conflict,
-    Forbidden,
     Key,
     NotFound,
     Object,
     ObjectRef,
+    Rejected,
     find,
 )
 from app.kube.events import Recorder, Regarding
@@ -239,7 +239,7 @@ class KaiTopologyReconciler:
         except NotFound:  # the object or its status: the API server gives the same answer
             await self._client.get(ObjectRef(CLUSTER_TOPOLOGY, self._name), metadata_only=True)
             return _NO_STATUS
-        except Forbidden as error:
+        except Rejected as error:
             return f"the API server does not accept the status: {error.message}"
         return None
 

@@ -15,7 +15,7 @@ from app.cluster.rows import StoredClique
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET
 from app.facts.table import BY_SET, SETS
-from app.kube.api import Client, ClusterError, Forbidden, Key, NotFound, ObjectRef
+from app.kube.api import Client, ClusterError, Key, NotFound, ObjectRef, Rejected
 from app.kube.events import Notices, Recorder, Regarding
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites
@@ -191,7 +191,7 @@ class MnnvlClaimsReconciler:
             obj = await self._client.patch(ObjectRef(POD_CLIQUE, name, pcs.namespace), {})
         except NotFound:
             return
-        except Forbidden as rejection:
+        except Rejected as rejection:
             if rejection.passes:
                 raise
             repairs.rejections.append(rejection.message)

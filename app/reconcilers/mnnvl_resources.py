@@ -19,7 +19,7 @@ from app.facts.nvidia.mnnvl import MnnvlResource
 from app.facts.nvidia.names import base_of, claim_name, domain_name
 from app.facts.place import read_place
 from app.facts.table import BY_SET, CLAIMS, DOMAINS, SETS
-from app.kube.api import Client, Forbidden, Key, Object, ObjectRef, Selection, find
+from app.kube.api import Client, Key, Object, ObjectRef, Rejected, Selection, find
 from app.kube.discovery import Discovery
 from app.kube.events import Notices, Recorder, Regarding
 from app.kube.loop import Loop
@@ -187,7 +187,7 @@ class MnnvlResourcesReconciler:
         except NotOurs as problem:
             self._notices.say(key, [_regarding(pcs)], "MnnvlResourcesMissing", str(problem))
             return NOT_OURS_SECONDS
-        except Forbidden as rejection:
+        except Rejected as rejection:
             if not rejection.passes:
                 self._notices.say(
                     key, [_regarding(pcs)], "MnnvlResourcesMissing", rejection.message

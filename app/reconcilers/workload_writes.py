@@ -14,7 +14,7 @@ from app.cluster.projections import StoredPod
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import POD_GROUP
 from app.facts.labels import POD_GROUP_NAME
-from app.kube.api import Client, ClusterError, Conflict, Forbidden, Key, NotFound, Object, ObjectRef
+from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef, Rejected
 from app.kube.events import Notices, Regarding
 from app.kube.rewrites import Rewrites, same
 from app.objects.resource import POD
@@ -69,7 +69,7 @@ class PodGroupWriter:
         """
         try:
             return await self._put(namespace, group, desired, common_owner)
-        except Forbidden as rejection:
+        except Rejected as rejection:
             if rejection.code != INVALID or desired["spec"]["minMember"]:
                 raise
         # Before 0.17, KAI has no elastic PodGroups: minMember must be at least 1.

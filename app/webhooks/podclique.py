@@ -27,7 +27,7 @@ from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources, NotOurs
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 from app.facts.grove.podcliqueset import PodCliqueSet
-from app.kube.api import ClusterError, Forbidden, Object
+from app.kube.api import ClusterError, Object, Rejected
 from app.objects.fields import FieldError
 from app.objects.metadata import annotations_of
 from app.rules.mnnvl.allocation import (
@@ -139,7 +139,7 @@ class PodCliqueWebhook:
         except NotOurs as refusal:
             return not_allowed(str(refusal))
         except (ClusterError, TimeoutError) as problem:
-            if isinstance(problem, Forbidden) and not problem.passes:
+            if isinstance(problem, Rejected) and not problem.passes:
                 raise
             warnings = (*warnings, _incomplete(plan, problem))
 

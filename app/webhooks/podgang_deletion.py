@@ -19,7 +19,7 @@ from app.admission.verdict import ALLOWED, Later, Verdict, bad_request, unavaila
 from app.cluster.owners import MnnvlOwners
 from app.facts.grove.gang import Gang, read_gang
 from app.facts.nvidia.mnnvl import MnnvlResource
-from app.kube.api import ClusterError, Forbidden
+from app.kube.api import ClusterError, Rejected
 
 PATIENCE_SECONDS = 3.5
 """The time for calls of the API server before the verdict, for which it waits 5 s."""
@@ -54,7 +54,7 @@ class PodGangDeletionWebhook:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await self._owners.give_back_all_of(gang)
-        except Forbidden:
+        except Rejected:
             raise
         except (ClusterError, TimeoutError) as problem:
             return unavailable(_still_owns(gang, resources, problem))
@@ -67,7 +67,7 @@ class PodGangDeletionWebhook:
                 if await self._owners.living_set_of(gang) is None:
                     return ALLOWED
                 later = await self._owners.later_dialect()
-        except Forbidden:
+        except Rejected:
             return ALLOWED
         except (ClusterError, TimeoutError) as problem:
             return unavailable(_is_unknown(gang, problem))

@@ -20,7 +20,7 @@ from app.facts.kinds import (
     POD_GROUP,
 )
 from app.facts.labels import KAI_SCHEDULER, MNNVL_ADOPTED, MNNVL_ENABLED
-from app.kube.api import ClusterError, Forbidden
+from app.kube.api import ClusterError, Rejected
 from app.objects.resource import POD, Resource
 from app.rules.workload.groups import IGNORE, SKIP_PODGROUPER
 from app.webhooks.clustertopology import ClusterTopologyWebhook
@@ -272,7 +272,7 @@ def _verdict_on(problem: Exception) -> Verdict | None:
     """Return the verdict on a ClusterError, None for any other exception."""
     if not isinstance(problem, ClusterError):
         return None
-    if isinstance(problem, Forbidden):
+    if isinstance(problem, Rejected):
         return hindered(
             "the API server refused what grove-admission has to do (see its RBAC):"
             f" {problem.message}"

@@ -18,7 +18,7 @@ from app.config.read import read_configuration
 from app.config.schema import Configuration, Enforcement
 from app.facts import kinds
 from app.facts.kinds import POD_GROUP
-from app.kube.api import Forbidden, NotFound, Object
+from app.kube.api import NotFound, Object, Rejected
 from app.objects.resource import NAMESPACE, Resource
 from tests import builders
 from tests.kube.memory.client import EVERYTHING, MemoryClient
@@ -342,7 +342,7 @@ async def test_what_may_not_be_read_is_said_and_the_rest_is_audited(
             gang(),
         ]
     )
-    no = Forbidden(f"cannot list {forbidden}", code=403, reason="Forbidden")
+    no = Rejected(f"cannot list {forbidden}", code=403, reason="Forbidden")
     client.fail_next("list", forbidden, no, times=10)
     auditor = auditing(client, CONFIGURED)
     assert [one.name async for one in auditor.findings(None)] == ["lost"]
@@ -378,7 +378,7 @@ async def test_only_one_namespace() -> None:
 
 async def test_what_cannot_be_decided_is_no_finding_but_is_told() -> None:
     client = MemoryClient([TOPOLOGY, train(), clique(train())])
-    client.fail_next("get", kinds.COMPUTE_DOMAIN, Forbidden("not you", code=403))
+    client.fail_next("get", kinds.COMPUTE_DOMAIN, Rejected("not you", code=403))
     auditor = auditing(client, CONFIGURED)
     (found,) = [one async for one in auditor.findings(None)]
     assert (found.code, found.remedy) == (500, "Correct the problem, and run the audit again.")
@@ -476,7 +476,7 @@ async def test_a_namespace_that_is_not_there_is_no_cluster_where_all_is_well() -
     client = MemoryClient([TOPOLOGY])
     with pytest.raises(NotFound):
         await need_namespace(client, "typo")
-    client.fail_next("get", NAMESPACE, Forbidden("not yours to read"))
+    client.fail_next("get", NAMESPACE, Rejected("not yours to read"))
     await need_namespace(client, "typo")
 
 

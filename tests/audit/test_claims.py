@@ -10,7 +10,7 @@ from app.audit.finding import Finding
 from app.audit.progress import Progress
 from app.config.schema import Configuration
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, RESOURCE_CLAIM
-from app.kube.api import Forbidden, Object
+from app.kube.api import Object, Rejected
 from app.objects.resource import POD
 from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
 from app.rules.mnnvl.missing import PUT_BACK, REPLACE
@@ -114,7 +114,7 @@ async def test_a_claim_that_pods_use_although_it_is_being_deleted_is_listed_with
 
 async def test_pods_that_may_not_be_read_are_said_to_be_unread() -> None:
     client = MemoryClient([pcs(), *resources("a", **DELETED)])
-    client.fail_next("list", POD, Forbidden("may not list pods", code=403), times=10)
+    client.fail_next("list", POD, Rejected("may not list pods", code=403), times=10)
     auditor = auditing(client)
     assert [finding async for finding in auditor.findings(None)] == []
     assert (auditor.tally.unread["pods"], auditor.tally.exit_code) == ("may not list pods", 2)

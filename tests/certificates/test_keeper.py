@@ -15,7 +15,7 @@ from app.certificates.inspect import split_bundle
 from app.certificates.issue import make_ca, make_leaf
 from app.certificates.keeper import LOOK_SECONDS, RETRY_SECONDS
 from app.certificates.rotate import Terms, due, rotated
-from app.kube.api import ClusterError, Conflict, Forbidden, Object, ObjectRef, Unavailable
+from app.kube.api import ClusterError, Conflict, Object, ObjectRef, Rejected, Unavailable
 from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
 from tests.certificates.rotation import (
     DAY,
@@ -408,9 +408,9 @@ async def test_a_replica_that_may_not_write_configurations_still_renews_what_is_
     await cluster.tamper(
         MUTATING_WEBHOOKS, base64.b64encode(cluster.held().bundle_pem + b"# other\n").decode()
     )
-    cluster.client.fail_next("patch", MUTATING_WEBHOOKS, Forbidden("forbidden", code=403), times=99)
+    cluster.client.fail_next("patch", MUTATING_WEBHOOKS, Rejected("forbidden", code=403), times=99)
     assert await replica.reconcile(("", "")) == 0
-    with pytest.raises(Forbidden):
+    with pytest.raises(Rejected):
         await replica.reconcile(("", ""))
     assert shown(replica) == fingerprint(cluster.held())
     assert replica.rotations["leaf"] == 1

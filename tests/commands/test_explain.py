@@ -16,7 +16,7 @@ from app.dry_run.budget import UnusableInput
 from app.explain.facts import Facts
 from app.explain.text import text
 from app.facts.named import Ref
-from app.kube.api import Forbidden
+from app.kube.api import Rejected
 from tests.explain import fleet
 from tests.explain.fleet import answer, facts, fill, pods
 from tests.explain.objects import objects_of
@@ -372,8 +372,8 @@ def test_only_rejected_credentials_are_to_be_renewed(tmp_path: Path) -> None:
     path.write_text(
         yaml.safe_dump({"current-context": "a", "contexts": [context], "users": [user]})
     )
-    assert how_to_renew(Forbidden("not accepted", code=401), path, None) == "tsh login"
-    assert how_to_renew(Forbidden("no right", code=403), path, None) == ""
+    assert how_to_renew(Rejected("not accepted", code=401), path, None) == "tsh login"
+    assert how_to_renew(Rejected("no right", code=403), path, None) == ""
 
 
 def test_room_counts_gpus_of_device_plugins_and_of_dra(

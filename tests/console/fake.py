@@ -18,11 +18,11 @@ from app.console.playground import Judge
 from app.console.routes import Console, build_app
 from app.console.stored import StoredObjects
 from app.kube.api import (
-    Forbidden,
     NotFound,
     Object,
     ObjectRef,
     Page,
+    Rejected,
     Selection,
     Unavailable,
     WatchEvent,
@@ -73,7 +73,7 @@ class Lists:
     async def get(self, ref: ObjectRef, **_: Any) -> Object:
         self.calls.append(("get", str(ref.resource)))
         if ref.resource.plural in self.denied:
-            raise Forbidden(f"{ref.resource.plural} is forbidden", code=403)
+            raise Rejected(f"{ref.resource.plural} is forbidden", code=403)
         items = self._objects(ref.resource)
         named = [obj for obj in items if obj["metadata"]["name"] == ref.name]
         if not named:
@@ -90,7 +90,7 @@ class Lists:
             raise NotFound("not served", code=404)
         scope = f"{resource.plural}/{namespace}" if namespace else resource.plural
         if scope in self.denied:
-            raise Forbidden(f"{resource.plural} is forbidden", code=403)
+            raise Rejected(f"{resource.plural} is forbidden", code=403)
         items = self._objects(resource)
         inside = [obj for obj in items if namespace in (None, obj["metadata"].get("namespace"))]
         return Page(inside, "1", "", self.remaining)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from app.kube.api import Forbidden, Object
+from app.kube.api import Object, Rejected
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW, Resource
 from tests.kube.memory.client import MemoryClient
 
@@ -30,5 +30,5 @@ class AnsweringClient(MemoryClient):
         if resource not in (ACCESS_REVIEW, SELF_ACCESS_REVIEW):
             return await super().create(resource, obj, namespace, dry_run=dry_run)
         if resource is ACCESS_REVIEW and not self.may_ask:
-            raise Forbidden("cannot create subjectaccessreviews", code=403, reason="Forbidden")
+            raise Rejected("cannot create subjectaccessreviews", code=403, reason="Forbidden")
         return {**obj, "status": {"allowed": self.allows(obj["spec"])}}

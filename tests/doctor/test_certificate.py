@@ -16,7 +16,7 @@ from app.doctor.certificate import (
     read_shown,
 )
 from app.doctor.service import Endpoint
-from app.kube.api import Forbidden
+from app.kube.api import Rejected
 from app.objects.resource import SECRET
 from app.webhooks.configurations import ServiceTarget, UrlTarget, webhook_configurations
 from tests.kube.memory.client import MemoryClient
@@ -213,7 +213,7 @@ async def test_the_secret(data: dict[str, str] | None, shown: Shown) -> None:
 async def test_a_secret_that_is_not_there_or_not_ours_to_read() -> None:
     client = MemoryClient()
     assert await read_shown(client, "n", "s") == Shown(None, "Secret n/s does not exist")
-    client.fail_next("get", SECRET, Forbidden("no", code=403))
+    client.fail_next("get", SECRET, Rejected("no", code=403))
     assert await read_shown(client, "n", "s") == Shown(
         None, "Secret n/s can't be read: no", is_readable=False
     )

@@ -10,13 +10,13 @@ from app.doctor.certificate import Handshake
 from app.doctor.examination import Patient, examine
 from app.doctor.report import Check, exit_code, lines, summary
 from app.facts.kinds import CLUSTER_TOPOLOGY
-from app.kube.api import Forbidden, NotFound, Object, Unavailable
+from app.kube.api import NotFound, Object, Rejected, Unavailable
 from app.objects.resource import ACCESS_REVIEW, ENDPOINT_SLICE, MUTATING_WEBHOOKS, SERVICE, Resource
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 from tests.doctor.answering import AnsweringClient
 
 SUBJECTS = ["APIs", "webhooks", "policies", "service", "certificate", "permissions", "leader"]
-REFUSED = Forbidden("not yours to read", code=403, reason="Forbidden")
+REFUSED = Rejected("not yours to read", code=403, reason="Forbidden")
 SILENT = Unavailable("the API server does not answer")
 
 

@@ -10,7 +10,7 @@ import yaml
 from app.config.schema import Authorization, ClusterTopology, Configuration, TopologyLevel
 from app.doctor.grove import check_grove
 from app.doctor.report import Check
-from app.kube.api import Forbidden
+from app.kube.api import Rejected
 from app.objects.resource import CONFIG_MAP, VALIDATING_WEBHOOKS, Resource
 from tests.kube.memory.client import MemoryClient
 
@@ -47,7 +47,7 @@ async def test_what_may_not_be_read_says_what_to_look_for(
     resource: Resource, checks: list[Check]
 ) -> None:
     client = MemoryClient()
-    client.fail_next("list", resource, Forbidden("not yours", code=403))
+    client.fail_next("list", resource, Rejected("not yours", code=403))
     assert await check_grove(client, CONFIGURATION) == checks
 
 

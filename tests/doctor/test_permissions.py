@@ -10,7 +10,7 @@ from app.config.read import read_configuration
 from app.config.schema import Configuration, Waiting
 from app.doctor.permissions import Need, access_review, check_permissions, needs_of
 from app.doctor.report import Check
-from app.kube.api import Forbidden, Object
+from app.kube.api import Object, Rejected
 from app.waiting.watcher import RESOURCES
 from tests.doctor.answering import AnsweringClient
 from tests.rendered import (
@@ -182,7 +182,7 @@ async def test_what_waiting_lacks_is_in_its_component() -> None:
 
 
 async def test_who_may_not_ask_about_others_is_told_so_and_nothing_about_themselves() -> None:
-    with pytest.raises(Forbidden):
+    with pytest.raises(Rejected):
         await said(lambda spec: "user" not in spec, may_ask=False)
 
 

@@ -15,12 +15,12 @@ from app.facts.kinds import POD_CLIQUE
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
 from app.kube.api import (
-    Forbidden,
     NotFound,
     NotServed,
     Object,
     ObjectRef,
     Page,
+    Rejected,
     Selection,
     Unavailable,
     WatchEvent,
@@ -29,7 +29,7 @@ from app.objects.resource import NODE, POD, Resource
 from tests.explain.fleet import NAMESPACE, NOW, SET_REF, facts, fill, placed, pods
 from tests.explain.objects import objects_of
 
-DENIED = Forbidden("denied", code=403)
+DENIED = Rejected("denied", code=403)
 
 
 class Cluster:

@@ -12,7 +12,7 @@ from app.commands.beside import ApiServer, registered, unregistered
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.facts.kinds import POD_GROUP
-from app.kube.api import Forbidden, Object, ObjectRef
+from app.kube.api import Object, ObjectRef, Rejected
 from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
 from app.server.listener import free_port
 from app.server.serve import Running
@@ -61,7 +61,7 @@ async def refusal(clients: Users, namespace: str) -> str:
     group: dict[str, Any] = {"metadata": {"name": "twice"}, "spec": spec}
     try:
         await clients.user.create(POD_GROUP, group, namespace, dry_run=True)
-    except Forbidden as refused:
+    except Rejected as refused:
         return refused.message
     return ""
 

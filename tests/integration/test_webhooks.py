@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from app.facts.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GANG, POD_GROUP
 from app.facts.table import TOPOLOGIES
-from app.kube.api import Conflict, Forbidden, Object, ObjectRef
+from app.kube.api import Conflict, Object, ObjectRef, Rejected
 from app.objects.resource import NODE, POD, Resource
 from app.server.serve import Running
 from tests import builders
@@ -44,7 +44,7 @@ async def topology(clients: Users, served: Running) -> AsyncIterator[None]:
 
 
 async def refusal(action: Any) -> tuple[int, str]:
-    with pytest.raises((Forbidden, Conflict)) as raised:
+    with pytest.raises((Rejected, Conflict)) as raised:
         await action
     return raised.value.code, raised.value.message
 

@@ -17,11 +17,11 @@ from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import (
     Client,
     Conflict,
-    Forbidden,
     Gone,
     NotFound,
     Object,
     ObjectRef,
+    Rejected,
     Selection,
     WatchEvent,
 )
@@ -173,7 +173,7 @@ class ClientContract:
     ) -> None:
         name = unique("json-refused")
         stored = await client.create(SECRET, secret(name, {"a": "1"}, one="YQ=="), NAMESPACE)
-        with pytest.raises(Forbidden):
+        with pytest.raises(Rejected):
             await client.patch(ObjectRef(SECRET, name, NAMESPACE), [operation], kind="json")
         assert await client.get(ObjectRef(SECRET, name, NAMESPACE)) == stored
 
@@ -324,7 +324,7 @@ class ClientContract:
         assert [item["metadata"]["name"] for item in page.items] == [name]
 
     async def test_a_selector_that_cannot_be_read_is_refused(self, client: Client) -> None:
-        with pytest.raises(Forbidden):
+        with pytest.raises(Rejected):
             await client.list(Selection(SECRET, NAMESPACE, labels="a in (b"))
 
     @pytest.mark.parametrize("field", ["uid", "resource_version"])

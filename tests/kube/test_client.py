@@ -26,12 +26,12 @@ from app.facts.kinds import ALL, COMPUTE_DOMAIN
 from app.kube.api import (
     ClusterError,
     Conflict,
-    Forbidden,
     Gone,
     NotFound,
     NotServed,
     Object,
     ObjectRef,
+    Rejected,
     Selection,
     Unavailable,
     WatchEvent,
@@ -242,21 +242,21 @@ async def test_writes() -> None:
 @pytest.mark.parametrize(
     ("code", "body", "kind", "reason"),
     [
-        (400, status(400, "BadRequest"), Forbidden, "BadRequest"),
-        (403, status(403, "Forbidden"), Forbidden, "Forbidden"),
+        (400, status(400, "BadRequest"), Rejected, "BadRequest"),
+        (403, status(403, "Forbidden"), Rejected, "Forbidden"),
         (404, status(404, "NotFound", name="a"), NotFound, "NotFound"),
         (404, b"404 page not found\n", NotServed, ""),
-        (405, status(405, "MethodNotAllowed"), Forbidden, "MethodNotAllowed"),
+        (405, status(405, "MethodNotAllowed"), Rejected, "MethodNotAllowed"),
         (409, status(409, "AlreadyExists"), Conflict, "AlreadyExists"),
         (409, status(409, "Conflict"), Conflict, "Conflict"),
         (410, status(410, "Expired"), Gone, "Expired"),
-        (413, b"too large", Forbidden, ""),
-        (422, status(422, "Invalid"), Forbidden, "Invalid"),
+        (413, b"too large", Rejected, ""),
+        (422, status(422, "Invalid"), Rejected, "Invalid"),
         (429, status(429, "TooManyRequests"), Unavailable, "TooManyRequests"),
         (500, status(500, "InternalError"), Unavailable, "InternalError"),
         (502, b"<html>a proxy</html>", Unavailable, ""),
         (504, status(504, "Timeout"), Unavailable, "Timeout"),
-        (302, b"", Forbidden, ""),
+        (302, b"", Rejected, ""),
     ],
 )
 async def test_errors_are_translated(
@@ -465,7 +465,7 @@ async def test_a_watch_event_of_a_megabyte_in_small_pieces() -> None:
         pytest.param(
             line("ERROR", status(500, "InternalError")), Unavailable, id="a server's error"
         ),
-        pytest.param(line("ERROR", status(403, "Forbidden")), Forbidden, id="a lost permission"),
+        pytest.param(line("ERROR", status(403, "Forbidden")), Rejected, id="a lost permission"),
         pytest.param(b'{"type": "ADDED", "obj', Unavailable, id="a line cut short"),
         pytest.param(b'{"type": "ADDED"}\n', Unavailable, id="an event without object"),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.kube.api import Forbidden, ObjectRef, Unavailable
+from app.kube.api import ObjectRef, Rejected, Unavailable
 from app.kube.events import NOTE_LIMIT, QUEUE_LIMIT, Recorder, Regarding
 from app.objects.names import is_subdomain
 from app.objects.resource import EVENT
@@ -94,7 +94,7 @@ async def test_events_on_cluster_scoped_objects_go_to_default() -> None:
 
 async def test_what_the_cluster_refuses_is_counted_and_the_next_one_is_written() -> None:
     client = MemoryClient()
-    client.fail_next("create", EVENT, Forbidden("no", code=403))
+    client.fail_next("create", EVENT, Rejected("no", code=403))
     client.fail_next("create", EVENT, Unavailable("down", code=503))
     async with recorder(client) as events:
         for note in ("one", "two", "three"):

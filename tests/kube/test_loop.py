@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
-from app.kube.api import Conflict, Forbidden, Key, Unavailable
+from app.kube.api import Conflict, Key, Rejected, Unavailable
 from app.kube.loop import Loop
 from tests.kube import virtual
 
@@ -288,7 +288,7 @@ def test_of_many_failures_the_first_are_told_and_the_others_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def step(key: Key) -> None:
-        raise Forbidden(f"cannot patch {key[1]}")
+        raise Rejected(f"cannot patch {key[1]}")
 
     virtual.run(ran(looped(Recorded(step, keys=[("", str(number)) for number in range(400)])), 5.1))
     told = [record.getMessage() for record in caplog.records]

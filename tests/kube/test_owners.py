@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from app.kube import owners
-from app.kube.api import ClusterError, Forbidden, NotFound, Object, Unavailable
+from app.kube.api import ClusterError, NotFound, Object, Rejected, Unavailable
 from app.kube.owners import FRESH_SECONDS, Controller, Kinds, Owners, controller_of
 from app.objects.resource import Resource
 from tests.kube import virtual
@@ -123,7 +123,7 @@ def test_the_top_owner(
 
 
 @pytest.mark.parametrize(
-    "error", [Forbidden("no", code=403), NotFound("gone", code=404)], ids=["not ours", "gone"]
+    "error", [Rejected("no", code=403), NotFound("gone", code=404)], ids=["not ours", "gone"]
 )
 def test_what_may_not_be_read_ends_the_way(error: ClusterError) -> None:
     async def story() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.kube.api import Forbidden, Gone, Object, Selection
+from app.kube.api import Gone, Object, Rejected, Selection
 from app.kube.pages import pages
 from app.objects.resource import SECRET
 from tests.kube.contract import secret
@@ -76,6 +76,6 @@ async def test_a_list_that_lapses_without_getting_further_is_gone() -> None:
 
 async def test_other_errors_come_as_they_are() -> None:
     client = cluster()
-    client.fail_next("list", SECRET, Forbidden("no", code=403))
-    with pytest.raises(Forbidden):
+    client.fail_next("list", SECRET, Rejected("no", code=403))
+    with pytest.raises(Rejected):
         await anext(pages(client, Selection(SECRET)))

@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from app.kube.api import Forbidden, ObjectRef, Selection
+from app.kube.api import ObjectRef, Rejected, Selection
 from app.kube.client import HttpClient
 from app.kube.readonly import LookingClient, ReadOnlyClient
 from app.objects.resource import ACCESS_REVIEW, CONFIG_MAP, NODE, POD, SECRET, SELF_ACCESS_REVIEW
@@ -25,9 +25,9 @@ async def test_a_looking_client_sends_reads_and_access_reviews_only() -> None:
         client.get(ObjectRef(SECRET, "a", "default")),
         client.list(Selection(SECRET)),
     ):
-        with pytest.raises(Forbidden):
+        with pytest.raises(Rejected):
             await refused
-    with pytest.raises(Forbidden):
+    with pytest.raises(Rejected):
         client.watch(Selection(SECRET), resource_version="1")
     assert lists.calls == sent
     await client.list(Selection(CONFIG_MAP))

@@ -9,11 +9,11 @@ import pytest
 
 from app.facts.kinds import COMPUTE_DOMAIN
 from app.kube.api import (
-    Forbidden,
     Gone,
     NotFound,
     Object,
     ObjectRef,
+    Rejected,
     Selection,
     Unavailable,
     WatchEvent,
@@ -223,7 +223,7 @@ async def test_a_quiet_but_healthy_resource_stays_fresh_at_little_cost() -> None
 async def test_errors_back_off_and_are_told_until_they_pass() -> None:
     client = MemoryClient([node("a")])
     store = new_store()
-    client.fail_next("list", NODE, Forbidden("no list for you", code=403), times=8)
+    client.fail_next("list", NODE, Rejected("no list for you", code=403), times=8)
     async with running(client, store):
         await asyncio.sleep(60)
         assert store.problem == "nodes: no list for you"

@@ -12,7 +12,7 @@ from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.topology import ClusterTopology, Level, read_cluster_topology
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
-from app.kube.api import Conflict, Forbidden, NotFound, NotServed, ObjectRef, Unavailable
+from app.kube.api import Conflict, NotFound, NotServed, ObjectRef, Rejected, Unavailable
 from app.kube.events import Recorder
 from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
@@ -141,7 +141,7 @@ def test_a_failure_is_tried_again_until_it_goes_through() -> None:
 def test_a_failure_that_stays_ends_after_the_configured_time() -> None:
     client = MemoryClient()
     client.fail_next(
-        "create", CLUSTER_TOPOLOGY, Forbidden("no such permission", code=403), times=1000
+        "create", CLUSTER_TOPOLOGY, Rejected("no such permission", code=403), times=1000
     )
 
     async def settled() -> float:
@@ -156,7 +156,7 @@ def test_a_failure_that_stays_ends_after_the_configured_time() -> None:
 
 async def test_a_deletion_that_fails_is_not_fatal(caplog: pytest.LogCaptureFixture) -> None:
     client = MemoryClient([WANTED])
-    client.fail_next("delete", CLUSTER_TOPOLOGY, Forbidden("no such permission", code=403))
+    client.fail_next("delete", CLUSTER_TOPOLOGY, Rejected("no such permission", code=403))
     await reconciler(client, None).settle(60, lambda: 0.0)
     assert "not deleted, tried again later: no such permission" in caplog.text
     assert levels_of(client) == [WANTED["spec"]["levels"]]

@@ -8,7 +8,7 @@ import pytest
 
 from app.cluster.dialects import dialect_of
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY
-from app.kube.api import Conflict, Forbidden, NotFound, Object, ObjectRef, Unavailable
+from app.kube.api import Conflict, NotFound, Object, ObjectRef, Rejected, Unavailable
 from app.kube.events import Recorder
 from app.kube.rewrites import Rewrites
 from app.objects.resource import EVENT
@@ -167,7 +167,7 @@ async def test_a_crd_without_status_is_reported_again_if_the_condition_is_anothe
 
 async def test_a_status_that_is_refused_is_reported_with_the_api_servers_reason() -> None:
     client = MemoryClient([TOPOLOGY])
-    client.fail_next("patch", CLUSTER_TOPOLOGY, Forbidden("may not patch the status", code=403))
+    client.fail_next("patch", CLUSTER_TOPOLOGY, Rejected("may not patch the status", code=403))
     found = reconciler(client)
     await found.reconcile(KEY)
     assert await notes(client, found) == [

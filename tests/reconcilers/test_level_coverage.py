@@ -8,7 +8,7 @@ import pytest
 
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from app.facts.table import BINDINGS, NODES
-from app.kube.api import Forbidden, NotFound, Object, ObjectRef
+from app.kube.api import NotFound, Object, ObjectRef, Rejected
 from app.kube.events import Recorder
 from app.objects.resource import EVENT
 from app.reconcilers.conditions import LevelCoverageReconciler, subscribe_coverage
@@ -83,7 +83,7 @@ async def test_nothing_is_said(objects: list[Object], key: tuple[str, str]) -> N
     assert cluster.client.writes() == []
 
 
-@pytest.mark.parametrize("error", [NotFound("no status", code=404), Forbidden("no", code=403)])
+@pytest.mark.parametrize("error", [NotFound("no status", code=404), Rejected("no", code=403)])
 async def test_a_status_that_cannot_be_written_is_no_failure(error: Any) -> None:
     cluster, reconciler = system(BINDING, BARE)
     cluster.client.fail_next("patch", CLUSTER_TOPOLOGY_BINDING, error)

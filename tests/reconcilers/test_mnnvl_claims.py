@@ -13,7 +13,7 @@ from app.cluster.rows import CLIQUES
 from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.kinds import POD_CLIQUE
 from app.facts.table import SETS
-from app.kube.api import Forbidden, Object, ObjectRef, Patch, Unavailable
+from app.kube.api import Object, ObjectRef, Patch, Rejected, Unavailable
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites
@@ -312,7 +312,7 @@ def test_a_claim_that_is_removed_again_and_again_is_not_put_back_for_a_while() -
 def test_a_rejection_is_reported_and_the_others_get_their_claims() -> None:
     async def main() -> None:
         world = World(pcs(), *map(clique, NAMES))
-        refusal = Forbidden('ComputeDomain "train-0-cd" was not made for this', code=403)
+        refusal = Rejected('ComputeDomain "train-0-cd" was not made for this', code=403)
         world.client.fail_next("patch", POD_CLIQUE, refusal)
         assert await world.step() == REFUSED_SECONDS
         assert world.claimed() == NAMES[1:]
@@ -329,7 +329,7 @@ def test_a_rejection_is_reported_and_the_others_get_their_claims() -> None:
     "error",
     [
         Unavailable("failed calling webhook: no endpoints available", code=500),
-        Forbidden("the namespace cannot find RESTMapping", code=403),
+        Rejected("the namespace cannot find RESTMapping", code=403),
     ],
 )
 def test_while_no_server_answers_it_waits_and_says_so(error: Any) -> None:

@@ -24,10 +24,10 @@ from app.facts.kinds import (
 from app.facts.table import CLAIMS, DOMAINS, SETS
 from app.kube.api import (
     Conflict,
-    Forbidden,
     Object,
     ObjectRef,
     Page,
+    Rejected,
     Selection,
     Unavailable,
     WatchEvent,
@@ -253,18 +253,18 @@ async def test_a_failing_api_server_is_asked_again() -> None:
 @pytest.mark.parametrize(
     ("rejection", "events"),
     [
-        (Forbidden("exceeded quota: claims", code=403), ["MnnvlResourcesMissing"]),
-        (Forbidden("spec.channel: Required value", code=422), ["MnnvlResourcesMissing"]),
-        (Forbidden("Unauthorized", code=401), []),
+        (Rejected("exceeded quota: claims", code=403), ["MnnvlResourcesMissing"]),
+        (Rejected("spec.channel: Required value", code=422), ["MnnvlResourcesMissing"]),
+        (Rejected("Unauthorized", code=401), []),
     ],
 )
 async def test_what_the_api_server_rejects_is_reported_once_and_tried_again(
-    rejection: Forbidden, events: list[str]
+    rejection: Rejected, events: list[str]
 ) -> None:
     world = World(pcs(), clique())
     for _ in range(2):
         world.client.fail_next("create", COMPUTE_DOMAIN, rejection)
-        with pytest.raises(Forbidden):
+        with pytest.raises(Rejected):
             await world.look()
     assert await world.happened() == events
     assert await world.look() is None

@@ -12,7 +12,7 @@ import pytest
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import K8S_POD_GROUP, KAI_TOPOLOGY, POD_GROUP, PRIORITY_CLASS, WORKLOAD
 from app.facts.table import KAI_TOPOLOGIES
-from app.kube.api import Conflict, Forbidden, Object, ObjectRef
+from app.kube.api import Conflict, Object, ObjectRef, Rejected
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.owners import FRESH_SECONDS, Owners
@@ -125,7 +125,7 @@ class Cluster(SlowMemory):
         self, resource: Resource, obj: Object, *arguments: Any, **options: Any
     ) -> Object:
         if resource == POD_GROUP and self.refusing:
-            raise Forbidden("a webhook says no", code=403)
+            raise Rejected("a webhook says no", code=403)
         self._check(resource, obj)
         return await super().create(resource, obj, *arguments, **options)
 
@@ -139,7 +139,7 @@ class Cluster(SlowMemory):
             and not self.elastic
             and written.get("spec", {}).get("minMember") == 0
         ):
-            raise Forbidden(
+            raise Rejected(
                 "spec.minMember: should be greater than or equal to 1", code=422, reason="Invalid"
             )
 

@@ -10,7 +10,7 @@ from jsonpatch import apply_patch
 from app.config.schema import Configuration, Mnnvl
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
 from app.facts.table import SETS
-from app.kube.api import ClusterError, Forbidden, ObjectRef, Unavailable
+from app.kube.api import ClusterError, ObjectRef, Rejected, Unavailable
 from app.stores.stores import fill
 from tests.kube import virtual
 from tests.reviews import Caller, cluster, load, patch_of
@@ -32,9 +32,9 @@ def claims_of(review: dict[str, Any], response: dict[str, Any]) -> Any:
         pytest.param(
             Unavailable("slow down", code=429, retry_after=9.0), "slow down", id="too many requests"
         ),
-        pytest.param(Forbidden("Unauthorized", code=401), "Unauthorized", id="an expired token"),
+        pytest.param(Rejected("Unauthorized", code=401), "Unauthorized", id="an expired token"),
         pytest.param(
-            Forbidden(
+            Rejected(
                 "no: unable to create new content in namespace a because it is being terminated",
                 code=403,
             ),
@@ -42,7 +42,7 @@ def claims_of(review: dict[str, Any], response: dict[str, Any]) -> Any:
             id="a namespace on its way out",
         ),
         pytest.param(
-            Forbidden(
+            Rejected(
                 "no: cannot set blockOwnerDeletion in this case because cannot find RESTMapping for x",
                 code=403,
             ),
@@ -68,7 +68,7 @@ async def test_what_passes_is_a_warning_and_the_claim_is_injected(
 
 async def test_what_a_person_must_fix_is_refused() -> None:
     caller = Caller()
-    caller.cluster.client.fail_next("create", COMPUTE_DOMAIN, Forbidden("not you", code=403))
+    caller.cluster.client.fail_next("create", COMPUTE_DOMAIN, Rejected("not you", code=403))
     status = (await caller.ask("/mutate/podclique", load(WORKER)))["status"]
     assert (status["code"], status["message"]) == (
         500,

@@ -15,7 +15,7 @@ from app.facts.kinds import (
     RESOURCE_CLAIM,
 )
 from app.facts.table import DOMAINS, GANGS
-from app.kube.api import ClusterError, Conflict, Forbidden, Unavailable
+from app.kube.api import ClusterError, Conflict, Rejected, Unavailable
 from app.kube.discovery import Discovery
 from tests import builders
 from tests.cluster.offline import OfflineCluster
@@ -203,7 +203,7 @@ async def test_an_upgrade_that_discovery_has_not_seen_yet(
     [
         pytest.param((pcs(), gang(), *OWNED), grove_api("podgangs"), id="the release is the same"),
         pytest.param(
-            (pcs(), gang(), *OWNED), failing(Forbidden("no", code=403)), id="it may not be read"
+            (pcs(), gang(), *OWNED), failing(Rejected("no", code=403)), id="it may not be read"
         ),
         pytest.param((gang(), *OWNED), failing(DOWN), id="the set is gone"),
         pytest.param((pcs(**LATER), gang(), *OWNED), failing(DOWN), id="the set is being deleted"),
@@ -255,7 +255,7 @@ async def test_it_is_denied_until_everything_is_given_back() -> None:
 
 async def test_a_missing_right_is_said() -> None:
     asking = caller(pcs(), gang(), *OWNED)
-    asking.cluster.client.fail_next("patch", COMPUTE_DOMAIN, Forbidden("no", code=403))
+    asking.cluster.client.fail_next("patch", COMPUTE_DOMAIN, Rejected("no", code=403))
     response = await asking.ask(PATH, deletion())
     assert (response["allowed"], response["status"]["code"]) == (False, 500)
 

@@ -7,7 +7,7 @@ import pytest
 from app.admission.decide import decided
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Later, Verdict, unavailable
-from app.kube.api import ClusterError, Conflict, Forbidden, Gone, NotFound, NotServed, Unavailable
+from app.kube.api import ClusterError, Conflict, Gone, NotFound, NotServed, Rejected, Unavailable
 from app.sandbox.objects.cel import holds
 from app.webhooks.registry import (
     MUTATE_POD,
@@ -35,7 +35,7 @@ REQUEST = Request(
 )
 ERRORS = [
     pytest.param(error, id=error.__name__)
-    for error in (ClusterError, Conflict, Forbidden, Gone, NotFound, NotServed, Unavailable)
+    for error in (ClusterError, Conflict, Rejected, Gone, NotFound, NotServed, Unavailable)
 ]
 
 
@@ -162,7 +162,7 @@ async def test_what_the_cluster_could_not_do_is_tried_again(
         raise error("the cluster says no")
 
     verdict = await decided(VALIDATE_POD_GROUP.route(handler), REQUEST, 1)
-    if error is Forbidden:
+    if error is Rejected:
         assert (verdict.code, verdict.allowed) == (500, False)
         assert verdict.message.endswith("has to do (see its RBAC): the cluster says no")
     else:

@@ -10,7 +10,7 @@ from jsonpatch import apply_patch
 from app.config.schema import Configuration, PodBinding
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, POD_GANG_MAP, RESOURCE_CLAIM
 from app.facts.table import CLAIMS, DOMAINS, KAI_TOPOLOGIES, NODES, SETS, TOPOLOGIES, Row
-from app.kube.api import ClusterError, Conflict, Forbidden, ObjectRef, Unavailable
+from app.kube.api import ClusterError, Conflict, ObjectRef, Rejected, Unavailable
 from app.stores.stores import fill
 from app.webhooks.registry import WEBHOOKS
 from tests.cluster.offline import OfflineCluster
@@ -213,7 +213,7 @@ async def test_a_claim_of_truth_without_resources_is_taken_away() -> None:
     [
         pytest.param(Conflict("changed", code=409, reason="Conflict"), id="somebody crossed it"),
         pytest.param(Unavailable("slow down", code=429), id="the API server is busy"),
-        pytest.param(Forbidden("a policy says no", code=403), id="it is forbidden"),
+        pytest.param(Rejected("a policy says no", code=403), id="it is forbidden"),
     ],
 )
 async def test_an_adoption_that_fails_is_the_reconcilers_and_holds_nothing_up(

@@ -18,7 +18,6 @@ from app.facts import kinds
 from app.kube.api import (
     ClusterError,
     Conflict,
-    Forbidden,
     Gone,
     Key,
     NotFound,
@@ -28,6 +27,7 @@ from app.kube.api import (
     Page,
     Patch,
     PatchKind,
+    Rejected,
     Selection,
     WatchEvent,
 )
@@ -378,22 +378,22 @@ class MemoryClient:
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = f"{metadata['generateName']}{self._version:05d}"
         if not metadata.get("name"):
-            raise Forbidden(
+            raise Rejected(
                 "metadata.name: Required value: name or generateName", code=422, reason="Invalid"
             )
         if (
             resource.namespaced != bool(namespace)
             or metadata.get("namespace", namespace) != namespace
         ):
-            raise Forbidden(
+            raise Rejected(
                 "the namespace of the object doesn't match the request",
                 code=400,
                 reason="BadRequest",
             )
         if metadata.get("resourceVersion"):
-            raise Forbidden("resourceVersion should not be set on objects to be created", code=400)
+            raise Rejected("resourceVersion should not be set on objects to be created", code=400)
         if new.setdefault("kind", resource.kind) != resource.kind:
-            raise Forbidden(
+            raise Rejected(
                 f"a {new['kind']} can't be created as {resource}", code=400, reason="BadRequest"
             )
         new.setdefault("apiVersion", resource.api_version(self.served.get(resource)))

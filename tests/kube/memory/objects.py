@@ -9,12 +9,12 @@ import orjson
 
 from app.kube.api import (
     Conflict,
-    Forbidden,
     Key,
     Object,
     ObjectRef,
     Patch,
     PatchKind,
+    Rejected,
     Selection,
     error_from_status,
 )
@@ -53,7 +53,7 @@ def shown(obj: Object, metadata_only: bool) -> Object:
 def is_selected(selection: Selection) -> Callable[[Object], bool]:
     """Return a predicate for the objects of a list or watch, by the selectors of the sandbox.
 
-    Raises Forbidden for a malformed selector.
+    Raises Rejected for a malformed selector.
     """
     resource = selection.resource
     namespace = selection.namespace
@@ -73,9 +73,7 @@ def is_selected(selection: Selection) -> Callable[[Object], bool]:
 
 def patched(before: Object, patch: Patch, kind: PatchKind) -> Object:
     if isinstance(patch, list) != (kind == "json"):
-        raise Forbidden(
-            "a merge patch is a map, a JSON patch a list", code=400, reason="BadRequest"
-        )
+        raise Rejected("a merge patch is a map, a JSON patch a list", code=400, reason="BadRequest")
     try:
         result: Any = patching.apply_patch(
             before, patch, patching.JSON if kind == "json" else patching.MERGE
@@ -83,7 +81,7 @@ def patched(before: Object, patch: Patch, kind: PatchKind) -> Object:
     except ApiError as error:
         raise error_from_status(error.status(), error.code) from None
     if not isinstance(result, dict) or not isinstance(result.get("metadata"), dict):
-        raise Forbidden("the patched object has no metadata", code=422, reason="Invalid")
+        raise Rejected("the patched object has no metadata", code=422, reason="Invalid")
     return copy_of(result)
 
 
