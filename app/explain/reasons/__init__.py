@@ -214,7 +214,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "QueueQuota",
         queue.queue_quota,
-        ("pod_groups",),
+        ("pod_groups", "queues", "priorities"),
         _grouped,
     ),
     Rule(

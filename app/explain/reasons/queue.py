@@ -87,9 +87,6 @@ def queue_quota(gang: Gang) -> Iterator[Reason]:
 
 def exceeded_quota(gang: Gang, group: KaiPodGroup) -> Excess | None:
     """Return the first quota that the gang would exceed, if it is bound to quotas."""
-    facts = gang.index.facts
-    if {"priorities", "queues"} & (facts.unseen.keys() | facts.skipped):
-        return None
     if group_is_preemptible(gang.index, group):
         return None
     return over_quota(gang, group.queue)
