@@ -7,8 +7,8 @@ from app.explain.words import ago, listed
 from app.facts.kubernetes.event import Event
 from app.facts.labels import KAI_SCHEDULER
 
-_KAI_COMPONENTS = {"", "kai-scheduler", "binder", "pod-grouper", "podgrouper"}
-"""What writes events for KAI; releases before events.k8s.io may not say."""
+_KAI_COMPONENTS = {"kai-scheduler", "binder", "pod-grouper", "podgrouper"}
+"""What writes events for KAI. An event that doesn't say who wrote it may be anybody's."""
 _SOON = 60.0
 """Seconds after which KAI has said something, if it runs."""
 
@@ -21,13 +21,21 @@ def silence(gangs: Sequence[Gang], asked: float | None) -> str:
         return f"the pods are placed by {listed(sorted(schedulers))}, not by KAI"
 
     now = waiting[0].index.facts.now if waiting else 0.0
-    age = now - asked if asked is not None and now else 0.0
-    if age < _SOON:
-        return "KAI has said nothing: it should place it within seconds"
-
+    since = _first_made(waiting) or asked
+    age = now - since if since is not None and now else 0.0
     pools = sorted({gang.pool for gang in waiting if gang.pool})
+    if age < _SOON:
+        served = f", if its scheduler serves node pool {listed(pools)}" if pools else ""
+        return f"KAI has said nothing: it should place it within seconds{served}"
+
     serves = f" and serves node pool {listed(pools)}" if pools else ""
     return f"KAI has said nothing for {ago(age)}: see whether its scheduler runs{serves}"
+
+
+def _first_made(waiting: Sequence[Gang]) -> float | None:
+    """When the first pod that waits was made: others of its gang may run since long ago."""
+    times = [pod.created for gang in waiting for pod in gang.waiting]
+    return min((time for time in times if time is not None), default=None)
 
 
 def said_of(gangs: Sequence[Gang]) -> tuple[str, ...]:
@@ -64,7 +72,12 @@ def _words_about(gang: Gang) -> list[tuple[str, float | None]]:
 
 def _of_kai(events: Sequence[Event]) -> Event | None:
     """Return the latest event that KAI wrote, if any."""
-    return next((event for event in events if event.source in _KAI_COMPONENTS), None)
+    return next(filter(is_of_kai, events), None)
+
+
+def is_of_kai(event: Event) -> bool:
+    """Whether KAI wrote an event."""
+    return event.source in _KAI_COMPONENTS
 
 
 def _with_age(words: str, time: float | None, now: float) -> str:

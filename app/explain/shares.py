@@ -81,3 +81,23 @@ def unusable_because(index: Index, name: str) -> str:
     if any(other.parent == name for other in index.facts.queues):
         return "has queues below it, and KAI places nothing in such a queue"
     return ""
+
+
+def use_words(index: Index, queue: Queue) -> str:
+    """`used 16`, as the status of a queue says, unless pods show that it lacks them."""
+    if queue.allocated or not _has_placed(index, queue.name):
+        return f"used {plain(queue.allocated)}"
+    return "use unknown"
+
+
+def _has_placed(index: Index, name: str) -> bool:
+    """Whether a pod with GPUs is placed in a queue."""
+
+    def look() -> bool:
+        groups = (group for group in index.facts.pod_groups if group.queue == name)
+        pods = (
+            pod for one in groups for pod in index.pods_of_group.get((one.namespace, one.name), ())
+        )
+        return any(pod.node and gpus_of(dict(pod.shape.requests)) for pod in pods)
+
+    return index.remembered(("placed in", name), look, of=("pod_groups", "pods"))

@@ -14,7 +14,7 @@ from app.explain.levels import Topology
 from app.explain.reason import Reason
 from app.explain.reasons.claims import compute_domains_of
 from app.explain.reasons.queue import exceeded_quota
-from app.explain.shares import asked_of, chain, over_limit, unusable_because
+from app.explain.shares import asked_of, chain, over_limit, unusable_because, use_words
 from app.explain.subject import Subject
 from app.explain.words import amount, counted, gpus_of, listed, plain
 from app.facts.constraint import SchedulerConstraint
@@ -225,7 +225,7 @@ class _Grower:
         return self._branch(
             queue.ref,
             asked=amount("/gpu", gpus) if gpus else "",
-            where=f"{path}: {quota}, used {plain(queue.allocated)}",
+            where=f"{path}: {quota}, {use_words(self._index, queue)}",
             state="problem" if trouble else "well",
             words=trouble or "has room",
         )

@@ -699,7 +699,7 @@ def event(number: int, fact: Event) -> Object:
     }
     more = {
         "action": "Scheduling",
-        "reportingController": "kai-scheduler",
+        "reportingController": fact.source,
         "reportingInstance": "kai-0",
         "type": "Warning",
     }

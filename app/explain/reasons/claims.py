@@ -1,7 +1,7 @@
 """Reasons in ResourceClaims, device classes and ComputeDomains."""
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from app.explain.facts.grove import PodClique
@@ -366,9 +366,16 @@ def channel_taken(gang: Gang) -> Iterator[Reason]:
     evidence = tuple(
         Evidence(takers[name].ref, "status.allocation.devices", name) for name in taken[:8]
     )
-    yield Reason(
-        "ChannelTaken", objects, text, "run one pod with such a claim on a node", "you", evidence
-    )
+    yield Reason("ChannelTaken", objects, text, _freeing(gang, takers), "you", evidence)
+
+
+def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:
+    """What helps if claims have the channels of these nodes: it depends on whose they are."""
+    own = {claim.claim for pod in gang.pods for claim in pod.claims}
+    others = {name for name, claim in takers.items() if claim.name not in own}
+    if gang.places.under(only(gang, lambda node: node.name not in others)).fits:
+        return "run one pod with such a claim on a node"
+    return "wait until pods with these claims end"
 
 
 def _waits_for_channel(gang: Gang) -> bool:

@@ -12,6 +12,7 @@ from app.explain.gang import Gang, Member
 from app.explain.index import Index
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.made import said_when
+from app.explain.said import is_of_kai
 from app.explain.words import ago, counted, listed
 from app.facts.grove.podgang import PodGang
 from app.facts.kubernetes.pod import Pod
@@ -112,7 +113,7 @@ def _said_by_grove(members: Iterable[Member]) -> Iterator[Evidence]:
 def _not_ready(gang: Gang) -> list[Evidence]:
     """KAI's event that it waits for pods, the latest."""
     events = gang.index.events.get(gang.pod_group.uid, ()) if gang.pod_group is not None else ()
-    not_ready = [event for event in events if event.reason == "NotReady"]
+    not_ready = [event for event in events if event.reason == "NotReady" and is_of_kai(event)]
     return [Evidence(event.about, "event NotReady", event.message) for event in not_ready[:1]]
 
 
@@ -316,7 +317,7 @@ def grouper_warnings(index: Index, pod: Pod) -> list[str]:
     return [
         event.message
         for event in index.events.get(pod.uid, ())
-        if event.reason == "PodGrouperWarning"
+        if event.reason == "PodGrouperWarning" and is_of_kai(event)
     ]
 
 

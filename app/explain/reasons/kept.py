@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from app.explain.domains import Path
 from app.explain.gang import Gang, Member, Unit
 from app.explain.reason import Evidence, Reason
+from app.explain.said import is_of_kai
 from app.explain.words import counted, listed
 
 
@@ -114,7 +115,7 @@ def binding_failed(gang: Gang) -> Iterator[Reason]:
         events = (
             e
             for e in gang.index.events.get(pod.uid, ())
-            if e.reason in ("BindingError", "FailedBinding")
+            if e.reason in ("BindingError", "FailedBinding") and is_of_kai(e)
         )
         for event in itertools.islice(events, 1):
             text = f"KAI chose a node, and binding failed: {event.message}"

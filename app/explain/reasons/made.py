@@ -11,6 +11,8 @@ from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER
 
 MIGRATES = "PodGangMigrationInProgress"
+SOON = 60.0
+"""Seconds in which Grove has made something of a set, if its operator runs."""
 _OF_KAI = {"pod_groups", "queues", "kai_topologies"}
 _OF_GROVE = {"gangs", "cliques"}
 
@@ -58,7 +60,15 @@ def _nothing_of_set(gang: Gang, pcs: SetWithStatus) -> Iterator[Reason]:
     text = f"Grove has made nothing of {pcs.name} yet"
     evidence = (Evidence(pcs.ref, "PodCliques", "0"), *_errors(gang, pcs))
     remedy = f"see the log of Grove's operator{_said(gang, pcs.errors)}"
+    if _is_new(gang, pcs) and not pcs.errors:
+        remedy = f"wait: Grove makes it within seconds; if it lasts, {remedy}"
     yield Reason("NothingMade", (pcs.ref,), text, remedy, "platform", evidence)
+
+
+def _is_new(gang: Gang, pcs: SetWithStatus) -> bool:
+    """Whether Grove may not have come to a set yet."""
+    now = gang.index.facts.now
+    return bool(now) and pcs.created is not None and now - pcs.created < SOON
 
 
 def set_being_deleted(gang: Gang) -> Iterator[Reason]:

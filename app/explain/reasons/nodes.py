@@ -224,13 +224,17 @@ def outside_pool(gang: Gang) -> Iterator[Reason]:
     number = counted(inside, "node")
     ref = gang.pod_group.ref if gang.pod_group is not None else gang.ref
     if gang.pool:
-        text = f'Its node pool "{gang.pool}" has {number} and no room; of the others, {where}'
+        text = (
+            f'Its node pool "{gang.pool}" has {number} and no place for it; of the others, {where}'
+        )
         remedy = (
             f"label nodes {NODE_POOL}={gang.pool}, or leave the pool out of the workload and its"
             " queue"
         )
     else:
-        text = f"It is in no node pool, and of the {number} in none, too few have room; {where}"
+        text = (
+            f"It is in no node pool, and there is no place for it on the {number} in none; {where}"
+        )
         remedy = f"remove the label {NODE_POOL} from nodes, or have the workload use that pool"
     shapes = [shape for shape, _ in obstacle.short.shapes]
     if not any(is_selected(shape, node) for shape in shapes for node in gang.index.nodes):

@@ -161,11 +161,7 @@ def no_domain_fits(gang: Gang) -> Iterator[Reason]:
     if obstacle.is_for_ever:
         yield from _no_room_for_more(obstacle)
         return
-    if not obstacle.is_held_by_others:
-        return
-    if obstacle.short.occupied or obstacle.missing_resource is not None:
-        return
-    if obstacle.is_of_pool:
+    if not _lacks_only_room(obstacle):
         return
 
     short = obstacle.short
@@ -186,6 +182,15 @@ def no_domain_fits(gang: Gang) -> Iterator[Reason]:
         evidence,
         parts=parts(obstacle.places, short),
     )
+
+
+def _lacks_only_room(obstacle: Obstacle) -> bool:
+    """Whether it would have a place without others, and no other reason says it better."""
+    short = obstacle.short
+    is_bound = short.occupied and short.key in obstacle.gang.topology.keys
+    if not obstacle.is_held_by_others or is_bound or obstacle.is_of_pool:
+        return False
+    return obstacle.missing_resource is None
 
 
 def _no_room_for_more(obstacle: Obstacle) -> Iterator[Reason]:
@@ -247,7 +252,7 @@ def _what_frees(obstacle: Obstacle) -> tuple[str, Who]:
     """Return what helps against pods that hold the room, and who can act."""
     helps = [_ending(obstacle), _evicting(obstacle), _freeing(obstacle)]
     if not any(helps):
-        helps = ["wait until pods of others end"]
+        helps = [f"wait until {obstacle.holders()} end"]
     wider = _wider(obstacle)
     elsewhere = _elsewhere(obstacle)
     who: Who = "you" if wider or elsewhere else "wait"
@@ -257,7 +262,7 @@ def _what_frees(obstacle: Obstacle) -> tuple[str, Who]:
 def _elsewhere(obstacle: Obstacle) -> str:
     """Another node pool in which the gang fits; "" if there is none."""
     pool = next(iter(obstacle.other_pools()), None)
-    if pool is None:
+    if pool is None or obstacle.gang.placed:
         return ""
     if not pool:
         return "leave the node pool out of the workload and its queue: it fits there"
@@ -286,7 +291,7 @@ def _freeing(obstacle: Obstacle) -> str:
         return ""
     missing = obstacle.short.count - freed.pods
     more = f"leave room for {missing} more" if missing > 0 else "end"
-    return f"wait until pods of others {more} in {freed.domain}"
+    return f"wait until {obstacle.holders(freed)} {more} in {freed.domain}"
 
 
 def _wider(obstacle: Obstacle) -> str:
@@ -360,11 +365,19 @@ def _rejoined(obstacle: Obstacle, best: Room) -> str:
     missing = obstacle.short.count - best.pods
     freed = Assumption(emptied=frozenset(obstacle.usable(best)))
     if obstacle.places.under(freed).fits:
-        helps.append(f"wait until pods of others leave room for {missing} more there")
+        holders = obstacle.holders(best)
+        helps.append(f"wait until {holders} leave room for {missing} more there")
     # with pods beyond its minimum, a gang that starts anew may be where it is now
     whole = gang.places_of(gang.whole.whole_demand(), anew=True)
     if gang.anew.now.fits and whole.now.fits:
         helps.append("restart the gang: it fits elsewhere")
-    if not helps and obstacle.places.opened.fits:
+    return ", or ".join(helps) or _without_room(obstacle)
+
+
+def _without_room(obstacle: Obstacle) -> str:
+    """What helps if pods of others don't hold the room that a gang is bound to."""
+    if obstacle.places.opened.fits:
         return "open the nodes there that are closed"
-    return ", or ".join(helps) or "make the pods smaller, and restart the gang"
+    if obstacle.gang.whole.is_satisfied:
+        return "nothing is wrong: KAI needs no more than those that run; ask for fewer pods"
+    return "make the pods smaller, and restart the gang"

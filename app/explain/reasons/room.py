@@ -1,7 +1,7 @@
 """What stands in the way of a place for a gang, and what would help: each answer is tried out."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,7 +13,7 @@ from app.explain.places import ANY_POOL, Assumption, Places
 from app.explain.room import Room
 from app.explain.words import counted, is_device, listed
 from app.facts.kubernetes.node import Node
-from app.facts.kubernetes.pod import Shape
+from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.kubernetes.selectors import Requirement
 from app.facts.labels import NODE_POOL
 
@@ -154,6 +154,32 @@ class Obstacle:
             asks.update({name: count * amount for name, amount in shape.requests})
         pairs = zip(self.places.names, has, strict=False)
         return bool(positions) and all(amount >= asks[name] for name, amount in pairs)
+
+    def holders(self, room: Room | None = None) -> str:
+        """Whose pods hold what it needs, in a domain or on all nodes that are open to it."""
+        pcs = self.gang.pcs
+        if pcs is None:
+            return "pods of others"
+
+        positions = self.usable(room) if room is not None else self._open()
+        key = (pcs.namespace, pcs.name)
+        are_own = ((pod.namespace, pod.place.pcs) == key for pod in self._holding(positions))
+        only_own = next(are_own, False) and all(are_own)
+        return f"other pods of {pcs.name} itself" if only_own else "pods of others"
+
+    def _holding(self, positions: Iterable[int]) -> Iterator[Pod]:
+        """The pods on nodes that have devices which it asks for; all pods if it asks for none."""
+        asked = {name for shape, _ in self.short.shapes for name, _ in shape.requests}
+        devices = set(filter(is_device, asked))
+        for position in positions:
+            for pod in self.gang.index.pods_on.get(self.places.domains.nodes[position].name, ()):
+                if not devices or devices & dict(pod.shape.requests).keys():
+                    yield pod
+
+    def _open(self) -> Iterator[int]:
+        """All nodes that are open to the pods that wait."""
+        fits = [self.places.fit[shape] for shape, _ in self.short.shapes]
+        return (position for position, fit in enumerate(zip(*fits, strict=True)) if any(fit))
 
     def usable(self, room: Room) -> list[int]:
         """The nodes of a domain that are open to the pods that wait."""

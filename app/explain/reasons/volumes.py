@@ -68,9 +68,11 @@ def _why_pending(index: Index, claim: VolumeClaim) -> tuple[str, str, Who] | Non
         return "names no StorageClass, and none is the default", "name a StorageClass", "you"
     if storage is None:
         names = sorted(index.storage_classes)
-        others = f"there are {listed(names)}" if names else "there is none"
-        words = f"names StorageClass {claim.storage_class}, which does not exist; {others}"
-        return words, "create the claim anew with one that exists", "you"
+        words = f"names StorageClass {claim.storage_class}, which does not exist"
+        if not names:
+            return f"{words}; there is none", "have a StorageClass of this name made", "platform"
+        others = f"there are {listed(names)}"
+        return f"{words}; {others}", "create the claim anew with one that exists", "you"
     if storage.waits:
         return None
 

@@ -5,9 +5,11 @@ from dataclasses import replace
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import UserConstraint
 from app.facts.grove.podgang import GangPart
+from app.facts.kai.podgroup import SubGroup
 from app.facts.kubernetes.selectors import Requirement, Taint
 from tests.explain.fleet import (
     RACK,
+    ROUTER,
     WORKERS,
     ZONE,
     cliques,
@@ -25,6 +27,23 @@ from tests.explain.fleet import (
 from tests.explain.table.row import Row, changed, event, without
 
 RACKS = ("rack-a1", "rack-a2", "rack-b1", "rack-b2")
+OWN = ("gpu-00", "gpu-01")
+RUNNING = placed("gpu-00", *OWN)
+ELASTIC = {
+    "cliques": (cliques()[0], replace(cliques()[1], minimum=2)),
+    "gangs": (
+        gang(told=SchedulerConstraint(), groups=(), parts=(gang().parts[0], GangPart(WORKERS, 2))),
+    ),
+    "sets": (pcs(asked=UserConstraint(), groups=()),),
+    "pod_groups": (
+        pod_group(
+            told=SchedulerConstraint(),
+            minimum=3,
+            subgroups=(SubGroup(ROUTER, minimum=1), SubGroup(WORKERS, minimum=2)),
+        ),
+    ),
+}
+"""A gang that runs with two of three workers, anywhere."""
 
 PLACEMENT = (
     Row(
@@ -137,6 +156,14 @@ PLACEMENT = (
             "gangs": (gang(told=SchedulerConstraint(), groups=()),),
             "sets": (pcs(asked=UserConstraint(), groups=()),),
         },
+    ),
+    Row(
+        "NoDomainFits",
+        "the minimum runs without a constraint, and the cluster is full",
+        {**ELASTIC, "pods": (*RUNNING, pod(WORKERS, 2), *fill(*RACKS, but=OWN))},
+        "The nodes have no room for 1 pod of 8 GPUs, only for 0",
+        "wait",
+        {**ELASTIC, "pods": (*RUNNING, pod(WORKERS, 2), *fill(*RACKS, but=(*OWN, "gpu-15")))},
     ),
     Row(
         "BoundToDomain",

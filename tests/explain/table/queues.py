@@ -146,7 +146,7 @@ QUEUES = (
         "OutsidePool",
         "the gang is in no pool, and so on no node that is in one",
         {"nodes": labelled(tuple(n.name for n in nodes()[:14]), pool="h100")},
-        'It is in no node pool, and of the 2 nodes in none, too few have room; 14 in pool "h100"',
+        'It is in no node pool, and there is no place for it on the 2 nodes in none; 14 in pool "h100"',
         "platform",
         {"nodes": labelled(tuple(n.name for n in nodes()[:12]), pool="h100")},
     ),
@@ -158,7 +158,7 @@ QUEUES = (
             "queues": queues(pool="h100"),
             "nodes": labelled(("gpu-00",), pool="h100"),
         },
-        'Its node pool "h100" has 1 node and no room; of the others, 15 in none',
+        'Its node pool "h100" has 1 node and no place for it; of the others, 15 in none',
         "platform",
         {
             "pod_groups": (pod_group(pool="h100"),),

@@ -105,8 +105,8 @@ def reserved(*pods: str) -> ResourceClaim:
     )
 
 
-def event(uid: str, reason: str, message: str) -> Event:
-    return Event(uid, Ref("Pod", NAMESPACE, "p"), reason, message, NOW - 10)
+def event(uid: str, reason: str, message: str, source: str = "kai-scheduler") -> Event:
+    return Event(uid, Ref("Pod", NAMESPACE, "p"), reason, message, NOW - 10, source)
 
 
 def scaled(scheduled: int) -> Changes:

@@ -48,6 +48,14 @@ VOLUMES = (
     ),
     Row(
         "VolumeUnbound",
+        "its StorageClass does not exist, and there is no other",
+        claimed(data(storage_class="quick")),
+        f"{NAMED} names StorageClass quick, which does not exist; there is none",
+        "platform",
+        claimed(data(storage_class="late"), LATE),
+    ),
+    Row(
+        "VolumeUnbound",
         "its StorageClass binds before pods are placed",
         claimed(data(storage_class="fast"), FAST),
         f"{NAMED} is not bound, and StorageClass fast binds before pods are placed",

@@ -1,0 +1,203 @@
+"""What helps depends on who holds what is needed: hits and near misses, in the words of remedies."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.explain.text import tree_lines
+from app.facts.constraint import SchedulerConstraint
+from app.facts.kai.queue import Queue
+from app.facts.kubernetes.claim import ClaimTemplate, Device, ResourceClaim
+from app.facts.kubernetes.pod import PodClaim
+from app.facts.kubernetes.volume import StorageClass, VolumeClaim
+from app.facts.place import Place
+from tests.explain.fleet import (
+    GANG_REF,
+    NAMESPACE,
+    NOW,
+    SET,
+    SET_REF,
+    WORKERS,
+    answer,
+    facts,
+    fill,
+    gang,
+    occupant,
+    pcs,
+    placed,
+    pod,
+    pods,
+    shape,
+)
+from tests.explain.table.row import CHANNEL, TEMPLATED, Changes, channels, claiming, queues
+
+RACKS = ("rack-a1", "rack-a2", "rack-b1", "rack-b2")
+OTHER_GANG = Place(SET, "1", podgang="llm-1")
+
+
+def own(*racks: str, but: tuple[str, ...] = ()) -> tuple[Any, ...]:
+    """Racks that another gang of the same set holds."""
+    return tuple(
+        replace(one, namespace=NAMESPACE, place=OTHER_GANG, group="llm-1")
+        for one in fill(*racks, but=but)
+    )
+
+
+def own_channel(free: str) -> Changes:
+    """A pod of the gang has the channel of a node that others of the gang would share."""
+    claim = PodClaim("mnnvl", "llm-0-own", "llm-0-template")
+    half = tuple(
+        replace(one, shape=shape(4)) if one.place.clique == WORKERS else one
+        for one in claiming(TEMPLATED)
+    )
+    runs = replace(half[1], node="gpu-12", phase="Running", claims=(claim,))
+    taken = ResourceClaim(
+        NAMESPACE,
+        "llm-0-own",
+        (CHANNEL,),
+        True,
+        (Device("compute-domain.nvidia.com", "gpu-12", "channel-0"),),
+    )
+    rest = fill(*RACKS, but=("gpu-12", free))
+    return {
+        **channels(),
+        "pods": (half[0], runs, *half[2:], *rest, occupant(free, gpus=4)),
+        "claims": (taken, ResourceClaim(NAMESPACE, "llm-0-made", (CHANNEL,))),
+        "claim_templates": (ClaimTemplate(NAMESPACE, "llm-0-template", (CHANNEL,)),),
+    }
+
+
+def bound(*others: Any) -> Changes:
+    """Two of three workers run in a rack that is full."""
+    runs = placed("gpu-00", "gpu-01", "gpu-02")
+    return {"pods": (*runs, pod(WORKERS, 2), *others)}
+
+
+def unbound(*classes: StorageClass) -> Changes:
+    claim = VolumeClaim(NAMESPACE, "data", storage_class="quick")
+    return {
+        "pods": pods(volumes=("data",)),
+        "volume_claims": (claim,),
+        "storage_classes": classes,
+    }
+
+
+def nothing(age: float) -> Changes:
+    """Only the set."""
+    return {
+        "pods": (),
+        "gangs": (),
+        "cliques": (),
+        "pod_groups": (),
+        "sets": (pcs(created=NOW - age),),
+    }
+
+
+LOG = "see the log of Grove's operator"
+REMEDIES: list[tuple[str, str, Changes, str]] = [
+    (
+        "NoDomainFits",
+        "another gang of the set holds all",
+        {"pods": (*pods(), *own(*RACKS))},
+        "wait until other pods of llm itself leave room for 3 more in zone-a/rack-a1",
+    ),
+    (
+        "NoDomainFits",
+        "another gang of the set holds all but one node of the rack",
+        {"pods": (*pods(), *own(*RACKS, but=("gpu-00",)), occupant("gpu-00"))},
+        "wait until pods of others leave room for 3 more in zone-a/rack-a1",
+    ),
+    (
+        "NoDomainFits",
+        "a set of the same name in another namespace holds all",
+        {"pods": (*pods(), *(replace(one, namespace="research") for one in own(*RACKS)))},
+        "wait until pods of others leave room for 3 more in zone-a/rack-a1",
+    ),
+    (
+        "NoDomainFits",
+        "another gang of the set holds all, beside pods without GPUs",
+        {"pods": (*pods(), *own(*RACKS), occupant("gpu-00", gpus=0))},
+        "wait until other pods of llm itself leave room for 3 more in zone-a/rack-a1",
+    ),
+    (
+        "BoundToDomain",
+        "another gang of the set holds the rest of the rack",
+        bound(*own("rack-a1", but=("gpu-01", "gpu-02"))),
+        "wait until other pods of llm itself leave room for 1 more there, or restart the gang: it"
+        " fits elsewhere",
+    ),
+    (
+        "BoundToDomain",
+        "others hold one node of the rest of the rack",
+        bound(*own("rack-a1", but=("gpu-00", "gpu-01", "gpu-02")), occupant("gpu-00")),
+        "wait until pods of others leave room for 1 more there, or restart the gang: it fits"
+        " elsewhere",
+    ),
+    (
+        "ChannelTaken",
+        "others have the channels",
+        channels("gpu-12", "gpu-13"),
+        "wait until pods with these claims end",
+    ),
+    (
+        "ChannelTaken",
+        "a pod of the gang has the channel",
+        own_channel("gpu-13"),
+        "run one pod with such a claim on a node",
+    ),
+    (
+        "VolumeUnbound",
+        "there is no StorageClass",
+        unbound(),
+        "have a StorageClass of this name made",
+    ),
+    (
+        "VolumeUnbound",
+        "there is another StorageClass",
+        unbound(StorageClass("fast")),
+        "create the claim anew with one that exists",
+    ),
+    ("NothingMade", "the set is new", nothing(59), f"wait: Grove makes it within seconds; if it lasts, {LOG}"),
+    ("NothingMade", "the set is a minute old", nothing(60), LOG),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reason", "changes", "remedy"),
+    [pytest.param(row[0], *row[2:], id=f"{row[0]}: {row[1]}") for row in REMEDIES],
+)
+def test_the_remedy_fits(reason: str, changes: Changes, remedy: str) -> None:
+    ref = SET_REF if reason == "NothingMade" else GANG_REF
+    explained = answer(facts(**changes), ref)
+    assert [one.remedy for one in explained.reasons if one.id == reason] == [remedy]
+
+
+RUNS = {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")}
+USES: list[tuple[str, Changes, str]] = [
+    ("pods run, and the status of the queue has nothing", RUNS, "no quota, use unknown"),
+    ("no pod runs", {}, "no quota, used 0"),
+    ("the status has it", {**RUNS, "queues": queues(allocated=24_000)}, "no quota, used 24"),
+    (
+        "pods without GPUs run",
+        {"pods": placed("gpu-00")},
+        "no quota, used 0",
+    ),
+    (
+        "pods of another queue run",
+        {"pods": (*pods(), *fill("rack-a1")), "gangs": (gang(told=SchedulerConstraint()),)},
+        "no quota, used 0",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), [pytest.param(*row[1:], id=row[0]) for row in USES])
+def test_the_use_of_a_queue_is_not_0_if_pods_run_in_it(changes: Changes, words: str) -> None:
+    lines = tree_lines(answer(facts(**changes), GANG_REF).tree)
+    [line] = [line for line in lines if "Queue team-llm" in line]
+    assert f"root/team-llm: {words}  " in line
+
+
+def test_queues_of_other_names_have_their_own_use() -> None:
+    explained = answer(facts(**RUNS, queues=(Queue("team-llm", allocated=8_000),)), GANG_REF)
+    assert "team-llm: no quota, used 8" in str(explained.tree)
