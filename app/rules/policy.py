@@ -63,7 +63,8 @@ class Policy:
     policy says nothing.
 
     `parameter` is the resource whose objects are the parameters. If `parameter_name` is "", each of
-    its objects is one. If `fails_closed`, a request that can't be judged is refused.
+    its objects is one. If `fails_closed`, a request that can't be judged is refused. If `label` is
+    not "", only objects that have this label are looked at, or had it before an update.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Policy:
     parameter: Resource | None = None
     parameter_name: str = ""
     fails_closed: bool = False
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.facts.kinds import K8S_POD_GROUP, POD_CLIQUE, POD_CLIQUE_SET, POD_GROUP, QUEUE, WORKLOAD
 from app.objects.resource import POD, Resource
@@ -29,6 +29,8 @@ _CONTROLLED = (
     Resource(_APPS, "daemonsets", "DaemonSet", True, ("v1",)),
 )
 """Pods, and what Kubernetes itself makes Pods of."""
+
+_ANY = Resource("*", "*", "", True, ("*",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +58,26 @@ def queue_guards(keys: QueueKeys, trusted: Sequence[str]) -> list[Policy]:
         "workloads": ((WORKLOAD, K8S_POD_GROUP), _of_metadata(keys, "ROOT")),
         "pods": (_CONTROLLED, _of_pods(keys)),
     }
-    return [
+    policies = [
         _guard(f"queue-guard-{name}", resources, names, trusted)
         for name, (resources, names) in kinds.items()
     ]
+    return [*policies, _of_any_owner(keys, trusted, policies)]
+
+
+def _of_any_owner(keys: QueueKeys, trusted: Sequence[str], others: Sequence[Policy]) -> Policy:
+    """Return the policy for the label of every kind that no policy of `others` has.
+
+    KAI reads the label of the topmost owner of a Pod before that of the Pod. An owner may be of any
+    kind, a ConfigMap too, because whoever makes the Pod names it.
+    """
+    guarded = [
+        f"{resource.plural}.{resource.group}" for policy in others for resource in policy.resources
+    ]
+    kind = "request.resource.resource + '.' + request.resource.group"
+    policy = _guard("queue-guard-owners", (_ANY,), _of_metadata(keys, "ROOT"), trusted)
+    conditions = {"of-no-other-policy": f"!({kind} in {texts(guarded)})"}
+    return replace(policy, label=keys.queue, conditions={**conditions, **policy.conditions})
 
 
 def _guard(
@@ -103,9 +121,6 @@ def _guard(
             "not-copied-by-a-controller": (
                 f"!({copies} request.userInfo.groups)) &&"
                 " request.userInfo.username != 'system:kube-controller-manager'"
-            ),
-            "not-being-deleted": (
-                "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp)"
             ),
         },
         fails_closed=True,

@@ -99,7 +99,11 @@ def _validating(policy: Policy, form: Form) -> Object:
     if policy.parameter is not None:
         version = f"{policy.parameter.group}/{policy.parameter.versions[0]}"
         spec["paramKind"] = {"apiVersion": version, "kind": policy.parameter.kind}
-    spec["matchConstraints"] = form.constraints(list(_rules(policy.resources, policy.operations)))
+    constraints = form.constraints(list(_rules(policy.resources, policy.operations)))
+    if policy.label:
+        selected = {"matchExpressions": [{"key": policy.label, "operator": "Exists"}]}
+        constraints["objectSelector"] = selected
+    spec["matchConstraints"] = constraints
     spec["matchConditions"] = [
         {"name": name, "expression": expression} for name, expression in policy.conditions.items()
     ]

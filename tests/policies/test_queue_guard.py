@@ -6,14 +6,17 @@ from typing import Any
 import pytest
 
 from app.config.schema import Configuration
+from app.facts.kinds import POD_CLIQUE_SET, POD_GROUP
+from app.objects.resource import POD, Resource
 from app.sandbox.admission.policies import findings_of
+from app.sandbox.objects.selectors import object_selector
 from app.webhooks.policies import queue_policies
+from tests.policies.ways import KAI, QUEUE, TEMPLATED, cliques, controlled, pod, ways
 
 Object = dict[str, Any]
 
-QUEUE = "kai.scheduler/queue"
+JOB = TEMPLATED[0]
 TENANT = {"username": "ann", "groups": ["system:authenticated"]}
-KAI = "kai-scheduler"
 _OBJECTS = queue_policies(Configuration(), "refuse", KAI)
 POLICIES = list(zip(_OBJECTS[::2], _OBJECTS[1::2], strict=True))
 
@@ -24,10 +27,13 @@ def may_do(access: dict[str, str]) -> bool:
     return access == {**queues, "name": "a"}
 
 
-def said(plural: str, obj: Object, old: Object | None = None, user: Object = TENANT) -> list[str]:
+def said(
+    resource: Resource, obj: Object, old: Object | None = None, user: Object = TENANT
+) -> list[str]:
     """What the policies say against a write of `obj`."""
     request = {
         "operation": "CREATE" if old is None else "UPDATE",
+        "resource": {"group": resource.group, "resource": resource.plural},
         "userInfo": user,
         "object": obj,
         "oldObject": old,
@@ -35,20 +41,20 @@ def said(plural: str, obj: Object, old: Object | None = None, user: Object = TEN
     return [
         finding.message
         for policy, binding in POLICIES
-        if any(_matches(rule, plural) for rule in _rules(policy))
+        if _matches(policy["spec"]["matchConstraints"], resource, (obj, old or {}))
         for finding in findings_of(policy, binding, request, [None], may_do)
     ]
 
 
-def _rules(policy: Object) -> list[Object]:
-    rules: list[Object] = policy["spec"]["matchConstraints"]["resourceRules"]
-    return rules
-
-
-def _matches(rule: Object, plural: str) -> bool:
-    """Whether a rule matches a kind. PodGroups are those of KAI here."""
-    is_other = plural == "podgroups" and rule["apiGroups"] == ["scheduling.k8s.io"]
-    return plural in rule["resources"] and not is_other
+def _matches(constraints: Object, resource: Resource, objects: tuple[Object, ...]) -> bool:
+    """Whether a policy is about a kind, and about one of the objects."""
+    selects = object_selector(constraints.get("objectSelector"))
+    is_listed = any(
+        {"*", resource.group} & set(rule["apiGroups"])
+        and {"*", resource.plural} & set(rule["resources"])
+        for rule in constraints["resourceRules"]
+    )
+    return is_listed and any(selects(obj) for obj in objects if obj)
 
 
 def refusal(queue: str) -> list[str]:
@@ -56,58 +62,12 @@ def refusal(queue: str) -> list[str]:
     return [f"{text} queues.scheduling.run.ai/{queue}"]
 
 
-def named(queue: str, field: str = "labels", key: str = QUEUE) -> Object:
-    return {"metadata": {"name": "x", field: {key: queue}}}
-
-
-def pod(metadata: Object, scheduler: str = KAI) -> Object:
-    return {**metadata, "spec": {"schedulerName": scheduler, "containers": []}}
-
-
-PLAIN: Object = {"metadata": {"name": "x"}}
-
-
-def controlled(metadata: Object, template: Object) -> Object:
-    return {**metadata, "spec": {"template": template}}
-
-
-def clique(**metadata: Any) -> Object:
-    return {**PLAIN, "spec": {"template": {"cliques": [{"name": "w", **metadata}]}}}
-
-
-def ways(queue: str) -> dict[str, tuple[str, Object]]:
-    """Each way to name a queue, as the plural of the kind and the object."""
-    found = {
-        "the spec of a PodGroup": ("podgroups", {**PLAIN, "spec": {"queue": queue}}),
-        "a label of a PodGroup": ("podgroups", {**named(queue), "spec": {}}),
-        "a label of a PodCliqueSet": ("podcliquesets", {**clique(), **named(queue)}),
-        "an annotation of one": ("podcliquesets", {**clique(), **named(queue, "annotations")}),
-        "a label of a clique": ("podcliquesets", clique(labels={QUEUE: queue})),
-        "an annotation of a clique": ("podcliquesets", clique(annotations={QUEUE: queue})),
-        "a PodClique": ("podcliques", {**named(queue), "spec": {}}),
-        "a label of a Workload": ("workloads", {**named(queue), "spec": {}}),
-        "an annotation of a Workload": ("workloads", {**named(queue, "annotations"), "spec": {}}),
-        "a label of a Pod": ("pods", pod(named(queue))),
-        "a project": ("pods", pod(named(queue, key="project"))),
-        "a CronJob": (
-            "cronjobs",
-            {**PLAIN, "spec": {"jobTemplate": {"spec": {"template": pod(named(queue))}}}},
-        ),
-    }
-    for plural in ("jobs", "deployments", "replicasets", "statefulsets", "daemonsets"):
-        found[f"a label of {plural}"] = (plural, controlled(named(queue), pod(PLAIN)))
-        found[f"a template of {plural}"] = (plural, controlled(PLAIN, pod(named(queue))))
-        owned = controlled(named(queue, key="project"), pod(PLAIN))
-        found[f"a project of {plural}"] = (plural, owned)
-    return found
-
-
 @pytest.mark.parametrize("way", ways("a"))
 def test_a_tenant_uses_the_own_queue_and_no_other(way: str) -> None:
-    plural, own = ways("a")[way]
-    assert said(plural, own) == []
-    _, other = ways("b")[way]
-    assert said(plural, other) == refusal("b")
+    own = ways("a")[way]
+    assert said(own.resource, own.obj) == []
+    other = ways("b")[way]
+    assert said(other.resource, other.obj) == refusal("b")
 
 
 CONTROLLERS = {
@@ -120,39 +80,46 @@ CONTROLLERS = {
 @pytest.mark.parametrize("groups", CONTROLLERS.values(), ids=CONTROLLERS)
 def test_a_controller_copies_any_queue(groups: list[str]) -> None:
     user = {"username": "system:serviceaccount:n:s", "groups": groups}
-    assert [said(plural, obj, user=user) for plural, obj in ways("b").values()] == [[]] * len(
-        ways("b")
-    )
+    refused = {
+        name: said(way.resource, way.obj, user=user)
+        for name, way in ways("b").items()
+        if said(way.resource, way.obj, user=user)
+    }
+    assert refused == {}
 
 
 def test_the_controllers_of_kubernetes_may_have_no_service_accounts() -> None:
     user = {"username": "system:kube-controller-manager"}
-    assert said("pods", pod(named("b")), user=user) == []
+    assert said(POD, pod({QUEUE: "b"}), user=user) == []
 
 
 @pytest.mark.parametrize("way", ways("b"))
 def test_an_update_may_keep_a_queue(way: str) -> None:
     """Whoever scales a workload need not be allowed to use its queue."""
-    plural, obj = ways("b")[way]
-    scaled = copy.deepcopy(obj)
+    stored = ways("b")[way]
+    scaled = copy.deepcopy(stored.obj)
     scaled["metadata"]["generation"] = 2
-    assert said(plural, scaled, obj) == []
+    assert said(stored.resource, scaled, stored.obj) == []
 
 
-def test_an_update_may_not_change_to_a_queue_of_others() -> None:
-    assert said("podcliquesets", clique(labels={QUEUE: "b"}), clique(labels={QUEUE: "a"})) == (
-        refusal("b")
-    )
-    assert said("pods", pod(named("b", key="project")), pod(named("b", key="project"), "x")) == (
-        refusal("b")
-    )
+@pytest.mark.parametrize("way", ways("a"))
+def test_an_update_may_not_change_to_a_queue_of_others(way: str) -> None:
+    """Nor while the object is being deleted: KAI looks at what is still there."""
+    own = ways("a")[way]
+    changed = copy.deepcopy(ways("b")[way].obj)
+    assert said(own.resource, changed, own.obj) == refusal("b")
+    changed["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert said(own.resource, changed, own.obj) == refusal("b")
+
+
+def test_a_project_counts_as_soon_as_kai_schedules_the_pod() -> None:
+    assert said(POD, pod({"project": "b"}), pod({"project": "b"}, "x")) == refusal("b")
 
 
 def test_two_queues_are_asked_for_one_by_one_and_more_are_refused() -> None:
-    assert said("jobs", controlled(named("a"), pod(named("b")))) == refusal("b")
-    cliques = [{"name": queue, "labels": {QUEUE: queue}} for queue in ("a", "b", "c")]
-    many = {**PLAIN, "spec": {"template": {"cliques": cliques}}}
-    assert said("podcliquesets", many) == [
+    assert said(JOB, controlled(JOB, {QUEUE: "a"}, pod({QUEUE: "b"}))) == refusal("b")
+    many = cliques(*({"labels": {QUEUE: queue}} for queue in ("a", "b", "c")))
+    assert said(POD_CLIQUE_SET, many) == [
         "names more than two queues (a, b, c): name one",
         *refusal("b"),
     ]
@@ -160,13 +127,13 @@ def test_two_queues_are_asked_for_one_by_one_and_more_are_refused() -> None:
 
 def test_a_project_with_a_pool_of_nodes_is_another_queue() -> None:
     labels = {"project": "a", "kai.scheduler/node-pool": "fast"}
-    assert said("pods", pod({"metadata": {"name": "x", "labels": labels}})) == refusal("a-fast")
+    assert said(POD, pod(labels)) == refusal("a-fast")
 
 
 def test_what_names_no_queue_of_kai_is_nobodys_business() -> None:
-    assert said("pods", pod(PLAIN)) == []
-    assert said("pods", pod(named("b", key="project"), "default-scheduler")) == []
-    assert said("podgroups", {**PLAIN, "spec": {}}) == []
+    assert said(POD, pod()) == []
+    assert said(POD, pod({"project": "b"}, "default-scheduler")) == []
+    assert said(POD_GROUP, {"metadata": {"name": "x"}, "spec": {}}) == []
 
 
 def test_the_mode_that_warns_refuses_nothing_and_fails_open() -> None:

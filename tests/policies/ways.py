@@ -1,0 +1,133 @@
+"""Every way to name a queue, as objects that an API server takes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.facts.kinds import K8S_POD_GROUP, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, POD_GROUP, WORKLOAD
+from app.objects.resource import POD, Resource
+
+Object = dict[str, Any]
+
+QUEUE = "kai.scheduler/queue"
+KAI = "kai-scheduler"
+
+CONFIG_MAP = Resource("", "configmaps", "ConfigMap", True, ("v1",))
+CRON_JOB = Resource("batch", "cronjobs", "CronJob", True, ("v1",))
+TEMPLATED = (
+    Resource("batch", "jobs", "Job", True, ("v1",)),
+    Resource("apps", "deployments", "Deployment", True, ("v1",)),
+    Resource("apps", "replicasets", "ReplicaSet", True, ("v1",)),
+    Resource("apps", "statefulsets", "StatefulSet", True, ("v1",)),
+    Resource("apps", "daemonsets", "DaemonSet", True, ("v1",)),
+    Resource("", "replicationcontrollers", "ReplicationController", True, ("v1",)),
+)
+"""What has a template of a Pod in `spec.template`."""
+
+_APP = {"app": "x"}
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """An object that names a queue, and its kind."""
+
+    resource: Resource
+    obj: Object
+
+
+def metadata(
+    labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None
+) -> Object:
+    return {"name": "x", "labels": dict(labels or {}), "annotations": dict(annotations or {})}
+
+
+def pod(labels: Mapping[str, str] | None = None, scheduler: str = KAI, **more: Any) -> Object:
+    containers = [{"name": "c", "image": "registry.example/c:1"}]
+    spec = {"schedulerName": scheduler, "restartPolicy": "Always", "containers": containers}
+    return {"metadata": metadata(labels, **more), "spec": spec}
+
+
+def controlled(
+    resource: Resource, labels: Mapping[str, str] | None = None, template: Object | None = None
+) -> Object:
+    """An object of one of TEMPLATED."""
+    template = template or pod()
+    template["metadata"]["labels"].update(_APP)
+    spec: Object = {"template": template}
+    if resource.kind == "Job":
+        template["spec"]["restartPolicy"] = "Never"
+    elif resource.kind == "ReplicationController":
+        spec["selector"] = _APP
+    else:
+        spec["selector"] = {"matchLabels": _APP}
+    if resource.kind == "StatefulSet":
+        spec["serviceName"] = "x"
+    return {"metadata": metadata(labels), "spec": spec}
+
+
+def cron_job(template: Object) -> Object:
+    template["spec"]["restartPolicy"] = "Never"
+    jobs = {"spec": {"template": template}}
+    return {"metadata": metadata(), "spec": {"schedule": "0 0 1 1 *", "jobTemplate": jobs}}
+
+
+def cliques(*entries: Object) -> Object:
+    """A PodCliqueSet with cliques; each of `entries` has metadata of one."""
+    listed = [
+        {"name": f"w{number}", "spec": {**_clique(), "roleName": f"w{number}"}, **entry}
+        for number, entry in enumerate(entries or ({},))
+    ]
+    return {"metadata": metadata(), "spec": {"replicas": 1, "template": {"cliques": listed}}}
+
+
+def _clique() -> Object:
+    containers = pod()["spec"]["containers"]
+    return {"roleName": "w", "replicas": 1, "podSpec": {"containers": containers}}
+
+
+def _workload(**entries: Any) -> Object:
+    group = {"name": "g", "schedulingPolicy": {"gang": {"minCount": 1}}}
+    return {"metadata": metadata(**entries), "spec": {"podGroupTemplates": [group]}}
+
+
+def _group(**entries: Any) -> Object:
+    return {
+        "metadata": metadata(**entries),
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}},
+    }
+
+
+def ways(queue: str) -> dict[str, Way]:
+    """Each way to name `queue`."""
+    label = {QUEUE: queue}
+    project = {"project": queue}
+    group = {"metadata": metadata(), "spec": {"minMember": 1, "queue": queue}}
+    other = {"metadata": metadata(label), "spec": {"minMember": 1}}
+    listed: dict[str, Way] = {
+        "the spec of a PodGroup": Way(POD_GROUP, group),
+        "a label of a PodGroup": Way(POD_GROUP, other),
+        "a label of a PodCliqueSet": Way(
+            POD_CLIQUE_SET, {**cliques(), "metadata": metadata(label)}
+        ),
+        "an annotation of a PodCliqueSet": Way(
+            POD_CLIQUE_SET, {**cliques(), "metadata": metadata({}, label)}
+        ),
+        "a label of a clique": Way(POD_CLIQUE_SET, cliques({"labels": label})),
+        "an annotation of a clique": Way(POD_CLIQUE_SET, cliques({"annotations": label})),
+        "a PodClique": Way(POD_CLIQUE, {"metadata": metadata(label), "spec": _clique()}),
+        "a PodGang": Way(POD_GANG, {"metadata": metadata(label), "spec": {"podgroups": []}}),
+        "a label of a Workload": Way(WORKLOAD, _workload(labels=label)),
+        "an annotation of a Workload": Way(WORKLOAD, _workload(annotations=label)),
+        "a label of a PodGroup of Kubernetes": Way(K8S_POD_GROUP, _group(labels=label)),
+        "a label of a Pod": Way(POD, pod(label)),
+        "an annotation of a Pod": Way(POD, pod(annotations=label)),
+        "a project of a Pod": Way(POD, pod(project)),
+        "a CronJob": Way(CRON_JOB, cron_job(pod(label))),
+        "any owner of Pods": Way(CONFIG_MAP, {"metadata": metadata(label)}),
+    }
+    for resource in TEMPLATED:
+        kind = resource.kind
+        listed[f"a label of a {kind}"] = Way(resource, controlled(resource, label))
+        listed[f"a template of a {kind}"] = Way(resource, controlled(resource, {}, pod(label)))
+        listed[f"a project of a {kind}"] = Way(resource, controlled(resource, project))
+    return listed
