@@ -105,7 +105,7 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
     (
         "NoDomainFits",
         "another gang of the set holds all but one node of the rack",
-        {"pods": (*pods(), *own(*RACKS, but=("gpu-00",)), occupant("gpu-00"))},
+        {"pods": (*pods(), *own(*RACKS, but=("gpu-03",)), occupant("gpu-03"))},
         "wait until pods of others leave room for 3 more in zone-a/rack-a1",
     ),
     (
