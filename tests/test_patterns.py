@@ -51,6 +51,7 @@ SAMPLES: dict[str, str] = {
     "objects/names.py _SUBDOMAIN": "ab-c.d0.e",
     "facts/quantity.py _QUANTITY": "-1.5e-3",
     "rules/dialects/bindings/levels.py _DOMAIN": "ab-c0",
+    "waiting/overdue.py _AGE": " (2 minutes ago)",
     "visible.py _IN_JSON": "a\x00\u202eb\n",
 }
 """A text for each expression; parts of it are repeated."""

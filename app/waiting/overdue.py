@@ -1,5 +1,6 @@
 """Which gangs have waited too long, and the first reason of each. Pure."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -12,6 +13,8 @@ from app.explain.said import words_of_kai
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER
 from app.facts.named import Ref
+
+_AGE = re.compile(r" \([0-9]{1,9} [a-z]{1,9} ago\)| for [0-9]{1,9} (?:second|minute|hour|day)s?\b")
 
 UNEXPLAINED = "Unexplained"
 """The reason of a gang that waits without any that is known."""
@@ -184,8 +187,12 @@ def _blocked(gang: Gang, since: float) -> Blocked:
 
 
 def message(reason: Reason) -> str:
-    """Return a reason for people: what prevents the placement, what helps, and who can do it."""
+    """Return a reason for people: what prevents the placement, what helps, and who can do it.
+
+    It has no ages: they would be wrong a moment later, or change what is stored again and again.
+    """
     text = f"{reason.text}. Helps: {reason.remedy} ({_HELPERS[reason.who]})"
+    text = _AGE.sub("", text)
     return text if len(text) <= MOST_MESSAGE else f"{text[: MOST_MESSAGE - 1]}…"
 
 

@@ -6,12 +6,23 @@ from typing import Any
 import pytest
 
 from app.explain.index import Index
+from app.facts.grove.status import LastError
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload import Workload
 from app.facts.named import Ref
 from app.waiting.overdue import NOT_KNOWN, UNEXPLAINED, Blocked, Overdue, overdue
-from tests.explain.fleet import GANG_REF, NOW, SET_REF, facts, fill, placed, pods, shape
+from tests.explain.fleet import (
+    GANG_REF,
+    NOW,
+    SET_REF,
+    cliques,
+    facts,
+    fill,
+    placed,
+    pods,
+    shape,
+)
 
 FULL: dict[str, Any] = {"pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1", "rack-b2"))}
 AFTER = 300.0
@@ -35,6 +46,18 @@ def test_a_gang_that_waits_long_is_told_with_what_helps_and_who_can_do_it() -> N
     )
     assert blocked.message.startswith("No rack has room for 3 pods of 8 GPUs")
     assert blocked.message.endswith("(nobody has to do anything)")
+
+
+def test_a_message_does_not_change_with_time() -> None:
+    failing = replace(cliques()[1], errors=(LastError("quota exceeded", NOW - 60),))
+    lacking = facts(pods=pods()[:3], cliques=(cliques()[0], failing))
+    messages = {
+        blocked.message
+        for now in (NOW, NOW + 3600)
+        for blocked in overdue(Index(replace(lacking, now=now)), AFTER, {}).workloads
+    }
+    (message,) = messages
+    assert message.endswith("Grove said: quota exceeded (the owner of the workload can do that)")
 
 
 def test_gangs_are_counted_with_their_queue() -> None:
