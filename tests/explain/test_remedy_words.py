@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
+from app.explain.answer import explain
+from app.explain.index import Index
 from app.explain.text import tree_lines
 from app.facts.constraint import SchedulerConstraint
 from app.facts.kai.queue import Queue
 from app.facts.kubernetes.claim import ClaimTemplate, Device, ResourceClaim
 from app.facts.kubernetes.pod import PodClaim
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
+from app.facts.named import Ref
 from app.facts.place import Place
 from tests.explain.fleet import (
     GANG_REF,
@@ -171,6 +174,29 @@ def test_the_remedy_fits(reason: str, changes: Changes, remedy: str) -> None:
     ref = SET_REF if reason == "NothingMade" else GANG_REF
     explained = answer(facts(**changes), ref)
     assert [one.remedy for one in explained.reasons if one.id == reason] == [remedy]
+
+
+def test_gangs_that_are_alike_have_holders_of_their_own() -> None:
+    """Another set has a gang that is alike, and is asked about first, with the same index."""
+    like = Place("chat", "0", podgang="chat-0")
+    others = tuple(
+        replace(one, name=f"chat-{one.name}", uid=f"chat-{one.uid}", place=like, group="")
+        for one in pods()
+    )
+    given = facts(
+        sets=(pcs(), replace(pcs(), name="chat")),
+        gangs=(gang(), gang(name="chat-0", uid="uid-chat", place=Place("chat"))),
+        pods=(*pods(), *others, *own(*RACKS)),
+    )
+    index = Index(given)
+    said = [explain(index, Ref("PodGang", NAMESPACE, name)) for name in ("llm-0", "chat-0")]
+    remedies = [
+        one.remedy for each in said if each for one in each.reasons if one.id == "NoDomainFits"
+    ]
+    assert remedies == [
+        "wait until other pods of llm itself leave room for 3 more in zone-a/rack-a1",
+        "wait until pods of others leave room for 3 more in zone-a/rack-a1",
+    ]
 
 
 RUNS = {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")}

@@ -193,7 +193,9 @@ def obstacle_of(gang: Gang) -> Obstacle | None:
     told = [key for part in gang.whole.parts() for key in (part.told.required, part.told.preferred)]
     if gang.places.now.fits or not keys.issuperset(told):
         return None
-    return gang.index.remembered(("obstacle", id(gang.places)), lambda: Obstacle(gang, gang.places))
+    # gangs of several sets share their places; who is in the way of each is its own
+    key = ("obstacle", id(gang.places), gang.ref)
+    return gang.index.remembered(key, lambda: Obstacle(gang, gang.places))
 
 
 def without_size(demand: Demand) -> Demand:
