@@ -9,6 +9,7 @@ from app.explain.answer import explain
 from app.explain.index import Index
 from app.explain.text import tree_lines
 from app.facts.constraint import SchedulerConstraint
+from app.facts.grove.podgang import GangPart
 from app.facts.kai.queue import Queue
 from app.facts.kubernetes.claim import ClaimTemplate, Device, ResourceClaim
 from app.facts.kubernetes.pod import PodClaim
@@ -17,6 +18,7 @@ from app.facts.named import Ref
 from app.facts.place import Place
 from tests.explain.fleet import (
     GANG_REF,
+    GPU,
     NAMESPACE,
     NOW,
     SET,
@@ -26,6 +28,7 @@ from tests.explain.fleet import (
     facts,
     fill,
     gang,
+    nodes,
     occupant,
     pcs,
     placed,
@@ -197,6 +200,44 @@ def test_gangs_that_are_alike_have_holders_of_their_own() -> None:
         "wait until other pods of llm itself leave room for 3 more in zone-a/rack-a1",
         "wait until pods of others leave room for 3 more in zone-a/rack-a1",
     ]
+
+
+def test_a_gang_that_never_fits_is_called_by_its_own_name() -> None:
+    """Another set has a gang that is alike, and is asked about first, with the same index."""
+    asks = (GangPart("llm-0-a", 5),)
+    like = tuple(
+        replace(
+            gang(name=f"{name}-0", uid=f"uid-{name}", parts=(replace(asks[0], name=f"{name}-a"),)),
+            groups=(),
+            place=Place(name),
+        )
+        for name in (SET, "chat")
+    )
+    workers = tuple(
+        pod(
+            WORKERS,
+            number,
+            name=f"{name}-{number}",
+            uid=f"{name}-{number}",
+            place=Place(name, "0", clique=f"{name}-a", podgang=f"{name}-0"),
+            group="",
+            shape=shape(16),
+        )
+        for name in (SET, "chat")
+        for number in range(5)
+    )
+    large = tuple(replace(one, allocatable={**one.allocatable, GPU: 16_000}) for one in nodes()[:2])
+    sets = (pcs(), replace(pcs(), name="chat"))
+    index = Index(facts(sets=sets, gangs=like, pods=workers, cliques=(), nodes=large))
+    texts = [
+        one.text
+        for name in ("llm-0", "chat-0")
+        if (said := explain(index, Ref("PodGang", NAMESPACE, name)))
+        for one in said.reasons
+        if one.id == "NeverFits"
+    ]
+    needs = "The largest zone has 32 GPUs, and {} needs 80 GPUs"
+    assert texts == [needs.format("llm-0"), needs.format("chat-0")]
 
 
 RUNS = {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")}

@@ -49,7 +49,7 @@ def never_fits(gang: Gang) -> Iterator[Reason]:
     empty = obstacle.places.empty
     short = empty.short or obstacle.places.demand
     evidence = (Evidence(gang.ref, "spec.topologyConstraint", short.key or "none"),)
-    text, remedy = _too_large(obstacle, short)
+    text, remedy = _too_large(obstacle, obstacle.named(short))
     yield Reason(
         "NeverFits",
         (gang.ref,),

@@ -36,6 +36,13 @@ class Obstacle:
         """The innermost part that has no place."""
         return self.places.now.short or self.places.demand
 
+    def named(self, part: Demand) -> Demand:
+        """Return a part with its name in this gang: those that are alike share their places."""
+        own = self.gang.whole.demand().flat()
+        pairs = zip(self.places.demand.flat(), own, strict=False)
+        names = {shared.name: mine.name for shared, mine in pairs}
+        return replace(part, name=names.get(part.name, part.name))
+
     @cached_property
     def is_for_ever(self) -> bool:
         """Whether it has no place even if no other pods ran and all nodes were open."""
