@@ -47,8 +47,8 @@ waiting: {{enabled: true, afterSeconds: 0.001, maxWritesPerMinute: 1000}}
 WITHIN = 30.0
 QUIET_SECONDS = 3.0
 QUICK = Pacing(look=0.1, pause=0.0, refresh=0.0)
-MADE_ANEW = ("PreemptionDelay", "ClaimHeld", "PodGangMissing")
-"""Their texts have times, which the API server sets."""
+MADE_ANEW = ("PreemptionDelay", "ClaimHeld", "PodGangMissing", "NothingMade")
+"""Their texts depend on times, which the API server sets."""
 
 System = tuple[str, ApiServer, Stage, WaitingDuty, HttpClient]
 
