@@ -19,7 +19,7 @@ from app.visible import visible
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code."""
+    """Run one command and return its exit code."""
     argv = sys.argv[1:] if argv is None else argv
     parser, commands = _parsers()
     if COMPLETING in os.environ:

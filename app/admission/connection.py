@@ -52,7 +52,7 @@ _AT_HEAD, _IN_BODY, _SKIPPING, _WAITING, _ENDED = State
 
 
 class Connection(asyncio.Protocol):
-    """Handles one request at a time.
+    """A connection, which handles one request at a time.
 
     Bytes that arrive meanwhile are kept. If there are too many, reading is paused.
     """

@@ -71,7 +71,7 @@ It gets that, the path, the request, the verdict and its time in seconds.
 
 
 class Exchange:
-    """Answers requests to the paths of `routes`.
+    """The answers to requests to the paths of `routes`.
 
     If `only_known` is true, callers must have shown a certificate of a configured client CA.
     `connection` and `asgi` check that, and answer others with `UNKNOWN_CALLER`.

@@ -52,11 +52,11 @@ class Asking(Protocol):
         """Return the answer to the request. None if there is nobody to answer to."""
 
     def take(self, answer: Answer | Awaitable[Answer]) -> None:
-        """Write the answer, or waits for it in a task."""
+        """Write the answer, or wait for it in a task."""
 
 
 class HandOver(Protocol):
-    """Answers a complete request that is not for a verdict.
+    """The answerer of complete requests that are not for a verdict.
 
     It is the last one of its connection.
     """

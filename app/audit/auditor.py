@@ -82,7 +82,7 @@ _ASKER = Asker("audit")
 
 
 class Auditor:
-    """Audits the cluster of `client`, except for the namespaces that webhooks do not look at.
+    """An audit of the cluster of `client`, except for namespaces that webhooks do not look at.
 
     `now` is the begin of the audit in UTC. Objects are judged as if a user wrote them who may write
     the managed ClusterTopology, because the authors of objects are not audited.

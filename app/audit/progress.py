@@ -13,7 +13,7 @@ _BAR = 30
 
 
 class Progress:
-    """Writes the progress to `stream`. `clock` is monotonic, in seconds."""
+    """The progress, written to `stream`. `clock` is monotonic, in seconds."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
@@ -23,7 +23,7 @@ class Progress:
         self._is_shown = False
 
     def show(self, kind: str, done: int, remaining: int | None) -> None:
-        """Shows how many objects are `done`.
+        """Show how many objects are `done`.
 
         `remaining` is None if the API server doesn't report their number.
         """

@@ -125,7 +125,7 @@ class CaBundles:
 
 
 class Trust:
-    """Tracks the CAs that all bundles have in common.
+    """The CAs that all bundles have in common, each with the time since when.
 
     Times are monotonic, in seconds.
 
@@ -139,7 +139,7 @@ class Trust:
         self._has_clients = True
 
     def see(self, bundles: Sequence[Collection[bytes]], at: float) -> None:
-        """Notes the CAs, as normalized PEM, that each webhook trusts at the time `at`."""
+        """Note the CAs, as normalized PEM, that each webhook trusts at the time `at`."""
         common = set(bundles[0]).intersection(*bundles[1:]) if bundles else set()
         self._since = {ca: self._since.get(ca, at) for ca in common}
         self._has_clients = bool(bundles)

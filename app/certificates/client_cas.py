@@ -26,7 +26,7 @@ def read_client_cas(path: Path) -> bytes:
 
 
 class ClientCas:
-    """Keeps the client CAs of `certificate` as they are in the file at `path`.
+    """The client CAs of `certificate`, kept as they are in the file at `path`.
 
     An unusable file never replaces usable CAs. `changed` is called after each change: connections
     whose client has shown a certificate of a former CA should end.

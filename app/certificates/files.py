@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class FileSource(CertificateSource):
-    """Loads a ServingCertificate from `tls.crt` and `tls.key` in `directory` after each change.
+    """A ServingCertificate from `tls.crt` and `tls.key` in `directory`, loaded after each change.
 
     It compares the content of the files, so that it does not matter how they are replaced. A pair
     that is invalid, mismatched (because it was read during a change) or not valid now is not
@@ -56,13 +56,13 @@ class FileSource(CertificateSource):
         self._loaded: Pair | None = None
 
     async def run(self) -> None:
-        """Looks at the files now and every `LOOK_SECONDS`, until it is cancelled."""
+        """Look at the files now and every `LOOK_SECONDS`, until it is cancelled."""
         while True:
             self.poll()
             await asyncio.sleep(LOOK_SECONDS)
 
     def poll(self) -> bool:
-        """Looks at the files once.
+        """Look at the files once.
 
         Returns whether a new pair was loaded. Does not raise for the content of the files.
         """

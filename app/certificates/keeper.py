@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 
 
 class CertificateReconciler(CertificateSource):
-    """Reconciles the Secret, the caBundles and the serving `certificate`.
+    """A reconciler of the Secret, the caBundles and the serving `certificate`.
 
     Watches of the Secret and of both webhook configurations trigger it. `names` are those of the
     certificate: the one that API servers call, and loopback, for forwarded ports. `observe` is
@@ -133,7 +133,7 @@ class CertificateReconciler(CertificateSource):
         return [(self.settings.namespace, self.settings.secret_name)]
 
     async def reconcile(self, key: Key) -> float | None:
-        """Looks at the Secret and the configurations. There is only one key."""
+        """Look at the Secret and the configurations. There is only one key."""
         self._problems = []
         try:
             return await self._look()

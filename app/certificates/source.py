@@ -136,7 +136,7 @@ def utc_now() -> datetime:
 
 
 class CertificateSource(ABC):
-    """Updates `certificate` while `run` runs.
+    """A source of `certificate`, which it updates while `run` runs.
 
     `rotations` counts replacements by reason, and `failures` counts looks that failed. `last_error`
     is the reason why the last look failed, or None. `now` is the wall clock with time zone.

@@ -51,10 +51,7 @@ async def _credentials(kubeconfig: Path | None, context: str | None) -> Credenti
 
 
 def _context(kubeconfig: Path | None, context: str | None) -> str | None:
-    """Return `context`, or the current context of kubectl.
-
-    The latter is "". It is used if no cluster is given outside of a Pod.
-    """
+    """Return `context`, or kubectl's current one, "", if no cluster is given outside of a Pod."""
     return context if is_in_cluster() or kubeconfig is not None else context or ""
 
 

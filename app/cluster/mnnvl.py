@@ -167,7 +167,7 @@ class MnnvlResources:
         return created
 
     async def restore(self, plan: Plan, mode: ClaimMode) -> list[Object]:
-        """Creates the missing resources of `plan`, whose owner exists, and returns them.
+        """Create the missing resources of `plan`, whose owner exists, and return them.
 
         Existing resources are not changed: one that is being deleted, or whose owner is gone, is
         restored later, when it no longer exists. NotOurs if another object has the name,

@@ -35,10 +35,7 @@ A key is the namespace and the key that their group has if its policy is basic.
 """
 
 BY_WORKLOAD = "workload"
-"""Lookup of Pods and of Kubernetes' PodGroups.
-
-A key is the namespace and the key that their group has if its policy is basic.
-"""
+"""Lookup of Pods and of Kubernetes' PodGroups: namespace and Workload."""
 
 BY_POD_GROUP = "pod group"
 """Lookup of Pods: namespace and the KAI PodGroup in their annotation."""

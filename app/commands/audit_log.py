@@ -102,7 +102,7 @@ async def report_on(
 
 
 class Replay:
-    """Judges events again over `facts`, and keeps what they have written as facts.
+    """A second judgement of events over `facts`, which keep what the events have written.
 
     `report` is about the events that were taken.
     """

@@ -184,7 +184,7 @@ def _print(answer: Answer, arguments: argparse.Namespace) -> int:
 async def watch(
     client: Reader, ref: Ref, arguments: argparse.Namespace, *, every: float
 ) -> NoReturn:
-    """Looks again every so many seconds, and prints a line if the answer is another than before."""
+    """Look again every so many seconds, and print a line if the answer is another than before."""
     before = ""
     while True:
         answer = explain(Index(await _facts(client, ref, arguments)), ref)

@@ -79,7 +79,7 @@ class Result:
 
 
 class Examination:
-    """Runs the audit and the doctor with a client that only reads.
+    """A run of the audit and the doctor with a client that only reads.
 
     `read` is called with a path of the API server.
     """
@@ -202,7 +202,7 @@ class Examination:
 
 
 class _Counting(Progress):
-    """Counts the objects for the page; no progress bar is printed."""
+    """Counts of objects for the page; no progress bar is printed."""
 
     def __init__(self, result: Result, live: Live) -> None:
         super().__init__(StringIO())

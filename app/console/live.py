@@ -71,8 +71,9 @@ class Live:
     """One list and watch of each kind.
 
     `namespaces` are read one by one where there is no right to read all; without any, those that
-    the user may list. `discovery` says when the kinds that the cluster serves are known, and when
-    they change; somebody else runs it. `revision` grows with every change that a page could show.
+    the user may list, else `own_namespace`, that of the context. `discovery` says when the kinds
+    that the cluster serves are known, and when they change; somebody else runs it. Only `resources`
+    are read. `revision` grows with every change that a page could show.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Live:
         self._snapshots = Snapshots()
 
     async def run(self) -> NoReturn:
-        """Read and watches everything. Never returns."""
+        """Read and watch everything. Never returns."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._look_for_trouble(), name="trouble")
             if self._discovery is not None:

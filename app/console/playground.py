@@ -70,7 +70,7 @@ spec:
 
 
 class Judge:
-    """Judges the documents of a form.
+    """A judge of the documents of a form.
 
     Its fields are `text`, `operation`, `user`, and `cluster` if the facts of the cluster are to be
     used.

@@ -216,7 +216,7 @@ class _Routes:
     # What is done on demand.
 
     async def examine(self) -> Response:
-        """Starts an examination unless one is running, and leads to its page."""
+        """Start an examination unless one is running, and lead to its page."""
         self._console.findings.start()
         return Response(status_code=303, headers={"location": "findings"})
 

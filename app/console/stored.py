@@ -30,7 +30,7 @@ KINDS: Mapping[str, Resource] = {
 
 
 class StoredObjects:
-    """Reads objects with `client`."""
+    """Objects as stored, read with `client`."""
 
     def __init__(self, client: Reader) -> None:
         self._client = client

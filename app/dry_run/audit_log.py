@@ -66,7 +66,7 @@ class Write:
 
 
 class History:
-    """Makes writes of events, which must come in the order of the log.
+    """The writes of events, which must come in the order of the log.
 
     `targets` are the resources for which there are webhooks, with their operations. Namespaces in
     `exempt` are not judged.

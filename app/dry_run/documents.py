@@ -91,7 +91,7 @@ def _expand(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Loads safe YAML like Kubernetes: a timestamp is a string, and so is 12:30.
+    """A loader of safe YAML like Kubernetes': a timestamp is a string, and so is 12:30.
 
     YAML 1.1 has numbers to the base of 60, which cost the square of their length. An integer of
     more than 64 bits is a float, as in JSON.

@@ -100,7 +100,7 @@ class Groups(Generic[K, T]):
         return later
 
     def _add(self, facts: Iterable[T]) -> set[K]:
-        """Takes in more facts; gives their keys."""
+        """Take in more facts, and return their keys."""
         added: dict[K, list[T]] = {}
         for fact in facts:
             for key in self.join.keys(fact):

@@ -52,7 +52,7 @@ class Depths:
 
 
 class Packer:
-    """Places demands on nodes, as KAI does.
+    """A placing of demands on nodes, as KAI does it.
 
     KAI counts the room on nodes that can't take the pods too, and only then finds that out.
     """

@@ -82,7 +82,7 @@ class Board:
         demand: Demand,
         domain: Domain,
     ) -> int:
-        """Places as much of a demand as goes into a domain; gives the number of pods."""
+        """Place as much of a demand as goes into a domain, and return the number of pods."""
         placed = 0
         tried = dict[object, int]()
         for part in sorted(demand.bound, key=_weight, reverse=True):

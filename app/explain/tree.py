@@ -61,7 +61,7 @@ class Branch:
 
 
 class _Grower:
-    """Makes branches for one subject, with the numbers of the reasons that are about each."""
+    """The branches of one subject, with the numbers of the reasons that are about each."""
 
     def __init__(self, index: Index, subject: Subject, reasons: Sequence[Reason]) -> None:
         self._index = index

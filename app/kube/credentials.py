@@ -55,7 +55,7 @@ class Credentials(Protocol):
         ...
 
     async def renew(self) -> None:
-        """Read the token or runs the exec plugin again. Called after a 401."""
+        """Read the token or run the exec plugin again. Called after a 401."""
         ...
 
 

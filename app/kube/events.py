@@ -61,7 +61,7 @@ class Regarding:
 
 
 class Recorder:
-    """Writes Events (events.k8s.io/v1).
+    """A writer of Events (events.k8s.io/v1).
 
     The same content again increases the count of the series of the Event.
 

@@ -205,7 +205,7 @@ class Elector:
         raise lost
 
     async def _stopped(self, working: "asyncio.Future[None]") -> asyncio.CancelledError | None:
-        """Cancels the work and waits until it ends or the lease expires; renewals continue.
+        """Cancel the work, and wait until it ends or the lease expires. Renewals continue.
 
         If this is cancelled meanwhile, it goes on waiting, and returns the CancelledError.
         """

@@ -59,7 +59,7 @@ class Reconciler(Protocol):
 
 
 class Loop:
-    """Runs a reconciler.
+    """A loop that runs a reconciler.
 
     Each key is reconciled by one worker at a time.
 

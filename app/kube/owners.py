@@ -27,7 +27,7 @@ class Controller(NamedTuple):
 
 
 class Owners:
-    """Follows owner references with `controller: true`.
+    """A walk along owner references with `controller: true`.
 
     Owners are cached by uid for `FRESH_SECONDS`, up to `REMEMBERED` of them, because the Pods of a
     group have the same owners. `clock` is monotonic, in seconds.

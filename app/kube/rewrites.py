@@ -18,7 +18,7 @@ MAX_KEYS = 10_000
 
 
 class Rewrites:
-    """Counts our writes to each key.
+    """Counts of our writes to each key.
 
     More than `tolerated` writes in `window` seconds mean that another writer reverts them. Only the
     last `MAX_KEYS` written keys are counted. `clock` is monotonic, in seconds.

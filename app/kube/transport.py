@@ -73,7 +73,7 @@ class Request:
 
 
 class Transport:
-    """Sends requests to one API server with one identity.
+    """A sender of requests to one API server with one identity.
 
     `calls` has the number of requests by verb, resource and HTTP status, which is "error" if there
     was no response.
@@ -327,7 +327,7 @@ async def lines_of(chunks: AsyncIterable[bytes], longest: int) -> AsyncGenerator
 
 
 class TokenBucket:
-    """Limits calls to `qps` per second on average, and to `burst` at once after a pause.
+    """A limit of `qps` calls per second on average, and of `burst` at once after a pause.
 
     Callers wait in the order in which they came. A caller that is cancelled while it waits does not
     use up a call.

@@ -23,7 +23,7 @@ ABSENT: Any = _Absent()
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Sets `value` at `path`, or removes the path if `value` is ABSENT.
+    """Set `value` at `path`, or remove the path if `value` is ABSENT.
 
     Missing parents are created.
     """
@@ -71,7 +71,7 @@ def operations(obj: dict[str, Any], changes: list[Edit]) -> list[Operation]:
 
 
 class _Builder:
-    """Builds the list of operations.
+    """The list of operations as it is built.
 
     `_fresh` holds the containers that an operation creates. Later changes are made in these
     containers, so that they need no further operation.

@@ -41,7 +41,7 @@ class BeingDeleted(Conflict):
 
 
 class ClusterTopologyReconciler:
-    """Reconciles the managed topology `topology_name` with the configured `levels`.
+    """A reconciler of the managed topology `topology_name` with the configured `levels`.
 
     If `levels` is None, topology support is disabled.
 
@@ -141,7 +141,7 @@ class ClusterTopologyReconciler:
         return None
 
     def _report(self, dialect: Dialect) -> None:
-        """Reports a change of the dialect with an event on the CRD of its resource."""
+        """Report a change of the dialect with an event on the CRD of its resource."""
         former = self._last
         self._last = dialect
         if former is None or former is dialect:

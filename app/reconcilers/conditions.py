@@ -46,7 +46,7 @@ def status_patch(stored: Object, status: Object) -> Object:
 
 
 class ConstraintStatusReconciler:
-    """Writes the condition of a set if it differs.
+    """The condition of sets, written if it differs.
 
     Conditions of other writers stay. `now` is the wall clock in UTC.
     """
@@ -130,7 +130,7 @@ def subscribe_status(loop: Loop, stores: Stores, topology_name: str) -> None:
 
 
 class LevelCoverageReconciler:
-    """Reconciles one topology at a time: a ClusterTopologyBinding, or the managed ClusterTopology.
+    """A reconciler of topologies: ClusterTopologyBindings and the managed ClusterTopology.
 
     Writes the condition if it differs. Conditions of other writers stay. `now` is the wall clock in
     UTC.

@@ -52,7 +52,7 @@ class Outcome:
 
 
 class KaiTopologyReconciler:
-    """Reconciles one key, the managed ClusterTopology.
+    """A reconciler of one key, the managed ClusterTopology.
 
     Does nothing if Grove makes the KAI Topology in the `dialect` in force. `now` is the wall clock
     in UTC.
@@ -161,7 +161,7 @@ class KaiTopologyReconciler:
         return await self._replace(topology, stored, desired)
 
     async def _replace(self, topology: Object, stored: Object, desired: Object) -> Outcome:
-        """Deletes and creates the KAI Topology, because its levels are immutable.
+        """Delete and create the KAI Topology, because its levels are immutable.
 
         If this is interrupted, the next step creates it.
         """

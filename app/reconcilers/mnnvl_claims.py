@@ -85,7 +85,7 @@ class Repairs:
 
 
 class MnnvlClaimsReconciler:
-    """Reconciles one PodCliqueSet at a time: the claims of its PodCliques.
+    """A reconciler of one PodCliqueSet at a time: the claims of its PodCliques.
 
     `cliques` contains the PodCliques without a claim of ours, among others.
     """

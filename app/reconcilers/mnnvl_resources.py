@@ -100,7 +100,7 @@ class MnnvlResourcesReconciler:
         """
 
     def begin(self) -> None:
-        """Forgets what was found in an earlier term as the leader.
+        """Forget what was found in an earlier term as the leader.
 
         PodCliques may have needed the resources since.
         """
@@ -293,7 +293,7 @@ class MnnvlResourcesReconciler:
         return current
 
     async def _delete(self, resource: Resource, current: Object) -> None:
-        """Deletes the version that was read.
+        """Delete the version that was read.
 
         If a pod reserves the claim at the same time, this changes its resourceVersion, and the
         Conflict leads to another step.

@@ -62,7 +62,7 @@ class Members:
 
 
 class WorkloadReconciler:
-    """Reconciles one KAI PodGroup at a time.
+    """A reconciler of one KAI PodGroup at a time.
 
     `pod_rewrites` and `group_rewrites` count the writes of each Pod and of each KAI PodGroup.
     `clock` is monotonic, in seconds.
@@ -129,7 +129,7 @@ class WorkloadReconciler:
         return await self._settle(key, group, members)
 
     async def _wait_for(self, key: Key, pods: list[StoredPod], missing: Missing) -> float | None:
-        """Marks Pods whose group is `missing`, and reports that.
+        """Mark Pods whose group is `missing`, and report that.
 
         A watch adds the key again once the group exists. Pods that already have a PodGroup stay.
         """
@@ -267,7 +267,7 @@ class WorkloadReconciler:
 
 
 class _Changes:
-    """Adds the keys of groups to `loop` after changes of the objects that they depend on."""
+    """Changes of objects that groups depend on, each of which adds their keys to `loop`."""
 
     def __init__(self, loop: Loop, caches: WorkloadCaches) -> None:
         self._loop = loop

@@ -34,7 +34,7 @@ MOST_EVENTS = 10
 
 
 class PodGroupWriter:
-    """Creates and corrects KAI PodGroups.
+    """A writer of KAI PodGroups, which it creates and corrects.
 
     `keys` are those of the labels that KAI reads. `rewrites` count the writes of each PodGroup.
     """
@@ -60,7 +60,7 @@ class PodGroupWriter:
         desired: Object,
         common_owner: Mapping[str, Any] | None,
     ) -> tuple[Object | None, float | None]:
-        """Create or corrects the PodGroup of `group`, so that it becomes as `desired`.
+        """Create or correct the PodGroup of `group`, so that it becomes as `desired`.
 
         `common_owner` is the owner that all its Pods have in common.
 
@@ -142,7 +142,7 @@ class PodGroupWriter:
         return None
 
     def report(self, stored: Object, subject: str, remark: Remark | None) -> None:
-        """Reports `remark` on the stored PodGroup by an event, once until it changes.
+        """Report `remark` on the stored PodGroup by an event, once until it changes.
 
         None means that there is no remark on `subject` any more.
         """
@@ -158,7 +158,7 @@ class PodGroupWriter:
 
 
 class PodWriter:
-    """Writes the annotations of Pods with one patch for each Pod, up to AT_ONCE at a time.
+    """A writer of annotations of Pods: a patch for each Pod, up to AT_ONCE at a time.
 
     `rewrites` count the writes of each Pod.
     """
@@ -182,7 +182,7 @@ class PodWriter:
         )
 
     async def mark(self, key: Key, pods: Iterable[StoredPod]) -> float | None:
-        """Marks those of `pods` that are not marked yet, so that KAI does not schedule them alone.
+        """Mark those of `pods` that are not marked yet, so that KAI does not schedule them alone.
 
         Returns as `assign`.
         """

@@ -15,6 +15,9 @@ from typing import Literal
 
 from app.objects.resource import Resource
 
+WRITES = ("CREATE", "UPDATE")
+"""The operations that can make an object invalid."""
+
 NOT_BEING_DELETED = {
     "not-being-deleted": "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp)"
 }

@@ -8,7 +8,13 @@ Source: https://kubernetes.io/docs/reference/access-authn-authz/manifest-admissi
 
 from collections.abc import Sequence
 
-from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
+from app.objects.resource import (
+    MUTATING_WEBHOOKS,
+    VALIDATING_POLICIES,
+    VALIDATING_POLICY_BINDINGS,
+    VALIDATING_WEBHOOKS,
+    Resource,
+)
 from app.rules.policy import Demand, Policy, sentence, text, texts
 
 ALLOW_DELETION = "grove-admission.grove.io/allow-deletion"
@@ -16,12 +22,10 @@ ALLOW_DELETION = "grove-admission.grove.io/allow-deletion"
 
 _REGISTRATION = "admissionregistration.k8s.io"
 _KINDS = {
-    "validatingadmissionpolicies": "ValidatingAdmissionPolicy",
-    "validatingadmissionpolicybindings": "ValidatingAdmissionPolicyBinding",
     "mutatingadmissionpolicies": "MutatingAdmissionPolicy",
     "mutatingadmissionpolicybindings": "MutatingAdmissionPolicyBinding",
 }
-_POLICIES = tuple(
+_MUTATING_POLICIES = tuple(
     Resource(_REGISTRATION, plural, kind, False, ("v1",)) for plural, kind in _KINDS.items()
 )
 
@@ -53,7 +57,13 @@ def protection(name: str, authorized: Sequence[str]) -> Policy:
     return Policy(
         "protection",
         "",
-        (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, *_POLICIES),
+        (
+            MUTATING_WEBHOOKS,
+            VALIDATING_WEBHOOKS,
+            VALIDATING_POLICIES,
+            VALIDATING_POLICY_BINDINGS,
+            *_MUTATING_POLICIES,
+        ),
         ("DELETE",),
         (demand,),
         conditions={"ours": is_ours},

@@ -4,6 +4,7 @@ from app.facts.kinds import POD_GROUP
 from app.objects.names import LABEL_RULE, MAX_LABEL
 from app.rules.policy import (
     NOT_BEING_DELETED,
+    WRITES,
     Demand,
     Policy,
     Uncovered,
@@ -87,7 +88,7 @@ SUBGROUPS = Policy(
     "podgroup-subgroups",
     _PATH,
     (POD_GROUP,),
-    ("CREATE", "UPDATE"),
+    WRITES,
     (_NAMES, _PARENTS, _DUPLICATES, _MISSING),
     variables={
         "subGroups": _SUBGROUPS,

@@ -65,7 +65,7 @@ class Turns:
 
 
 class DryRuns:
-    """Answers dry runs with the verdicts of `routes`."""
+    """Dry runs with the verdicts of `routes`."""
 
     def __init__(self, routes: Mapping[str, Route]) -> None:
         self._routes = routes

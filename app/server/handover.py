@@ -16,7 +16,7 @@ from app.admission.serving import Serving
 
 
 class ToUvicorn:
-    """Hands connections over to uvicorn, which runs `app`."""
+    """The way of a connection to uvicorn, which runs `app`."""
 
     def __init__(self, app: App) -> None:
         self._config = uvicorn.Config(

@@ -20,7 +20,7 @@ _ABORT_SECONDS = 1.0
 
 
 class Listener:
-    """Serves `app` on `sock` over TLS until `stop` is called.
+    """A listener that serves `app` on `sock` over TLS until `stop` is called.
 
     Admission requests go directly to the exchange of the app, all others through ASGI.
     """
@@ -95,7 +95,7 @@ class Listener:
             connection.retire()
 
     def stop(self) -> None:
-        """Accepts no more connections, finishes the open requests, and closes the connections."""
+        """Accept no more connections, finish the open requests, and close the connections."""
         self._stopping.set()
 
     def _accepted(self) -> TlsTransport:

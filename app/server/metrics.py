@@ -56,7 +56,7 @@ class _Series:
 
 
 class Metrics(Collector):
-    """Counts verdicts and steps of reconcilers. A scrape also has the samples of `add`."""
+    """Counters of verdicts and of steps of reconcilers. A scrape also has the samples of `add`."""
 
     def __init__(self) -> None:
         self._requests: dict[tuple[str, str, str, int, bool], int] = {}

@@ -76,7 +76,7 @@ def trim_function() -> Callable[[int], int] | None:
 
 
 class MemoryReturn:
-    """Gives memory back to the system after many connections were closed.
+    """The return of memory to the system after many connections were closed.
 
     glibc keeps what was freed between blocks that are in use: after 3,000 unfinished handshakes
     that were closed, the process still had all of their memory.

@@ -79,10 +79,11 @@ async def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
-    `connection` is that of `connected`. Raises
-    OSError if the port is in use or the certificate is not usable, ClusterError if there are no
-    credentials for a cluster, and CreationFailed if the managed ClusterTopology cannot be created.
-    If any other task fails, the process ends.
+    `connection` is that of `connected`. If any task fails, the process ends.
+
+    Raise OSError if the port is in use or the certificate is not usable, ClusterError if there are
+    no credentials for a cluster, and CreationFailed if the managed ClusterTopology cannot be
+    created.
     """
     server = configuration.server
     with alone(CreationFailed):

@@ -26,7 +26,7 @@ another one waited for 3 s.
 
 
 class Door(Protocol):
-    """Is told of each connection of a listener up to the end of its handshake."""
+    """What is told of each connection of a listener up to the end of its handshake."""
 
     def came(self, transport: "TlsTransport") -> None:
         """A connection was accepted. Its client has said nothing yet."""

@@ -57,7 +57,7 @@ def takes_tokens(pod: Object) -> bool:
 
 
 class ReviewTokens:
-    """Writes the token to the webhook configuration, and adds the paths with it to `routes`.
+    """The token in the webhook configuration, and the paths with it in `routes`.
 
     `now` is the time in seconds since the epoch.
     """

@@ -40,7 +40,7 @@ class Stores:
 
 
 def fill(store: WatchStore[Any], objects: Iterable[Object]) -> None:
-    """Replaces the content of `store` with `objects`."""
+    """Replace the content of `store` with `objects`."""
     store.begin_list()
     store.take_listed(objects)
     store.end_list("0")

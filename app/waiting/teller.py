@@ -61,7 +61,7 @@ class _Told:
 
 
 class Teller:
-    """Tells each workload why it waits: one write for each change of its reason.
+    """A teller of why workloads wait: one write for each change of a reason.
 
     At most `most` changes are written in a minute; what is left comes later. `writes` counts the
     workloads that were written to, `held_back` how often one had to wait for that, or because it

@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 class WaitingDuty:
-    """Reads and watches the cluster while this process leads, and tells workloads why they wait.
+    """The duty of the leader to watch the cluster and to tell workloads why they wait.
 
     `clock` is the wall clock, in seconds since 1970.
     """
@@ -162,7 +162,7 @@ def waiting_duty(client: HttpClient, events: Recorder, configuration: Configurat
 
 
 class Looker:
-    """Looks at one state of the cluster after the other. `seconds` is the CPU time of the last."""
+    """Looks at the cluster, one after the other. `seconds` is the CPU time of the last one."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -180,7 +180,7 @@ class Looker:
 
 
 class _Gone:
-    """Tells which workloads don't exist any more."""
+    """The workloads that don't exist any more."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts

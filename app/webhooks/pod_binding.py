@@ -14,7 +14,7 @@ from app.rules.topology.node_labels import binding_changes
 
 
 class PodBindingWebhook:
-    """Copies the labels of the levels in use, and those in `allowed`, which are configured."""
+    """A copier of the labels of the levels in use, and those in `allowed`, which are configured."""
 
     def __init__(self, facts: Facts, allowed: Sequence[str]) -> None:
         self._facts = facts

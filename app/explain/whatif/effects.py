@@ -181,7 +181,7 @@ def _problems(index: Index, ref: Ref) -> list[Reason]:
 
 
 class _Arranging:
-    """Gives gangs their places in the facts of one index, one after the other."""
+    """An arrangement of gangs in the facts of one index, one after the other."""
 
     def __init__(self, index: Index, seekers: Sequence[Seeker]) -> None:
         self._index = index

@@ -21,7 +21,7 @@ class PodGroupClique:
 
 
 class PodGroupCliques:
-    """Finds the members of the set `pcs`."""
+    """The members of the set `pcs`, by name."""
 
     def __init__(self, pcs: PodCliqueSet) -> None:
         self._prefix = f"{pcs.name}-"

@@ -2,11 +2,25 @@
 
 from app.rules.policy import Demand, sentence, value_or
 
+SETS_PATH = "/validate/podcliqueset"
+"""The path of the webhook with the same rules."""
+
 _MOST = 400
 _MOST_COMPARED = 400_000
 
+
+def groups_in(root: str) -> str:
+    """Return the expression of the scaling groups in the PodCliqueSet `root`."""
+    return value_or(f"{root}.spec.template.podCliqueScalingGroups", "[]")
+
+
+def has_member(clique: str) -> str:
+    """Return the expression whether the scaling group `g` names `clique`."""
+    return f"has(g.cliqueNames) && {clique}.name in g.cliqueNames"
+
+
 ITEMS = {
-    "groups": value_or("object.spec.template.podCliqueScalingGroups", "[]"),
+    "groups": groups_in("object"),
     "cliques": value_or("object.spec.template.cliques", "[]"),
     "constrainedGroups": "variables.groups.filter(g, has(g.topologyConstraint))",
 }
@@ -36,7 +50,7 @@ def owners(root: str, fields: str) -> str:
     API server wants values of one type in a map, so each of them is made a string.
     """
     template = f"{root}.spec.template"
-    groups = value_or(f"{template}.podCliqueScalingGroups", "[]")
+    groups = groups_in(root)
     cliques = value_or(f"{template}.cliques", "[]")
     in_set = fields.replace("HOLDER", template)
     in_group = fields.replace("HOLDER", "g")
@@ -58,13 +72,9 @@ def at_owner(owner: str) -> str:
     )
 
 
-_HAS_MEMBER = "has(g.cliqueNames) && {}.name in g.cliqueNames"
-
-
 def groups_of(root: str, clique: str) -> str:
     """Return the expression of the names of the scaling groups of `clique` in `root`."""
-    groups = value_or(f"{root}.spec.template.podCliqueScalingGroups", "[]")
-    return f"{groups}.filter(g, {_HAS_MEMBER.format(clique)}).map(g, string(g.name))"
+    return f"{groups_in(root)}.filter(g, {has_member(clique)}).map(g, string(g.name))"
 
 
 def of_entry(expression: str, entry: str) -> str:
@@ -89,9 +99,9 @@ def too_broad(name: str, own: str, of_holder: str, template: str, field: str) ->
     below_set = f"o.kind != 'set' && {_is_broader(domain, of_set)}"
     below_group = (
         "o.kind == 'clique' && variables.constrainedGroups.exists(g,"
-        f" {_HAS_MEMBER.format('o')} && {_is_broader(domain, of_group)})"
+        f" {has_member('o')} && {_is_broader(domain, of_group)})"
     )
-    groups_above = f"variables.constrainedGroups.filter(g, {_HAS_MEMBER.format(first)})"
+    groups_above = f"variables.constrainedGroups.filter(g, {has_member(first)})"
     domains_of_groups = f"({first}.kind == 'clique' ? {groups_above}.map(g, {of_group}) : [])"
     narrowest = f"variables.order.filter(d, d in ([{of_set}] + {domains_of_groups}))"
     group = f"{groups_above}.filter(g, {of_group} == {other})[0].name"

@@ -43,7 +43,7 @@ class Access:
 
 
 class Authorizer:
-    """Authorizes the users in `limited` by the stored roles and bindings.
+    """An authorizer of the users in `limited` by the stored roles and bindings.
 
     All other users may do everything. Users in `free` are not limited by `limit`. `granted` is
     every access that was checked and allowed for a limited user.

@@ -22,7 +22,7 @@ VALIDATING = (_GROUP, "validatingwebhookconfigurations")
 
 
 class Admission:
-    """Calls the webhooks whose configurations are stored.
+    """A caller of the webhooks whose configurations are stored.
 
     Before validating webhooks it checks owner references.
     """

@@ -107,7 +107,7 @@ def _hook(item: Object, mutating: bool) -> Hook:
 
 
 class Transport:
-    """Calls webhooks.
+    """A caller of webhooks.
 
     It has one HTTP client for each caBundle, which keeps idle connections for 90 s. If a webhook
     ends a connection, this side is closed at once, as by an API server, so that a server that stops

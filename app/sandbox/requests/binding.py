@@ -29,7 +29,7 @@ _TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zon
 
 
 class Binder:
-    """Binds pods, with admission of their Bindings."""
+    """A binder of pods, with admission of their Bindings."""
 
     def __init__(self, storage: Storage, admission: Admission) -> None:
         self._storage = storage

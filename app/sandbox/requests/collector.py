@@ -29,7 +29,7 @@ _NAMESPACES: TableId = ("", "namespaces")
 
 
 class Collector:
-    """Gets the changes of the storage, and deletes in `run`.
+    """A collector that gets the changes of the storage, and deletes in `run`.
 
     Failed deletions are tried again after `retry_seconds`.
     """

@@ -63,7 +63,10 @@ class Query:
 
 
 class Reader:
-    """Reads from the storage. A watch without changes gets a bookmark every `bookmark_seconds`."""
+    """Handlers that read from the storage.
+
+    A watch without changes gets a bookmark every `bookmark_seconds`.
+    """
 
     def __init__(self, storage: Storage, bookmark_seconds: float = 60.0) -> None:
         self._storage = storage

@@ -37,7 +37,7 @@ Change = Callable[[Object], Object]
 
 
 class Writer:
-    """Writes to the storage, with admission.
+    """Handlers that write to the storage, with admission.
 
     Arguments and return values are in the version of `served`.
     """
@@ -129,7 +129,7 @@ class Writer:
         preconditions: Object | None = None,
         bulk: bool = False,
     ) -> Object:
-        """Remove an object, or sets its deletionTimestamp if it has finalizers.
+        """Remove an object, or set its deletionTimestamp if it has finalizers.
 
         Returns its last state. `bulk` is part of a deletion of a collection, in which webhooks get
         no name.
@@ -315,7 +315,7 @@ def _names_version(patch: object) -> bool:
 
 
 def _settle(served: Served, obj: Object) -> list[str]:
-    """Prunes an object and adds its defaults.
+    """Prune an object and add its defaults.
 
     Returns the paths of the unknown fields, which it removes.
     """

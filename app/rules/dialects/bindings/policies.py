@@ -10,6 +10,7 @@ from app.rules.dialects.bindings.levels import (
 from app.rules.policy import (
     LEVELS_OF_PARAMETER,
     NOT_BEING_DELETED,
+    WRITES,
     Demand,
     Levels,
     Policy,
@@ -31,15 +32,15 @@ from app.rules.topology.levels_policy import (
 from app.rules.topology.owners_policy import (
     ITEMS,
     NOT_TOO_MANY,
+    SETS_PATH,
     are_same,
     at_owner,
+    groups_in,
+    has_member,
     of_entry,
     owners,
     too_broad,
 )
-
-_SETS = "/validate/podcliqueset"
-_WRITES = ("CREATE", "UPDATE")
 
 # Levels.
 
@@ -97,7 +98,7 @@ CLUSTER_TOPOLOGY_BINDINGS = Policy(
     "clustertopologybinding-levels",
     PATH,
     (CLUSTER_TOPOLOGY_BINDING,),
-    _WRITES,
+    WRITES,
     (
         some_levels("stored"),
         _DOMAINS,
@@ -151,13 +152,12 @@ def _constraints(root: str) -> str:
 
 def _without_name(constraints: str, root: str) -> str:
     """Return the expression of the constraints that no topologyName applies to."""
-    groups = value_or(f"{root}.spec.template.podCliqueScalingGroups", "[]")
     of_set = value_or(f"{root}.spec.template.topologyConstraint.topologyName", _NOTHING)
     of_group = value_or("g.topologyConstraint.topologyName", _NOTHING)
-    in_named_group = f"has(g.cliqueNames) && o.name in g.cliqueNames && {of_group} != ''"
+    in_named_group = f"{has_member('o')} && {of_group} != ''"
     return (
         f"({of_set} != '' ? [] : {constraints}.filter(o, o.topology == '' && !(o.kind == 'clique'"
-        f" && {groups}.exists(g, {in_named_group}))))"
+        f" && {groups_in(root)}.exists(g, {in_named_group}))))"
     )
 
 
@@ -286,9 +286,9 @@ def pod_clique_sets(levels: Levels = LEVELS_OF_PARAMETER) -> Policy:
     )
     return Policy(
         "podcliqueset-packs",
-        _SETS,
+        SETS_PATH,
         (POD_CLIQUE_SET,),
-        _WRITES,
+        WRITES,
         (_NAMES, _ONE_NAME, unknown, _REQUIRED_TOO_BROAD, _PREFERRED_TOO_BROAD, _NEVER_PLACED),
         variables={
             **ITEMS,
@@ -325,19 +325,19 @@ UNCOVERED = (
         "would vanish from the PodGangs",
     ),
     Uncovered(
-        _SETS,
+        SETS_PATH,
         "a topologyName without a ClusterTopologyBinding",
         "a policy is evaluated for each binding that exists, and can't say that one is missing",
         "ClusterTopologyBinding not found",
     ),
     Uncovered(
-        _SETS,
+        SETS_PATH,
         "changes of stored topology constraints",
         "Grove's own webhook refuses them",
         "cannot be changed after creation",
     ),
     Uncovered(
-        _SETS,
+        SETS_PATH,
         "packDomain in new PodCliqueSets, if there are ClusterTopologyBindings",
         "Grove's CRD refuses it",
         "packDomain is allowed only in PodCliqueSets that have it already",

@@ -5,6 +5,7 @@ from app.facts.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE_SET
 from app.rules.policy import (
     LEVELS_OF_PARAMETER,
     NOT_BEING_DELETED,
+    WRITES,
     Demand,
     Levels,
     Policy,
@@ -26,6 +27,7 @@ from app.rules.topology.levels_policy import (
 from app.rules.topology.owners_policy import (
     ITEMS,
     NOT_TOO_MANY,
+    SETS_PATH,
     TOO_MANY,
     are_same,
     at_owner,
@@ -33,9 +35,6 @@ from app.rules.topology.owners_policy import (
     owners,
     too_broad,
 )
-
-_SETS = "/validate/podcliqueset"
-_WRITES = ("CREATE", "UPDATE")
 
 # Levels.
 
@@ -56,7 +55,7 @@ CLUSTER_TOPOLOGIES = Policy(
     "clustertopology-levels",
     PATH,
     (CLUSTER_TOPOLOGY,),
-    _WRITES,
+    WRITES,
     (
         some_levels(),
         few_levels(MAX_LEVELS, f"must have at most {MAX_LEVELS} levels"),
@@ -130,9 +129,9 @@ def pod_clique_sets(levels: Levels = LEVELS_OF_PARAMETER, parameter_name: str = 
         )
     return Policy(
         "podcliqueset-packdomains",
-        _SETS,
+        SETS_PATH,
         (POD_CLIQUE_SET,),
-        _WRITES,
+        WRITES,
         (missing, _TOO_BROAD),
         variables={
             **ITEMS,
@@ -149,9 +148,9 @@ def pod_clique_sets(levels: Levels = LEVELS_OF_PARAMETER, parameter_name: str = 
 
 
 UNCOVERED = (
-    Uncovered(_SETS, TOO_MANY, "comparing them would cost more than an API server spends"),
+    Uncovered(SETS_PATH, TOO_MANY, "comparing them would cost more than an API server spends"),
     Uncovered(
-        _SETS,
+        SETS_PATH,
         "packDomains while topology support is disabled, or while the ClusterTopology is missing",
         "there is no parameter then, and no policy knows which release of Grove runs",
         "topology support is not enabled in the operator",
