@@ -48,9 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return UNUSABLE
     except KeyboardInterrupt:
         return 130
-    except (
-        BrokenPipeError
-    ):  # the reader of our output, such as `head`, has ended; prevents the flush at exit
+    except BrokenPipeError:
+        # the reader of our output, such as `head`, has ended; this prevents the flush at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
 

@@ -179,9 +179,8 @@ class Exchange:
     ) -> Answer:
         try:
             body = encode(request.uid, verdict, request)
-        except (
-            RecursionError
-        ):  # the patch contains a nested part of the object that can be parsed, but not serialized
+        except RecursionError:
+            # the patch has a nested part of the object that can be parsed, but not serialized
             verdict = bad_request("the object is nested too deeply")
             body = encode(request.uid, verdict, request)
 

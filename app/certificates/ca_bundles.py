@@ -65,7 +65,7 @@ class CaBundles:
         return self._trust.seconds(ca, self._clock())
 
     def trusted(self) -> set[bytes]:
-        """All CAs that a webhook trusts."""
+        """Return all CAs that a webhook trusts."""
         return {
             ca
             for configuration in self._read.values()
@@ -156,7 +156,7 @@ class Trust:
 
 
 def injector_annotation(configuration: Mapping[str, Any]) -> str | None:
-    """The annotation that makes cert-manager write the caBundles of this configuration, or None."""
+    """Return the annotation that makes cert-manager write the caBundles, or None."""
     annotations = configuration["metadata"].get("annotations") or {}
     return next(
         (key for name in INJECTED if (key := f"cert-manager.io/{name}") in annotations), None
@@ -178,7 +178,10 @@ def trusted_cas(configuration: Mapping[str, Any], service: Service) -> list[froz
 def with_ca_bundle(
     configuration: Mapping[str, Any], service: Service, bundle_pem: bytes
 ) -> list[dict[str, Any]]:
-    """The webhooks of `configuration`. Ours trust only `bundle_pem`; the others are unchanged."""
+    """Return the webhooks of `configuration`.
+
+    Ours trust only `bundle_pem`; the others are unchanged.
+    """
     encoded = base64.b64encode(bundle_pem).decode("ascii")
     return [
         (

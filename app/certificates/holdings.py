@@ -52,7 +52,10 @@ class Holdings:
         return b"".join(self.bundle)
 
     def issuer(self) -> bytes:
-        """The CA of the bundle that signed the leaf. Raise BrokenHoldingsError if none has."""
+        """Return the CA of the bundle that signed the leaf.
+
+        Raise BrokenHoldingsError if none has.
+        """
         for ca in self.bundle:
             if is_issued_by(self.leaf.cert_pem, ca):
                 return ca

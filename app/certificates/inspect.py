@@ -73,7 +73,7 @@ def renewal_time(info: CertificateInfo) -> datetime:
 
 
 def load_certificates(pem: bytes) -> list[x509.Certificate]:
-    """All certificates in `pem`.
+    """Return all certificates in `pem`.
 
     Raise ValueError for anything else, and for keys of an unknown type.
     """
@@ -146,7 +146,10 @@ def check_certificate(
 
 
 def check_ca(ca: Pair) -> list[str]:
-    """All reasons why `make_leaf` cannot sign with `ca`, without regard to its validity period."""
+    """Return all reasons why `make_leaf` cannot sign with `ca`.
+
+    Its validity period does not count.
+    """
     try:
         certificate = load_certificates(ca.cert_pem)[0]
         is_ca = _is_ca(certificate)

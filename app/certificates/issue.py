@@ -27,7 +27,7 @@ _COMMON_NAME_LIMIT = 64
 
 
 def make_ca(common_name: str, begin: datetime, end: datetime) -> Pair:
-    """A self-signed CA that can sign serving certificates, but no other CAs."""
+    """Return a self-signed CA that can sign serving certificates, but no other CAs."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _subject(common_name)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -45,10 +45,10 @@ def make_ca(common_name: str, begin: datetime, end: datetime) -> Pair:
 
 
 def make_leaf(ca: Pair, names: Sequence[str], begin: datetime, end: datetime) -> Pair:
-    """A serving certificate for `names`, which are DNS names and IP addresses, signed by `ca`.
+    """Return a serving certificate for `names`, signed by `ca`.
 
-    Raise ValueError if there is no name, if a name is not allowed in a certificate, or if the
-    certificate would expire after its CA.
+    Names are DNS names and IP addresses. Raise ValueError if there is no name, if a name is not
+    allowed in a certificate, or if the certificate would expire after its CA.
     """
     dns_names = [name for name in names if address_of(name) is None]
     addresses = [address for name in names if (address := address_of(name)) is not None]
@@ -112,7 +112,10 @@ def _subject(common_name: str) -> x509.Name:
 
 
 def _fitting(names: Sequence[str]) -> str:
-    """A common name, which has at most 64 characters. Clients read only the alternative names."""
+    """Return a common name, which has at most 64 characters.
+
+    Clients read only the alternative names.
+    """
     return next((name for name in names if len(name) <= _COMMON_NAME_LIMIT), "grove-admission")
 
 

@@ -59,7 +59,7 @@ def _described(name: str, certificate: bytes, now: datetime) -> Iterator[str]:
 def validate_material(
     material: Material, names: Sequence[str], now: datetime, within: timedelta
 ) -> list[str]:
-    """All reasons why the pair cannot serve `names` now or `within` a time.
+    """Return all reasons why the pair cannot serve `names` now or `within` a time.
 
     The chain is checked if there is a CA bundle.
     """
@@ -89,7 +89,7 @@ def _validity(time: timedelta) -> str:
 
 
 async def read_live(client: Client, settings: Certificates) -> tuple[Material, list[str]]:
-    """The content of the Secret, and a line for each webhook configuration that does not trust it.
+    """Return the content of the Secret, and a line for each configuration that does not trust it.
 
     Raise NotFound if there is no Secret, and ValueError if its data is not base64.
     """

@@ -85,7 +85,10 @@ def due(
 
 
 def _due_under_one_ca(holdings: Holdings, names: Collection[str], now: datetime) -> Reason | None:
-    """The leaf is replaced before the CA: until a new CA is settled, no CA can sign a new leaf."""
+    """Return why the leaf or the CA is due.
+
+    The leaf is replaced before the CA: until a new CA is settled, no CA can sign a new leaf.
+    """
     leaf = inspect(holdings.leaf.cert_pem)
     if set(names) - set(leaf.names):
         return "names"
@@ -157,7 +160,7 @@ def _with_former(names: Sequence[str], leaf: Pair) -> list[str]:
 
 
 def _new_ca(now: datetime, terms: Terms) -> Pair:
-    """A new CA with a unique name."""
+    """Return a new CA with a unique name."""
     name = f"{CA_NAME} {now:%Y-%m-%d %H:%M:%S}"
     return make_ca(name, now - terms.skew, now + terms.ca_life)
 

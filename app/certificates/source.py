@@ -71,7 +71,7 @@ class ServingCertificate:
     def _hand_over(
         self, connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext
     ) -> int | None:
-        """The `sni_callback`, which is called in each handshake before a certificate is chosen."""
+        """Choose the certificate of a handshake, as its `sni_callback`."""
         if self._newest is None:
             return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
         connection.context = self._newest
@@ -113,7 +113,7 @@ def _reasons(pair: Pair) -> list[str]:
 
 @contextlib.contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """A path to `content` for the ssl module, which reads keys only from files.
+    """Yield a path to `content` for the ssl module, which reads keys only from files.
 
     If the system supports it, the file is in memory, so that keys are not written to a disk and the
     root file system can be read-only.
@@ -163,7 +163,7 @@ class CertificateSource(ABC):
 
     @abstractmethod
     def ca_bundle(self) -> bytes | None:
-        """The CAs (PEM) that clients must trust; None if they are not known."""
+        """Return the CAs (PEM) that clients must trust; None if they are not known."""
 
     def restarts(self) -> Mapping[str, Mapping[str, int]]:
         """Return the number of restarts of the watches of this source by resource and reason."""

@@ -88,7 +88,7 @@ async def reading_client(
 async def console_client(
     resources: Iterable[Resource], kubeconfig: Path | None, context: str | None
 ) -> AsyncIterator[HttpClient]:
-    """A client for the console, with the rights of the kubeconfig, never those of a Pod.
+    """Yield a client for the console, with the rights of the kubeconfig, never those of a Pod.
 
     The caller runs `client.discovery`, and hands out only `ReadOnlyClient` and `LookingClient`.
     ClusterError if there are no credentials.

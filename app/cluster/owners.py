@@ -159,7 +159,7 @@ class MnnvlOwners:
         return pcs if self._belong_to(stored, pcs) else None
 
     def _belong_to(self, stored: MnnvlResource, pcs: PodCliqueSet) -> bool:
-        """Whether no PodGang that owns `stored` is known to belong to another set than `pcs`."""
+        """Return whether all known PodGangs that own `stored` belong to the set `pcs`."""
         for owner in stored.owning_gangs:
             gang = self._gangs.get(stored.namespace, owner.name)
             if gang is not None and gang.uid == owner.uid and gang.set_uid not in ("", pcs.uid):

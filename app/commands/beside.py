@@ -118,7 +118,7 @@ def service_at(target: ServiceTarget, port: int) -> list[Object]:
 
 
 def with_bundle(configuration: dict[str, Any], bundle: bytes) -> dict[str, Any]:
-    """A webhook configuration whose webhooks at our Service trust `bundle` (PEM)."""
+    """Return a webhook configuration whose webhooks at our Service trust `bundle` (PEM)."""
     target = ServiceTarget()
     service = (target.namespace, target.name)
     return {**configuration, "webhooks": with_ca_bundle(configuration, service, bundle)}

@@ -92,7 +92,7 @@ def _life(text: str) -> timedelta:
 
 
 def _name(text: str) -> str:
-    """A DNS name, which may begin with `*.`, or an IP address."""
+    """Return a DNS name, which may begin with `*.`, or an IP address."""
     if address_of(text) is None and not is_subdomain(text.removeprefix("*.").lower()):
         raise argparse.ArgumentTypeError(f"{text!r} is neither a DNS name nor an IP address")
     return text

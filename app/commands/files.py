@@ -23,7 +23,7 @@ def files_in(names: Sequence[str], is_taken: Callable[[str], bool]) -> list[str]
 
 
 def documents_of(names: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
-    """The documents in files, directories or standard input (-), each with the name of its file.
+    """Return the documents in files, directories or standard input (-), with their file's name.
 
     Raise UnusableInput.
     """

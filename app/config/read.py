@@ -112,7 +112,10 @@ def load_configuration(path: Path) -> Configuration:
 
 
 def configuration_or_defaults(path: Path | None) -> Configuration:
-    """The configuration in `path`, or without a path the defaults with topology support enabled."""
+    """Return the configuration in `path`.
+
+    Without a path, it has the defaults, with topology support enabled.
+    """
     if path is not None:
         return load_configuration(path)
     defaults = Configuration()

@@ -140,7 +140,7 @@ def _console(client: HttpClient, settings: ConsoleSettings) -> Console:
 
 
 def _bind(settings: ConsoleSettings) -> socket.socket:
-    """A socket on loopback: there is no setting for any other address."""
+    """Return a socket on loopback: there is no setting for any other address."""
     family, host = (socket.AF_INET6, "::1") if settings.ipv6 else (socket.AF_INET, "127.0.0.1")
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -154,7 +154,7 @@ def _bind(settings: ConsoleSettings) -> socket.socket:
 
 @contextlib.contextmanager
 def _redirecting_file(url: str) -> Iterator[Path]:
-    """A file that redirects to `url` and that only its owner can read.
+    """Yield a file that redirects to `url` and that only its owner can read.
 
     It is deleted when the block ends.
     """

@@ -81,7 +81,7 @@ class Guard:
 
 
 def _is_ours(headers: Mapping[str, str], *, entry: bool) -> bool:
-    """Whether, according to the browser, the request comes from our own page or from its user.
+    """Return whether the request comes from our own page or its user, as the browser says.
 
     The file that opens the browser counts as another site, so it may lead to the entry, which shows
     nothing of the cluster.

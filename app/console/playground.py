@@ -120,7 +120,10 @@ class Judge:
     async def _cluster(
         self, read: Sequence[Object], *, with_cluster: bool
     ) -> tuple[Cluster, list[str]]:
-        """The facts for verdicts, to which the documents are added; and what could not be read."""
+        """Return the facts for verdicts, and what could not be read.
+
+        The documents are added to the facts.
+        """
         if not with_cluster:
             return documents.cluster_of(self._configuration, read), []
         cluster = Cluster(self._client, self._configuration)

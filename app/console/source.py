@@ -92,7 +92,10 @@ def _secrets(node: yaml.Node) -> Iterator[tuple[int, int]]:
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, str]]:
-    """What a patch changes, as lines of YAML: `mark` is "+", "-", " " or "…" between parts."""
+    """Return what a patch changes, as lines of YAML.
+
+    `mark` is "+", "-", " " or "…" between parts.
+    """
     old, new = (yaml.safe_dump(dict(obj), sort_keys=False).splitlines() for obj in (before, after))
     lines: list[dict[str, str]] = []
     for line in list(difflib.unified_diff(old, new, lineterm="", n=2))[2:]:

@@ -42,7 +42,10 @@ def page(listing: WaitingList) -> Page:
 def printed(
     snapshot: Snapshot, given: str, form: Callable[[Answer], str | bytes]
 ) -> str | bytes | None:
-    """The explanation of `Kind/namespace/name` in a form, or None if there is no such object."""
+    """Return the explanation of `Kind/namespace/name` in a form.
+
+    None if there is no such object.
+    """
     ref = reference(given)
     answer = answered(snapshot.index, ref) if ref else None
     return None if answer is None else form(answer)

@@ -81,7 +81,10 @@ async def check_apis(client: Client, read: Read) -> list[Check]:
 
 
 async def _check_version(read: Read) -> list[Check]:
-    """The webhook configurations have matchConditions: beta in Kubernetes 1.28, stable in 1.30."""
+    """Return a check that the webhook configurations have matchConditions.
+
+    They are beta in Kubernetes 1.28, stable in 1.30.
+    """
     try:
         version = await read("/version")
     except NotFound:

@@ -114,7 +114,7 @@ def _target(client: Mapping[str, Any]) -> Target:
 
 
 def _target_of_url(text: str) -> Target:
-    """No target if it is no URL: an API server stores none like that."""
+    """Return the target of a URL. An invalid one, which no API server stores, has none."""
     try:
         url = urlsplit(text)
         return Target(url.hostname or "", url.port or 443)

@@ -113,7 +113,10 @@ async def _attempted(subject: str, looking: Awaitable[list[Check]]) -> list[Chec
 
 
 async def _webhooks(patient: Patient, installed: list[Object]) -> AsyncIterator[Check]:
-    """The checks of both webhook configurations. Those that exist are added to `installed`."""
+    """Yield the checks of both webhook configurations.
+
+    Those that exist are added to `installed`.
+    """
     for check in webhooks.check_enforcement(patient.configuration.enforcement):
         yield check
 

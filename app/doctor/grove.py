@@ -95,7 +95,10 @@ def _find_webhook(configurations: Iterable[Object], name: str) -> Object | None:
 
 
 async def _read_operator(client: Client) -> Operator | None:
-    """The newest configuration of the operator. The chart creates a new ConfigMap for each."""
+    """Return the newest configuration of the operator.
+
+    The chart creates a new ConfigMap for each.
+    """
     stored = (await client.list(Selection(CONFIG_MAP, labels=_CONFIG_MAPS), limit=0)).items
     for config_map in sorted(
         stored, key=lambda obj: str(obj["metadata"].get("creationTimestamp")), reverse=True

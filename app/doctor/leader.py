@@ -22,7 +22,10 @@ _LOGS = (
 
 
 async def check_leader(client: Client, settings: LeaderElection, now: datetime) -> list[Check]:
-    """A check of the Lease. `now` is in UTC. Raise ClusterError if the Lease cannot be read."""
+    """Return a check of the Lease.
+
+    `now` is in UTC. Raise ClusterError if the Lease cannot be read.
+    """
     if not settings.enabled:
         return [Check(SUBJECT, "ok", "leader election is off: the only replica reconciles")]
 

@@ -144,7 +144,10 @@ def _common(rule: Object, other: Object, key: str) -> bool:
 
 
 def _differs(stored: Any, desired: Any) -> bool:
-    """Whether a stored value is not the desired one. Defaults of the API server don't count."""
+    """Return whether a stored value is not the desired one.
+
+    Defaults of the API server don't count.
+    """
     if isinstance(stored, dict) and isinstance(desired, dict):
         return any(
             _differs(stored.get(key, _DEFAULTS.get(key)), desired.get(key, _DEFAULTS.get(key)))

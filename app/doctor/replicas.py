@@ -81,7 +81,7 @@ def _images(deployment: Object) -> list[str]:
 
 
 def _age(image: str, version: str, namespace: str) -> list[Check]:
-    """A problem if the tag of the image is an older version than ours.
+    """Return a problem if the tag of the image is an older version than ours.
 
     Nothing if the tag is not a version.
     """

@@ -194,7 +194,10 @@ class _Items:
         self._ended = False
 
     def has(self, line: str) -> bool:
-        """Whether a line belongs to an item. Nothing does after the first line that does not."""
+        """Return whether a line belongs to an item.
+
+        Nothing does after the first line that does not.
+        """
         if self._indent is None:
             match = _ITEM.match(line)
             self._indent = len(match[1]) if match else None

@@ -64,7 +64,10 @@ class Answer:
 
 
 def explain(index: Index, ref: Ref) -> Answer | None:
-    """None if the facts have no such object."""
+    """Return the answer about an object.
+
+    None if the facts have no such object.
+    """
     about = subject(index, ref)
     if about is None:
         return None
@@ -104,7 +107,10 @@ def explain(index: Index, ref: Ref) -> Answer | None:
 
 
 def _gangs(index: Index, about: Subject) -> list[Gang]:
-    """The gangs asked about, and the base gangs that they wait for: their reasons are shown too."""
+    """Return the gangs asked about, and the base gangs that they wait for.
+
+    The reasons of both are shown.
+    """
     gangs = list(about.gangs)
     names = {gang.ref.name for gang in gangs}
     for gang in about.gangs:
@@ -120,7 +126,7 @@ def _gangs(index: Index, about: Subject) -> list[Gang]:
 
 
 def _part_asked_about(about: Subject, tree: Branch) -> Branch:
-    """All of a PodCliqueSet; of any other object, the gangs that it is part of."""
+    """Return all of a PodCliqueSet; of any other object, the gangs that it is part of."""
     refs = {gang.ref for gang in about.gangs}
     gangs = [branch for branch in tree.children if branch.ref in refs]
     if about.is_set or not gangs:

@@ -28,7 +28,10 @@ def gangs_of_set(index: Index, pcs: SetWithStatus) -> tuple[Gang, ...]:
 
 
 def gang_to_come(index: Index, pcs: SetWithStatus) -> Gang:
-    """A set that has no PodGang yet: it has nothing to place, but its constraints can be judged."""
+    """Return the gang of a set that has no PodGang yet.
+
+    It has nothing to place, but its constraints can be judged.
+    """
     return Gang(index, pcs.ref, Unit(pcs.name), index.topology(pcs.topology), pcs=pcs)
 
 
@@ -127,7 +130,7 @@ def gang_of_pod_group(index: Index, group: KaiPodGroup) -> Gang:
 
 
 def gang_of_pod(index: Index, pod: Pod) -> Gang:
-    """A pod that belongs to no gang."""
+    """Return the gang of a pod that belongs to no gang."""
     shape = _shape_of(index, pod)
     member = Member(pod.name, 1, 1, shape, (pod,), shapes=(shape,))
     return Gang(index, pod.ref, Unit(pod.name, UNBOUND, (member,)), index.topology())
@@ -184,7 +187,10 @@ def _distinct(subgroups: Iterable[SubGroup]) -> list[SubGroup]:
 def _member_of_subgroup(
     index: Index, sub: SubGroup, pods: tuple[Pod, ...], *, optional: bool
 ) -> Member:
-    """A SubGroup without children. If it is `optional`, pods that don't exist aren't missing."""
+    """Return the member of a SubGroup without children.
+
+    If it is `optional`, pods that don't exist aren't missing.
+    """
     own = tuple(pod for pod in pods if pod.subgroup == sub.name)
     shapes = _shapes(index, own)
     replicas = len(own) if optional else max(sub.minimum, len(own))

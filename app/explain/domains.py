@@ -124,7 +124,7 @@ class Domains:
         depth: int,
         parent: Path,
     ) -> list[Domain]:
-        """The domains of one level inside a broader domain, or that domain itself; by name."""
+        """Return the domains of a level inside a broader domain, or that domain itself; by name."""
         if (depth, len(parent)) not in self._grouped:
             self._grouped[depth, len(parent)] = self._group(depth, len(parent))
         return self._grouped[depth, len(parent)].get(parent, [])
@@ -147,7 +147,10 @@ class Domains:
         return None if path is None else self._known(path[:depth])
 
     def around(self, position: int) -> tuple[Path, ...]:
-        """The domains of a node, from the whole tree to the narrowest; none outside of the tree."""
+        """Return the domains of a node, from the whole tree to the narrowest.
+
+        None outside of the tree.
+        """
         if position not in self._around:
             path = self.paths[position]
             prefixes = [path[:depth] for depth in range(len(path) + 1)] if path is not None else []

@@ -53,7 +53,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def _by_key(of: Callable[[Facts], Iterable[N]]) -> cached_property[Mapping[Key, N]]:
-    """A property of Index: facts of one kind by (namespace, name)."""
+    """Return a property of Index: facts of one kind by (namespace, name)."""
     return cached_property(lambda index: {key_of(obj): obj for obj in of(index.facts)})
 
 

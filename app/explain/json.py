@@ -24,7 +24,10 @@ def document(answer: Answer) -> dict[str, Any]:
 def survey_document(
     survey: Survey, facts: Facts, domains: Sequence[DomainReport]
 ) -> dict[str, Any]:
-    """A topology. GPUs are whole numbers or fractions of GPUs; null if they are not known."""
+    """Return a topology as a map.
+
+    GPUs are whole numbers or fractions of GPUs; null if they are not known.
+    """
     gpus = ("gpus", "free", "soon")
     return {
         "topology": (
@@ -81,7 +84,7 @@ def preview_document(preview: Preview) -> dict[str, Any]:
 
 
 def _map(value: Any) -> dict[str, Any]:
-    """A dataclass as a map of its fields; its `ref` is called `object`."""
+    """Return a dataclass as a map of its fields; its `ref` is called `object`."""
     return {
         _NAMES.get(field.name, field.name): _plain(getattr(value, field.name))
         for field in fields(value)

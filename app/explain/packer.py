@@ -149,7 +149,10 @@ class Packer:
                     yield self._inside(path, scope)
 
     def _levels(self, demand: Demand) -> Depths | None:
-        """The levels of a demand; None if one doesn't exist, or if KAI refuses them together."""
+        """Return the levels of a demand.
+
+        None if one doesn't exist, or if KAI refuses them together.
+        """
         required = self._domains.depth(demand.key) if demand.key else 0
         preferred = self._domains.depth(demand.preferred) if demand.preferred else required
         if required is None or preferred is None or preferred < required:
@@ -161,7 +164,10 @@ class Packer:
         scope: Domain,
         deepest: int,
     ) -> Path:
-        """The narrowest domain that has all nodes of `scope`, but none narrower than `deepest`."""
+        """Return the narrowest domain that has all nodes of `scope`.
+
+        It is not narrower than `deepest`.
+        """
         path = scope.path
         while len(path) < deepest:
             children = self._domains.children(path)
@@ -212,10 +218,10 @@ class Packer:
         return tuple(map(max, zip(*vectors, strict=True)))
 
     def _room_for(self, demand: Demand) -> Callable[[Path], bool]:
-        """Whether KAI finds enough room in a domain, before it tries to place the pods there.
+        """Return whether KAI finds enough room in a domain, as a function of the domain.
 
-        If some pods have a resource that others don't, it compares sums; else it counts room for
-        the largest pod.
+        KAI looks at that before it tries to place the pods there. If some pods have a resource that
+        others don't, it compares sums; else it counts room for the largest pod.
         """
         trial = self._trial
         if not self._rules.sizes or not alike(demand, self._ground.names):

@@ -230,7 +230,7 @@ class Places:
         return self.rooms_under(AS_IT_IS)
 
     def rooms_under(self, assumption: Assumption) -> tuple[Room, ...]:
-        """The room for the demand in each domain, the roomiest first, under an assumption."""
+        """Return the room for the demand in each domain under an assumption, the roomiest first."""
         return self.board(assumption).rooms(self.demand)
 
     @cached_property
@@ -266,11 +266,11 @@ class Places:
         return Places(index, self._topology, self.demand, self.pool, self._own)
 
     def packer(self, assumption: Assumption) -> Packer:
-        """A trial of placing demands as KAI does."""
+        """Return a trial of placing demands as KAI does."""
         return Packer(self._ground(assumption), assumption.rules)
 
     def board(self, assumption: Assumption) -> Board:
-        """A count of the room in domains."""
+        """Return a count of the room in domains."""
         return Board(self._ground(assumption))
 
     def _ground(self, assumption: Assumption) -> Ground:

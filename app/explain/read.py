@@ -92,7 +92,7 @@ class Reading:
         return len(self._facts[field]) - before
 
     async def list_everywhere(self, resource: Resource, namespace: str | None = None) -> None:
-        """A list of all namespaces, or else of the one namespace if that may be read."""
+        """List all namespaces, or else the one namespace if that may be read."""
         error = await self._try(resource, None)
         if error is None:
             return
@@ -112,7 +112,10 @@ class Reading:
     async def _try(
         self, resource: Resource, namespace: str | None, selector: str = ""
     ) -> ClusterError | None:
-        """The error that ended a list; None for none, and for a resource that isn't served."""
+        """Return the error that ended a list.
+
+        None for none, and for a resource that isn't served.
+        """
         row = BY_RESOURCE[resource]
         facts = self._facts[row.name]
         try:

@@ -69,7 +69,10 @@ def how_to_get(unseen: Mapping[str, str], namespace: str = "") -> Iterator[str]:
 
 
 def _field_of(kind: str) -> str:
-    """A scaling group is found by its PodCliques."""
+    """Return the field by which objects of `kind` are found.
+
+    A scaling group is found by its PodCliques.
+    """
     if kind == POD_CLIQUE_SCALING_GROUP.kind:
         return "cliques"
     return BY_RESOURCE[_BY_KIND[kind]].name

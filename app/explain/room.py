@@ -59,7 +59,10 @@ class Board:
         demand: Demand,
         scope: Domain,
     ) -> Sequence[Domain]:
-        """The domains that a demand may go to: with pods that are already placed, only theirs."""
+        """Return the domains that a demand may go to.
+
+        With pods that are already placed, only theirs.
+        """
         depth = self._domains.depth(demand.key)
         if depth is None:
             return [scope]

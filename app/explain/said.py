@@ -76,7 +76,7 @@ def _of_kai(events: Sequence[Event]) -> Event | None:
 
 
 def is_of_kai(event: Event) -> bool:
-    """Whether KAI wrote an event."""
+    """Return whether KAI wrote an event."""
     return event.source in _KAI_COMPONENTS
 
 

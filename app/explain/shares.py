@@ -91,7 +91,7 @@ def use_words(index: Index, queue: Queue) -> str:
 
 
 def _has_placed(index: Index, name: str) -> bool:
-    """Whether a pod with GPUs is placed in a queue."""
+    """Return whether a pod with GPUs is placed in a queue."""
 
     def look() -> bool:
         groups = (group for group in index.facts.pod_groups if group.queue == name)

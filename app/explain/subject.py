@@ -52,7 +52,10 @@ class _Match:
 
 
 def subject(index: Index, ref: Ref) -> Subject | None:
-    """None if the facts have no such object."""
+    """Return the subject of a question about an object.
+
+    None if the facts have no such object.
+    """
     match = _FINDERS[ref.kind][1](index, ref) if ref.kind in _FINDERS else None
     if match is None:
         return None

@@ -93,7 +93,7 @@ def _foot(answer: Answer) -> Iterator[str]:
 
 
 def not_seen(unseen: Mapping[str, str], unknown: Sequence[str]) -> Iterator[str]:
-    """What could not be read, with the cause, and the reasons that are therefore not ruled out."""
+    """Yield what could not be read, with the cause and the reasons that are not ruled out."""
     if unseen:
         yield f"not seen: {unseen_words(unseen)}; reasons that need them aren't ruled out"
     if unknown:

@@ -98,7 +98,7 @@ class _Grower:
         return self._bundle(pcs.ref, (*gangs, *others), asked_words(pcs.asked))
 
     def _nothing(self, pcs: SetWithStatus) -> Branch:
-        """A set of which nothing is made."""
+        """Return the branch of a set of which nothing is made."""
         state: State = "waits" if pcs.replicas else "well"
         words = "nothing made yet" if pcs.replicas else "no replicas"
         asked = asked_words(pcs.asked)
@@ -158,7 +158,10 @@ class _Grower:
         waits: str,
         well: str = "placed",
     ) -> Branch:
-        """A part of a gang. `waits` and `well` are the words for these states."""
+        """Return the branch of a part of a gang.
+
+        `waits` and `well` are the words for these states.
+        """
         placed, total = (len(part.placed), part.expected) if self._seen else (None, None)
         state, words = _state(placed, total, part.expected > 0)
         return self._branch(
@@ -174,7 +177,7 @@ class _Grower:
         )
 
     def _lone_clique(self, clique: PodClique) -> Branch:
-        """A PodClique that is in no PodGang yet."""
+        """Return the branch of a PodClique that is in no PodGang yet."""
         pods = self._index.pods_of_clique(clique.namespace, clique.name)
         placed = sum(1 for pod in pods if pod.node) if self._seen else None
         total = clique.replicas if self._seen else None
@@ -335,7 +338,10 @@ def asked_words(asked: UserConstraint) -> str:
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    """None if one of them is not known; claims and queues have no pods."""
+    """Return the sum of the counts that are known.
+
+    None if none is known: claims and queues have no pods.
+    """
     values = list(counts)
     return (
         None

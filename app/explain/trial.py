@@ -74,7 +74,10 @@ class Trial:
         asked: Vector,
         path: Path,
     ) -> float:
-        """The largest part of what a domain has free that is asked for; pods are not counted."""
+        """Return the largest part of what a domain has free that is asked for.
+
+        Pods are not counted.
+        """
         free = self._sums.of(path)
         return max(
             (_part(asked[position], free[position]) for position in self._counted), default=0.0

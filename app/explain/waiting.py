@@ -49,7 +49,7 @@ def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
 
 
 def _stands_alone(index: Index, group: KaiPodGroup) -> bool:
-    """Whether a PodGroup has pods that have not ended, and none of them is of a PodCliqueSet."""
+    """Return whether a PodGroup has pods that have not ended, and none is of a PodCliqueSet."""
     pods = index.pods_of_group.get(key_of(group), ())
     alive = [pod for pod in pods if not pod.finished and pod.deleting is None]
     return bool(alive) and not any(pod.place.pcs for pod in alive)

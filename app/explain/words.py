@@ -31,7 +31,7 @@ def is_gpu(resource: str) -> bool:
 
 
 def is_device(resource: str) -> bool:
-    """An extended resource, such as nvidia.com/gpu."""
+    """Return whether a resource is an extended one, such as nvidia.com/gpu."""
     return "/" in resource
 
 
@@ -41,7 +41,7 @@ def plain(thousandths: int) -> str:
 
 
 def amount(resource: str, thousandths: int) -> str:
-    """An amount with its unit: `8 GPUs`, `900 GiB`, `2.5 CPUs`."""
+    """Return an amount with its unit: `8 GPUs`, `900 GiB`, `2.5 CPUs`."""
     if resource in ("memory", "ephemeral-storage"):
         size = thousandths / 1000
         for unit in _BINARY:
@@ -60,7 +60,7 @@ def amount(resource: str, thousandths: int) -> str:
 
 
 def gpus_of(amounts: Amounts) -> int:
-    """All GPUs, in thousandths."""
+    """Return all GPUs, in thousandths."""
     return sum(value for name, value in amounts.items() if is_gpu(name))
 
 

@@ -157,7 +157,10 @@ def context_of(path: Path | None = None, context: str | None = None) -> str:
 
 
 def _contexts_in(path: Path | None) -> tuple[list[Any], dict[str, Any]]:
-    """The contexts in a kubeconfig and the current one; empty if the kubeconfig cannot be read."""
+    """Return the contexts in a kubeconfig and the current one.
+
+    They are empty if the kubeconfig cannot be read.
+    """
     try:
         contexts, active = list_kube_config_contexts(str(path) if path else None)
     except _UNREADABLE:

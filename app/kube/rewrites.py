@@ -58,7 +58,10 @@ class Rewrites:
         return seconds
 
     def may(self, key: Key) -> bool:
-        """Whether `key` can be written now. If so, the write is counted, even if it fails later."""
+        """Return whether `key` can be written now.
+
+        If so, the write is counted, even if it fails later.
+        """
         if self.pause(key) is not None:
             return False
         self.count(key)

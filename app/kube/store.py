@@ -81,7 +81,10 @@ class WatchStore(Generic[T]):
         return None if entry is None else entry[1]
 
     def resource_version(self, namespace: str, name: str) -> str | None:
-        """The resourceVersion of the object whose projection `get` returns, for preconditions."""
+        """Return the resourceVersion of the object whose projection `get` returns.
+
+        It is for preconditions.
+        """
         entry = self._entries.get((namespace, name))
         return None if entry is None else str(entry[0])
 
@@ -203,7 +206,7 @@ class WatchStore(Generic[T]):
         self._synced.set()
 
     def fail(self, problem: str, error: ClusterError) -> None:
-        """Return the store is not up to date because of an error of a list or a watch."""
+        """Take note that the store is not up to date because of an error of a list or a watch."""
         self.count_restart("error")
         self.problem = problem
         self.error = error

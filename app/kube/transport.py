@@ -110,7 +110,10 @@ class Transport:
             raise Unavailable(text, reason="Timeout") from None
 
     async def lines(self, request: Request) -> AsyncGenerator[bytes, None]:
-        """The lines of a response that has no end, such as that of a watch. Raise ClusterError."""
+        """Yield the lines of a response that has no end, such as that of a watch.
+
+        Raise ClusterError.
+        """
         limits = self._limits
         timeouts = aiohttp.ClientTimeout(
             total=None, sock_connect=limits.connect, sock_read=limits.watch_silence
@@ -302,9 +305,10 @@ class LineTooLong(Exception):
 
 
 async def lines_of(chunks: AsyncIterable[bytes], longest: int) -> AsyncGenerator[bytes, None]:
-    """The non-empty lines of `chunks` without line ends, and the last one even without a line end.
+    """Yield the non-empty lines of `chunks` without line ends.
 
-    Raise LineTooLong after more than `longest` bytes without a line end.
+    The last one may have no line end. Raise LineTooLong after more than `longest` bytes without a
+    line end.
     """
     parts: list[bytes] = []
     length = 0

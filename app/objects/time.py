@@ -19,7 +19,7 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-
 
 
 def seconds_since_1970(value: Any) -> float | None:
-    """An RFC 3339 time, in seconds since 1970; None if it is none."""
+    """Return an RFC 3339 time, in seconds since 1970; None if it is none."""
     match = _TIME.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         return None

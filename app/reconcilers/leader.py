@@ -197,7 +197,7 @@ class Leader:
         )
 
     def _topology_loop(self, reconciler: Reconciler) -> Loop:
-        """A loop with the managed topology as its only key."""
+        """Return a loop with the managed topology as its only key."""
         loop = self._loop(reconciler, workers=1)
         managed = ("", self._topology.name)
         installed = (CLUSTER_TOPOLOGY, KAI_TOPOLOGY)

@@ -30,7 +30,7 @@ _MANAGER = "grove-admission-sandbox"
 
 
 def find_binaries(environment: Mapping[str, str]) -> dict[str, Path]:
-    """The binaries by name, from the folder KUBEBUILDER_ASSETS or /usr/local/kubebuilder/bin.
+    """Return the binaries by name, from KUBEBUILDER_ASSETS or /usr/local/kubebuilder/bin.
 
     Raise FileNotFoundError with the missing names and the folder.
     """

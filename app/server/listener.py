@@ -156,6 +156,6 @@ def authority(host: str, port: int) -> str:
 
 
 def free_port() -> int:
-    """A TCP port on loopback that is free now."""
+    """Return a TCP port on loopback that is free now."""
     with bind("127.0.0.1", 0) as sock:
         return int(sock.getsockname()[1])

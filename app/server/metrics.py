@@ -90,7 +90,7 @@ class Metrics(Collector):
         self._step_durations.setdefault(reconciler, _Series()).add(seconds)
 
     def exposition(self) -> bytes:
-        """All metrics in the Prometheus text format."""
+        """Return all metrics in the Prometheus text format."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:

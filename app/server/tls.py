@@ -29,16 +29,16 @@ class Door(Protocol):
     """What is told of each connection of a listener up to the end of its handshake."""
 
     def came(self, transport: "TlsTransport") -> None:
-        """A connection was accepted. Its client has said nothing yet."""
+        """Take note that a connection was accepted. Its client has said nothing yet."""
 
     def began(self, transport: "TlsTransport") -> None:
-        """Return the client has sent the first bytes of its handshake."""
+        """Take note that the client has sent the first bytes of its handshake."""
 
     def entered(self, transport: "TlsTransport") -> None:
-        """Return the handshake is complete."""
+        """Take note that the handshake is complete."""
 
     def left(self, transport: "TlsTransport") -> None:
-        """Return the connection is closed."""
+        """Take note that the connection is closed."""
 
 
 class TlsTransport(asyncio.Transport, asyncio.Protocol):

@@ -148,10 +148,8 @@ class VerdictLog:
             try:
                 self._stream.write(chunk)
                 self._stream.flush()
-            except (
-                OSError,
-                ValueError,
-            ):  # the reader has closed the stream: the server continues without a log
+            except (OSError, ValueError):
+                # the reader has closed the stream: the server continues without a log
                 continue
 
     def samples(self) -> Iterable[Sample]:

@@ -402,7 +402,7 @@ class Examined:
 
 
 def examine(gangs: Iterable[Gang]) -> Examined:
-    """All reasons of some gangs, equal ones as one, in the order of the table."""
+    """Return all reasons of some gangs, equal ones as one, in the order of the table."""
     gangs = list(gangs)
     reasons: list[Reason] = []
     unknown: dict[str, Unknown] = {}

@@ -370,7 +370,10 @@ def channel_taken(gang: Gang) -> Iterator[Reason]:
 
 
 def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:
-    """What helps if claims have the channels of these nodes: it depends on whose they are."""
+    """Return what helps if claims have the channels of these nodes.
+
+    It depends on whose they are.
+    """
     own = {claim.claim for pod in gang.pods for claim in pod.claims}
     others = {name for name, claim in takers.items() if claim.name not in own}
     if gang.places.under(only(gang, lambda node: node.name not in others)).fits:
@@ -463,6 +466,6 @@ def _ready_nodes(index: Index, domain: ComputeDomain) -> set[str]:
 
 
 def compute_domains_of(gang: Gang) -> Sequence[ComputeDomain]:
-    """The ComputeDomains that pods of the gang use."""
+    """Return the ComputeDomains that pods of the gang use."""
     domains = gang.index.facts.compute_domains
     return [domain for domain in domains if any(_uses(pod, domain) for pod in gang.pods)]

@@ -18,7 +18,7 @@ DEFAULT_PRIORITY = 50
 
 
 def evicted_for(obstacle: Obstacle) -> list[Pod]:
-    """The pods in the same queue that KAI may evict for the gang, if that makes room for it.
+    """Return the pods in the same queue that KAI may evict for the gang, if that makes room for it.
 
     Only pods on nodes that are open to those that wait are looked at, and none if PriorityClasses
     are not known.
@@ -61,20 +61,20 @@ def _is_victim(
 
 
 def is_preemptible(index: Index, pod: Pod) -> bool:
-    """Whether KAI evicts a pod for others at all."""
+    """Return whether KAI evicts a pod for others at all."""
     group = index.pod_groups.get((pod.namespace, pod.group))
     return group is not None and group_is_preemptible(index, group)
 
 
 def group_is_preemptible(index: Index, group: KaiPodGroup) -> bool:
-    """Whether KAI evicts a PodGroup for others."""
+    """Return whether KAI evicts a PodGroup for others."""
     if group.preemptibility in ("preemptible", "non-preemptible"):
         return group.preemptibility == "preemptible"
     return priority_of(index, group.priority_class) < NOT_PREEMPTIBLE
 
 
 def priority_of(index: Index, name: str) -> int:
-    """The value of a PriorityClass, or of the default one if it doesn't exist."""
+    """Return the value of a PriorityClass, or of the default one if it doesn't exist."""
     known = index.priorities.get(name)
     if known is not None:
         return known.value

@@ -29,7 +29,7 @@ def refs(pods: Iterable[Pod]) -> tuple[Ref, ...]:
 
 
 def grouped(pairs: Iterable[tuple[K, V]]) -> list[tuple[K, list[V]]]:
-    """The values of each key, in the order of the keys."""
+    """Return the values of each key, in the order of the keys."""
     groups: dict[K, list[V]] = defaultdict(list)
     for key, value in pairs:
         groups[key].append(value)
@@ -64,7 +64,10 @@ def gang_incomplete(gang: Gang) -> Iterator[Reason]:
 
 
 def _gone(gang: Gang, member: Member) -> list[Pod]:
-    """The pods of a part that have failed or are terminating: Grove makes none in their place."""
+    """Return the pods of a part that have failed or are terminating.
+
+    Grove makes none in their place.
+    """
     if not gang.is_of_grove:
         return []
     pods = gang.index.pods_of_clique(gang.namespace, member.name)
@@ -88,7 +91,10 @@ def _what_ends(gang: Gang, gone: Sequence[Pod]) -> str:
 
 
 def _short_of_pods(gang: Gang) -> list[Member]:
-    """The parts that lack pods, if no gates hold them; those that could have them are enough."""
+    """Return the parts that lack pods, if no gates hold them.
+
+    Those that could have them are enough.
+    """
     if any(pod.gates for pod in gang.pods):
         return []
     short = [member for member in gang.members if len(member.pods) < member.minimum]
@@ -313,7 +319,7 @@ def not_grouped(gang: Gang) -> Iterator[Reason]:
 
 
 def grouper_warnings(index: Index, pod: Pod) -> list[str]:
-    """What KAI's pod-grouper says of a pod, the latest first."""
+    """Return what KAI's pod-grouper says of a pod, the latest first."""
     return [
         event.message
         for event in index.events.get(pod.uid, ())

@@ -66,7 +66,7 @@ def _nothing_of_set(gang: Gang, pcs: SetWithStatus) -> Iterator[Reason]:
 
 
 def _is_new(gang: Gang, pcs: SetWithStatus) -> bool:
-    """Whether Grove may not have come to a set yet."""
+    """Return whether Grove may not have come to a set yet."""
     now = gang.index.facts.now
     return bool(now) and pcs.created is not None and now - pcs.created < SOON
 

@@ -29,12 +29,12 @@ def level_of(gang: Gang, demand: Demand) -> str:
 
 
 def nodes_in(places: Places, domain: Domain) -> list[Node]:
-    """The nodes of a domain."""
+    """Return the nodes of a domain."""
     return [places.domains.nodes[position] for position in domain.nodes]
 
 
 def parts(places: Places, short: Demand) -> tuple[str, ...]:
-    """The names of all parts of a demand that are like `short`, and have no room either."""
+    """Return the names of all parts of a demand that are like `short`, and have no room either."""
     return tuple(
         sorted({part.name for part in places.demand.flat() if part.profile == short.profile})
     )
@@ -139,7 +139,7 @@ def _room_of(
 
 
 def _oversize(obstacle: Obstacle, demand: Demand) -> str | None:
-    """A pod that no node could hold, in one resource."""
+    """Return a pod that no node could hold, in one resource."""
     for shape, _ in demand.shapes:
         nodes = [node for node in obstacle.nodes if is_selected(shape, node)]
         for name, ask in shape.requests:
@@ -185,7 +185,7 @@ def no_domain_fits(gang: Gang) -> Iterator[Reason]:
 
 
 def _lacks_only_room(obstacle: Obstacle) -> bool:
-    """Whether it would have a place without others, and no other reason says it better."""
+    """Return whether it would have a place without others, and no other reason says it better."""
     short = obstacle.short
     is_bound = short.occupied and short.key in obstacle.gang.topology.keys
     if not obstacle.is_held_by_others or is_bound or obstacle.is_of_pool:
@@ -236,7 +236,7 @@ def _no_room(obstacle: Obstacle, level: str) -> str:
 
 
 def _in_pieces(obstacle: Obstacle) -> str:
-    """What is free in all if it would be enough, and is not on nodes that have enough of it."""
+    """Return what is free in all, if it would be enough but is not on nodes with enough of it."""
     short = obstacle.short
     best = obstacle.places.now.best
     if best is None or best.pods >= short.count:
@@ -313,7 +313,7 @@ def replaced(
     short: Demand,
     **changes: str,
 ) -> Demand:
-    """The demand with other levels for all parts that are like `short`."""
+    """Return the demand with other levels for all parts that are like `short`."""
     if demand == short or demand.profile == short.profile:
         return replace(demand, **changes)  # type: ignore[arg-type]
     own = [replaced(part, short, **changes) for part in demand.parts]
@@ -375,7 +375,7 @@ def _rejoined(obstacle: Obstacle, best: Room) -> str:
 
 
 def _without_room(obstacle: Obstacle) -> str:
-    """What helps if pods of others don't hold the room that a gang is bound to."""
+    """Return what helps if pods of others don't hold the room that a gang is bound to."""
     if obstacle.places.opened.fits:
         return "open the nodes there that are closed"
     if obstacle.gang.whole.is_satisfied:

@@ -198,7 +198,7 @@ def _wider_levels(
 
 
 def unconstrained(demand: Demand) -> Demand:
-    """The same pods without any constraint."""
+    """Return the same pods without any constraint."""
     parts = tuple(unconstrained(part) for part in demand.parts)
     return replace(demand, key="", preferred="", parts=parts)
 

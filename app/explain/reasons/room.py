@@ -92,7 +92,7 @@ class Obstacle:
         return self.places.under(replace(self.places.all_emptied, pool=ANY_POOL)).fits
 
     def other_pools(self) -> list[str]:
-        """The node pools in which it has a place now; "" are the nodes without one."""
+        """Return the node pools in which it has a place now; "" are the nodes without one."""
         if not self.gang.index.has_pools:
             return []
         pools = sorted({node.labels.get(NODE_POOL, "") for node in self.gang.index.nodes})
@@ -130,16 +130,16 @@ class Obstacle:
         return self.places.under(replace(assumption, rules=rules)).fits
 
     def as_if(self, demand: Demand) -> bool:
-        """Whether another demand in place of this one has a place now."""
+        """Return whether another demand in place of this one has a place now."""
         return self.gang.places_of(demand).now.fits
 
     def as_if_empty(self, demand: Demand) -> bool:
-        """Whether another demand in place of this one has a place once pods of others end."""
+        """Return whether another demand in place of this one has a place once others' pods end."""
         places = self.gang.places_of(demand)
         return places.under(replace(places.all_emptied, opened=False)).fits
 
     def domains_that_help(self) -> Iterator[Room]:
-        """The domains in which pods of others hold the room, the roomiest first."""
+        """Yield the domains in which pods of others hold the room, the roomiest first."""
         like = [part for part in self.places.demand.flat() if part.profile == self.short.profile]
         if len(like) > 1 or len(self.short.bound) > MOST_PARTS:
             return  # one domain is not enough for all of them, or trying it out takes long
@@ -175,7 +175,10 @@ class Obstacle:
         return f"other pods of {pcs.name} itself" if only_own else "pods of others"
 
     def _holding(self, positions: Iterable[int]) -> Iterator[Pod]:
-        """The pods on nodes that have devices which it asks for; all pods if it asks for none."""
+        """Yield the pods on nodes that have devices which it asks for.
+
+        All pods if it asks for none.
+        """
         asked = {name for shape, _ in self.short.shapes for name, _ in shape.requests}
         devices = set(filter(is_device, asked))
         for position in positions:
@@ -184,12 +187,12 @@ class Obstacle:
                     yield pod
 
     def _open(self) -> Iterator[int]:
-        """All nodes that are open to the pods that wait."""
+        """Yield all nodes that are open to the pods that wait."""
         fits = [self.places.fit[shape] for shape, _ in self.short.shapes]
         return (position for position, fit in enumerate(zip(*fits, strict=True)) if any(fit))
 
     def usable(self, room: Room) -> list[int]:
-        """The nodes of a domain that are open to the pods that wait."""
+        """Return the nodes of a domain that are open to the pods that wait."""
         fits = [self.places.fit[shape] for shape, _ in self.short.shapes]
         return [position for position in room.domain.nodes if any(fit[position] for fit in fits)]
 
@@ -206,14 +209,14 @@ def obstacle_of(gang: Gang) -> Obstacle | None:
 
 
 def without_size(demand: Demand) -> Demand:
-    """The demand with pods that ask for nothing but a place."""
+    """Return the demand with pods that ask for nothing but a place."""
     pods = tuple((replace(shape, requests=PLACE), count) for shape, count in demand.pods)
     parts = tuple(without_size(part) for part in demand.parts)
     return replace(demand, pods=pods, parts=parts)
 
 
 def selects(shape: Shape) -> bool:
-    """Whether pods select nodes."""
+    """Return whether pods select nodes."""
     return bool(shape.selector or shape.affinity)
 
 

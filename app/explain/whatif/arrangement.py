@@ -77,7 +77,7 @@ class Arrangement:
         return self._anew(start, wish)
 
     def _as_kai(self, free: list[Vector], wish: Wish) -> tuple[frozenset[int], list[Vector]] | None:
-        """The nodes that a wish gets, and what is then free, as KAI places it or nearly so."""
+        """Return the nodes that a wish gets, and what is then free, nearly as KAI places it."""
         ground = Ground(wish.domains, self._names, free, wish.fit)
         for rules in (Rules(), _FREELY):
             packer = Packer(ground, rules)
@@ -86,7 +86,7 @@ class Arrangement:
         return None
 
     def _is_too_much(self, free: Sequence[Vector], wish: Wish) -> bool:
-        """Whether all together ask for more than there is on nodes that any of them can use."""
+        """Return whether all together ask for more than there is on nodes that any can use."""
         wishes = (*self._wishes, wish)
         asked = [0] * len(self._names)
         for member in wishes:

@@ -168,7 +168,10 @@ class _Search:
         return domain.path[:required] in own
 
     def _inside(self, task: _PartTask, domain: Domain, rest: _Tasks) -> _Tasks:
-        """The tasks in place of a part that has its domain: parts first, the heaviest before."""
+        """Return the tasks in place of a part that has its domain.
+
+        Parts come first, the heaviest before.
+        """
         demand = task.demand
         asks = self._grounds[task.number].asks
         tasks = rest

@@ -146,7 +146,10 @@ def _node(facts: Facts, name: str) -> Node:
 
 
 def _key_of(index: Index, level: str, topology: str) -> str:
-    """The label key of a level, or of a label that some node has. UnusableEdit for neither."""
+    """Return the label key of a level, or of a label that some node has.
+
+    Raise UnusableEdit for neither.
+    """
     levels = index.topology(topology).levels
     for known in levels:
         if level in (known.domain, known.key):
@@ -197,7 +200,7 @@ def _free_names(like: str, count: int, taken: Collection[str]) -> list[str]:
 
 
 def _like(model: Node, name: str) -> Node:
-    """An empty node that is ready.
+    """Return an empty node that is ready.
 
     Labels that have the model's name, such as its host, get the new name.
     """
@@ -310,7 +313,10 @@ def _merged(before: Iterable[Any], given: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _identity(fact: Any) -> tuple[str, str, str] | None:
-    """What no other fact of its field has; None for parts, such as slices, that have no name."""
+    """Return what no other fact of its field has.
+
+    None for parts, such as slices, that have no name.
+    """
     name = getattr(fact, "name", None)
     if name is None:
         return None

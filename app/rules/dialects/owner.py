@@ -49,7 +49,7 @@ class OwnerRule(ABC):
 
     @abstractmethod
     def is_of(self, resource: MnnvlResource, gang: Gang) -> bool:
-        """Whether `gang` should own `resource`, or owns it still."""
+        """Return whether `gang` should own `resource`, or owns it still."""
 
     @abstractmethod
     def state(self, resource: MnnvlResource, gang: Gang) -> State:
@@ -66,7 +66,7 @@ class OwnerRule(ABC):
 
     @abstractmethod
     def is_given_back(self, resource: MnnvlResource) -> bool:
-        """Whether `resource` has to be given to its PodCliqueSet."""
+        """Return whether `resource` has to be given to its PodCliqueSet."""
 
     @abstractmethod
     def problem(

@@ -119,7 +119,7 @@ class Nodes:
 
     @_once
     def is_within(self, level: Level, key: str) -> bool | None:
-        """Whether all nodes of each domain of `level` have the same value of the label `key`.
+        """Return whether all nodes of each domain of `level` have the same value of the label.
 
         None if no node has it.
         """

@@ -143,9 +143,10 @@ def _verb(method: str, params: Mapping[str, str], target: Target) -> str:
 
 
 def write_options(params: QueryParams) -> WriteOptions:
-    """The options in the query of a write; `delete_options` adds those in the body of a DELETE.
+    """Return the options in the query of a write.
 
-    Raise 400 for a dry run that is misspelt, because it must not become a write.
+    `delete_options` adds those in the body of a DELETE. Raise 400 for a dry run that is misspelt,
+    because it must not become a write.
     """
     return WriteOptions(
         dry_run=_dry_run(params.getlist("dryRun")),

@@ -45,7 +45,7 @@ def _renamed(obj: Object, names: dict[str, str], api_version: str) -> Object:
 
 
 def _with_requests(claim: Object, change: Callable[[Object], Object]) -> Object:
-    """A copy of `claim`, which may be a template, with `change` applied to each device request."""
+    """Return a copy of `claim`, or template, with `change` applied to each device request."""
     changed = copy(claim)
     devices = at(changed, "spec", "spec", "devices") or at(changed, "spec", "devices")
     if isinstance(devices, dict) and isinstance(devices.get("requests"), list):

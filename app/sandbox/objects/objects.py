@@ -55,7 +55,10 @@ class WriteOptions:
     propagation: str = ""
 
     def review(self, kind: str) -> Object:
-        """The `options` of an admission review: a CreateOptions, UpdateOptions or DeleteOptions."""
+        """Return the `options` of an admission review.
+
+        They are CreateOptions, UpdateOptions or DeleteOptions.
+        """
         options: Object = {
             "kind": kind,
             "apiVersion": "meta.k8s.io/v1",

@@ -142,9 +142,10 @@ def _merged_list(name: str, current: list[Any], items: list[Any]) -> list[Any]:
 
 
 def _merge_key(name: str, items: list[Any]) -> str:
-    """The field that identifies the items of a list, or "" if the list is replaced as a whole.
+    """Return the field that identifies the items of a list.
 
-    Ports of containers have another key than those of Services.
+    It is "" if the list is replaced as a whole. Ports of containers have another key than those of
+    Services.
     """
     if name == "ports":
         return next(

@@ -204,7 +204,10 @@ def _name_conflict(kai: KaiTopology | None, uid: str) -> str | None:
 
 
 def _refers_to_kai(obj: Mapping[str, Any]) -> bool:
-    """Whether the binding names a KAI Topology, which Grove then only compares with the levels."""
+    """Return whether the binding names a KAI Topology.
+
+    Grove then only compares that with the levels.
+    """
     references = maps_of(value_at(obj, ("spec", "schedulerTopologyBindings")))
     return any(reference.get("schedulerName") == KAI_SCHEDULER for reference in references)
 

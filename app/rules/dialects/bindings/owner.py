@@ -46,7 +46,7 @@ class PodCliqueSetOwns(OwnerRule):
         return "true" if owns else None
 
     def is_given_back(self, resource: MnnvlResource) -> bool:
-        """Whether a PodGang or nobody owns `resource`, and no other object but its PodCliqueSet.
+        """Return whether a PodGang or nobody owns `resource`, and none else but its PodCliqueSet.
 
         Without any owner, the resource would outlive its PodCliqueSet.
         """
