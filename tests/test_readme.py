@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from app import __version__
 from app.cli import main
 from app.config.schema import Configuration
 from scripts import tables
@@ -233,6 +234,15 @@ def test_the_tables_that_repeat_the_code_are_as_the_code_has_them() -> None:
 def test_the_readme_is_short_and_its_lines_too() -> None:
     assert len(README.splitlines()) <= 150
     assert [line for line in README.splitlines() if len(line) > 120] == []
+
+
+def test_every_image_in_a_command_has_the_current_version() -> None:
+    tags = {
+        match
+        for path in ("README.md", "manifests/README.md")
+        for match in re.findall(r"grove-admission:(\d[\w.]*)", (ROOT / path).read_text())
+    }
+    assert tags == {__version__}
 
 
 def test_every_link_between_readmes_leads_somewhere() -> None:
