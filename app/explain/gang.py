@@ -322,12 +322,17 @@ class Gang:
         return any(part.told for part in self.whole.parts()) or any(map(bool, asked))
 
     @cached_property
-    def places(self) -> Places:
-        """Places for what KAI places next: what is missing up to the minimum, else one part more.
+    def demand(self) -> Demand:
+        """What KAI places next: what is missing up to the minimum, else one part more.
 
         That may be no pod at all.
         """
-        return self.places_of(self.whole.demand())
+        return self.whole.demand()
+
+    @cached_property
+    def places(self) -> Places:
+        """Places for what KAI places next; gangs that are alike share them, with any names."""
+        return self.places_of(self.demand)
 
     @cached_property
     def anew(self) -> Places:

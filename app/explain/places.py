@@ -71,36 +71,41 @@ class Fit:
         assumption: Assumption,
     ) -> None:
         self._places = places
+        self._parts = list(places.demand.flat())
         self._assumption = assumption
         self._packer = places.packer(assumption)
         self.fits = self._packer.places(places.demand)
         if not self.fits:
             self._packer.reset()
 
-    @cached_property
-    def short(self) -> Demand | None:
-        """The innermost demand that has no place by itself.
+    def short_of(self, demand: Demand) -> Demand | None:
+        """Return the innermost part of a demand that has no place by itself.
 
-        It is the whole if only the parts together have none, and None if all has a place.
+        It is the whole if only the parts together have none, and None if all has a place. `demand`
+        is the one of the places, or differs from it only in names.
         """
-        if self.fits:
-            return None
-        parts: dict[tuple[object, ...], Demand] = {}
-        for part in self._places.demand.flat():
-            parts.setdefault(part.profile, part)
-        lacking = (part for part in parts.values() if not self._packer.has_room(part))
-        return next(lacking, self._places.demand)
+        return None if self.fits else list(demand.flat())[self._position]
+
+    @cached_property
+    def _position(self) -> int:
+        """The position of the innermost part without a place."""
+        tried = set()
+        for position, part in enumerate(self._parts):
+            if part.profile not in tried and not self._packer.has_room(part):
+                return position
+            tried.add(part.profile)
+        return len(self._parts) - 1
 
     @cached_property
     def rooms(self) -> tuple[Room, ...]:
-        """The room for `short` in every domain that it may go to, the roomiest first."""
-        if self.short is None:
+        """The room for what is short in every domain that it may go to, the roomiest first."""
+        if self.fits:
             return ()
-        return self._places.board(self._assumption).rooms(self.short)
+        return self._places.board(self._assumption).rooms(self._parts[self._position])
 
     @property
     def best(self) -> Room | None:
-        """The domain with most room for `short`."""
+        """The domain with most room for what is short."""
         return self.rooms[0] if self.rooms else None
 
 
@@ -108,6 +113,7 @@ class Places:
     """Where a demand fits, under different assumptions.
 
     Each is computed when it is first asked for. `own` are pods of the same gang that are placed.
+    Demands that differ only in names share their places, so `demand` may have the names of another.
     """
 
     def __init__(

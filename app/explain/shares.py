@@ -43,7 +43,7 @@ def chain(index: Index, name: str) -> Iterator[Queue]:
 def asked_of(gang: Gang, resource: str) -> int:
     """Return what the gang still asks for, in thousandths; of GPUs, of all kinds together."""
     total = 0
-    for shape, count in gang.places.demand.shapes:
+    for shape, count in gang.demand.shapes:
         requests = dict(shape.requests)
         amount_of_pod = gpus_of(requests) if is_gpu(resource) else requests.get(resource, 0)
         total += amount_of_pod * count

@@ -54,7 +54,7 @@ def _selecting(obstacle: Obstacle, shape: Shape) -> str:
         key = requirement.key
         for value in sorted({node.labels[key] for node in obstacle.nodes if key in node.labels}):
             words = f"correct the selector (nodes have {key}={value})"
-            demand = _with_selector(obstacle.places.demand, shape, key, value)
+            demand = _with_selector(obstacle.demand, shape, key, value)
             if obstacle.as_if(demand):
                 return words
             if not later and obstacle.as_if_empty(demand):
@@ -181,7 +181,7 @@ def other_resource(gang: Gang) -> Iterator[Reason]:
         remedy,
         "you",
         evidence,
-        parts=parts(gang.places, short),
+        parts=parts(gang.demand, short),
     )
 
 

@@ -33,11 +33,9 @@ def nodes_in(places: Places, domain: Domain) -> list[Node]:
     return [places.domains.nodes[position] for position in domain.nodes]
 
 
-def parts(places: Places, short: Demand) -> tuple[str, ...]:
+def parts(demand: Demand, short: Demand) -> tuple[str, ...]:
     """Return the names of all parts of a demand that are like `short`, and have no room either."""
-    return tuple(
-        sorted({part.name for part in places.demand.flat() if part.profile == short.profile})
-    )
+    return tuple(sorted({part.name for part in demand.flat() if part.profile == short.profile}))
 
 
 def never_fits(gang: Gang) -> Iterator[Reason]:
@@ -46,10 +44,9 @@ def never_fits(gang: Gang) -> Iterator[Reason]:
     if obstacle is None or not obstacle.is_for_ever or _has_another_cause(obstacle):
         return
 
-    empty = obstacle.places.empty
-    short = empty.short or obstacle.places.demand
+    short = obstacle.short_if_empty
     evidence = (Evidence(gang.ref, "spec.topologyConstraint", short.key or "none"),)
-    text, remedy = _too_large(obstacle, obstacle.named(short))
+    text, remedy = _too_large(obstacle, short)
     yield Reason(
         "NeverFits",
         (gang.ref,),
@@ -57,7 +54,7 @@ def never_fits(gang: Gang) -> Iterator[Reason]:
         remedy,
         "you",
         evidence,
-        parts=parts(obstacle.places, short),
+        parts=parts(obstacle.demand, short),
     )
 
 
@@ -180,7 +177,7 @@ def no_domain_fits(gang: Gang) -> Iterator[Reason]:
         remedy,
         who,
         evidence,
-        parts=parts(obstacle.places, short),
+        parts=parts(obstacle.demand, short),
     )
 
 
@@ -297,12 +294,12 @@ def _freeing(obstacle: Obstacle) -> str:
 def _wider(obstacle: Obstacle) -> str:
     """Return the next wider level at which the gang fits, as advice; "" if there is none."""
     gang = obstacle.gang
-    short = (obstacle.places.empty.short if obstacle.is_for_ever else None) or obstacle.short
+    short = obstacle.short_if_empty if obstacle.is_for_ever else obstacle.short
     if short.key not in gang.topology.keys:
         return ""
     above = gang.topology.levels[: gang.topology.keys.index(short.key)]
     for level in reversed(above):
-        if obstacle.as_if(replaced(obstacle.places.demand, short, key=level.key)):
+        if obstacle.as_if(replaced(obstacle.demand, short, key=level.key)):
             name = gang.topology.name_of(short.key)
             return f"ask for {level.domain} in place of {name}: it fits there"
     return ""
@@ -350,7 +347,7 @@ def bound_to_domain(gang: Gang) -> Iterator[Reason]:
         _rejoined(obstacle, best),
         "you",
         evidence,
-        parts=parts(gang.places, short),
+        parts=parts(obstacle.demand, short),
     )
 
 

@@ -7,7 +7,7 @@ from app.explain.demand import Demand
 from app.explain.domains import Path, joined_names
 from app.explain.gang import Gang, Member, Unit
 from app.explain.reason import Evidence, Reason
-from app.explain.reasons.placement import level_of, replaced
+from app.explain.reasons.placement import level_of, parts, replaced
 from app.explain.reasons.room import Obstacle, obstacle_of
 from app.explain.words import counted, gpus_of, listed, plain
 from app.facts.constraint import SchedulerConstraint
@@ -45,12 +45,11 @@ def _without_preferred(gang: Gang, name: str) -> str:
     """Return what helps a part whose preferred level KAI refuses."""
     obstacle = obstacle_of(gang)
     leave = f"leave the preferred level out of {name}"
-    parts = (part for part in gang.places.demand.every() if part.name == name)
-    short = next(parts, None)
+    short = next((part for part in gang.demand.every() if part.name == name), None)
     if obstacle is None or short is None:
         return leave
 
-    demand = replaced(obstacle.places.demand, short, preferred="")
+    demand = replaced(obstacle.demand, short, preferred="")
     options = [(leave, demand)]
     options += [
         (f"{leave}, and {words}", wider)
@@ -81,10 +80,11 @@ def shared_narrower_domain(gang: Gang) -> Iterator[Reason]:
         return
 
     short, remedy = _culprit(obstacle)
-    level = level_of(gang, short)
+    names = parts(gang.demand, short)
+    verb = "requires" if len(names) == 1 else "require"
     text = (
-        f"{short.name} requires {level}, and all nodes that come into question are in one domain of"
-        " a narrower level: KAI never places that (a defect of KAI)"
+        f"{listed(names)} {verb} {level_of(gang, short)}, and all nodes that come into question are"
+        " in one domain of a narrower level: KAI never places that (a defect of KAI)"
     )
     evidence = (Evidence(gang.ref, "required", short.key),)
     yield Reason(
@@ -94,27 +94,44 @@ def shared_narrower_domain(gang: Gang) -> Iterator[Reason]:
         remedy,
         "you",
         evidence,
-        parts=(short.name,),
+        parts=names,
     )
 
 
 def _culprit(obstacle: Obstacle) -> tuple[Demand, str]:
     """Return the part whose constraint is in the way, and what helps."""
-    demand = obstacle.places.demand
+    demand = obstacle.demand
     narrowest = obstacle.gang.topology.levels[-1]
-    parts = [part for part in demand.every() if part.key and not part.preferred]
-    for part in parts:
-        preferring = replaced(demand, part, preferred=narrowest.key)
-        options = [(f"add {narrowest.domain} as preferred level", preferring)]
+    add = f"add {narrowest.domain} as preferred level"
+    for part in demand.every():
+        if not part.key or part.preferred:
+            continue
+        options = [(add, replaced(demand, part, preferred=narrowest.key))]
         if part is not demand:
             level = level_of(obstacle.gang, part)
-            words = f"leave out the constraint of {part.name}: {level} is implied"
+            words = f"leave out the constraint of {_called(obstacle, part)}: {level} is implied"
             options.append((words, replaced(demand, part, key="")))
         remedy = _first_that_helps(obstacle, options)
         if remedy:
             return part, remedy
 
-    return obstacle.places.empty.short or demand, "leave out all constraints"
+    each = (f"{add} to each required one", _preferring(demand, narrowest.key))
+    remedy = _first_that_helps(obstacle, [each])
+    return obstacle.short_if_empty, remedy or "leave out all constraints"
+
+
+def _called(obstacle: Obstacle, part: Demand) -> str:
+    """The names of a part and of all that are like it: what helps must be done to each."""
+    return listed(parts(obstacle.demand, part))
+
+
+def _preferring(demand: Demand, key: str) -> Demand:
+    """The demand with a preferred level for each part that requires one and prefers none."""
+    inner = tuple(_preferring(part, key) for part in demand.parts)
+    preferred = demand.preferred
+    if demand.key and not preferred:
+        preferred = key
+    return replace(demand, preferred=preferred, parts=inner)
 
 
 def sizes_differ(gang: Gang) -> Iterator[Reason]:
@@ -123,12 +140,10 @@ def sizes_differ(gang: Gang) -> Iterator[Reason]:
     if obstacle is None or not obstacle.is_of_sizes or obstacle.is_of_shared_domain:
         return
 
-    places = obstacle.places
-    fit = places.empty if obstacle.is_for_ever else places.now
-    short = fit.short or places.demand
+    short = obstacle.short_if_empty if obstacle.is_for_ever else obstacle.short
     where = f"in one {level_of(gang, short)}" if short.key else "for its preferred level"
     text = (
-        f"The pods of {short.name} differ in size, and KAI wants room {where} for"
+        f"The pods of {_called(obstacle, short)} differ in size, and KAI wants room {where} for"
         f" {_as_kai_counts(short)}"
     )
     remedy = _for_sizes(obstacle, short)
@@ -140,7 +155,7 @@ def sizes_differ(gang: Gang) -> Iterator[Reason]:
         remedy,
         "you",
         evidence,
-        parts=(short.name,),
+        parts=parts(gang.demand, short),
     )
 
 
@@ -163,11 +178,11 @@ def _for_sizes(obstacle: Obstacle, short: Demand) -> str:
 
 def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[str, Demand]]:
     """Constraints that ask for less, each with what to do for it."""
-    demand = obstacle.places.demand
+    demand = obstacle.demand
     topology = obstacle.gang.topology
     if short.preferred:
         words = f"leave out the preferred level {topology.name_of(short.preferred)}"
-        yield f"{words} of {short.name}", replaced(demand, short, preferred="")
+        yield f"{words} of {_called(obstacle, short)}", replaced(demand, short, preferred="")
 
     yield from _wider_levels(obstacle, demand, short)
     if short.preferred:
@@ -176,7 +191,9 @@ def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[st
         for words, wider in _wider_levels(obstacle, leaner, without):
             yield f"{words}, and prefer no level", wider
 
-    words = f"leave out the constraint of {short.name}, and constrain each size by itself"
+    words = (
+        f"leave out the constraint of {_called(obstacle, short)}, and constrain each size by itself"
+    )
     yield words, replaced(demand, short, key="", preferred="")
     words = "leave out all constraints, and constrain each size by itself"
     yield words, unconstrained(demand)
@@ -199,8 +216,8 @@ def _wider_levels(
 
 def unconstrained(demand: Demand) -> Demand:
     """Return the same pods without any constraint."""
-    parts = tuple(unconstrained(part) for part in demand.parts)
-    return replace(demand, key="", preferred="", parts=parts)
+    inner = tuple(unconstrained(part) for part in demand.parts)
+    return replace(demand, key="", preferred="", parts=inner)
 
 
 def level_without_topology(gang: Gang) -> Iterator[Reason]:

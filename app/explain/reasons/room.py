@@ -26,22 +26,28 @@ MOST_TRIED = 4
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why a gang has no place now, by what would have to be otherwise. `places` is what waits."""
+    """Why a gang has no place now, by what would have to be otherwise.
+
+    `places` may be shared with gangs that are alike; `demand` is what waits, with its own names.
+    """
 
     gang: Gang
     places: Places
 
     @property
+    def demand(self) -> Demand:
+        """What has no place."""
+        return self.gang.demand
+
+    @cached_property
     def short(self) -> Demand:
         """The innermost part that has no place."""
-        return self.places.now.short or self.places.demand
+        return self.places.now.short_of(self.demand) or self.demand
 
-    def named(self, part: Demand) -> Demand:
-        """Return a part with its name in this gang: those that are alike share their places."""
-        own = self.gang.whole.demand().flat()
-        pairs = zip(self.places.demand.flat(), own, strict=False)
-        names = {shared.name: mine.name for shared, mine in pairs}
-        return replace(part, name=names.get(part.name, part.name))
+    @cached_property
+    def short_if_empty(self) -> Demand:
+        """The innermost part that has no place even if no other pods ran; the whole if all have."""
+        return self.places.empty.short_of(self.demand) or self.demand
 
     @cached_property
     def is_for_ever(self) -> bool:
@@ -72,7 +78,7 @@ class Obstacle:
     @cached_property
     def beside_size(self) -> str:
         """What pods of no size would need too: `, and ...`; "" if nothing."""
-        small = self.gang.places_of(without_size(self.places.demand))
+        small = self.gang.places_of(without_size(self.demand))
         if small.now.fits:
             return ""
         if not small.empty.fits and small.under(Assumption(rules=Rules(shared=False))).fits:
@@ -140,7 +146,7 @@ class Obstacle:
 
     def domains_that_help(self) -> Iterator[Room]:
         """Yield the domains in which pods of others hold the room, the roomiest first."""
-        like = [part for part in self.places.demand.flat() if part.profile == self.short.profile]
+        like = [part for part in self.demand.flat() if part.profile == self.short.profile]
         if len(like) > 1 or len(self.short.bound) > MOST_PARTS:
             return  # one domain is not enough for all of them, or trying it out takes long
         tried = 0

@@ -57,7 +57,7 @@ def _could_use(gang: Gang, node: Node) -> bool:
     return not gang.members or any(
         is_selected(shape, node)
         and all(node.allocatable.get(name, 0) >= ask for name, ask in shape.requests)
-        for shape, _ in gang.places.demand.shapes
+        for shape, _ in gang.demand.shapes
     )
 
 

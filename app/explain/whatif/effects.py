@@ -195,13 +195,13 @@ class _Arranging:
 
     def has_place(self, seeker: Seeker) -> bool:
         """Give a gang that waits its place; false if there is none."""
-        demand = seeker.gang.places.demand
+        demand = seeker.gang.demand
         return bool(demand.count) and self._add(seeker.gang, demand)
 
     def start(self, seeker: Seeker, had_place: bool) -> Fate | None:
         """Tell what becomes of a gang that waits; None if it has nothing to place."""
         gang = seeker.gang
-        demand = gang.places.demand
+        demand = gang.demand
         if not demand.count:
             return None
 
