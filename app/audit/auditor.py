@@ -35,6 +35,7 @@ from app.facts.place import read_place
 from app.facts.table import CLAIMS, DEVICE_CLASSES, DOMAINS, GANGS, SETS
 from app.kube.api import Client, ClusterError, Key, NotFound, Object, Selection, Unavailable
 from app.kube.pages import pages
+from app.kube.times import timestamp
 from app.objects.metadata import labels_of
 from app.objects.resource import POD, Resource
 from app.rules.dialects.epochs import EPOCHS
@@ -101,7 +102,7 @@ class Auditor:
         self._gangs: Mapping[Key, Sequence[Gang]] | None = None
         self._exempt = (EXEMPT_NAMESPACE, configuration.certificates.namespace)
         self._progress = progress
-        self._settled = (now - SETTLE).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self._settled = timestamp(now - SETTLE)
 
     async def findings(self, namespace: str | None) -> AsyncIterator[Finding]:
         """Yield all findings about `namespace`, or about all namespaces if that is None.

@@ -11,7 +11,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from app.certificates.inspect import (
@@ -21,7 +21,8 @@ from app.certificates.inspect import (
     inspect,
 )
 from app.certificates.issue import make_ca, make_leaf
-from app.certificates.source import BrokenPairError, CertificateSource, ServingCertificate, utc_now
+from app.certificates.source import BrokenPairError, CertificateSource, ServingCertificate
+from app.kube.times import utc_now
 from app.mounted import read_mounted
 
 DEVELOPMENT_NAMES = ("localhost", "127.0.0.1", "::1", "grove-admission.grove-system.svc")
@@ -132,7 +133,7 @@ def file_source(directory: Path, client_cas: bytes = b"") -> FileSource:
     created or renewed. Raise OSError if there is no usable certificate.
     """
     if not (directory / "tls.crt").exists() or is_development(directory):
-        ensure_development_certificate(directory, DEVELOPMENT_NAMES, datetime.now(UTC))
+        ensure_development_certificate(directory, DEVELOPMENT_NAMES, utc_now())
     source = FileSource(directory, ServingCertificate(client_cas))
     source.poll()
     if source.not_after is None:

@@ -24,19 +24,20 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from app.certificates.ca_bundles import CONFIGURATIONS, CaBundles
 from app.certificates.holdings import BrokenHoldingsError, Holdings, read_holdings, written_holdings
 from app.certificates.inspect import Pair, inspect
 from app.certificates.issue import make_ca, make_leaf
 from app.certificates.rotate import Terms, due, is_own_ca, next_due, rotated, still_trusted
-from app.certificates.source import BrokenPairError, CertificateSource, ServingCertificate, utc_now
+from app.certificates.source import BrokenPairError, CertificateSource, ServingCertificate
 from app.config.schema import Certificates
 from app.kube.api import Client, ClusterError, Conflict, Key, Object, ObjectRef, Selection, find
 from app.kube.loop import Loop, Observe
 from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
+from app.kube.times import utc_now
 from app.kube.watch import run_store
 from app.objects.resource import SECRET, Resource
 
@@ -333,7 +334,7 @@ def self_managed_source(
     which do not verify it, get the reason why the server is not ready.
     """
     source = CertificateReconciler(client, settings, ServingCertificate(client_cas), observe)
-    source.certificate.load(_placeholder(source.names, datetime.now(UTC)))
+    source.certificate.load(_placeholder(source.names, utc_now()))
     return source
 
 

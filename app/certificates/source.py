@@ -131,10 +131,6 @@ def _as_file(content: bytes) -> Iterator[str]:
         yield f"/proc/self/fd/{descriptor}"
 
 
-def utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 class CertificateSource(ABC):
     """A source of `certificate`, which it updates while `run` runs.
 

@@ -28,7 +28,7 @@ from app.dry_run.audit_log import (
 )
 from app.dry_run.audit_report import Report
 from app.dry_run.budget import UnusableInput
-from app.dry_run.judge import Asker, judge
+from app.dry_run.judge import judge_request
 from app.kube.api import Object
 from app.objects.resource import NODE
 from app.objects.shape import map_of
@@ -141,10 +141,10 @@ class Replay:
             self.report.skip(write.problem)
         elif node and node not in self._nodes:
             self.report.skip(NO_NODE)
-        elif write.review is not None:
-            verdict = (await judge(self._routes, write.review, Asker(write.user))).verdict
-            if verdict is not None:
-                self.report.add(write, verdict)
+        elif write.request is not None:
+            judgement = await judge_request(self._routes, write.request, write.request.object)
+            if judgement.verdict is not None:
+                self.report.add(write, judgement.verdict)
 
 
 def _events(name: str, report: Report, progress: Progress) -> Iterator[Object]:

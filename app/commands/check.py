@@ -35,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--old", metavar="FILE", help="the documents that an UPDATE replaces")
     parser.add_argument("--user", help="who asks (default: the first of authorizedUsers)")
-    parser.add_argument("--groups", default="", help="the groups of the user, separated by commas")
+    parser.add_argument("--groups", default="", help="ignored: no rule depends on groups")
     add_output(parser)
 
 
@@ -70,8 +70,7 @@ def _asker(arguments: argparse.Namespace, configuration: Configuration) -> Asker
         replaced = tuple(document for _, document in documents_of([arguments.old]))
 
     user = arguments.user or next(iter(configuration.authorization.authorized_users), "check")
-    groups = tuple(filter(None, arguments.groups.split(",")))
-    return Asker(user, groups, arguments.operation, replaced)
+    return Asker(user, arguments.operation, replaced)
 
 
 def _check_logs(

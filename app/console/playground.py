@@ -103,7 +103,7 @@ class Judge:
         values["text"] = masked(text, nodes)
         cluster, unread = await self._cluster(read, with_cluster=values["cluster"])
         default = next(iter(self._configuration.authorization.authorized_users), "console")
-        asker = Asker(values["user"] or default, (), values["operation"])
+        asker = Asker(values["user"] or default, values["operation"])
         routes = routes_over(self._configuration, cluster)
         judged = [await judge(routes, document, asker) for document in read]
         snapshot = self._live.snapshot() if values["cluster"] and self._live.ready else None

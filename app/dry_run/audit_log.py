@@ -1,4 +1,4 @@
-"""Makes AdmissionReviews of the events in a Kubernetes audit log (`audit.k8s.io/v1`).
+"""Makes admission requests of the events in a Kubernetes audit log (`audit.k8s.io/v1`).
 
 An event contains the object of a request if the level of the audit policy is Request, and also the
 response if it is RequestResponse: https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/. It
@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from app.admission.review import API_VERSION, KIND
+from app.admission.review import Request
 from app.objects.shape import map_of, text_of
 
 EVENT_VERSION = "audit.k8s.io/v1"
@@ -39,7 +39,7 @@ COLLECTION = "it deleted a collection, so the event names no object"
 class Write:
     """One write of an object for which there is a webhook.
 
-    `review` is None if it can't be judged, for the reason in `problem`, or, if `problem` is "",
+    `request` is None if it can't be judged, for the reason in `problem`, or, if `problem` is "",
     because no webhook is called for the operation. `stored` is the object after the write. It is
     None after a deletion, or if it is not known.
     """
@@ -51,7 +51,7 @@ class Write:
     name: str
     time: str
     operation: str
-    review: dict[str, Any] | None = None
+    request: Request | None = None
     problem: str = ""
     stored: dict[str, Any] | None = None
 
@@ -122,9 +122,8 @@ class History:
         if write.operation != "DELETE" and obj is None:
             return replace(write, problem=_missing(event, verb), stored=stored)
 
-        kind = _text(obj or before or {}, "kind") or write.kind
-
-        return replace(write, kind=kind, review=_review(event, write, obj, before), stored=stored)
+        write = replace(write, kind=_text(obj or before or {}, "kind") or write.kind, stored=stored)
+        return replace(write, request=_request(write, obj, before))
 
 
 def _write(
@@ -183,10 +182,9 @@ def changing_webhooks(event: Mapping[str, Any]) -> list[str]:
 
 def node_of_binding(write: Write) -> str:
     """Return the node that a write binds a Pod to, "" if it is no binding."""
-    if write.target != ("", "pods", "binding") or write.review is None:
+    if write.target != ("", "pods", "binding") or write.request is None:
         return ""
-    binding = map_of(map_of(write.review.get("request")).get("object"))
-    return text_of(map_of(binding.get("target")).get("name"))
+    return text_of(map_of(write.request.object.get("target")).get("name"))
 
 
 def _missing(event: Mapping[str, Any], verb: str) -> str:
@@ -195,39 +193,24 @@ def _missing(event: Mapping[str, Any], verb: str) -> str:
     return NO_RESPONSE if verb == "patch" and event.get("requestObject") is not None else NO_OBJECT
 
 
-def _review(
-    event: Mapping[str, Any],
-    write: Write,
-    obj: dict[str, Any] | None,
-    before: dict[str, Any] | None,
-) -> dict[str, Any]:
-    ref = map_of(event.get("objectRef"))
-    target = write.target
-    user = event.get("impersonatedUser") or event.get("user")
-    typed = obj or before or {}
-    group, _, version = str(typed.get("apiVersion") or "").rpartition("/")
-
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "request": {
-            "uid": str(event.get("auditID") or "audit"),
-            "kind": {"group": group, "version": version, "kind": str(typed.get("kind") or "")},
-            "resource": {
-                "group": target[0],
-                "version": _text(ref, "apiVersion"),
-                "resource": target[1],
-            },
-            "subResource": target[2],
-            "name": write.name,
-            "namespace": write.namespace,
-            "operation": write.operation,
-            "userInfo": user if isinstance(user, dict) else {},
-            "object": None if write.operation == "DELETE" else obj,
-            "oldObject": None if write.operation == "CREATE" else before,
-            "dryRun": True,
-        },
-    }
+def _request(write: Write, obj: dict[str, Any] | None, before: dict[str, Any] | None) -> Request:
+    """Return the request that the API server sent to webhooks."""
+    group, plural, subresource = write.target
+    judged = before if write.operation == "DELETE" else obj
+    return Request(
+        uid="",
+        group=group,
+        kind=write.kind,
+        resource=plural,
+        subresource=subresource,
+        operation=write.operation,
+        name=write.name,
+        namespace=write.namespace,
+        username=write.user,
+        object=judged or {},
+        old=before if write.operation == "UPDATE" else None,
+        dry_run=True,
+    )
 
 
 def _in_namespace(obj: dict[str, Any] | None, namespace: str) -> dict[str, Any] | None:

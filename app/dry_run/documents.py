@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 import yaml
 
+from app.admission.review import dumps
 from app.dry_run.budget import OF_REQUEST, Budget, UnusableInput
 from app.dry_run.expansion import spend_json, spend_yaml
 
@@ -66,7 +67,7 @@ def _load(text: str, budget: Budget) -> Iterator[Any]:
     for document in yaml.load_all(text, Loader=_Loader):
         budget.check_time()
         _check_keys(document)
-        yield document
+        yield orjson.loads(dumps(document))
 
 
 def _check_keys(document: Any) -> None:

@@ -2,11 +2,10 @@
 
 They are for `POST /dry-run` and `grove-admission check`.
 
-A document becomes an AdmissionReview with dryRun, which is judged like a live request. Schemas,
-defaults and webhooks of other programs are not applied, because only an API server does that.
+A document becomes a request with dryRun, which is judged like a live one. Schemas, defaults and
+webhooks of other programs are not applied, because only an API server does that.
 """
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,7 @@ from typing import Any
 import jsonpatch
 
 from app.admission.decide import Route, decided
-from app.admission.review import API_VERSION, KIND, BadReview, dumps, parse
+from app.admission.review import API_VERSION, KIND, BadReview, Request, dumps, parse
 from app.admission.verdict import Verdict, bad_request
 from app.facts.kinds import ALL
 from app.objects.fields import FieldError, FieldPath
@@ -25,6 +24,7 @@ from app.visible import visible
 
 _TIMEOUT = 10.0
 _BINDING = ("v1", "Binding")
+_RESOURCES = {(resource.group, resource.kind): resource for resource in ALL}
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,6 @@ class Asker:
     """
 
     username: str
-    groups: tuple[str, ...] = ()
     operation: str = "CREATE"
     old: tuple[dict[str, Any], ...] = ()
 
@@ -135,16 +134,19 @@ async def judge(routes: Mapping[str, Route], document: dict[str, Any], asker: As
     resource, subresource = _resource_of(document)
     if resource is None:
         return Judgement(document)
+    return await judge_request(routes, _request(document, resource, subresource, asker), document)
 
-    target = (resource.group, resource.plural, subresource)
-    route = _route(routes, *target, asker.operation)
+
+async def judge_request(
+    routes: Mapping[str, Route], request: Request, document: dict[str, Any]
+) -> Judgement:
+    """Return the verdict on a request about `document`."""
+    route = _route(routes, request.group, request.resource, request.subresource, request.operation)
     if route is None:
         return Judgement(document)
-    if asker.operation not in route.operations:
-        return Judgement(document, operation=asker.operation)
-
-    verdict = await _decide(route, _review(document, resource, subresource, asker))
-    return Judgement(document, route.path, verdict)
+    if request.operation not in route.operations:
+        return Judgement(document, operation=request.operation)
+    return Judgement(document, route.path, await decided(route, request, _TIMEOUT))
 
 
 async def _judge_review(routes: Mapping[str, Route], review: dict[str, Any]) -> Judgement:
@@ -155,7 +157,13 @@ async def _judge_review(routes: Mapping[str, Route], review: dict[str, Any]) -> 
     route = _route(routes, *target, *how)
     if route is None:
         return Judgement(review)
-    verdict = await _decide(route, {**review, "request": {**request, "dryRun": True}})
+
+    try:
+        parsed = parse(dumps({**review, "request": {**request, "dryRun": True}}))
+        verdict = await decided(route, parsed, _TIMEOUT)
+    except BadReview as bad:
+        verdict = bad_request(bad.message, bad.code)
+
     inner = request.get("object") or request.get("oldObject")
     return Judgement(inner if isinstance(inner, dict) else review, route.path, verdict)
 
@@ -166,12 +174,7 @@ def _resource_of(document: Mapping[str, Any]) -> tuple[Resource | None, str]:
     if (api_version, kind) == _BINDING:
         return POD, "binding"
     group = api_version.rpartition("/")[0]
-    return (
-        next(
-            (resource for resource in ALL if (resource.group, resource.kind) == (group, kind)), None
-        ),
-        "",
-    )
+    return _RESOURCES.get((group, kind)), ""
 
 
 def _route(
@@ -187,30 +190,25 @@ def _route(
     return next(by_operation, next(iter(fitting), None))
 
 
-def _review(
+def _request(
     document: dict[str, Any], resource: Resource, subresource: str, asker: Asker
-) -> dict[str, Any]:
-    api_version, kind, namespace, name = identify(document)
-    group, _, version = api_version.rpartition("/")
-    creating = asker.operation == "CREATE"
-    deleting = asker.operation == "DELETE"
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "request": {
-            "uid": str(uuid.uuid4()),
-            "kind": {"group": group, "version": version, "kind": kind},
-            "resource": {"group": group, "version": version, "resource": resource.plural},
-            "subResource": subresource,
-            "name": name,
-            "namespace": (namespace or "default") if resource.namespaced else "",
-            "operation": asker.operation,
-            "userInfo": {"username": asker.username, "groups": list(asker.groups)},
-            "object": None if deleting else document,
-            "oldObject": None if creating else asker.old_of(document),
-            "dryRun": True,
-        },
-    }
+) -> Request:
+    _, kind, namespace, name = identify(document)
+    operation = asker.operation
+    return Request(
+        uid="",
+        group=resource.group,
+        kind=kind,
+        resource=resource.plural,
+        subresource=subresource,
+        operation=operation,
+        name=name,
+        namespace=(namespace or "default") if resource.namespaced else "",
+        username=asker.username,
+        object=asker.old_of(document) if operation == "DELETE" else document,
+        old=asker.old_of(document) if operation == "UPDATE" else None,
+        dry_run=True,
+    )
 
 
 def _subject(document: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -220,13 +218,6 @@ def _subject(document: Mapping[str, Any]) -> tuple[str, str, str]:
     """
     _, kind, namespace, name = identify(document)
     return kind, namespace or "default", name
-
-
-async def _decide(route: Route, review: dict[str, Any]) -> Verdict:
-    try:
-        return await decided(route, parse(dumps(review)), _TIMEOUT)
-    except BadReview as bad:
-        return bad_request(bad.message, bad.code)
 
 
 def describe(judgement: Judgement) -> Sequence[str]:

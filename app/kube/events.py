@@ -8,11 +8,12 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from hashlib import sha256
 from typing import Any, Literal, Never
 
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef
+from app.kube.times import precise_timestamp, utc_now
 from app.objects.resource import EVENT
 
 CONTROLLER = "grove-admission"
@@ -74,7 +75,7 @@ class Recorder:
         client: Client,
         identity: str,
         *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self.lost = 0
         self._client = client
@@ -139,7 +140,7 @@ class Recorder:
         Returns False if the Event has been deleted, as Events are after an hour.
         """
         count = self._counts.get(name, 1) + 1
-        series = {"count": count, "lastObservedTime": self._stamp()}
+        series = {"count": count, "lastObservedTime": precise_timestamp(self._now())}
         try:
             await self._client.patch(ObjectRef(EVENT, name, namespace), {"series": series})
         except NotFound:
@@ -166,7 +167,7 @@ class Recorder:
             "apiVersion": EVENT.api_version(),
             "kind": EVENT.kind,
             "metadata": {"name": name, "namespace": regarding.namespace or "default"},
-            "eventTime": self._stamp(),
+            "eventTime": precise_timestamp(self._now()),
             "reportingController": CONTROLLER,
             "reportingInstance": self._identity[:128],
             "action": "Reconcile",
@@ -175,9 +176,6 @@ class Recorder:
             "note": note,
             "regarding": regarding.reference(),
         }
-
-    def _stamp(self) -> str:
-        return self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _shortened(note: str) -> str:

@@ -19,10 +19,11 @@ import random as system_random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Never
 
 from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, ObjectRef, find
+from app.kube.times import precise_timestamp, utc_now
 from app.objects.resource import LEASE
 
 log = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ class Elector:
         *,
         timing: LeaseTiming | None = None,
         clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
         random: Callable[[], float] = system_random.random,
         stop_process: Callable[[], None] = end_process,
     ) -> None:
@@ -285,7 +286,7 @@ class Elector:
             async with asyncio.timeout(self._timing.attempt):
                 await self._look_again()
                 assert self._lease is not None
-                stamp = self._stamp()
+                stamp = precise_timestamp(self._now())
                 released = {
                     "holderIdentity": "",
                     "leaseDurationSeconds": 1,
@@ -308,25 +309,30 @@ class Elector:
         return {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": math.ceil(self._timing.lease),
-            "renewTime": self._stamp(),
+            "renewTime": precise_timestamp(self._now()),
         }
 
     def _taken(self, current: Object) -> Object:
         transitions = int(_spec(current).get("leaseTransitions") or 0) + (
             self.holder != self._identity
         )
-        return {**self._renewed(), "acquireTime": self._stamp(), "leaseTransitions": transitions}
+        return {
+            **self._renewed(),
+            "acquireTime": precise_timestamp(self._now()),
+            "leaseTransitions": transitions,
+        }
 
     def _new_lease(self) -> Object:
         return {
             "apiVersion": LEASE.api_version(),
             "kind": LEASE.kind,
             "metadata": {"name": self._name, "namespace": self._namespace},
-            "spec": {**self._renewed(), "acquireTime": self._stamp(), "leaseTransitions": 0},
+            "spec": {
+                **self._renewed(),
+                "acquireTime": precise_timestamp(self._now()),
+                "leaseTransitions": 0,
+            },
         }
-
-    def _stamp(self) -> str:
-        return self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 async def _cancelled(renewing: "asyncio.Future[Never]") -> BaseException | None:

@@ -6,7 +6,7 @@ topologies: it says whether the nodes have labels for all levels, and these form
 
 import contextlib
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 
 from app.cluster.facts import Facts
 from app.facts.grove.podcliqueset import CONDITION, PodCliqueSet, read_pod_clique_set
@@ -16,6 +16,7 @@ from app.kube.api import Client, Key, NotFound, Object, ObjectRef, Rejected, Una
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
+from app.kube.times import timestamp, utc_now
 from app.objects.conditions import Condition, has_condition, with_condition, without_condition
 from app.rules.topology.coverage import LevelProblem, coverage_condition, coverage_problems
 from app.rules.topology.levels import Topology
@@ -23,15 +24,6 @@ from app.stores.stores import Stores
 
 SETTLE_SECONDS = 10.0
 """The time between a change of nodes and the next step, because many nodes change at once."""
-
-
-def utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
-def timestamp(time: datetime) -> str:
-    """Return `time` as RFC 3339 in UTC, as metav1.Time is written."""
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def status_patch(stored: Object, status: Object) -> Object:

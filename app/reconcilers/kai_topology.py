@@ -23,8 +23,9 @@ from app.kube.api import (
 )
 from app.kube.events import Recorder, Regarding
 from app.kube.rewrites import Rewrites
+from app.kube.times import timestamp, utc_now
 from app.objects.conditions import Condition, has_condition, with_condition
-from app.reconcilers.conditions import status_patch, timestamp, utc_now
+from app.reconcilers.conditions import status_patch
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
 from app.rules.topology import kai

@@ -34,13 +34,12 @@ class Parameters(BaseModel):
         "CREATE", description="what is asked for"
     )
     user: str = Field(DRY_RUN_USER, description="who asks")
-    groups: str = Field("", description="the groups of the user, separated by commas")
+    groups: str = Field("", description="ignored: no rule depends on groups")
     old: str = Field("", description="the document that an UPDATE replaces, as YAML or JSON")
     output: Literal["json", "text"] = Field("json", description="for programs or for people")
 
     def asker(self, replaced: Sequence[Object]) -> Asker:
-        groups = tuple(filter(None, self.groups.split(",")))
-        return Asker(self.user, groups, self.operation, tuple(replaced))
+        return Asker(self.user, self.operation, tuple(replaced))
 
 
 class Turns:

@@ -9,13 +9,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from app.facts.grove.status import StatusCondition
 from app.facts.kinds import POD_CLIQUE_SET, POD_GROUP, WORKLOAD
 from app.facts.named import Ref
 from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, ObjectRef
 from app.kube.events import Recorder, Regarding
+from app.kube.times import timestamp, utc_now
 from app.objects.conditions import Condition, with_condition, without_condition
 from app.objects.resource import Resource
 from app.objects.shape import maps_of
@@ -45,9 +46,7 @@ class Pacing:
 PACING = Pacing()
 
 _RESOURCES: Mapping[str, Resource] = {
-    "PodCliqueSet": POD_CLIQUE_SET,
-    "Workload": WORKLOAD,
-    "PodGroup": POD_GROUP,
+    resource.kind: resource for resource in (POD_CLIQUE_SET, WORKLOAD, POD_GROUP)
 }
 
 
@@ -76,7 +75,7 @@ class Teller:
         *,
         pacing: Pacing = PACING,
         clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self.writes = 0
         self.held_back = 0
@@ -191,7 +190,7 @@ class Teller:
 
     def _before(self, ref: Ref, obj: Object) -> str:
         """Return the reason that was told last, "" for none."""
-        if ref.kind == "PodCliqueSet":
+        if ref.kind == POD_CLIQUE_SET.kind:
             stored = _stored_condition(obj)
             return str(stored.get("reason", "")) if stored else ""
         told = self._told.get(ref)
@@ -199,7 +198,7 @@ class Teller:
 
     async def _write_condition(self, ref: Ref, obj: Object, blocked: Blocked | None) -> bool:
         """Write the condition of a PodCliqueSet if it differs; for others, there is none."""
-        if ref.kind != "PodCliqueSet":
+        if ref.kind != POD_CLIQUE_SET.kind:
             return True
         current = (obj.get("status") or {}).get("conditions")
         stored = _stored_condition(obj)
@@ -213,7 +212,7 @@ class Teller:
                 blocked.message,
             ):
                 return False
-            conditions = with_condition(current, _condition(obj, blocked), self._stamp())
+            conditions = with_condition(current, _condition(obj, blocked), timestamp(self._now()))
 
         self._count(ref)
         patch: Object = {
@@ -231,7 +230,7 @@ class Teller:
         if not changed or before == reason:
             return
         regarding = Regarding.of(obj)
-        if regarding.kind != "PodCliqueSet":
+        if regarding.kind != POD_CLIQUE_SET.kind:
             self._count(Ref(regarding.kind, regarding.namespace, regarding.name))
         if blocked is None:
             self._events.record(regarding, "Normal", UNBLOCKED, "It does not wait any more")
@@ -243,9 +242,6 @@ class Teller:
         self.writes += 1
         self._times.append(self._clock())
         self._written[ref] = self._clock()
-
-    def _stamp(self) -> str:
-        return self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _condition(obj: Object, blocked: Blocked) -> Condition:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from app.admission.review import Request
 from app.cli import main
 from app.dry_run.audit_log import (
     COLLECTION,
@@ -126,26 +127,26 @@ def test_what_can_be_judged_and_why_not(
     assert [write.problem for write in writes] == problems
 
 
-def test_a_review_has_what_the_api_server_would_have_sent() -> None:
+def test_a_request_is_what_the_api_server_has_sent() -> None:
     history = History(TARGETS)
     history.write_of(event(obj=GOOD, responseObject={**GOOD, "status": {}}))
     impersonated = event("update", BAD, impersonatedUser={"username": "robot", "groups": ["bots"]})
     write = history.write_of(impersonated)
     assert write is not None
-    assert write.review is not None
-    assert write.review["request"] == {
-        "uid": "1",
-        "kind": {"group": "scheduling.run.ai", "version": "v2alpha2", "kind": "PodGroup"},
-        "resource": {"group": "scheduling.run.ai", "version": "v2alpha2", "resource": "podgroups"},
-        "subResource": "",
-        "name": "a",
-        "namespace": "team",
-        "operation": "UPDATE",
-        "userInfo": {"username": "robot", "groups": ["bots"]},
-        "object": BAD,
-        "oldObject": {**GOOD, "status": {}},
-        "dryRun": True,
-    }
+    assert write.request == Request(
+        uid="",
+        group="scheduling.run.ai",
+        kind="PodGroup",
+        resource="podgroups",
+        subresource="",
+        operation="UPDATE",
+        name="a",
+        namespace="team",
+        username="robot",
+        object=BAD,
+        old={**GOOD, "status": {}},
+        dry_run=True,
+    )
     assert (write.user, write.time) == ("robot", "2026-11-21T10:00:00.000000Z")
 
 
@@ -154,9 +155,9 @@ def test_a_patch_that_creates_its_object_is_a_creation() -> None:
         event("patch", {}, responseObject=BAD, responseStatus={"code": 201})
     )
     assert write is not None
-    assert write.review is not None
-    request = write.review["request"]
-    assert (request["operation"], request["object"], request["oldObject"]) == ("CREATE", BAD, None)
+    assert write.request is not None
+    request = write.request
+    assert (request.operation, request.object, request.old) == ("CREATE", BAD, None)
     assert (write.kind, write.stored) == ("PodGroup", BAD)
 
 

@@ -38,6 +38,11 @@ DOCUMENTS: list[Any] = [
         id="dates",
     ),
     pytest.param(
+        "a: .nan\nb: !!timestamp 2026-01-01",
+        [{"a": None, "b": "2026-01-01"}],
+        id="values that JSON does not have",
+    ),
+    pytest.param(
         'a: "on"\nb: null\nc: ~',
         [{"a": "on", "b": None, "c": None}],
         id="nothing in three spellings",
@@ -167,9 +172,7 @@ async def test_what_a_webhook_is_asked(
         "metadata": {"name": "a"},
     }
     before = tuple({**document, **item, "marked": True} for item in old)
-    await judge(
-        {webhook.path: webhook.route(take)}, document, Asker("me", ("g",), operation, before)
-    )
+    await judge({webhook.path: webhook.route(take)}, document, Asker("me", operation, before))
     (request,) = taken
     assert request.dry_run is True
     assert (request.username, request.namespace, request.name, request.operation) == (
@@ -183,6 +186,26 @@ async def test_what_a_webhook_is_asked(
         request.old
         == {None: None, "itself": document, "given": before[0] if before else None}[seen]
     )
+
+
+async def test_a_deletion_is_judged_by_the_stored_object() -> None:
+    taken: list[Request] = []
+
+    def take(request: Request) -> Verdict:
+        taken.append(request)
+        return ALLOWED
+
+    webhook = next(item for item in WEBHOOKS if "DELETE" in item.operations)
+    document = {
+        "apiVersion": webhook.resource.api_version(),
+        "kind": webhook.resource.kind,
+        "metadata": {"name": "a"},
+    }
+    stored = {**document, "marked": True}
+    for old, judged in (((), document), ((stored,), stored)):
+        await judge({webhook.path: webhook.route(take)}, document, Asker("me", "DELETE", old))
+        request = taken.pop()
+        assert (request.object, request.old, request.operation) == (judged, None, "DELETE")
 
 
 async def test_a_recorded_review_is_never_more_than_a_dry_run() -> None:
