@@ -26,9 +26,15 @@ from app.explain.levels import Topology
 from app.explain.preview import Preview, preview
 from app.explain.read import TOPOLOGY, facts_of, read_all
 from app.explain.rights import how_to_get
-from app.explain.roomier import RoomSearch, search_room, search_text
+from app.explain.roomier import RoomSearch, search_room
 from app.explain.topology import DomainReport, Survey, domain_reports, survey
-from app.explain.topology_text import domains_text, nodes_text, preview_text, survey_text
+from app.explain.topology_text import (
+    domains_text,
+    nodes_text,
+    preview_text,
+    search_text,
+    survey_text,
+)
 from app.explain.whatif.edits import Supposition
 from app.explain.whatif.effects import Effects
 from app.explain.whatif.shown import effects_document, effects_text

@@ -9,6 +9,7 @@ from app.console.map import drawn
 from app.console.page import Page, Query
 from app.console.snapshot import Snapshot
 from app.console.workloads import reference
+from app.explain.amounts import gpus_of
 from app.explain.assembly import gang_of, gangs_of_set
 from app.explain.domains import Path
 from app.explain.facts import TITLES
@@ -16,7 +17,7 @@ from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.topology import DomainReport, RoomAnswer, Survey, domain_reports, find_room, survey
 from app.explain.topology_text import room_text
-from app.explain.words import counted, gpus_of, listed, plain
+from app.explain.words import counted, listed, plain
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import PodGang
 

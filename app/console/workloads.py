@@ -10,8 +10,8 @@ from app.console.page import Page, Query
 from app.console.snapshot import Snapshot
 from app.explain.answer import Answer
 from app.explain.facts import TITLES, Facts
+from app.explain.kinds import KINDS
 from app.explain.room import Room
-from app.explain.subject import KINDS
 from app.explain.text import folded, without_pods
 from app.explain.tree import Branch
 from app.explain.waiting import WorkloadRow

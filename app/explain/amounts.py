@@ -8,7 +8,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from app.explain.words import gpus_of
 from app.facts.kubernetes.claim import DeviceClass, ResourceClaim, ResourceSlice
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
@@ -16,6 +15,20 @@ from app.facts.quantity import Amounts
 
 PREFIX = "gpu."
 """Vendors call the drivers of GPUs so: gpu.nvidia.com."""
+
+
+def is_gpu(resource: str) -> bool:
+    return resource.endswith("/gpu") or "/mig-" in resource
+
+
+def is_device(resource: str) -> bool:
+    """Return whether a resource is an extended one, such as nvidia.com/gpu."""
+    return "/" in resource
+
+
+def gpus_of(amounts: Amounts) -> int:
+    """Return all GPUs, in thousandths."""
+    return sum(value for name, value in amounts.items() if is_gpu(name))
 
 
 def resource_of(driver: str) -> str:

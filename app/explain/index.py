@@ -9,13 +9,12 @@ from functools import cached_property, partial
 from typing import Any, TypeVar, cast
 
 from app.explain import amounts
-from app.explain.amounts import current, taken_gpus, with_gpus
+from app.explain.amounts import current, gpus_of, taken_gpus, with_gpus
 from app.explain.domains import Domains
 from app.explain.facts import CHANNELS, ROOM, Facts
 from app.explain.facts.grove import PodClique
 from app.explain.groups import Change, Groups, Join, change
 from app.explain.levels import Topology, topology_called
-from app.explain.words import gpus_of
 from app.facts.grove.podgang import PodGang
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice

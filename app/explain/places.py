@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from app.explain import amounts
+from app.explain.amounts import is_device
 from app.explain.demand import Demand
 from app.explain.domains import Domains
 from app.explain.fitness import is_selected, unfit_because
@@ -14,7 +15,6 @@ from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.packer import AS_KAI, Packer, Rules
 from app.explain.room import Board, Room
-from app.explain.words import is_device
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.quantity import Amounts
 

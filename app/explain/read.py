@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from app.explain.facts import BY_RESOURCE, CHANNELS, RESOURCES, ROOM, Facts, projected
-from app.explain.subject import KINDS
+from app.explain.kinds import KINDS
 from app.facts import kinds
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import SET_SELECTORS

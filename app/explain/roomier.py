@@ -1,14 +1,10 @@
 """Whether some pods find room in one domain of a level, and if not, in which wider level."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.topology import RoomAnswer, find_room
-from app.explain.topology_text import room_text
-from app.explain.words import amount
-from app.visible import visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,26 +50,3 @@ def _next_wider(index: Index, topology: Topology, answer: RoomAnswer) -> RoomAns
         if wider is not None and wider.enough:
             return wider
     return None
-
-
-def search_text(search: RoomSearch) -> str:
-    """Return the answer in one line, and in a second one what helps if there is no room."""
-    return "\n".join(_lines(search))
-
-
-def _lines(search: RoomSearch) -> Iterator[str]:
-    answer = search.answer
-    if answer.gpus > search.largest:
-        has = (
-            f"the largest has {amount('/gpu', search.largest)}"
-            if search.largest
-            else "none has any"
-        )
-        yield visible(f"no node has {amount('/gpu', answer.gpus)}: {has}")
-        return
-
-    yield room_text(answer)
-    if search.wider is not None:
-        yield room_text(search.wider)
-    elif not answer.enough:
-        yield "no wider level has room either"

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from app.explain.amounts import gpus_of, is_gpu
 from app.explain.gang import Gang
 from app.explain.index import Index
-from app.explain.words import amount, gpus_of, is_gpu, plain
+from app.explain.words import amount, plain
 from app.facts.kai.queue import Queue
 
 

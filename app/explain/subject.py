@@ -56,7 +56,7 @@ def subject(index: Index, ref: Ref) -> Subject | None:
 
     None if the facts have no such object.
     """
-    match = _FINDERS[ref.kind][1](index, ref) if ref.kind in _FINDERS else None
+    match = _FINDERS[ref.kind](index, ref) if ref.kind in _FINDERS else None
     if match is None:
         return None
 
@@ -170,23 +170,15 @@ def _gangs_of_pods(index: Index, pods: Collection[Pod]) -> tuple[Gang, ...]:
     return tuple(gangs.values())
 
 
-_FINDERS: Mapping[str, tuple[str, Callable[[Index, Ref], _Match | None]]] = {
-    "PodCliqueSet": ("pcs", _of_set),
-    "PodCliqueScalingGroup": ("pcsg", _of_scaling_group),
-    "PodClique": ("pclq", _of_clique),
-    "PodGang": ("pg", _of_gang),
-    "PodGroup": ("", _of_pod_group),
-    "Workload": ("", _of_workload),
-    "Pod": ("po", _of_pod),
-    "ResourceClaim": ("", _of_claim),
-    "ComputeDomain": ("", _of_compute_domain),
+_FINDERS: Mapping[str, Callable[[Index, Ref], _Match | None]] = {
+    "PodCliqueSet": _of_set,
+    "PodCliqueScalingGroup": _of_scaling_group,
+    "PodClique": _of_clique,
+    "PodGang": _of_gang,
+    "PodGroup": _of_pod_group,
+    "Workload": _of_workload,
+    "Pod": _of_pod,
+    "ResourceClaim": _of_claim,
+    "ComputeDomain": _of_compute_domain,
 }
-"""What may be asked about: its short name for kubectl, and how it is found."""
-
-KINDS: Mapping[str, str] = {
-    name: kind
-    for kind, (short, _) in _FINDERS.items()
-    for name in (kind.lower(), f"{kind.lower()}s", short)
-    if name
-}
-"""kubectl's names for what may be asked about."""
+"""How an object is found, by its kind."""

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 
+from app.explain.amounts import gpus_of
 from app.explain.facts import Facts
 from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.preview import Preview
 from app.explain.rights import how_to_get
+from app.explain.roomier import RoomSearch
 from app.explain.text import not_seen, reason_lines, table
 from app.explain.topology import DomainReport, RoomAnswer, Survey, domain_reports
-from app.explain.words import amount, counted, gpus_of, listed, plain, pods_of_size
+from app.explain.words import amount, counted, listed, plain, pods_of_size
 from app.visible import visible
 
 MOST_DOMAINS = 40
@@ -166,6 +168,29 @@ def _room_text(answer: RoomAnswer) -> str:
         )
     best = ", ".join(words(room.domain.path, room.pods) for room in answer.rooms[:MOST_INSIDE])
     return f"{what}: none" + (f"; {best}" if best else "")
+
+
+def search_text(search: RoomSearch) -> str:
+    """Return the answer in one line, and in a second one what helps if there is no room."""
+    return "\n".join(_search_lines(search))
+
+
+def _search_lines(search: RoomSearch) -> Iterator[str]:
+    answer = search.answer
+    if answer.gpus > search.largest:
+        has = (
+            f"the largest has {amount('/gpu', search.largest)}"
+            if search.largest
+            else "none has any"
+        )
+        yield visible(f"no node has {amount('/gpu', answer.gpus)}: {has}")
+        return
+
+    yield room_text(answer)
+    if search.wider is not None:
+        yield room_text(search.wider)
+    elif not answer.enough:
+        yield "no wider level has room either"
 
 
 def preview_text(preview: Preview) -> str:

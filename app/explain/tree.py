@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from app.explain.amounts import gpus_of
 from app.explain.facts.grove import PodClique
 from app.explain.gang import Gang, Member, Unit
 from app.explain.index import Index
@@ -16,7 +17,7 @@ from app.explain.reasons.claims import compute_domains_of
 from app.explain.reasons.queue import exceeded_quota
 from app.explain.shares import asked_of, chain, over_limit, unusable_because, use_words
 from app.explain.subject import Subject
-from app.explain.words import amount, counted, gpus_of, listed, plain
+from app.explain.words import amount, counted, listed, plain
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import SetWithStatus, UserConstraint
 from app.facts.kai.queue import Queue

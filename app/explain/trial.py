@@ -4,10 +4,10 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
+from app.explain.amounts import is_gpu
 from app.explain.domains import Path
 from app.explain.ground import Ground, Taker, Vector, takers
 from app.explain.tallies import Order, Tally, pod_counts, sums
-from app.explain.words import is_gpu
 from app.facts.kubernetes.pod import Shape
 
 Scores = Mapping[int, int] | None

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from app.explain.amounts import gpus_of, is_gpu
 from app.facts.kubernetes.pod import Shape
-from app.facts.quantity import Amounts
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -24,15 +24,6 @@ def listed(names: Iterable[str], limit: int = 4) -> str:
     if rest > 0:
         return f"{', '.join(shown[:limit])} and {rest} more"
     return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
-
-
-def is_gpu(resource: str) -> bool:
-    return resource.endswith("/gpu") or "/mig-" in resource
-
-
-def is_device(resource: str) -> bool:
-    """Return whether a resource is an extended one, such as nvidia.com/gpu."""
-    return "/" in resource
 
 
 def plain(thousandths: int) -> str:
@@ -57,11 +48,6 @@ def amount(resource: str, thousandths: int) -> str:
     noun = names.get(resource, resource)
 
     return f"{number} {noun}" if thousandths == 1000 or "/" in noun else f"{number} {noun}s"
-
-
-def gpus_of(amounts: Amounts) -> int:
-    """Return all GPUs, in thousandths."""
-    return sum(value for name, value in amounts.items() if is_gpu(name))
 
 
 def pods_of(shapes: Sequence[tuple[Shape, int]]) -> str:

@@ -9,6 +9,7 @@ from app.explain.answer import explain
 from app.explain.facts import Facts
 from app.explain.facts.grove import PodClique
 from app.explain.index import Index
+from app.explain.kinds import KINDS
 from app.explain.subject import subject
 from app.explain.text import tree_lines
 from app.facts.constraint import SchedulerConstraint
@@ -165,6 +166,10 @@ def test_an_object_leads_to_its_gangs(given: Facts, ref: Ref, expected: Found) -
 @pytest.mark.parametrize("kind", sorted({case[2].kind for case in CASES}))
 def test_what_is_not_there_is_not_found(kind: str) -> None:
     assert explain(Index(facts()), Ref(kind, NAMESPACE, "none")) is None
+
+
+def test_each_kind_that_may_be_asked_about_is_found() -> None:
+    assert {case[2].kind for case in CASES} == set(KINDS.values())
 
 
 def test_a_kind_that_is_no_workload_is_not_found() -> None:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
+from app.explain.amounts import is_device
 from app.explain.demand import Demand
 from app.explain.domains import Domain
 from app.explain.fitness import is_selected
@@ -19,7 +20,7 @@ from app.explain.reasons.room import (
     selection_words,
     selector_words,
 )
-from app.explain.words import amount, counted, is_device, listed
+from app.explain.words import amount, counted, listed
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Requirement

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
+from app.explain.amounts import gpus_of
 from app.explain.demand import Demand
 from app.explain.domains import Domain
 from app.explain.fitness import is_selected
@@ -19,7 +20,7 @@ from app.explain.reasons.room import (
     selects,
 )
 from app.explain.room import Room
-from app.explain.words import amount, counted, gpus_of, listed, pods_of
+from app.explain.words import amount, counted, listed, pods_of
 from app.facts.kubernetes.node import Node
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from app.explain.amounts import gpus_of
 from app.explain.gang import Gang
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.evictable import group_is_preemptible
@@ -13,7 +14,7 @@ from app.explain.shares import (
     over_quota,
     unusable_because,
 )
-from app.explain.words import amount, clock, gpus_of, listed, plain
+from app.explain.words import amount, clock, listed, plain
 from app.facts.kai.podgroup import KaiPodGroup, Said
 
 CONDITION = "status.schedulingConditions[UnschedulableOnNodePool].reasons[]"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from app.explain.amounts import is_device
 from app.explain.demand import Demand
 from app.explain.domains import Domains
 from app.explain.facts import Facts
@@ -25,7 +26,6 @@ from app.explain.whatif.arrangement import Arrangement, Wish
 from app.explain.whatif.edits import Supposition
 from app.explain.whatif.seekers import Seeker, demand_for, gangs_in, is_alone, movers, waiters
 from app.explain.whatif.supposed import Supposed, suppose, without_nodes
-from app.explain.words import is_device
 from app.facts.named import Object, Ref
 
 How = Literal["fits", "restarts", "shrinks", "breaks", "starts", "held", "waits"]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from app.explain.amounts import is_device
 from app.explain.assembly import gang_of_pod, gang_of_pod_group, gangs_of_set
 from app.explain.demand import Demand
 from app.explain.gang import Gang, Member, Unit
@@ -11,7 +12,6 @@ from app.explain.planned import planned
 from app.explain.reasons.evictable import priority_of
 from app.explain.waiting import workloads
 from app.explain.whatif.supposed import Supposed
-from app.explain.words import is_device
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.named import Ref
 
