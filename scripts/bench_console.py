@@ -147,9 +147,9 @@ def counts(directory: Path) -> Counter[str]:
 
 def read(directory: Path) -> Object:
     from app.cluster.connect import reading_client
-    from app.explain.facts import RESOURCES
-    from app.explain.index import Index
-    from app.explain.read import read_all
+    from app.explain.known.index import Index
+    from app.explain.known.read import read_all
+    from app.explain.known.snapshot import RESOURCES
 
     async def reading() -> Object:
         async with reading_client(RESOURCES, directory / "kubeconfig", None) as client:
@@ -167,8 +167,8 @@ def reasons(gangs: int) -> float:
     from dataclasses import replace
 
     from app.explain.answer import explain
-    from app.explain.facts import Facts, projected
-    from app.explain.index import Index
+    from app.explain.known.index import Index
+    from app.explain.known.snapshot import Facts, projected
     from app.facts.named import Ref
 
     workers = [f"{SET}-0-g-{number}-w" for number in range(gangs)]

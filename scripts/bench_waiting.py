@@ -18,7 +18,7 @@ from typing import Any
 
 from bench_cluster import NODES, objects, pod
 
-from app.explain.facts import BY_RESOURCE, Facts
+from app.explain.known.snapshot import BY_RESOURCE, Facts
 from app.kube.api import Object, WatchEvent
 from app.kube.store import WatchStore
 from app.objects.resource import NODE, POD, Resource

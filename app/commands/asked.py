@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from app.dry_run.budget import UnusableInput
-from app.explain.facts import RESOURCES
-from app.explain.kinds import KINDS
+from app.explain.known.kinds import KINDS
+from app.explain.known.snapshot import RESOURCES
 from app.explain.words import listed
 from app.facts.kinds import K8S_POD_GROUP
 from app.facts.named import Ref

@@ -19,12 +19,12 @@ from app.commands.files import documents_of, stream_of
 from app.commands.options import UNUSABLE, Command, add_reading_options, unreadable
 from app.commands.whatif import add_option, edits_of, effects_of, print_unknown, read_everything
 from app.dry_run.budget import UnusableInput
-from app.explain.facts import RESOURCES, Facts
-from app.explain.index import Index
 from app.explain.json import preview_document, search_document, survey_document
-from app.explain.levels import Topology
+from app.explain.known.index import Index
+from app.explain.known.levels import Topology
+from app.explain.known.read import TOPOLOGY, facts_of, read_all
+from app.explain.known.snapshot import RESOURCES, Facts
 from app.explain.preview import Preview, preview
-from app.explain.read import TOPOLOGY, facts_of, read_all
 from app.explain.rights import how_to_get
 from app.explain.roomier import RoomSearch, search_room
 from app.explain.topology import DomainReport, Survey, domain_reports, survey

@@ -7,9 +7,9 @@ import time
 from app.commands.files import documents_of
 from app.commands.options import UNUSABLE
 from app.dry_run.budget import UnusableInput
-from app.explain.facts import Facts
-from app.explain.index import Index
-from app.explain.read import read_all
+from app.explain.known.index import Index
+from app.explain.known.read import read_all
+from app.explain.known.snapshot import Facts
 from app.explain.rights import how_to_get
 from app.explain.text import not_seen
 from app.explain.whatif.edits import Applying, Supposition, UnusableEdit, is_file, parse

@@ -31,7 +31,7 @@ from app.console.live import Live
 from app.console.playground import Judge
 from app.console.routes import Console, build_app
 from app.console.stored import StoredObjects
-from app.explain.facts import RESOURCES
+from app.explain.known.snapshot import RESOURCES
 from app.kube.client import HttpClient
 from app.kube.kubeconfig import user_in_words
 from app.kube.readonly import LookingClient, ReadOnlyClient

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 
 from app.explain.answer import Answer, explain
-from app.explain.facts import Facts
-from app.explain.index import Index
+from app.explain.known.index import Index
+from app.explain.known.snapshot import Facts
 from app.explain.waiting import WorkloadRow, place, row_of, workloads
 from app.facts.named import Ref
 

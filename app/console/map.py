@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from app.explain.domains import Path
-from app.explain.index import Index
-from app.explain.levels import Topology
+from app.explain.known.domains import Path
+from app.explain.known.index import Index
+from app.explain.known.levels import Topology
 from app.explain.topology import DomainReport, RoomAnswer, domain_reports
 from app.explain.words import counted, plain
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.explain.facts import Facts
-from app.explain.index import Index
+from app.explain.known.index import Index
+from app.explain.known.snapshot import Facts
 
 
 @dataclass(frozen=True)

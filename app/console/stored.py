@@ -12,8 +12,8 @@ import yaml
 
 from app.console.page import Page, Query
 from app.console.snapshot import Snapshot
-from app.explain.facts import BY_RESOURCE
-from app.explain.kinds import KINDS as EXPLAINED
+from app.explain.known.kinds import KINDS as EXPLAINED
+from app.explain.known.snapshot import BY_RESOURCE
 from app.explain.words import ago
 from app.facts.kinds import POD_CLIQUE_SCALING_GROUP
 from app.facts.named import Ref

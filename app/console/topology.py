@@ -9,12 +9,12 @@ from app.console.map import drawn
 from app.console.page import Page, Query
 from app.console.snapshot import Snapshot
 from app.console.workloads import reference
-from app.explain.amounts import gpus_of
 from app.explain.assembly import gang_of, gangs_of_set
-from app.explain.domains import Path
-from app.explain.facts import TITLES
-from app.explain.index import Index
-from app.explain.levels import Topology
+from app.explain.known.amounts import gpus_of
+from app.explain.known.domains import Path
+from app.explain.known.index import Index
+from app.explain.known.levels import Topology
+from app.explain.known.snapshot import TITLES
 from app.explain.topology import DomainReport, RoomAnswer, Survey, domain_reports, find_room, survey
 from app.explain.topology_text import room_text
 from app.explain.words import counted, listed, plain

@@ -9,8 +9,8 @@ from app.console.listing import WaitingList, answered
 from app.console.page import Page, Query
 from app.console.snapshot import Snapshot
 from app.explain.answer import Answer
-from app.explain.facts import TITLES, Facts
-from app.explain.kinds import KINDS
+from app.explain.known.kinds import KINDS
+from app.explain.known.snapshot import TITLES, Facts
 from app.explain.room import Room
 from app.explain.text import folded, without_pods
 from app.explain.tree import Branch

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from app.explain.assembly import gang_of, gang_to_come
 from app.explain.bases import base_gangs
 from app.explain.gang import Gang, Unit
-from app.explain.index import Index
+from app.explain.known.index import Index
 from app.explain.reason import Reason
 from app.explain.reasons import Unknown, examine
 from app.explain.room import Room

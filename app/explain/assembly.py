@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from app.explain.amounts import asked_gpus
-from app.explain.facts.grove import PodClique
 from app.explain.gang import Gang, Member, Unit
-from app.explain.index import Index
+from app.explain.known.amounts import asked_gpus
+from app.explain.known.index import Index
+from app.explain.known.podclique import PodClique
 from app.facts.constraint import UNBOUND
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import GangPart, PodGang

@@ -1,7 +1,7 @@
 """The gangs that another gang waits for before Grove opens the gates of its pods."""
 
 from app.explain.gang import Gang
-from app.explain.index import Index
+from app.explain.known.index import Index
 from app.facts.grove.podgang import PodGang
 
 ANCHOR = "Anchor"

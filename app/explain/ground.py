@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.explain.domains import Domain, Domains
+from app.explain.known.domains import Domain, Domains
 from app.facts.kubernetes.pod import Shape
 
 Vector = tuple[int, ...]

@@ -9,8 +9,8 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from app.explain.answer import Answer
-from app.explain.domains import Domain
-from app.explain.facts import Facts
+from app.explain.known.domains import Domain
+from app.explain.known.snapshot import Facts
 from app.explain.preview import Preview
 from app.explain.roomier import RoomSearch
 from app.explain.topology import DomainReport, RoomAnswer, Survey

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from app.explain import amounts
-from app.explain.amounts import is_device
 from app.explain.demand import Demand
-from app.explain.domains import Domains
 from app.explain.fitness import is_selected, unfit_because
 from app.explain.ground import Ground, Vector
-from app.explain.index import Index
-from app.explain.levels import Topology
+from app.explain.known import amounts
+from app.explain.known.amounts import is_device
+from app.explain.known.domains import Domains
+from app.explain.known.index import Index
+from app.explain.known.levels import Topology
 from app.explain.packer import AS_KAI, Packer, Rules
 from app.explain.room import Board, Room
 from app.facts.kubernetes.pod import Pod, Shape

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from app.explain.assembly import gang_to_come
-from app.explain.facts.grove import PodClique
 from app.explain.gang import Gang, Member, Unit
-from app.explain.index import Index
+from app.explain.known.index import Index
+from app.explain.known.podclique import PodClique
 from app.facts.constraint import UNBOUND, SchedulerConstraint
 from app.facts.grove.podcliqueset import Clique, SetWithStatus, UserConstraint, read_set_with_status
 from app.facts.kubernetes.pod import Shape, read_shape

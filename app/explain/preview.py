@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from app.explain.gang import Gang, Unit
-from app.explain.index import Index
-from app.explain.levels import Topology
+from app.explain.known.index import Index
+from app.explain.known.levels import Topology
 from app.explain.reason import Reason
 from app.explain.reasons.topology import absent_keys, level_label_missing, not_a_tree
 from app.facts.grove.podcliqueset import SetWithStatus

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from app.explain.facts import BY_RESOURCE, CHANNELS, ROOM
-from app.explain.index import Index
+from app.explain.known.index import Index
+from app.explain.known.snapshot import BY_RESOURCE, CHANNELS, ROOM
 from app.explain.words import listed
 from app.facts.kinds import POD_CLIQUE_SCALING_GROUP, RESOURCE_CLAIM
 from app.facts.named import Ref

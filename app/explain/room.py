@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.explain.demand import Demand
-from app.explain.domains import Domain
 from app.explain.ground import Ground, Taker, Vector, capacity_of, takers
+from app.explain.known.domains import Domain
 from app.facts.kubernetes.pod import Shape
 
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from app.explain.index import Index
-from app.explain.levels import Topology
+from app.explain.known.index import Index
+from app.explain.known.levels import Topology
 from app.explain.topology import RoomAnswer, find_room
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from app.explain.amounts import gpus_of, is_gpu
 from app.explain.gang import Gang
-from app.explain.index import Index
+from app.explain.known.amounts import gpus_of, is_gpu
+from app.explain.known.index import Index
 from app.explain.words import amount, plain
 from app.facts.kai.queue import Queue
 

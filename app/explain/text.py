@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from app.explain.answer import Answer
-from app.explain.facts import TITLES
+from app.explain.known.snapshot import TITLES
 from app.explain.reason import Reason, Who
 from app.explain.rights import how_to_get
 from app.explain.tree import Branch, State

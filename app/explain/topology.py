@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.explain.demand import Demand
-from app.explain.domains import Domain, Path
 from app.explain.gang import Gang, Unit
-from app.explain.index import Index
-from app.explain.levels import Topology
+from app.explain.known.domains import Domain, Path
+from app.explain.known.index import Index
+from app.explain.known.levels import Topology
 from app.explain.places import Places
 from app.explain.reason import Reason
 from app.explain.reasons import RULES, Unknown

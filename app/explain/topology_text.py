@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from app.explain.amounts import gpus_of
-from app.explain.facts import Facts
-from app.explain.index import Index
-from app.explain.levels import Topology
+from app.explain.known.amounts import gpus_of
+from app.explain.known.index import Index
+from app.explain.known.levels import Topology
+from app.explain.known.snapshot import Facts
 from app.explain.preview import Preview
 from app.explain.rights import how_to_get
 from app.explain.roomier import RoomSearch

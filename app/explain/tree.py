@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from app.explain.amounts import gpus_of
-from app.explain.facts.grove import PodClique
 from app.explain.gang import Gang, Member, Unit
-from app.explain.index import Index
-from app.explain.levels import Topology
+from app.explain.known.amounts import gpus_of
+from app.explain.known.index import Index
+from app.explain.known.levels import Topology
+from app.explain.known.podclique import PodClique
 from app.explain.reason import Reason
 from app.explain.reasons.claims import compute_domains_of
 from app.explain.reasons.queue import exceeded_quota

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from app.explain.answer import Answer, explain
-from app.explain.index import Index, key_of
+from app.explain.known.index import Index, key_of
 from app.explain.reason import Who
 from app.explain.tree import State
 from app.facts.kai.podgroup import KaiPodGroup

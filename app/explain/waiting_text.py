@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from app.explain.facts import Facts
+from app.explain.known.snapshot import Facts
 from app.explain.rights import how_to_get
 from app.explain.text import not_seen, table
 from app.explain.tree import State

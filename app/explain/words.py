@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from app.explain.amounts import gpus_of, is_gpu
+from app.explain.known.amounts import gpus_of, is_gpu
 from app.facts.kubernetes.pod import Shape
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")

@@ -17,8 +17,8 @@ from typing import NoReturn
 from app.cluster.connect import limits
 from app.config.schema import Configuration, Waiting
 from app.console.live import Live
-from app.explain.facts import BY_RESOURCE, Facts
-from app.explain.index import Index
+from app.explain.known.index import Index
+from app.explain.known.snapshot import BY_RESOURCE, Facts
 from app.facts.grove.status import StatusCondition
 from app.facts.named import Ref
 from app.kube.client import HttpClient

@@ -13,7 +13,7 @@ from app.cluster.connect import how_to_renew
 from app.commands.asked import reference
 from app.commands.explain import summary
 from app.dry_run.budget import UnusableInput
-from app.explain.facts import Facts
+from app.explain.known.snapshot import Facts
 from app.explain.text import text
 from app.facts.named import Ref
 from app.kube.api import Rejected

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from app.cli import main
-from app.explain.facts import Facts
-from app.explain.index import Index
+from app.explain.known.index import Index
+from app.explain.known.snapshot import Facts
 from app.explain.rights import VIEWER
 from app.explain.waiting import WorkloadRow, rows, workloads
 from app.explain.waiting_text import exit_code, list_text, short

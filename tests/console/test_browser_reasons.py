@@ -18,7 +18,7 @@ from app.commands.beside import ApiServer
 from app.commands.sandbox import default_configuration
 from app.console.app import ConsoleSettings, Opened, opened
 from app.explain.answer import explain
-from app.explain.index import Index
+from app.explain.known.index import Index
 from app.explain.reason import Reason
 from tests.console.chromium import Tab, tab
 from tests.explain.fleet import SET_REF, facts

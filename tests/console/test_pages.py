@@ -12,8 +12,8 @@ from app.commands.sandbox import default_configuration
 from app.console.events import MOST_STREAMS
 from app.console.live import Trouble
 from app.explain.answer import explain
-from app.explain.index import Index
-from app.explain.read import read_for
+from app.explain.known.index import Index
+from app.explain.known.read import read_for
 from app.explain.text import text
 from app.facts.named import Ref
 from tests.console.fake import HOST, NOW, Lists, console

@@ -7,7 +7,7 @@ from app.console.listing import WaitingList
 from app.console.rendering import environment
 from app.console.snapshot import Snapshot
 from app.explain.answer import explain
-from app.explain.index import Index
+from app.explain.known.index import Index
 from app.explain.text import text
 from app.explain.waiting_text import COLUMNS, cells, first_reason
 from tests.console.parsed import Parsed

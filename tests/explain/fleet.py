@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from app.explain.answer import Answer, explain
-from app.explain.facts import Facts
-from app.explain.facts.grove import PodClique
-from app.explain.index import Index
+from app.explain.known.index import Index
+from app.explain.known.podclique import PodClique
+from app.explain.known.snapshot import Facts
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import (
     Clique,

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from app.explain.facts import Facts
-from app.explain.facts.grove import PodClique
+from app.explain.known.podclique import PodClique
+from app.explain.known.snapshot import Facts
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import SetWithStatus, UserConstraint
 from app.facts.grove.podgang import PodGang

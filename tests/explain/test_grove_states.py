@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from app.explain.answer import explain
-from app.explain.index import Index
-from app.explain.read import facts_of
+from app.explain.known.index import Index
+from app.explain.known.read import facts_of
 from app.explain.text import text
 from app.facts.named import Ref
 from app.objects.time import seconds_since_1970

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from app.explain.answer import explain
-from app.explain.facts import Facts
-from app.explain.groups import Groups, Join, change
-from app.explain.index import Index
+from app.explain.known.groups import Groups, Join, change
+from app.explain.known.index import Index
+from app.explain.known.snapshot import Facts
 from app.explain.topology import domain_reports, find_room, survey
 from tests.explain import fleet
 from tests.explain.fleet import NAMESPACE, SET_REF, facts, fill, nodes, occupant, placed, pods

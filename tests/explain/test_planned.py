@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.explain.index import Index
+from app.explain.known.index import Index
 from app.explain.planned import PLACEMENT, planned
 from app.explain.reasons import RULES
 from app.facts.constraint import SchedulerConstraint

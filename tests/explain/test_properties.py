@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.explain.answer import Answer
-from app.explain.facts import CHANNELS, ROOM, TITLES, Facts
 from app.explain.json import document
+from app.explain.known.snapshot import CHANNELS, ROOM, TITLES, Facts
 from app.explain.reasons import RULES
 from tests.explain import fleet
 from tests.explain.fleet import answer, facts, placed

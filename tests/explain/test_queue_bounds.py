@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from app.explain.answer import explain
-from app.explain.index import Index
-from app.explain.read import facts_of
+from app.explain.known.index import Index
+from app.explain.known.read import facts_of
 from app.facts.named import Ref
 
 Object = dict[str, Any]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from app.explain.answer import explain
-from app.explain.facts import Facts
-from app.explain.index import Index
-from app.explain.read import cause, collector_paused, facts_of, read_all, read_for
+from app.explain.known.index import Index
+from app.explain.known.read import cause, collector_paused, facts_of, read_all, read_for
+from app.explain.known.snapshot import Facts
 from app.explain.text import text
 from app.facts.kinds import POD_CLIQUE
 from app.facts.kubernetes.pod import Pod

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.explain.answer import explain
-from app.explain.index import Index
+from app.explain.known.index import Index
 from app.explain.text import tree_lines
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podgang import GangPart

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.explain.facts.grove import PodClique
+from app.explain.known.podclique import PodClique
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podgang import GangGroup, GangPart
 from app.facts.kubernetes.pod import Pod

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.explain.index import Index
+from app.explain.known.index import Index
 from app.explain.topology import survey
 from app.explain.topology_text import survey_text
 from tests.explain.fleet import facts

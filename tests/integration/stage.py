@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.commands.beside import ApiServer
-from app.explain.facts import RESOURCES, Facts
+from app.explain.known.snapshot import RESOURCES, Facts
 from app.facts.kinds import WORKLOAD
 from app.facts.kubernetes.workload import Workload
 from app.kube.api import NotFound, Object, ObjectRef

@@ -19,9 +19,9 @@ from app.commands import explain as command
 from app.commands.asked import reference
 from app.commands.beside import ApiServer
 from app.explain.answer import Answer, explain
-from app.explain.facts import RESOURCES
-from app.explain.index import Index
-from app.explain.read import read_for
+from app.explain.known.index import Index
+from app.explain.known.read import read_for
+from app.explain.known.snapshot import RESOURCES
 from app.explain.rights import VIEWER as VIEWER_ROLE
 from app.facts.kinds import POD_GANG
 from app.facts.named import Ref

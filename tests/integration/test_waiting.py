@@ -17,8 +17,8 @@ from app.cluster.connect import limits
 from app.commands.beside import NAMESPACE, ApiServer
 from app.config.read import read_configuration
 from app.config.schema import Configuration
-from app.explain.facts import Facts
-from app.explain.index import Index
+from app.explain.known.index import Index
+from app.explain.known.snapshot import Facts
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Object, ObjectRef
 from app.kube.client import HttpClient

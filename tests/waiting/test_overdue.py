@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.explain.index import Index
+from app.explain.known.index import Index
 from app.facts.grove.status import LastError
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from app.explain.gang import Gang, Unit
-from app.explain.levels import Topology
+from app.explain.known.levels import Topology
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.gates import grouper_warnings
 from app.explain.words import counted, listed

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from app.explain.bases import base_gangs
 from app.explain.gang import Gang, Member
-from app.explain.index import Index
+from app.explain.known.index import Index
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.made import said_when
 from app.explain.said import is_of_kai

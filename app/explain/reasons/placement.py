@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from app.explain.amounts import gpus_of
 from app.explain.demand import Demand
-from app.explain.domains import Domain
 from app.explain.fitness import is_selected
 from app.explain.gang import Gang
+from app.explain.known.amounts import gpus_of
+from app.explain.known.domains import Domain
 from app.explain.places import Assumption, Places
 from app.explain.reason import Evidence, Reason, Who
 from app.explain.reasons.evictable import evicted_for

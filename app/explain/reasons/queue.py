@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from app.explain.amounts import gpus_of
 from app.explain.gang import Gang
+from app.explain.known.amounts import gpus_of
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.evictable import group_is_preemptible
 from app.explain.shares import (

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.explain.demand import Demand
-from app.explain.domains import Domains
 from app.explain.ground import Ground, Vector
+from app.explain.known.domains import Domains
 from app.explain.packer import Packer, Rules
 from app.explain.whatif.every import Exhausted, every_placement, is_small
 from app.facts.kubernetes.pod import Shape

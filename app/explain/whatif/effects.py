@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from app.explain.amounts import is_device
 from app.explain.demand import Demand
-from app.explain.domains import Domains
-from app.explain.facts import Facts
 from app.explain.gang import Gang
 from app.explain.ground import Vector
-from app.explain.index import Index, Key, key_of
+from app.explain.known.amounts import is_device
+from app.explain.known.domains import Domains
+from app.explain.known.index import Index, Key, key_of
+from app.explain.known.snapshot import Facts
 from app.explain.planned import PLACEMENT
 from app.explain.reason import Reason
 from app.explain.reasons import examine

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from app.explain.demand import Demand
-from app.explain.domains import Domain
 from app.explain.ground import Ground, Vector, capacity_of
+from app.explain.known.domains import Domain
 from app.facts.kubernetes.pod import Shape
 
 MOST_PODS = 100

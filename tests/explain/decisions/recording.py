@@ -14,9 +14,9 @@ from typing import Any
 
 from app.dry_run.budget import UnusableInput
 from app.explain.answer import Answer, explain
-from app.explain.index import Index
-from app.explain.kinds import KINDS
-from app.explain.read import facts_of
+from app.explain.known.index import Index
+from app.explain.known.kinds import KINDS
+from app.explain.known.read import facts_of
 from app.facts.named import Ref
 
 RECORDINGS = Path(__file__).parents[2] / "testdata" / "kai-decisions"

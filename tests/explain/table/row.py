@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app.explain.facts.grove import PodClique
+from app.explain.known.podclique import PodClique
 from app.facts.grove.podgang import GangPart
 from app.facts.grove.podgangmap import MapEntry, PodGangMap
 from app.facts.kai.podgroup import Said

@@ -3,7 +3,7 @@
 import random
 from dataclasses import replace
 
-from app.explain.facts import Facts
+from app.explain.known.snapshot import Facts
 from app.explain.whatif.edits import Addition, Drain, Labelling, Supposition
 from app.facts.constraint import SchedulerConstraint
 from app.facts.kai.podgroup import KaiPodGroup, SubGroup

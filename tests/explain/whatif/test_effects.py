@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.cli import main
-from app.explain.facts import Facts
+from app.explain.known.snapshot import Facts
 from app.explain.whatif.edits import parse
 from app.explain.whatif.effects import effects
 from app.explain.whatif.seekers import MOST_ALONE

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from app.explain.facts import Facts
+from app.explain.known.snapshot import Facts
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
 

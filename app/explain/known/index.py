@@ -8,13 +8,13 @@ from dataclasses import fields
 from functools import cached_property, partial
 from typing import Any, TypeVar, cast
 
-from app.explain import amounts
-from app.explain.amounts import current, gpus_of, taken_gpus, with_gpus
-from app.explain.domains import Domains
-from app.explain.facts import CHANNELS, ROOM, Facts
-from app.explain.facts.grove import PodClique
-from app.explain.groups import Change, Groups, Join, change
-from app.explain.levels import Topology, topology_called
+from app.explain.known import amounts
+from app.explain.known.amounts import current, gpus_of, taken_gpus, with_gpus
+from app.explain.known.domains import Domains
+from app.explain.known.groups import Change, Groups, Join, change
+from app.explain.known.levels import Topology, topology_called
+from app.explain.known.podclique import PodClique
+from app.explain.known.snapshot import CHANNELS, ROOM, Facts
 from app.facts.grove.podgang import PodGang
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.explain.facts.grove import PodClique, read_pod_clique
+from app.explain.known.podclique import PodClique, read_pod_clique
 from app.facts import kinds, table
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import PodGang

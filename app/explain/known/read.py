@@ -12,8 +12,8 @@ import gc
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from app.explain.facts import BY_RESOURCE, CHANNELS, RESOURCES, ROOM, Facts, projected
-from app.explain.kinds import KINDS
+from app.explain.known.kinds import KINDS
+from app.explain.known.snapshot import BY_RESOURCE, CHANNELS, RESOURCES, ROOM, Facts, projected
 from app.facts import kinds
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import SET_SELECTORS

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.explain.amounts import gpus_of
+from app.explain.known.amounts import gpus_of
 from app.facts.kubernetes.node import Node
 
 Path = tuple[str, ...]
