@@ -11,7 +11,7 @@ from app.console.snapshot import Snapshot
 from app.explain.answer import Answer
 from app.explain.known.kinds import KINDS
 from app.explain.known.snapshot import TITLES, Facts
-from app.explain.room import Room
+from app.explain.placing.room import Room
 from app.explain.text import folded, without_pods
 from app.explain.tree import Branch
 from app.explain.waiting import WorkloadRow

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.explain.demand import Demand
 from app.explain.known.amounts import PREFIX
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.known.podclique import PodClique
-from app.explain.places import Own, Places
+from app.explain.placing.demand import Demand
+from app.explain.placing.places import Own, Places
 from app.facts.constraint import UNBOUND, SchedulerConstraint
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import PodGang

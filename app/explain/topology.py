@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.explain.demand import Demand
 from app.explain.gang import Gang, Unit
 from app.explain.known.domains import Domain, Path
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
-from app.explain.places import Places
+from app.explain.placing.demand import Demand
+from app.explain.placing.places import Places
+from app.explain.placing.room import Room
 from app.explain.reason import Reason
 from app.explain.reasons import RULES, Unknown
 from app.explain.reasons.topology import (
@@ -23,7 +24,6 @@ from app.explain.reasons.topology import (
     outside_nodes,
     topology_differs,
 )
-from app.explain.room import Room
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.pod import Shape

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.explain.fitness import matches_any, unfit_because
+from app.explain.placing.fitness import matches_any, unfit_because
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Requirement, Taint, Term, Toleration

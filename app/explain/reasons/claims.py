@@ -4,11 +4,11 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from app.explain.fitness import matches_any
 from app.explain.gang import Gang, Member
 from app.explain.known.index import Index
 from app.explain.known.podclique import PodClique
-from app.explain.places import Assumption
+from app.explain.placing.fitness import matches_any
+from app.explain.placing.places import Assumption
 from app.explain.reason import Evidence, Reason, Severity, Who
 from app.explain.reasons.gates import grouped, refs
 from app.explain.words import ago, counted, listed

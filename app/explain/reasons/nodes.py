@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from app.explain.demand import Demand
-from app.explain.fitness import is_selected
 from app.explain.gang import Gang
 from app.explain.known.amounts import is_device
 from app.explain.known.domains import Domain
-from app.explain.places import Assumption, Places
+from app.explain.placing.demand import Demand
+from app.explain.placing.fitness import is_selected
+from app.explain.placing.places import Assumption, Places
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.placement import level_of, nodes_in, parts
 from app.explain.reasons.room import (

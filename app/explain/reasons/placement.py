@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from app.explain.demand import Demand
-from app.explain.fitness import is_selected
 from app.explain.gang import Gang
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Domain
-from app.explain.places import Assumption, Places
+from app.explain.placing.demand import Demand
+from app.explain.placing.fitness import is_selected
+from app.explain.placing.places import Assumption, Places
+from app.explain.placing.room import Room
 from app.explain.reason import Evidence, Reason, Who
 from app.explain.reasons.evictable import evicted_for
 from app.explain.reasons.room import (
@@ -19,7 +20,6 @@ from app.explain.reasons.room import (
     selector_words,
     selects,
 )
-from app.explain.room import Room
 from app.explain.words import amount, counted, listed, pods_of
 from app.facts.kubernetes.node import Node
 

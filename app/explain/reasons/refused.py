@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from app.explain.demand import Demand
 from app.explain.gang import Gang, Member, Unit
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Path, joined_names
+from app.explain.placing.demand import Demand
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.placement import level_of, parts, replaced
 from app.explain.reasons.room import Obstacle, obstacle_of

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from app.explain.demand import Demand
-from app.explain.fitness import is_selected, unfit_because
 from app.explain.gang import Gang
 from app.explain.known.amounts import is_device
-from app.explain.packer import Rules
-from app.explain.places import ANY_POOL, Assumption, Places
-from app.explain.room import Room
+from app.explain.placing.demand import Demand
+from app.explain.placing.fitness import is_selected, unfit_because
+from app.explain.placing.packer import Rules
+from app.explain.placing.places import ANY_POOL, Assumption, Places
+from app.explain.placing.room import Room
 from app.explain.words import counted, listed
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape

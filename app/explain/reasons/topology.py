@@ -8,12 +8,12 @@ import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from app.explain.fitness import is_selected
 from app.explain.gang import Gang
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Domains
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
+from app.explain.placing.fitness import is_selected
 from app.explain.reason import Evidence, Reason, Severity
 from app.explain.words import amount, counted, listed
 from app.facts.grove.topology import ClusterTopology, Level

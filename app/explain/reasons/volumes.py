@@ -4,9 +4,9 @@ import shlex
 from collections.abc import Iterator
 from functools import partial
 
-from app.explain.fitness import matches_any
 from app.explain.gang import Gang
 from app.explain.known.index import Index
+from app.explain.placing.fitness import matches_any
 from app.explain.reason import Evidence, Reason, Who
 from app.explain.reasons.claims import only
 from app.explain.reasons.gates import grouped, refs

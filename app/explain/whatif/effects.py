@@ -9,20 +9,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from app.explain.demand import Demand
 from app.explain.gang import Gang
-from app.explain.ground import Vector
 from app.explain.known.amounts import is_device
 from app.explain.known.domains import Domains
 from app.explain.known.index import Index, Key, key_of
 from app.explain.known.snapshot import Facts
+from app.explain.placing.arrangement import Arrangement, Wish
+from app.explain.placing.demand import Demand
+from app.explain.placing.ground import Vector
 from app.explain.planned import PLACEMENT
 from app.explain.reason import Reason
 from app.explain.reasons import examine
 from app.explain.subject import subject
 from app.explain.topology import survey
 from app.explain.waiting import workloads
-from app.explain.whatif.arrangement import Arrangement, Wish
 from app.explain.whatif.edits import Supposition
 from app.explain.whatif.seekers import Seeker, demand_for, gangs_in, is_alone, movers, waiters
 from app.explain.whatif.supposed import Supposed, suppose, without_nodes

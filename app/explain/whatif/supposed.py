@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.explain.fitness import NAME_FIELD
 from app.explain.known.index import Index, Key, key_of
 from app.explain.known.snapshot import Facts, projected
+from app.explain.placing.fitness import NAME_FIELD
 from app.explain.whatif.edits import (
     Addition,
     Applying,

@@ -5,16 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from app.explain.demand import Demand
-from app.explain.fitness import is_selected, unfit_because
-from app.explain.ground import Ground, Vector
 from app.explain.known import amounts
 from app.explain.known.amounts import is_device
 from app.explain.known.domains import Domains
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
-from app.explain.packer import AS_KAI, Packer, Rules
-from app.explain.room import Board, Room
+from app.explain.placing.demand import Demand
+from app.explain.placing.fitness import is_selected, unfit_because
+from app.explain.placing.ground import Ground, Vector
+from app.explain.placing.packer import AS_KAI, Packer, Rules
+from app.explain.placing.room import Board, Room
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.quantity import Amounts
 

@@ -3,8 +3,8 @@
 import bisect
 from collections.abc import Callable, Sequence
 
-from app.explain.ground import Vector, capacity_of, kinds_of
 from app.explain.known.domains import Domains, Path
+from app.explain.placing.ground import Vector, capacity_of, kinds_of
 
 
 class Order:

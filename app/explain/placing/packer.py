@@ -10,11 +10,11 @@ https://github.com/kai-scheduler/KAI-Scheduler at d5bc503a.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from app.explain.demand import Demand
-from app.explain.ground import Ground, Vector
 from app.explain.known.amounts import PREFIX
 from app.explain.known.domains import Domain, Path
-from app.explain.trial import Scores, Trial
+from app.explain.placing.demand import Demand
+from app.explain.placing.ground import Ground, Vector
+from app.explain.placing.trial import Scores, Trial
 from app.facts.kubernetes.pod import Shape
 
 _OF_ANY_AMOUNT = {"cpu", "memory"}

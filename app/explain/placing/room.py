@@ -7,9 +7,9 @@ this finds is a placement; in rare mixes of sizes there may be one that it does 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.explain.demand import Demand
-from app.explain.ground import Ground, Taker, Vector, capacity_of, takers
 from app.explain.known.domains import Domain
+from app.explain.placing.demand import Demand
+from app.explain.placing.ground import Ground, Taker, Vector, capacity_of, takers
 from app.facts.kubernetes.pod import Shape
 
 

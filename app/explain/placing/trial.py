@@ -4,10 +4,10 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
-from app.explain.ground import Ground, Taker, Vector, takers
 from app.explain.known.amounts import is_gpu
 from app.explain.known.domains import Path
-from app.explain.tallies import Order, Tally, pod_counts, sums
+from app.explain.placing.ground import Ground, Taker, Vector, takers
+from app.explain.placing.tallies import Order, Tally, pod_counts, sums
 from app.facts.kubernetes.pod import Shape
 
 Scores = Mapping[int, int] | None

@@ -8,11 +8,11 @@ said to be not ruled out.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.explain.demand import Demand
-from app.explain.ground import Ground, Vector
 from app.explain.known.domains import Domains
-from app.explain.packer import Packer, Rules
-from app.explain.whatif.every import Exhausted, every_placement, is_small
+from app.explain.placing.demand import Demand
+from app.explain.placing.every import Exhausted, every_placement, is_small
+from app.explain.placing.ground import Ground, Vector
+from app.explain.placing.packer import Packer, Rules
 from app.facts.kubernetes.pod import Shape
 
 _FREELY = Rules(sizes=False, shared=False)

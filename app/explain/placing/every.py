@@ -9,9 +9,9 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from app.explain.demand import Demand
-from app.explain.ground import Ground, Vector, capacity_of
 from app.explain.known.domains import Domain
+from app.explain.placing.demand import Demand
+from app.explain.placing.ground import Ground, Vector, capacity_of
 from app.facts.kubernetes.pod import Shape
 
 MOST_PODS = 100
