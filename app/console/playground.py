@@ -21,8 +21,8 @@ from app.console.source import difference, line_of, masked, roots
 from app.dry_run.budget import UnusableInput
 from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, Judgement, identify, judge
+from app.explain.gangs.planned import PLACEMENT, planned
 from app.explain.known.index import Index
-from app.explain.planned import PLACEMENT, planned
 from app.explain.reasons import examine
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Client, Object

@@ -9,7 +9,7 @@ from app.console.map import drawn
 from app.console.page import Page, Query
 from app.console.snapshot import Snapshot
 from app.console.workloads import reference
-from app.explain.assembly import gang_of, gangs_of_set
+from app.explain.gangs.assembly import gang_of, gangs_of_set
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Path
 from app.explain.known.index import Index

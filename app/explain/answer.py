@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from app.explain.assembly import gang_of, gang_to_come
-from app.explain.bases import base_gangs
-from app.explain.gang import Gang, Unit
+from app.explain.gangs.assembly import gang_of, gang_to_come
+from app.explain.gangs.bases import base_gangs
+from app.explain.gangs.gang import Gang, Unit
+from app.explain.gangs.subject import Subject, subject
 from app.explain.known.index import Index
 from app.explain.placing.room import Room
 from app.explain.reason import Reason
 from app.explain.reasons import Unknown, examine
 from app.explain.said import said_of, silence
-from app.explain.subject import Subject, subject
 from app.explain.tree import Branch, State, grow, together
 from app.explain.words import ago, counted
 from app.facts.named import Ref

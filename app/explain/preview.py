@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from app.explain.gang import Gang, Unit
+from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.reason import Reason

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from app.explain.gang import Gang
+from app.explain.gangs.gang import Gang
 from app.facts.named import Ref
 
 Who = Literal["you", "platform", "wait"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from app.explain.gang import Gang
+from app.explain.gangs.gang import Gang
 from app.explain.words import ago, listed
 from app.facts.kubernetes.event import Event
 from app.facts.labels import KAI_SCHEDULER

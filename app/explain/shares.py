@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from app.explain.gang import Gang
+from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of, is_gpu
 from app.explain.known.index import Index
 from app.explain.words import amount, plain

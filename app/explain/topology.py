@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.explain.gang import Gang, Unit
+from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.domains import Domain, Path
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from app.explain.gang import Gang, Member, Unit
+from app.explain.gangs.gang import Gang, Member, Unit
+from app.explain.gangs.subject import Subject
 from app.explain.known.amounts import gpus_of
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
@@ -16,7 +17,6 @@ from app.explain.reason import Reason
 from app.explain.reasons.claims import compute_domains_of
 from app.explain.reasons.queue import exceeded_quota
 from app.explain.shares import asked_of, chain, over_limit, unusable_because, use_words
-from app.explain.subject import Subject
 from app.explain.words import amount, counted, listed, plain
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import SetWithStatus, UserConstraint

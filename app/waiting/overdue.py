@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from app.explain.assembly import gang_of_pod, gang_of_pod_group, gang_to_come, gangs_of_set
-from app.explain.gang import Gang
+from app.explain.gangs.assembly import gang_of_pod, gang_of_pod_group, gang_to_come, gangs_of_set
+from app.explain.gangs.gang import Gang
 from app.explain.known.index import Index, Key, key_of
 from app.explain.reason import Reason, Who
 from app.explain.reasons import RULES, examine

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from app.explain.gangs.planned import PLACEMENT, planned
 from app.explain.known.index import Index
-from app.explain.planned import PLACEMENT, planned
 from app.explain.reasons import RULES
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podgangmap import PodGangMap

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from app.explain.answer import explain
+from app.explain.gangs.subject import subject
 from app.explain.known.index import Index
 from app.explain.known.kinds import KINDS
 from app.explain.known.podclique import PodClique
 from app.explain.known.snapshot import Facts
-from app.explain.subject import subject
 from app.explain.text import tree_lines
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podgang import GangPart, PodGang

@@ -5,11 +5,11 @@ from typing import Any
 
 from app.console.workloads import reference
 from app.explain.answer import explain
+from app.explain.gangs.planned import planned
 from app.explain.json import document, preview_document, room_document, survey_document
 from app.explain.known.index import Index
 from app.explain.known.read import facts_of
 from app.explain.known.snapshot import Facts
-from app.explain.planned import planned
 from app.explain.preview import preview
 from app.explain.reasons import examine
 from app.explain.text import text

@@ -7,7 +7,7 @@ the cluster's.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from app.explain.gang import Gang
+from app.explain.gangs.gang import Gang
 from app.explain.known.snapshot import CHANNELS, ROOM
 from app.explain.reason import Reason, Rule, merged
 from app.explain.reasons import (

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from app.explain.gang import Gang, Member
+from app.explain.gangs.gang import Gang, Member
 from app.explain.known.index import Index
 from app.explain.known.podclique import PodClique
 from app.explain.placing.fitness import matches_any

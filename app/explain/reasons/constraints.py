@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from app.explain.gang import Gang, Unit
+from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.levels import Topology
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.gates import grouper_warnings

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from app.explain.bases import base_gangs
-from app.explain.gang import Gang, Member
+from app.explain.gangs.bases import base_gangs
+from app.explain.gangs.gang import Gang, Member
 from app.explain.known.index import Index
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.made import said_when

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable, Iterator
 
-from app.explain.gang import Gang, Member, Unit
+from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.known.domains import Path
 from app.explain.reason import Evidence, Reason
 from app.explain.said import is_of_kai

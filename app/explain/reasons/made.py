@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from app.explain.gang import Gang
+from app.explain.gangs.gang import Gang
 from app.explain.reason import Evidence, Reason, Severity
 from app.explain.words import ago, counted, listed
 from app.facts.grove.podcliqueset import SetWithStatus

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from app.explain.gang import Gang
+from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import is_device
 from app.explain.known.domains import Domain
 from app.explain.placing.demand import Demand

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from app.explain.gang import Gang
+from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.evictable import group_is_preemptible

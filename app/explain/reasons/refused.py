@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from app.explain.gang import Gang, Member, Unit
+from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Path, joined_names
 from app.explain.placing.demand import Demand

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from app.explain.gang import Gang
+from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import is_device
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected, unfit_because

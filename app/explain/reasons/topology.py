@@ -8,7 +8,7 @@ import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from app.explain.gang import Gang
+from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Domains
 from app.explain.known.index import Index

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 from functools import partial
 
-from app.explain.gang import Gang
+from app.explain.gangs.gang import Gang
 from app.explain.known.index import Index
 from app.explain.placing.fitness import matches_any
 from app.explain.reason import Evidence, Reason, Who

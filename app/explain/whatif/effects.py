@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from app.explain.gang import Gang
+from app.explain.gangs.gang import Gang
+from app.explain.gangs.planned import PLACEMENT
+from app.explain.gangs.subject import subject
 from app.explain.known.amounts import is_device
 from app.explain.known.domains import Domains
 from app.explain.known.index import Index, Key, key_of
@@ -17,10 +19,8 @@ from app.explain.known.snapshot import Facts
 from app.explain.placing.arrangement import Arrangement, Wish
 from app.explain.placing.demand import Demand
 from app.explain.placing.ground import Vector
-from app.explain.planned import PLACEMENT
 from app.explain.reason import Reason
 from app.explain.reasons import examine
-from app.explain.subject import subject
 from app.explain.topology import survey
 from app.explain.waiting import workloads
 from app.explain.whatif.edits import Supposition

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from app.explain.assembly import gang_of, gang_of_pod, gang_of_pod_group, gangs_of_set
-from app.explain.gang import Gang
+from app.explain.gangs.assembly import gang_of, gang_of_pod, gang_of_pod_group, gangs_of_set
+from app.explain.gangs.gang import Gang
 from app.explain.known.index import Index
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kubernetes.pod import Pod

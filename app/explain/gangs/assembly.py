@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from app.explain.gang import Gang, Member, Unit
+from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.known.amounts import asked_gpus
 from app.explain.known.index import Index
 from app.explain.known.podclique import PodClique

@@ -1,6 +1,6 @@
 """The gangs that another gang waits for before Grove opens the gates of its pods."""
 
-from app.explain.gang import Gang
+from app.explain.gangs.gang import Gang
 from app.explain.known.index import Index
 from app.facts.grove.podgang import PodGang
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from app.explain.assembly import gang_to_come
-from app.explain.gang import Gang, Member, Unit
+from app.explain.gangs.assembly import gang_to_come
+from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.known.index import Index
 from app.explain.known.podclique import PodClique
 from app.facts.constraint import UNBOUND, SchedulerConstraint

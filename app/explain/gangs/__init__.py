@@ -1,0 +1,1 @@
+"""What must be placed together, and which gangs an object belongs to."""
