@@ -6,7 +6,7 @@ from typing import Any
 from app.dry_run.budget import UnusableInput
 from app.explain.known.kinds import KINDS
 from app.explain.known.snapshot import RESOURCES
-from app.explain.words import listed
+from app.explain.reasons.words import listed
 from app.facts.kinds import K8S_POD_GROUP
 from app.facts.named import Ref
 from app.kube.api import ClusterError, Object, Reader, Selection

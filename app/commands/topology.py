@@ -25,6 +25,7 @@ from app.explain.known.levels import Topology
 from app.explain.known.read import TOPOLOGY, facts_of, read_all
 from app.explain.known.snapshot import RESOURCES, Facts
 from app.explain.preview import Preview, preview
+from app.explain.reasons.words import listed
 from app.explain.rights import how_to_get
 from app.explain.roomier import RoomSearch, search_room
 from app.explain.topology import DomainReport, Survey, domain_reports, survey
@@ -38,7 +39,6 @@ from app.explain.topology_text import (
 from app.explain.whatif.edits import Supposition
 from app.explain.whatif.effects import Effects
 from app.explain.whatif.shown import effects_document, effects_text
-from app.explain.words import listed
 from app.facts.grove.topology import (
     ClusterTopology,
     read_cluster_topology,

@@ -23,7 +23,7 @@ from app.doctor.apis import Read
 from app.doctor.certificate import Handshake
 from app.doctor.examination import Patient, examine
 from app.doctor.report import Check
-from app.explain.reason import Reason
+from app.explain.reasons.reason import Reason
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.kube.api import Client, ClusterError
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from app.cluster.connect import is_expired
 from app.console.snapshot import Snapshot, Snapshots
 from app.explain.known.snapshot import BY_RESOURCE, ROOM, Facts
-from app.explain.words import listed
+from app.explain.reasons.words import listed
 from app.kube.api import ClusterError, Reader, Rejected, Selection
 from app.kube.discovery import Discovery
 from app.kube.store import WatchStore

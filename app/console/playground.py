@@ -23,7 +23,7 @@ from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, Judgement, identify, judge
 from app.explain.gangs.planned import PLACEMENT, planned
 from app.explain.known.index import Index
-from app.explain.reasons import examine
+from app.explain.reasons.table import examine
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Client, Object
 from app.stores.documents import DocumentObjects

@@ -14,7 +14,7 @@ from app.console.page import Page, Query
 from app.console.snapshot import Snapshot
 from app.explain.known.kinds import KINDS as EXPLAINED
 from app.explain.known.snapshot import BY_RESOURCE
-from app.explain.words import ago
+from app.explain.reasons.words import ago
 from app.facts.kinds import POD_CLIQUE_SCALING_GROUP
 from app.facts.named import Ref
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Reader, Rejected

@@ -15,9 +15,9 @@ from app.explain.known.domains import Path
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.known.snapshot import TITLES
+from app.explain.reasons.words import counted, listed, plain
 from app.explain.topology import DomainReport, RoomAnswer, Survey, domain_reports, find_room, survey
 from app.explain.topology_text import room_text
-from app.explain.words import counted, listed, plain
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import PodGang
 

@@ -12,11 +12,11 @@ from app.explain.answer import Answer
 from app.explain.known.kinds import KINDS
 from app.explain.known.snapshot import TITLES, Facts
 from app.explain.placing.room import Room
+from app.explain.reasons.words import counted, listed
 from app.explain.text import folded, without_pods
 from app.explain.tree import Branch
 from app.explain.waiting import WorkloadRow
 from app.explain.waiting_text import COLUMNS, cells, first_reason
-from app.explain.words import counted, listed
 from app.facts.named import Ref
 
 PATH = "workloads"

@@ -9,11 +9,11 @@ from app.explain.gangs.gang import Gang, Unit
 from app.explain.gangs.subject import Subject, subject
 from app.explain.known.index import Index
 from app.explain.placing.room import Room
-from app.explain.reason import Reason
-from app.explain.reasons import Unknown, examine
-from app.explain.said import said_of, silence
+from app.explain.reasons.reason import Reason
+from app.explain.reasons.said import said_of, silence
+from app.explain.reasons.table import Unknown, examine
+from app.explain.reasons.words import ago, counted
 from app.explain.tree import Branch, State, grow, together
-from app.explain.words import ago, counted
 from app.facts.named import Ref
 
 _WHOLE = {"PodCliqueSet", "PodGang", "PodGroup", "Workload"}

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 
-from app.explain.words import listed
+from app.explain.reasons.words import listed
 from app.facts.named import Ref
 
 _MOST = 3

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
-from app.explain.reason import Reason
+from app.explain.reasons.reason import Reason
 from app.explain.reasons.topology import absent_keys, level_label_missing, not_a_tree
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.topology import ClusterTopology

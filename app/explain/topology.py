@@ -15,8 +15,8 @@ from app.explain.known.levels import Topology
 from app.explain.placing.demand import Demand
 from app.explain.placing.places import Places
 from app.explain.placing.room import Room
-from app.explain.reason import Reason
-from app.explain.reasons import RULES, Unknown
+from app.explain.reasons.reason import Reason
+from app.explain.reasons.table import RULES, Unknown
 from app.explain.reasons.topology import (
     guessed_labels,
     level_label_missing,

@@ -7,11 +7,11 @@ from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.known.snapshot import Facts
 from app.explain.preview import Preview
+from app.explain.reasons.words import amount, counted, listed, plain, pods_of_size
 from app.explain.rights import how_to_get
 from app.explain.roomier import RoomSearch
 from app.explain.text import not_seen, reason_lines, table
 from app.explain.topology import DomainReport, RoomAnswer, Survey, domain_reports
-from app.explain.words import amount, counted, listed, plain, pods_of_size
 from app.visible import visible
 
 MOST_DOMAINS = 40

@@ -13,11 +13,11 @@ from app.explain.known.amounts import gpus_of
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.known.podclique import PodClique
-from app.explain.reason import Reason
 from app.explain.reasons.claims import compute_domains_of
 from app.explain.reasons.queue import exceeded_quota
-from app.explain.shares import asked_of, chain, over_limit, unusable_because, use_words
-from app.explain.words import amount, counted, listed, plain
+from app.explain.reasons.reason import Reason
+from app.explain.reasons.shares import asked_of, chain, over_limit, unusable_because, use_words
+from app.explain.reasons.words import amount, counted, listed, plain
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import SetWithStatus, UserConstraint
 from app.facts.kai.queue import Queue

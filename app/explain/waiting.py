@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from app.explain.answer import Answer, explain
 from app.explain.known.index import Index, key_of
-from app.explain.reason import Who
+from app.explain.reasons.reason import Who
 from app.explain.tree import State
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.named import Ref

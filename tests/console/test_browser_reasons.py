@@ -19,7 +19,7 @@ from app.commands.sandbox import default_configuration
 from app.console.app import ConsoleSettings, Opened, opened
 from app.explain.answer import explain
 from app.explain.known.index import Index
-from app.explain.reason import Reason
+from app.explain.reasons.reason import Reason
 from tests.console.chromium import Tab, tab
 from tests.explain.fleet import SET_REF, facts
 from tests.explain.table.row import Row

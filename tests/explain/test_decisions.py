@@ -1,6 +1,6 @@
 """Explain agrees with recorded decisions of the KAI scheduler, but for those listed here."""
 
-from app.explain.reasons import RULES
+from app.explain.reasons.table import RULES
 from tests.explain.decisions.judge import HARMLESS, HELD_BY_OTHERS
 from tests.explain.decisions.recording import Recording, recordings
 from tests.explain.decisions.table import COLUMNS, judged, table

@@ -6,7 +6,7 @@ import pytest
 
 from app.explain.gangs.planned import PLACEMENT, planned
 from app.explain.known.index import Index
-from app.explain.reasons import RULES
+from app.explain.reasons.table import RULES
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podgangmap import PodGangMap
 from tests.explain.fleet import NAMESPACE, RACK, ZONE, facts

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.explain.answer import Answer
 from app.explain.json import document
 from app.explain.known.snapshot import CHANNELS, ROOM, TITLES, Facts
-from app.explain.reasons import RULES
+from app.explain.reasons.table import RULES
 from tests.explain import fleet
 from tests.explain.fleet import answer, facts, placed
 from tests.explain.test_reasons import ROWS

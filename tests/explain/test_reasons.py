@@ -4,7 +4,7 @@ APIs.
 
 import pytest
 
-from app.explain.reasons import RULES
+from app.explain.reasons.table import RULES
 from app.facts.grove.podcliqueset import UserConstraint
 from app.facts.kubernetes.workload import Workload, read_workload_group
 from tests.explain import fleet

@@ -1,6 +1,6 @@
 """What explain says that helps, does help: carried out literally, the gang has a place."""
 
-from app.explain.reason import Reason
+from app.explain.reasons.reason import Reason
 from tests.explain.decisions.judge import preventing
 from tests.explain.decisions.recording import Recording, recordings
 from tests.explain.decisions.remedies import Cluster, alternatives, carry_out

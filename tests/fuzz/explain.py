@@ -11,7 +11,7 @@ from app.explain.known.index import Index
 from app.explain.known.read import facts_of
 from app.explain.known.snapshot import Facts
 from app.explain.preview import preview
-from app.explain.reasons import examine
+from app.explain.reasons.table import examine
 from app.explain.text import text
 from app.explain.topology import domain_reports, find_room, survey
 from app.explain.topology_text import domains_text, nodes_text, preview_text, room_text, survey_text

@@ -9,9 +9,9 @@ from app.explain.known.index import Index
 from app.explain.known.podclique import PodClique
 from app.explain.placing.fitness import matches_any
 from app.explain.placing.places import Assumption
-from app.explain.reason import Evidence, Reason, Severity, Who
 from app.explain.reasons.gates import grouped, refs
-from app.explain.words import ago, counted, listed
+from app.explain.reasons.reason import Evidence, Reason, Severity, Who
+from app.explain.reasons.words import ago, counted, listed
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, PodClaim

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.levels import Topology
-from app.explain.reason import Evidence, Reason
 from app.explain.reasons.gates import grouper_warnings
-from app.explain.words import counted, listed
+from app.explain.reasons.reason import Evidence, Reason
+from app.explain.reasons.words import counted, listed
 from app.facts.grove.podcliqueset import SetWithStatus, UserConstraint
 from app.facts.grove.podgang import GangGroup, GangPart, PodGang
 from app.facts.grove.topology import ClusterTopology

@@ -10,10 +10,10 @@ from typing import TypeVar
 from app.explain.gangs.bases import base_gangs
 from app.explain.gangs.gang import Gang, Member
 from app.explain.known.index import Index
-from app.explain.reason import Evidence, Reason
 from app.explain.reasons.made import said_when
-from app.explain.said import is_of_kai
-from app.explain.words import ago, counted, listed
+from app.explain.reasons.reason import Evidence, Reason
+from app.explain.reasons.said import is_of_kai
+from app.explain.reasons.words import ago, counted, listed
 from app.facts.grove.podgang import PodGang
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER, POD_GROUP_NAME

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 
 from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.known.domains import Path
-from app.explain.reason import Evidence, Reason
-from app.explain.said import is_of_kai
-from app.explain.words import counted, listed
+from app.explain.reasons.reason import Evidence, Reason
+from app.explain.reasons.said import is_of_kai
+from app.explain.reasons.words import counted, listed
 
 
 def required_violated(gang: Gang) -> Iterator[Reason]:

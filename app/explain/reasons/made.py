@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from app.explain.gangs.gang import Gang
-from app.explain.reason import Evidence, Reason, Severity
-from app.explain.words import ago, counted, listed
+from app.explain.reasons.reason import Evidence, Reason, Severity
+from app.explain.reasons.words import ago, counted, listed
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.status import LastError
 from app.facts.kubernetes.pod import Pod

@@ -11,8 +11,8 @@ from app.explain.known.domains import Domain
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
 from app.explain.placing.places import Assumption, Places
-from app.explain.reason import Evidence, Reason
 from app.explain.reasons.placement import level_of, nodes_in, parts
+from app.explain.reasons.reason import Evidence, Reason
 from app.explain.reasons.room import (
     Obstacle,
     closed_because,
@@ -20,7 +20,7 @@ from app.explain.reasons.room import (
     selection_words,
     selector_words,
 )
-from app.explain.words import amount, counted, listed
+from app.explain.reasons.words import amount, counted, listed
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Requirement

@@ -11,8 +11,8 @@ from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
 from app.explain.placing.places import Assumption, Places
 from app.explain.placing.room import Room
-from app.explain.reason import Evidence, Reason, Who
 from app.explain.reasons.evictable import evicted_for
+from app.explain.reasons.reason import Evidence, Reason, Who
 from app.explain.reasons.room import (
     Obstacle,
     obstacle_of,
@@ -20,7 +20,7 @@ from app.explain.reasons.room import (
     selector_words,
     selects,
 )
-from app.explain.words import amount, counted, listed, pods_of
+from app.explain.reasons.words import amount, counted, listed, pods_of
 from app.facts.kubernetes.node import Node
 
 

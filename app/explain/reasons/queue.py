@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of
-from app.explain.reason import Evidence, Reason
 from app.explain.reasons.evictable import group_is_preemptible
-from app.explain.shares import (
+from app.explain.reasons.reason import Evidence, Reason
+from app.explain.reasons.shares import (
     Excess,
     asked_of,
     chain,
@@ -14,7 +14,7 @@ from app.explain.shares import (
     over_quota,
     unusable_because,
 )
-from app.explain.words import amount, clock, listed, plain
+from app.explain.reasons.words import amount, clock, listed, plain
 from app.facts.kai.podgroup import KaiPodGroup, Said
 
 CONDITION = "status.schedulingConditions[UnschedulableOnNodePool].reasons[]"

@@ -7,10 +7,10 @@ from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Path, joined_names
 from app.explain.placing.demand import Demand
-from app.explain.reason import Evidence, Reason
 from app.explain.reasons.placement import level_of, parts, replaced
+from app.explain.reasons.reason import Evidence, Reason
 from app.explain.reasons.room import Obstacle, obstacle_of
-from app.explain.words import counted, listed, plain
+from app.explain.reasons.words import counted, listed, plain
 from app.facts.constraint import SchedulerConstraint
 
 

@@ -12,7 +12,7 @@ from app.explain.placing.fitness import is_selected, unfit_because
 from app.explain.placing.packer import Rules
 from app.explain.placing.places import ANY_POOL, Assumption, Places
 from app.explain.placing.room import Room
-from app.explain.words import counted, listed
+from app.explain.reasons.words import counted, listed
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.kubernetes.selectors import Requirement

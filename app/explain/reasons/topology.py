@@ -14,8 +14,8 @@ from app.explain.known.domains import Domains
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.placing.fitness import is_selected
-from app.explain.reason import Evidence, Reason, Severity
-from app.explain.words import amount, counted, listed
+from app.explain.reasons.reason import Evidence, Reason, Severity
+from app.explain.reasons.words import amount, counted, listed
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kubernetes.node import Labels, Node
 from app.facts.labels import NODE_POOL

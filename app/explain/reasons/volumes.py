@@ -7,10 +7,10 @@ from functools import partial
 from app.explain.gangs.gang import Gang
 from app.explain.known.index import Index
 from app.explain.placing.fitness import matches_any
-from app.explain.reason import Evidence, Reason, Who
 from app.explain.reasons.claims import only
 from app.explain.reasons.gates import grouped, refs
-from app.explain.words import counted, listed
+from app.explain.reasons.reason import Evidence, Reason, Who
+from app.explain.reasons.words import counted, listed
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.named import Ref

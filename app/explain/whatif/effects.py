@@ -19,8 +19,8 @@ from app.explain.known.snapshot import Facts
 from app.explain.placing.arrangement import Arrangement, Wish
 from app.explain.placing.demand import Demand
 from app.explain.placing.ground import Vector
-from app.explain.reason import Reason
-from app.explain.reasons import examine
+from app.explain.reasons.reason import Reason
+from app.explain.reasons.table import examine
 from app.explain.topology import survey
 from app.explain.waiting import workloads
 from app.explain.whatif.edits import Supposition

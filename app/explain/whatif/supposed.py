@@ -8,6 +8,7 @@ from typing import Any
 from app.explain.known.index import Index, Key, key_of
 from app.explain.known.snapshot import Facts, projected
 from app.explain.placing.fitness import NAME_FIELD
+from app.explain.reasons.words import counted, listed
 from app.explain.whatif.edits import (
     Addition,
     Applying,
@@ -16,7 +17,6 @@ from app.explain.whatif.edits import (
     Supposition,
     UnusableEdit,
 )
-from app.explain.words import counted, listed
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
 from app.facts.kubernetes.node import Node

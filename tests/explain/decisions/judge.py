@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from app.explain.answer import Answer
-from app.explain.reason import Reason
+from app.explain.reasons.reason import Reason
 from tests.explain.decisions.recording import Recording
 
 HARMLESS = {

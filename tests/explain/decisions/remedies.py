@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from app.explain.reason import Reason
+from app.explain.reasons.reason import Reason
 from tests.explain.decisions.recording import Recording
 
 Object = dict[str, Any]

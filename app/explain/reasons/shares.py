@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of, is_gpu
 from app.explain.known.index import Index
-from app.explain.words import amount, plain
+from app.explain.reasons.words import amount, plain
 from app.facts.kai.queue import Queue
 
 

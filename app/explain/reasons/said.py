@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from app.explain.gangs.gang import Gang
-from app.explain.words import ago, listed
+from app.explain.reasons.words import ago, listed
 from app.facts.kubernetes.event import Event
 from app.facts.labels import KAI_SCHEDULER
 

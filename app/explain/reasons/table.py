@@ -1,0 +1,435 @@
+"""The table of reasons: which facts each needs, and for which gangs it can hold.
+
+Order: first those that make others moot, then those that the owner of the workload can change, then
+the cluster's.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from app.explain.gangs.gang import Gang
+from app.explain.known.snapshot import CHANNELS, ROOM
+from app.explain.reasons import (
+    claims,
+    constraints,
+    gates,
+    kept,
+    made,
+    nodes,
+    placement,
+    queue,
+    refused,
+    topology,
+    volumes,
+)
+from app.explain.reasons.reason import Reason, Rule, merged
+
+
+def _waits_constrained(gang: Gang) -> bool:
+    return gang.may_wait() and gang.is_constrained()
+
+
+def _placed_constrained(gang: Gang) -> bool:
+    return not gang.may_wait() and gang.is_constrained()
+
+
+def _grouped(gang: Gang) -> bool:
+    """Gangs that KAI has a PodGroup of, or may have one."""
+    return gang.may_wait() and (
+        "pod_groups" in gang.index.facts.unseen or gang.pod_group is not None
+    )
+
+
+def _of_set(gang: Gang) -> bool:
+    return gang.pcs is not None
+
+
+def _references(gang: Gang) -> bool:
+    return any(pod.workload or pod.workload_group for pod in gang.waiting)
+
+
+def _named(gang: Gang) -> bool:
+    return any(pod.group for pod in gang.waiting)
+
+
+def _claims_and_waits(gang: Gang) -> bool:
+    return gang.may_wait() and claims.uses_claims(gang)
+
+
+def _has_volumes(gang: Gang) -> bool:
+    return any(pod.volumes for pod in gang.waiting)
+
+
+TOPOLOGY = ("topologies", "kai_topologies")
+OF_GROVE = ("cliques", "topologies", "gangs", "sets")
+"""Needed only for gangs that Grove makes."""
+SLICES = "slices"
+"""Needed only for gangs that ask for GPUs by claims."""
+
+EMPTY = ("nodes", *TOPOLOGY, SLICES)
+"""What must be known of nodes without pods."""
+ROOMS = (*EMPTY, ROOM)
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "KaiMissing",
+        made.kai_missing,
+        ("pods",),
+        Gang.may_wait,
+    ),
+    Rule(
+        "GroveMissing",
+        made.grove_missing,
+    ),
+    Rule(
+        "SetBeingDeleted",
+        made.set_being_deleted,
+        ("sets",),
+        _of_set,
+    ),
+    Rule(
+        "NothingMade",
+        made.nothing_made,
+        ("cliques", "gangs", "pods"),
+    ),
+    Rule(
+        "PodGangMigrationInProgress",
+        made.pod_gang_migration_in_progress,
+        ("sets",),
+        _of_set,
+    ),
+    Rule(
+        "PodGangMissing",
+        made.pod_gang_missing,
+        ("cliques", "gangs", "pods"),
+        _of_set,
+    ),
+    Rule(
+        "WrongScheduler",
+        gates.wrong_scheduler,
+        ("pods",),
+        Gang.is_constrained,
+    ),
+    Rule(
+        "LevelUnknown",
+        constraints.level_unknown,
+        ("topologies",),
+        Gang.is_constrained,
+    ),
+    Rule(
+        "MinAboveReplicas",
+        constraints.min_above_replicas,
+        ("cliques",),
+    ),
+    Rule(
+        "WorkloadMissing",
+        gates.workload_missing,
+        ("pods", "workloads", "workload_groups"),
+        _references,
+    ),
+    Rule(
+        "WorkloadMissing",
+        gates.pod_group_missing,
+        ("pods", "pod_groups"),
+        _named,
+    ),
+    Rule(
+        "GangIncomplete",
+        gates.gang_incomplete,
+        ("pods", "cliques"),
+        Gang.may_wait,
+    ),
+    Rule(
+        "GateBaseGang",
+        gates.gate_base_gang,
+        ("pods", "gangs", "cliques"),
+        Gang.may_wait,
+    ),
+    Rule(
+        "GateNotInGang",
+        gates.gate_not_in_gang,
+        ("pods", "gangs"),
+        Gang.may_wait,
+    ),
+    Rule(
+        "GateOpens",
+        gates.gate_opens,
+        ("pods", "gangs", "cliques"),
+        Gang.may_wait,
+    ),
+    Rule(
+        "GateForeign",
+        gates.gate_foreign,
+        ("pods",),
+        Gang.may_wait,
+    ),
+    Rule(
+        "TopologyUnnamed",
+        constraints.topology_unnamed,
+        ("gangs",),
+        Gang.is_constrained,
+    ),
+    Rule(
+        "NotGrouped",
+        gates.not_grouped,
+        ("pods",),
+        Gang.may_wait,
+    ),
+    Rule(
+        "QueueMissing",
+        queue.queue_missing,
+        ("pod_groups", "queues"),
+        _grouped,
+    ),
+    Rule(
+        "PreferredBroader",
+        refused.preferred_broader,
+        (),
+        _waits_constrained,
+    ),
+    Rule(
+        "SharedNarrowerDomain",
+        refused.shared_narrower_domain,
+        EMPTY,
+        _waits_constrained,
+    ),
+    Rule(
+        "SizesDiffer",
+        refused.sizes_differ,
+        EMPTY,
+        _waits_constrained,
+    ),
+    Rule(
+        "NeverFits",
+        placement.never_fits,
+        (*EMPTY, "cliques"),
+        Gang.may_wait,
+    ),
+    Rule(
+        "QueueLimit",
+        queue.queue_limit,
+        ("pod_groups", "queues"),
+        _grouped,
+    ),
+    Rule(
+        "QueueQuota",
+        queue.queue_quota,
+        ("pod_groups", "queues", "priorities"),
+        _grouped,
+    ),
+    Rule(
+        "ClaimMissing",
+        claims.claim_missing,
+        ("pods", "claims", "claim_templates"),
+        _claims_and_waits,
+    ),
+    Rule(
+        "DeviceClassMissing",
+        claims.device_class_missing,
+        ("claims", "device_classes"),
+        _claims_and_waits,
+    ),
+    Rule(
+        "ClaimElsewhere",
+        claims.claim_elsewhere,
+        ("pods", "claims", "nodes", ROOM),
+        _claims_and_waits,
+    ),
+    Rule(
+        "ClaimBeingDeleted",
+        claims.claim_being_deleted,
+        ("pods", "claims"),
+        claims.uses_claims,
+    ),
+    Rule(
+        "ClaimHeld",
+        claims.claim_held,
+        ("pods", "claims"),
+        _claims_and_waits,
+    ),
+    Rule(
+        "ClaimFull",
+        claims.claim_full,
+        ("pods", "claims"),
+        _claims_and_waits,
+    ),
+    Rule(
+        "VolumeUnbound",
+        volumes.volume_unbound,
+        ("pods", "volume_claims", "storage_classes"),
+        _has_volumes,
+    ),
+    Rule(
+        "VolumeElsewhere",
+        volumes.volume_elsewhere,
+        ("pods", "volume_claims", "volumes", *ROOMS),
+        _has_volumes,
+    ),
+    Rule(
+        "NoNodeMatches",
+        nodes.no_node_matches,
+        ROOMS,
+        Gang.may_wait,
+    ),
+    Rule(
+        "OutsidePool",
+        nodes.outside_pool,
+        ("pod_groups", *ROOMS),
+        Gang.may_wait,
+    ),
+    Rule(
+        "BoundToDomain",
+        placement.bound_to_domain,
+        ROOMS,
+        Gang.may_wait,
+    ),
+    Rule(
+        "NoDomainFits",
+        placement.no_domain_fits,
+        ROOMS,
+        Gang.may_wait,
+    ),
+    Rule(
+        "OtherResource",
+        nodes.other_resource,
+        ROOMS,
+        Gang.may_wait,
+    ),
+    Rule(
+        "FairShare", queue.fair_share, ("pod_groups", "queues", "nodes", *TOPOLOGY, ROOM), _grouped
+    ),
+    Rule(
+        "PreemptionDelay",
+        queue.preemption_delay,
+        ("pod_groups",),
+        _grouped,
+    ),
+    Rule(
+        "NodesUnfit",
+        nodes.nodes_unfit,
+        ROOMS,
+        Gang.may_wait,
+    ),
+    Rule(
+        "ChannelTaken",
+        claims.channel_taken,
+        ("pods", "claims", "nodes", ROOM, CHANNELS),
+        _claims_and_waits,
+    ),
+    Rule(
+        "ClaimNotInjected",
+        claims.claim_not_injected,
+        ("sets", "cliques", "pods"),
+        _of_set,
+    ),
+    Rule("ClaimNotInPods", claims.claim_not_in_pods, ("cliques", "pods")),
+    Rule(
+        "DomainDeleted",
+        claims.domain_deleted,
+        ("pods", "compute_domains"),
+        claims.uses_claims,
+    ),
+    Rule(
+        "DomainNotReady", claims.domain_not_ready, ("pods", "compute_domains"), claims.uses_claims
+    ),
+    Rule(
+        "RequiredViolated",
+        kept.required_violated,
+        ("pods", "nodes", *TOPOLOGY),
+    ),
+    Rule(
+        "BindingFailed",
+        kept.binding_failed,
+        ("pods", "events"),
+        Gang.may_wait,
+    ),
+    Rule(
+        "GangUnconstrained",
+        constraints.gang_unconstrained,
+        ("sets", "gangs", "topologies"),
+        Gang.is_constrained,
+    ),
+    Rule(
+        "LevelWithoutTopology",
+        refused.level_without_topology,
+        ("pod_groups",),
+    ),
+    Rule(
+        "DomainsJoined",
+        refused.domains_joined,
+        ("nodes", *TOPOLOGY),
+        Gang.is_constrained,
+    ),
+    Rule(
+        "TopologyDiffers",
+        topology.topology_differs,
+        TOPOLOGY,
+        Gang.is_constrained,
+    ),
+    Rule(
+        "LevelLabelMissing", topology.level_label_missing, ("nodes", *TOPOLOGY), _waits_constrained
+    ),
+    Rule(
+        "NotATree",
+        topology.not_a_tree,
+        ("nodes", *TOPOLOGY),
+        _waits_constrained,
+    ),
+    Rule(
+        "NotAsPreferred",
+        kept.not_as_preferred,
+        ("pods", "nodes", *TOPOLOGY),
+        _placed_constrained,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A reason that can be neither found nor ruled out, and the facts that are missing for it."""
+
+    id: str
+    needs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """`skipped` are ids whose facts were not asked for."""
+
+    reasons: tuple[Reason, ...]
+    unknown: tuple[Unknown, ...]
+    skipped: tuple[str, ...]
+
+
+def examine(gangs: Iterable[Gang]) -> Examined:
+    """Return all reasons of some gangs, equal ones as one, in the order of the table."""
+    gangs = list(gangs)
+    reasons: list[Reason] = []
+    unknown: dict[str, Unknown] = {}
+    skipped: dict[str, None] = {}
+
+    for rule in RULES:
+        applying = [gang for gang in gangs if rule.applies(gang)]
+        if not applying:
+            continue
+        facts = applying[0].index.facts
+        needs = _needs(rule, applying)
+        missing = tuple(need for need in needs if need in facts.unseen)
+        if missing:
+            unknown.setdefault(rule.id, Unknown(rule.id, missing))
+        elif facts.skipped.intersection(needs):
+            skipped[rule.id] = None
+        elif not facts.absent.intersection(needs):
+            reasons += merged(reason for gang in applying for reason in rule.check(gang))
+
+    return Examined(tuple(merged(reasons)), tuple(unknown.values()), tuple(skipped))
+
+
+def _needs(rule: Rule, gangs: Sequence[Gang]) -> list[str]:
+    """Return the facts without which a rule can't be judged for these gangs."""
+    needs = list(rule.needs)
+    if not any(gang.is_of_grove for gang in gangs):
+        needs = [need for need in needs if need not in OF_GROVE]
+    if not any(gang.claims_gpus for gang in gangs):
+        return [need for need in needs if need != SLICES]
+    return [*needs, CHANNELS] if ROOM in rule.needs else needs
