@@ -166,7 +166,7 @@ def reasons(gangs: int) -> float:
     """
     from dataclasses import replace
 
-    from app.explain.answer import explain
+    from app.explain.answers.answer import explain
     from app.explain.known.index import Index
     from app.explain.known.snapshot import Facts, projected
     from app.facts.named import Ref

@@ -22,7 +22,7 @@ from app.commands.explain_list import print_list, read_list
 from app.commands.files import stream_of
 from app.commands.options import UNUSABLE, Command, add_reading_options, unreadable
 from app.dry_run.budget import UnusableInput
-from app.explain.answer import Answer, explain
+from app.explain.answers.answer import Answer, explain
 from app.explain.json import document
 from app.explain.known.index import Index
 from app.explain.known.read import facts_of, read_for

@@ -8,10 +8,10 @@ import sys
 import time
 from collections.abc import Iterable
 
+from app.explain.answers.waiting import rows, workloads
 from app.explain.known.index import Index
 from app.explain.known.read import Reading, collector_paused
 from app.explain.known.snapshot import BY_RESOURCE, ROOM, Facts
-from app.explain.waiting import rows, workloads
 from app.explain.waiting_text import exit_code, list_document, list_text
 from app.facts.kinds import RESOURCE_CLAIM, RESOURCE_SLICE
 from app.kube.api import Reader

@@ -19,16 +19,18 @@ from app.commands.files import documents_of, stream_of
 from app.commands.options import UNUSABLE, Command, add_reading_options, unreadable
 from app.commands.whatif import add_option, edits_of, effects_of, print_unknown, read_everything
 from app.dry_run.budget import UnusableInput
+from app.explain.answers.preview import Preview, preview
+from app.explain.answers.roomier import RoomSearch, search_room
+from app.explain.answers.topology import DomainReport, Survey, domain_reports, survey
+from app.explain.answers.whatif.edits import Supposition
+from app.explain.answers.whatif.effects import Effects
 from app.explain.json import preview_document, search_document, survey_document
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.known.read import TOPOLOGY, facts_of, read_all
 from app.explain.known.snapshot import RESOURCES, Facts
-from app.explain.preview import Preview, preview
 from app.explain.reasons.words import listed
 from app.explain.rights import how_to_get
-from app.explain.roomier import RoomSearch, search_room
-from app.explain.topology import DomainReport, Survey, domain_reports, survey
 from app.explain.topology_text import (
     domains_text,
     nodes_text,
@@ -36,8 +38,6 @@ from app.explain.topology_text import (
     search_text,
     survey_text,
 )
-from app.explain.whatif.edits import Supposition
-from app.explain.whatif.effects import Effects
 from app.explain.whatif.shown import effects_document, effects_text
 from app.facts.grove.topology import (
     ClusterTopology,

@@ -7,13 +7,13 @@ import time
 from app.commands.files import documents_of
 from app.commands.options import UNUSABLE
 from app.dry_run.budget import UnusableInput
+from app.explain.answers.whatif.edits import Applying, Supposition, UnusableEdit, is_file, parse
+from app.explain.answers.whatif.effects import Effects, effects
 from app.explain.known.index import Index
 from app.explain.known.read import read_all
 from app.explain.known.snapshot import Facts
 from app.explain.rights import how_to_get
 from app.explain.text import not_seen
-from app.explain.whatif.edits import Applying, Supposition, UnusableEdit, is_file, parse
-from app.explain.whatif.effects import Effects, effects
 from app.kube.api import Reader
 from app.visible import visible
 

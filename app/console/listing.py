@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 
-from app.explain.answer import Answer, explain
+from app.explain.answers.answer import Answer, explain
+from app.explain.answers.waiting import WorkloadRow, place, row_of, workloads
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Facts
-from app.explain.waiting import WorkloadRow, place, row_of, workloads
 from app.facts.named import Ref
 
 SECONDS = 0.05

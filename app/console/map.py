@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from app.explain.answers.topology import DomainReport, RoomAnswer, domain_reports
 from app.explain.known.domains import Path
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.reasons.words import counted, plain
-from app.explain.topology import DomainReport, RoomAnswer, domain_reports
 
 MOST_CELLS = 1024
 MOST_LINKED = 300

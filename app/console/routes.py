@@ -25,7 +25,7 @@ from app.console.live import Live
 from app.console.page import Page
 from app.console.rendering import environment
 from app.console.snapshot import Snapshot
-from app.explain.answer import Answer
+from app.explain.answers.answer import Answer
 from app.explain.json import document
 from app.explain.text import text
 from app.visible import visible_json

@@ -9,6 +9,14 @@ from app.console.map import drawn
 from app.console.page import Page, Query
 from app.console.snapshot import Snapshot
 from app.console.workloads import reference
+from app.explain.answers.topology import (
+    DomainReport,
+    RoomAnswer,
+    Survey,
+    domain_reports,
+    find_room,
+    survey,
+)
 from app.explain.gangs.assembly import gang_of, gangs_of_set
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Path
@@ -16,7 +24,6 @@ from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.known.snapshot import TITLES
 from app.explain.reasons.words import counted, listed, plain
-from app.explain.topology import DomainReport, RoomAnswer, Survey, domain_reports, find_room, survey
 from app.explain.topology_text import room_text
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import PodGang

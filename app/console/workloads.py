@@ -8,14 +8,14 @@ from app.console import stored
 from app.console.listing import WaitingList, answered
 from app.console.page import Page, Query
 from app.console.snapshot import Snapshot
-from app.explain.answer import Answer
+from app.explain.answers.answer import Answer
+from app.explain.answers.tree import Branch
+from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.kinds import KINDS
 from app.explain.known.snapshot import TITLES, Facts
 from app.explain.placing.room import Room
 from app.explain.reasons.words import counted, listed
 from app.explain.text import folded, without_pods
-from app.explain.tree import Branch
-from app.explain.waiting import WorkloadRow
 from app.explain.waiting_text import COLUMNS, cells, first_reason
 from app.facts.named import Ref
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from app.explain.answer import Answer
+from app.explain.answers.answer import Answer
+from app.explain.answers.preview import Preview
+from app.explain.answers.roomier import RoomSearch
+from app.explain.answers.topology import DomainReport, RoomAnswer, Survey
 from app.explain.known.domains import Domain
 from app.explain.known.snapshot import Facts
-from app.explain.preview import Preview
-from app.explain.roomier import RoomSearch
-from app.explain.topology import DomainReport, RoomAnswer, Survey
 
 
 def document(answer: Answer) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from app.explain.answer import Answer
+from app.explain.answers.answer import Answer
+from app.explain.answers.tree import Branch, State
 from app.explain.known.snapshot import TITLES
 from app.explain.reasons.reason import Reason, Who
 from app.explain.reasons.words import listed
 from app.explain.rights import how_to_get
-from app.explain.tree import Branch, State
 from app.visible import visible
 
 MOST_LINES = 40

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 
+from app.explain.answers.preview import Preview
+from app.explain.answers.roomier import RoomSearch
+from app.explain.answers.topology import DomainReport, RoomAnswer, Survey, domain_reports
 from app.explain.known.amounts import gpus_of
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.known.snapshot import Facts
-from app.explain.preview import Preview
 from app.explain.reasons.words import amount, counted, listed, plain, pods_of_size
 from app.explain.rights import how_to_get
-from app.explain.roomier import RoomSearch
 from app.explain.text import not_seen, reason_lines, table
-from app.explain.topology import DomainReport, RoomAnswer, Survey, domain_reports
 from app.visible import visible
 
 MOST_DOMAINS = 40

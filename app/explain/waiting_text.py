@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from app.explain.answers.tree import State
+from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.snapshot import Facts
 from app.explain.reasons.words import counted
 from app.explain.rights import how_to_get
 from app.explain.text import not_seen, table
-from app.explain.tree import State
-from app.explain.waiting import WorkloadRow
 from app.visible import visible
 
 COLUMNS = ("namespace", "object", "since", "placed", "state", "who", "first reason")

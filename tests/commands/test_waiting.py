@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from app.cli import main
+from app.explain.answers.waiting import WorkloadRow, rows, workloads
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Facts
 from app.explain.rights import VIEWER
-from app.explain.waiting import WorkloadRow, rows, workloads
 from app.explain.waiting_text import exit_code, list_text, short
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kai.podgroup import KaiPodGroup

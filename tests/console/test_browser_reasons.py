@@ -17,7 +17,7 @@ import pytest_asyncio
 from app.commands.beside import ApiServer
 from app.commands.sandbox import default_configuration
 from app.console.app import ConsoleSettings, Opened, opened
-from app.explain.answer import explain
+from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.reasons.reason import Reason
 from tests.console.chromium import Tab, tab

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from app.explain.answer import explain
+from app.explain.answers.answer import explain
+from app.explain.answers.topology import survey
+from app.explain.answers.waiting import rows, workloads
 from app.explain.known.index import Index
 from app.explain.known.read import read_all
-from app.explain.topology import survey
-from app.explain.waiting import rows, workloads
 from app.explain.waiting_text import COLUMNS, cells, first_reason
 from app.facts.named import Ref
 from tests.console.changing import shown

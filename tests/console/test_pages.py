@@ -11,7 +11,7 @@ import yaml
 from app.commands.sandbox import default_configuration
 from app.console.events import MOST_STREAMS
 from app.console.live import Trouble
-from app.explain.answer import explain
+from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.known.read import read_for
 from app.explain.text import text

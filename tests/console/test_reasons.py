@@ -6,7 +6,7 @@ from app.console import workloads
 from app.console.listing import WaitingList
 from app.console.rendering import environment
 from app.console.snapshot import Snapshot
-from app.explain.answer import explain
+from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.text import text
 from app.explain.waiting_text import COLUMNS, cells, first_reason

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from app.explain.answer import Answer, explain
+from app.explain.answers.answer import Answer, explain
 from app.explain.known.index import Index
 from app.explain.known.podclique import PodClique
 from app.explain.known.snapshot import Facts

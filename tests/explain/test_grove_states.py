@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.explain.answer import explain
+from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.known.read import facts_of
 from app.explain.text import text

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from app.explain.answer import explain
+from app.explain.answers.answer import explain
+from app.explain.answers.topology import domain_reports, find_room, survey
 from app.explain.known.groups import Groups, Join, change
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Facts
-from app.explain.topology import domain_reports, find_room, survey
 from tests.explain import fleet
 from tests.explain.fleet import NAMESPACE, SET_REF, facts, fill, nodes, occupant, placed, pods
 from tests.explain.table.row import event

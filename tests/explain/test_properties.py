@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.explain.answer import Answer
+from app.explain.answers.answer import Answer
 from app.explain.json import document
 from app.explain.known.snapshot import CHANNELS, ROOM, TITLES, Facts
 from app.explain.reasons.table import RULES

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.explain.answer import explain
+from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.known.read import facts_of
 from app.facts.named import Ref

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.explain.answer import explain
+from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.known.read import cause, collector_paused, facts_of, read_all, read_for
 from app.explain.known.snapshot import Facts

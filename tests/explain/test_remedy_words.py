@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.explain.answer import explain
+from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.text import tree_lines
 from app.facts.constraint import SchedulerConstraint

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.explain.answer import explain
+from app.explain.answers.answer import explain
 from app.explain.gangs.subject import subject
 from app.explain.known.index import Index
 from app.explain.known.kinds import KINDS

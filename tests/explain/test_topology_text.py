@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from app.explain.answers.topology import survey
 from app.explain.known.index import Index
-from app.explain.topology import survey
 from app.explain.topology_text import survey_text
 from tests.explain.fleet import facts
 

@@ -18,7 +18,7 @@ from app.cluster.connect import reading_client
 from app.commands import explain as command
 from app.commands.asked import reference
 from app.commands.beside import ApiServer
-from app.explain.answer import Answer, explain
+from app.explain.answers.answer import Answer, explain
 from app.explain.known.index import Index
 from app.explain.known.read import read_for
 from app.explain.known.snapshot import RESOURCES

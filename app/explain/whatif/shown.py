@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from app.explain.answers.whatif.effects import Effects, Fate, How
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.words import counted, listed
 from app.explain.text import table
-from app.explain.whatif.effects import Effects, Fate, How
 from app.facts.named import Ref
 from app.visible import visible
 

@@ -6,7 +6,7 @@ The rules are those of `tests/testdata/kai-decisions/README.md`.
 import re
 from collections.abc import Iterator
 
-from app.explain.answer import Answer
+from app.explain.answers.answer import Answer
 from app.explain.reasons.reason import Reason
 from tests.explain.decisions.recording import Recording
 

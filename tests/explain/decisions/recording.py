@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from app.dry_run.budget import UnusableInput
-from app.explain.answer import Answer, explain
+from app.explain.answers.answer import Answer, explain
 from app.explain.known.index import Index
 from app.explain.known.kinds import KINDS
 from app.explain.known.read import facts_of

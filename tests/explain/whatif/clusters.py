@@ -3,8 +3,8 @@
 import random
 from dataclasses import replace
 
+from app.explain.answers.whatif.edits import Addition, Drain, Labelling, Supposition
 from app.explain.known.snapshot import Facts
-from app.explain.whatif.edits import Addition, Drain, Labelling, Supposition
 from app.facts.constraint import SchedulerConstraint
 from app.facts.kai.podgroup import KaiPodGroup, SubGroup
 from app.facts.kai.queue import Queue

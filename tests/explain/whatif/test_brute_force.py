@@ -3,9 +3,9 @@
 import random
 from collections import Counter
 
-from app.explain.whatif.edits import Addition
-from app.explain.whatif.effects import Effects, Fate, effects
-from app.explain.whatif.supposed import suppose
+from app.explain.answers.whatif.edits import Addition
+from app.explain.answers.whatif.effects import Effects, Fate, effects
+from app.explain.answers.whatif.supposed import suppose
 from tests.explain.whatif import brute
 from tests.explain.whatif.clusters import cluster, edits
 

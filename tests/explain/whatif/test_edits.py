@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.explain.whatif.edits import (
+from app.explain.answers.whatif.edits import (
     Addition,
     Applying,
     Drain,
@@ -12,7 +12,7 @@ from app.explain.whatif.edits import (
     is_file,
     parse,
 )
-from app.explain.whatif.supposed import suppose
+from app.explain.answers.whatif.supposed import suppose
 from app.facts.kubernetes.claim import ResourceSlice
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from app.cli import main
+from app.explain.answers.whatif.edits import parse
+from app.explain.answers.whatif.effects import effects
+from app.explain.answers.whatif.seekers import MOST_ALONE
 from app.explain.known.snapshot import Facts
-from app.explain.whatif.edits import parse
-from app.explain.whatif.effects import effects
-from app.explain.whatif.seekers import MOST_ALONE
 from app.explain.whatif.shown import effects_text
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue

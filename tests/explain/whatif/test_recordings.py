@@ -1,9 +1,9 @@
 """Drained domains and added nodes on the recorded decisions of the KAI scheduler."""
 
+from app.explain.answers.whatif.edits import Addition, Drain, Labelling, Supposition
+from app.explain.answers.whatif.effects import Effects, Fate, effects
 from app.explain.known.read import facts_of
 from app.explain.known.snapshot import Facts
-from app.explain.whatif.edits import Addition, Drain, Labelling, Supposition
-from app.explain.whatif.effects import Effects, Fate, effects
 from tests.explain.decisions.recording import NOW, Recording, recordings
 
 

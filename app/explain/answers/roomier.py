@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from app.explain.answers.topology import RoomAnswer, find_room
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
-from app.explain.topology import RoomAnswer, find_room
 
 
 @dataclass(frozen=True, slots=True)

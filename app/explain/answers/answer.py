@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from app.explain.answers.tree import Branch, State, grow, together
 from app.explain.gangs.assembly import gang_of, gang_to_come
 from app.explain.gangs.bases import base_gangs
 from app.explain.gangs.gang import Gang, Unit
@@ -13,7 +14,6 @@ from app.explain.reasons.reason import Reason
 from app.explain.reasons.said import said_of, silence
 from app.explain.reasons.table import Unknown, examine
 from app.explain.reasons.words import ago, counted
-from app.explain.tree import Branch, State, grow, together
 from app.facts.named import Ref
 
 _WHOLE = {"PodCliqueSet", "PodGang", "PodGroup", "Workload"}

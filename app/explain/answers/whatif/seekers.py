@@ -3,6 +3,8 @@
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from app.explain.answers.waiting import workloads
+from app.explain.answers.whatif.supposed import Supposed
 from app.explain.gangs.assembly import gang_of_pod, gang_of_pod_group, gangs_of_set
 from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.gangs.planned import planned
@@ -10,8 +12,6 @@ from app.explain.known.amounts import is_device
 from app.explain.known.index import Index, Key, key_of
 from app.explain.placing.demand import Demand
 from app.explain.reasons.evictable import priority_of
-from app.explain.waiting import workloads
-from app.explain.whatif.supposed import Supposed
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.named import Ref
 

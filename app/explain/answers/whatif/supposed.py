@@ -5,11 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.explain.known.index import Index, Key, key_of
-from app.explain.known.snapshot import Facts, projected
-from app.explain.placing.fitness import NAME_FIELD
-from app.explain.reasons.words import counted, listed
-from app.explain.whatif.edits import (
+from app.explain.answers.whatif.edits import (
     Addition,
     Applying,
     Drain,
@@ -17,6 +13,10 @@ from app.explain.whatif.edits import (
     Supposition,
     UnusableEdit,
 )
+from app.explain.known.index import Index, Key, key_of
+from app.explain.known.snapshot import Facts, projected
+from app.explain.placing.fitness import NAME_FIELD
+from app.explain.reasons.words import counted, listed
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
 from app.facts.kubernetes.node import Node

@@ -6,10 +6,10 @@ A workload is a PodCliqueSet, or a KAI PodGroup that no PodGang owns.
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from app.explain.answer import Answer, explain
+from app.explain.answers.answer import Answer, explain
+from app.explain.answers.tree import State
 from app.explain.known.index import Index, key_of
 from app.explain.reasons.reason import Who
-from app.explain.tree import State
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.named import Ref
 

@@ -9,6 +9,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from app.explain.answers.topology import survey
+from app.explain.answers.waiting import workloads
+from app.explain.answers.whatif.edits import Supposition
+from app.explain.answers.whatif.seekers import (
+    Seeker,
+    demand_for,
+    gangs_in,
+    is_alone,
+    movers,
+    waiters,
+)
+from app.explain.answers.whatif.supposed import Supposed, suppose, without_nodes
 from app.explain.gangs.gang import Gang
 from app.explain.gangs.planned import PLACEMENT
 from app.explain.gangs.subject import subject
@@ -21,11 +33,6 @@ from app.explain.placing.demand import Demand
 from app.explain.placing.ground import Vector
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.table import examine
-from app.explain.topology import survey
-from app.explain.waiting import workloads
-from app.explain.whatif.edits import Supposition
-from app.explain.whatif.seekers import Seeker, demand_for, gangs_in, is_alone, movers, waiters
-from app.explain.whatif.supposed import Supposed, suppose, without_nodes
 from app.facts.named import Object, Ref
 
 How = Literal["fits", "restarts", "shrinks", "breaks", "starts", "held", "waits"]

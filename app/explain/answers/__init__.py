@@ -1,0 +1,1 @@
+"""What people ask, and the answers as values: of one workload, of all, and of the topology."""
