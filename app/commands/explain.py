@@ -23,13 +23,13 @@ from app.commands.files import stream_of
 from app.commands.options import UNUSABLE, Command, add_reading_options, unreadable
 from app.dry_run.budget import UnusableInput
 from app.explain.answers.answer import Answer, explain
-from app.explain.json import document
 from app.explain.known.index import Index
 from app.explain.known.read import facts_of, read_for
 from app.explain.known.snapshot import RESOURCES, Facts
-from app.explain.names import meant
-from app.explain.rights import may_not_read, refusal
-from app.explain.text import text, unseen_words
+from app.explain.shown.json import document
+from app.explain.shown.names import meant
+from app.explain.shown.rights import may_not_read, refusal
+from app.explain.shown.text import text, unseen_words
 from app.facts.named import Ref
 from app.kube.api import ClusterError, Reader
 from app.kube.kubeconfig import namespace_of

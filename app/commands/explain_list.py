@@ -12,7 +12,7 @@ from app.explain.answers.waiting import rows, workloads
 from app.explain.known.index import Index
 from app.explain.known.read import Reading, collector_paused
 from app.explain.known.snapshot import BY_RESOURCE, ROOM, Facts
-from app.explain.waiting_text import exit_code, list_document, list_text
+from app.explain.shown.waiting_text import exit_code, list_document, list_text
 from app.facts.kinds import RESOURCE_CLAIM, RESOURCE_SLICE
 from app.kube.api import Reader
 from app.objects.resource import NODE, POD, Resource

@@ -24,21 +24,21 @@ from app.explain.answers.roomier import RoomSearch, search_room
 from app.explain.answers.topology import DomainReport, Survey, domain_reports, survey
 from app.explain.answers.whatif.edits import Supposition
 from app.explain.answers.whatif.effects import Effects
-from app.explain.json import preview_document, search_document, survey_document
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.known.read import TOPOLOGY, facts_of, read_all
 from app.explain.known.snapshot import RESOURCES, Facts
 from app.explain.reasons.words import listed
-from app.explain.rights import how_to_get
-from app.explain.topology_text import (
+from app.explain.shown.json import preview_document, search_document, survey_document
+from app.explain.shown.rights import how_to_get
+from app.explain.shown.topology_text import (
     domains_text,
     nodes_text,
     preview_text,
     search_text,
     survey_text,
 )
-from app.explain.whatif.shown import effects_document, effects_text
+from app.explain.shown.whatif_text import effects_document, effects_text
 from app.facts.grove.topology import (
     ClusterTopology,
     read_cluster_topology,

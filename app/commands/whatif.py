@@ -12,8 +12,8 @@ from app.explain.answers.whatif.effects import Effects, effects
 from app.explain.known.index import Index
 from app.explain.known.read import read_all
 from app.explain.known.snapshot import Facts
-from app.explain.rights import how_to_get
-from app.explain.text import not_seen
+from app.explain.shown.rights import how_to_get
+from app.explain.shown.text import not_seen
 from app.kube.api import Reader
 from app.visible import visible
 

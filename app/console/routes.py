@@ -26,8 +26,8 @@ from app.console.page import Page
 from app.console.rendering import environment
 from app.console.snapshot import Snapshot
 from app.explain.answers.answer import Answer
-from app.explain.json import document
-from app.explain.text import text
+from app.explain.shown.json import document
+from app.explain.shown.text import text
 from app.visible import visible_json
 
 _STATIC = Path(__file__).parent / "static"

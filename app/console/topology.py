@@ -24,7 +24,7 @@ from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.known.snapshot import TITLES
 from app.explain.reasons.words import counted, listed, plain
-from app.explain.topology_text import room_text
+from app.explain.shown.topology_text import room_text
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import PodGang
 

@@ -15,8 +15,8 @@ from app.explain.known.kinds import KINDS
 from app.explain.known.snapshot import TITLES, Facts
 from app.explain.placing.room import Room
 from app.explain.reasons.words import counted, listed
-from app.explain.text import folded, without_pods
-from app.explain.waiting_text import COLUMNS, cells, first_reason
+from app.explain.shown.text import folded, without_pods
+from app.explain.shown.waiting_text import COLUMNS, cells, first_reason
 from app.facts.named import Ref
 
 PATH = "workloads"

@@ -14,7 +14,7 @@ from app.commands.asked import reference
 from app.commands.explain import summary
 from app.dry_run.budget import UnusableInput
 from app.explain.known.snapshot import Facts
-from app.explain.text import text
+from app.explain.shown.text import text
 from app.facts.named import Ref
 from app.kube.api import Rejected
 from tests.explain import fleet

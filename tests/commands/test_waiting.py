@@ -11,8 +11,8 @@ from app.cli import main
 from app.explain.answers.waiting import WorkloadRow, rows, workloads
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Facts
-from app.explain.rights import VIEWER
-from app.explain.waiting_text import exit_code, list_text, short
+from app.explain.shown.rights import VIEWER
+from app.explain.shown.waiting_text import exit_code, list_text, short
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod

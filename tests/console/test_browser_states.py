@@ -10,7 +10,7 @@ from app.explain.answers.topology import survey
 from app.explain.answers.waiting import rows, workloads
 from app.explain.known.index import Index
 from app.explain.known.read import read_all
-from app.explain.waiting_text import COLUMNS, cells, first_reason
+from app.explain.shown.waiting_text import COLUMNS, cells, first_reason
 from app.facts.named import Ref
 from tests.console.changing import shown
 from tests.console.chromium import tab

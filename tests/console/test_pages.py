@@ -14,7 +14,7 @@ from app.console.live import Trouble
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.known.read import read_for
-from app.explain.text import text
+from app.explain.shown.text import text
 from app.facts.named import Ref
 from tests.console.fake import HOST, NOW, Lists, console
 from tests.console.objects import HOSTILE, objects

@@ -8,8 +8,8 @@ from app.console.rendering import environment
 from app.console.snapshot import Snapshot
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
-from app.explain.text import text
-from app.explain.waiting_text import COLUMNS, cells, first_reason
+from app.explain.shown.text import text
+from app.explain.shown.waiting_text import COLUMNS, cells, first_reason
 from tests.console.parsed import Parsed
 from tests.explain.fleet import NOW, SET_REF, facts
 from tests.explain.table.row import Row

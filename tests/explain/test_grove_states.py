@@ -13,7 +13,7 @@ import pytest
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.known.read import facts_of
-from app.explain.text import text
+from app.explain.shown.text import text
 from app.facts.named import Ref
 from app.objects.time import seconds_since_1970
 

@@ -10,7 +10,7 @@ from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.known.read import cause, collector_paused, facts_of, read_all, read_for
 from app.explain.known.snapshot import Facts
-from app.explain.text import text
+from app.explain.shown.text import text
 from app.facts.kinds import POD_CLIQUE
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref

@@ -7,7 +7,7 @@ import pytest
 
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
-from app.explain.text import tree_lines
+from app.explain.shown.text import tree_lines
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podgang import GangPart
 from app.facts.kai.queue import Queue

@@ -11,7 +11,7 @@ from app.explain.known.index import Index
 from app.explain.known.kinds import KINDS
 from app.explain.known.podclique import PodClique
 from app.explain.known.snapshot import Facts
-from app.explain.text import tree_lines
+from app.explain.shown.text import tree_lines
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podgang import GangPart, PodGang
 from app.facts.kai.podgroup import SubGroup

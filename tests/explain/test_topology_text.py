@@ -6,7 +6,7 @@ import pytest
 
 from app.explain.answers.topology import survey
 from app.explain.known.index import Index
-from app.explain.topology_text import survey_text
+from app.explain.shown.topology_text import survey_text
 from tests.explain.fleet import facts
 
 NODES = {"nodes": "no right to list"}

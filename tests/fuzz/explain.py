@@ -9,14 +9,20 @@ from app.explain.answers.preview import preview
 from app.explain.answers.topology import domain_reports, find_room, survey
 from app.explain.answers.waiting import rows, workloads
 from app.explain.gangs.planned import planned
-from app.explain.json import document, preview_document, room_document, survey_document
 from app.explain.known.index import Index
 from app.explain.known.read import facts_of
 from app.explain.known.snapshot import Facts
 from app.explain.reasons.table import examine
-from app.explain.text import text
-from app.explain.topology_text import domains_text, nodes_text, preview_text, room_text, survey_text
-from app.explain.waiting_text import list_document, list_text
+from app.explain.shown.json import document, preview_document, room_document, survey_document
+from app.explain.shown.text import text
+from app.explain.shown.topology_text import (
+    domains_text,
+    nodes_text,
+    preview_text,
+    room_text,
+    survey_text,
+)
+from app.explain.shown.waiting_text import list_document, list_text
 from app.facts.grove.topology import read_cluster_topology, read_cluster_topology_binding
 from app.visible import visible_json
 from tests.explain.fleet import NOW

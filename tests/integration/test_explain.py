@@ -22,7 +22,7 @@ from app.explain.answers.answer import Answer, explain
 from app.explain.known.index import Index
 from app.explain.known.read import read_for
 from app.explain.known.snapshot import RESOURCES
-from app.explain.rights import VIEWER as VIEWER_ROLE
+from app.explain.shown.rights import VIEWER as VIEWER_ROLE
 from app.facts.kinds import POD_GANG
 from app.facts.named import Ref
 from app.kube.api import Object

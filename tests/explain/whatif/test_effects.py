@@ -13,7 +13,7 @@ from app.explain.answers.whatif.edits import parse
 from app.explain.answers.whatif.effects import effects
 from app.explain.answers.whatif.seekers import MOST_ALONE
 from app.explain.known.snapshot import Facts
-from app.explain.whatif.shown import effects_text
+from app.explain.shown.whatif_text import effects_text
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue
 from app.facts.kubernetes.claim import Consumer, Device, DeviceClass, ResourceClaim, ResourceSlice

@@ -9,8 +9,8 @@ from app.explain.answers.tree import State
 from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.snapshot import Facts
 from app.explain.reasons.words import counted
-from app.explain.rights import how_to_get
-from app.explain.text import not_seen, table
+from app.explain.shown.rights import how_to_get
+from app.explain.shown.text import not_seen, table
 from app.visible import visible
 
 COLUMNS = ("namespace", "object", "since", "placed", "state", "who", "first reason")

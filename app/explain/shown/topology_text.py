@@ -10,8 +10,8 @@ from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.known.snapshot import Facts
 from app.explain.reasons.words import amount, counted, listed, plain, pods_of_size
-from app.explain.rights import how_to_get
-from app.explain.text import not_seen, reason_lines, table
+from app.explain.shown.rights import how_to_get
+from app.explain.shown.text import not_seen, reason_lines, table
 from app.visible import visible
 
 MOST_DOMAINS = 40

@@ -6,7 +6,7 @@ from typing import Any
 from app.explain.answers.whatif.effects import Effects, Fate, How
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.words import counted, listed
-from app.explain.text import table
+from app.explain.shown.text import table
 from app.facts.named import Ref
 from app.visible import visible
 

@@ -8,7 +8,7 @@ from app.explain.answers.tree import Branch, State
 from app.explain.known.snapshot import TITLES
 from app.explain.reasons.reason import Reason, Who
 from app.explain.reasons.words import listed
-from app.explain.rights import how_to_get
+from app.explain.shown.rights import how_to_get
 from app.visible import visible
 
 MOST_LINES = 40

@@ -1,0 +1,1 @@
+"""Answers for people, as lines of text, and for programs, as maps."""
