@@ -1,8 +1,6 @@
-"""One object as a tree, from its PodCliqueSet to nodes.
+"""One object as a tree, from its PodCliqueSet to nodes, with the reasons why it waits.
 
-It has the reasons why the object waits, and what helps.
-
-Pure: `facts` (what is kept of objects, and where in them it is read), `index` (joins), `assembly`
-and `gang` (what must be placed together), `room` and `places` (where it fits), `reasons`, `tree`,
-`answer`, `topology` and `preview`. `read` lists each kind once, `text` and `json` render.
+It has six rooms, and each uses only those before it: `known` (what was read), `placing` (where pods
+fit), `gangs` (what must be placed together), `reasons`, `answers` and `shown` (text and maps). All
+but `known.read`, which asks a cluster, is pure.
 """

@@ -23,7 +23,7 @@ def rows() -> list[tuple[str, set[str], set[str]]]:
 def test_a_reason_is_a_function_of_its_name_in_the_file_of_its_row() -> None:
     files = re.findall(r"^\| `(\w+)` \| (\w+) \|", README, re.MULTILINE)
     named = {
-        id: f"app.explain.reasons.table.{file}.{re.sub('(?!^)(?=[A-Z])', '_', id).lower()}"
+        id: f"app.explain.reasons.{file}.{re.sub('(?!^)(?=[A-Z])', '_', id).lower()}"
         for id, file in files
     }
     checks: dict[str, set[str]] = {}
