@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.explain.answer import explain
-from app.explain.index import Index
-from app.explain.read import facts_of
+from app.explain.answers.answer import explain
+from app.explain.known.index import Index
+from app.explain.known.read import facts_of
 from app.facts.named import Ref
 from tests.explain.decisions.recording import NOW, Object, Recording, recordings
 
