@@ -159,7 +159,7 @@ def _beyond(room: Room, cliques: Sequence[tuple[CliqueTemplate, int]]) -> str:
         )
 
     needed = sum(clique.whole_gpus * pods for clique, pods in cliques)
-    available = sum(room.gpus or ())
+    available = room.gpus or 0
     if needed > available:
         return f"it needs {needed} GPUs and the largest has {available}: its pods will stay pending"
     return ""

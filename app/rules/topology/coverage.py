@@ -5,7 +5,7 @@ required constraint on it can't be met.
 """
 
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, TypeVarTuple
@@ -70,23 +70,22 @@ class Nodes:
         """
         single = HOSTNAME_KEY in keys
         shared = [key for key in keys if key != HOSTNAME_KEY]
-        members: dict[tuple[str, ...], list[int]] = defaultdict(list)
+        members: dict[tuple[str, ...], Counter[int]] = defaultdict(Counter)
         for labels, count in self:
             if all(key in labels for key in shared):
                 place = tuple(labels[key] for key in shared)
-                members[place] += [_gpus(labels)] * count
+                members[place][_gpus(labels)] += count
 
         if not members:
             return None
         if single:
-            largest = [max(max(gpus) for gpus in members.values())]
-        else:
-            largest = max(members.values(), key=lambda gpus: (sum(gpus), len(gpus)))
+            members = {(): Counter([max(map(max, members.values()))])}
 
         has_gpu_counts = any(GPU_COUNT in labels for labels, _ in self)
-        most = 1 if single else max(map(len, members.values()))
+        largest = max(members.values(), key=lambda gpus: (_total(gpus), gpus.total()))
+        most = max(gpus.total() for gpus in members.values())
 
-        return Room(most, tuple(largest) if has_gpu_counts else None)
+        return Room(most, largest if has_gpu_counts else None)
 
     @_once
     def most_with_equal(self, key: str) -> int:
@@ -248,21 +247,30 @@ def _order_problems(broader: Level, narrower: Level, nodes: Nodes) -> Iterator[L
 class Room:
     """The room in the largest domain of a level.
 
-    `nodes` is the largest number of nodes in a domain. `gpus` are the GPUs of each node of the
-    largest domain, or None if no node has a label with their number.
+    `nodes` is the largest number of nodes in a domain. `nodes_by_gpus` has how many nodes of the
+    largest domain have how many GPUs, or is None if no node has a label with their number.
     """
 
     nodes: int
-    gpus: tuple[int, ...] | None
+    nodes_by_gpus: Mapping[int, int] | None
+
+    @property
+    def gpus(self) -> int | None:
+        """The GPUs of the largest domain, None if they are not known."""
+        return None if self.nodes_by_gpus is None else _total(self.nodes_by_gpus)
 
     def pods(self, gpus_per_pod: int) -> int | None:
         """Return how many pods with `gpus_per_pod` GPUs each fit into the domain.
 
         None if that is not known.
         """
-        if self.gpus is None or gpus_per_pod <= 0:
+        if self.nodes_by_gpus is None or gpus_per_pod <= 0:
             return None
-        return sum(gpus // gpus_per_pod for gpus in self.gpus)
+        return sum(gpus // gpus_per_pod * nodes for gpus, nodes in self.nodes_by_gpus.items())
+
+
+def _total(nodes_by_gpus: Mapping[int, int]) -> int:
+    return sum(gpus * nodes for gpus, nodes in nodes_by_gpus.items())
 
 
 _MOST_DIGITS = 9

@@ -118,11 +118,11 @@ def test_the_condition_of_a_topology() -> None:
                     ({"k/zone": "a", "k/rack": "s"}, 3),
                 ]
             ),
-            Room(3, (8, 8)),
+            Room(3, {8: 2}),
         ),
-        ("host", Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "8"}, 2)]), Room(1, (8,))),
-        ("host", Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "eight"}, 2)]), Room(1, (0,))),
-        ("host", Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "9" * 5000}, 2)]), Room(1, (0,))),
+        ("host", Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "8"}, 2)]), Room(1, {8: 1})),
+        ("host", Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "eight"}, 2)]), Room(1, {0: 1})),
+        ("host", Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "9" * 5000}, 2)]), Room(1, {0: 1})),
     ],
 )
 def test_the_largest_domain(domain: str, labelled: Nodes, room: Room | None) -> None:
@@ -132,8 +132,11 @@ def test_the_largest_domain(domain: str, labelled: Nodes, room: Room | None) -> 
 
 
 def test_how_many_pods_a_domain_can_hold() -> None:
-    assert [Room(2, (8, 4)).pods(gpus) for gpus in (8, 4, 3, 0)] == [1, 3, 3, None]
-    assert Room(2, None).pods(1) is None
+    room = Room(3, {8: 1, 4: 2})
+    assert [room.pods(gpus) for gpus in (8, 4, 3, 0)] == [1, 4, 4, None]
+    assert room.gpus == 16
+    unknown = Room(2, None)
+    assert (unknown.pods(1), unknown.gpus) == (None, None)
 
 
 def test_nodes_of_an_nvlink_domain() -> None:
