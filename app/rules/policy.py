@@ -67,7 +67,8 @@ class Policy:
 
     `parameter` is the resource whose objects are the parameters. If `parameter_name` is "", each of
     its objects is one. If `fails_closed`, a request that can't be judged is refused. If `label` is
-    not "", only objects that have this label are looked at, or had it before an update.
+    not "", only objects that have this label are looked at, or had it before an update. With
+    `with_status`, writes of the status are looked at too: API servers take labels from them.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Policy:
     parameter_name: str = ""
     fails_closed: bool = False
     label: str = ""
+    with_status: bool = False
 
 
 @dataclass(frozen=True, slots=True)

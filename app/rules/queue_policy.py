@@ -1,17 +1,25 @@
 """Who may use which queue of KAI, in CEL. No webhook has this rule.
 
-Whoever names a queue in an object needs the verb `use` on that queue. Sources, of where KAI and
-Grove look for the name:
-https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/pkg/podgrouper/podgrouper/plugins/defaultgrouper/default_grouper.go,
-https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai/backend.go
+Whoever names a queue in an object needs the verb `use` on that queue. `queue_names` has the places
+where objects name queues.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.facts.kinds import K8S_POD_GROUP, POD_CLIQUE, POD_CLIQUE_SET, POD_GROUP, QUEUE, WORKLOAD
 from app.objects.resource import POD, Resource
-from app.rules.policy import Demand, Policy, sentence, text, texts
+from app.rules.policy import Demand, Policy, sentence, texts
+from app.rules.queue_names import (
+    ROOT,
+    QueueKeys,
+    of_clique,
+    of_metadata,
+    of_pod_group,
+    of_pods,
+    of_set,
+    project_beside_no_queue,
+)
 
 PATH = ""
 """These policies have no webhook."""
@@ -33,36 +41,28 @@ _CONTROLLED = (
 _ANY = Resource("*", "*", "", True, ("*",))
 
 
-@dataclass(frozen=True, slots=True)
-class QueueKeys:
-    """The keys of labels that name a queue: its own, or a project and a pool of nodes.
-
-    `scheduler` is the schedulerName of KAI's Pods.
-    """
-
-    queue: str
-    project: str
-    node_pool: str
-    scheduler: str
-
-
 def queue_guards(keys: QueueKeys, trusted: Sequence[str]) -> list[Policy]:
     """Return the policies for all kinds that name a queue.
 
     `trusted` are namespaces whose service accounts only copy the name from another object.
     """
     kinds: dict[str, tuple[tuple[Resource, ...], str]] = {
-        "podgroups": ((POD_GROUP,), _of_pod_group(keys)),
-        "podcliquesets": ((POD_CLIQUE_SET,), _of_set(keys)),
-        "podcliques": ((POD_CLIQUE,), _of_metadata(keys, "ROOT")),
-        "workloads": ((WORKLOAD, K8S_POD_GROUP), _of_metadata(keys, "ROOT")),
-        "pods": (_CONTROLLED, _of_pods(keys)),
+        "podgroups": ((POD_GROUP,), of_pod_group(keys)),
+        "podcliquesets": ((POD_CLIQUE_SET,), of_set(keys)),
+        "podcliques": ((POD_CLIQUE,), of_clique(keys)),
+        "workloads": ((WORKLOAD, K8S_POD_GROUP), of_metadata(keys)),
+        "pods": (_CONTROLLED, of_pods(keys)),
     }
     policies = [
         _guard(f"queue-guard-{name}", resources, names, trusted)
         for name, (resources, names) in kinds.items()
     ]
-    return [*policies, _of_any_owner(keys, trusted, policies)]
+    return [
+        *policies,
+        _of_any_owner(keys, trusted, policies),
+        _of_projects(keys, trusted),
+        _of_shared_owners(),
+    ]
 
 
 def _of_any_owner(keys: QueueKeys, trusted: Sequence[str], others: Sequence[Policy]) -> Policy:
@@ -75,7 +75,7 @@ def _of_any_owner(keys: QueueKeys, trusted: Sequence[str], others: Sequence[Poli
         f"{resource.plural}.{resource.group}" for policy in others for resource in policy.resources
     ]
     kind = "request.resource.resource + '.' + request.resource.group"
-    policy = _guard("queue-guard-owners", (_ANY,), _of_metadata(keys, "ROOT"), trusted)
+    policy = _guard("queue-guard-owners", (_ANY,), of_metadata(keys), trusted)
     conditions = {"of-no-other-policy": f"!({kind} in {texts(guarded)})"}
     return replace(policy, label=keys.queue, conditions={**conditions, **policy.conditions})
 
@@ -84,7 +84,6 @@ def _guard(
     name: str, resources: tuple[Resource, ...], names: str, trusted: Sequence[str]
 ) -> Policy:
     """Return the policy for queues that the expression `names` lists for the object ROOT."""
-    groups = [f"system:serviceaccounts:{namespace}" for namespace in trusted]
     demands = (
         Demand(
             "manyQueues",
@@ -99,7 +98,6 @@ def _guard(
         _may_use("first"),
         _may_use("second"),
     )
-    copies = f"{texts(groups)}.exists(g, has(request.userInfo.groups) && g in"
     return Policy(
         name,
         PATH,
@@ -107,9 +105,9 @@ def _guard(
         ("CREATE", "UPDATE"),
         demands,
         variables={
-            "named": f"({names.replace('ROOT', 'object')}).filter(q, q != '')",
+            "named": f"({names.replace(ROOT, 'object')}).filter(q, q != '')",
             "former": (
-                f"request.operation != 'UPDATE' ? [] : ({names.replace('ROOT', 'oldObject')})"
+                f"request.operation != 'UPDATE' ? [] : ({names.replace(ROOT, 'oldObject')})"
             ),
             "added": "variables.named.filter(q, !(q in variables.former))",
             "first": "variables.added.filter(q, q == variables.added[0])",
@@ -117,13 +115,87 @@ def _guard(
             "second": "variables.others.filter(q, q == variables.others[0])",
             "third": "variables.others.filter(q, q != variables.others[0])",
         },
-        conditions={
-            "not-copied-by-a-controller": (
-                f"!({copies} request.userInfo.groups)) &&"
-                " request.userInfo.username != 'system:kube-controller-manager'"
-            ),
-        },
+        conditions=_not_copied(trusted),
         fails_closed=True,
+        with_status=True,
+    )
+
+
+def _not_copied(trusted: Sequence[str]) -> dict[str, str]:
+    """Return the condition that no controller of `trusted` and no kubelet writes."""
+    groups = [f"system:serviceaccounts:{namespace}" for namespace in trusted]
+    is_member = "has(request.userInfo.groups) && g in request.userInfo.groups"
+    return {
+        "not-copied-by-a-controller": (
+            f"!({texts([*groups, 'system:nodes'])}.exists(g, {is_member})) &&"
+            " request.userInfo.username != 'system:kube-controller-manager'"
+        ),
+    }
+
+
+def _of_projects(keys: QueueKeys, trusted: Sequence[str]) -> Policy:
+    """Return the policy for the label `project` of every kind.
+
+    If neither the topmost owner of a Pod nor the Pod names a queue, KAI takes that of this name, or
+    of `<project>-<pool of nodes>`. As other programs have labels of this name too, each Queue is a
+    parameter: a project that leads to no Queue is nobody's business.
+    """
+    project = project_beside_no_queue(keys, "object")
+    former = project_beside_no_queue(keys, "oldObject")
+    queue = "params.metadata.name"
+    leads = f"{queue} == variables.project || {queue}.startsWith(variables.project + '-')"
+    demand = Demand(
+        "projectRefused",
+        "variables.project == '' || variables.project == variables.formerProject ||"
+        f" !({leads}) || {_check(queue)} ? [] : [{queue}]",
+        sentence(
+            f'label "{keys.project}": KAI takes it for queue "{{queue}}", and user "{{user}}" may'
+            f" not use that: name a queue beside it, in the label {keys.queue}",
+            queue=queue,
+            user="request.userInfo.username",
+        ),
+        "the label leads to a queue that the user may not use",
+        reason="Forbidden",
+    )
+    return Policy(
+        "queue-guard-projects",
+        PATH,
+        (_ANY,),
+        ("CREATE", "UPDATE"),
+        (demand,),
+        variables={
+            "project": project,
+            "formerProject": f"request.operation != 'UPDATE' ? '' : {former}",
+        },
+        conditions=_not_copied(trusted),
+        parameter=QUEUE,
+        label=keys.project,
+        with_status=True,
+    )
+
+
+def _of_shared_owners() -> Policy:
+    """Return the policy that no PodGroup of KAI belongs to an object of the whole cluster.
+
+    KAI's podgrouper may read Namespaces and PriorityClasses, and would take the queue from their
+    labels if a Pod, or an owner of it, names one as its owner. It makes the PodGroup for the same
+    owner, so that it is stopped here.
+    """
+    owners = "object.metadata.ownerReferences"
+    shared = "o.kind in ['Namespace', 'PriorityClass']"
+    demand = Demand(
+        "sharedOwners",
+        f"has({owners}) ? {owners}.filter(o, {shared}).map(o, o.kind + ' ' + o.name) : []",
+        sentence(
+            "owner {owner}: its labels would choose the queue of all who name it. Remove it from"
+            " the owners of the Pod",
+            owner="variables.sharedOwners[0]",
+        ),
+        "an owner is shared by the whole cluster",
+        reason="Forbidden",
+    )
+    return Policy(
+        "queue-guard-shared-owners", PATH, (POD_GROUP,), ("CREATE",), (demand,), fails_closed=True
     )
 
 
@@ -134,13 +206,9 @@ def _may_use(which: str) -> Demand:
     use variables that need the authorizer.
     """
     queue = f"variables.{which}[0]"
-    check = (
-        f"authorizer.group('{QUEUE.group}').resource('{QUEUE.plural}').name({queue}).check('use')"
-        ".allowed()"
-    )
     return Demand(
         f"{which}Refused",
-        f"variables.{which}.size() == 0 || {check} ? [] : [{queue}]",
+        f"variables.{which}.size() == 0 || {_check(queue)} ? [] : [{queue}]",
         sentence(
             'queue "{queue}": user "{user}" may not use it, and needs the verb use on'
             f" {QUEUE.plural}.{QUEUE.group}/{{queue}}",
@@ -152,59 +220,7 @@ def _may_use(which: str) -> Demand:
     )
 
 
-def _entry(holder: str, field: str, key: str) -> str:
-    """Return the expression of a label or an annotation of `holder`, '' if it has none."""
-    entries = f"{holder}.metadata.{field}"
-    return (
-        f"(has({holder}.metadata) && has({entries}) && {text(key)} in {entries}"
-        f" ? {entries}[{text(key)}] : '')"
-    )
-
-
-def _of_metadata(keys: QueueKeys, holder: str) -> str:
-    """Return the expression of the queues that the metadata of `holder` names."""
-    fields = ("labels", "annotations")
-    return f"[{', '.join(_entry(holder, field, keys.queue) for field in fields)}]"
-
-
-def _of_pod_group(keys: QueueKeys) -> str:
-    spec = "has(ROOT.spec) && has(ROOT.spec.queue) ? ROOT.spec.queue : ''"
-    return f"[{spec}] + {_of_metadata(keys, 'ROOT')}"
-
-
-def _of_set(keys: QueueKeys) -> str:
-    """Return the queues of a PodCliqueSet and of its cliques, whose metadata is in the clique."""
-    parts = [_of_metadata(keys, "ROOT")]
-    key = text(keys.queue)
-    for field in ("labels", "annotations"):
-        has_queue = f"has(c.{field}) && {key} in c.{field}"
-        parts.append(f"ROOT.spec.template.cliques.filter(c, {has_queue}).map(c, c.{field}[{key}])")
-    return " + ".join(parts)
-
-
-_POD = (
-    "(has(ROOT.spec.jobTemplate) ? [ROOT.spec.jobTemplate.spec.template] :"
-    " has(ROOT.spec.template) ? [ROOT.spec.template] : [ROOT])"
-)
-"""The expression of the Pod or its template, in a list."""
-
-
-def _of_pods(keys: QueueKeys) -> str:
-    """Return the queues of a Pod or of what makes Pods.
-
-    A project counts only in Pods of KAI, because other programs have labels of this name too.
-    """
-    of_pods = [f"{_POD}.map(p, {_entry('p', 'labels', keys.queue)})"]
-    of_pods.append(f"{_POD}.map(p, {_entry('p', 'annotations', keys.queue)})")
-    of_project = _entry("ROOT", "labels", keys.project)
-    project = _entry("p", "labels", keys.project)
-    pool = _entry("p", "labels", keys.node_pool)
-    scheduler = "p.spec.schedulerName"
-    is_ours = f"has(p.spec) && has({scheduler}) && {scheduler} == {text(keys.scheduler)}"
-    suffix = f"({pool} == '' ? '' : '-' + {pool})"
-    ours = f"{_POD}.filter(p, {is_ours})"
-    projects = [
-        f"{ours}.filter(p, {project} != '').map(p, {project} + {suffix})",
-        f"{ours}.filter(p, {of_project} != '').map(p, {of_project} + {suffix})",
-    ]
-    return " + ".join((_of_metadata(keys, "ROOT"), *of_pods, *projects))
+def _check(queue: str) -> str:
+    """Return the expression whether the user may use the queue that the expression names."""
+    resource = f"authorizer.group('{QUEUE.group}').resource('{QUEUE.plural}')"
+    return f"{resource}.name({queue}).check('use').allowed()"

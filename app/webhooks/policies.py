@@ -14,7 +14,8 @@ from app.rules.dialects.bindings import policies as bindings
 from app.rules.dialects.design import policies as design
 from app.rules.policy import Levels, Policy, Uncovered, text, texts
 from app.rules.protection_policy import protection
-from app.rules.queue_policy import QueueKeys, queue_guards
+from app.rules.queue_names import QueueKeys
+from app.rules.queue_policy import queue_guards
 from app.rules.subgroups_policy import SUBGROUPS
 from app.rules.subgroups_policy import UNCOVERED as OF_SUBGROUPS
 from app.rules.topology.levels_policy import guard
@@ -135,7 +136,7 @@ def queue_policies(configuration: Configuration, mode: Mode, kai_namespace: str)
     actions = DENY if mode == "refuse" else WARN
     objects: list[Object] = []
     for policy in queue_guards(names, trusted):
-        is_closed = mode == "refuse"
+        is_closed = mode == "refuse" and policy.fails_closed
         objects += objects_of(replace(policy, fails_closed=is_closed), form, actions)
     return objects
 

@@ -99,7 +99,10 @@ def _validating(policy: Policy, form: Form) -> Object:
     if policy.parameter is not None:
         version = f"{policy.parameter.group}/{policy.parameter.versions[0]}"
         spec["paramKind"] = {"apiVersion": version, "kind": policy.parameter.kind}
-    constraints = form.constraints(list(_rules(policy.resources, policy.operations)))
+    rules = list(_rules(policy.resources, policy.operations))
+    if policy.with_status:
+        rules = [{**rule, "resources": _with_status(rule["resources"])} for rule in rules]
+    constraints = form.constraints(rules)
     if policy.label:
         selected = {"matchExpressions": [{"key": policy.label, "operator": "Exists"}]}
         constraints["objectSelector"] = selected
@@ -155,6 +158,11 @@ def _rules(resources: Sequence[Resource], operations: Sequence[str]) -> Iterator
             "resources": names,
             "scope": scope,
         }
+
+
+def _with_status(plurals: Sequence[str]) -> list[str]:
+    """Return resources with their subresource `status`."""
+    return [*plurals, *(f"{plural}/status" for plural in plurals)]
 
 
 def _validation(demand: Demand) -> Object:

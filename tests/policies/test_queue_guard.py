@@ -1,6 +1,7 @@
 """Who may use which queue: every way to name one, in each kind."""
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,11 +12,25 @@ from app.objects.resource import POD, Resource
 from app.sandbox.admission.policies import findings_of
 from app.sandbox.objects.selectors import object_selector
 from app.webhooks.policies import queue_policies
-from tests.policies.ways import KAI, QUEUE, TEMPLATED, cliques, controlled, pod, ways
+from tests.policies.ways import (
+    CONFIG_MAP,
+    CRON_JOB,
+    KAI,
+    QUEUE,
+    TEMPLATED,
+    cliques,
+    controlled,
+    cron_job,
+    metadata,
+    pod,
+    projects,
+    ways,
+)
 
 Object = dict[str, Any]
 
 JOB = TEMPLATED[0]
+QUEUES = [{"metadata": {"name": name}} for name in ("a", "b", "b-fast")]
 TENANT = {"username": "ann", "groups": ["system:authenticated"]}
 _OBJECTS = queue_policies(Configuration(), "refuse", KAI)
 POLICIES = list(zip(_OBJECTS[::2], _OBJECTS[1::2], strict=True))
@@ -30,7 +45,7 @@ def may_do(access: dict[str, str]) -> bool:
 def said(
     resource: Resource, obj: Object, old: Object | None = None, user: Object = TENANT
 ) -> list[str]:
-    """What the policies say against a write of `obj`."""
+    """What the policies say against a write of `obj`, in a cluster with the Queues `QUEUES`."""
     request = {
         "operation": "CREATE" if old is None else "UPDATE",
         "resource": {"group": resource.group, "resource": resource.plural},
@@ -42,8 +57,12 @@ def said(
         finding.message
         for policy, binding in POLICIES
         if _matches(policy["spec"]["matchConstraints"], resource, (obj, old or {}))
-        for finding in findings_of(policy, binding, request, [None], may_do)
+        for finding in findings_of(policy, binding, request, _parameters(policy), may_do)
     ]
+
+
+def _parameters(policy: Object) -> Sequence[Object | None]:
+    return QUEUES if "paramKind" in policy["spec"] else [None]
 
 
 def _matches(constraints: Object, resource: Resource, objects: tuple[Object, ...]) -> bool:
@@ -62,12 +81,95 @@ def refusal(queue: str) -> list[str]:
     return [f"{text} queues.scheduling.run.ai/{queue}"]
 
 
+def of_project(queue: str) -> list[str]:
+    text = f'label "project": KAI takes it for queue "{queue}", and user "ann" may not use that'
+    return [f"{text}: name a queue beside it, in the label kai.scheduler/queue"]
+
+
+def refusals(obj: Object) -> list[str]:
+    """What is said of an object that names queue `b`, in its label `project` or elsewhere."""
+    if "project" in obj["metadata"]["labels"]:
+        return refusal("b") + of_project("b") + of_project("b-fast")
+    return refusal("b")
+
+
 @pytest.mark.parametrize("way", ways("a"))
 def test_a_tenant_uses_the_own_queue_and_no_other(way: str) -> None:
     own = ways("a")[way]
     assert said(own.resource, own.obj) == []
     other = ways("b")[way]
-    assert said(other.resource, other.obj) == refusal("b")
+    assert said(other.resource, other.obj) == refusals(other.obj)
+
+
+@pytest.mark.parametrize("way", projects("a"))
+def test_a_project_of_an_owner_leads_to_no_queue_of_others(way: str) -> None:
+    """Whoever makes a Pod names its owner, and KAI reads the label of that."""
+    own = projects("a")[way]
+    assert said(own.resource, own.obj) == []
+    other = projects("b")[way]
+    assert said(other.resource, other.obj) == of_project("b") + of_project("b-fast")
+    assert said(other.resource, other.obj, other.obj) == []
+    beside = copy.deepcopy(other.obj)
+    beside["metadata"]["labels"][QUEUE] = "a"
+    assert said(other.resource, beside) == []
+    assert of_project("b")[0] in said(other.resource, other.obj, beside)
+
+
+def test_a_project_without_a_queue_is_nobodys_business_in_what_makes_no_pods() -> None:
+    """Other programs have labels of this name. A pool of nodes is part of the name of a queue."""
+    assert said(CONFIG_MAP, {"metadata": metadata({"project": "website"})}) == []
+    pool = {"metadata": metadata({"project": "b-fa"})}
+    assert said(CONFIG_MAP, pool) == []
+
+
+PROJECT = {"project": "b"}
+OWN = {QUEUE: "a"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "obj"),
+    [
+        (POD, pod({**PROJECT, **OWN})),
+        (JOB, controlled(JOB, {**PROJECT, **OWN})),
+        (JOB, controlled(JOB, OWN, pod({**PROJECT, **OWN}))),
+        (POD_CLIQUE_SET, cliques({"labels": {**PROJECT, **OWN}})),
+        (CRON_JOB, cron_job(pod(), {"labels": {**PROJECT, **OWN}})),
+    ],
+)
+def test_a_project_does_not_count_beside_the_label_of_a_queue(
+    resource: Resource, obj: Object
+) -> None:
+    """KAI looks for that label first."""
+    assert said(resource, obj) == []
+
+
+def test_a_project_counts_beside_a_queue_of_another_object() -> None:
+    """A Job may have an owner, whose labels are not known here, and then its own don't count."""
+    assert said(JOB, controlled(JOB, OWN, pod(PROJECT))) == refusal("b")
+
+
+@pytest.mark.parametrize("kind", ["Namespace", "PriorityClass"])
+def test_no_podgroup_belongs_to_what_all_tenants_share(kind: str) -> None:
+    """Not even if KAI's podgrouper makes it."""
+    user = {"username": "p", "groups": [f"system:serviceaccounts:{KAI}"]}
+    owner = {"kind": kind, "name": "b"}
+    group = {"metadata": {"name": "x", "ownerReferences": [owner]}, "spec": {}}
+    assert said(POD_GROUP, group, user=user) == [
+        f"owner {kind} b: its labels would choose the queue of all who name it. Remove it from the"
+        " owners of the Pod"
+    ]
+    owner["kind"] = "Job"
+    assert said(POD_GROUP, group, user=user) == []
+
+
+def test_writes_of_the_status_are_asked_about_too() -> None:
+    """API servers take labels of Pods and Jobs from them."""
+    for policy in _OBJECTS[::2]:
+        if policy["metadata"]["name"].startswith("queue-guard-shared-owners"):
+            continue
+        for rule in policy["spec"]["matchConstraints"]["resourceRules"]:
+            plurals = [plural for plural in rule["resources"] if "/" not in plural]
+            assert rule["resources"] == plurals + [f"{plural}/status" for plural in plurals]
 
 
 CONTROLLERS = {
@@ -107,9 +209,9 @@ def test_an_update_may_not_change_to_a_queue_of_others(way: str) -> None:
     """Nor while the object is being deleted: KAI looks at what is still there."""
     own = ways("a")[way]
     changed = copy.deepcopy(ways("b")[way].obj)
-    assert said(own.resource, changed, own.obj) == refusal("b")
+    assert said(own.resource, changed, own.obj) == refusals(changed)
     changed["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert said(own.resource, changed, own.obj) == refusal("b")
+    assert said(own.resource, changed, own.obj) == refusals(changed)
 
 
 def test_a_project_counts_as_soon_as_kai_schedules_the_pod() -> None:
@@ -132,7 +234,7 @@ def test_a_project_with_a_pool_of_nodes_is_another_queue() -> None:
 
 def test_what_names_no_queue_of_kai_is_nobodys_business() -> None:
     assert said(POD, pod()) == []
-    assert said(POD, pod({"project": "b"}, "default-scheduler")) == []
+    assert said(POD, pod({"project": "website"}, "default-scheduler")) == []
     assert said(POD_GROUP, {"metadata": {"name": "x"}, "spec": {}}) == []
 
 
@@ -141,4 +243,9 @@ def test_the_mode_that_warns_refuses_nothing_and_fails_open() -> None:
     assert {obj["spec"]["failurePolicy"] for obj in objects[::2]} == {"Ignore"}
     actions = [obj["spec"]["validationActions"] for obj in objects[1::2]]
     assert actions == [["Warn", "Audit"]] * len(actions)
-    assert {obj["spec"]["failurePolicy"] for obj in _OBJECTS[::2]} == {"Fail"}
+    open_ones = [
+        obj["metadata"]["name"].partition(".")[0]
+        for obj in _OBJECTS[::2]
+        if obj["spec"]["failurePolicy"] != "Fail"
+    ]
+    assert open_ones == ["queue-guard-projects"]

@@ -65,9 +65,10 @@ def controlled(
     return {"metadata": metadata(labels), "spec": spec}
 
 
-def cron_job(template: Object) -> Object:
+def cron_job(template: Object, job: Object | None = None) -> Object:
+    """A CronJob with the template of a Pod, and the metadata of its Jobs."""
     template["spec"]["restartPolicy"] = "Never"
-    jobs = {"spec": {"template": template}}
+    jobs = {"metadata": job or {}, "spec": {"template": template}}
     return {"metadata": metadata(), "spec": {"schedule": "0 0 1 1 *", "jobTemplate": jobs}}
 
 
@@ -80,9 +81,10 @@ def cliques(*entries: Object) -> Object:
     return {"metadata": metadata(), "spec": {"replicas": 1, "template": {"cliques": listed}}}
 
 
-def _clique() -> Object:
+def _clique(scheduler: str = KAI) -> Object:
     containers = pod()["spec"]["containers"]
-    return {"roleName": "w", "replicas": 1, "podSpec": {"containers": containers}}
+    spec = {"containers": containers, "schedulerName": scheduler}
+    return {"roleName": "w", "replicas": 1, "podSpec": spec}
 
 
 def _workload(**entries: Any) -> Object:
@@ -123,11 +125,37 @@ def ways(queue: str) -> dict[str, Way]:
         "an annotation of a Pod": Way(POD, pod(annotations=label)),
         "a project of a Pod": Way(POD, pod(project)),
         "a CronJob": Way(CRON_JOB, cron_job(pod(label))),
+        "the Jobs of a CronJob": Way(CRON_JOB, cron_job(pod(), {"labels": label})),
+        "a project of the Jobs of a CronJob": Way(CRON_JOB, cron_job(pod(), {"labels": project})),
         "any owner of Pods": Way(CONFIG_MAP, {"metadata": metadata(label)}),
+        "a project of a clique": Way(POD_CLIQUE_SET, cliques({"labels": project})),
+        "a project of a PodClique": Way(
+            POD_CLIQUE, {"metadata": metadata(project), "spec": _clique()}
+        ),
     }
     for resource in TEMPLATED:
         kind = resource.kind
         listed[f"a label of a {kind}"] = Way(resource, controlled(resource, label))
         listed[f"a template of a {kind}"] = Way(resource, controlled(resource, {}, pod(label)))
         listed[f"a project of a {kind}"] = Way(resource, controlled(resource, project))
+        listed[f"a project of the Pods of a {kind}"] = Way(
+            resource, controlled(resource, {}, pod(project))
+        )
     return listed
+
+
+def projects(queue: str) -> dict[str, Way]:
+    """Each kind whose label `project` leads to `queue` if it owns a Pod, whoever schedules it."""
+    labels = metadata({"project": queue})
+    elsewhere = pod(scheduler="default-scheduler")
+    job = controlled(TEMPLATED[0], {}, elsewhere)
+    return {
+        "a ConfigMap": Way(CONFIG_MAP, {"metadata": labels}),
+        "a PodGang": Way(POD_GANG, {"metadata": labels, "spec": {"podgroups": []}}),
+        "a Workload": Way(WORKLOAD, {**_workload(), "metadata": labels}),
+        "a PodGroup of Kubernetes": Way(K8S_POD_GROUP, {**_group(), "metadata": labels}),
+        "a PodCliqueSet": Way(POD_CLIQUE_SET, {**cliques(), "metadata": labels}),
+        "a CronJob": Way(CRON_JOB, {**cron_job(pod()), "metadata": labels}),
+        "a Job without KAI": Way(TEMPLATED[0], {**job, "metadata": labels}),
+        "a Pod without KAI": Way(POD, {**elsewhere, "metadata": labels}),
+    }

@@ -176,16 +176,26 @@ def _first(chain: Iterable[Layer], key: str) -> str | None:
     return next((value for layer in chain if (value := layer.find(key)) is not None), None)
 
 
+def _first_label(labels: Iterable[Mapping[str, str]], key: str) -> str | None:
+    return next((value for entries in labels if (value := entries.get(key))), None)
+
+
 def named_queue(chain: tuple[Layer, Layer, Layer], keys: LabelKeys) -> str | None:
     """Return the queue that the first layer in `chain` names.
 
-    Without one, it is the queue of the project in the node pool. None if there is neither.
+    Without one, it is the queue of the project in the node pool. None if there is neither. Only a
+    Workload names its queue in an annotation too: KAI reads labels of owners and Pods, and these
+    are what the queue guard can select.
     """
-    queue = _first(chain, keys.queue)
-    project = _first(chain, keys.project)
+    workload = chain[0]
+    pod = chain[-1]
+    labels = [layer.labels for layer in chain]
+    queue = workload.find(keys.queue) or _first_label(labels, keys.queue)
+    project = _first_label(labels, keys.project)
     if queue or not project:
         return queue
-    pool = chain[-1].labels.get(keys.node_pool)
+
+    pool = pod.labels.get(keys.node_pool)
     return f"{project}-{pool}" if pool else project
 
 

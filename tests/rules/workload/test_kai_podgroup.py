@@ -16,6 +16,7 @@ from app.rules.workload.kai_podgroup import (
     desired_pod_group,
     difference,
     is_of_group,
+    named_queue,
     owners_to_write,
     remarks,
 )
@@ -462,6 +463,20 @@ def test_what_people_should_know(
 ) -> None:
     sources = Sources(NOTHING, NOTHING, ("", "Pod"), None, CLASSES)
     assert remarks({"spec": {"queue": stored}}, group, sources, Conventions())[subject] == remark
+
+
+def named(workload: Layer, owner: Layer, pod: Layer) -> str | None:
+    return named_queue((workload, owner, pod), LabelKeys())
+
+
+def test_only_a_workload_names_its_queue_in_an_annotation() -> None:
+    """KAI reads no annotations of owners and Pods, and the queue guard can't select them."""
+    nothing = Layer({}, {})
+    annotated = Layer({}, {QUEUE: "a", "project": "b"})
+    assert named(annotated, nothing, nothing) == "a"
+    assert named(nothing, annotated, annotated) is None
+    assert named(annotated, Layer({QUEUE: "o"}, {}), nothing) == "a"
+    assert named(Layer({}, {"project": "b"}), nothing, nothing) is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,129 @@
+"""Where an object names a queue of KAI, as lists of names in CEL.
+
+Sources: KAI's podgrouper reads labels of the topmost owner of a Pod, of its Job if that is a
+CronJob, of its PodGang if that is of Grove, and of the Pod:
+https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/pkg/podgrouper/podgrouper/plugins/defaultgrouper/default_grouper.go,
+Grove reads labels and annotations of a PodCliqueSet and its cliques:
+https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai/backend.go
+"""
+
+from dataclasses import dataclass
+
+from app.rules.policy import text
+
+ROOT = "ROOT"
+"""Stands for the object in expressions: `object` or `oldObject`."""
+
+_TEMPLATE = (
+    "(has(ROOT.spec.jobTemplate) ? [ROOT.spec.jobTemplate.spec.template] :"
+    " has(ROOT.spec.template) ? [ROOT.spec.template] : [ROOT])"
+)
+"""The expression of the Pod or its template, in a list."""
+
+_JOB = "(has(ROOT.spec.jobTemplate) ? [ROOT.spec.jobTemplate] : [ROOT])"
+"""The expression of the owner of Pods that KAI asks, in a list: the Job of a CronJob."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueKeys:
+    """The keys of labels that name a queue: its own, or a project and a pool of nodes.
+
+    `scheduler` is the schedulerName of KAI's Pods.
+    """
+
+    queue: str
+    project: str
+    node_pool: str
+    scheduler: str
+
+
+def entry(holder: str, field: str, key: str) -> str:
+    """Return the expression of a label or an annotation of `holder`, '' if it has none."""
+    entries = f"{holder}.metadata.{field}"
+    return (
+        f"(has({holder}.metadata) && has({entries}) && {text(key)} in {entries}"
+        f" ? {entries}[{text(key)}] : '')"
+    )
+
+
+def of_metadata(keys: QueueKeys, holder: str = ROOT) -> str:
+    """Return the expression of the queues that the metadata of `holder` names."""
+    fields = ("labels", "annotations")
+    return f"[{', '.join(entry(holder, field, keys.queue) for field in fields)}]"
+
+
+def of_pod_group(keys: QueueKeys) -> str:
+    """Return the expression of the queues that a PodGroup of KAI names."""
+    spec = "has(ROOT.spec) && has(ROOT.spec.queue) ? ROOT.spec.queue : ''"
+    return f"[{spec}] + {of_metadata(keys)}"
+
+
+def of_set(keys: QueueKeys) -> str:
+    """Return the queues of a PodCliqueSet and of its cliques, whose metadata is in the clique.
+
+    A Pod gets the labels of its clique, and so a project, which KAI's podgrouper reads beside the
+    Grove of January 2026.
+    """
+    cliques = "ROOT.spec.template.cliques"
+    parts = [of_metadata(keys)]
+    key = text(keys.queue)
+    for field in ("labels", "annotations"):
+        has_queue = f"has(c.{field}) && {key} in c.{field}"
+        parts.append(f"{cliques}.filter(c, {has_queue}).map(c, c.{field}[{key}])")
+
+    project = text(keys.project)
+    is_ours = _is_of_kai("c.spec.podSpec", keys)
+    has_project = f"has(c.labels) && {project} in c.labels && !({key} in c.labels)"
+    pool = text(keys.node_pool)
+    suffix = f"({pool} in c.labels ? '-' + c.labels[{pool}] : '')"
+    named = f"c.labels[{project}] + {suffix}"
+    parts.append(f"{cliques}.filter(c, {has_project} && {is_ours}).map(c, {named})")
+    return " + ".join(parts)
+
+
+def of_clique(keys: QueueKeys) -> str:
+    """Return the queues of a PodClique. Its labels are those of its Pods."""
+    is_ours = _is_of_kai("ROOT.spec.podSpec", keys)
+    project = f"{is_ours} ? {_project_of(keys, ROOT, ROOT)} : ''"
+    return f"{of_metadata(keys)} + [{project}]"
+
+
+def of_pods(keys: QueueKeys) -> str:
+    """Return the queues of a Pod or of what makes Pods.
+
+    A project counts only in Pods of KAI, because other programs have labels of this name too. It
+    doesn't count beside a label that names the queue itself: KAI looks for that first.
+    """
+    metadata = [
+        of_metadata(keys),
+        f"{_JOB}.map(j, {entry('j', 'labels', keys.queue)})",
+        f"{_TEMPLATE}.map(p, {entry('p', 'labels', keys.queue)})",
+        f"{_TEMPLATE}.map(p, {entry('p', 'annotations', keys.queue)})",
+    ]
+    ours = f"{_TEMPLATE}.filter(p, {_is_of_kai('p.spec', keys)})"
+    without = f"{ours}.filter(p, {entry('p', 'labels', keys.queue)} == '')"
+    of_owner = f"{_JOB}.map(j, {_project_of(keys, 'j', 'p')})[0]"
+    projects = [f"{ours}.map(p, {_project_of(keys, 'p', 'p')})", f"{without}.map(p, {of_owner})"]
+    return " + ".join((*metadata, *projects))
+
+
+def project_beside_no_queue(keys: QueueKeys, holder: str) -> str:
+    """Return the expression of the label `project` of `holder`.
+
+    It is '' if there is none, or if another label beside it names the queue.
+    """
+    queue = entry(holder, "labels", keys.queue)
+    return f"({queue} == '' ? {entry(holder, 'labels', keys.project)} : '')"
+
+
+def _project_of(keys: QueueKeys, holder: str, pod: str) -> str:
+    """Return the expression of the queue that the project of `holder` is for a Pod, or ''."""
+    project = project_beside_no_queue(keys, holder)
+    pool = entry(pod, "labels", keys.node_pool)
+    return f"({project} == '' ? '' : {project} + ({pool} == '' ? '' : '-' + {pool}))"
+
+
+def _is_of_kai(spec: str, keys: QueueKeys) -> str:
+    """Return the expression whether KAI schedules Pods of this spec."""
+    scheduler = f"{spec}.schedulerName"
+    return f"(has({spec}) && has({scheduler}) && {scheduler} == {text(keys.scheduler)})"
