@@ -75,6 +75,35 @@ _BY_PROBLEM = (
 )
 """Words of a problem, and what helps against it."""
 
+_LARGER_PODS = "Use fewer, larger pods, one per node."
+
+BY_WARNING = (
+    (
+        "add pack.preferred",
+        "Delete it, and create it with a preferred domain too: Grove allows no correction.",
+    ),
+    (
+        "which the part above requires",
+        "Require a level that is as narrow; until then, its pods stay pending.",
+    ),
+    ("not a level of", "Name one of the levels that there are; until then, its pods stay pending."),
+    (
+        "GPUs under one topology constraint",
+        "Give each scaling group or clique a constraint of its own, or all pods the same GPUs.",
+    ),
+    ("within one NVLink domain", "Require a level at or below the NVLink domain."),
+    ("must be on one node", _LARGER_PODS),
+    ("GPUs of a node", _LARGER_PODS),
+    ("asks for one GPU", _LARGER_PODS),
+    ("pods need", "Use fewer pods, or a narrower scope."),
+    ("API is not installed", "Install NVIDIA's DRA driver, or remove the annotations."),
+    ("characters long", "Create it anew with shorter names before Grove is upgraded."),
+    ("neither pack.required nor", "Remove the constraint, or name a domain."),
+    ("wants to avoid", "Require a domain that is as narrow as the preferred one above."),
+)
+"""Likewise for what would be allowed with a warning, before the words of a problem are looked for.
+"""
+
 _BY_KIND = {
     CLUSTER_TOPOLOGY_BINDING.kind: (
         "Correct its levels; until then, every change of its spec is rejected."
@@ -115,9 +144,10 @@ def remedy_for(kind: str, code: int, problems: Iterable[str] = ()) -> str:
         return UNDECIDED
 
     of_kind = _BY_KIND_IF_ALLOWED[kind] if code == 0 else _BY_KIND[kind]
-    remedies = [_remedy_of(problem) or of_kind for problem in problems]
+    table = (*BY_WARNING, *_BY_PROBLEM) if code == 0 else _BY_PROBLEM
+    remedies = [_remedy_of(problem, table) or of_kind for problem in problems]
     return " ".join(dict.fromkeys(remedies)) or of_kind
 
 
-def _remedy_of(problem: str) -> str:
-    return next((remedy for words, remedy in _BY_PROBLEM if words in problem), "")
+def _remedy_of(problem: str, table: Iterable[tuple[str, str]]) -> str:
+    return next((remedy for words, remedy in table if words in problem), "")

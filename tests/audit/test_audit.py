@@ -4,6 +4,7 @@ import copy
 import json
 from datetime import UTC, datetime, timedelta
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from jsonpatch import apply_patch
 from app.audit.auditor import JUDGED, Auditor
 from app.audit.finding import Count, Finding, Tally
 from app.audit.progress import Progress
-from app.audit.remedy import FORMER_API, remedy_for
+from app.audit.remedy import BY_WARNING, FORMER_API, remedy_for
 from app.commands.audit import audit, need_namespace
 from app.config.read import read_configuration
 from app.config.schema import Configuration, Enforcement
@@ -421,12 +422,45 @@ def test_a_finding_as_text() -> None:
             "Correct the key of the level, or label the nodes.",
         ),
         ("ClusterTopology", 0, ["odd"], "Correct its levels, or the labels of the nodes."),
+        (
+            "PodCliqueSet",
+            0,
+            [
+                'a "rack": all nodes are in one "host", and then KAI never places the pods unless a'
+                ' level is preferred too: add pack.preferred, such as "host"'
+            ],
+            "Delete it, and create it with a preferred domain too: Grove allows no correction.",
+        ),
+        (
+            "PodGroup",
+            0,
+            [
+                'a "k/zone" is not a level of KAI Topology "t", which has: k/rack; KAI never places'
+                " these pods"
+            ],
+            "Name one of the levels that there are; until then, its pods stay pending.",
+        ),
+        (
+            "PodCliqueSet",
+            0,
+            [
+                'MNNVL of clique "w": no required topology constraint keeps the pods of "w" within one'
+                " NVLink domain (node label d): pods in different domains have no NVLink between them"
+            ],
+            "Require a level at or below the NVLink domain.",
+        ),
     ],
 )
 def test_a_remedy_is_that_of_the_problem(
     kind: str, code: int, problems: list[str], remedy: str
 ) -> None:
     assert remedy_for(kind, code, problems) == remedy
+
+
+def test_what_helps_against_a_warning_is_looked_for_by_words_of_warnings() -> None:
+    """The README of the webhooks lists all warnings; another test compares it with the code."""
+    readme = " ".join(Path("app/webhooks/README.md").read_text().split())
+    assert [words for words, _ in BY_WARNING if words not in readme] == []
 
 
 def test_only_what_is_left_of_a_former_api_is_to_be_deleted_with_its_crd() -> None:

@@ -25,6 +25,7 @@ from tests.explain.fleet import (
     GANG,
     GANG_REF,
     NAMESPACE,
+    NOW,
     RACK,
     SCALING_GROUP,
     SET,
@@ -253,3 +254,44 @@ def test_subgroups_of_a_pod_group_are_parts_with_their_constraints() -> None:
     (replica,) = [child for child in tree.children if child.ref.kind == "Replica"]
     assert (replica.ref.name, replica.asked, replica.total) == ("pool", "rack required", 3)
     assert [child.ref.name for child in replica.children] == [WORKERS]
+
+
+FAILED: dict[str, Any] = {"phase": "Failed", "node": "gpu-00"}
+DELETED: dict[str, Any] = {
+    "phase": "Running",
+    "node": "gpu-00",
+    "deleting": NOW,
+    "finalizers": ("x/backup",),
+}
+ENDED: list[tuple[str, Facts, str, str]] = [
+    (
+        "it has failed, and others of its gang wait",
+        facts(pods=(replace(pods()[0], **FAILED), *pods()[1:])),
+        f"{pods()[0].name} has ended (Failed); 0 of 4 pods of its gang placed",
+        f"PodCliqueSet {SET}",
+    ),
+    (
+        "a finalizer keeps it, and others of its gang wait",
+        facts(pods=(replace(pods()[0], **DELETED), *pods()[1:])),
+        f"{pods()[0].name} is being deleted, kept by x/backup; 0 of 4 pods of its gang placed",
+        f"PodCliqueSet {SET}",
+    ),
+    (
+        "a finalizer keeps it, and all else is gone",
+        facts(sets=(), gangs=(), cliques=(), pod_groups=(), pods=(replace(pods()[0], **DELETED),)),
+        f"{pods()[0].name} is being deleted, kept by x/backup",
+        f"Pod {pods()[0].name}",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("given", "headline", "root"), [case[1:] for case in ENDED], ids=[case[0] for case in ENDED]
+)
+def test_a_pod_that_has_ended_neither_waits_nor_is_placed(
+    given: Facts, headline: str, root: str
+) -> None:
+    explained = explain(Index(given), Ref("Pod", NAMESPACE, pods()[0].name))
+    assert explained is not None
+    found = f"{explained.tree.ref.kind} {explained.tree.ref.name}"
+    assert (explained.headline, explained.exit_code, found) == (headline, 1, root)

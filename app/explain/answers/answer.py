@@ -13,7 +13,7 @@ from app.explain.placing.room import Room
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.said import said_of, silence
 from app.explain.reasons.table import Unknown, examine
-from app.explain.reasons.words import ago, counted
+from app.explain.reasons.words import ago, counted, listed
 from app.facts.named import Ref
 
 _WHOLE = {"PodCliqueSet", "PodGang", "PodGroup", "Workload"}
@@ -48,14 +48,14 @@ class Answer:
 
     @property
     def exit_code(self) -> int:
-        """0: all is placed, and no reason; 1: reasons, or it waits; 2: not everything was read.
+        """0: all is placed, and no reason; 1: reasons, or it waits or ends; 2: not all was read.
 
         What was not asked for matters if the object waits and no other reason says why.
         """
         unexplained = self.state == "waits" and not self.reasons and bool(self.skipped)
         if self.unknown or self.unseen or unexplained:
             return 2
-        return 1 if self.reasons or self.state == "waits" else 0
+        return 1 if self.reasons or self.state in ("waits", "warning") else 0
 
     @property
     def lacks_room(self) -> bool:
@@ -144,7 +144,18 @@ def _state(
         return "problem"
     if unseen or placement == "unknown":
         return "unknown"
-    return "warning" if reasons else placement
+    return "warning" if reasons or _how_it_ends(about, index) else placement
+
+
+def _how_it_ends(about: Subject, index: Index) -> str:
+    """Return that a pod that was asked about has ended, or is being deleted; "" if neither."""
+    pod = index.pods.get((about.ref.namespace, about.ref.name))
+    if about.ref.kind != "Pod" or pod is None:
+        return ""
+    if pod.deleting is not None:
+        held_by = f", kept by {listed(pod.finalizers)}" if pod.finalizers else ""
+        return f"is being deleted{held_by}"
+    return f"has ended ({pod.phase})" if pod.finished else ""
 
 
 def _missing_replicas(about: Subject, index: Index) -> int:
@@ -181,6 +192,11 @@ def _headline(about: Subject, of: Branch, state: State, index: Index) -> str:
     if about.pcs is not None and _missing_replicas(about, index):
         missing = _missing_replicas(about, index)
         pods = f"{pods}, {missing} of {counted(about.pcs.replicas, 'replica')} not made yet"
+
+    ends = _how_it_ends(about, index)
+    if ends:
+        is_alone = all(gang.ref == about.ref for gang in about.gangs)
+        return f"{name} {ends}" if is_alone else f"{name} {ends}; {pods}"
 
     words = {
         "waits": f"{name} waits, {pods}{since}",

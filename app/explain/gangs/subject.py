@@ -46,8 +46,10 @@ class _Match:
         if self.gang is not None:
             return gang.ref == self.gang.ref
         if self.pods:
+            # by the label too: pods that have ended are in no gang
             names = {pod.name for pod in self.pods}
-            return any(pod.name in names for pod in gang.pods)
+            labelled = any(pod.place.podgang == gang.ref.name for pod in self.pods)
+            return labelled or any(pod.name in names for pod in gang.pods)
         return not self.cliques or any(member.name in self.cliques for member in gang.members)
 
 
