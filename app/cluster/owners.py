@@ -13,11 +13,11 @@ from app.cluster.facts import Facts, ready
 from app.facts.grove.gang import Gang, read_gang
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.facts.labels import MNNVL_ADOPTED
+from app.facts.labels import MNNVL_ADOPTED, MNNVL_MANAGED, PCS_NAME, PCS_REPLICA
 from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
 from app.facts.nvidia.names import claim_name, domain_name
 from app.facts.table import CLAIMS, DOMAINS, GANGS, OF_GANG
-from app.kube.api import Conflict, NotFound, Object, ObjectRef, Objects, find
+from app.kube.api import Conflict, NotFound, Object, ObjectRef, Objects, Selection, find, list_all
 from app.kube.discovery import Discovery
 from app.kube.store import WatchStore
 from app.objects.metadata import annotations_of
@@ -63,6 +63,11 @@ class MnnvlOwners:
         return self._configured or self._facts.dialect().owner
 
     @property
+    def gives_back(self) -> bool:
+        """Whether what PodGangs own has to be given to their PodCliqueSets."""
+        return self.rule.kind == POD_CLIQUE_SET.kind
+
+    @property
     def may_be_late(self) -> bool:
         """Whether a later Grove, which discovery may not know yet, would change the rule."""
         return (
@@ -74,11 +79,10 @@ class MnnvlOwners:
 
         Raise ClusterError.
         """
-        if self._discovery is not None:
-            for dialect in LATER:
-                if await self._discovery.serves_now(dialect.sign):
-                    return dialect.name
-        return ""
+        if self._discovery is None:
+            return ""
+        served = await self._discovery.served_now([dialect.sign for dialect in LATER])
+        return next((dialect.name for dialect in LATER if dialect.sign in served), "")
 
     def resources_of(self, gang: Gang) -> list[MnnvlResource]:
         """Return the cached resources of `gang`, as the rule in force sees it.
@@ -128,20 +132,27 @@ class MnnvlOwners:
 
         Return these resources; none if the API server does not have this PodGang any more, or has
         it without the annotation: the webhook for deletions is called only for a PodGang with it,
-        so it is written first. Conflict if one has changed since.
+        so it is written first. None either if the API server serves a later Grove's API by now: a
+        replica that knows it gives back what is adopted here, and Grove deletes the PodGang then.
+        Conflict if one has changed since.
         """
         rule = self.rule
         candidates = self.resources_of(gang)
         adoptable = [stored for stored in candidates if rule.state(stored, gang) == "adoptable"]
-        # What another PodGang adopts during this read leads to a Conflict.
-        obj = await self._read_gang(gang) if adoptable else None
-        if obj is None or not (dry_run or MNNVL_ADOPTED in annotations_of(obj)):
+        # What another PodGang adopts during these reads leads to a Conflict.
+        if not adoptable or not await self._may_adopt(gang, dry_run=dry_run):
             return []
 
         reference = gang.reference()
         if dry_run:
             return [_owned(stored, reference) for stored in adoptable]
         return await _all(self._write(stored, reference) for stored in adoptable)
+
+    async def _may_adopt(self, gang: Gang, *, dry_run: bool) -> bool:
+        obj = await self._read_gang(gang)
+        if obj is None or not (dry_run or MNNVL_ADOPTED in annotations_of(obj)):
+            return False
+        return not (self.may_be_late and await self.later_dialect())
 
     # In later dialects.
 
@@ -187,26 +198,35 @@ class MnnvlOwners:
 
         raise Conflict(f"{stored.kind} {stored.name} keeps changing", code=409)
 
-    def given_back_with(self, gang: Gang) -> list[MnnvlResource]:
-        """Return the cached resources that `gang` owns and that have to be given back."""
-        rule = self.rule
-        return [stored for stored in self.resources_of(gang) if rule.is_given_back(stored)]
+    async def give_back_all_of(self, gang: Gang) -> list[Object]:
+        """Give back everything that the stored PodGang `gang` owns, and return it.
 
-    async def give_back_all_of(self, gang: Gang) -> None:
-        """Give back everything that the stored PodGang `gang` owns.
-
-        Raise ClusterError if something could not be given back. Nothing happens if another PodGang
-        is stored, or if its PodCliqueSet is gone or being deleted.
+        What it owns is read from the API server, because another replica may just have given it to
+        `gang`, and the caches would not show it yet. Raise ClusterError if something could not be
+        given back. Nothing happens if another PodGang is stored, or if its PodCliqueSet is gone or
+        being deleted.
         """
         pcs = await self.living_set_of(gang)
         if pcs is None:
-            return
+            return []
 
-        await _all(
-            self.give_back(resource, pcs)
-            for resource in self.given_back_with(gang)
-            if resource.place.pcs == pcs.name
-        )
+        owned = await self._read_owned(gang, pcs)
+        return await _all(self.give_back(resource, pcs) for resource in owned)
+
+    async def _read_owned(self, gang: Gang, pcs: PodCliqueSet) -> list[MnnvlResource]:
+        """Return the stored resources of `pcs` that `gang` owns and that have to be given back."""
+        labels = {MNNVL_MANAGED: "true", PCS_NAME: pcs.name, **_replica_of(gang, pcs)}
+        selector = ",".join(f"{key}={value}" for key, value in labels.items())
+        rule = self.rule
+
+        owned: list[MnnvlResource] = []
+        for resource in self._stores:
+            selection = Selection(resource, gang.namespace, labels=selector)
+            for obj in await list_all(self._client, selection):
+                stored = read_mnnvl_resource(obj)
+                if rule.is_of(stored, gang) and rule.is_given_back(stored):
+                    owned.append(stored)
+        return owned
 
     async def living_set_of(self, gang: Gang) -> PodCliqueSet | None:
         """Return the PodCliqueSet of the stored PodGang `gang`.
@@ -252,6 +272,15 @@ class MnnvlOwners:
 
     def _store_of(self, resource: Resource) -> WatchStore[MnnvlResource]:
         return self._stores[resource]
+
+
+def _replica_of(gang: Gang, pcs: PodCliqueSet) -> dict[str, str]:
+    """Return the label of the resources of the replica in which `gang` is.
+
+    Earlier releases of Grove only write the replica into the name: `<pcs>-<replica>[-...]`.
+    """
+    replica = gang.name.removeprefix(f"{pcs.name}-").partition("-")[0]
+    return {PCS_REPLICA: replica} if replica.isdecimal() else {}
 
 
 def _resource_of(stored: MnnvlResource) -> Resource:

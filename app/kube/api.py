@@ -138,7 +138,7 @@ class WatchEvent:
 
 
 class Objects(Protocol):
-    """Calls for single objects.
+    """Calls for objects, without watches.
 
     Every call has a time limit and raises only ClusterErrors.
 
@@ -149,6 +149,10 @@ class Objects(Protocol):
     async def get(
         self, ref: ObjectRef, *, version: str | None = None, metadata_only: bool = False
     ) -> Object: ...
+
+    async def list(
+        self, selection: Selection, *, limit: int = 500, continue_token: str = ""
+    ) -> Page: ...
 
     async def create(
         self,
@@ -206,7 +210,7 @@ class Reader(Protocol):
 
 
 class Client(Objects, Reader, Protocol):
-    """All calls: single objects, lists, watches and deletion."""
+    """All calls: objects, watches and deletion."""
 
     async def delete(
         self, ref: ObjectRef, *, uid: str | None = None, resource_version: str | None = None
@@ -229,7 +233,7 @@ async def find(client: Objects, ref: ObjectRef, *, metadata_only: bool = False) 
         return None
 
 
-async def list_all(client: Reader, selection: Selection) -> list[Object]:
+async def list_all(client: Objects | Reader, selection: Selection) -> list[Object]:
     """Return all objects of `selection`, read at once.
 
     Empty if the resource is not served. Raises any other ClusterError.

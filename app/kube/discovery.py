@@ -75,17 +75,21 @@ class Discovery:
     def served_version(self, resource: Resource) -> str | None:
         return self._served.get(resource)
 
-    async def serves_now(self, resource: Resource) -> bool:
-        """Ask the API server whether it serves `resource`, which the last refresh may not know yet.
+    async def served_now(self, resources: Collection[Resource]) -> set[Resource]:
+        """Ask the API server which of `resources` it serves.
 
-        If so, `run` refreshes soon. Raise ClusterError.
+        If the last refresh does not know one of them, `run` refreshes soon. Raise ClusterError.
         """
-        for version in resource.versions:
-            if resource.plural in await self._plurals((resource.group, version)):
-                if self.served_version(resource) is None:
-                    self.trigger()
-                return True
-        return False
+        group_versions = {
+            (resource.group, version) for resource in resources for version in resource.versions
+        }
+        lists = {
+            group_version: await self._plurals(group_version) for group_version in group_versions
+        }
+        served = {resource for resource in resources if _best(resource, lists) is not None}
+        if any(self.served_version(resource) is None for resource in served):
+            self.trigger()
+        return served
 
     def subscribe(self, served: Served) -> None:
         """Call `served` with a resource and its new version after each change.

@@ -28,6 +28,8 @@ from app.objects.jsonpatch import Operation
 from app.rules.mnnvl.demand import Demand
 from app.stores.stores import Stores
 
+_ADOPTED = ("metadata", "annotations", MNNVL_ADOPTED)
+
 CONTESTED_SECONDS = 1.0
 """The time until the next step if another writer has changed what was written."""
 
@@ -69,6 +71,7 @@ class PodGangReconciler:
             self._notices.forget(key)
             return None
         await self._adopt(gang)
+        await self._give_back(gang)
         version = self._gangs.resource_version(*key)
         gang = self._gangs.get(*key)
         if gang is None or gang.deleting or version is None:
@@ -91,6 +94,21 @@ class PodGangReconciler:
                 _regarding(gang), "Normal", "MnnvlResourcesAdopted", f"now owns {names}"
             )
 
+    async def _give_back(self, gang: StoredGang) -> None:
+        """Give back what `gang` owns before its annotation is removed.
+
+        The caches show nothing, but they may be late. Without the annotation, our webhook would not
+        be called before the deletion of `gang`.
+        """
+        is_marked = value_at(gang.view(), _ADOPTED) is not ABSENT
+        if not (is_marked and self._owners.gives_back) or self._owners.resources_of(gang):
+            return
+        changed = await self._owners.give_back_all_of(gang)
+        names = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in changed)
+        if names:
+            note = f"no longer owns {names}, which its PodCliqueSet now owns"
+            self._events.record(_regarding(gang), "Normal", "MnnvlResourcesGivenBack", note)
+
     def _report_foreign(self, gang: StoredGang, foreign: list[MnnvlResource]) -> None:
         key = (gang.namespace, gang.name)
         names = ", ".join(f"{stored.kind} {stored.name}" for stored in foreign)
@@ -111,8 +129,9 @@ class PodGangReconciler:
             changes += self._facts.dialect().podgang_changes(view, pcs, self._facts)
         resources = self._owners.resources_of(gang)
         adopted = self._owners.rule.adopted(resources, gang) or ABSENT
-        path = ("metadata", "annotations", MNNVL_ADOPTED)
-        return changes if value_at(view, path) == adopted else [*changes, Edit(path, adopted)]
+        return (
+            changes if value_at(view, _ADOPTED) == adopted else [*changes, Edit(_ADOPTED, adopted)]
+        )
 
     async def _write(self, gang: StoredGang, version: str, patch: list[Operation]) -> float | None:
         """Write `patch` to the PodGang of this `version`.

@@ -6,8 +6,9 @@ from typing import Any
 
 from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.kinds import ALL, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GANG_MAP
-from app.kube.api import Conflict, Key, NotFound, Object, ObjectRef, Patch
+from app.kube.api import Conflict, Key, NotFound, Object, ObjectRef, Page, Patch, Selection
 from app.objects.jsonpatch import apply_merge_patch
+from app.objects.metadata import labels_of
 from app.objects.resource import Resource
 from app.objects.shape import map_of
 
@@ -63,6 +64,17 @@ class DocumentObjects:
             return self._objects.get(ref.resource, {})[(ref.namespace or "", ref.name)]
         except KeyError:
             raise NotFound(f'{ref.resource} "{ref.name}" not found', code=404) from None
+
+    async def list(self, selection: Selection, **_: Any) -> Page:
+        """Return one page. Label selectors may only have terms of the form `key=value`."""
+        terms = dict(term.split("=") for term in selection.labels.split(",") if term)
+        items = [
+            obj
+            for obj in self.of(selection.resource)
+            if selection.namespace in (None, obj["metadata"].get("namespace"))
+            and terms.items() <= labels_of(obj).items()
+        ]
+        return Page(items, "0")
 
     async def create(
         self,

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from dataclasses import replace
+from typing import Any
 
 from app.admission.review import Request
 from app.admission.verdict import Effect, Later, Verdict, bad_request, judged, patched
@@ -20,7 +21,7 @@ from app.facts.grove.gang import Gang, read_gang
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.labels import MNNVL_ADOPTED
 from app.kube.api import ClusterError, Unavailable
-from app.objects.edits import ABSENT, Edit, operations, value_at
+from app.objects.edits import ABSENT, Edit, Path, operations, value_at
 
 PATIENCE_SECONDS = 2.5
 """The time for calls of the API server before the verdict, for which it waits 5 s."""
@@ -104,8 +105,18 @@ class PodGangWebhook:
         path = ("metadata", "annotations", MNNVL_ADOPTED)
         adopting = request.dry_run and bool(gang.uid)
         resources = self._owners.resources_of(gang)
-        value = self._owners.rule.adopted(resources, gang, adopting=adopting) or ABSENT
+        value = self._owners.rule.adopted(resources, gang, adopting=adopting)
+        value = value or _stored_value(request, path)
         return [] if value_at(request.object, path) == value else [Edit(path, value)]
+
+
+def _stored_value(request: Request, path: Path) -> Any:
+    """Return what an UPDATE keeps at `path`, ABSENT at CREATE.
+
+    The caches may not show yet what the PodGang owns. Only the reconciler removes the annotation,
+    without which our webhook would not be called before the deletion of the PodGang.
+    """
+    return ABSENT if request.old is None else value_at(request.old, path)
 
 
 def _stored_uid(request: Request) -> str:

@@ -18,7 +18,6 @@ from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Later, Verdict, bad_request, unavailable
 from app.cluster.owners import MnnvlOwners
 from app.facts.grove.gang import Gang, read_gang
-from app.facts.nvidia.mnnvl import MnnvlResource
 from app.kube.api import ClusterError, Rejected
 
 PATIENCE_SECONDS = 3.5
@@ -26,7 +25,7 @@ PATIENCE_SECONDS = 3.5
 
 
 class PodGangDeletionWebhook:
-    """What is given back to whom is read from the caches and the API server.
+    """What is given back is read from the API server, because the caches may be late.
 
     Of the review, only the name and the uid of the PodGang count.
     """
@@ -43,21 +42,20 @@ class PodGangDeletionWebhook:
             return ALLOWED
 
         gang = read_gang(request.object, request.namespace)
-        resources = self._owners.given_back_with(gang)
-        if resources:
-            return Later(lambda: self._give_back(gang, resources))
+        if self._owners.gives_back:
+            return Later(lambda: self._give_back(gang))
         if self._owners.may_be_late:
             return Later(lambda: self._while_design(gang))
         return ALLOWED
 
-    async def _give_back(self, gang: Gang, resources: list[MnnvlResource]) -> Verdict:
+    async def _give_back(self, gang: Gang) -> Verdict:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await self._owners.give_back_all_of(gang)
         except Rejected:
             raise
         except (ClusterError, TimeoutError) as problem:
-            return unavailable(_still_owns(gang, resources, problem))
+            return unavailable(_may_still_own(gang, problem))
         return ALLOWED
 
     async def _while_design(self, gang: Gang) -> Verdict:
@@ -89,13 +87,10 @@ def _is_unknown(gang: Gang, problem: ClusterError | TimeoutError) -> str:
     )
 
 
-def _still_owns(
-    gang: Gang, resources: list[MnnvlResource], problem: ClusterError | TimeoutError
-) -> str:
-    names = ", ".join(f"{stored.kind} {stored.name}" for stored in resources)
+def _may_still_own(gang: Gang, problem: ClusterError | TimeoutError) -> str:
     return (
-        f'PodGang "{gang.name}" still owns {names}, which would be deleted with it while pods may'
-        " use them, and they could not be given to the PodCliqueSet"
+        f'PodGang "{gang.name}" may still own MNNVL resources, which would be deleted with it while'
+        " pods may use them, and they could not be given to the PodCliqueSet"
         f" ({_reason(problem)}): try again"
     )
 

@@ -173,7 +173,7 @@ def test_whether_a_resource_is_served_at_this_moment(plurals: list[str], serves:
         given = discovery(server)
         async with running(given):
             server.groups["resource.nvidia.com"] = {"v1beta1": plurals}
-            assert await given.serves_now(COMPUTE_DOMAIN) is serves
+            assert (await given.served_now([COMPUTE_DOMAIN]) == {COMPUTE_DOMAIN}) is serves
             await asyncio.sleep(5)
             assert (given.served_version(COMPUTE_DOMAIN) is not None) is serves
 

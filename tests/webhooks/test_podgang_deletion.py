@@ -14,9 +14,10 @@ from app.facts.kinds import (
     POD_GANG,
     RESOURCE_CLAIM,
 )
-from app.facts.table import DOMAINS, GANGS
+from app.facts.table import CLAIMS, DOMAINS, GANGS
 from app.kube.api import ClusterError, Conflict, Rejected, Unavailable
 from app.kube.discovery import Discovery
+from app.stores.stores import fill
 from tests import builders
 from tests.cluster.offline import OfflineCluster
 from tests.reviews import Caller, load
@@ -246,8 +247,8 @@ async def test_it_is_denied_until_everything_is_given_back() -> None:
     response = await asking.ask(PATH, deletion())
     assert (response["allowed"], response["status"]["code"]) == (False, 503)
     assert response["status"]["message"] == (
-        'PodGang "train-0" still owns ComputeDomain train-0-cd, ResourceClaim train-0-mnnvl-claim, which would be deleted '
-        "with it while pods may use them, and they could not be given to the PodCliqueSet (down): try again"
+        'PodGang "train-0" may still own MNNVL resources, which would be deleted with it while pods may use them, and they '
+        "could not be given to the PodCliqueSet (down): try again"
     )
     assert (await asking.ask(PATH, deletion()))["allowed"]
     assert owners(asking) == BY_SET
@@ -267,31 +268,51 @@ def is_changed_meanwhile(asking: Caller) -> None:
     client.load([{**claim, "status": {"reservedFor": [{"uid": "p"}]}}])
 
 
-def is_gone_meanwhile(asking: Caller) -> None:
-    asking.cluster.client.fail_next("patch", COMPUTE_DOMAIN, Conflict("other", code=409))
+def is_made_again(asking: Caller) -> None:
+    """The ComputeDomain is another one than the caches have, and changes while it is written."""
     client = asking.cluster.client
+    client.fail_next("patch", COMPUTE_DOMAIN, Conflict("other", code=409))
     (domain,) = client.objects(COMPUTE_DOMAIN)
     client.load([{**domain, "metadata": {**domain["metadata"], "uid": "made-again"}}])
 
 
+def was_of_the_set(asking: Caller) -> None:
+    """The caches don't show yet that the PodGang owns anything."""
+    for row in (DOMAINS, CLAIMS):
+        store = asking.cluster.stores[row]
+        by_set = {"ownerReferences": [reference("PodCliqueSet", "train", "uid-set")]}
+        stored = asking.cluster.client.objects(row.resource)
+        fill(store, [{**obj, "metadata": {**obj["metadata"], **by_set}} for obj in stored])
+
+
+def is_not_known(asking: Caller) -> None:
+    """The caches don't have the resources yet."""
+    for row in (DOMAINS, CLAIMS):
+        fill(asking.cluster.stores[row], [])
+
+
+def is_not_filled(asking: Caller) -> None:
+    for row in (DOMAINS, CLAIMS):
+        asking.cluster.stores[row].forget()
+
+
 @pytest.mark.parametrize(
-    ("meanwhile", "expected"),
-    [
-        pytest.param(is_changed_meanwhile, BY_SET, id="a pod reserves the claim"),
-        pytest.param(
-            is_gone_meanwhile,
-            {"ComputeDomain": ["uid-gang"], "ResourceClaim": ["uid-set"]},
-            id="the ComputeDomain is another one",
-        ),
-    ],
+    "otherwise", [is_changed_meanwhile, is_made_again, was_of_the_set, is_not_known, is_not_filled]
 )
-async def test_what_has_changed_is_read_again(
-    meanwhile: Callable[[Caller], None], expected: dict[str, list[str]]
+async def test_what_a_podgang_owns_is_read_from_the_api_server(
+    otherwise: Callable[[Caller], None],
 ) -> None:
     asking = caller(pcs(), gang(), *OWNED)
-    meanwhile(asking)
+    otherwise(asking)
     assert (await asking.ask(PATH, deletion()))["allowed"]
-    assert owners(asking) == expected
+    assert owners(asking) == BY_SET
+
+
+async def test_while_it_cannot_be_read_nothing_is_deleted() -> None:
+    asking = caller(pcs(), gang(), *OWNED)
+    asking.cluster.client.fail_next("list", RESOURCE_CLAIM, Unavailable("down", code=503))
+    assert (await asking.ask(PATH, deletion()))["status"]["code"] == 503
+    assert owners(asking) == BY_GANG
 
 
 async def test_what_keeps_changing_is_tried_again_later() -> None:
@@ -314,9 +335,3 @@ async def test_a_podgang_that_the_cache_lacks_is_read() -> None:
 async def test_a_podgang_is_in_a_namespace(namespace: Any) -> None:
     response = await caller(pcs()).ask(PATH, deletion(namespace=namespace))
     assert response["status"]["code"] == 400
-
-
-async def test_while_the_cache_is_not_filled_nothing_is_deleted() -> None:
-    asking = caller(pcs(), gang(), *OWNED)
-    asking.cluster.stores[DOMAINS].forget()
-    assert (await asking.ask(PATH, deletion()))["status"]["code"] == 503

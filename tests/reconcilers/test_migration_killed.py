@@ -1,0 +1,417 @@
+"""Grove is upgraded while PodGangs own MNNVL resources, and the leader is killed at any call.
+
+The next leader's caches may be late: what the former leader gave to PodGangs, it doesn't know yet.
+Grove's operator then writes its PodGangs once more and deletes them, through the webhooks of that
+server. Nothing that running pods use is ever deleted.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pytest
+from jsonpatch import apply_patch
+
+from app.admission.decide import Handler
+from app.admission.review import Request
+from app.admission.verdict import Later, Verdict
+from app.cluster.cluster import Cluster
+from app.cluster.mnnvl import MnnvlResources
+from app.cluster.rows import CLIQUES
+from app.facts.kinds import (
+    COMPUTE_DOMAIN,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    POD_GANG_MAP,
+    RESOURCE_CLAIM,
+)
+from app.facts.table import GANGS, NODES
+from app.kube.api import Object, ObjectRef, Selection, WatchEvent
+from app.kube.events import Recorder
+from app.kube.loop import Loop
+from app.kube.rewrites import Rewrites
+from app.kube.watch import run_store
+from app.objects.resource import Resource
+from app.reconcilers import mnnvl_resources, podgang
+from app.reconcilers.mnnvl_resources import MnnvlResourcesReconciler
+from app.reconcilers.podgang import PodGangReconciler
+from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
+from app.stores.stores import Stores, selection_of
+from app.webhooks.podgang import PodGangWebhook
+from app.webhooks.podgang_deletion import PodGangDeletionWebhook
+from tests import builders
+from tests.builders import injection_into
+from tests.cluster.offline import configured
+from tests.cluster.watched import WatchedMemory
+from tests.kube import virtual
+from tests.kube.memory.client import MemoryClient
+
+T = TypeVar("T")
+
+ADOPTED = "grove.io/mnnvl-resources-adopted"
+NAMESPACE = "ns"
+SET_UID = "uid-train"
+CLIQUES_OF = {"train-0": "train-0-worker", "train-0-pool-0": "train-0-pool-1-leader"}
+"""The PodGangs of the set `train`, each with its PodClique of scope `clique`."""
+
+SETTLED_SECONDS = 5.0
+
+RESOURCES = (COMPUTE_DOMAIN, RESOURCE_CLAIM)
+NEVER = 10_000
+"""More calls than a leader makes here."""
+
+
+class Wire:
+    """The connection of one server to `api`.
+
+    The server is killed at its call number `last`, before or, if `lost`, after its effect. Watches
+    of `late` resources deliver nothing until `arrived` is set.
+    """
+
+    def __init__(self, api: WatchedMemory) -> None:
+        self.last = NEVER
+        self.lost = False
+        self.made = 0
+        self.is_dead = False
+        self.is_upgraded = False
+        self.late = frozenset[Resource]()
+        self.arrived = asyncio.Event()
+        self._api = api
+
+    def served_version(self, resource: Resource) -> str | None:
+        if resource == POD_GANG_MAP and not self.is_upgraded:
+            return None
+        return self._api.served_version(resource)
+
+    async def get(self, *arguments: Any, **options: Any) -> Object:
+        return await self._call(self._api.get, *arguments, **options)
+
+    async def list(self, *arguments: Any, **options: Any) -> Any:
+        return await self._call(self._api.list, *arguments, **options)
+
+    async def create(self, *arguments: Any, **options: Any) -> Object:
+        return await self._call(self._api.create, *arguments, **options)
+
+    async def patch(self, *arguments: Any, **options: Any) -> Object:
+        return await self._call(self._api.patch, *arguments, **options)
+
+    async def delete(self, *arguments: Any, **options: Any) -> None:
+        await self._call(self._api.delete, *arguments, **options)
+
+    async def watch(self, selection: Selection, **options: Any) -> AsyncGenerator[WatchEvent, None]:
+        async with aclosing(self._api.watch(selection, **options)) as events:
+            async for event in events:
+                if selection.resource in self.late:
+                    await self.arrived.wait()
+                yield event
+
+    async def _call(self, call: Callable[..., Awaitable[T]], *arguments: Any, **options: Any) -> T:
+        self.made += 1
+        number = self.made
+        if number > self.last or (number == self.last and not self.lost):
+            await self._die()
+        await asyncio.sleep(0.01)
+        answer = await call(*arguments, **options)
+        if number == self.last:
+            await self._die()
+        return answer
+
+    def end_at(self, call: int, *, lost: bool) -> None:
+        """Let the server end at its call number `call` from now on."""
+        self.last = self.made + call
+        self.lost = lost
+
+    async def _die(self) -> None:
+        self.is_dead = True
+        await asyncio.Event().wait()
+
+
+class Server:
+    """A server with its caches, its webhooks for PodGangs and, if it leads, its reconcilers."""
+
+    def __init__(self, api: WatchedMemory) -> None:
+        self.wire = wire = Wire(api)
+        configuration = configured("grove-topology", False)
+        self._cluster = cluster = Cluster(wire, configuration, api.discovery)
+        self._cliques = Stores((CLIQUES,))
+        self.webhook = PodGangWebhook(cluster.facts, cluster.owners)
+        self.deletion = PodGangDeletionWebhook(cluster.owners)
+        self._recorder = Recorder(wire, "test")
+        self._loops = [self._podgang_loop(), self._resources_loop()]
+
+    def _podgang_loop(self) -> Loop:
+        cluster = self._cluster
+        rewrites = Rewrites(clock=virtual.now)
+        gangs = cluster.stores[GANGS]
+        reconciler = PodGangReconciler(
+            self.wire, gangs, cluster.facts, cluster.owners, self._recorder, rewrites
+        )
+        loop = Loop(reconciler, workers=2, random=lambda: 0.5)
+        podgang.subscribe(loop, cluster.stores, "grove-topology")
+        podgang.subscribe_to_resources(loop, cluster.stores, self._cliques[CLIQUES])
+        return loop
+
+    def _resources_loop(self) -> Loop:
+        cluster = self._cluster
+        cliques = self._cliques[CLIQUES]
+        reconciler = MnnvlResourcesReconciler(
+            self.wire,
+            cliques,
+            cluster.facts,
+            cluster.stores,
+            MnnvlResources(self.wire, cluster.facts, cluster.stores),
+            cluster.owners,
+            self._recorder,
+            Rewrites(clock=virtual.now),
+            collect_after=300.0,
+            clock=virtual.now,
+        )
+        loop = Loop(reconciler, workers=2, random=lambda: 0.5)
+        mnnvl_resources.subscribe(loop, cliques, cluster.stores)
+        mnnvl_resources.subscribe_to_owners(loop, cluster.stores, cluster.owners)
+        return loop
+
+    def upgraded(self) -> None:
+        """Its discovery has seen the CRD of PodGangMaps."""
+        self.wire.is_upgraded = True
+        for loop in self._loops:
+            loop.add_all()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """It runs, and is killed at the end of the block."""
+        rows = [*self._cluster.stores, *self._cliques]
+        watching = [
+            asyncio.create_task(run_store(self.wire, store, selection_of(row)))
+            for row, store in rows
+            if row is not NODES
+        ]
+        for row, store in rows:
+            if row is not NODES:
+                await store.until_synced()
+        try:
+            yield
+        finally:
+            await _ended(watching)
+
+    @asynccontextmanager
+    async def leading(self) -> AsyncIterator[None]:
+        working = [asyncio.create_task(loop.run()) for loop in self._loops]
+        try:
+            yield
+        finally:
+            await _ended(working)
+
+
+async def _ended(tasks: list[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+class Grove:
+    """Grove's operator, whose writes of PodGangs pass the webhooks of `server`.
+
+    A PodGang is deleted `pause` seconds after that was allowed.
+    """
+
+    def __init__(self, api: MemoryClient, server: Server, pause: float = 0.0) -> None:
+        self._api = api
+        self._server = server
+        self._pause = pause
+
+    async def write(self, name: str) -> None:
+        """Write a PodGang as it is, without what it doesn't know."""
+        stored = await self._api.get(ObjectRef(POD_GANG, name, NAMESPACE))
+        verdict = await judged(self._server.webhook, request("UPDATE", stored, stored))
+        after = apply_patch(stored, list(verdict.patch))
+        annotations = {ADOPTED: None, **after["metadata"].get("annotations", {})}
+        patch = {"metadata": {"annotations": annotations}}
+        await self._api.patch(ObjectRef(POD_GANG, name, NAMESPACE), patch)
+
+    async def delete(self, name: str) -> None:
+        """Delete a PodGang, and try again if that is denied."""
+        ref = ObjectRef(POD_GANG, name, NAMESPACE)
+        while True:
+            stored = await self._api.get(ref)
+            if ADOPTED not in stored["metadata"].get("annotations", {}):
+                break
+            if (await judged(self._server.deletion, request("DELETE", stored))).allowed:
+                break
+            await asyncio.sleep(1)
+        await asyncio.sleep(self._pause)
+        await self._api.delete(ref)
+        self._api.collect_garbage()
+
+
+def request(operation: str, obj: Object, old: Object | None = None) -> Request:
+    return Request(
+        uid="1",
+        group=POD_GANG.group,
+        kind=POD_GANG.kind,
+        resource=POD_GANG.plural,
+        subresource="",
+        operation=operation,
+        name=obj["metadata"]["name"],
+        namespace=NAMESPACE,
+        username="grove",
+        object=obj,
+        old=old,
+        dry_run=False,
+        trusted=True,
+    )
+
+
+async def judged(handler: Handler, asked: Request) -> Verdict:
+    answer = handler(asked)
+    while isinstance(answer, Later):
+        answer = await answer.make()
+    return answer
+
+
+def objects_of(gang: str, name: str) -> list[Object]:
+    """Return a PodGang, its PodClique with a claim, and the resources, which the set owns."""
+    by_set = POD_CLIQUE_SET.owner_reference("train", SET_UID)
+    owned = {"namespace": NAMESPACE, "ownerReferences": [by_set]}
+    stored = builders.pod_gang(gang, builders.gang_labels("train"), name)
+    stored["metadata"] |= {**owned, "uid": f"uid-{gang}"}
+
+    labels = builders.labels("train", 0, gang, grove=True)
+    clique = builders.pod_clique(name, labels, scope="clique")
+    clique["metadata"] |= owned
+    injection = injection_into(clique, NAMESPACE, "shared")
+    assert injection.plan is not None
+    made = desired_compute_domain(injection.plan, "v1beta1"), desired_claim(injection.plan, "v1")
+    return [stored, apply_patch(clique, list(injection.patch)), *made]
+
+
+def owners_of(api: MemoryClient) -> dict[str, list[str]]:
+    """Return the names of the owners of each resource, by its uid."""
+    return {
+        obj["metadata"]["uid"]: [owner["name"] for owner in obj["metadata"]["ownerReferences"]]
+        for resource in RESOURCES
+        for obj in api.objects(resource)
+    }
+
+
+@dataclass(frozen=True)
+class Kill:
+    """The leader is killed at its call `call` since it began to adopt, or since the upgrade.
+
+    If `lost`, the call has its effect, and only its answer is lost.
+    """
+
+    adopting: bool
+    call: int
+    lost: bool
+
+
+@dataclass
+class Outcome:
+    """The uids of the resources before the upgrade, their owners in the end, and the calls made."""
+
+    before: set[str]
+    after: dict[str, list[str]]
+    calls: int
+
+
+def cluster() -> WatchedMemory:
+    """A cluster of the designs with the set `train`, whose PodGangs own nothing yet."""
+    pcs = builders.pod_clique_set("train", mnnvl=True)
+    pcs["metadata"] |= {"namespace": NAMESPACE, "uid": SET_UID}
+    objects = [obj for gang, clique in CLIQUES_OF.items() for obj in objects_of(gang, clique)]
+    return WatchedMemory([pcs, *objects])
+
+
+async def migration(kill: Kill, late: frozenset[Resource]) -> Outcome:
+    api = cluster()
+    before = set(owners_of(api))
+    first = Server(api)
+    second = Server(api)
+
+    async with second.running():
+        second.wire.late = late
+        async with first.running(), first.leading():
+            if kill.adopting:
+                first.wire.end_at(kill.call, lost=kill.lost)
+            await asyncio.sleep(SETTLED_SECONDS)
+            api.served[POD_GANG_MAP] = "v1alpha1"
+            second.upgraded()
+            if not kill.adopting:
+                first.wire.end_at(kill.call, lost=kill.lost)
+            calls = first.wire.made
+            first.upgraded()
+            if not first.wire.is_dead:
+                await asyncio.sleep(SETTLED_SECONDS)
+            calls = first.wire.made - (0 if kill.adopting else calls)
+
+        async with second.leading():
+            await asyncio.sleep(SETTLED_SECONDS)
+            grove = Grove(api, second)
+            for name in CLIQUES_OF:
+                await grove.write(name)
+            for name in CLIQUES_OF:
+                await grove.delete(name)
+            second.wire.arrived.set()
+            await asyncio.sleep(SETTLED_SECONDS)
+
+    return Outcome(before, owners_of(api), calls)
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("adopting", [True, False], ids=["while adopting", "while giving back"])
+@pytest.mark.parametrize(
+    "late",
+    [
+        pytest.param(frozenset(), id="in time"),
+        pytest.param(frozenset({COMPUTE_DOMAIN}), id="ComputeDomains late"),
+        pytest.param(frozenset({RESOURCE_CLAIM}), id="claims late"),
+        pytest.param(frozenset({COMPUTE_DOMAIN, RESOURCE_CLAIM}), id="both late"),
+        pytest.param(frozenset({POD_GANG}), id="PodGangs late"),
+        pytest.param(frozenset({POD_GANG, *RESOURCES}), id="all late"),
+    ],
+)
+def test_whenever_the_leader_is_killed_running_pods_keep_what_they_use(
+    late: frozenset[Resource], adopting: bool
+) -> None:
+    undisturbed = virtual.run(migration(Kill(adopting, NEVER, lost=False), late))
+    assert undisturbed.calls > 0
+    kills = [
+        Kill(adopting, call, lost)
+        for call in range(1, undisturbed.calls + 2)
+        for lost in (False, True)
+    ]
+    wrong = {}
+    for kill in kills:
+        outcome = virtual.run(migration(kill, late))
+        if outcome.after != {uid: ["train"] for uid in outcome.before}:
+            wrong[kill] = outcome
+    assert wrong == {}
+
+
+async def late_leader(pause: float) -> Outcome:
+    """The leader's discovery has not seen the upgrade yet when Grove deletes PodGangs."""
+    api = cluster()
+    before = set(owners_of(api))
+    first = Server(api)
+    second = Server(api)
+
+    async with second.running(), first.running(), first.leading():
+        await asyncio.sleep(SETTLED_SECONDS)
+        api.served[POD_GANG_MAP] = "v1alpha1"
+        second.upgraded()
+        grove = Grove(api, second, pause)
+        for name in CLIQUES_OF:
+            await grove.delete(name)
+        first.upgraded()
+        await asyncio.sleep(SETTLED_SECONDS)
+
+    return Outcome(before, owners_of(api), first.wire.made)
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.01, 0.02, 0.03, 0.05, 0.1, 1.0])
+def test_a_leader_that_has_not_seen_the_upgrade_takes_nothing_back(pause: float) -> None:
+    outcome = virtual.run(late_leader(pause))
+    assert outcome.after == {uid: ["train"] for uid in outcome.before}
