@@ -5,6 +5,7 @@ Examined on demand, never on a timer.
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -26,8 +27,10 @@ from app.doctor.report import Check
 from app.explain.reasons.reason import Reason
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.kube.api import Client, ClusterError
+from app.objects.fields import listed
 
 MOST_ROWS = 500
+_NAMED = 3
 _OWNED = (COMPUTE_DOMAIN.kind, RESOURCE_CLAIM.kind)
 """Kinds that the audit finds without an owner."""
 
@@ -165,39 +168,23 @@ class Examination:
 
         These are the findings of the last examination, and those of the topology of now.
         """
-        result = self.result
         rows = self._rows(snapshot)
         text = query.get("q", "").lower()
         ignored = () if query.get("show", "") in ("", *GROUPS) else ("show",)
         show = "" if ignored else query.get("show", "")
-        counts = {group: sum(row.group == group for row in rows) for group in GROUPS}
         kept = [row for row in rows if show in ("", row.group) and text in _searched(row)]
 
         return {
-            "chips": [
-                {"group": g, "title": GROUPS[g].title, "count": n} for g, n in counts.items() if n
-            ],
+            **_progress(self.result or Result(0.0, stage="")),
+            "chips": _chips(rows),
             "all": len(rows),
             "ignored": ignored,
             "show": show,
             "q": query.get("q", ""),
             "rows": [_shown(row) for row in kept[:MOST_ROWS]],
             "more": max(0, len(kept) - MOST_ROWS),
-            "headline": _headline(rows, result, running=self.running),
-            "examined": result is not None and result.end > 0,
+            "headline": _headline(rows, self.result, running=self.running),
             "running": self.running,
-            "stage": result.stage if result else "",
-            "looked_at": result.looked_at if result else 0,
-            "time": result.end if result else 0.0,
-            "seconds": max(0.0, result.end - result.start) if result else 0.0,
-            "passed": [
-                {"subject": c.subject, "message": c.message}
-                for c in (result.passed if result else ())
-            ],
-            "not_seen": [
-                *(result.not_seen if result else ()),
-                "Secrets and ConfigMaps (never read here)",
-            ],
         }
 
 
@@ -269,24 +256,43 @@ def _grouped(rows: Sequence[Row]) -> list[Row]:
     return sorted(groups.values(), key=lambda row: order.index(row.group))
 
 
+def _progress(result: Result) -> dict[str, Any]:
+    """Return how far an examination is, and what it found to be in order or could not see."""
+    return {
+        "examined": result.end > 0,
+        "stage": result.stage,
+        "looked_at": result.looked_at,
+        "time": result.end,
+        "seconds": max(0.0, result.end - result.start),
+        "passed": [{"subject": check.subject, "message": check.message} for check in result.passed],
+        "not_seen": [*result.not_seen, "Secrets and ConfigMaps (never read here)"],
+    }
+
+
+def _chips(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return the groups that have findings, each with its number of them."""
+    counts = Counter(row.group for row in rows)
+    return [
+        {"group": name, "title": group.title, "count": counts[name]}
+        for name, group in GROUPS.items()
+        if counts[name]
+    ]
+
+
 def _searched(row: Row) -> str:
     return " ".join((row.source, row.text, row.detail, *row.objects)).lower()
 
 
 def _shown(row: Row) -> dict[str, Any]:
-    text = row.text
-    if row.source == "audit":
-        names = ", ".join(row.objects[:3]) + (
-            f" and {len(row.objects) - 3} more" if len(row.objects) > 3 else ""
-        )
-        text = f"{row.text} {names}"
+    of_audit = row.source == "audit"
+    text = f"{row.text} {listed(row.objects, _NAMED)}" if of_audit else row.text
 
     return {
         "state": GROUPS[row.group].state,
         "words": GROUPS[row.group].words,
         "source": row.source,
         "text": text,
-        "detail": row.detail if row.source == "audit" else "",
+        "detail": row.detail if of_audit else "",
         "remedy": row.remedy,
         "commands": row.commands,
         "count": len(row.objects),

@@ -5,7 +5,7 @@ which something has changed, and only for a short time. The pages after it go on
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
 from app.explain.answers.answer import Answer, explain
@@ -71,10 +71,7 @@ class WaitingList:
         self._kept = {
             ref: self._kept.get(ref) or _KeptRow(_counted(index, ref), (), 0) for ref in parts
         }
-        changed = [ref for ref in parts if not _are_same(self._kept[ref].parts, parts[ref])]
-        others = [ref for ref, kept in self._kept.items() if kept.state != self._state]
-        later = set(others if reasons else ()).difference(changed)
-        todo = [*sorted(changed, key=self._urgency), *sorted(later, key=self._urgency)]
+        todo = self._to_explain(parts, reasons=reasons)
 
         end = self._clock() + SECONDS
         done = 0
@@ -87,6 +84,15 @@ class WaitingList:
             done += 1
 
         self.complete = done == len(todo)
+
+    def _to_explain(self, parts: Mapping[Ref, Parts], *, reasons: bool) -> list[Ref]:
+        changed = {ref for ref in parts if not _are_same(self._kept[ref].parts, parts[ref])}
+        others: set[Ref] = set()
+        if reasons:
+            older = {ref for ref, kept in self._kept.items() if kept.state != self._state}
+            others = older - changed
+
+        return [*sorted(changed, key=self._urgency), *sorted(others, key=self._urgency)]
 
     def _urgency(self, ref: Ref) -> tuple[bool, int, Ref]:
         kept = self._kept[ref]

@@ -30,27 +30,30 @@ def drawn(
     asked = _RoomOnMap(room)
     linked = len(reports) <= MOST_LINKED and depth < len(topology.keys)
     here = _places(index, topology, depth, gang_nodes)
-    groups: dict[Path, list[DomainReport]] = {}
-    for report in reports:
-        groups.setdefault(report.path[:-1], []).append(report)
 
     bands: dict[str, list[dict[str, Any]]] = {}
-    for parent, inside in groups.items():
-        band = parent[len(at)] if len(parent) > len(at) + 1 else ""
-        cells = [_cell(r, asked, here=r.path in here, linked=linked) for r in inside]
-        bands.setdefault(band, []).append({**_group(parent, at, inside, asked), "cells": cells})
+    for parent, inside in _by_parent(reports).items():
+        cells = [_cell(report, asked, here=report.path in here, linked=linked) for report in inside]
+        group = {**_group(parent, at, inside, asked), "cells": cells}
+        bands.setdefault(_band_of(parent, at), []).append(group)
 
-    level = topology.levels[depth - 1].domain
-    within = topology.levels[depth - 2].domain if depth > 1 else ""
+    levels = [level.domain for level in topology.levels[:depth]]
 
     return {
-        "level": level,
-        "bands": [_band(name, groups, level, within) for name, groups in bands.items()],
+        "level": levels[-1],
+        "bands": [_band(name, groups, levels) for name, groups in bands.items()],
         "count": len(reports),
         "linked": linked,
         "asked": room is not None,
         "fills_room": asked.depth == depth,
     }
+
+
+def _by_parent(reports: Sequence[DomainReport]) -> dict[Path, list[DomainReport]]:
+    parents: dict[Path, list[DomainReport]] = {}
+    for report in reports:
+        parents.setdefault(report.path[:-1], []).append(report)
+    return parents
 
 
 class _RoomOnMap:
@@ -120,23 +123,42 @@ def _group(
     }
 
 
-def _band(name: str, groups: Sequence[dict[str, Any]], level: str, within: str) -> dict[str, Any]:
-    """Return a domain of the broadest level that is drawn, with its totals."""
-    totals = [counted(len(groups), within)] if within and name else []
+def _band_of(parent: Path, at: Path) -> str:
+    """Return the domain of the broadest level that is drawn, "" if `parent` is of that level."""
+    return parent[len(at)] if len(parent) > len(at) + 1 else ""
+
+
+def _band(name: str, groups: Sequence[dict[str, Any]], levels: Sequence[str]) -> dict[str, Any]:
+    """Return a domain of the broadest level that is drawn, with its totals.
+
+    `levels` are the names from the broadest to that of the cells.
+    """
+    totals = []
+    if name and len(levels) > 1:
+        totals.append(counted(len(groups), levels[-2]))
+
     nodes = sum(group["nodes"] for group in groups)
     cells = sum(len(group["cells"]) for group in groups)
-    totals += [counted(cells, level)] if cells != nodes else []
-    totals += [counted(nodes, "node")]
-    gpus = plain(sum(group["gpus"] for group in groups))
-    known = all(group["free"] is not None for group in groups)
-    free = plain(sum(group["free"] for group in groups)) if known else "? (not known)"
+    if cells != nodes:
+        totals.append(counted(cells, levels[-1]))
+    totals.append(counted(nodes, "node"))
+
+    totals += _free_and_room(groups)
+
+    return {"name": name, "groups": groups, "totals": ", ".join(totals)}
+
+
+def _free_and_room(groups: Sequence[dict[str, Any]]) -> list[str]:
+    gpus = sum(group["gpus"] for group in groups)
+    free = [group["free"] for group in groups]
+    shown = "? (not known)" if None in free else plain(sum(free))
+    words = [f"{shown} of {plain(gpus)} GPUs free"]
+
     rooms = [group["room"] for group in groups if group["room"] is not None]
-    room = [f"room for {counted(sum(rooms), 'such pod')}"] if rooms else []
-    return {
-        "name": name,
-        "groups": groups,
-        "totals": ", ".join([*totals, f"{free} of {gpus} GPUs free", *room]),
-    }
+    if rooms:
+        words.append(f"room for {counted(sum(rooms), 'such pod')}")
+
+    return words
 
 
 def _cell(report: DomainReport, asked: _RoomOnMap, *, here: bool, linked: bool) -> dict[str, Any]:

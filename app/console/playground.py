@@ -83,17 +83,7 @@ class Judge:
 
     async def __call__(self, form: Mapping[str, str]) -> dict[str, Any]:
         text = form.get("text", "").replace("\r\n", "\n")[:MOST_TEXT]
-        operation = form.get("operation", "CREATE")
-        values: dict[str, Any] = {
-            "text": text,
-            "operation": operation if operation in OPERATIONS else "CREATE",
-            "user": form.get("user", ""),
-            "cluster": "cluster" in form,
-            "headline": "Not YAML that can be judged",
-            "error": "",
-            "verdicts": [],
-            "marks": {},
-        }
+        values = _unjudged(form, text)
         try:
             read = await asyncio.to_thread(read_documents, text)
         except UnusableInput as problem:
@@ -106,7 +96,10 @@ class Judge:
         asker = Asker(values["user"] or default, values["operation"])
         routes = routes_over(self._configuration, cluster)
         judged = [await judge(routes, document, asker) for document in read]
-        snapshot = self._live.snapshot() if values["cluster"] and self._live.ready else None
+
+        snapshot = None
+        if values["cluster"] and self._live.ready:
+            snapshot = self._live.snapshot()
         verdicts = await asyncio.to_thread(_verdicts, judged, nodes, snapshot)
 
         return {
@@ -137,6 +130,21 @@ class Judge:
         ]
 
 
+def _unjudged(form: Mapping[str, str], text: str) -> dict[str, Any]:
+    """Return what the page shows of a form before its documents are judged."""
+    operation = form.get("operation", "CREATE")
+    return {
+        "text": text,
+        "operation": operation if operation in OPERATIONS else "CREATE",
+        "user": form.get("user", ""),
+        "cluster": "cluster" in form,
+        "headline": "Not YAML that can be judged",
+        "error": "",
+        "verdicts": [],
+        "marks": {},
+    }
+
+
 def _verdicts(
     judged: Sequence[Judgement], nodes: Sequence[yaml.Node], snapshot: Snapshot | None
 ) -> list[dict[str, Any]]:
@@ -152,25 +160,43 @@ def _shown(
 ) -> dict[str, Any]:
     api_version, kind, namespace, name = identify(judgement.document)
     verdict = judgement.verdict
-    shown: dict[str, Any] = {
-        "kind": kind,
-        "name": name or "(no name)",
-        "namespace": namespace,
-        "state": _STATES[verdict.outcome] if verdict else "well",
-        "words": _words(verdict) if verdict else f"no webhook looks at {api_version} {kind}",
-        "judged": verdict is not None,
-        "outcome": verdict.outcome if verdict else "",
-        "problems": _problems(verdict, node) if verdict else [],
-        "diff": [],
-        "effects": [],
-        "placement": None,
-    }
+    shown = {"kind": kind, "name": name or "(no name)", "namespace": namespace}
     if verdict is None:
-        return shown
+        words = f"no webhook looks at {api_version} {kind}"
+        return {**_NOT_JUDGED, **shown, "words": words}
 
     patched = judgement.patched_object
-    shown["diff"] = difference(judgement.document, patched) if patched else []
-    shown["effects"] = [
+    placed = None
+    if kind == POD_CLIQUE_SET.kind and verdict.allowed and snapshot is not None:
+        placed = placement(snapshot.index, judgement.document)
+
+    return {
+        **shown,
+        "state": _STATES[verdict.outcome],
+        "words": _words(verdict),
+        "judged": True,
+        "outcome": verdict.outcome,
+        "problems": _problems(verdict, node),
+        "diff": difference(judgement.document, patched) if patched else [],
+        "effects": _effects(verdict),
+        "placement": placed,
+    }
+
+
+_NOT_JUDGED: dict[str, Any] = {
+    "state": "well",
+    "judged": False,
+    "outcome": "",
+    "problems": (),
+    "diff": (),
+    "effects": (),
+    "placement": None,
+}
+
+
+def _effects(verdict: Verdict) -> list[dict[str, str]]:
+    """Return what the verdict would create or adopt."""
+    return [
         {
             "verb": effect.action,
             "kind": effect.object["kind"],
@@ -179,10 +205,6 @@ def _shown(
         for effect in verdict.effects
         if effect.action in ("create", "adopt")
     ]
-    if kind == POD_CLIQUE_SET.kind and verdict.allowed and snapshot is not None:
-        shown["placement"] = placement(snapshot.index, judgement.document)
-
-    return shown
 
 
 def _words(verdict: Verdict) -> str:
@@ -196,11 +218,7 @@ def _problems(verdict: Verdict, node: yaml.Node | None) -> list[dict[str, Any]]:
     if not causes and not verdict.allowed:
         causes = [("", verdict.message, "problem" if verdict.code < 500 else "unknown")]
 
-    for warning in verdict.warnings:
-        match = _FIELD.match(warning)
-        causes.append(
-            (match[1], warning[match.end() :], "warning") if match else ("", warning, "warning")
-        )
+    causes += [(*_field_and_text(warning), "warning") for warning in verdict.warnings]
 
     return [
         {
@@ -211,6 +229,11 @@ def _problems(verdict: Verdict, node: yaml.Node | None) -> list[dict[str, Any]]:
         }
         for path, message, state in causes
     ]
+
+
+def _field_and_text(warning: str) -> tuple[str, str]:
+    match = _FIELD.match(warning)
+    return (match[1], warning[match.end() :]) if match else ("", warning)
 
 
 def placement(index: Index, document: Object) -> dict[str, Any] | None:

@@ -50,8 +50,27 @@ def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
     examined = surveyed(index, name)
     at = _path(index, topology, query.get("at", ""))
     room = _room(index, topology, query)
-    gang_nodes = _nodes_of(index, query.get("gang", ""))
+    gang = query.get("gang", "")
+    unseen = index.facts.unseen.keys()
 
+    return {
+        **_of_survey(index, examined, topology, at),
+        "form": {**_defaults(topology), **_asked(query)},
+        **_of_room(index, query, room),
+        "nodes_known": "nodes" not in unseen,
+        "levels_unknown": bool({"topologies", "kai_topologies"} & unseen),
+        "gang": gang,
+        "gangs": _gangs(index, gang),
+        "at": "/".join(at),
+        "crumbs": _crumbs(at),
+        "map": drawn(index, topology, at, room, _nodes_of(index, gang)),
+        "nodes": _nodes(index, topology, at),
+        "ignored": _ignored(index, topology, query, at),
+        "time": snapshot.time,
+    }
+
+
+def _of_survey(index: Index, examined: Survey, topology: Topology, at: Path) -> dict[str, Any]:
     return {
         "headline": _headline(index, examined, topology, at),
         "levels": examined.levels,
@@ -59,21 +78,25 @@ def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
         "outside": examined.outside[:MOST_OUTSIDE],
         "outside_count": len(examined.outside),
         "unseen": _unseen(examined, index),
-        "form": {name: query.get(name, default) for name, default in _defaults(topology).items()},
+    }
+
+
+def _of_room(index: Index, query: Query, room: RoomAnswer | None) -> dict[str, Any]:
+    return {
         "room": room_text(room) if room else "",
         "room_fits": bool(room and room.enough),
-        "nodes_known": "nodes" not in index.facts.unseen,
-        "levels_unknown": bool({"topologies", "kai_topologies"} & index.facts.unseen.keys()),
         "room_unknown": bool(query.get("pods")) and not index.room_is_known,
-        "gang": query.get("gang", ""),
-        "gangs": _gangs(index, query.get("gang", "")),
-        "at": "/".join(at),
-        "crumbs": [{"name": at[n], "at": "/".join(at[: n + 1])} for n in range(len(at))],
-        "map": drawn(index, topology, at, room, gang_nodes),
-        "nodes": _nodes(index, topology, at),
-        "ignored": _ignored(index, topology, query, at),
-        "time": snapshot.time,
     }
+
+
+def _crumbs(at: Path) -> list[dict[str, str]]:
+    """Return the domains from the broadest one to `at`, each with its address."""
+    return [{"name": name, "at": "/".join(at[: depth + 1])} for depth, name in enumerate(at)]
+
+
+def _asked(query: Query) -> dict[str, str]:
+    """Return what the form for room was sent with."""
+    return {name: query[name] for name in ("pods", "gpus", "level") if name in query}
 
 
 def _ignored(index: Index, topology: Topology, query: Query, at: Path) -> list[str]:

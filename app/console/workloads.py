@@ -11,6 +11,7 @@ from app.console.snapshot import Snapshot
 from app.explain.answers.answer import Answer
 from app.explain.answers.tree import Branch
 from app.explain.answers.waiting import WorkloadRow
+from app.explain.known.index import Index
 from app.explain.known.kinds import KINDS
 from app.explain.known.snapshot import TITLES, Facts
 from app.explain.placing.room import Room
@@ -66,34 +67,53 @@ def named(ref: Ref) -> str:
 def _read(listing: WaitingList, snapshot: Snapshot, query: Query) -> dict[str, Any]:
     facts = snapshot.facts
     namespaces = sorted({row.ref.namespace for row in listing.rows})
-    ignored = [] if query.get("namespace", "") in ("", *namespaces) else ["namespace"]
-    namespace = "" if ignored else query.get("namespace", "")
+    asked = query.get("object", "")
+    ref = reference(asked)
+    ignored = _ignored(query, namespaces, ref)
+    namespace = "" if "namespace" in ignored else query.get("namespace", "")
     rows = _found(listing.rows, namespace, query.get("q", ""))
-
-    given = query.get("object", "")
-    ref = reference(given)
-    if given and ref is None:
-        ignored.append("object")
-    if ref is None and not given and rows:
+    if not asked and rows:
         ref = rows[0].ref
-    answer = answered(snapshot.index, ref) if ref else None
 
     return {
-        "list": [_listed(row, facts) for row in rows[:MOST_ROWS]],
-        "count": len(rows),
-        "total": len(listing.rows),
-        "complete": listing.complete,
+        **_of_list(listing, rows, facts),
         "namespaces": namespaces,
         "namespace": namespace,
         "q": query.get("q", ""),
-        "object": given or (named(ref) if ref else ""),
-        "answer": _shown(answer) if answer else None,
-        "missing": str(ref or given) if given and answer is None else "",
+        **_of_object(snapshot.index, ref, asked),
         "sees_sets": facts.unseen.get("sets", ""),
         "absent": "sets" in facts.absent,
         "ignored": ignored,
         "time": snapshot.time,
     }
+
+
+def _of_list(listing: WaitingList, rows: Sequence[WorkloadRow], facts: Facts) -> dict[str, Any]:
+    return {
+        "list": [_listed(row, facts) for row in rows[:MOST_ROWS]],
+        "count": len(rows),
+        "total": len(listing.rows),
+        "complete": listing.complete,
+    }
+
+
+def _of_object(index: Index, ref: Ref | None, asked: str) -> dict[str, Any]:
+    """Return the explanation of `ref`. `asked` is "" if nobody has asked for one."""
+    answer = answered(index, ref) if ref else None
+    return {
+        "object": asked or (named(ref) if ref else ""),
+        "answer": _shown(answer) if answer else None,
+        "missing": str(ref or asked) if asked and answer is None else "",
+    }
+
+
+def _ignored(query: Query, namespaces: Sequence[str], ref: Ref | None) -> list[str]:
+    """Return the options whose value means nothing. `ref` is the object that is asked about."""
+    meaning = {
+        "namespace": query.get("namespace") in namespaces,
+        "object": ref is not None,
+    }
+    return [name for name, means in meaning.items() if query.get(name) and not means]
 
 
 # The list.
