@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.doctor.patterns import overlap
 from app.doctor.policies import NO_POLICIES, Policies, read_policies
 from app.kube.api import Client, Selection
 from app.objects.metadata import labels_of
@@ -14,7 +15,7 @@ from app.objects.resource import (
     SERVICE,
     VALIDATING_WEBHOOKS,
 )
-from app.objects.shape import map_of, maps_of
+from app.objects.shape import map_of, maps_of, texts_of
 
 Object = Mapping[str, Any]
 ServiceKey = tuple[str, str]
@@ -67,9 +68,9 @@ class StoredWebhook:
         `scope` is that of the resource, "Cluster" or "Namespaced", or "*" if it is not known.
         """
         return any(
-            _has(rule, "apiGroups", resource[0])
-            and _has(rule, "resources", resource[1])
-            and _has(rule, "operations", operation)
+            overlap(texts_of(rule.get("apiGroups")), [resource[0]])
+            and overlap(texts_of(rule.get("resources")), [resource[1]])
+            and overlap(texts_of(rule.get("operations")), [operation])
             and _is_in_scope(rule, scope)
             for rule in maps_of(self.content.get("rules"))
         )
@@ -77,11 +78,6 @@ class StoredWebhook:
 
 def _is_in_scope(rule: Object, scope: str) -> bool:
     return scope == "*" or rule.get("scope", "*") in ("*", scope)
-
-
-def _has(rule: Object, key: str, value: str) -> bool:
-    values = rule.get(key) or ()
-    return value in values or "*" in values or (key == "resources" and "*/*" in values)
 
 
 @dataclass(frozen=True, slots=True)

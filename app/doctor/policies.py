@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.config.schema import Configuration
+from app.doctor.patterns import overlap
 from app.doctor.report import Check
 from app.kube.api import Client, NotServed, Selection
 from app.objects.resource import VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS
@@ -131,16 +132,13 @@ def _denies(binding: Object) -> bool:
 def _overlap(policy: Object, webhook: Object) -> bool:
     """Return whether a policy and a webhook have a resource and an operation in common."""
     return any(
-        _common(mine, other, "operations")
-        and _common(mine, other, "apiGroups")
-        and _common(mine, other, "resources")
+        all(
+            overlap(texts_of(mine.get(key)), texts_of(other.get(key)))
+            for key in ("operations", "apiGroups", "resources")
+        )
         for mine in _rules(policy)
         for other in maps_of(webhook.get("rules"))
     )
-
-
-def _common(rule: Object, other: Object, key: str) -> bool:
-    return not set(texts_of(rule.get(key))).isdisjoint(texts_of(other.get(key)))
 
 
 def _differs(stored: Any, desired: Any) -> bool:

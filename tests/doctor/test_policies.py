@@ -139,3 +139,14 @@ async def test_a_policy_that_only_warns_enforces_nothing() -> None:
     _, validating = webhook_configurations(ServiceTarget())
     of_groups = next(item for item in validating["webhooks"] if item["name"].startswith("podgroup"))
     assert policies.refusing(of_groups) == []
+
+
+@pytest.mark.parametrize("key", ["resources", "apiGroups", "operations"])
+async def test_a_policy_is_left_for_a_webhook_that_names_everything(key: str) -> None:
+    policies = await read_policies(AnsweringClient(stored()))
+    _, validating = webhook_configurations(ServiceTarget())
+    of_groups = next(item for item in validating["webhooks"] if item["name"].startswith("podgroup"))
+    for rule in of_groups["rules"]:
+        rule[key] = ["*"]
+    left = policies.refusing(of_groups)
+    assert "podgroup-subgroups.grove-admission.grove.io" in left
