@@ -178,7 +178,7 @@ class Connection(asyncio.Protocol):
             elif self._state is _IN_BODY or self._state is _SKIPPING:
                 behind = self._read_body(data, position)
 
-        if behind < size or self._state is not _AT_HEAD:
+        if behind < size or self._state is _IN_BODY or self._state is _SKIPPING:
             self._keep(data[behind:])
 
     def _keep(self, rest: bytes) -> None:

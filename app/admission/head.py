@@ -44,7 +44,8 @@ class Head:
     )
 
     def __init__(self, data: bytes) -> None:
-        self.fields: dict[bytes, bytes] = {}
+        fields: dict[bytes, bytes] = {}
+        self.fields = fields
         """The values of the headers by name in lower case.
 
         If a header was sent several times, its values are joined by commas.
@@ -56,28 +57,29 @@ class Head:
         except httptools.HttpParserUpgrade:
             pass  # the request is answered as if it had not asked for an upgrade
         except httptools.HttpParserError:
-            raise _refusal(data, self.fields) from None
+            raise _refusal(data, fields) from None
         if not self._complete:
-            raise _refusal(data, self.fields)  # HTTP/2
+            raise _refusal(data, fields)  # HTTP/2
 
-        version: str = parser.get_http_version()
-        is_current = version == "1.1"
-        if not is_current and version != "1.0":
-            raise _wrong_version()
-        if not _is_host(self.fields.get(b"host"), is_current):
+        self.keep_alive: bool = parser.should_keep_alive()
+        # llhttp keeps a connection of HTTP/1.0 only if a header asks for it
+        is_current = self.keep_alive
+        if not is_current or b"connection" in fields or b"proxy-connection" in fields:
+            is_current = _is_current(parser.get_http_version())
+            self.keep_alive &= is_current
+        if not _is_host(fields.get(b"host"), is_current):
             raise NotHttp("A request has one Host, which is a name or an address with a port.")
 
         self.method: bytes = parser.get_method()
-        self.keep_alive: bool = is_current and parser.should_keep_alive()
-        self.length = int(self.fields.get(b"content-length", 0))
+        self.length = int(fields.get(b"content-length", 0))
         """The number of bytes of the body, if it isn't chunked."""
-        self.is_chunked = b"transfer-encoding" in self.fields
+        self.is_chunked = b"transfer-encoding" in fields
         if self.is_chunked:
-            _check_transfer_encoding(self.fields, is_current)
-        self.expects_continue = (
-            is_current and self.fields.get(b"expect", b"").lower() == b"100-continue"
-        )
+            _check_transfer_encoding(fields, is_current)
+        self.expects_continue = b"expect" in fields and is_current
         """Whether the client waits for `100 Continue` before it sends the body."""
+        if self.expects_continue:
+            self.expects_continue = fields[b"expect"].lower() == b"100-continue"
 
     def on_url(self, url: bytes) -> None:
         self.url = url
@@ -91,6 +93,13 @@ class Head:
 
     def on_headers_complete(self) -> None:
         self._complete = True
+
+
+def _is_current(version: str) -> bool:
+    """Return whether a request is of HTTP/1.1. Raise NotHttp if it isn't of HTTP/1.0 either."""
+    if version not in ("1.0", "1.1"):
+        raise _wrong_version()
+    return version == "1.1"
 
 
 @functools.lru_cache(maxsize=64)

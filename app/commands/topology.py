@@ -136,7 +136,7 @@ def levels_of(path: str, name: str) -> ClusterTopology:
         elif isinstance(section, dict):
             given = section.get("levels")
             findings = validate_levels(
-                list_of(given), FieldPath("").child("clusterTopology", "levels")
+                list_of(given), FieldPath("").child("clusterTopology.levels")
             )
             levels = read_cluster_topology(
                 {"spec": {"levels": given}, "metadata": {"name": name or section.get("name")}}

@@ -43,20 +43,22 @@ class FieldError:
 class FieldPath:
     """A path such as `spec.template.cliques[0].name`.
 
-    Its text is only built if there is a finding.
+    Its text is only built if there is a finding. A step is therefore the name of a field with its
+    point, a key in brackets, or a position.
     """
 
     __slots__ = ("_parent", "_step")
 
-    def __init__(self, step: str, parent: "FieldPath | None" = None) -> None:
+    def __init__(self, step: str | int, parent: "FieldPath | None" = None) -> None:
         self._step = step
         self._parent = parent
 
-    def child(self, *names: str) -> "FieldPath":
-        return FieldPath("." + ".".join(names), self)
+    def child(self, name: str) -> "FieldPath":
+        """Return the path of the field `name`, which may be a path itself."""
+        return FieldPath(f".{name}", self)
 
     def index(self, position: int) -> "FieldPath":
-        return FieldPath(f"[{position}]", self)
+        return FieldPath(position, self)
 
     def key(self, name: str) -> "FieldPath":
         return FieldPath(f"[{name}]", self)
@@ -65,7 +67,8 @@ class FieldPath:
         steps: list[str] = []
         path: FieldPath | None = self
         while path is not None:
-            steps.append(path._step)
+            step = path._step
+            steps.append(f"[{step}]" if isinstance(step, int) else step)
             path = path._parent
         return "".join(reversed(steps)).removeprefix(".")
 

@@ -9,7 +9,7 @@ from app.objects.fields import FieldPath, duplicate, invalid, quote, required, s
 
 
 def test_a_path_is_written_as_kubernetes_writes_it() -> None:
-    path = FieldPath("spec").child("template", "cliques").index(0).child("labels").key("a/b")
+    path = FieldPath("spec").child("template.cliques").index(0).child("labels").key("a/b")
     assert str(path) == "spec.template.cliques[0].labels[a/b]"
     assert str(FieldPath("").child("metadata").child("name")) == "metadata.name"
 

@@ -241,7 +241,7 @@ def _claims(pod_spec: Mapping[str, Any], at: FieldPath) -> tuple[tuple[FieldPath
     if not claims:
         return ()
 
-    claims_at = at.child("spec", "podSpec", "resourceClaims")
+    claims_at = at.child("spec.podSpec.resourceClaims")
     return tuple(
         (claims_at.index(position).child("name"), str(map_of(claim).get("name") or ""))
         for position, claim in enumerate(claims)

@@ -67,7 +67,7 @@ def gang_warnings(gang: Mapping[str, Any], topology_of: TopologyOf) -> list[str]
 
 def _part(holder: Any, topology: str, at: FieldPath, parent: str) -> PartLevels:
     required, preferred = _current(holder)
-    path = at.child("topologyConstraint", "packConstraint")
+    path = at.child("topologyConstraint.packConstraint")
     return PartLevels(
         topology, required, path.child("required"), preferred, path.child("preferred"), parent
     )

@@ -55,14 +55,14 @@ class Packing:
     @property
     def required_path(self) -> FieldPath:
         return (
-            self.path.child("pack", "required")
+            self.path.child("pack.required")
             if self.pack_required
             else self.path.child("packDomain")
         )
 
     @property
     def preferred_path(self) -> FieldPath:
-        return self.path.child("pack", "preferred")
+        return self.path.child("pack.preferred")
 
     @property
     def values(self) -> tuple[str, str, str, str]:
@@ -240,7 +240,7 @@ def _validate_domains(
 ) -> None:
     used = (
         (packing.path.child("packDomain"), packing.pack_domain),
-        (packing.path.child("pack", "required"), packing.pack_required),
+        (packing.path.child("pack.required"), packing.pack_required),
         (packing.preferred_path, packing.preferred),
     )
     for path, domain in used:

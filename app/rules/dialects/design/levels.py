@@ -22,5 +22,5 @@ def validate_cluster_topology(obj: Mapping[str, Any]) -> list[FieldError]:
     spec = fields.walk_map(obj, "spec", root, findings)
     levels = fields.walk_list(spec, "levels", root.child("spec"), findings)
     if not findings:
-        findings = validate_levels(levels, root.child("spec", "levels"))
+        findings = validate_levels(levels, root.child("spec.levels"))
     return findings

@@ -102,7 +102,7 @@ def _read_constraint(
     domain = fields.walk_map(content, "topologyConstraint", at, findings).get("packDomain")
     if domain is None or domain == "":
         return []
-    path = at.child("topologyConstraint", "packDomain")
+    path = at.child("topologyConstraint.packDomain")
     if isinstance(domain, str):
         return [Constraint(owner, path, domain)]
     findings.append(fields.wrong_type(path, domain, "a string"))
