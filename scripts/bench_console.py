@@ -168,7 +168,7 @@ def reasons(gangs: int) -> float:
 
     from app.explain.answers.answer import explain
     from app.explain.known.index import Index
-    from app.explain.known.snapshot import Facts, projected
+    from app.explain.known.snapshot import Snapshot, projected
     from app.facts.named import Ref
 
     workers = [f"{SET}-0-g-{number}-w" for number in range(gangs)]
@@ -206,7 +206,7 @@ def reasons(gangs: int) -> float:
         for w in workers
     ]
     values: dict[str, Any] = {name: tuple(facts) for name, facts in projected(documents).items()}
-    index = Index(replace(Facts(**values), now=time.time()))
+    index = Index(replace(Snapshot(**values), now=time.time()))
     index.used, index.pods_of_clique, index.nodes  # noqa: B018
     begin = time.process_time()
     answer = explain(index, Ref("PodCliqueSet", NAMESPACE, SET))

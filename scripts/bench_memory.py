@@ -30,7 +30,7 @@ from app.facts.kinds import ALL, COMPUTE_DOMAIN, POD_GANG
 from app.kube.api import Selection
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
-from app.kube.transport import Limits
+from app.kube.transport import CallLimits
 from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, plan_of, read_member
 from app.sandbox.sandbox import Sandbox
@@ -282,7 +282,7 @@ async def run_api(directory: Path, scale: float) -> None:
     )
     await sandbox.apply([HELD, *(objects(scale) if scale else ())])
     async with HttpClient(
-        await from_kubeconfig(sandbox.kubeconfig, "admin"), ALL, Limits(qps=10_000)
+        await from_kubeconfig(sandbox.kubeconfig, "admin"), ALL, CallLimits(qps=10_000)
     ) as client:
         await client.discovery.refresh()
         gangs = (await client.list(Selection(POD_GANG, "default"), limit=0)).items

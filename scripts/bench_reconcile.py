@@ -38,7 +38,7 @@ from app.facts.kinds import (
 from app.kube.api import ObjectRef, Selection, Unavailable
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
-from app.kube.transport import Limits
+from app.kube.transport import CallLimits
 from app.objects.resource import (
     EVENT,
     LEASE,
@@ -670,7 +670,7 @@ async def connect(directory: Path) -> HttpClient:
     client = HttpClient(
         await from_kubeconfig(directory / "kubeconfig", "operator"),
         ALL,
-        Limits(qps=1e6, burst=10**6),
+        CallLimits(qps=1e6, burst=10**6),
     )
     await client.discovery.refresh()
     return client

@@ -18,7 +18,7 @@ from typing import Any
 
 from bench_cluster import NODES, objects, pod
 
-from app.explain.known.snapshot import BY_RESOURCE, Facts
+from app.explain.known.snapshot import BY_RESOURCE, Snapshot
 from app.kube.api import Object, WatchEvent
 from app.kube.store import WatchStore
 from app.objects.resource import NODE, POD, Resource
@@ -82,7 +82,7 @@ def looked(looker: Looker, stores: dict[Resource, WatchStore[Any]]) -> Overdue:
         name = BY_RESOURCE[resource].field
         if name not in KEPT:
             KEPT[name] = tuple(store.values())
-    return looker.at(Facts(**KEPT, skipped=frozenset({"events"}), now=time.time()), AFTER)
+    return looker.at(Snapshot(**KEPT, skipped=frozenset({"events"}), now=time.time()), AFTER)
 
 
 KEPT: dict[str, Any] = {}

@@ -38,7 +38,6 @@ REACHED: dict[str, float] = {
     "functions above 250 tokens": 31,
     "functions above complexity 10": 82,
     "functions above 5 parameters": 23,
-    "class names in several files": 26,
 }
 """Figures of today that are above their goals. They may only fall."""
 

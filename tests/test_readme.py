@@ -113,7 +113,7 @@ RULES = (
     "objects/*.py",
     "webhooks/*.py",
     "admission/*.py",
-    "cluster/facts.py",
+    "cluster/view.py",
     "cluster/mnnvl.py",
     "cluster/doubt.py",
 )

@@ -13,7 +13,7 @@ from app.admission.exchange import Answer, Exchange
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConnectionLimits:
     """The limits of connections: their number, the bytes that they hold, and times."""
 
     connections: int = 2000
@@ -72,7 +72,7 @@ class Serving:
 
     exchange: Exchange
     hand_over: HandOver
-    limits: Limits = field(default_factory=Limits)
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     draining: bool = False
     """If true, each answer has `connection: close` and is the last one of its connection."""
     all_closed: asyncio.Event = field(default_factory=asyncio.Event)

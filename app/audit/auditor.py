@@ -18,7 +18,7 @@ from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
 from app.config.schema import Configuration
 from app.dry_run.judge import Asker, judge
-from app.facts.grove.gang import Gang
+from app.facts.grove.gang import SlimPodGang
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
@@ -99,7 +99,7 @@ class Auditor:
         self._claims = ClaimAudit(client, self._cluster.facts, self._cluster.stores)
         self._levels = configuration.levels
         self._listing = listed.Listing()
-        self._gangs: Mapping[Key, Sequence[Gang]] | None = None
+        self._gangs: Mapping[Key, Sequence[SlimPodGang]] | None = None
         self._exempt = (EXEMPT_NAMESPACE, configuration.certificates.namespace)
         self._progress = progress
         self._settled = timestamp(now - SETTLE)
@@ -252,7 +252,7 @@ class Auditor:
         problem = f'can never be allocated: DeviceClass "{name}" does not exist'
         return Finding(stored.kind, stored.namespace, stored.name, 0, (problem,), NEVER_ALLOCATED)
 
-    def _gang_of(self, stored: MnnvlResource) -> Gang | None:
+    def _gang_of(self, stored: MnnvlResource) -> SlimPodGang | None:
         """Return the PodGang that should own `stored`, or None."""
         rule = self._cluster.owners.rule
         named = self._cluster.stores[GANGS].get(stored.namespace, stored.place.podgang)
@@ -261,13 +261,13 @@ class Auditor:
             (gang for gang in (named, *candidates) if gang and rule.is_of(stored, gang)), None
         )
 
-    def _gangs_by_base(self) -> Mapping[Key, Sequence[Gang]]:
+    def _gangs_by_base(self) -> Mapping[Key, Sequence[SlimPodGang]]:
         """Return the PodGangs that may have to own resources, by namespace and base name.
 
         They are found only once, because a set may have very many of both.
         """
         if self._gangs is None:
-            gangs: dict[Key, list[Gang]] = {}
+            gangs: dict[Key, list[SlimPodGang]] = {}
             for gang in self._cluster.stores[GANGS].values():
                 for base in self._cluster.owners.rule.base_names(gang):
                     gangs.setdefault((gang.namespace, base), []).append(gang)

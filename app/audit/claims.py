@@ -3,8 +3,8 @@
 from collections.abc import Collection
 
 from app.audit.finding import Finding
-from app.cluster.facts import Facts
 from app.cluster.pods import claims_held_in_deletion, pods_without_claim
+from app.cluster.view import ClusterView
 from app.facts.kinds import POD_CLIQUE, RESOURCE_CLAIM
 from app.facts.table import CLAIMS, DOMAINS
 from app.kube.api import Client, Key, Object, ObjectRef, find
@@ -26,7 +26,7 @@ LACKS = (
 class ClaimAudit:
     """What PodCliques and ResourceClaims lack, as far as `facts` and Pods show it."""
 
-    def __init__(self, client: Client, facts: Facts, stores: Stores) -> None:
+    def __init__(self, client: Client, facts: ClusterView, stores: Stores) -> None:
         self._client = client
         self._facts = facts
         self._stores = stores

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from app.cluster.dialects import OWNER_RULES
-from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources
 from app.cluster.owners import MnnvlOwners
+from app.cluster.view import ClusterView
 from app.config.schema import Configuration
 from app.facts.kinds import NEIGHBOURS
 from app.facts.table import FOR_VERDICTS
@@ -39,7 +39,7 @@ class Cluster:
         self.discovery = discovery
         self.topology_name = settings.name
         self.stores = Stores(FOR_VERDICTS)
-        self.facts = Facts(
+        self.facts = ClusterView(
             client, self.stores, topology_name=settings.name, topology_enabled=settings.enabled
         )
         self.resources = MnnvlResources(client, self.facts, self.stores)

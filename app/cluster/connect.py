@@ -11,7 +11,7 @@ from app.kube.api import ClusterError
 from app.kube.client import HttpClient
 from app.kube.credentials import Credentials, from_kubeconfig, in_cluster, is_in_cluster
 from app.kube.readonly import ReadOnlyClient
-from app.kube.transport import Limits
+from app.kube.transport import CallLimits
 from app.objects.resource import Resource
 
 _USER_AGENT = f"grove-admission/{__version__}"
@@ -19,7 +19,7 @@ _USER_AGENT = f"grove-admission/{__version__}"
 if TYPE_CHECKING:
     from app.config.schema import Configuration
 
-_READING = Limits(total=60.0, qps=200.0, burst=400)
+_READING = CallLimits(total=60.0, qps=200.0, burst=400)
 """The limits of commands that only read.
 
 The pages of large lists are read without pauses, because a person waits for them.
@@ -121,7 +121,9 @@ def how_to_renew(problem: Exception, kubeconfig: Path | None, context: str | Non
     return renewal_of(kubeconfig, context)
 
 
-def limits(configuration: "Configuration") -> Limits:
+def limits(configuration: "Configuration") -> CallLimits:
     """Return the limits of one client."""
     client = configuration.client
-    return Limits(total=client.timeout_seconds, qps=client.queries_per_second, burst=client.burst)
+    return CallLimits(
+        total=client.timeout_seconds, qps=client.queries_per_second, burst=client.burst
+    )

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from app.cluster.doubt import doubt_about, former_set
-from app.cluster.facts import Facts, ready
-from app.facts.grove.gang import Gang, read_gang
+from app.cluster.view import ClusterView, ready
+from app.facts.grove.gang import SlimPodGang, read_gang
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.labels import PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA
@@ -53,7 +53,7 @@ class MnnvlResources:
     `client` writes them, and `facts` reads the PodCliqueSets that own new ones.
     """
 
-    def __init__(self, client: Objects, facts: Facts, stores: Stores) -> None:
+    def __init__(self, client: Objects, facts: ClusterView, stores: Stores) -> None:
         self._client = client
         self._facts = facts
         self._gangs = stores[GANGS]
@@ -86,7 +86,7 @@ class MnnvlResources:
 
     def _is_cached(self, owner: OwnerRef, plan: Plan) -> bool:
         gangs = ready(self._gangs, "PodGangs")
-        cached: PodCliqueSet | Gang | None = None
+        cached: PodCliqueSet | SlimPodGang | None = None
         if owner.kind == POD_CLIQUE_SET.kind:
             cached = self._facts.cached_set(plan.namespace, owner.name)
         elif owner.kind == POD_GANG.kind:
@@ -94,12 +94,12 @@ class MnnvlResources:
         is_current = cached is not None and cached.uid == owner.uid and not cached.deleting
         return is_current and not self._is_doomed(cached, plan)
 
-    def _is_doomed(self, owner: PodCliqueSet | Gang | None, plan: Plan) -> bool:
+    def _is_doomed(self, owner: PodCliqueSet | SlimPodGang | None, plan: Plan) -> bool:
         """Return whether `owner` is a PodGang of a former PodCliqueSet of that name.
 
         The garbage collector will delete it with everything that it owns.
         """
-        if not isinstance(owner, Gang) or not owner.set_uid:
+        if not isinstance(owner, SlimPodGang) or not owner.set_uid:
             return False
         cached = self._facts.cached_set(plan.namespace, plan.owner.name)
         current = plan.owner.uid or (cached.uid if cached else "")

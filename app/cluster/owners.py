@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from app.cluster.dialects import LATER
-from app.cluster.facts import Facts, ready
-from app.facts.grove.gang import Gang, read_gang
+from app.cluster.view import ClusterView, ready
+from app.facts.grove.gang import SlimPodGang, read_gang
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.labels import MNNVL_ADOPTED, MNNVL_MANAGED, PCS_NAME, PCS_REPLICA
@@ -40,7 +40,7 @@ class MnnvlOwners:
     def __init__(
         self,
         client: Objects,
-        facts: Facts,
+        facts: ClusterView,
         stores: Stores,
         configured: OwnerRule | None = None,
         discovery: Discovery | None = None,
@@ -84,7 +84,7 @@ class MnnvlOwners:
         served = await self._discovery.served_now([dialect.sign for dialect in LATER])
         return next((dialect.name for dialect in LATER if dialect.sign in served), "")
 
-    def resources_of(self, gang: Gang) -> list[MnnvlResource]:
+    def resources_of(self, gang: SlimPodGang) -> list[MnnvlResource]:
         """Return the cached resources of `gang`, as the rule in force sees it.
 
         Unavailable while a cache isn't ready.
@@ -103,7 +103,7 @@ class MnnvlOwners:
 
     # In the dialect `design`.
 
-    def cached_gang(self, namespace: str, name: str, uid: str) -> Gang | None:
+    def cached_gang(self, namespace: str, name: str, uid: str) -> SlimPodGang | None:
         """Return the cached PodGang with this uid, or None.
 
         One that is being deleted doesn't count.
@@ -113,7 +113,7 @@ class MnnvlOwners:
             return None
         return cached
 
-    async def _read_gang(self, gang: Gang) -> Object | None:
+    async def _read_gang(self, gang: SlimPodGang) -> Object | None:
         """Return this cached PodGang as the API server has it, None if it is gone.
 
         The cache may lag: a PodGang that is gone would take the resources from its successor, and
@@ -127,7 +127,7 @@ class MnnvlOwners:
         is_current = self.cached_gang(gang.namespace, gang.name, gang.uid) is not None
         return obj if is_current else None
 
-    async def adopt(self, gang: Gang, *, dry_run: bool) -> list[Object]:
+    async def adopt(self, gang: SlimPodGang, *, dry_run: bool) -> list[Object]:
         """Make `gang`, which is cached, the owner of its resources that it may adopt.
 
         Return these resources; none if the API server does not have this PodGang any more, or has
@@ -148,7 +148,7 @@ class MnnvlOwners:
             return [_owned(stored, reference) for stored in adoptable]
         return await _all(self._write(stored, reference) for stored in adoptable)
 
-    async def _may_adopt(self, gang: Gang, *, dry_run: bool) -> bool:
+    async def _may_adopt(self, gang: SlimPodGang, *, dry_run: bool) -> bool:
         obj = await self._read_gang(gang)
         if obj is None or not (dry_run or MNNVL_ADOPTED in annotations_of(obj)):
             return False
@@ -198,7 +198,7 @@ class MnnvlOwners:
 
         raise Conflict(f"{stored.kind} {stored.name} keeps changing", code=409)
 
-    async def give_back_all_of(self, gang: Gang) -> list[Object]:
+    async def give_back_all_of(self, gang: SlimPodGang) -> list[Object]:
         """Give back everything that the stored PodGang `gang` owns, and return it.
 
         What it owns is read from the API server, because another replica may just have given it to
@@ -213,7 +213,7 @@ class MnnvlOwners:
         owned = await self._read_owned(gang, pcs)
         return await _all(self.give_back(resource, pcs) for resource in owned)
 
-    async def _read_owned(self, gang: Gang, pcs: PodCliqueSet) -> list[MnnvlResource]:
+    async def _read_owned(self, gang: SlimPodGang, pcs: PodCliqueSet) -> list[MnnvlResource]:
         """Return the stored resources of `pcs` that `gang` owns and that have to be given back."""
         labels = {MNNVL_MANAGED: "true", PCS_NAME: pcs.name, **_replica_of(gang, pcs)}
         selector = ",".join(f"{key}={value}" for key, value in labels.items())
@@ -228,7 +228,7 @@ class MnnvlOwners:
                     owned.append(stored)
         return owned
 
-    async def living_set_of(self, gang: Gang) -> PodCliqueSet | None:
+    async def living_set_of(self, gang: SlimPodGang) -> PodCliqueSet | None:
         """Return the PodCliqueSet of the stored PodGang `gang`.
 
         None if another PodGang is stored, or if the set is gone or being deleted. Raise
@@ -243,7 +243,7 @@ class MnnvlOwners:
             return None
         return pcs
 
-    async def _stored(self, gang: Gang) -> Gang | None:
+    async def _stored(self, gang: SlimPodGang) -> SlimPodGang | None:
         """Return the PodGang that is stored with the name and the uid of `gang`, or None."""
         cached = self._gangs.get(gang.namespace, gang.name)
         if cached is not None and cached.uid == gang.uid:
@@ -274,7 +274,7 @@ class MnnvlOwners:
         return self._stores[resource]
 
 
-def _replica_of(gang: Gang, pcs: PodCliqueSet) -> dict[str, str]:
+def _replica_of(gang: SlimPodGang, pcs: PodCliqueSet) -> dict[str, str]:
     """Return the label of the resources of the replica in which `gang` is.
 
     Earlier releases of Grove only write the replica into the name: `<pcs>-<replica>[-...]`.

@@ -16,7 +16,7 @@ from app.facts.named import read_name
 from app.facts.table import BY_SET, Row, in_namespace
 from app.kube.store import IndexFunction
 from app.objects.resource import POD
-from app.rules.mnnvl.demand import Demand
+from app.rules.mnnvl.demand import ClaimedClique
 from app.rules.mnnvl.missing import Unclaimed, read_clique
 
 BY_BASE = "base"
@@ -40,7 +40,7 @@ BY_WORKLOAD = "workload"
 BY_POD_GROUP = "pod group"
 """Lookup of Pods: namespace and the KAI PodGroup in their annotation."""
 
-StoredClique = Demand | Unclaimed
+StoredClique = ClaimedClique | Unclaimed
 
 CLIQUES: Row[StoredClique] = Row(
     kinds.POD_CLIQUE,
@@ -49,7 +49,7 @@ CLIQUES: Row[StoredClique] = Row(
         BY_SET: lambda clique: in_namespace(clique.member.namespace, clique.member.place.pcs),
         BY_BASE: lambda clique: (
             in_namespace(clique.member.namespace, clique.base_name)
-            if isinstance(clique, Demand)
+            if isinstance(clique, ClaimedClique)
             else []
         ),
     },

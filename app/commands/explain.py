@@ -25,7 +25,7 @@ from app.dry_run.budget import UnusableInput
 from app.explain.answers.answer import Answer, explain
 from app.explain.known.index import Index
 from app.explain.known.read import facts_of, read_for
-from app.explain.known.snapshot import RESOURCES, Facts
+from app.explain.known.snapshot import RESOURCES, Snapshot
 from app.explain.shown.json import document
 from app.explain.shown.names import meant
 from app.explain.shown.rights import may_not_read, refusal
@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         return unreadable("can't explain", problem, arguments)
 
 
-def _offline(facts: Facts, given: str, arguments: argparse.Namespace) -> int:
+def _offline(facts: Snapshot, given: str, arguments: argparse.Namespace) -> int:
     index = Index(facts)
     if not given:
         return print_list(index, arguments.namespace or "", arguments)
@@ -110,7 +110,7 @@ def _offline(facts: Facts, given: str, arguments: argparse.Namespace) -> int:
     return _print(answer, arguments)
 
 
-def _refs(facts: Facts, kind: str) -> list[Ref]:
+def _refs(facts: Snapshot, kind: str) -> list[Ref]:
     """Return the objects of a kind among facts."""
     kinds = (facts.sets, facts.cliques, facts.gangs, facts.pod_groups, facts.workloads)
     objects = (*kinds, facts.pods, facts.claims, facts.compute_domains)
@@ -144,7 +144,7 @@ async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
         return code
 
 
-async def _facts(client: Reader, ref: Ref, arguments: argparse.Namespace) -> Facts:
+async def _facts(client: Reader, ref: Ref, arguments: argparse.Namespace) -> Snapshot:
     return await read_for(client, ref, room=not arguments.no_room, now=time.time())
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from app.explain.answers.waiting import rows, workloads
 from app.explain.known.index import Index
 from app.explain.known.read import Reading, collector_paused
-from app.explain.known.snapshot import BY_RESOURCE, ROOM, Facts
+from app.explain.known.snapshot import BY_RESOURCE, ROOM, Snapshot
 from app.explain.shown.waiting_text import exit_code, list_document, list_text
 from app.facts.kinds import RESOURCE_CLAIM, RESOURCE_SLICE
 from app.kube.api import Reader
@@ -23,7 +23,7 @@ _OF_CLUSTER = (POD, RESOURCE_CLAIM)
 _ONLY_FOR_ROOM = (NODE, RESOURCE_SLICE)
 
 
-async def read_list(client: Reader, namespace: str, *, room: bool) -> Facts:
+async def read_list(client: Reader, namespace: str, *, room: bool) -> Snapshot:
     """Read what tells which workloads of a namespace wait and why; of all namespaces for "".
 
     Without `room`, neither the nodes nor the pods of other namespaces are read.

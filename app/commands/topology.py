@@ -27,7 +27,7 @@ from app.explain.answers.whatif.effects import Effects
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.known.read import TOPOLOGY, facts_of, read_all
-from app.explain.known.snapshot import RESOURCES, Facts
+from app.explain.known.snapshot import RESOURCES, Snapshot
 from app.explain.reasons.words import listed
 from app.explain.shown.json import preview_document, search_document, survey_document
 from app.explain.shown.rights import how_to_get
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     return _report(Index(facts), levels, arguments)
 
 
-async def _read(arguments: argparse.Namespace, *, sets: bool) -> Facts:
+async def _read(arguments: argparse.Namespace, *, sets: bool) -> Snapshot:
     resources = (
         *TOPOLOGY,
         NODE,
@@ -211,7 +211,7 @@ def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Na
 
 
 def _report_effects(
-    facts: Facts,
+    facts: Snapshot,
     edits: list[Supposition],
     levels: ClusterTopology | None,
     arguments: argparse.Namespace,

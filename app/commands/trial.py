@@ -12,7 +12,7 @@ import orjson
 from app.commands.audit_log import DAMAGED, lines_of, opened_log
 from app.commands.files import files_in
 from app.commands.options import REFUSED, UNUSABLE, Command
-from app.dry_run.audit_report import Finding, Report
+from app.dry_run.audit_report import Report, ReportedMessage
 from app.dry_run.budget import UnusableInput
 from app.objects.shape import text_of
 from app.visible import visible_json
@@ -88,7 +88,7 @@ def _take(entry: Entry, report: Report) -> None:
         place = "/".join(filter(None, (namespace, text_of(entry.get("name")))))
         operation = text_of(entry.get("operation"))
         example = f"{operation} {place} by {user} at {text_of(entry.get('time'))}"
-        report.note(Finding("rejected", kind, message), example)
+        report.note(ReportedMessage("rejected", kind, message), example)
 
 
 COMMAND = Command(

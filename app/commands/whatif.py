@@ -11,7 +11,7 @@ from app.explain.answers.whatif.edits import Applying, Supposition, UnusableEdit
 from app.explain.answers.whatif.effects import Effects, effects
 from app.explain.known.index import Index
 from app.explain.known.read import read_all
-from app.explain.known.snapshot import Facts
+from app.explain.known.snapshot import Snapshot
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.text import not_seen
 from app.kube.api import Reader
@@ -45,13 +45,13 @@ def _edit(text: str) -> Supposition:
         raise UnusableInput(f"--if {problem}") from None
 
 
-async def read_everything(client: Reader) -> Facts:
+async def read_everything(client: Reader) -> Snapshot:
     """Read all that decides on placement."""
     return await read_all(client, now=time.time())
 
 
 def effects_of(
-    facts: Facts, edits: list[Supposition], arguments: argparse.Namespace
+    facts: Snapshot, edits: list[Supposition], arguments: argparse.Namespace
 ) -> tuple[Effects, Index]:
     """Return what edits would do, and the facts after them. Raise UnusableInput."""
     try:
@@ -60,7 +60,7 @@ def effects_of(
         raise UnusableInput(f"--if {problem}") from None
 
 
-def print_unknown(facts: Facts) -> int:
+def print_unknown(facts: Snapshot) -> int:
     """Print that not everything could be read. Return the exit code."""
     for line in (*not_seen(facts.unseen, ()), *how_to_get(facts.unseen)):
         print(visible(line), file=sys.stderr)

@@ -17,8 +17,8 @@ from app.audit.finding import Finding, Tally
 from app.audit.progress import Progress
 from app.config.schema import Configuration
 from app.console.live import Live
-from app.console.page import Page, Query
-from app.console.snapshot import Snapshot
+from app.console.page import ConsolePage, Query
+from app.console.revision import Revision
 from app.console.topology import surveyed
 from app.doctor.apis import Read
 from app.doctor.certificate import Handshake
@@ -53,7 +53,7 @@ GROUPS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FindingRow:
     """One finding. `group` is a key of GROUPS; `objects` are the objects that it holds for."""
 
     group: str
@@ -76,7 +76,7 @@ class Result:
     end: float = 0.0
     stage: str = "the audit"
     looked_at: int = 0
-    rows: list[Row] = field(default_factory=list)
+    rows: list[FindingRow] = field(default_factory=list)
     passed: list[Check] = field(default_factory=list)
     not_seen: list[str] = field(default_factory=list)
 
@@ -102,7 +102,7 @@ class Examination:
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
         self.result: Result | None = None
-        self.page = Page("findings", "Findings", self.shown, ("q", "show"))
+        self.page = ConsolePage("findings", "Findings", self.shown, ("q", "show"))
 
     @property
     def running(self) -> bool:
@@ -154,16 +154,16 @@ class Examination:
             else:
                 result.rows.append(_of_doctor(check))
 
-    def count(self, snapshot: Snapshot) -> int:
+    def count(self, snapshot: Revision) -> int:
         """Return the number of findings of the last examination and of the topology of now."""
         return len(self._rows(snapshot))
 
-    def _rows(self, snapshot: Snapshot) -> list[Row]:
+    def _rows(self, snapshot: Revision) -> list[FindingRow]:
         examined = self.result.rows if self.result else ()
         topology = map(_of_topology, surveyed(snapshot.index).reasons)
         return _grouped(_without_repeats([*examined, *topology]))
 
-    def shown(self, snapshot: Snapshot, query: Query) -> dict[str, Any]:
+    def shown(self, snapshot: Revision, query: Query) -> dict[str, Any]:
         """Return what the page shows.
 
         These are the findings of the last examination, and those of the topology of now.
@@ -207,7 +207,7 @@ async def _no_handshake(host: str, port: int, name: str, ca_bundle: bytes) -> Ha
     return Handshake("unreachable", "the console connects to nothing but the API server")
 
 
-def _of_audit(finding: Finding) -> Row:
+def _of_audit(finding: Finding) -> FindingRow:
     """Return the row of a finding: refused, not decided, or a leak if a resource has no owner.
 
     All others are warnings.
@@ -216,7 +216,7 @@ def _of_audit(finding: Finding) -> Row:
     remark = "leak" if finding.kind in _OWNED else "warning"
     group = "undecided" if finding.is_undecided else "refused" if finding.code else remark
     detail = "; ".join(finding.problems)
-    return Row(group, "audit", finding.kind, detail, finding.remedy, objects=(name,))
+    return FindingRow(group, "audit", finding.kind, detail, finding.remedy, objects=(name,))
 
 
 def _not_audited(tally: Tally) -> Iterator[str]:
@@ -224,18 +224,20 @@ def _not_audited(tally: Tally) -> Iterator[str]:
     yield from (f"{name} (not installed)" for name in tally.absent)
 
 
-def _of_doctor(check: Check) -> Row:
+def _of_doctor(check: Check) -> FindingRow:
     group = {"problem": "problem", "warning": "warning"}.get(check.status, "undecided")
-    return Row(group, "doctor", f"{check.subject}: {check.message}", "", check.remedy)
+    return FindingRow(group, "doctor", f"{check.subject}: {check.message}", "", check.remedy)
 
 
-def _of_topology(reason: Reason) -> Row:
+def _of_topology(reason: Reason) -> FindingRow:
     group = "problem" if reason.severity == "problem" else "warning"
     names = tuple(ref.name for ref in reason.objects)
-    return Row(group, "topology", reason.text, reason.id, reason.remedy, reason.commands, names)
+    return FindingRow(
+        group, "topology", reason.text, reason.id, reason.remedy, reason.commands, names
+    )
 
 
-def _without_repeats(rows: Sequence[Row]) -> list[Row]:
+def _without_repeats(rows: Sequence[FindingRow]) -> list[FindingRow]:
     """Return the rows without those of the audit whose text the doctor gives too."""
     doctor = [row.text for row in rows if row.source == "doctor"]
     remarks = [row for row in rows if (row.source, row.group) == ("audit", "warning")]
@@ -243,9 +245,9 @@ def _without_repeats(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row not in repeated]
 
 
-def _grouped(rows: Sequence[Row]) -> list[Row]:
+def _grouped(rows: Sequence[FindingRow]) -> list[FindingRow]:
     """Equal findings of several objects as one row; by group, then as they came."""
-    groups: dict[tuple[object, ...], Row] = {}
+    groups: dict[tuple[object, ...], FindingRow] = {}
     for row in rows:
         key = (row.group, row.source, row.text, row.detail, row.remedy)
         known = groups.get(key)
@@ -269,7 +271,7 @@ def _progress(result: Result) -> dict[str, Any]:
     }
 
 
-def _chips(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def _chips(rows: Sequence[FindingRow]) -> list[dict[str, Any]]:
     """Return the groups that have findings, each with its number of them."""
     counts = Counter(row.group for row in rows)
     return [
@@ -279,11 +281,11 @@ def _chips(rows: Sequence[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def _searched(row: Row) -> str:
+def _searched(row: FindingRow) -> str:
     return " ".join((row.source, row.text, row.detail, *row.objects)).lower()
 
 
-def _shown(row: Row) -> dict[str, Any]:
+def _shown(row: FindingRow) -> dict[str, Any]:
     of_audit = row.source == "audit"
     text = f"{row.text} {listed(row.objects, _NAMED)}" if of_audit else row.text
 
@@ -299,7 +301,7 @@ def _shown(row: Row) -> dict[str, Any]:
     }
 
 
-def _headline(rows: Sequence[Row], result: Result | None, *, running: bool) -> str:
+def _headline(rows: Sequence[FindingRow], result: Result | None, *, running: bool) -> str:
     urgent = sum(row.group in ("problem", "refused", "leak") for row in rows)
     if running:
         return "The cluster is being examined"

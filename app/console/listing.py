@@ -11,12 +11,12 @@ from dataclasses import dataclass, fields
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.waiting import WorkloadRow, place, row_of, workloads
 from app.explain.known.index import Index
-from app.explain.known.snapshot import Facts
+from app.explain.known.snapshot import Snapshot
 from app.facts.named import Ref
 
 SECONDS = 0.05
 """CPU seconds that a page may take for explanations of the list."""
-_COMPARED = [field.name for field in fields(Facts) if field.name != "now"]
+_COMPARED = [field.name for field in fields(Snapshot) if field.name != "now"]
 
 Parts = tuple[object, ...]
 """What belongs to a workload; equal if each is the same object as before."""
@@ -45,7 +45,7 @@ class WaitingList:
         self.complete = True
         self._clock = clock
         self._kept: dict[Ref, _KeptRow] = {}
-        self._facts = Facts()
+        self._facts = Snapshot()
         self._state = 1
 
     @property
@@ -119,7 +119,7 @@ def _are_same(before: Parts, after: Parts) -> bool:
     return len(before) == len(after) and all(a is b for a, b in zip(before, after, strict=True))
 
 
-def _same(facts: Facts, others: Facts) -> bool:
+def _same(facts: Snapshot, others: Snapshot) -> bool:
     pairs = [(getattr(facts, name), getattr(others, name)) for name in _COMPARED]
     return all(a is b or (not isinstance(a, tuple) and a == b) for a, b in pairs)
 

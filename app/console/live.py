@@ -2,7 +2,7 @@
 
 Objects become facts as pages arrive, so only the facts are kept. What may not be read in all
 namespaces is read in those that the user may see; what may not be read there either is noted in
-`Facts.unseen`.
+`Snapshot.unseen`.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from app.cluster.connect import is_expired
-from app.console.snapshot import Snapshot, Snapshots
-from app.explain.known.snapshot import BY_RESOURCE, ROOM, Facts
+from app.console.revision import Revision, Revisions
+from app.explain.known.snapshot import BY_RESOURCE, ROOM, Snapshot
 from app.explain.reasons.words import listed
 from app.kube.api import ClusterError, Reader, Rejected, Selection
 from app.kube.discovery import Discovery
@@ -37,7 +37,7 @@ Scope = tuple[Resource, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class KindProgress:
     """How many objects of one kind have been read.
 
     It also has how many there are, if the API server says so.
@@ -104,7 +104,7 @@ class Live:
         self._denied: set[Scope] = set()
         self._changed = asyncio.Event()
         self._facts: dict[str, tuple[Any, ...]] = {}
-        self._snapshots = Snapshots()
+        self._snapshots = Revisions()
 
     async def run(self) -> NoReturn:
         """Read and watch everything. Never returns."""
@@ -128,15 +128,15 @@ class Live:
         while not self.ready:
             await self.changes(self.revision)
 
-    def progress(self) -> list[Progress]:
+    def progress(self) -> list[KindProgress]:
         """Return the progress of the lists that are not complete yet."""
         return [
-            Progress(resource.plural, len(store), store.total)
+            KindProgress(resource.plural, len(store), store.total)
             for (resource, _), store in self._stores.items()
             if not store.synced
         ]
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> Revision:
         """Return the current facts.
 
         A snapshot is used again until something changes, or for a minute, because ages change.
@@ -147,7 +147,7 @@ class Live:
             current = self._snapshots.take(self.revision, self.facts(now), now)
         return current
 
-    def facts(self, now: float) -> Facts:
+    def facts(self, now: float) -> Snapshot:
         """Return the facts at `now` (seconds since 1970).
 
         A field keeps its tuple until one of its facts changes.
@@ -165,7 +165,7 @@ class Live:
             ]
             self._facts[name] = tuple(fact for store in stores for fact in store.values())
 
-        return Facts(
+        return Snapshot(
             **{name: facts for name, facts in self._facts.items() if name in served},  # type: ignore[arg-type]
             unseen=self._unseen(),
             absent=frozenset(name for name, is_served in served.items() if not is_served),

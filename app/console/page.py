@@ -4,14 +4,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.console.snapshot import Snapshot
+from app.console.revision import Revision
 
 Query = Mapping[str, str]
 """The query of a request, the first value of each name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ConsolePage:
     """`path` is also the name of the template.
 
     `read` makes from a snapshot and a query what the template shows; its `ignored` are options of
@@ -21,7 +21,7 @@ class Page:
 
     path: str
     title: str
-    read: Callable[[Snapshot, Query], dict[str, Any]]
+    read: Callable[[Revision, Query], dict[str, Any]]
     options: Collection[str] = ()
     watched: bool = True
 

@@ -15,8 +15,8 @@ from app.cluster import documents, listed
 from app.cluster.cluster import Cluster
 from app.config.schema import Configuration
 from app.console.live import Live
-from app.console.page import Page, Query
-from app.console.snapshot import Snapshot
+from app.console.page import ConsolePage, Query
+from app.console.revision import Revision
 from app.console.source import difference, line_of, masked, roots
 from app.dry_run.budget import UnusableInput
 from app.dry_run.documents import read_documents
@@ -146,7 +146,7 @@ def _unjudged(form: Mapping[str, str], text: str) -> dict[str, Any]:
 
 
 def _verdicts(
-    judged: Sequence[Judgement], nodes: Sequence[yaml.Node], snapshot: Snapshot | None
+    judged: Sequence[Judgement], nodes: Sequence[yaml.Node], snapshot: Revision | None
 ) -> list[dict[str, Any]]:
     aligned = len(judged) == len(nodes)
     return [
@@ -156,7 +156,7 @@ def _verdicts(
 
 
 def _shown(
-    judgement: Judgement, node: yaml.Node | None, snapshot: Snapshot | None
+    judgement: Judgement, node: yaml.Node | None, snapshot: Revision | None
 ) -> dict[str, Any]:
     api_version, kind, namespace, name = identify(judgement.document)
     verdict = judgement.verdict
@@ -285,7 +285,7 @@ def saved(judged: Mapping[str, Any], version: str) -> dict[str, Any]:
     }
 
 
-def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
+def _read(snapshot: Revision, query: Query) -> dict[str, Any]:
     """Return the empty form, or the form with the example if the query has `example`."""
     return {
         "text": EXAMPLE if "example" in query else "",
@@ -301,4 +301,4 @@ def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
     }
 
 
-PAGE = Page("playground", "Playground", _read, ("example",), watched=False)
+PAGE = ConsolePage("playground", "Playground", _read, ("example",), watched=False)

@@ -22,9 +22,9 @@ from app.console.events import Streams
 from app.console.guard import Guard
 from app.console.listing import WaitingList
 from app.console.live import Live
-from app.console.page import Page
+from app.console.page import ConsolePage
 from app.console.rendering import environment
-from app.console.snapshot import Snapshot
+from app.console.revision import Revision
 from app.explain.answers.answer import Answer
 from app.explain.shown.json import document
 from app.explain.shown.text import text
@@ -122,13 +122,13 @@ class _Routes:
             return Response(status_code=503)
         return StreamingResponse(self._console.streams.messages(), media_type="text/event-stream")
 
-    def page(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+    def page(self, page: ConsolePage) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             return await self._page(request, page, {})
 
         return answer
 
-    async def _page(self, request: Request, page: Page, more: dict[str, Any]) -> Response:
+    async def _page(self, request: Request, page: ConsolePage, more: dict[str, Any]) -> Response:
         """Return the page, or 304 if it shows what `If-None-Match` names."""
         query = dict(reversed(request.query_params.multi_items()))
         snapshot = self._console.live.snapshot()
@@ -161,7 +161,7 @@ class _Routes:
         return self._render(*arguments), time.thread_time() - begin
 
     def _render(
-        self, page: Page, snapshot: Snapshot, query: dict[str, str], more: dict[str, Any]
+        self, page: ConsolePage, snapshot: Revision, query: dict[str, str], more: dict[str, Any]
     ) -> "_Rendered":
         live = self._console.live
         values: dict[str, Any] = {"context": self._console.context, "trouble": live.trouble}
@@ -175,7 +175,7 @@ class _Routes:
         template = self._environment.get_template(f"{page.path}.html")
         return _Rendered(template.render(values), tuple(ignored), counts)
 
-    def _counts(self, snapshot: Snapshot, page: Page) -> dict[str, int]:
+    def _counts(self, snapshot: Revision, page: ConsolePage) -> dict[str, int]:
         """Return how many workloads wait and how many findings there are, for the navigation."""
         self._listing.follow(snapshot.index, reasons=page is self.pages[0])
         findings = self._console.findings.count(snapshot)

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from app.console.page import Page, Query
-from app.console.snapshot import Snapshot
+from app.console.page import ConsolePage, Query
+from app.console.revision import Revision
 from app.explain.known.kinds import KINDS as EXPLAINED
 from app.explain.known.snapshot import BY_RESOURCE
 from app.explain.reasons.words import ago
@@ -69,7 +69,7 @@ def _reference(given: str) -> Ref | None:
     return Ref(kind, namespace, name) if known else None
 
 
-def read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
+def read(snapshot: Revision, query: Query) -> dict[str, Any]:
     """Return what the page shows without the stored object."""
     given = query.get("object", "")
     ref = _reference(given)
@@ -95,7 +95,7 @@ def _commands(ref: Ref) -> list[str]:
     return [shlex.join(get), shlex.join(["kubectl", "describe", *where, *name])]
 
 
-def events_of(snapshot: Snapshot, uid: str) -> list[dict[str, str]]:
+def events_of(snapshot: Revision, uid: str) -> list[dict[str, str]]:
     """Return the events of the object with this uid, the latest first."""
     events = snapshot.index.events.get(uid, ())[:MOST_EVENTS] if uid else ()
     return [
@@ -108,4 +108,4 @@ def events_of(snapshot: Snapshot, uid: str) -> list[dict[str, str]]:
     ]
 
 
-PAGE = Page("object", "Object", read, ("object",), watched=False)
+PAGE = ConsolePage("object", "Object", read, ("object",), watched=False)

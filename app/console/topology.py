@@ -6,8 +6,8 @@ It shows levels and their coverage, what is not a tree, where room is, and a map
 from typing import Any
 
 from app.console.map import drawn
-from app.console.page import Page, Query
-from app.console.snapshot import Snapshot
+from app.console.page import ConsolePage, Query
+from app.console.revision import Revision
 from app.console.workloads import reference
 from app.explain.answers.topology import (
     DomainReport,
@@ -43,7 +43,7 @@ def surveyed(index: Index, name: str = "") -> Survey:
     return index.remembered(("console survey", name), lambda: survey(index, name), _OF_SURVEY)
 
 
-def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
+def _read(snapshot: Revision, query: Query) -> dict[str, Any]:
     index = snapshot.index
     name = query.get("name", "")
     topology = index.topology(name)
@@ -248,4 +248,4 @@ def _node(index: Index, position: int) -> dict[str, Any]:
 
 
 OPTIONS = ("at", "gang", "gpus", "level", "name", "pods")
-PAGE = Page("topology", "Topology", _read, OPTIONS)
+PAGE = ConsolePage("topology", "Topology", _read, OPTIONS)

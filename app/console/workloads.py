@@ -6,15 +6,15 @@ from typing import Any
 
 from app.console import stored
 from app.console.listing import WaitingList, answered
-from app.console.page import Page, Query
-from app.console.snapshot import Snapshot
+from app.console.page import ConsolePage, Query
+from app.console.revision import Revision
 from app.explain.answers.answer import Answer
 from app.explain.answers.tree import Branch
 from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.index import Index
 from app.explain.known.kinds import KINDS
-from app.explain.known.snapshot import TITLES, Facts
-from app.explain.placing.room import Room
+from app.explain.known.snapshot import TITLES, Snapshot
+from app.explain.placing.room import DomainRoom
 from app.explain.reasons.words import counted, listed
 from app.explain.shown.text import folded, without_pods
 from app.explain.shown.waiting_text import COLUMNS, cells, first_reason
@@ -35,13 +35,13 @@ _WORDS = {
 }
 
 
-def page(listing: WaitingList) -> Page:
+def page(listing: WaitingList) -> ConsolePage:
     """Return the page of what `listing` has."""
-    return Page(PATH, "Workloads", partial(_read, listing), ("object", "namespace", "q"))
+    return ConsolePage(PATH, "Workloads", partial(_read, listing), ("object", "namespace", "q"))
 
 
 def printed(
-    snapshot: Snapshot, given: str, form: Callable[[Answer], str | bytes]
+    snapshot: Revision, given: str, form: Callable[[Answer], str | bytes]
 ) -> str | bytes | None:
     """Return the explanation of `Kind/namespace/name` in a form.
 
@@ -64,7 +64,7 @@ def named(ref: Ref) -> str:
     return f"{ref.kind}/{ref.namespace}/{ref.name}"
 
 
-def _read(listing: WaitingList, snapshot: Snapshot, query: Query) -> dict[str, Any]:
+def _read(listing: WaitingList, snapshot: Revision, query: Query) -> dict[str, Any]:
     facts = snapshot.facts
     namespaces = sorted({row.ref.namespace for row in listing.rows})
     asked = query.get("object", "")
@@ -88,7 +88,7 @@ def _read(listing: WaitingList, snapshot: Snapshot, query: Query) -> dict[str, A
     }
 
 
-def _of_list(listing: WaitingList, rows: Sequence[WorkloadRow], facts: Facts) -> dict[str, Any]:
+def _of_list(listing: WaitingList, rows: Sequence[WorkloadRow], facts: Snapshot) -> dict[str, Any]:
     return {
         "list": [_listed(row, facts) for row in rows[:MOST_ROWS]],
         "count": len(rows),
@@ -128,7 +128,7 @@ def _found(rows: Sequence[WorkloadRow], namespace: str, text: str) -> list[Workl
     ]
 
 
-def _listed(row: WorkloadRow, facts: Facts) -> dict[str, Any]:
+def _listed(row: WorkloadRow, facts: Snapshot) -> dict[str, Any]:
     """Return the cells of a row by the column of the command."""
     values = dict(zip(COLUMNS, (*cells(row, facts), first_reason(row)), strict=True))
     return {"columns": values, "glyph": row.state, "ref": named(row.ref)}
@@ -238,7 +238,7 @@ def _numbers(branch: Branch) -> Sequence[int]:
 # Room.
 
 
-def _rooms(rooms: Sequence[Room]) -> list[dict[str, Any]]:
+def _rooms(rooms: Sequence[DomainRoom]) -> list[dict[str, Any]]:
     """Domains with their room, grouped by parent.
 
     If there are more than MOST_ROOMS, only the roomiest.
@@ -248,18 +248,18 @@ def _rooms(rooms: Sequence[Room]) -> list[dict[str, Any]]:
     if len(rooms) > MOST_ROOMS:
         return [_group("the roomiest", rooms[:24], rooms[0])]
 
-    groups: dict[str, list[Room]] = {}
+    groups: dict[str, list[DomainRoom]] = {}
     for room in sorted(rooms, key=lambda room: room.domain.path):
         groups.setdefault("/".join(room.domain.path[:-1]), []).append(room)
     return [_group(parent or "all", inside, rooms[0]) for parent, inside in groups.items()]
 
 
-def _group(name: str, rooms: Sequence[Room], best: Room) -> dict[str, Any]:
+def _group(name: str, rooms: Sequence[DomainRoom], best: DomainRoom) -> dict[str, Any]:
     total = sum(room.pods for room in rooms)
     return {"name": name, "total": total, "cells": [_cell(room, best) for room in rooms]}
 
 
-def _cell(room: Room, best: Room) -> dict[str, Any]:
+def _cell(room: DomainRoom, best: DomainRoom) -> dict[str, Any]:
     return {
         "pods": room.pods,
         "title": f"{room.domain}: room for {counted(room.pods, 'pod')}",

@@ -32,7 +32,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ReportedMessage:
     """One message about objects of one kind.
 
     `outcome` is rejected, changed or warned. The names of the fields are those of the report in
@@ -57,8 +57,8 @@ class Report:
     events: int = 0
     unreadable: int = 0
     places: dict[tuple[str, str], Counts] = field(default_factory=dict)
-    findings: Counter[Finding] = field(default_factory=Counter)
-    examples: dict[Finding, str] = field(default_factory=dict)
+    findings: Counter[ReportedMessage] = field(default_factory=Counter)
+    examples: dict[ReportedMessage, str] = field(default_factory=dict)
     not_judged: Counter[str] = field(default_factory=Counter)
     lacks_facts: bool = False
     changed_by: Counter[str] = field(default_factory=Counter)
@@ -93,7 +93,7 @@ class Report:
     def counts_of(self, user: str, namespace: str) -> Counts:
         return self.places.setdefault((user, namespace), Counts())
 
-    def note(self, finding: Finding, example: str) -> None:
+    def note(self, finding: ReportedMessage, example: str) -> None:
         """Count a finding. Its first example is kept."""
         self.findings[finding] += 1
         self.examples.setdefault(finding, example)
@@ -189,11 +189,11 @@ class Report:
         )
 
 
-def _findings(write: Write, verdict: Verdict) -> Iterator[Finding]:
+def _findings(write: Write, verdict: Verdict) -> Iterator[ReportedMessage]:
     if not verdict.allowed:
         texts = [with_field(cause) for cause in verdict.causes] or [verdict.message]
-        yield from (Finding("rejected", write.kind, text) for text in texts)
+        yield from (ReportedMessage("rejected", write.kind, text) for text in texts)
     elif verdict.patch:
         paths = ", ".join(dict.fromkeys(operation["path"] for operation in verdict.patch))
-        yield Finding("changed", write.kind, paths)
-    yield from (Finding("warned", write.kind, warning) for warning in verdict.warnings)
+        yield ReportedMessage("changed", write.kind, paths)
+    yield from (ReportedMessage("warned", write.kind, warning) for warning in verdict.warnings)

@@ -15,7 +15,7 @@ class UnusableInput(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ReadingLimits:
     """The most that may be read.
 
     `values` are maps, lists, keys and all else, and `size` is that of their text in bytes of UTF-8.
@@ -31,10 +31,10 @@ class Limits:
     """Levels of maps and lists, because most of what reads them is recursive."""
 
 
-OF_REQUEST = Limits(documents=1000, values=250_000, size=4 * MIB, seconds=5.0)
+OF_REQUEST = ReadingLimits(documents=1000, values=250_000, size=4 * MIB, seconds=5.0)
 """Of all documents of one request. Its body is limited too."""
 
-OF_FILE = Limits(documents=1000, values=2_000_000, size=64 * MIB, seconds=300.0)
+OF_FILE = ReadingLimits(documents=1000, values=2_000_000, size=64 * MIB, seconds=300.0)
 """Of one file that is named on a command line: as much as its reader has patience for."""
 
 
@@ -44,7 +44,7 @@ class Budget:
     Several texts can share one; only the time while one of them is read counts.
     """
 
-    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limits: ReadingLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
         self._documents = limits.documents
         self._values = limits.values

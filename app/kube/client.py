@@ -23,7 +23,7 @@ from app.kube.api import (
 )
 from app.kube.credentials import Credentials
 from app.kube.discovery import Discovery
-from app.kube.transport import JSON, Limits, Params, Request, Transport, decoded
+from app.kube.transport import JSON, ApiRequest, CallLimits, Params, Transport, decoded
 from app.objects.resource import Resource
 from app.sample import Sample, counter
 
@@ -47,14 +47,14 @@ class HttpClient:
         self,
         credentials: Credentials,
         resources: Iterable[Resource],
-        limits: Limits | None = None,
+        limits: CallLimits | None = None,
         *,
         user_agent: str = "grove-admission",
     ) -> None:
-        self._transport = Transport(credentials, limits or Limits(), user_agent)
+        self._transport = Transport(credentials, limits or CallLimits(), user_agent)
         self.discovery = Discovery(self.read, resources)
 
-    def sibling(self, limits: Limits) -> "HttpClient":
+    def sibling(self, limits: CallLimits) -> "HttpClient":
         """Return a client of the same cluster with its own limits and connections.
 
         It shares discovery and counts, its calls do not delay those of this client, and it has to
@@ -97,7 +97,7 @@ class HttpClient:
 
     async def read(self, path: str) -> Object:
         """Return the JSON object at any path of the API server, such as /version."""
-        return await self._transport.call(Request("get", "", "GET", path))
+        return await self._transport.call(ApiRequest("get", "", "GET", path))
 
     def served_version(self, resource: Resource) -> str | None:
         return self.discovery.served_version(resource)
@@ -107,7 +107,7 @@ class HttpClient:
     ) -> Object:
         path = self._path_of(ref, version=version)
         accept = _METADATA if metadata_only else JSON
-        request = Request("get", str(ref.resource), "GET", path, accept=accept)
+        request = ApiRequest("get", str(ref.resource), "GET", path, accept=accept)
         return await self._transport.call(request)
 
     async def list(
@@ -119,7 +119,7 @@ class HttpClient:
         params |= {"continue": continue_token} if continue_token else {}
         accept = _METADATA_LIST if selection.metadata_only else JSON
         path = self._path(resource, selection.namespace)
-        request = Request("list", str(resource), "GET", path, params, accept)
+        request = ApiRequest("list", str(resource), "GET", path, params, accept)
         return _page(await self._transport.call(request))
 
     async def watch(
@@ -134,7 +134,7 @@ class HttpClient:
         }
         accept = _METADATA if selection.metadata_only else JSON
         path = self._path(resource, selection.namespace)
-        request = Request("watch", str(resource), "GET", path, params, accept)
+        request = ApiRequest("watch", str(resource), "GET", path, params, accept)
         async with aclosing(self._transport.lines(request)) as lines:
             async for line in lines:
                 event = _watch_event(line)
@@ -157,7 +157,7 @@ class HttpClient:
             **obj,
         }
         return await self._transport.call(
-            Request("create", str(resource), "POST", path, params, body=body)
+            ApiRequest("create", str(resource), "POST", path, params, body=body)
         )
 
     async def patch(
@@ -170,7 +170,7 @@ class HttpClient:
         dry_run: bool = False,
     ) -> Object:
         path = self._path_of(ref, subresource=subresource)
-        request = Request(
+        request = ApiRequest(
             "patch",
             str(ref.resource),
             "PATCH",
@@ -192,7 +192,7 @@ class HttpClient:
             "propagationPolicy": "Background",
         }
         body |= {"preconditions": preconditions} if preconditions else {}
-        request = Request("delete", str(ref.resource), "DELETE", self._path_of(ref), body=body)
+        request = ApiRequest("delete", str(ref.resource), "DELETE", self._path_of(ref), body=body)
         await self._transport.call(request)
 
     def _version(self, resource: Resource) -> str:

@@ -37,7 +37,7 @@ A leader that had to wait behind its own work would lose its lease.
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CallLimits:
     """Limits of calls, in seconds, calls per second, and bytes.
 
     `total` is for a whole call: the wait for the rate limit, all attempts and the pauses between
@@ -59,7 +59,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """A request, with the verb and the resource under which it is counted."""
 
     verb: str
@@ -79,7 +79,7 @@ class Transport:
     was no response.
     """
 
-    def __init__(self, credentials: Credentials, limits: Limits, user_agent: str) -> None:
+    def __init__(self, credentials: Credentials, limits: CallLimits, user_agent: str) -> None:
         self.calls: dict[tuple[str, str, str], int] = {}
         self.credentials = credentials
         self.user_agent = user_agent
@@ -95,7 +95,7 @@ class Transport:
             await self._opened.close()
             self._opened = None
 
-    async def call(self, request: Request) -> Object:
+    async def call(self, request: ApiRequest) -> Object:
         """Return the body of the response.
 
         A read is tried again if the cluster is unavailable; a write only if the API server has
@@ -109,7 +109,7 @@ class Transport:
             text = f"{request.verb} {request.path}: no answer within {self._limits.total:g} s"
             raise Unavailable(text, reason="Timeout") from None
 
-    async def lines(self, request: Request) -> AsyncGenerator[bytes, None]:
+    async def lines(self, request: ApiRequest) -> AsyncGenerator[bytes, None]:
         """Yield the lines of a response that has no end, such as that of a watch.
 
         Raise ClusterError.
@@ -125,7 +125,7 @@ class Transport:
                 self.reach.answered()
                 yield line
 
-    async def _tries(self, request: Request) -> Object:
+    async def _tries(self, request: ApiRequest) -> Object:
         tries_left = self._limits.reads if request.method == "GET" else 2
         while True:
             tries_left -= 1
@@ -140,7 +140,7 @@ class Transport:
                     raise
             await asyncio.sleep(pause)
 
-    async def _try(self, request: Request) -> Object:
+    async def _try(self, request: ApiRequest) -> Object:
         if request.resource not in _UNLIMITED:
             await self._turns.take()
         timeouts = aiohttp.ClientTimeout(
@@ -154,7 +154,7 @@ class Transport:
 
     @asynccontextmanager
     async def _send(
-        self, request: Request, timeouts: aiohttp.ClientTimeout
+        self, request: ApiRequest, timeouts: aiohttp.ClientTimeout
     ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
         """Return the response, when its headers have arrived.
 
@@ -177,7 +177,7 @@ class Transport:
             yield response
 
     async def _answer(
-        self, request: Request, timeouts: aiohttp.ClientTimeout
+        self, request: ApiRequest, timeouts: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         headers = await self._headers(request)
         try:
@@ -204,7 +204,7 @@ class Transport:
 
         return response
 
-    async def _headers(self, request: Request) -> list[tuple[str, str]]:
+    async def _headers(self, request: ApiRequest) -> list[tuple[str, str]]:
         headers = [("Accept", request.accept), ("User-Agent", self.user_agent)]
         authorization = await self.credentials.authorization()
         if authorization is not None:
@@ -224,7 +224,7 @@ class Transport:
             self._opened = aiohttp.ClientSession(connector=connector, proxy=proxy)
         return self._opened
 
-    def _count(self, request: Request, code: str) -> None:
+    def _count(self, request: ApiRequest, code: str) -> None:
         key = (request.verb, request.resource, code)
         self.calls[key] = self.calls.get(key, 0) + 1
 

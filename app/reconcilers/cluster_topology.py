@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from app.cluster.facts import Facts
+from app.cluster.view import ClusterView
 from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef
@@ -61,7 +61,7 @@ class ClusterTopologyReconciler:
         events: Recorder,
         rewrites: Rewrites | None = None,
         *,
-        topology: Facts,
+        topology: ClusterView,
     ) -> None:
         self.rewrites = rewrites or Rewrites()
         self._topology = topology

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable
 from datetime import datetime
 
-from app.cluster.facts import Facts
+from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import CONDITION, PodCliqueSet, read_pod_clique_set
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.table import BINDINGS, NODES, SETS, TOPOLOGIES
@@ -19,7 +19,7 @@ from app.kube.store import WatchStore
 from app.kube.times import timestamp, utc_now
 from app.objects.conditions import Condition, has_condition, with_condition, without_condition
 from app.rules.topology.coverage import LevelProblem, coverage_condition, coverage_problems
-from app.rules.topology.levels import Topology
+from app.rules.topology.levels import ManagedTopology
 from app.stores.stores import Stores
 
 SETTLE_SECONDS = 10.0
@@ -49,7 +49,7 @@ class ConstraintStatusReconciler:
         self,
         client: Client,
         sets: WatchStore[PodCliqueSet],
-        topology: Facts,
+        topology: ClusterView,
         *,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
@@ -73,7 +73,7 @@ class ConstraintStatusReconciler:
     def _desired(self, pcs: PodCliqueSet) -> Condition | None:
         return self._topology.dialect().condition(pcs, self._known_topology())
 
-    def _known_topology(self) -> Topology | None:
+    def _known_topology(self) -> ManagedTopology | None:
         try:
             return self._topology.topology()
         except Unavailable:
@@ -133,7 +133,7 @@ class LevelCoverageReconciler:
     def __init__(
         self,
         client: Client,
-        topology: Facts,
+        topology: ClusterView,
         events: Recorder,
         *,
         now: Callable[[], datetime] = utc_now,

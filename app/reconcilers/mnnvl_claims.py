@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from app.cluster.facts import Facts
 from app.cluster.rows import StoredClique
+from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET
 from app.facts.table import BY_SET, SETS
@@ -22,7 +22,7 @@ from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
 from app.objects.fields import listed
 from app.reconcilers.mnnvl_pods import WAIT_SECONDS, PodsWithoutClaim
-from app.rules.mnnvl.demand import Demand
+from app.rules.mnnvl.demand import ClaimedClique
 from app.rules.mnnvl.missing import (
     Unclaimed,
     lacking_claims,
@@ -96,7 +96,7 @@ class MnnvlClaimsReconciler:
         self,
         client: Client,
         cliques: WatchStore[StoredClique],
-        facts: Facts,
+        facts: ClusterView,
         events: Recorder,
         rewrites: Rewrites,
     ) -> None:
@@ -203,7 +203,7 @@ class MnnvlClaimsReconciler:
             repairs.in_vain = True
             self._pause(pcs.namespace, OFF)
             self._say(pcs, "MnnvlClaimsMissing", OFF)
-        elif isinstance(clique, Demand):
+        elif isinstance(clique, ClaimedClique):
             repairs.restored.append(name)
             self._rewrites.count((pcs.namespace, name))
 

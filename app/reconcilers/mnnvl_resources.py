@@ -9,10 +9,10 @@ ones that stored PodCliques need, and deletes those that no PodClique needs any 
 import time
 from collections.abc import Callable
 
-from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources, NotOurs
 from app.cluster.owners import MnnvlOwners
 from app.cluster.rows import BY_BASE, StoredClique
+from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.facts.nvidia.mnnvl import MnnvlResource
@@ -28,7 +28,7 @@ from app.kube.store import WatchStore
 from app.objects.metadata import labels_of
 from app.objects.resource import POD, Resource
 from app.rules.mnnvl.demand import (
-    Demand,
+    ClaimedClique,
     claim_names,
     demands_in,
     is_made_by_us,
@@ -71,7 +71,7 @@ class MnnvlResourcesReconciler:
         self,
         client: Client,
         cliques: WatchStore[StoredClique],
-        facts: Facts,
+        facts: ClusterView,
         stores: Stores,
         resources: MnnvlResources,
         owners: MnnvlOwners,
@@ -160,7 +160,7 @@ class MnnvlResourcesReconciler:
 
     # Restore.
 
-    async def _restore(self, key: Key, demands: list[Demand]) -> float | None:
+    async def _restore(self, key: Key, demands: list[ClaimedClique]) -> float | None:
         """Create resources that the caches lack.
 
         Existing ones are not changed. If one is being deleted, its deletion adds the key again.

@@ -10,9 +10,9 @@ complete, and ownership, which needs the uid of a stored PodGang.
 
 import contextlib
 
-from app.cluster.facts import Facts
 from app.cluster.owners import MnnvlOwners
 from app.cluster.rows import BY_BASE, StoredClique
+from app.cluster.view import ClusterView
 from app.facts.grove.gang import StoredGang, read_stored_gang
 from app.facts.kinds import POD_GANG
 from app.facts.labels import MNNVL_ADOPTED
@@ -25,7 +25,7 @@ from app.kube.rewrites import Rewrites, same
 from app.kube.store import WatchStore
 from app.objects.edits import ABSENT, Edit, operations, value_at
 from app.objects.jsonpatch import Operation
-from app.rules.mnnvl.demand import Demand
+from app.rules.mnnvl.demand import ClaimedClique
 from app.stores.stores import Stores
 
 _ADOPTED = ("metadata", "annotations", MNNVL_ADOPTED)
@@ -49,7 +49,7 @@ class PodGangReconciler:
         self,
         client: Client,
         gangs: WatchStore[StoredGang],
-        facts: Facts,
+        facts: ClusterView,
         owners: MnnvlOwners,
         events: Recorder,
         rewrites: Rewrites | None = None,
@@ -194,7 +194,7 @@ def subscribe_to_resources(loop: Loop, stores: Stores, cliques: WatchStore[Store
                     loop.add((key[0], name))
 
     def clique_changed(key: Key, before: object, after: StoredClique | None) -> None:
-        if isinstance(after, Demand):
+        if isinstance(after, ClaimedClique):
             loop.add((key[0], after.member.place.podgang))
 
     stores[DOMAINS].subscribe(resource_changed)

@@ -25,7 +25,7 @@ from app.objects.metadata import annotations_of
 from app.objects.resource import POD
 from app.reconcilers.workload_groups import Missing, group_of
 from app.reconcilers.workload_writes import PodGroupWriter, PodWriter, first_pods
-from app.rules.workload.groups import IGNORE, Layer, WorkloadGroup, instance_key, layer_of
+from app.rules.workload.groups import IGNORE, DefinedGroup, MetadataLayer, instance_key, layer_of
 from app.rules.workload.kai_podgroup import Conventions, Sources, desired_pod_group, remarks
 
 NOT_SYNCED_SECONDS = 0.5
@@ -142,7 +142,7 @@ class WorkloadReconciler:
         self._notices.say(key, first_pods(joining), missing.reason, missing.note)
         return await self._pods.mark(key, joining)
 
-    async def _settle(self, key: Key, group: WorkloadGroup, members: Members) -> float | None:
+    async def _settle(self, key: Key, group: DefinedGroup, members: Members) -> float | None:
         sources = self._sources(members)
         desired = desired_pod_group(group, sources, self._conventions)
         try:
@@ -169,7 +169,7 @@ class WorkloadReconciler:
     # The Pods and their owners.
 
     async def _members(
-        self, key: Key, group: WorkloadGroup, pods: list[StoredPod]
+        self, key: Key, group: DefinedGroup, pods: list[StoredPod]
     ) -> Members | None:
         """Return the members among `pods`, or None if all of them have opted out.
 
@@ -219,7 +219,7 @@ class WorkloadReconciler:
         }
 
         return Sources(
-            owner=Layer({}, {}) if owner is None else layer_of(owner),
+            owner=MetadataLayer({}, {}) if owner is None else layer_of(owner),
             pod=replace(layer_of(first.view()), priority_class=first.priority_class),
             kind=(
                 ("", POD.kind)

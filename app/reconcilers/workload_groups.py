@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from app.cluster.projections import StoredPod
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import K8S_POD_GROUP
-from app.rules.workload.groups import WorkloadGroup
+from app.rules.workload.groups import DefinedGroup
 from app.rules.workload.versions import group_of_pod_group, groups_of_workload
 
 
@@ -17,7 +17,7 @@ class Missing:
     note: str
 
 
-def group_of(caches: WorkloadCaches, pod: StoredPod) -> WorkloadGroup | Missing:
+def group_of(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Missing:
     """Return the group that `pod` names.
 
     A PodGroup of scheduling.k8s.io needs its Workload too, which may name the queue: that is
@@ -26,7 +26,7 @@ def group_of(caches: WorkloadCaches, pod: StoredPod) -> WorkloadGroup | Missing:
     return _of_pod_group(caches, pod) if pod.ref.pod_group else _of_workload(caches, pod)
 
 
-def _of_workload(caches: WorkloadCaches, pod: StoredPod) -> WorkloadGroup | Missing:
+def _of_workload(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Missing:
     ref = pod.ref
     stored = caches.workloads.get(pod.namespace, ref.workload)
     if stored is None:
@@ -45,7 +45,7 @@ def _of_workload(caches: WorkloadCaches, pod: StoredPod) -> WorkloadGroup | Miss
     return replace(groups[ref.group], replica_key=ref.replica_key)
 
 
-def _of_pod_group(caches: WorkloadCaches, pod: StoredPod) -> WorkloadGroup | Missing:
+def _of_pod_group(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Missing:
     name = pod.ref.pod_group
     stored = caches.instances.get(pod.namespace, name)
     if stored is None:

@@ -18,7 +18,7 @@ from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, 
 from app.kube.events import Notices, Regarding
 from app.kube.rewrites import Rewrites, same
 from app.objects.resource import POD
-from app.rules.workload.groups import SKIP_PODGROUPER, WorkloadGroup
+from app.rules.workload.groups import SKIP_PODGROUPER, DefinedGroup
 from app.rules.workload.kai_podgroup import (
     LabelKeys,
     Remark,
@@ -56,7 +56,7 @@ class PodGroupWriter:
     async def put(
         self,
         namespace: str,
-        group: WorkloadGroup,
+        group: DefinedGroup,
         desired: Object,
         common_owner: Mapping[str, Any] | None,
     ) -> tuple[Object | None, float | None]:
@@ -79,7 +79,7 @@ class PodGroupWriter:
     async def _put(
         self,
         namespace: str,
-        group: WorkloadGroup,
+        group: DefinedGroup,
         desired: Object,
         common_owner: Mapping[str, Any] | None,
     ) -> tuple[Object | None, float | None]:

@@ -25,7 +25,7 @@ NOT_BEING_DELETED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class PolicyDemand:
     """What an object must not have: the list that the expression `offenders` gives is empty.
 
     `message` is an expression for people, about the first offender, `variables.NAME[0]`. `short`
@@ -75,7 +75,7 @@ class Policy:
     path: str
     resources: tuple[Resource, ...]
     operations: tuple[str, ...]
-    demands: tuple[Demand, ...]
+    demands: tuple[PolicyDemand, ...]
     variables: Mapping[str, str] = field(default_factory=dict)
     conditions: Mapping[str, str] = field(default_factory=dict)
     parameter: Resource | None = None

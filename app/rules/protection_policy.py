@@ -15,7 +15,7 @@ from app.objects.resource import (
     VALIDATING_WEBHOOKS,
     Resource,
 )
-from app.rules.policy import Demand, Policy, sentence, text, texts
+from app.rules.policy import Policy, PolicyDemand, sentence, text, texts
 
 ALLOW_DELETION = "grove-admission.grove.io/allow-deletion"
 """If this annotation is "true", everybody with the right may delete the object."""
@@ -39,7 +39,7 @@ def protection(name: str, authorized: Sequence[str]) -> Policy:
     key = text(ALLOW_DELETION)
     is_allowed = f"has({annotations}) && {key} in {annotations} && {annotations}[{key}] == 'true'"
     user = "request.userInfo.username"
-    demand = Demand(
+    demand = PolicyDemand(
         "deletedByOthers",
         f"{user} in {texts(sorted(authorized))} || ({is_allowed}) ? [] : [{user}]",
         sentence(

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from app.facts.kinds import K8S_POD_GROUP, POD_CLIQUE, POD_CLIQUE_SET, POD_GROUP, QUEUE, WORKLOAD
 from app.objects.resource import POD, Resource
-from app.rules.policy import Demand, Policy, sentence, texts
+from app.rules.policy import Policy, PolicyDemand, sentence, texts
 from app.rules.queue_names import (
     ROOT,
     QueueKeys,
@@ -85,7 +85,7 @@ def _guard(
 ) -> Policy:
     """Return the policy for queues that the expression `names` lists for the object ROOT."""
     demands = (
-        Demand(
+        PolicyDemand(
             "manyQueues",
             "variables.third",
             sentence(
@@ -144,7 +144,7 @@ def _of_projects(keys: QueueKeys, trusted: Sequence[str]) -> Policy:
     former = project_beside_no_queue(keys, "oldObject")
     queue = "params.metadata.name"
     leads = f"{queue} == variables.project || {queue}.startsWith(variables.project + '-')"
-    demand = Demand(
+    demand = PolicyDemand(
         "projectRefused",
         "variables.project == '' || variables.project == variables.formerProject ||"
         f" !({leads}) || {_check(queue)} ? [] : [{queue}]",
@@ -183,7 +183,7 @@ def _of_shared_owners() -> Policy:
     """
     owners = "object.metadata.ownerReferences"
     shared = "o.kind in ['Namespace', 'PriorityClass']"
-    demand = Demand(
+    demand = PolicyDemand(
         "sharedOwners",
         f"has({owners}) ? {owners}.filter(o, {shared}).map(o, o.kind + ' ' + o.name) : []",
         sentence(
@@ -199,14 +199,14 @@ def _of_shared_owners() -> Policy:
     )
 
 
-def _may_use(which: str) -> Demand:
+def _may_use(which: str) -> PolicyDemand:
     """Return the demand that the user may use the queue of the variable `first` or `second`.
 
     An API server can afford two checks in an expression, so that each has its own. A message can't
     use variables that need the authorizer.
     """
     queue = f"variables.{which}[0]"
-    return Demand(
+    return PolicyDemand(
         f"{which}Refused",
         f"variables.{which}.size() == 0 || {_check(queue)} ? [] : [{queue}]",
         sentence(

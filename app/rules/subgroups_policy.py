@@ -5,8 +5,8 @@ from app.objects.names import LABEL_RULE, MAX_LABEL
 from app.rules.policy import (
     NOT_BEING_DELETED,
     WRITES,
-    Demand,
     Policy,
+    PolicyDemand,
     Uncovered,
     repeated,
     sentence,
@@ -38,7 +38,7 @@ def _label_problem(name: str) -> str:
 
 
 _NAME = "variables.invalidNames[0]"
-_NAMES = Demand(
+_NAMES = PolicyDemand(
     "invalidNames",
     f"variables.names.filter(n, {_is_no_label('n')})",
     sentence(
@@ -48,7 +48,7 @@ _NAMES = Demand(
 )
 
 _CHILD = "variables.invalidParents[0]"
-_PARENTS = Demand(
+_PARENTS = PolicyDemand(
     "invalidParents",
     f"variables.children.filter(s, {_is_no_label('s.parent')})",
     sentence(
@@ -61,7 +61,7 @@ _PARENTS = Demand(
 )
 
 _COUNT = "variables.names.size()"
-_DUPLICATES = Demand(
+_DUPLICATES = PolicyDemand(
     "duplicateNames",
     # The first positions of different names add up to those of all names. One search for each name
     # costs half of two, which tell the name.
@@ -73,7 +73,7 @@ _DUPLICATES = Demand(
 )
 
 _ORPHAN = "variables.missingParents[0]"
-_MISSING = Demand(
+_MISSING = PolicyDemand(
     "missingParents",
     "variables.children.filter(s, !(s.parent in variables.names))",
     sentence(

@@ -10,7 +10,7 @@ _LOOPBACK = ("localhost", "kubernetes.default.svc", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class SignedPair:
     """A certificate and its key, as PEM, and the CA that signed the certificate."""
 
     ca: bytes
@@ -30,11 +30,11 @@ class Pair:
         return certificate, key
 
 
-def issue(names: Sequence[str] = _LOOPBACK) -> Pair:
+def issue(names: Sequence[str] = _LOOPBACK) -> SignedPair:
     """Return a new CA and a serving certificate for `names`, DNS names and IP addresses."""
     authority = trustme.CA(organization_name="grove-admission sandbox")
     certificate = authority.issue_cert(*names)
-    return Pair(
+    return SignedPair(
         authority.cert_pem.bytes(),
         certificate.cert_chain_pems[0].bytes(),
         certificate.private_key_pem.bytes(),

@@ -16,8 +16,8 @@ from starlette.types import ASGIApp
 from app.sandbox import crd_names, kubeconfig, manifests, pki, processes
 from app.sandbox.admission.authorization import Authorizer
 from app.sandbox.admission.chain import Admission
-from app.sandbox.admission.webhook import Services, Transport
-from app.sandbox.http.app import Api
+from app.sandbox.admission.webhook import Services, WebhookTransport
+from app.sandbox.http.app import SandboxApi
 from app.sandbox.http.tokens import Tokens
 from app.sandbox.objects import errors
 from app.sandbox.objects.objects import ADMIN, OPERATOR, Caller, Object, metadata
@@ -26,7 +26,7 @@ from app.sandbox.objects.resources import CRDS, Registry
 from app.sandbox.requests.binding import Binder
 from app.sandbox.requests.builtins import builtins
 from app.sandbox.requests.collector import Collector
-from app.sandbox.requests.reads import Reader
+from app.sandbox.requests.reads import ReadHandlers
 from app.sandbox.requests.writes import Writer
 from app.sandbox.storage import Storage
 
@@ -75,9 +75,9 @@ class Sandbox:
         if rules:
             self.authorizer.limited.add(OPERATOR.name)
 
-        self._transport = Transport(Services(self._storage).address)
+        self._transport = WebhookTransport(Services(self._storage).address)
         admission = Admission(self._storage, self._registry, self._transport, self.authorizer)
-        self._reader = Reader(self._storage)
+        self._reader = ReadHandlers(self._storage)
         self._writer = Writer(self._storage, self._registry, admission)
         self._binder = Binder(self._storage, admission)
         self._collector = Collector(self._storage, self._registry, self._writer)
@@ -89,7 +89,7 @@ class Sandbox:
         """The ASGI app, for clients that do not need a socket."""
         users = {token: kubeconfig.USERS[name] for name, token in self.tokens.items()}
         tokens = Tokens(self._storage, users, self.authorizer.limited)
-        return Api(
+        return SandboxApi(
             self._registry, self._reader, self._writer, self._binder, tokens, self.authorizer
         ).app()
 

@@ -20,7 +20,7 @@ Place = tuple[TableId, Key]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Change:
+class StoredChange:
     """A write.
 
     `obj` is the object after it, or its last state with the resourceVersion of the deletion; `old`
@@ -39,10 +39,10 @@ class Watcher:
 
     def __init__(self) -> None:
         self.closed = False
-        self._waiting: list[Change] = []
+        self._waiting: list[StoredChange] = []
         self._wake = asyncio.Event()
 
-    def offer(self, change: Change) -> None:
+    def offer(self, change: StoredChange) -> None:
         self._waiting.append(change)
         self._wake.set()
 
@@ -50,7 +50,7 @@ class Watcher:
         self.closed = True
         self._wake.set()
 
-    async def take(self, seconds: float) -> list[Change]:
+    async def take(self, seconds: float) -> list[StoredChange]:
         """Return all waiting changes.
 
         If there is none, waits up to `seconds` for the first, and returns [] after that.
@@ -71,7 +71,7 @@ class Table:
     def __init__(self, history: int, forgotten: int = 0) -> None:
         self.objects: dict[Key, Object] = {}
         self.watchers: set[Watcher] = set()
-        self._history: deque[Change] = deque()
+        self._history: deque[StoredChange] = deque()
         self._limit = history
         self._forgotten = forgotten
 
@@ -82,7 +82,7 @@ class Table:
     def items(self, namespace: str = "") -> list[Object]:
         return [self.objects[key] for key in self.keys(namespace)]
 
-    def record(self, change: Change) -> None:
+    def record(self, change: StoredChange) -> None:
         self._history.append(change)
         if len(self._history) > self._limit:
             self._forgotten = self._history.popleft().version
@@ -94,7 +94,7 @@ class Table:
         self._history.clear()
         self._forgotten = version
 
-    def since(self, version: int) -> list[Change]:
+    def since(self, version: int) -> list[StoredChange]:
         """Return the changes after `version`. Raise 410 if the history begins later."""
         if version < self._forgotten:
             raise errors.gone(f"too old resource version: {version} ({self._forgotten})")
@@ -111,7 +111,7 @@ class Storage:
 
     def __init__(self, history: int = 10_000) -> None:
         self.version = 1
-        self.listeners: list[Callable[[Change], None]] = []
+        self.listeners: list[Callable[[StoredChange], None]] = []
         self.uids: dict[str, Place] = {}
         self.tables: dict[TableId, Table] = {}
         self._dependents: dict[str, dict[Place, None]] = {}
@@ -193,7 +193,7 @@ class Storage:
             table.objects[key] = obj
             self._index(table_id, key, obj)
 
-        change = Change(kind, self.version, table_id, obj, old)
+        change = StoredChange(kind, self.version, table_id, obj, old)
         table.record(change)
         for listener in self.listeners:
             listener(change)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from app.admission.asgi import AdmissionApp
 from app.admission.connection import Connection
-from app.admission.serving import Limits, Serving
+from app.admission.serving import ConnectionLimits, Serving
 from app.sample import Sample, counter, gauge
 from app.server.door import Handshakes
 from app.server.handover import ToUvicorn
@@ -30,9 +30,9 @@ class Listener:
         app: AdmissionApp,
         sock: socket.socket,
         context: ssl.SSLContext,
-        limits: Limits | None = None,
+        limits: ConnectionLimits | None = None,
     ) -> None:
-        self.serving = Serving(app.exchange, ToUvicorn(app), limits or Limits())
+        self.serving = Serving(app.exchange, ToUvicorn(app), limits or ConnectionLimits())
         self.handshakes = Handshakes(self.serving.limits.connections)
         self._sock = sock
         self._context = context

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from app.admission.asgi import AdmissionApp
-from app.admission.serving import Limits
+from app.admission.serving import ConnectionLimits
 from app.certificates.client_cas import ClientCas, read_client_cas
 from app.certificates.files import file_source
 from app.certificates.keeper import self_managed_source
@@ -199,7 +199,7 @@ async def serving(
     ):
         readiness = Readiness([source, cluster])
         app = _app(configuration, cluster, Reports(metrics, log, readiness.ready, readiness.notes))
-        limits = Limits(connections=configuration.server.max_connections)
+        limits = ConnectionLimits(connections=configuration.server.max_connections)
         listener = Listener(app, sock, source.certificate.context, limits)
         allow_files(listener.most_connections)
         for samples in (readiness.samples, log.samples, listener.samples):

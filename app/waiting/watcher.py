@@ -18,13 +18,13 @@ from app.cluster.connect import limits
 from app.config.schema import Configuration, Waiting
 from app.console.live import Live
 from app.explain.known.index import Index
-from app.explain.known.snapshot import BY_RESOURCE, Facts
+from app.explain.known.snapshot import BY_RESOURCE, Snapshot
 from app.facts.grove.status import StatusCondition
 from app.facts.named import Ref
 from app.kube.client import HttpClient
 from app.kube.events import Recorder
 from app.kube.readonly import ReadOnlyClient
-from app.kube.transport import Limits
+from app.kube.transport import CallLimits
 from app.kube.watch import Pace
 from app.objects.resource import EVENT
 from app.sample import Sample, counter, gauge
@@ -56,7 +56,7 @@ class WaitingDuty:
         client: HttpClient,
         events: Recorder,
         settings: Waiting,
-        limits: Limits,
+        limits: CallLimits,
         *,
         clock: Callable[[], float] = time.time,
         pacing: Pacing = PACING,
@@ -104,7 +104,7 @@ class WaitingDuty:
             await asyncio.sleep(max(0.0, pause - (time.monotonic() - started)))
             await self._until_due(live, seen, everything_told)
 
-    async def _tell(self, facts: Facts, *, is_current: bool) -> bool:
+    async def _tell(self, facts: Snapshot, *, is_current: bool) -> bool:
         """Write what differs, unless facts are missing or old: they would be taken for true."""
         if self._unseen or not is_current:
             return is_current
@@ -120,7 +120,7 @@ class WaitingDuty:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(live.changes(seen), timeout)
 
-    def _note_unseen(self, facts: Facts) -> None:
+    def _note_unseen(self, facts: Snapshot) -> None:
         if dict(facts.unseen) != dict(self._unseen):
             self._unseen = dict(facts.unseen)
             if self._unseen:
@@ -169,7 +169,7 @@ class Looker:
         self._index: Index | None = None
         self._first_seen: Mapping[Ref, float] = {}
 
-    def at(self, facts: Facts, after: float) -> Overdue:
+    def at(self, facts: Snapshot, after: float) -> Overdue:
         """Return what has waited too long. Not for two threads at once."""
         started = time.thread_time()
         self._index = Index(facts, self._index)
@@ -182,7 +182,7 @@ class Looker:
 class _Gone:
     """The workloads that don't exist any more."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Snapshot) -> None:
         self._facts = facts
         self._refs: frozenset[Ref] | None = None
 
@@ -194,7 +194,7 @@ class _Gone:
         return ref not in self._refs
 
 
-def conditions_of(facts: Facts) -> Mapping[Ref, StatusCondition]:
+def conditions_of(facts: Snapshot) -> Mapping[Ref, StatusCondition]:
     """Return the conditions of ours that PodCliqueSets have."""
     return {
         pcs.ref: condition

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged, not_allowed
 from app.cluster.dialects import DIALECTS
-from app.cluster.facts import Facts
+from app.cluster.view import ClusterView
 from app.rules.topology.levels import refusal_to_write
 
 _DIALECT_OF = {dialect.resource.kind: dialect for dialect in DIALECTS}
@@ -27,7 +27,7 @@ class ClusterTopologyWebhook:
         managed_name: str,
         guarded: Collection[str],
         authorized: Collection[str],
-        topology: Facts,
+        topology: ClusterView,
     ) -> None:
         self._managed_name = managed_name
         self._guarded = frozenset(guarded)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, patched
-from app.cluster.facts import Facts
+from app.cluster.view import ClusterView
 from app.objects.edits import operations
 from app.objects.shape import map_of
 from app.rules.topology.node_labels import binding_changes
@@ -16,7 +16,7 @@ from app.rules.topology.node_labels import binding_changes
 class PodBindingWebhook:
     """A copier of the labels of the levels in use, and those in `allowed`, which are configured."""
 
-    def __init__(self, facts: Facts, allowed: Sequence[str]) -> None:
+    def __init__(self, facts: ClusterView, allowed: Sequence[str]) -> None:
         self._facts = facts
         self._allowed = tuple(allowed)
 

@@ -23,8 +23,8 @@ from app.admission.verdict import (
     not_allowed,
     patched,
 )
-from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources, NotOurs
+from app.cluster.view import ClusterView
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.kube.api import ClusterError, Object, Rejected
@@ -47,7 +47,7 @@ PATIENCE_SECONDS = 4.0
 
 class PodCliqueWebhook:
     def __init__(
-        self, facts: Facts, resources: MnnvlResources, configured_mode: ConfiguredMode
+        self, facts: ClusterView, resources: MnnvlResources, configured_mode: ConfiguredMode
     ) -> None:
         self._facts = facts
         self._resources = resources

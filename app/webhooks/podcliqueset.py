@@ -5,7 +5,7 @@ It validates topology constraints and MNNVL annotations, and warns if they can't
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
-from app.cluster.facts import Facts, TopologyMissing
+from app.cluster.view import ClusterView, TopologyMissing
 from app.facts.kinds import COMPUTE_DOMAIN
 from app.rules.dialects.design.sets import ignored, is_unchanged, read_constraints
 from app.rules.dialects.dialect import Dialect, SetVerdict
@@ -16,7 +16,7 @@ from app.rules.topology.capacity import capacity_warnings, required_levels, size
 
 
 class PodCliqueSetWebhook:
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: ClusterView) -> None:
         self._facts = facts
 
     def __call__(self, request: Request) -> Verdict:

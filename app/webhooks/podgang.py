@@ -15,9 +15,9 @@ from typing import Any
 
 from app.admission.review import Request
 from app.admission.verdict import Effect, Later, Verdict, bad_request, judged, patched
-from app.cluster.facts import Facts
 from app.cluster.owners import MnnvlOwners
-from app.facts.grove.gang import Gang, read_gang
+from app.cluster.view import ClusterView
+from app.facts.grove.gang import SlimPodGang, read_gang
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.labels import MNNVL_ADOPTED
 from app.kube.api import ClusterError, Unavailable
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class PodGangWebhook:
-    def __init__(self, facts: Facts, owners: MnnvlOwners) -> None:
+    def __init__(self, facts: ClusterView, owners: MnnvlOwners) -> None:
         self._facts = facts
         self._owners = owners
 
@@ -52,7 +52,7 @@ class PodGangWebhook:
 
         return self._verdict(request, gang, pcs, [])
 
-    def _adopting(self, request: Request, uid: str) -> Gang | None:
+    def _adopting(self, request: Request, uid: str) -> SlimPodGang | None:
         """Return the cached PodGang of `request` if it may adopt resources, else None.
 
         Its uid and labels are those of the cache, because a review proves nothing: anybody who
@@ -70,7 +70,9 @@ class PodGangWebhook:
         adoptable = any(rule.state(resource, cached) == "adoptable" for resource in resources)
         return cached if adoptable else None
 
-    async def _complete(self, request: Request, gang: Gang, adopting: Gang | None) -> Verdict:
+    async def _complete(
+        self, request: Request, gang: SlimPodGang, adopting: SlimPodGang | None
+    ) -> Verdict:
         """Read the set if the cache lacks it, and let `adopting` adopt resources.
 
         If a call fails or takes too long, the reconciler does it later: the PodGang gets only
@@ -92,7 +94,7 @@ class PodGangWebhook:
         return self._verdict(request, gang, pcs, effects)
 
     def _verdict(
-        self, request: Request, gang: Gang, pcs: PodCliqueSet | None, effects: list[Effect]
+        self, request: Request, gang: SlimPodGang, pcs: PodCliqueSet | None, effects: list[Effect]
     ) -> Verdict:
         changes = self._facts.dialect().podgang_changes(request.object, pcs, self._facts)
         warnings = [_unknown_set(gang)] if changes and pcs is None else []
@@ -101,7 +103,7 @@ class PodGangWebhook:
         changes += self._adopted(request, gang)
         return patched(operations(request.object, changes), warnings=warnings, effects=effects)
 
-    def _adopted(self, request: Request, gang: Gang) -> list[Edit]:
+    def _adopted(self, request: Request, gang: SlimPodGang) -> list[Edit]:
         path = ("metadata", "annotations", MNNVL_ADOPTED)
         adopting = request.dry_run and bool(gang.uid)
         resources = self._owners.resources_of(gang)
@@ -128,7 +130,7 @@ def _stored_uid(request: Request) -> str:
     return "" if request.old is None else read_gang(request.old, request.namespace).uid
 
 
-def _unknown_set(gang: Gang) -> str:
+def _unknown_set(gang: SlimPodGang) -> str:
     pcs = (
         f'PodCliqueSet "{gang.place.pcs}"'
         if gang.place.pcs

@@ -17,7 +17,7 @@ import asyncio
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Later, Verdict, bad_request, unavailable
 from app.cluster.owners import MnnvlOwners
-from app.facts.grove.gang import Gang, read_gang
+from app.facts.grove.gang import SlimPodGang, read_gang
 from app.kube.api import ClusterError, Rejected
 
 PATIENCE_SECONDS = 3.5
@@ -48,7 +48,7 @@ class PodGangDeletionWebhook:
             return Later(lambda: self._while_design(gang))
         return ALLOWED
 
-    async def _give_back(self, gang: Gang) -> Verdict:
+    async def _give_back(self, gang: SlimPodGang) -> Verdict:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await self._owners.give_back_all_of(gang)
@@ -58,7 +58,7 @@ class PodGangDeletionWebhook:
             return unavailable(_may_still_own(gang, problem))
         return ALLOWED
 
-    async def _while_design(self, gang: Gang) -> Verdict:
+    async def _while_design(self, gang: SlimPodGang) -> Verdict:
         """Return the verdict if the dialect is still `design`, else ask Grove to try again."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
@@ -72,7 +72,7 @@ class PodGangDeletionWebhook:
         return unavailable(_is_replaced(gang, later)) if later else ALLOWED
 
 
-def _is_replaced(gang: Gang, dialect: str) -> str:
+def _is_replaced(gang: SlimPodGang, dialect: str) -> str:
     return (
         f'PodGang "{gang.name}" owns MNNVL resources, and Grove has just been upgraded to the'
         f' dialect "{dialect}", in which they are given to the PodCliqueSet first: try again in a'
@@ -80,14 +80,14 @@ def _is_replaced(gang: Gang, dialect: str) -> str:
     )
 
 
-def _is_unknown(gang: Gang, problem: ClusterError | TimeoutError) -> str:
+def _is_unknown(gang: SlimPodGang, problem: ClusterError | TimeoutError) -> str:
     return (
         f'PodGang "{gang.name}" owns MNNVL resources, and whether Grove has been upgraded could not'
         f" be read ({_reason(problem)}): try again"
     )
 
 
-def _may_still_own(gang: Gang, problem: ClusterError | TimeoutError) -> str:
+def _may_still_own(gang: SlimPodGang, problem: ClusterError | TimeoutError) -> str:
     return (
         f'PodGang "{gang.name}" may still own MNNVL resources, which would be deleted with it while'
         " pods may use them, and they could not be given to the PodCliqueSet"

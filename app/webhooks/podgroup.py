@@ -4,7 +4,7 @@ import contextlib
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
-from app.cluster.facts import Facts
+from app.cluster.view import ClusterView
 from app.facts.kai.topology import KaiTopology
 from app.kube.api import Unavailable
 from app.rules.podgroup import constraint_warnings
@@ -14,7 +14,7 @@ from app.rules.subgroups import validate_pod_group
 class PodGroupWebhook:
     """A verdict never depends on a fact: without the KAI Topology, there are fewer warnings."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: ClusterView) -> None:
         self._facts = facts
 
     def __call__(self, request: Request) -> Verdict:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.objects.resource import POD, Resource
-from app.rules.policy import Demand, Policy
+from app.rules.policy import Policy, PolicyDemand
 from app.rules.workload.pod_policy import MARK, conditions_of_mark
 from app.webhooks.configurations import API_VERSION, NAME
 
@@ -165,7 +165,7 @@ def _with_status(plurals: Sequence[str]) -> list[str]:
     return [*plurals, *(f"{plural}/status" for plural in plurals)]
 
 
-def _validation(demand: Demand) -> Object:
+def _validation(demand: PolicyDemand) -> Object:
     holds = f"variables.{demand.name}.size() == 0"
     if demand.unless:
         holds += f" || variables.{demand.unless}"

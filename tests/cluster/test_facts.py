@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.cluster.documents import cluster_of as documents_cluster
-from app.cluster.facts import Facts
+from app.cluster.view import ClusterView
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GANG_MAP
@@ -14,7 +14,7 @@ from app.facts.table import BINDINGS, FOR_VERDICTS, NODES, TOPOLOGIES
 from app.kube.api import NotFound, Object, ObjectRef, Unavailable, WatchEvent
 from app.rules.dialects.bindings import BINDINGS as DIALECT
 from app.rules.dialects.design import DESIGN
-from app.rules.topology.levels import Topology
+from app.rules.topology.levels import ManagedTopology
 from app.stores.stores import Stores
 from tests.builders import node, pod_clique_set
 from tests.cluster.offline import OfflineCluster
@@ -42,8 +42,8 @@ def level(domain: Any, key: Any) -> dict[str, Any]:
     return {"domain": domain, "key": key}
 
 
-def unfilled(*, enabled: bool = True) -> Facts:
-    return Facts(
+def unfilled(*, enabled: bool = True) -> ClusterView:
+    return ClusterView(
         MemoryClient(),
         Stores(FOR_VERDICTS),
         topology_name="grove-topology",
@@ -59,7 +59,7 @@ READS: list[Any] = [
 
 
 @pytest.mark.parametrize(("read", "what"), READS)
-def test_an_unfilled_cache_is_said_by_name(read: Callable[[Facts], Any], what: str) -> None:
+def test_an_unfilled_cache_is_said_by_name(read: Callable[[ClusterView], Any], what: str) -> None:
     with pytest.raises(Unavailable) as caught:
         read(unfilled())
     assert (
@@ -73,7 +73,7 @@ async def test_a_set_is_not_read_past_an_unfilled_cache() -> None:
 
 
 def test_a_topology_that_is_switched_off_needs_no_cache() -> None:
-    assert unfilled(enabled=False).topology() == Topology("grove-topology", enabled=False)
+    assert unfilled(enabled=False).topology() == ManagedTopology("grove-topology", enabled=False)
 
 
 LEVELS: list[Any] = [
@@ -105,14 +105,14 @@ def test_what_is_no_topology_has_no_levels(spec: Any) -> None:
 def test_only_the_managed_topology_counts() -> None:
     other = topology(level("zone", "z"), name="mine")
     facts = OfflineCluster([topology(level("rack", "r")), other]).facts
-    assert facts.topology() == Topology("grove-topology", enabled=True, levels=(RACK,))
+    assert facts.topology() == ManagedTopology("grove-topology", enabled=True, levels=(RACK,))
     with pytest.raises(Unavailable, match='ClusterTopology "grove-topology" does not exist yet'):
         OfflineCluster([other]).facts.topology()
 
 
 def test_a_topology_of_another_name_can_be_managed() -> None:
     facts = OfflineCluster([topology(level("rack", "r"), name="mine")], topology_name="mine").facts
-    assert facts.topology() == Topology("mine", enabled=True, levels=(RACK,))
+    assert facts.topology() == ManagedTopology("mine", enabled=True, levels=(RACK,))
 
 
 def test_what_is_stored_stands_before_what_is_configured() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.cluster.mnnvl import NotOurs
-from app.facts.grove.gang import Gang, read_gang
+from app.facts.grove.gang import SlimPodGang, read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.nvidia.mnnvl import read_mnnvl_resource
 from app.facts.table import OF_GANG, gang_keys
@@ -338,7 +338,7 @@ async def test_there_and_gone_again_is_tried_again() -> None:
         await cluster.resources.ensure(plan(), "shared", dry_run=False)
 
 
-def gang() -> Gang:
+def gang() -> SlimPodGang:
     return read_gang(GANG, "ns")
 
 

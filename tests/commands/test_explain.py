@@ -13,7 +13,7 @@ from app.cluster.connect import how_to_renew
 from app.commands.asked import reference
 from app.commands.explain import summary
 from app.dry_run.budget import UnusableInput
-from app.explain.known.snapshot import Facts
+from app.explain.known.snapshot import Snapshot
 from app.explain.shown.text import text
 from app.facts.named import Ref
 from app.kube.api import Rejected
@@ -33,7 +33,7 @@ FULL: dict[str, Any] = {
 }
 
 
-def written(folder: Path, given: Facts, name: str = "cluster.yaml") -> str:
+def written(folder: Path, given: Snapshot, name: str = "cluster.yaml") -> str:
     path = folder / name
     path.write_text(yaml.safe_dump_all(objects_of(given)))
     return str(path)

@@ -10,7 +10,7 @@ import pytest
 from app.cli import main
 from app.explain.answers.waiting import WorkloadRow, rows, workloads
 from app.explain.known.index import Index
-from app.explain.known.snapshot import Facts
+from app.explain.known.snapshot import Snapshot
 from app.explain.shown.rights import VIEWER
 from app.explain.shown.waiting_text import exit_code, list_text, short
 from app.facts.grove.podcliqueset import SetWithStatus
@@ -24,12 +24,12 @@ from tests.explain.fleet import NOW, facts
 REASON = "No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2 (+1)"
 
 
-def listed(given: Facts, *namespaces: str) -> list[WorkloadRow]:
+def listed(given: Snapshot, *namespaces: str) -> list[WorkloadRow]:
     index = Index(given)
     return rows(index, workloads(index, namespaces))
 
 
-def lines(given: Facts, width: int = 0, namespace: str = "") -> list[str]:
+def lines(given: Snapshot, width: int = 0, namespace: str = "") -> list[str]:
     return list_text(listed(given), given, namespace, width=width).splitlines()
 
 
@@ -49,7 +49,7 @@ def pending(name: str, namespace: str = "research", age: float = 60.0) -> tuple[
     return group, pod
 
 
-def several() -> Facts:
+def several() -> Snapshot:
     """One set that waits, one that is placed, and two jobs that wait, one of them for longer."""
     old, old_pod = pending("old", age=7200.0)
     new, new_pod = pending("new")

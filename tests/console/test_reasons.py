@@ -5,7 +5,7 @@ import pytest
 from app.console import workloads
 from app.console.listing import WaitingList
 from app.console.rendering import environment
-from app.console.snapshot import Snapshot
+from app.console.revision import Revision
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.shown.text import text
@@ -29,7 +29,7 @@ def test_the_page_and_the_text_have_the_reason(row: Row, dialect: str) -> None:
     index = Index(facts(**{**start(dialect), **row.hit}))
     answer = explain(index, SET_REF)
     assert answer is not None
-    snapshot = Snapshot(1, index.facts, NOW)
+    snapshot = Revision(1, index.facts, NOW)
     listing = WaitingList()
     listing.follow(index)
     values = {"trouble": None, **workloads.page(listing).read(snapshot, {"object": OBJECT})}

@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 import yaml
 
-from app.dry_run.budget import MIB, OF_FILE, OF_REQUEST, Budget, Limits, UnusableInput
+from app.dry_run.budget import MIB, OF_FILE, OF_REQUEST, Budget, ReadingLimits, UnusableInput
 from app.dry_run.documents import read_documents
 from app.dry_run.expansion import spend_yaml
 from tests.dry_run.attacks import (
@@ -20,7 +20,7 @@ from tests.dry_run.attacks import (
 
 VALUES = "it has more than {:,} values, counting its aliases where they are used"
 TEXT = "it has more than {} MiB of text, counting its aliases where they are used"
-ENOUGH = Limits(documents=10, values=100, size=1000, seconds=10.0)
+ENOUGH = ReadingLimits(documents=10, values=100, size=1000, seconds=10.0)
 
 
 class Spent(Budget):
@@ -72,7 +72,7 @@ def events_until_refused(text: str) -> Iterator[yaml.Event]:
         ),
     ],
 )
-def test_what_costs_too_much_is_refused(text: str, limits: Limits, reason: str) -> None:
+def test_what_costs_too_much_is_refused(text: str, limits: ReadingLimits, reason: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         read_documents(text, Budget(limits))
     assert str(caught.value).startswith(reason)
@@ -97,7 +97,7 @@ def test_aliases_are_counted_where_they_are_used(text: str, values: int, size: i
 
 def test_it_is_refused_before_the_rest_is_looked_at() -> None:
     text = laughs() + "\n" + "b: c\n" * 1000
-    budget = Budget(Limits(documents=1, values=60, size=MIB, seconds=1.0))
+    budget = Budget(ReadingLimits(documents=1, values=60, size=MIB, seconds=1.0))
     with budget, pytest.raises(UnusableInput):
         spend_yaml(events_until_refused(text), budget)
 

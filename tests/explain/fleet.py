@@ -12,7 +12,7 @@ from typing import Any
 from app.explain.answers.answer import Answer, explain
 from app.explain.known.index import Index
 from app.explain.known.podclique import PodClique
-from app.explain.known.snapshot import Facts
+from app.explain.known.snapshot import Snapshot
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import (
     Clique,
@@ -219,7 +219,7 @@ def today() -> dict[str, Any]:
     }
 
 
-def facts(**changes: Any) -> Facts:
+def facts(**changes: Any) -> Snapshot:
     """A gang that waits, on an empty fleet."""
     start: dict[str, Any] = {
         **design(),
@@ -233,10 +233,10 @@ def facts(**changes: Any) -> Facts:
         "device_classes": (DeviceClass("compute-domain-default-channel.nvidia.com"),),
         "now": NOW,
     }
-    return Facts(**{**start, **changes})
+    return Snapshot(**{**start, **changes})
 
 
-def answer(given: Facts, ref: Ref = SET_REF) -> Answer:
+def answer(given: Snapshot, ref: Ref = SET_REF) -> Answer:
     explained = explain(Index(given), ref)
     assert explained is not None
     return explained

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from app.explain.known.podclique import PodClique
-from app.explain.known.snapshot import Facts
+from app.explain.known.snapshot import Snapshot
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import SetWithStatus, UserConstraint
 from app.facts.grove.podgang import PodGang
@@ -31,14 +31,14 @@ Object = dict[str, Any]
 SOME_TIME = "2026-11-21T12:00:00Z"
 
 
-def objects_of(facts: Facts, *, today: bool = False) -> list[Object]:
+def objects_of(facts: Snapshot, *, today: bool = False) -> list[Object]:
     """All facts as objects, owners before what they own; with `today`, without fields that today's
     Grove rejects in new objects.
     """
     return list(_objects(facts, today))
 
 
-def _objects(facts: Facts, today: bool) -> Iterator[Object]:
+def _objects(facts: Snapshot, today: bool) -> Iterator[Object]:
     yield from map(topology, facts.topologies)
     yield from (kai_topology(fact) for fact in facts.kai_topologies)
     yield from map(node, facts.nodes)

@@ -10,7 +10,7 @@ from app.explain.answers.answer import explain
 from app.explain.answers.topology import domain_reports, find_room, survey
 from app.explain.known.groups import Groups, Join, change
 from app.explain.known.index import Index
-from app.explain.known.snapshot import Facts
+from app.explain.known.snapshot import Snapshot
 from tests.explain import fleet
 from tests.explain.fleet import NAMESPACE, SET_REF, facts, fill, nodes, occupant, placed, pods
 from tests.explain.table.row import event
@@ -84,7 +84,7 @@ def everything(index: Index) -> list[Any]:
 WAITING = pods()
 RUNNING = placed("gpu-00", "gpu-01", "gpu-02", "gpu-03")
 OTHERS = fill("rack-a1", "rack-b1")
-STATES: dict[str, Facts] = {
+STATES: dict[str, Snapshot] = {
     "waiting": facts(),
     "others came": facts(pods=(*WAITING, *OTHERS)),
     "one of them ends": facts(pods=(*WAITING, replace(OTHERS[0], deleting=fleet.NOW), *OTHERS[1:])),
@@ -104,7 +104,7 @@ STATES: dict[str, Facts] = {
     ),
     "an event": facts(events=(event("uid-group", "NotReady", "Waiting"),)),
     "a clique is gone": facts(cliques=fleet.cliques()[:1]),
-    "nothing": Facts(),
+    "nothing": Snapshot(),
 }
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.explain.known.snapshot import Facts, projected
+from app.explain.known.snapshot import Snapshot, projected
 from app.explain.shown.json import document
 from tests.explain.fleet import answer, facts
 from tests.explain.objects import objects_of
@@ -12,11 +12,11 @@ from tests.explain.table.row import Row
 from tests.explain.test_reasons import CASES, start
 
 
-def read_back(given: Facts) -> Facts:
+def read_back(given: Snapshot) -> Snapshot:
     values: dict[str, Any] = {
         name: tuple(values) for name, values in projected(objects_of(given)).items()
     }
-    return Facts(**values, now=given.now)
+    return Snapshot(**values, now=given.now)
 
 
 def is_of_objects(case: Any) -> bool:

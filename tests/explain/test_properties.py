@@ -9,21 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.explain.answers.answer import Answer
-from app.explain.known.snapshot import CHANNELS, ROOM, TITLES, Facts
+from app.explain.known.snapshot import CHANNELS, ROOM, TITLES, Snapshot
 from app.explain.reasons.table import RULES
 from app.explain.shown.json import document
 from tests.explain import fleet
 from tests.explain.fleet import answer, facts, placed
 from tests.explain.test_reasons import ROWS
 
-KINDS = tuple(field.name for field in fields(Facts) if str(field.type).startswith("tuple"))
+KINDS = tuple(field.name for field in fields(Snapshot) if str(field.type).startswith("tuple"))
 STATES: list[dict[str, Any]] = [
     {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")},
     *(row.hit for row in ROWS),
 ]
 
 
-def hidden(given: Facts, kind: str) -> Facts:
+def hidden(given: Snapshot, kind: str) -> Snapshot:
     """The facts without one kind, which may not be read."""
     values: dict[str, Any] = {} if kind in (ROOM, CHANNELS) else {kind: ()}
     unseen = {**given.unseen, kind: "no right to list"}
@@ -51,7 +51,7 @@ def test_the_answer_does_not_depend_on_the_order_of_facts(
 
 
 @cache
-def answered_states() -> list[tuple[Facts, Answer]]:
+def answered_states() -> list[tuple[Snapshot, Answer]]:
     return [(state, answer(state)) for state in (facts(**changes) for changes in STATES)]
 
 

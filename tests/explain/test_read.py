@@ -9,7 +9,7 @@ import pytest
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.known.read import cause, collector_paused, facts_of, read_all, read_for
-from app.explain.known.snapshot import Facts
+from app.explain.known.snapshot import Snapshot
 from app.explain.shown.text import text
 from app.facts.kinds import POD_CLIQUE
 from app.facts.kubernetes.pod import Pod
@@ -41,7 +41,7 @@ class Cluster:
 
     def __init__(
         self,
-        given: Facts,
+        given: Snapshot,
         *,
         denied: Collection[tuple[str, str | None]] = (),
         broken: Collection[str] = (),

@@ -10,7 +10,7 @@ from app.explain.gangs.subject import subject
 from app.explain.known.index import Index
 from app.explain.known.kinds import KINDS
 from app.explain.known.podclique import PodClique
-from app.explain.known.snapshot import Facts
+from app.explain.known.snapshot import Snapshot
 from app.explain.shown.text import tree_lines
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podgang import GangPart, PodGang
@@ -42,7 +42,7 @@ CLAIM = PodClaim("mnnvl", "llm-0-mnnvl")
 TEMPLATE = PodClaim("mnnvl", "made", "llm-0-template")
 
 
-def alone(**changes: Any) -> Facts:
+def alone(**changes: Any) -> Snapshot:
     """Pods without Grove: no set, no gang, no labels."""
     own = tuple(replace(pod, place=Place(), **changes) for pod in pods())
     return facts(
@@ -68,7 +68,7 @@ def claimed(claim: PodClaim) -> tuple[Any, ...]:
 
 
 IN_A_SET = Found(SET, (GANG,), f"PodCliqueSet {SET}")
-CASES: list[tuple[str, Facts, Ref, Found]] = [
+CASES: list[tuple[str, Snapshot, Ref, Found]] = [
     ("a set", facts(), Ref("PodCliqueSet", NAMESPACE, SET), IN_A_SET),
     ("a gang", facts(), Ref("PodGang", NAMESPACE, GANG), IN_A_SET),
     (
@@ -153,7 +153,7 @@ CASES: list[tuple[str, Facts, Ref, Found]] = [
 @pytest.mark.parametrize(
     ("given", "ref", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
 )
-def test_an_object_leads_to_its_gangs(given: Facts, ref: Ref, expected: Found) -> None:
+def test_an_object_leads_to_its_gangs(given: Snapshot, ref: Ref, expected: Found) -> None:
     index = Index(given)
     about = subject(index, ref)
     explained = explain(index, ref)
@@ -263,7 +263,7 @@ DELETED: dict[str, Any] = {
     "deleting": NOW,
     "finalizers": ("x/backup",),
 }
-ENDED: list[tuple[str, Facts, str, str]] = [
+ENDED: list[tuple[str, Snapshot, str, str]] = [
     (
         "it has failed, and others of its gang wait",
         facts(pods=(replace(pods()[0], **FAILED), *pods()[1:])),
@@ -289,7 +289,7 @@ ENDED: list[tuple[str, Facts, str, str]] = [
     ("given", "headline", "root"), [case[1:] for case in ENDED], ids=[case[0] for case in ENDED]
 )
 def test_a_pod_that_has_ended_neither_waits_nor_is_placed(
-    given: Facts, headline: str, root: str
+    given: Snapshot, headline: str, root: str
 ) -> None:
     explained = explain(Index(given), Ref("Pod", NAMESPACE, pods()[0].name))
     assert explained is not None

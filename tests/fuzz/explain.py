@@ -11,7 +11,7 @@ from app.explain.answers.waiting import rows, workloads
 from app.explain.gangs.planned import planned
 from app.explain.known.index import Index
 from app.explain.known.read import facts_of
-from app.explain.known.snapshot import Facts
+from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.table import examine
 from app.explain.shown.json import document, preview_document, room_document, survey_document
 from app.explain.shown.text import text
@@ -61,7 +61,7 @@ def run(data: bytes) -> None:
             examine(planned(index, obj))
 
 
-def _check_topology(index: Index, facts: Facts) -> None:
+def _check_topology(index: Index, facts: Snapshot) -> None:
     topology = index.topology("")
     examined = survey(index, "")
     reports = domain_reports(index, topology, 1)

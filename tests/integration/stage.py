@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.commands.beside import ApiServer
-from app.explain.known.snapshot import RESOURCES, Facts
+from app.explain.known.snapshot import RESOURCES, Snapshot
 from app.facts.kinds import WORKLOAD
 from app.facts.kubernetes.workload import Workload
 from app.kube.api import NotFound, Object, ObjectRef
@@ -78,7 +78,7 @@ class Stage:
         self._stored: dict[Key, Object] = {}
         self._uids: dict[str, str] = {}
 
-    async def show(self, given: Facts) -> None:
+    async def show(self, given: Snapshot) -> None:
         """Makes the API server have these facts and no others."""
         desired_objects = {
             (obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]): obj

@@ -14,12 +14,12 @@ from app.facts.kinds import ALL
 from app.kube.api import NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
-from app.kube.transport import Limits
+from app.kube.transport import CallLimits
 from app.objects.resource import Resource
 
 T = TypeVar("T")
 
-FAST = Limits(qps=10_000, burst=10_000)
+FAST = CallLimits(qps=10_000, burst=10_000)
 PATIENCE = 20.0
 
 

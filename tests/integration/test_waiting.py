@@ -18,7 +18,7 @@ from app.commands.beside import NAMESPACE, ApiServer
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.explain.known.index import Index
-from app.explain.known.snapshot import Facts
+from app.explain.known.snapshot import Snapshot
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Object, ObjectRef
 from app.kube.client import HttpClient
@@ -97,7 +97,7 @@ async def system(
         yield dialect, server, stage, duty, admin
 
 
-def expected(given: Facts) -> Blocked | None:
+def expected(given: Snapshot) -> Blocked | None:
     """What is to be told of the set, by the same facts."""
     seen = replace(given, events=(), skipped=frozenset({"events"}))
     found = overdue(Index(seen), 0.0, {})

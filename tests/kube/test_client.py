@@ -39,13 +39,13 @@ from app.kube.api import (
 from app.kube.client import HttpClient
 from app.kube.credentials import PodCredentials, from_kubeconfig, in_cluster
 from app.kube.impersonation import Headers
-from app.kube.transport import Decoder, Limits, LineTooLong, TokenBucket, lines_of
+from app.kube.transport import CallLimits, Decoder, LineTooLong, TokenBucket, lines_of
 from app.objects.resource import LEASE, NODE, POD, SECRET
 from app.trace import TRACEPARENT
 from tests.kube import virtual
 from tests.kube.credentials import PlainCredentials
 
-QUICK = Limits(connect=0.5, total=1.0, watch_silence=0.3, pause=0.01)
+QUICK = CallLimits(connect=0.5, total=1.0, watch_silence=0.3, pause=0.01)
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -92,7 +92,7 @@ async def serving(handler: Handler) -> AsyncGenerator[Server, None]:
 
 @asynccontextmanager
 async def client_of(
-    handler: Handler, limits: Limits = QUICK
+    handler: Handler, limits: CallLimits = QUICK
 ) -> AsyncGenerator[tuple[HttpClient, Server], None]:
     async with (
         serving(handler) as server,
@@ -349,7 +349,7 @@ async def test_a_server_that_never_answers_costs_no_more_than_the_limit() -> Non
         await asyncio.sleep(30)
         return web.Response()
 
-    async with client_of(silent, Limits(total=0.2)) as (client, _):
+    async with client_of(silent, CallLimits(total=0.2)) as (client, _):
         begun = time.monotonic()
         with pytest.raises(Unavailable) as raised:
             await client.get(ObjectRef(NODE, "a"))
@@ -560,7 +560,7 @@ def test_who_gives_up_waiting_gives_the_turn_back() -> None:
 
 
 async def test_leases_do_not_wait_their_turn() -> None:
-    async with client_of(answering(FINE), Limits(qps=0.1, burst=1, total=5.0)) as (client, _):
+    async with client_of(answering(FINE), CallLimits(qps=0.1, burst=1, total=5.0)) as (client, _):
         await client.get(ObjectRef(NODE, "a"))
         begun = time.monotonic()
         await client.get(ObjectRef(LEASE, "leader", "ns"))

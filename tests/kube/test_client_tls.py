@@ -24,7 +24,7 @@ from app.kube.api import ObjectRef, Unavailable
 from app.kube.client import HttpClient
 from app.kube.credentials import PodCredentials, from_kubeconfig
 from app.kube.reach import Reach
-from app.kube.transport import Limits
+from app.kube.transport import CallLimits
 from app.objects.resource import NODE
 from tests.kube.credentials import PlainCredentials
 
@@ -127,7 +127,7 @@ async def test_client_certificates(tmp_path: Path, trusted: bool) -> None:
         shown = kubeconfig(
             tmp_path / "config", url, ca if trusted else issue("other"), issue("alice", ca)
         )
-        async with HttpClient(await from_kubeconfig(shown), ALL, Limits(total=5.0)) as client:
+        async with HttpClient(await from_kubeconfig(shown), ALL, CallLimits(total=5.0)) as client:
             if trusted:
                 assert await client.get(ObjectRef(NODE, "a")) == {"user": "alice"}
                 return
@@ -144,7 +144,7 @@ async def test_a_replaced_ca_of_the_api_server_is_read_again(tmp_path: Path) -> 
     written(ca_file, former.pem())
     async with serving(tmp_path, former, verify=ssl.CERT_NONE) as url:
         credentials = PodCredentials(url, tmp_path / "token", ca_file)
-        client = HttpClient(credentials, ALL, Limits(total=5.0, reads=1))
+        client = HttpClient(credentials, ALL, CallLimits(total=5.0, reads=1))
         assert await client.get(ObjectRef(NODE, "a")) == {"user": "nobody"}
     port = int(url.rpartition(":")[2])
     async with client, serving(tmp_path, current, port=port, verify=ssl.CERT_NONE):
@@ -161,7 +161,7 @@ async def test_a_ca_that_is_there_in_time_fails_no_call(tmp_path: Path) -> None:
     config = tmp_path / "config"
     async with serving(tmp_path, former) as url:
         kubeconfig(config, url, former, issue("alice", former))
-        client = HttpClient(await from_kubeconfig(config), ALL, Limits(total=5.0, reads=1))
+        client = HttpClient(await from_kubeconfig(config), ALL, CallLimits(total=5.0, reads=1))
         assert await client.get(ObjectRef(NODE, "a")) == {"user": "alice"}
     port = int(url.rpartition(":")[2])
     async with client, serving(tmp_path, current, port=port):
@@ -177,7 +177,7 @@ async def test_files_of_the_identity_are_looked_at_again_and_bad_ones_are_not_us
     config = tmp_path / "config"
     async with serving(tmp_path, ca) as url:
         kubeconfig(config, url, ca, issue("alice", ca))
-        limits = Limits(total=5.0, look=0.0)
+        limits = CallLimits(total=5.0, look=0.0)
         async with HttpClient(await from_kubeconfig(config), ALL, limits) as client:
             assert await client.get(ObjectRef(NODE, "a")) == {"user": "alice"}
             good = config.read_bytes()
@@ -192,7 +192,7 @@ async def test_an_empty_ca_file_does_not_mean_the_cas_of_the_system(tmp_path: Pa
     credentials = PodCredentials("https://127.0.0.1:1", tmp_path / "token", tmp_path / "ca.crt")
     written(tmp_path / "token", b"t")
     written(tmp_path / "ca.crt", b"\n")
-    async with HttpClient(credentials, ALL, Limits(total=5.0, reads=1)) as client:
+    async with HttpClient(credentials, ALL, CallLimits(total=5.0, reads=1)) as client:
         with pytest.raises(Unavailable, match="is empty"):
             await client.get(ObjectRef(NODE, "a"))
 
@@ -223,10 +223,10 @@ def test_an_api_server_that_does_not_answer_for_a_while_is_a_problem() -> None:
 
 
 async def test_what_prevents_an_answer_is_kept_for_the_check(tmp_path: Path) -> None:
-    client = HttpClient(PlainCredentials("http://127.0.0.1:1"), ALL, Limits(total=5.0, reads=1))
+    client = HttpClient(PlainCredentials("http://127.0.0.1:1"), ALL, CallLimits(total=5.0, reads=1))
     async with client:
         with pytest.raises(Unavailable):
             await client.get(ObjectRef(NODE, "a"))
         assert client.checks() == {"api-server": None}
-        client.sibling(Limits())._transport.reach._answered_at -= 301
+        client.sibling(CallLimits())._transport.reach._answered_at -= 301
         assert "Connection refused" in str(client.checks()["api-server"])

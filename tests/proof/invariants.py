@@ -17,8 +17,8 @@ from app.kube.api import ClusterError, Object, Selection
 from app.kube.client import HttpClient
 from app.objects.metadata import labels_of
 from app.rules.dialects.design.podgangs import constraint_changes
-from app.rules.mnnvl.demand import Demand, read_demand
-from app.rules.topology.levels import Topology
+from app.rules.mnnvl.demand import ClaimedClique, read_demand
+from app.rules.topology.levels import ManagedTopology
 from tests.proof.grove import MEMBERS, DesiredSet
 
 MANAGED = "grove.io/mnnvl-managed"
@@ -111,7 +111,7 @@ async def violations(
     stored = levels_of_cluster_topology(topologies[0]) if topologies else ()
     if {level.domain: level.key for level in stored} != levels:
         broken.append(f"the levels are {stored}")
-    topology = Topology("grove-topology", enabled=True, levels=stored)
+    topology = ManagedTopology("grove-topology", enabled=True, levels=stored)
     return broken + [
         found for gang in gangs.values() for found in _constrained(gang, sets, topology)
     ]
@@ -140,7 +140,7 @@ def _as_desired(
 
 
 def _complete(
-    demands: Mapping[str, Demand | None],
+    demands: Mapping[str, ClaimedClique | None],
     desired: Mapping[str, DesiredSet | None],
     domains: Mapping[str, Object],
     claims: Mapping[str, Object],
@@ -182,7 +182,7 @@ def _owned(
     return broken
 
 
-def _constrained(gang: Object, sets: Mapping[str, Object], topology: Topology) -> list[str]:
+def _constrained(gang: Object, sets: Mapping[str, Object], topology: ManagedTopology) -> list[str]:
     """Its constraints are what the rule asks for."""
     pcs = sets.get(labels_of(gang)["app.kubernetes.io/part-of"])
     changes = constraint_changes(gang, None if pcs is None else read_pod_clique_set(pcs), topology)

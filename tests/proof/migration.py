@@ -26,7 +26,7 @@ from app.facts.nvidia.names import base_of, claim_name, domain_name
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
-from app.rules.mnnvl.demand import Demand, read_demand
+from app.rules.mnnvl.demand import ClaimedClique, read_demand
 from app.webhooks.configurations import NAME, UrlTarget, webhook_configurations
 from tests.proof.epochs import GROUP, DesiredGroups, EpochOperator
 from tests.proof.grove import Operator
@@ -290,7 +290,7 @@ class Migration(Schedule):
             if operator.rounds < rounds + FORGIVEN_ROUNDS or now < begin + FORGIVEN_SECONDS
         }
 
-    async def _demands(self, admin: HttpClient) -> dict[str, Demand | None]:
+    async def _demands(self, admin: HttpClient) -> dict[str, ClaimedClique | None]:
         cliques = await listed(admin, POD_CLIQUE, self.namespace)
         return {clique["metadata"]["name"]: read_demand(clique) for clique in cliques}
 
@@ -368,7 +368,7 @@ def _wanted(operator: Operator) -> set[str]:
     return names
 
 
-def _keys(demand: Demand) -> tuple[Key, Key]:
+def _keys(demand: ClaimedClique) -> tuple[Key, Key]:
     base = demand.base_name
     return ("ComputeDomain", domain_name(base)), ("ResourceClaim", claim_name(base))
 
@@ -384,7 +384,7 @@ async def _resources(admin: HttpClient, namespace: str) -> dict[Key, Object]:
     return {(obj["kind"], obj["metadata"]["name"]): obj for obj in ours}
 
 
-def _incomplete(demands: dict[str, Demand | None], stored: dict[Key, Object]) -> list[str]:
+def _incomplete(demands: dict[str, ClaimedClique | None], stored: dict[Key, Object]) -> list[str]:
     broken: list[str] = []
     for name, demand in demands.items():
         if demand is None:
@@ -398,7 +398,7 @@ def _incomplete(demands: dict[str, Demand | None], stored: dict[Key, Object]) ->
 
 
 def _wrongly_owned(
-    obj: Object, demands: dict[str, Demand | None], owners: dict[str, str], *, later: bool
+    obj: Object, demands: dict[str, ClaimedClique | None], owners: dict[str, str], *, later: bool
 ) -> list[str]:
     """Its one owner is its PodCliqueSet, or in the designs the PodGang of its PodCliques."""
     name = obj["metadata"]["name"]

@@ -7,7 +7,7 @@ from app.cluster.cluster import Cluster
 from app.config.read import read_configuration
 from app.facts.kinds import ALL
 from app.kube.client import HttpClient
-from app.kube.transport import Limits
+from app.kube.transport import CallLimits
 from app.server.serve import Running, serving
 from tests.kube.credentials import PlainCredentials
 from tests.proof.network import Balancer, FaultyProxy
@@ -105,7 +105,7 @@ class Replica:
         configuration = read_configuration(
             CONFIGURATION.format(levels=levels, mnnvl=self._mnnvl), "proof"
         )
-        limits = Limits(total=5.0, qps=10_000, burst=10_000)
+        limits = CallLimits(total=5.0, qps=10_000, burst=10_000)
         async with HttpClient(
             PlainCredentials(self._proxy.url, self._token), ALL, limits
         ) as client:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from app.cluster.dialects import dialect_of
-from app.cluster.facts import Facts
+from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.topology import ClusterTopology, Level, read_cluster_topology
 from app.facts.kai.topology import KaiTopology
@@ -54,7 +54,7 @@ def reconciler(
     cache = WatchStore(read_cluster_topology) if cache is None else cache
     rewrites = Rewrites(tolerated=2, window=60, clock=lambda: 0.0)
     recorder = Recorder(client, "test")
-    topology = cast(Facts, Seen(client))
+    topology = cast(ClusterView, Seen(client))
     return ClusterTopologyReconciler(
         client, "grove-topology", levels, cache, recorder, rewrites, topology=topology
     )
@@ -225,7 +225,7 @@ def todays(
         cache,
         Recorder(client, "test"),
         Rewrites(),
-        topology=cast(Facts, seen),
+        topology=cast(ClusterView, seen),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from app.cluster.facts import Facts
+from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.facts.grove.topology import Level
 from app.facts.kinds import POD_CLIQUE_SET
@@ -16,16 +16,16 @@ from app.reconcilers.conditions import ConstraintStatusReconciler
 from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
-from app.rules.topology.levels import Topology
+from app.rules.topology.levels import ManagedTopology
 from tests.builders import pod_clique_set
 from tests.kube.memory.client import MemoryClient
 from tests.rules.dialects.around import Around
 
 KEY: Key = ("ml", "train")
-ENABLED = Topology(
+ENABLED = ManagedTopology(
     "grove-topology", enabled=True, levels=(Level("zone", "k/zone"), Level("host", "k/host"))
 )
-DISABLED = Topology("grove-topology", enabled=False)
+DISABLED = ManagedTopology("grove-topology", enabled=False)
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SINCE = "2026-01-01T00:00:00Z"
 TIMED = "2026-11-21T12:00:00Z"
@@ -74,13 +74,13 @@ UNTOLD = condition(
 class Seen(Around):
     """What the caches say of the managed ClusterTopology; None while they can't."""
 
-    now: Topology | None = None
+    now: ManagedTopology | None = None
     speaks: Dialect = DESIGN
 
     def dialect(self) -> Dialect:
         return self.speaks
 
-    def topology(self) -> Topology:
+    def topology(self) -> ManagedTopology:
         if self.now is None:
             raise Unavailable("not yet")
         return self.now
@@ -90,7 +90,10 @@ class System:
     """A PodCliqueSet with `domain` and `conditions`, as the cluster and the cache have it."""
 
     def __init__(
-        self, topology: Topology | None, domain: str | None, conditions: list[Object] | None = None
+        self,
+        topology: ManagedTopology | None,
+        domain: str | None,
+        conditions: list[Object] | None = None,
     ) -> None:
         pcs = pod_clique_set("train", domain=domain)
         pcs["metadata"]["namespace"] = "ml"
@@ -101,7 +104,7 @@ class System:
         self.sets: WatchStore[PodCliqueSet] = WatchStore(read_pod_clique_set)
         self.relist()
         self.reconciler = ConstraintStatusReconciler(
-            self.client, self.sets, cast(Facts, self.seen), now=lambda: NOW
+            self.client, self.sets, cast(ClusterView, self.seen), now=lambda: NOW
         )
 
     def relist(self) -> None:
@@ -150,7 +153,7 @@ class System:
     ],
 )
 async def test_what_differs_is_written(
-    topology: Topology | None, domain: str | None, before: list[Object], after: list[Object]
+    topology: ManagedTopology | None, domain: str | None, before: list[Object], after: list[Object]
 ) -> None:
     system = System(topology, domain, before)
     assert await system.step() == ["get", "patch"]
@@ -173,7 +176,7 @@ async def test_taking_back_the_last_condition_leaves_no_empty_list() -> None:
     ],
 )
 async def test_where_nothing_differs_no_call_is_made(
-    topology: Topology | None, domain: str | None, before: list[Object] | None
+    topology: ManagedTopology | None, domain: str | None, before: list[Object] | None
 ) -> None:
     assert await System(topology, domain, before).step() == []
 

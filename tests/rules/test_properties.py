@@ -16,13 +16,15 @@ from app.objects.jsonpatch import applies
 from app.rules.dialects.design.levels import validate_cluster_topology
 from app.rules.dialects.design.sets import read_constraints, validate_pod_clique_set
 from app.rules.subgroups import validate_pod_group
-from app.rules.topology.levels import Topology
+from app.rules.topology.levels import ManagedTopology
 from app.rules.topology.node_labels import binding_changes
 from tests.builders import injection_into
 
 pytestmark = pytest.mark.untraced
 
-TOPOLOGY = Topology("t", enabled=True, levels=(Level("rack", "k/rack"), Level("host", "k/host")))
+TOPOLOGY = ManagedTopology(
+    "t", enabled=True, levels=(Level("rack", "k/rack"), Level("host", "k/host"))
+)
 
 scalars = (
     st.none()

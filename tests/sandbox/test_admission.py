@@ -12,7 +12,13 @@ import pytest
 
 from app.sandbox.admission.authorization import Authorizer
 from app.sandbox.admission.chain import Admission, refusal
-from app.sandbox.admission.webhook import Answer, CallFailedError, Hook, Services, Transport
+from app.sandbox.admission.webhook import (
+    CallFailedError,
+    Hook,
+    Services,
+    WebhookAnswer,
+    WebhookTransport,
+)
 from app.sandbox.objects.errors import ApiError
 from app.sandbox.objects.objects import ADMIN, Caller, WriteOptions, copy
 from app.sandbox.objects.patching import MERGE
@@ -22,11 +28,11 @@ from app.sandbox.requests.writes import Writer
 from app.sandbox.storage import Storage
 from tests.sandbox.api import NAMESPACE, Object, bare, configmap, definition
 
-YES = Answer(allowed=True)
-Answers = Callable[[Object], Answer]
+YES = WebhookAnswer(allowed=True)
+Answers = Callable[[Object], WebhookAnswer]
 
 
-class Script(Transport):
+class Script(WebhookTransport):
     """Answers each webhook by its name (without `.example.com`): yes unless told."""
 
     def __init__(self) -> None:
@@ -34,7 +40,7 @@ class Script(Transport):
         self.answers: dict[str, Answers] = {}
         self.calls: list[tuple[str, Object]] = []
 
-    async def call(self, hook: Hook, request: Object) -> Answer:
+    async def call(self, hook: Hook, request: Object) -> WebhookAnswer:
         name = hook.name.removesuffix(".example.com")
         self.calls.append((name, copy(request)))
         return self.answers[name](request) if name in self.answers else YES
@@ -103,7 +109,7 @@ def hook(name: str, /, **item: Any) -> Object:
 
 
 def patch(*operations: Object) -> Answers:
-    return lambda request: Answer.model_construct(allowed=True, patch=list(operations))
+    return lambda request: WebhookAnswer.model_construct(allowed=True, patch=list(operations))
 
 
 def always(letter: str) -> Answers:
@@ -126,10 +132,10 @@ def once(letter: str) -> Answers:
 
 
 def refuse(**status: Any) -> Answers:
-    return lambda request: Answer(allowed=False, status=status)
+    return lambda request: WebhookAnswer(allowed=False, status=status)
 
 
-def fail(request: Object) -> Answer:
+def fail(request: Object) -> WebhookAnswer:
     raise CallFailedError("failed to call webhook: oops")
 
 
@@ -500,8 +506,8 @@ async def test_patches_that_do_not_apply_fail_whatever_the_policy(
 async def test_warnings_reach_the_caller_with_a_refusal_too() -> None:
     server = Server()
     server.script.answers = {
-        "a": lambda request: Answer(allowed=True, warnings=["one", "two"]),
-        "b": lambda request: Answer(allowed=False, warnings=["three"]),
+        "a": lambda request: WebhookAnswer(allowed=True, warnings=["one", "two"]),
+        "b": lambda request: WebhookAnswer(allowed=False, warnings=["three"]),
     }
     server.hooks(hook("a"), hook("b"))
     caller = Caller(ADMIN)

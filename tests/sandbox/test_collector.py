@@ -8,7 +8,7 @@ import pytest
 
 from app.sandbox.admission.authorization import Authorizer
 from app.sandbox.admission.chain import Admission
-from app.sandbox.admission.webhook import Answer, Hook, Services, Transport
+from app.sandbox.admission.webhook import Hook, Services, WebhookAnswer, WebhookTransport
 from app.sandbox.objects.objects import (
     ADMIN,
     COLLECTOR,
@@ -24,13 +24,13 @@ from app.sandbox.objects.resources import Registry
 from app.sandbox.requests.builtins import builtins
 from app.sandbox.requests.collector import Collector
 from app.sandbox.requests.writes import Writer
-from app.sandbox.storage import Change, Storage, Watcher
+from app.sandbox.storage import Storage, StoredChange, Watcher
 from tests.sandbox.api import configmap, definition, namespace, widget
 
 HOME = "home"
 
 
-class Recorder(Transport):
+class Recorder(WebhookTransport):
     """Allows everything, but for the first `refusals` deletions; remembers who asked for them."""
 
     def __init__(self) -> None:
@@ -38,10 +38,10 @@ class Recorder(Transport):
         self.refusals = 0
         self.deleters: list[str] = []
 
-    async def call(self, hook: Hook, request: Object) -> Answer:
+    async def call(self, hook: Hook, request: Object) -> WebhookAnswer:
         self.deleters.append(request["userInfo"]["username"])
         self.refusals -= 1
-        return Answer(allowed=self.refusals < 0, status={"message": "not yet"})
+        return WebhookAnswer(allowed=self.refusals < 0, status={"message": "not yet"})
 
 
 class Cluster:
@@ -57,7 +57,7 @@ class Cluster:
         self.changed = asyncio.Event()
         self.storage.listeners.append(self._noticed)
 
-    def _noticed(self, change: Change) -> None:
+    def _noticed(self, change: StoredChange) -> None:
         self.changed.set()
 
     async def create(self, obj: Object, within: str = HOME, user: User = ADMIN) -> Object:

@@ -11,7 +11,7 @@ import pytest
 from app.sandbox.objects.resources import Registry, Served
 from app.sandbox.objects.selectors import label_selector
 from app.sandbox.requests.builtins import builtins
-from app.sandbox.requests.reads import Query, Reader, Representation
+from app.sandbox.requests.reads import Query, ReadHandlers, Representation
 from app.sandbox.storage import Storage
 from tests.kube import virtual
 from tests.sandbox.api import (
@@ -232,7 +232,7 @@ class Watched:
 
     def __init__(self, history: int = 100) -> None:
         self.storage = Storage(history)
-        self.reader = Reader(self.storage, bookmark_seconds=60)
+        self.reader = ReadHandlers(self.storage, bookmark_seconds=60)
         registry = Registry(builtins())
         self.served: Served = registry.find("", "v1", "configmaps")  # type: ignore[assignment]
         self.seen: list[tuple[str, str, str]] = []

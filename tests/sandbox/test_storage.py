@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.sandbox.objects.errors import ApiError
-from app.sandbox.storage import Change, Storage, Watcher
+from app.sandbox.storage import Storage, StoredChange, Watcher
 
 TABLE = ("", "configmaps")
 OTHER = ("", "secrets")
@@ -24,7 +24,7 @@ def version(stored: dict[str, Any]) -> str:
     return str(stored["metadata"]["resourceVersion"])
 
 
-def summary(changes: list[Change]) -> list[tuple[str, int, str]]:
+def summary(changes: list[StoredChange]) -> list[tuple[str, int, str]]:
     return [(change.type, change.version, change.obj["metadata"]["name"]) for change in changes]
 
 
@@ -147,8 +147,8 @@ def test_listeners_hear_of_each_write_after_it_is_done() -> None:
     assert heard == [("ADDED", True), ("DELETED", False)]
 
 
-def change(number: int) -> Change:
-    return Change("ADDED", number, TABLE, obj("one"), None)
+def change(number: int) -> StoredChange:
+    return StoredChange("ADDED", number, TABLE, obj("one"), None)
 
 
 async def test_a_mailbox_gives_everything_that_arrived() -> None:

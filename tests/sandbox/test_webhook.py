@@ -20,7 +20,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.sandbox import pki
-from app.sandbox.admission.webhook import Answer, CallFailedError, Hook, Transport, hooks_of
+from app.sandbox.admission.webhook import (
+    CallFailedError,
+    Hook,
+    WebhookAnswer,
+    WebhookTransport,
+    hooks_of,
+)
 from app.sandbox.sandbox import LoopbackServer
 from tests.sandbox.api import Object
 
@@ -93,7 +99,7 @@ async def webhook(tmp_path: Path) -> AsyncIterator[Webhook]:
 
 
 @asynccontextmanager
-async def reaching(address: str = "") -> AsyncIterator[Transport]:
+async def reaching(address: str = "") -> AsyncIterator[WebhookTransport]:
     """A transport that reaches every Service at `address` (`127.0.0.1:1`); "" for none."""
 
     def find_service(namespace: str, name: str, port: int) -> str:
@@ -101,7 +107,7 @@ async def reaching(address: str = "") -> AsyncIterator[Transport]:
             raise LookupError(f'no endpoints available for service "{name}"')
         return address
 
-    transport = Transport(find_service)
+    transport = WebhookTransport(find_service)
     try:
         yield transport
     finally:
@@ -356,7 +362,9 @@ async def test_answers(webhook: Webhook, response: Object, expected: Object) -> 
 async def test_any_code_of_success_will_do(webhook: Webhook) -> None:
     webhook.code = 201
     async with reaching() as transport:
-        assert await transport.call(webhook.hook(), REQUEST) == Answer(uid="u-1", allowed=True)
+        assert await transport.call(webhook.hook(), REQUEST) == WebhookAnswer(
+            uid="u-1", allowed=True
+        )
 
 
 # Configurations.

@@ -33,7 +33,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from app.admission.asgi import AdmissionApp
 from app.admission.decide import Route
 from app.admission.exchange import Exchange
-from app.admission.serving import Limits
+from app.admission.serving import ConnectionLimits
 from app.admission.verdict import ALLOWED, Later, Verdict, not_allowed
 from app.certificates.client_cas import ClientCas
 from app.certificates.files import file_source
@@ -53,7 +53,7 @@ PIECE = 2**18
 PATH = "/validate/podgroup"
 SLOW = "/validate/slow"
 LONG = "/validate/long"
-IMPATIENT = Limits(request_seconds=0.1, answer_seconds=0.1, watch_seconds=0.05)
+IMPATIENT = ConnectionLimits(request_seconds=0.1, answer_seconds=0.1, watch_seconds=0.05)
 JSON = {"content-type": "application/json"}
 HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
 
@@ -284,7 +284,7 @@ class Waiting:
     """
 
     def __init__(
-        self, directory: Path, limits: Limits | None = None, client_cas: bytes = b""
+        self, directory: Path, limits: ConnectionLimits | None = None, client_cas: bytes = b""
     ) -> None:
         self.source = file_source(directory, client_cas)
         self.directory = directory
@@ -732,7 +732,7 @@ async def never(_: Any, receive: Any, __: Any) -> None:
 async def test_an_idle_connection_is_kept_for_as_long_as_it_should(
     tmp_path: Path, used: bool
 ) -> None:
-    assert Limits().idle_seconds == 120
+    assert ConnectionLimits().idle_seconds == 120
     async with listening(
         Waiting(tmp_path, dataclasses.replace(IMPATIENT, idle_seconds=0.6))
     ) as server:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from app.admission.serving import Limits
+from app.admission.serving import ConnectionLimits
 from app.server.listener import Listener
 from tests.server.crowds import hello
 from tests.server.test_serving import (
@@ -78,7 +78,7 @@ class Client:
 
 @pytest.fixture
 async def waiting(tmp_path: Path) -> AsyncIterator[Waiting]:
-    async with listening(Waiting(tmp_path, Limits(connections=64))) as server:
+    async with listening(Waiting(tmp_path, ConnectionLimits(connections=64))) as server:
         yield server
 
 
@@ -223,7 +223,7 @@ async def test_what_is_no_tls_gets_an_alert_and_the_end(
 
 
 async def test_a_handshake_that_is_not_ended_in_time_is_closed(tmp_path: Path) -> None:
-    async with listening(Waiting(tmp_path, Limits(request_seconds=0.1))) as server:
+    async with listening(Waiting(tmp_path, ConnectionLimits(request_seconds=0.1))) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.listener.port)
         writer.write(hello())
         async with asyncio.timeout(10):

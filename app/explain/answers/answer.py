@@ -9,7 +9,7 @@ from app.explain.gangs.bases import base_gangs
 from app.explain.gangs.gang import Gang, Unit
 from app.explain.gangs.subject import Subject, subject
 from app.explain.known.index import Index
-from app.explain.placing.room import Room
+from app.explain.placing.room import DomainRoom
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.said import said_of, silence
 from app.explain.reasons.table import Unknown, examine
@@ -44,7 +44,7 @@ class Answer:
     skipped: tuple[str, ...] = ()
     said: tuple[str, ...] = ()
     silence: str = ""
-    room: tuple[Room, ...] = ()
+    room: tuple[DomainRoom, ...] = ()
 
     @property
     def exit_code(self) -> int:

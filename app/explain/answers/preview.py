@@ -15,7 +15,7 @@ from app.facts.named import Ref
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class ConstraintChange:
     """What changes for one constraint of a PodCliqueSet.
 
     `severe` if the constraint is lost or rejected.
@@ -36,7 +36,7 @@ class Preview:
     """
 
     after: ClusterTopology
-    effects: tuple[Effect, ...]
+    effects: tuple[ConstraintChange, ...]
     reasons: tuple[Reason, ...]
     absent: tuple[str, ...] = ()
 
@@ -68,14 +68,16 @@ def _uses(index: Index, pcs: SetWithStatus, before: ClusterTopology | None) -> b
 
 def _effects(
     pcs: SetWithStatus, before: ClusterTopology | None, after: ClusterTopology
-) -> Iterator[Effect]:
+) -> Iterator[ConstraintChange]:
     for where, asked in pcs.constraints:
         of = f" of {where}" if where else ""
         for field, domain, required in asked.constraints:
             constraint = f"{'required' if required else 'preferred'} {domain}{of}"
             text = _effect(constraint, domain, before, after)
             if text:
-                yield Effect(pcs.ref, field, text, required and after.key_of(domain) is None)
+                yield ConstraintChange(
+                    pcs.ref, field, text, required and after.key_of(domain) is None
+                )
 
     whole = pcs.asked.required
     for where, asked in pcs.constraints:
@@ -85,7 +87,7 @@ def _effects(
             becomes = (
                 f"{where} requires {asked.required}, which becomes broader than the set's {whole}"
             )
-            yield Effect(pcs.ref, asked.field, f"{becomes}: rejected at changes", True)
+            yield ConstraintChange(pcs.ref, asked.field, f"{becomes}: rejected at changes", True)
 
 
 def _effect(

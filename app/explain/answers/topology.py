@@ -13,8 +13,8 @@ from app.explain.known.domains import Domain, Path
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.placing.demand import Demand
-from app.explain.placing.places import Places
-from app.explain.placing.room import Room
+from app.explain.placing.placements import Placements
+from app.explain.placing.room import DomainRoom
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.table import RULES, Unknown
 from app.explain.reasons.topology import (
@@ -96,11 +96,11 @@ class RoomAnswer:
     level: str
     pods: int
     gpus: int
-    rooms: tuple[Room, ...]
-    with_labels: tuple[Room, ...]
+    rooms: tuple[DomainRoom, ...]
+    with_labels: tuple[DomainRoom, ...]
 
     @property
-    def enough(self) -> tuple[Room, ...]:
+    def enough(self) -> tuple[DomainRoom, ...]:
         """The domains that have room for all."""
         return tuple(room for room in self.rooms if room.pods >= self.pods)
 
@@ -183,7 +183,9 @@ def find_room(
         if gpus
         else [Shape((("pods", 1000),))]
     )
-    places = [Places(index, topology, Demand("", keys[0], ((shape, pods),))) for shape in shapes]
+    places = [
+        Placements(index, topology, Demand("", keys[0], ((shape, pods),))) for shape in shapes
+    ]
     rooms = _sum([place.rooms for place in places], pods)
     guesses = guessed_labels(index, topology) if outside_nodes(index, topology) else {}
     more = _sum([place.with_labels(guesses).rooms for place in places], pods) if guesses else ()
@@ -204,7 +206,7 @@ def _gpu_names(index: Index) -> list[str]:
     ) or [GPU]
 
 
-def _sum(rooms: Sequence[Sequence[Room]], most: int) -> tuple[Room, ...]:
+def _sum(rooms: Sequence[Sequence[DomainRoom]], most: int) -> tuple[DomainRoom, ...]:
     """Return the room of each domain by all names together, the roomiest first.
 
     A node has its GPUs by one name only.
@@ -213,5 +215,5 @@ def _sum(rooms: Sequence[Sequence[Room]], most: int) -> tuple[Room, ...]:
     pods: Counter[Path] = Counter()
     for room in itertools.chain.from_iterable(rooms):
         pods[room.domain.path] += room.pods
-    summed = (Room(domain, min(most, pods[path])) for path, domain in domains.items())
+    summed = (DomainRoom(domain, min(most, pods[path])) for path, domain in domains.items())
     return tuple(sorted(summed, key=lambda room: (-room.pods, room.domain.path)))

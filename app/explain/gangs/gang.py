@@ -13,7 +13,7 @@ from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.known.podclique import PodClique
 from app.explain.placing.demand import Demand
-from app.explain.placing.places import Own, Places
+from app.explain.placing.placements import Own, Placements
 from app.facts.constraint import UNBOUND, SchedulerConstraint
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import PodGang
@@ -330,13 +330,13 @@ class Gang:
         return self.whole.demand()
 
     @cached_property
-    def places(self) -> Places:
-        """Places for what KAI places next; gangs that are alike share them, with any names."""
+    def places(self) -> Placements:
+        """Placements of what KAI places next; gangs that are alike share them, with any names."""
         return self.places_of(self.demand)
 
     @cached_property
-    def anew(self) -> Places:
-        """Places for the whole gang, as if none of it were placed."""
+    def anew(self) -> Placements:
+        """Placements of the whole gang, as if none of it were placed."""
         return self.places_of(self.whole.demand(anew=True), anew=True)
 
     @property
@@ -349,7 +349,7 @@ class Gang:
         demand: Demand,
         *,
         anew: bool = False,
-    ) -> Places:
+    ) -> Placements:
         """Gangs that differ only in names share what is computed for them.
 
         With `anew`, the pods of the gang that are placed make room.
@@ -357,5 +357,5 @@ class Gang:
         own = Own(self.placed, leave=anew)
         key = (self.topology.keys, demand.profile, self.pool, own)
         return self.index.remembered(
-            key, lambda: Places(self.index, self.topology, demand, self.pool, own)
+            key, lambda: Placements(self.index, self.topology, demand, self.pool, own)
         )

@@ -20,8 +20,8 @@ _FEW = 1000
 class Join(Generic[K, T]):
     """How facts are grouped.
 
-    It has the field of `Facts` that has them, the keys of each fact, and the order in a group. As
-    an attribute of an index, it is the groups by key.
+    It has the field of `Snapshot` that has them, the keys of each fact, and the order in a group.
+    As an attribute of an index, it is the groups by key.
     """
 
     field: str

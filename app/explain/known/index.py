@@ -14,7 +14,7 @@ from app.explain.known.domains import Domains
 from app.explain.known.groups import Change, Groups, Join, change
 from app.explain.known.levels import Topology, topology_called
 from app.explain.known.podclique import PodClique
-from app.explain.known.snapshot import CHANNELS, ROOM, Facts
+from app.explain.known.snapshot import CHANNELS, ROOM, Snapshot
 from app.facts.grove.podgang import PodGang
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
@@ -51,24 +51,24 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 
-def _by_key(of: Callable[[Facts], Iterable[N]]) -> cached_property[Mapping[Key, N]]:
+def _by_key(of: Callable[[Snapshot], Iterable[N]]) -> cached_property[Mapping[Key, N]]:
     """Return a property of Index: facts of one kind by (namespace, name)."""
     return cached_property(lambda index: {key_of(obj): obj for obj in of(index.facts)})
 
 
-def _by_name(of: Callable[[Facts], Iterable[M]]) -> cached_property[Mapping[str, M]]:
+def _by_name(of: Callable[[Snapshot], Iterable[M]]) -> cached_property[Mapping[str, M]]:
     """Likewise, by name."""
     return cached_property(lambda index: {obj.name: obj for obj in of(index.facts)})
 
 
 class Index:
-    """Lookups over one `Facts`, each made when it is first needed.
+    """Lookups over one `Snapshot`, each made when it is first needed.
 
     With the index of `earlier` facts of the same cluster, lookups are taken over from it if what
     they are made of is the same, and groups are put right where facts have changed.
     """
 
-    def __init__(self, facts: Facts, earlier: "Index | None" = None) -> None:
+    def __init__(self, facts: Snapshot, earlier: "Index | None" = None) -> None:
         self.facts = facts
         self._domains: dict[tuple[str, ...], Domains] = {}
         self._earlier_domains: dict[tuple[str, ...], Domains] = {}
@@ -100,7 +100,7 @@ class Index:
         """Everything that does not depend on a changed field, and all groups."""
         same = {
             f.name
-            for f in fields(Facts)
+            for f in fields(Snapshot)
             if getattr(self.facts, f.name) is getattr(earlier.facts, f.name)
         }
         if {"nodes", "slices"} <= same or amounts.have_the_same(self.nodes, earlier.nodes):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from app.explain.known.snapshot import Facts
+from app.explain.known.snapshot import Snapshot
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
 
@@ -43,7 +43,7 @@ class Topology:
         return names[0] if names else key
 
 
-def topology_called(facts: Facts, name: str = "") -> Topology:
+def topology_called(facts: Snapshot, name: str = "") -> Topology:
     """Return the topology of this name.
 
     Without a name, the only one, or else the one that Grove has by default.

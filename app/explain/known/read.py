@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from app.explain.known.kinds import KINDS
-from app.explain.known.snapshot import BY_RESOURCE, CHANNELS, RESOURCES, ROOM, Facts, projected
+from app.explain.known.snapshot import BY_RESOURCE, CHANNELS, RESOURCES, ROOM, Snapshot, projected
 from app.facts import kinds
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import SET_SELECTORS
@@ -58,7 +58,7 @@ class Reading:
         self._served: set[str] = set()
         self._absent: set[str] = set()
 
-    def facts(self, now: float) -> Facts:
+    def facts(self, now: float) -> Snapshot:
         """Return what was read; a kind that was not asked for counts as skipped."""
         absent = self._absent - self._served
         unread = self._facts.keys() - self._served - self._absent
@@ -66,7 +66,7 @@ class Reading:
         for name in self._got:
             self._facts[name] = list({fact.ref: fact for fact in self._facts[name]}.values())
 
-        return Facts(
+        return Snapshot(
             **{name: tuple(facts) for name, facts in self._facts.items()},
             unseen=dict(self._unseen),
             skipped=frozenset((unread | self._skipped) - absent - self._unseen.keys()),
@@ -158,7 +158,9 @@ class Reading:
         return obj
 
 
-async def read_for(client: Reader, ref: Ref, *, room: bool, now: float, page: int = PAGE) -> Facts:
+async def read_for(
+    client: Reader, ref: Ref, *, room: bool, now: float, page: int = PAGE
+) -> Snapshot:
     """Return what is needed to explain one object.
 
     Only nodes, pods and, if the object has claims, ResourceClaims are read for the whole cluster,
@@ -319,7 +321,7 @@ async def _volumes(reading: Reading, namespace: str) -> None:
 
 async def read_all(
     client: Reader, *, now: float, page: int = PAGE, only: Iterable[Resource] = BY_RESOURCE
-) -> Facts:
+) -> Snapshot:
     """Every kind once, for the whole cluster."""
     reading = Reading(client, page)
     with collector_paused():
@@ -327,13 +329,13 @@ async def read_all(
     return reading.facts(now)
 
 
-def facts_of(documents: Iterable[Object], now: float) -> Facts:
+def facts_of(documents: Iterable[Object], now: float) -> Snapshot:
     """Facts of files. Kinds of which there is no document are not judged."""
     facts = projected(documents)
     missing = {row.name for row in BY_RESOURCE.values()} - facts.keys()
     wide = set() if {"nodes", "pods"} <= facts.keys() else {ROOM, CHANNELS}
     values: dict[str, Any] = {name: tuple(values) for name, values in facts.items()}
-    return Facts(**values, skipped=frozenset(missing | wide), now=now)
+    return Snapshot(**values, skipped=frozenset(missing | wide), now=now)
 
 
 def cause(error: ClusterError) -> str:

@@ -52,7 +52,7 @@ Without them, it is not known who has the channel of a node.
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class Snapshot:
     """Everything that was read, a tuple for each kind, in any order.
 
     `unseen` are the kinds (names of the fields here, such as `pods`) that could not be read in

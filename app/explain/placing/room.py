@@ -14,14 +14,14 @@ from app.facts.kubernetes.pod import Shape
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class DomainRoom:
     """For how many pods of a demand a domain has room, alone in it."""
 
     domain: Domain
     pods: int
 
 
-class Board:
+class RoomCounter:
     """Trials of placing demands on nodes."""
 
     def __init__(self, ground: Ground) -> None:
@@ -43,11 +43,11 @@ class Board:
             known[free] = capacity_of(free, self._asks[shape])
         return known[free]
 
-    def rooms(self, demand: Demand) -> tuple[Room, ...]:
+    def rooms(self, demand: Demand) -> tuple[DomainRoom, ...]:
         """Return the room for a demand in every domain that it may go to, the roomiest first."""
         rooms = []
         for domain in self._candidates(demand, self._scope(demand)):
-            rooms.append(Room(domain, self._place(demand, domain)))
+            rooms.append(DomainRoom(domain, self._place(demand, domain)))
             self._undo(0)
         return tuple(sorted(rooms, key=lambda room: (-room.pods, room.domain.path)))
 

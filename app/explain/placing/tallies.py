@@ -36,7 +36,7 @@ class Order:
         return -self._tightness(child), ".".join(child), child
 
 
-class Tally:
+class DomainSums:
     """The sum of what the nodes of each domain have, as `measure` sees what is free on one.
 
     `nothing` is the sum of a domain without nodes.
@@ -83,12 +83,12 @@ class Tally:
                 self._by_path[path] = tuple([old - less + more for old, less, more in changed])
 
 
-def sums(domains: Domains, free: Sequence[Vector], length: int) -> Tally:
+def sums(domains: Domains, free: Sequence[Vector], length: int) -> DomainSums:
     """Tally what is free, of `length` resources."""
-    return Tally(domains, free, lambda have: have, (0,) * length)
+    return DomainSums(domains, free, lambda have: have, (0,) * length)
 
 
-def pod_counts(domains: Domains, free: Sequence[Vector], asks: Vector) -> Tally:
+def pod_counts(domains: Domains, free: Sequence[Vector], asks: Vector) -> DomainSums:
     """Tally for how many pods of one size there is room."""
     known: dict[Vector, Vector] = {}
 
@@ -97,4 +97,4 @@ def pod_counts(domains: Domains, free: Sequence[Vector], asks: Vector) -> Tally:
             known[have] = (capacity_of(have, asks),)
         return known[have]
 
-    return Tally(domains, free, measure, (0,))
+    return DomainSums(domains, free, measure, (0,))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from app.explain.known.amounts import is_gpu
 from app.explain.known.domains import Path
 from app.explain.placing.ground import Ground, Taker, Vector, takers
-from app.explain.placing.tallies import Order, Tally, pod_counts, sums
+from app.explain.placing.tallies import DomainSums, Order, pod_counts, sums
 from app.facts.kubernetes.pod import Shape
 
 Scores = Mapping[int, int] | None
@@ -25,7 +25,7 @@ class Trial:
         self._gpus = [position for position, name in enumerate(names) if is_gpu(name)]
         self._cpus = [position for position, name in enumerate(names) if name == "cpu"]
         self._counted = [position for position, name in enumerate(names) if name != "pods"]
-        self._tallies: dict[Vector, Tally] = {}
+        self._tallies: dict[Vector, DomainSums] = {}
         self._sums = sums(self._domains, self._free, len(names))
         self._orders: dict[Path, dict[Vector, Order]] = {}
         self._journal: list[tuple[int, Vector]] = []
@@ -51,7 +51,7 @@ class Trial:
             position, before = self._journal.pop()
             self._set(position, before)
 
-    def tally(self, largest: Vector) -> Tally:
+    def tally(self, largest: Vector) -> DomainSums:
         """For how many pods of this size each domain has room."""
         if largest not in self._tallies:
             self._tallies[largest] = pod_counts(self._domains, self._free, largest)

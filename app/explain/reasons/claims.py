@@ -8,7 +8,7 @@ from app.explain.gangs.gang import Gang, Member
 from app.explain.known.index import Index
 from app.explain.known.podclique import PodClique
 from app.explain.placing.fitness import matches_any
-from app.explain.placing.places import Assumption
+from app.explain.placing.placements import Assumption
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.reason import Evidence, Reason, Severity, Who
 from app.explain.reasons.words import ago, counted, listed

@@ -10,7 +10,7 @@ from app.explain.known.amounts import is_device
 from app.explain.known.domains import Domain
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
-from app.explain.placing.places import Assumption, Places
+from app.explain.placing.placements import Assumption, Placements
 from app.explain.reasons.placement import level_of, nodes_in, parts
 from app.explain.reasons.reason import Evidence, Reason
 from app.explain.reasons.room import (
@@ -191,7 +191,7 @@ def _called(resource: str) -> str:
 
 
 def _asked_and_free(
-    places: Places,
+    places: Placements,
     short: Demand,
     name: str,
 ) -> tuple[int, int]:

@@ -9,8 +9,8 @@ from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Domain
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
-from app.explain.placing.places import Assumption, Places
-from app.explain.placing.room import Room
+from app.explain.placing.placements import Assumption, Placements
+from app.explain.placing.room import DomainRoom
 from app.explain.reasons.evictable import evicted_for
 from app.explain.reasons.reason import Evidence, Reason, Who
 from app.explain.reasons.room import (
@@ -29,7 +29,7 @@ def level_of(gang: Gang, demand: Demand) -> str:
     return gang.topology.name_of(demand.key) if demand.key in gang.topology.keys else "cluster"
 
 
-def nodes_in(places: Places, domain: Domain) -> list[Node]:
+def nodes_in(places: Placements, domain: Domain) -> list[Node]:
     """Return the nodes of a domain."""
     return [places.domains.nodes[position] for position in domain.nodes]
 
@@ -107,9 +107,9 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str]:
 
 
 def _room_of(
-    places: Places,
+    places: Placements,
     short: Demand,
-    best: Room,
+    best: DomainRoom,
     level: str,
     selection: str,
 ) -> str:
@@ -352,7 +352,7 @@ def bound_to_domain(gang: Gang) -> Iterator[Reason]:
     )
 
 
-def _rejoined(obstacle: Obstacle, best: Room) -> str:
+def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
     """Return what helps a gang that is bound to a full domain."""
     ending = _ending(obstacle)
     if ending:

@@ -10,8 +10,8 @@ from app.explain.known.amounts import is_device
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected, unfit_because
 from app.explain.placing.packer import Rules
-from app.explain.placing.places import ANY_POOL, Assumption, Places
-from app.explain.placing.room import Room
+from app.explain.placing.placements import ANY_POOL, Assumption, Placements
+from app.explain.placing.room import DomainRoom
 from app.explain.reasons.words import counted, listed
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
@@ -33,7 +33,7 @@ class Obstacle:
     """
 
     gang: Gang
-    places: Places
+    places: Placements
 
     @property
     def demand(self) -> Demand:
@@ -145,7 +145,7 @@ class Obstacle:
         places = self.gang.places_of(demand)
         return places.under(replace(places.all_emptied, opened=False)).fits
 
-    def domains_that_help(self) -> Iterator[Room]:
+    def domains_that_help(self) -> Iterator[DomainRoom]:
         """Yield the domains in which pods of others hold the room, the roomiest first."""
         like = [part for part in self.demand.flat() if part.profile == self.short.profile]
         if len(like) > 1 or len(self.short.bound) > MOST_PARTS:
@@ -169,7 +169,7 @@ class Obstacle:
         pairs = zip(self.places.names, has, strict=False)
         return bool(positions) and all(amount >= asks[name] for name, amount in pairs)
 
-    def holders(self, room: Room | None = None) -> str:
+    def holders(self, room: DomainRoom | None = None) -> str:
         """Whose pods hold what it needs, in a domain or on all nodes that are open to it."""
         pcs = self.gang.pcs
         if pcs is None:
@@ -198,7 +198,7 @@ class Obstacle:
         fits = [self.places.fit[shape] for shape, _ in self.short.shapes]
         return (position for position, fit in enumerate(zip(*fits, strict=True)) if any(fit))
 
-    def usable(self, room: Room) -> list[int]:
+    def usable(self, room: DomainRoom) -> list[int]:
         """Return the nodes of a domain that are open to the pods that wait."""
         fits = [self.places.fit[shape] for shape, _ in self.short.shapes]
         return [position for position in room.domain.nodes if any(fit[position] for fit in fits)]

@@ -1,7 +1,7 @@
 """Answers for programs: maps that become JSON.
 
 Keys and ids of reasons are stable: the names of the fields of Answer, Reason, Evidence, Unknown,
-Branch, Effect and DomainReport are keys.
+Branch, ConstraintChange and DomainReport are keys.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from app.explain.answers.preview import Preview
 from app.explain.answers.roomier import RoomSearch
 from app.explain.answers.topology import DomainReport, RoomAnswer, Survey
 from app.explain.known.domains import Domain
-from app.explain.known.snapshot import Facts
+from app.explain.known.snapshot import Snapshot
 
 
 def document(answer: Answer) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def document(answer: Answer) -> dict[str, Any]:
 
 
 def survey_document(
-    survey: Survey, facts: Facts, domains: Sequence[DomainReport]
+    survey: Survey, facts: Snapshot, domains: Sequence[DomainReport]
 ) -> dict[str, Any]:
     """Return a topology as a map.
 

@@ -20,7 +20,7 @@ _BY_KIND: Mapping[str, Resource] = {
 
 
 def lacks_right(cause: str) -> bool:
-    """Return whether `cause` of `Facts.unseen` is that a right is missing."""
+    """Return whether `cause` of `Snapshot.unseen` is that a right is missing."""
     return cause.startswith(_NO_RIGHT)
 
 

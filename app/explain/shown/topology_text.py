@@ -8,7 +8,7 @@ from app.explain.answers.topology import DomainReport, RoomAnswer, Survey, domai
 from app.explain.known.amounts import gpus_of
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
-from app.explain.known.snapshot import Facts
+from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.words import amount, counted, listed, plain, pods_of_size
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.text import not_seen, reason_lines, table
@@ -18,7 +18,7 @@ MOST_DOMAINS = 40
 MOST_INSIDE = 3
 
 
-def survey_text(survey: Survey, facts: Facts) -> str:
+def survey_text(survey: Survey, facts: Snapshot) -> str:
     """Levels with their coverage, then what there is to look at."""
     lines = [visible(_title(survey, facts))]
     rows = [("level", "label", "nodes", "domains", "")]
@@ -41,11 +41,11 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     return table([[visible(cell) for cell in row] for row in rows])
 
 
-def _if_known(facts: Facts, coverage: tuple[str, str]) -> tuple[str, str]:
+def _if_known(facts: Snapshot, coverage: tuple[str, str]) -> tuple[str, str]:
     return ("not known", "not known") if "nodes" in facts.unseen else coverage
 
 
-def _title(survey: Survey, facts: Facts) -> str:
+def _title(survey: Survey, facts: Snapshot) -> str:
     known = "nodes" not in facts.unseen
     nodes = counted(survey.nodes, "node") if known else "nodes: not known"
     if survey.cluster is None and survey.kai is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.explain.answers.tree import State
 from app.explain.answers.waiting import WorkloadRow
-from app.explain.known.snapshot import Facts
+from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.words import counted
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.text import not_seen, table
@@ -32,7 +32,7 @@ _UNITS = (("d", 86400), ("h", 3600), ("m", 60))
 
 def list_text(
     rows: Sequence[WorkloadRow],
-    facts: Facts,
+    facts: Snapshot,
     namespace: str,
     *,
     everything: bool = False,
@@ -54,7 +54,7 @@ def list_text(
     return "\n".join(lines)
 
 
-def headline(rows: Sequence[WorkloadRow], facts: Facts, namespace: str) -> str:
+def headline(rows: Sequence[WorkloadRow], facts: Snapshot, namespace: str) -> str:
     """Return the answer in one line: how many workloads wait."""
     where = f"in namespace {namespace}" if namespace else "in all namespaces"
     if not rows:
@@ -73,7 +73,7 @@ def headline(rows: Sequence[WorkloadRow], facts: Facts, namespace: str) -> str:
     return visible(f"nothing waits {where}: {workloads} placed")
 
 
-def exit_code(rows: Sequence[WorkloadRow], facts: Facts) -> int:
+def exit_code(rows: Sequence[WorkloadRow], facts: Snapshot) -> int:
     """Return 0 if all is placed, 1 if something waits or is not in order, 2 if not all is known."""
     states = {row.state for row in rows}
     unexplained = any(row.state == "waits" and not row.id for row in rows)
@@ -84,7 +84,7 @@ def exit_code(rows: Sequence[WorkloadRow], facts: Facts) -> int:
     return 1 if {"waits", "problem"} & states else 0
 
 
-def _table(rows: Sequence[WorkloadRow], facts: Facts, width: int) -> Iterator[str]:
+def _table(rows: Sequence[WorkloadRow], facts: Snapshot, width: int) -> Iterator[str]:
     """Yield the rows with their reasons beside them, or below them if there is too little space."""
     texts = [[visible(cell) for cell in cells(row, facts)] for row in rows]
     heads = [title.upper() for title in COLUMNS[:-1]]
@@ -111,7 +111,7 @@ def _wrapped(row: WorkloadRow, width: int) -> list[str]:
     return textwrap.wrap(reason, width, initial_indent="  ", subsequent_indent="  ")
 
 
-def cells(row: WorkloadRow, facts: Facts) -> tuple[str, ...]:
+def cells(row: WorkloadRow, facts: Snapshot) -> tuple[str, ...]:
     """Return the cells of a row, without the last column, its reason."""
     name = f"{_SHORT[row.ref.kind]}/{row.ref.name}"
     known = row.since is not None and facts.now
@@ -134,12 +134,12 @@ def short(seconds: float) -> str:
     return f"{max(0, int(seconds))}s"
 
 
-def list_document(rows: Sequence[WorkloadRow], facts: Facts) -> dict[str, Any]:
+def list_document(rows: Sequence[WorkloadRow], facts: Snapshot) -> dict[str, Any]:
     """Return the list for programs. `waitingSeconds`, `placed` and `total` may be null."""
     return {"workloads": [_map(row, facts) for row in rows], "unseen": dict(facts.unseen)}
 
 
-def _map(row: WorkloadRow, facts: Facts) -> dict[str, Any]:
+def _map(row: WorkloadRow, facts: Snapshot) -> dict[str, Any]:
     age = None if row.since is None else max(0, int(facts.now - row.since))
     ref = row.ref
     return {

@@ -24,7 +24,7 @@ Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Gang:
+class SlimPodGang:
     """A PodGang.
 
     `uid` is "" while it is being created. `set_uid` is that of the PodCliqueSet that controls it,
@@ -49,11 +49,11 @@ class Gang:
         return self.podgroups
 
 
-def read_gang(obj: Mapping[str, Any], namespace: str) -> Gang:
+def read_gang(obj: Mapping[str, Any], namespace: str) -> SlimPodGang:
     """Read a PodGang."""
     metadata = map_of(obj.get("metadata"))
     labels = labels_of(obj)
-    return Gang(
+    return SlimPodGang(
         namespace=namespace,
         name=str(metadata.get("name", "")),
         uid=str(metadata.get("uid") or ""),
@@ -78,7 +78,7 @@ def _set_uid(obj: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredGang(Gang):
+class StoredGang(SlimPodGang):
     """A cached PodGang. `content` is JSON, which needs far less memory than maps."""
 
     content: bytes = b""

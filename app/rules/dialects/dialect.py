@@ -20,7 +20,7 @@ from app.objects.resource import Resource
 from app.rules.dialects.owner import OwnerRule
 from app.rules.mnnvl.template import Template
 from app.rules.topology.coverage import Nodes
-from app.rules.topology.levels import Topology
+from app.rules.topology.levels import ManagedTopology
 from app.rules.topology.owners import Owner
 
 
@@ -30,7 +30,7 @@ class TopologyFacts(Protocol):
     A method raises an error while its fact is not known yet, except for facts about nodes.
     """
 
-    def topology(self) -> Topology:
+    def topology(self) -> ManagedTopology:
         """Return the managed topology.
 
         Raises an error also if it doesn't exist although it should.
@@ -180,7 +180,7 @@ class Dialect(ABC):
         """
         return []
 
-    def condition(self, pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
+    def condition(self, pcs: PodCliqueSet, topology: ManagedTopology | None) -> Condition | None:
         """Return the condition that this program writes for `pcs`, or None if it writes none.
 
         `topology` is None if the managed topology is not known.

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from app.facts.grove.gang import Gang
+from app.facts.grove.gang import SlimPodGang
 from app.facts.nvidia.mnnvl import MnnvlResource
 
 State = Literal["owned", "adoptable", "going", "foreign"]
@@ -44,20 +44,20 @@ class OwnerRule(ABC):
     kind: str
 
     @abstractmethod
-    def base_names(self, gang: Gang) -> Collection[str]:
+    def base_names(self, gang: SlimPodGang) -> Collection[str]:
         """Return the base names of the resources that `gang` may have to own."""
 
     @abstractmethod
-    def is_of(self, resource: MnnvlResource, gang: Gang) -> bool:
+    def is_of(self, resource: MnnvlResource, gang: SlimPodGang) -> bool:
         """Return whether `gang` should own `resource`, or owns it still."""
 
     @abstractmethod
-    def state(self, resource: MnnvlResource, gang: Gang) -> State:
+    def state(self, resource: MnnvlResource, gang: SlimPodGang) -> State:
         """Return how `resource` stands to `gang`, whose it is (`is_of`)."""
 
     @abstractmethod
     def adopted(
-        self, resources: Iterable[MnnvlResource], gang: Gang, *, adopting: bool = False
+        self, resources: Iterable[MnnvlResource], gang: SlimPodGang, *, adopting: bool = False
     ) -> Adopted:
         """Return what the annotation of `gang` should say of `resources`, which are its.
 
@@ -70,7 +70,7 @@ class OwnerRule(ABC):
 
     @abstractmethod
     def problem(
-        self, resource: MnnvlResource, gang: Gang | None, *, set_exists: bool
+        self, resource: MnnvlResource, gang: SlimPodGang | None, *, set_exists: bool
     ) -> OwnershipProblem | None:
         """Return the problem of a stored resource that we made, or None.
 

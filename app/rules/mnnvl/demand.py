@@ -37,7 +37,7 @@ from app.rules.mnnvl.plan import (
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class ClaimedClique:
     """A stored PodClique that has a claim of ours.
 
     `device_class` is that of its own annotation, or "".
@@ -51,7 +51,7 @@ class Demand:
     deleting: bool
 
 
-def read_demand(obj: Mapping[str, Any]) -> Demand | None:
+def read_demand(obj: Mapping[str, Any]) -> ClaimedClique | None:
     """Read a stored PodClique.
 
     Returns None if it has no claim of ours. The texts of the result are interned, because there may
@@ -70,7 +70,7 @@ def read_demand(obj: Mapping[str, Any]) -> Demand | None:
 
     own = read_mnnvl(annotations_of(obj)).device_class
 
-    return Demand(
+    return ClaimedClique(
         interned(member),
         scope,
         form_of_entry(entry),
@@ -91,12 +91,14 @@ def interned(member: CliqueMember) -> CliqueMember:
     )
 
 
-def demands_in(cliques: Iterable[object]) -> list[Demand]:
+def demands_in(cliques: Iterable[object]) -> list[ClaimedClique]:
     """Return those of `cliques` that have a claim of ours."""
-    return [clique for clique in cliques if isinstance(clique, Demand)]
+    return [clique for clique in cliques if isinstance(clique, ClaimedClique)]
 
 
-def lasting_demands(demands: Iterable[Demand], pcs: PodCliqueSet | None) -> list[Demand]:
+def lasting_demands(
+    demands: Iterable[ClaimedClique], pcs: PodCliqueSet | None
+) -> list[ClaimedClique]:
     """Return those of `demands` whose missing resources should be restored.
 
     They are of PodCliques that are not being deleted and belong to the current PodCliqueSet `pcs`,
@@ -112,7 +114,7 @@ def lasting_demands(demands: Iterable[Demand], pcs: PodCliqueSet | None) -> list
     return sorted(lasting, key=lambda demand: demand.member.name)
 
 
-def plan_for(demands: Sequence[Demand], pcs: PodCliqueSet) -> Plan:
+def plan_for(demands: Sequence[ClaimedClique], pcs: PodCliqueSet) -> Plan:
     """Return the plan of the resources that `demands` share, which all have the same base name.
 
     `pcs` owns them.
@@ -137,7 +139,7 @@ def inherited_annotations(pcs: PodCliqueSet | None, place: Place) -> MnnvlAnnota
     return pcs.mnnvl if group is None else group.mnnvl.over(pcs.mnnvl)
 
 
-def annotations_of_demand(demand: Demand) -> MnnvlAnnotations:
+def annotations_of_demand(demand: ClaimedClique) -> MnnvlAnnotations:
     """Return annotations for which a PodClique gets the claim that the stored one has."""
     return MnnvlAnnotations("true", demand.scope, demand.device_class or None)
 

@@ -15,7 +15,7 @@ from app.objects.edits import value_at
 from app.objects.metadata import annotations_of
 from app.objects.shape import map_of, maps_of, text_of
 from app.rules.mnnvl.claims import CLAIM
-from app.rules.mnnvl.demand import Demand, inherited_annotations, interned, read_demand
+from app.rules.mnnvl.demand import ClaimedClique, inherited_annotations, interned, read_demand
 from app.rules.mnnvl.gpus import requests_gpus
 from app.rules.mnnvl.plan import CliqueMember, read_member, read_plan
 from app.rules.mnnvl.set_annotations import both_vocabularies
@@ -46,7 +46,7 @@ class Unclaimed:
     deleting: bool
 
 
-def read_clique(obj: Mapping[str, Any]) -> Demand | Unclaimed | None:
+def read_clique(obj: Mapping[str, Any]) -> ClaimedClique | Unclaimed | None:
     """Read a stored PodClique.
 
     Returns None if it has no claim of ours and can't need one.

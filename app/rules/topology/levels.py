@@ -19,7 +19,7 @@ HOSTNAME_KEY = "kubernetes.io/hostname"
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class ManagedTopology:
     """The managed ClusterTopology.
 
     `levels` are listed broadest first, and are empty if the object doesn't exist. `enabled` is

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from app.rules.policy import (
     NOT_BEING_DELETED,
-    Demand,
     Policy,
+    PolicyDemand,
     repeated,
     sentence,
     text,
@@ -53,7 +53,7 @@ def guard(kinds: Sequence[str], name: str, authorized: Sequence[str]) -> Policy:
         verb="{'CREATE': 'create', 'UPDATE': 'update', 'DELETE': 'delete'}[request.operation]",
         allowed=text(", ".join(sorted(authorized)) or "nobody (authorizedUsers is empty)"),
     )
-    demand = Demand(
+    demand = PolicyDemand(
         "unauthorized",
         f"[{user}].filter(u, !(u in {texts(sorted(authorized))}))",
         message,
@@ -72,19 +72,19 @@ def guard(kinds: Sequence[str], name: str, authorized: Sequence[str]) -> Policy:
     )
 
 
-def some_levels(unless: str = "") -> Demand:
+def some_levels(unless: str = "") -> PolicyDemand:
     """Return the demand that there is a level."""
     message = (
         "spec.levels: Required value: at least one level is needed, such as {domain: host, key:"
         " kubernetes.io/hostname}"
     )
     offenders = "variables.levels.size() == 0 ? [true] : []"
-    return Demand("noLevels", offenders, text(message), message, unless)
+    return PolicyDemand("noLevels", offenders, text(message), message, unless)
 
 
-def few_levels(most: int, rule: str, unless: str = "") -> Demand:
+def few_levels(most: int, rule: str, unless: str = "") -> PolicyDemand:
     """Return the demand that there are at most `most` levels, in the words of `rule`."""
-    return Demand(
+    return PolicyDemand(
         "tooManyLevels",
         f"variables.levels.size() > {most} ? [variables.levels.size()] : []",
         sentence(
@@ -97,11 +97,11 @@ def few_levels(most: int, rule: str, unless: str = "") -> Demand:
     )
 
 
-def duplicates(field: str, unless: str = "") -> Demand:
+def duplicates(field: str, unless: str = "") -> PolicyDemand:
     """Return the demand that each `field` of a level, `domain` or `key`, occurs once."""
     name = f"duplicate{field.capitalize()}s"
     values = f"variables.{field}s"
-    return Demand(
+    return PolicyDemand(
         name,
         repeated(values),
         sentence(
@@ -117,14 +117,14 @@ def duplicates(field: str, unless: str = "") -> Demand:
 _KEY = "variables.invalidKeys[0]"
 
 
-def valid_keys(unless: str = "") -> Demand:
+def valid_keys(unless: str = "") -> PolicyDemand:
     """Return the demand that each key is a qualified label name."""
     has_bad_prefix = f"{_KEY}.contains('/') && !{_KEY}.matches('^{_SUBDOMAIN}/[^/]*$')"
     problem = (
         f"{_KEY}.size() > {MAX_KEY} ? 'must be no more than {MAX_KEY} characters'"
         f" : {has_bad_prefix} ? {text(_PREFIX_RULE)} : {text(_KEY_RULE)}"
     )
-    return Demand(
+    return PolicyDemand(
         "invalidKeys",
         f"variables.keys.filter(k, k.size() > {MAX_KEY}"
         f" || !k.matches('^({_SUBDOMAIN}/)?{_QUALIFIED}$'))",

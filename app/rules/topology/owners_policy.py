@@ -1,6 +1,6 @@
 """The owners of topology constraints in CEL, for the policies of both dialects."""
 
-from app.rules.policy import Demand, sentence, value_or
+from app.rules.policy import PolicyDemand, sentence, value_or
 
 SETS_PATH = "/validate/podcliqueset"
 """The path of the webhook with the same rules."""
@@ -82,7 +82,7 @@ def of_entry(expression: str, entry: str) -> str:
     return expression.replace("ENTRY", entry)
 
 
-def too_broad(name: str, own: str, of_holder: str, template: str, field: str) -> Demand:
+def too_broad(name: str, own: str, of_holder: str, template: str, field: str) -> PolicyDemand:
     """Return the demand that no constraint is broader than one above it.
 
     `own` is the domain of ENTRY, one of the variable `constraints`, and `of_holder` that of an
@@ -105,7 +105,7 @@ def too_broad(name: str, own: str, of_holder: str, template: str, field: str) ->
     domains_of_groups = f"({first}.kind == 'clique' ? {groups_above}.map(g, {of_group}) : [])"
     narrowest = f"variables.order.filter(d, d in ([{of_set}] + {domains_of_groups}))"
     group = f"{groups_above}.filter(g, {of_group} == {other})[0].name"
-    return Demand(
+    return PolicyDemand(
         name,
         f"variables.constraints.filter(o, ({below_set}) || ({below_group}))",
         sentence(

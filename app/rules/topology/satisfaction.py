@@ -6,13 +6,13 @@ from app.facts.grove.podcliqueset import CONDITION, PodCliqueSet
 from app.facts.grove.topology import DOMAINS
 from app.objects.conditions import Condition
 from app.objects.fields import listed
-from app.rules.topology.levels import Topology
+from app.rules.topology.levels import ManagedTopology
 
 SHOWN = 5
 """The most names in a warning, because kubectl cuts a long warning."""
 
 
-def constraint_condition(pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
+def constraint_condition(pcs: PodCliqueSet, topology: ManagedTopology | None) -> Condition | None:
     """Return the condition TopologyConstraintSatisfied, or None for a set without constraints.
 
     `topology` is None if the managed ClusterTopology is not known.

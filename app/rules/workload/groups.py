@@ -72,7 +72,7 @@ def shared_key(workload: str, group: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class MetadataLayer:
     """The metadata of a Workload, a top owner or a Pod.
 
     `priority_class` is that of the Pod's spec, else "".
@@ -88,7 +88,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkloadGroup:
+class DefinedGroup:
     """A group as its Workload or PodGroup defines it.
 
     `minimum` is the `minCount` of a gang, or None for the basic policy. `pod_group` is the PodGroup
@@ -99,7 +99,7 @@ class WorkloadGroup:
     workload: str
     name: str
     minimum: int | None
-    layer: Layer
+    layer: MetadataLayer
     replica_key: str = ""
     pod_group: str = ""
     priority_class: str = ""
@@ -159,9 +159,9 @@ def group_ref(pod: Mapping[str, Any]) -> GroupRef | None:
     return None
 
 
-def layer_of(obj: Mapping[str, Any]) -> Layer:
+def layer_of(obj: Mapping[str, Any]) -> MetadataLayer:
     """Return the labels and annotations of `obj`, without those of the tools that created it."""
-    return Layer(_copied(labels_of(obj)), _copied(annotations_of(obj)))
+    return MetadataLayer(_copied(labels_of(obj)), _copied(annotations_of(obj)))
 
 
 def _copied(entries: Mapping[str, Any]) -> dict[str, str]:
@@ -175,7 +175,7 @@ def _copied(entries: Mapping[str, Any]) -> dict[str, str]:
 def group_keys(identity: str, name: str) -> list[str]:
     """Return the keys (see `GroupRef.key`) that Pods of the KAI PodGroup `name` can have.
 
-    `identity` is the `WorkloadGroup.identity` of the group that it was made for.
+    `identity` is the `DefinedGroup.identity` of the group that it was made for.
     """
     parts = identity.split("/")
     if len(parts) != 3:

@@ -17,7 +17,7 @@ from app.facts.kinds import K8S_POD_GROUP, POD_GROUP
 from app.facts.labels import MANAGED_BY, MANAGER
 from app.objects.metadata import annotations_of, labels_of, string_map
 from app.rules.topology.placing import TopologyOf, is_broader_level
-from app.rules.workload.groups import Layer, WorkloadGroup
+from app.rules.workload.groups import DefinedGroup, MetadataLayer
 
 """The `schedulerName` of a default installation of KAI."""
 
@@ -87,8 +87,8 @@ class Sources:
     PriorityClasses. `topology_of` returns a KAI Topology by its name.
     """
 
-    owner: Layer
-    pod: Layer
+    owner: MetadataLayer
+    pod: MetadataLayer
     kind: tuple[str, str]
     common_owner: Mapping[str, Any] | None
     priority_classes: Collection[str]
@@ -104,7 +104,7 @@ class Remark:
 
 
 def desired_pod_group(
-    group: WorkloadGroup, sources: Sources, conventions: Conventions
+    group: DefinedGroup, sources: Sources, conventions: Conventions
 ) -> dict[str, Any]:
     """Return the KAI PodGroup of `group`.
 
@@ -124,7 +124,7 @@ def desired_pod_group(
     }
 
 
-def _metadata(group: WorkloadGroup, sources: Sources, keys: LabelKeys) -> dict[str, dict[str, str]]:
+def _metadata(group: DefinedGroup, sources: Sources, keys: LabelKeys) -> dict[str, dict[str, str]]:
     owner = sources.owner
     pod = sources.pod
     labels = {
@@ -152,11 +152,13 @@ def _only(entries: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
     return {key: entries[key] for key in keys if key in entries}
 
 
-def _chain(group: WorkloadGroup, sources: Sources) -> tuple[Layer, Layer, Layer]:
+def _chain(
+    group: DefinedGroup, sources: Sources
+) -> tuple[MetadataLayer, MetadataLayer, MetadataLayer]:
     return group.layer, sources.owner, sources.pod
 
 
-def _spec(group: WorkloadGroup, sources: Sources, conventions: Conventions) -> dict[str, Any]:
+def _spec(group: DefinedGroup, sources: Sources, conventions: Conventions) -> dict[str, Any]:
     chain = _chain(group, sources)
     keys = conventions.keys
     fields = {
@@ -172,7 +174,7 @@ def _spec(group: WorkloadGroup, sources: Sources, conventions: Conventions) -> d
     return {"minMember": minimum} | {field: value for field, value in fields.items() if value}
 
 
-def _first(chain: Iterable[Layer], key: str) -> str | None:
+def _first(chain: Iterable[MetadataLayer], key: str) -> str | None:
     return next((value for layer in chain if (value := layer.find(key)) is not None), None)
 
 
@@ -180,7 +182,9 @@ def _first_label(labels: Iterable[Mapping[str, str]], key: str) -> str | None:
     return next((value for entries in labels if (value := entries.get(key))), None)
 
 
-def named_queue(chain: tuple[Layer, Layer, Layer], keys: LabelKeys) -> str | None:
+def named_queue(
+    chain: tuple[MetadataLayer, MetadataLayer, MetadataLayer], keys: LabelKeys
+) -> str | None:
     """Return the queue that the first layer in `chain` names.
 
     Without one, it is the queue of the project in the node pool. None if there is neither. Only a
@@ -199,7 +203,7 @@ def named_queue(chain: tuple[Layer, Layer, Layer], keys: LabelKeys) -> str | Non
     return f"{project}-{pool}" if pool else project
 
 
-def _priority_class(group: WorkloadGroup, sources: Sources, key: str) -> str | None:
+def _priority_class(group: DefinedGroup, sources: Sources, key: str) -> str | None:
     """Return the first PriorityClass that exists.
 
     The candidates are those that are named, and KAI's default for the top owner.
@@ -210,12 +214,12 @@ def _priority_class(group: WorkloadGroup, sources: Sources, key: str) -> str | N
     return next((name for name in candidates if name and name in sources.priority_classes), None)
 
 
-def _preemptibility(chain: Iterable[Layer], key: str) -> str | None:
+def _preemptibility(chain: Iterable[MetadataLayer], key: str) -> str | None:
     """Return the first value that KAI supports."""
     return next((value for layer in chain if (value := layer.find(key)) in PREEMPTIBILITIES), None)
 
 
-def _topology(group: WorkloadGroup, owner: Layer, topology: str) -> dict[str, str]:
+def _topology(group: DefinedGroup, owner: MetadataLayer, topology: str) -> dict[str, str]:
     chain = (group.layer, owner)
     required = group.topology_key or _first(chain, TOPOLOGY_REQUIRED)
     preferred = _first(chain, TOPOLOGY_PREFERRED)
@@ -241,7 +245,7 @@ def _is_never_placed(constraint: Mapping[str, str], sources: Sources) -> bool:
 
 
 def remarks(
-    stored: Mapping[str, Any], group: WorkloadGroup, sources: Sources, conventions: Conventions
+    stored: Mapping[str, Any], group: DefinedGroup, sources: Sources, conventions: Conventions
 ) -> dict[str, Remark | None]:
     """Return remarks about the stored PodGroup by subject.
 
@@ -265,7 +269,7 @@ def _queue_remark(stored: Mapping[str, Any], queue: str | None) -> Remark | None
     )
 
 
-def _topology_remark(group: WorkloadGroup, owner: Layer) -> Remark | None:
+def _topology_remark(group: DefinedGroup, owner: MetadataLayer) -> Remark | None:
     annotated = _first((group.layer, owner), TOPOLOGY_REQUIRED)
     if not group.topology_key or annotated in (None, group.topology_key):
         return None
@@ -376,7 +380,7 @@ def owners_to_write(
     return [] if references and (of_workload or not is_common) else None
 
 
-def is_of_group(stored: Mapping[str, Any], group: WorkloadGroup) -> bool:
+def is_of_group(stored: Mapping[str, Any], group: DefinedGroup) -> bool:
     """Return whether this program made the stored KAI PodGroup, and for `group`."""
     ours = labels_of(stored).get(MANAGED_BY) == MANAGER
     return ours and annotations_of(stored).get(WORKLOAD_GROUP) == group.identity

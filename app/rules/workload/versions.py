@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.objects.shape import map_of, maps_of, text_of
-from app.rules.workload.groups import WorkloadGroup, layer_of
+from app.rules.workload.groups import DefinedGroup, layer_of
 
 
-def groups_of_workload(workload: Mapping[str, Any]) -> dict[str, WorkloadGroup]:
+def groups_of_workload(workload: Mapping[str, Any]) -> dict[str, DefinedGroup]:
     """Return the groups that a Workload defines, or has templates for, by name."""
     spec = map_of(workload.get("spec"))
     if "podGroups" in spec:  # v1alpha1, also if it is served unchanged in a later version
@@ -31,7 +31,7 @@ def groups_of_workload(workload: Mapping[str, Any]) -> dict[str, WorkloadGroup]:
     layer = layer_of(workload)
 
     return {
-        entry["name"]: WorkloadGroup(name, entry["name"], _minimum(entry.get(policy)), layer)
+        entry["name"]: DefinedGroup(name, entry["name"], _minimum(entry.get(policy)), layer)
         for entry in maps_of(definitions)
         if isinstance(entry.get("name"), str)
     }
@@ -39,7 +39,7 @@ def groups_of_workload(workload: Mapping[str, Any]) -> dict[str, WorkloadGroup]:
 
 def group_of_pod_group(
     pod_group: Mapping[str, Any], workload: Mapping[str, Any] | None
-) -> WorkloadGroup:
+) -> DefinedGroup:
     """Return the group that a PodGroup of scheduling.k8s.io defines.
 
     It has the labels and annotations of `workload` or, if that is None, of the PodGroup. The policy
@@ -53,7 +53,7 @@ def group_of_pod_group(
         template = map_of(spec.get("workloadRef"))
         name = "templateName"
 
-    return WorkloadGroup(
+    return DefinedGroup(
         workload=text_of(template.get("workloadName")),
         name=text_of(template.get(name)),
         minimum=_minimum(spec.get("schedulingPolicy")),

@@ -9,8 +9,14 @@ from dataclasses import replace
 
 from app.sandbox.admission.attributes import Attributes, is_selected, matched_version
 from app.sandbox.admission.authorization import Access, Authorizer
-from app.sandbox.admission.policies import Policies
-from app.sandbox.admission.webhook import Answer, CallFailedError, Hook, Transport, hooks_of
+from app.sandbox.admission.policies import StoredPolicies
+from app.sandbox.admission.webhook import (
+    CallFailedError,
+    Hook,
+    WebhookAnswer,
+    WebhookTransport,
+    hooks_of,
+)
 from app.sandbox.objects import cel, errors, patching
 from app.sandbox.objects.objects import Object
 from app.sandbox.objects.resources import Registry, Served
@@ -28,13 +34,17 @@ class Admission:
     """
 
     def __init__(
-        self, storage: Storage, registry: Registry, transport: Transport, authorizer: Authorizer
+        self,
+        storage: Storage,
+        registry: Registry,
+        transport: WebhookTransport,
+        authorizer: Authorizer,
     ) -> None:
         self._storage = storage
         self._registry = registry
         self._transport = transport
         self._authorizer = authorizer
-        self._policies = Policies(storage, registry, authorizer)
+        self._policies = StoredPolicies(storage, registry, authorizer)
 
     async def mutate(
         self, attributes: Attributes, settle: Callable[[Object], object]
@@ -110,7 +120,9 @@ class Admission:
 
         return None if patched == attributes.obj else patched
 
-    async def _call(self, hook: Hook, matched: Served, attributes: Attributes) -> Answer | None:
+    async def _call(
+        self, hook: Hook, matched: Served, attributes: Attributes
+    ) -> WebhookAnswer | None:
         """Return the answer of a webhook that allows the request.
 
         None if the call failed and failures are ignored. Raise the rejection of a webhook that does

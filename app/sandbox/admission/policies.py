@@ -30,7 +30,7 @@ _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413, "
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Violation:
     """What a policy with one of its bindings says of a request that it does not allow."""
 
     policy: str
@@ -57,7 +57,7 @@ class Finding:
         )
 
 
-class Policies:
+class StoredPolicies:
     """The policies and bindings that are stored."""
 
     def __init__(self, storage: Storage, registry: Registry, authorizer: Authorizer) -> None:
@@ -70,7 +70,7 @@ class Policies:
         if attributes.served.group == _GROUP:
             return
 
-        refusals: list[Finding] = []
+        refusals: list[Violation] = []
         for binding in self._storage.table(BINDINGS).items():
             policy = self._storage.get(POLICIES, ("", binding["spec"]["policyName"]))
             for finding in self._findings(policy, binding, attributes) if policy else ():
@@ -83,7 +83,7 @@ class Policies:
             served = attributes.served
             raise refusals[0].refusal(served.group, served.plural, attributes.name)
 
-    def _findings(self, policy: Object, binding: Object, attributes: Attributes) -> list[Finding]:
+    def _findings(self, policy: Object, binding: Object, attributes: Attributes) -> list[Violation]:
         constraints = policy["spec"]["matchConstraints"]
         matched = matched_version(
             constraints["resourceRules"],
@@ -132,7 +132,7 @@ def findings_of(
     request: Object,
     parameters: Sequence[Object | None],
     may_do: MayDo | None = None,
-) -> Iterator[Finding]:
+) -> Iterator[Violation]:
     """Yield what `policy` says of `request`, the request of an AdmissionReview, for each parameter.
 
     [None] are the parameters of a policy without any.
@@ -168,7 +168,7 @@ class _Evaluation:
         self._values: dict[str, Any] = {}
         self._tried: set[str] = set()
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[Violation]:
         spec = self._policy["spec"]
         conditions = spec.get("matchConditions") or ()
         try:
@@ -187,7 +187,7 @@ class _Evaluation:
                 reason = validation.get("reason", "Invalid")
                 yield self._finding(self._message(validation), reason)
 
-    def _failed(self, error: CelError) -> Iterator[Finding]:
+    def _failed(self, error: CelError) -> Iterator[Violation]:
         if self._policy["spec"].get("failurePolicy", "Fail") == "Fail":
             yield self._finding(f"expression resulted in error: {error}", "Invalid")
 
@@ -203,8 +203,8 @@ class _Evaluation:
             return short
         return str(message)
 
-    def _finding(self, message: str, reason: str) -> Finding:
-        return Finding(
+    def _finding(self, message: str, reason: str) -> Violation:
+        return Violation(
             self._policy["metadata"]["name"],
             self._binding["metadata"]["name"],
             message,

@@ -60,7 +60,7 @@ class Hook:
     timeout: int
 
 
-class Answer(BaseModel):
+class WebhookAnswer(BaseModel):
     """The response of a webhook.
 
     `status` is a Status, and `patch` a list of JSON Patch operations.
@@ -80,7 +80,7 @@ class _Review(BaseModel):
 
     apiVersion: Literal["admission.k8s.io/v1"]
     kind: Literal["AdmissionReview"]
-    response: Answer
+    response: WebhookAnswer
 
 
 def hooks_of(configuration: Object) -> list[Hook]:
@@ -106,7 +106,7 @@ def _hook(item: Object, mutating: bool) -> Hook:
     )
 
 
-class Transport:
+class WebhookTransport:
     """A caller of webhooks.
 
     It has one HTTP client for each caBundle, which keeps idle connections for 90 s. If a webhook
@@ -123,7 +123,7 @@ class Transport:
         self._clients = {}
         await asyncio.gather(*(client.close() for client in clients))
 
-    async def call(self, hook: Hook, request: Object) -> Answer:
+    async def call(self, hook: Hook, request: Object) -> WebhookAnswer:
         """Send `request`, the `request` of an AdmissionReview. Raise CallFailedError."""
         url = hook.client.get("url") or _service_url(hook.client["service"])
         shown = f'Post "{url}?timeout={hook.timeout}s"'
@@ -199,7 +199,7 @@ def _context(bundle: str) -> ssl.SSLContext:
         ) from error
 
 
-def _answer(body: bytes, uid: str, mutating: bool) -> Answer:
+def _answer(body: bytes, uid: str, mutating: bool) -> WebhookAnswer:
     try:
         answer = _Review.model_validate_json(body).response
     except ValidationError as error:

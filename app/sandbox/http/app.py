@@ -15,7 +15,7 @@ from app.sandbox.admission.authorization import Authorizer
 from app.sandbox.http import discovery
 from app.sandbox.http.impersonation import acting_user
 from app.sandbox.http.messages import (
-    Target,
+    RequestTarget,
     access_of,
     delete_options,
     find_target,
@@ -34,7 +34,7 @@ from app.sandbox.objects.objects import Caller, Object, User, is_deleting, key_o
 from app.sandbox.objects.patching import MERGE
 from app.sandbox.objects.resources import Registry, Served
 from app.sandbox.requests.binding import Binder, scale_of, scaled
-from app.sandbox.requests.reads import Reader, Representation
+from app.sandbox.requests.reads import ReadHandlers, Representation
 from app.sandbox.requests.writes import Writer
 
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -43,11 +43,11 @@ _SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "statu
 
 
 @dataclass(frozen=True, slots=True)
-class Api:
+class SandboxApi:
     """The Kubernetes API over one storage."""
 
     registry: Registry
-    reader: Reader
+    reader: ReadHandlers
     writer: Writer
     binder: Binder
     tokens: Tokens
@@ -107,7 +107,7 @@ class Api:
             case _:
                 return await self._delete(request, target, caller)
 
-    def _read(self, request: Request, target: Target) -> Response:
+    def _read(self, request: Request, target: RequestTarget) -> Response:
         shown = representation_of(request)
         if target.subresource == "scale":
             return json_response(
@@ -125,7 +125,7 @@ class Api:
 
         return json_response(self.reader.page(target.served, query, shown))
 
-    async def _post(self, request: Request, target: Target, caller: Caller) -> Response:
+    async def _post(self, request: Request, target: RequestTarget, caller: Caller) -> Response:
         body = require_object(await read_body(request))
         if target.served.group == authorization.REVIEWS:
             return json_response(
@@ -144,7 +144,7 @@ class Api:
             representation_of(request).of(target.served, target.served.write(created)), 201
         )
 
-    async def _change(self, request: Request, target: Target, caller: Caller) -> Response:
+    async def _change(self, request: Request, target: RequestTarget, caller: Caller) -> Response:
         body = await read_body(request)
         where = (target.served, target.key)
         if target.subresource == "scale":
@@ -167,7 +167,7 @@ class Api:
             representation_of(request).of(target.served, target.served.write(changed))
         )
 
-    async def _delete(self, request: Request, target: Target, caller: Caller) -> Response:
+    async def _delete(self, request: Request, target: RequestTarget, caller: Caller) -> Response:
         options = await read_body(request)
         options = options if isinstance(options, dict) else {}
         caller.options = delete_options(caller.options, options)
@@ -179,7 +179,9 @@ class Api:
         )
         return json_response(deleted if is_deleting(deleted) else _success(target.served, deleted))
 
-    async def _delete_all(self, request: Request, target: Target, caller: Caller) -> Response:
+    async def _delete_all(
+        self, request: Request, target: RequestTarget, caller: Caller
+    ) -> Response:
         selected = self.reader.select(
             target.served, list_query(request.query_params, target.served, target.namespace)
         )
@@ -203,7 +205,7 @@ def _version(request: Request) -> Response:
     return json_response(discovery.VERSION)
 
 
-def _methods(target: Target) -> tuple[str, ...]:
+def _methods(target: RequestTarget) -> tuple[str, ...]:
     """Return the methods that the target allows."""
     if target.subresource:
         return (

@@ -79,7 +79,7 @@ def warning(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RequestTarget:
     """A collection (without a `name`), an object or a subresource."""
 
     served: Served
@@ -92,7 +92,7 @@ class Target:
         return self.namespace, self.name
 
 
-def find_target(registry: Registry, parts: list[str]) -> Target:
+def find_target(registry: Registry, parts: list[str]) -> RequestTarget:
     """Return the target of a path `api/v1/...` or `apis/<group>/<version>/...`, split into `parts`.
 
     Raise 404 if it is not served.
@@ -115,10 +115,10 @@ def find_target(registry: Registry, parts: list[str]) -> Target:
     ):
         raise errors.not_served()
 
-    return Target(served, namespace, name, subresource)
+    return RequestTarget(served, namespace, name, subresource)
 
 
-def access_of(method: str, params: Mapping[str, str], target: Target) -> Access:
+def access_of(method: str, params: Mapping[str, str], target: RequestTarget) -> Access:
     """Return the access that a request needs.
 
     A collection with a field selector for one name counts as that object.
@@ -132,7 +132,7 @@ def access_of(method: str, params: Mapping[str, str], target: Target) -> Access:
     return Access(_verb(method, params, target), served.group, resource, target.namespace, name)
 
 
-def _verb(method: str, params: Mapping[str, str], target: Target) -> str:
+def _verb(method: str, params: Mapping[str, str], target: RequestTarget) -> str:
     if method == "GET":
         if params.get("watch") in _TRUE:
             return "watch"

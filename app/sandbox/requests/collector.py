@@ -22,7 +22,7 @@ from app.sandbox.objects.objects import (
 )
 from app.sandbox.objects.resources import CRDS, Registry
 from app.sandbox.requests.writes import Writer
-from app.sandbox.storage import Change, Place, Storage
+from app.sandbox.storage import Place, Storage, StoredChange
 
 _LOG = logging.getLogger(__name__)
 _NAMESPACES: TableId = ("", "namespaces")
@@ -57,7 +57,7 @@ class Collector:
                     self._retry_seconds, self._waiting.put_nowait, (table, key)
                 )
 
-    def _noticed(self, change: Change) -> None:
+    def _noticed(self, change: StoredChange) -> None:
         meta = metadata(change.obj)
         if change.type == "DELETED":
             for place in self._storage.dependents(meta["uid"]):

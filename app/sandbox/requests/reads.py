@@ -10,7 +10,7 @@ from app.sandbox.objects import errors
 from app.sandbox.objects.objects import Key, Object, metadata
 from app.sandbox.objects.resources import Served
 from app.sandbox.objects.selectors import Matches
-from app.sandbox.storage import Change, Storage, Watcher
+from app.sandbox.storage import Storage, StoredChange, Watcher
 
 _SNAPSHOTS = 64
 
@@ -62,7 +62,7 @@ class Query:
     bookmarks: bool = False
 
 
-class Reader:
+class ReadHandlers:
     """Handlers that read from the storage.
 
     A watch without changes gets a bookmark every `bookmark_seconds`.
@@ -156,7 +156,7 @@ class Reader:
                 yield _line("BOOKMARK", shown.bookmark(served, self._storage.version))
 
 
-def _event(change: Change, served: Served, query: Query, shown: Representation) -> bytes:
+def _event(change: StoredChange, served: Served, query: Query, shown: Representation) -> bytes:
     """Return the line of a change, or b"" if the change is not part of the watch."""
     kind = _kind(change, query)
     if not kind:
@@ -171,7 +171,7 @@ def _event(change: Change, served: Served, query: Query, shown: Representation) 
     return _line(kind, shown.of(served, obj))
 
 
-def _kind(change: Change, query: Query) -> str:
+def _kind(change: StoredChange, query: Query) -> str:
     if query.namespace and metadata(change.obj).get("namespace") != query.namespace:
         return ""
     if query.matches is None:

@@ -6,7 +6,7 @@ It knows nothing of the code that it judges: only facts, and what a required lev
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from app.explain.known.snapshot import Facts
+from app.explain.known.snapshot import Snapshot
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
@@ -25,7 +25,7 @@ class Job:
     leaving: tuple[Pod, ...] = ()
 
 
-def fates(facts: Facts, moved: Iterable[Key]) -> list[tuple[str, str]]:
+def fates(facts: Snapshot, moved: Iterable[Key]) -> list[tuple[str, str]]:
     """The name of each gang that moves or waits, in order, with what becomes of it."""
     gone = set(moved)
     moving = [
@@ -47,7 +47,7 @@ def fates(facts: Facts, moved: Iterable[Key]) -> list[tuple[str, str]]:
 
 
 def _choose(
-    facts: Facts, chosen: list[Job], choices: list[tuple[str, Job]], otherwise: str = "breaks"
+    facts: Snapshot, chosen: list[Job], choices: list[tuple[str, Job]], otherwise: str = "breaks"
 ) -> str:
     for how, job in choices:
         if fits(facts, [*chosen, job]):
@@ -56,7 +56,7 @@ def _choose(
     return otherwise
 
 
-def _choices(facts: Facts, group: KaiPodGroup, gone: set[Key]) -> list[tuple[str, Job]]:
+def _choices(facts: Snapshot, group: KaiPodGroup, gone: set[Key]) -> list[tuple[str, Job]]:
     pods = _of(facts, group)
     lost = tuple(pod for pod in pods if _key(pod) in gone)
     staying = tuple(pod for pod in pods if pod.node)
@@ -72,7 +72,7 @@ def _choices(facts: Facts, group: KaiPodGroup, gone: set[Key]) -> list[tuple[str
     return [*choices, ("shrinks", Job(group, tuple(needed), staying))]
 
 
-def _minimum(facts: Facts, group: KaiPodGroup) -> Job:
+def _minimum(facts: Snapshot, group: KaiPodGroup) -> Job:
     pods = _of(facts, group)
     needed: list[Pod] = []
     for sub in group.subgroups:
@@ -80,7 +80,7 @@ def _minimum(facts: Facts, group: KaiPodGroup) -> Job:
     return Job(group, tuple(needed))
 
 
-def _of(facts: Facts, group: KaiPodGroup) -> list[Pod]:
+def _of(facts: Snapshot, group: KaiPodGroup) -> list[Pod]:
     return [pod for pod in facts.pods if pod.group == group.name]
 
 
@@ -88,7 +88,7 @@ def _key(pod: Pod) -> Key:
     return pod.namespace, pod.name
 
 
-def fits(facts: Facts, jobs: list[Job]) -> bool:
+def fits(facts: Snapshot, jobs: list[Job]) -> bool:
     """Whether all jobs have a placement at once."""
     leaving = {_key(pod) for job in jobs for pod in job.leaving}
     free = {node.name: node.allocatable[GPU] for node in facts.nodes}

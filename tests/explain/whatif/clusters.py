@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 
 from app.explain.answers.whatif.edits import Addition, Drain, Labelling, Supposition
-from app.explain.known.snapshot import Facts
+from app.explain.known.snapshot import Snapshot
 from app.facts.constraint import SchedulerConstraint
 from app.facts.kai.podgroup import KaiPodGroup, SubGroup
 from app.facts.kai.queue import Queue
@@ -16,7 +16,7 @@ NAMESPACE = "lab"
 RACKS = (("zone-a", "a1"), ("zone-a", "a2"), ("zone-b", "b1"))
 
 
-def cluster(source: random.Random) -> Facts:
+def cluster(source: random.Random) -> Snapshot:
     """Up to six nodes, and up to four gangs, of which some have places and some wait."""
     nodes = [_node(source, number) for number in range(source.randint(3, 6))]
     free = {node.name: node.allocatable[GPU] // 1000 for node in nodes}
@@ -28,7 +28,7 @@ def cluster(source: random.Random) -> Facts:
             own = _placed(source, own, nodes, free)
         groups.append(group)
         pods += own
-    return Facts(
+    return Snapshot(
         **design(),
         nodes=tuple(nodes),
         pods=tuple(pods),
@@ -113,13 +113,13 @@ def _placed(
     return [replace(pod, node=name, phase="Running") for pod, name in zip(pods, names, strict=True)]
 
 
-def edits(source: random.Random, facts: Facts) -> list[Supposition]:
+def edits(source: random.Random, facts: Snapshot) -> list[Supposition]:
     """One or two edits of a cluster, labels last: what is drained is as it was made."""
     chosen = [_edit(source, facts) for _ in range(source.randint(1, 2))]
     return sorted(chosen, key=lambda edit: isinstance(edit, Labelling))
 
 
-def _edit(source: random.Random, facts: Facts) -> Supposition:
+def _edit(source: random.Random, facts: Snapshot) -> Supposition:
     node = source.choice(facts.nodes)
     choice = source.random()
     if choice < 0.5:

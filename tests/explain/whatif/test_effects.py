@@ -12,7 +12,7 @@ from app.cli import main
 from app.explain.answers.whatif.edits import parse
 from app.explain.answers.whatif.effects import effects
 from app.explain.answers.whatif.seekers import MOST_ALONE
-from app.explain.known.snapshot import Facts
+from app.explain.known.snapshot import Snapshot
 from app.explain.shown.whatif_text import effects_text
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue
@@ -251,7 +251,7 @@ def set_of(gpus: int, replicas: int, name: str = "new") -> dict[str, Any]:
 
 
 def run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: Facts, *arguments: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: Snapshot, *arguments: str
 ) -> tuple[int, str, str]:
     code = main(["topology", "--offline", str(written(tmp_path, given)), *arguments])
     printed = capsys.readouterr()

@@ -3,7 +3,7 @@
 from app.explain.answers.whatif.edits import Addition, Drain, Labelling, Supposition
 from app.explain.answers.whatif.effects import Effects, Fate, effects
 from app.explain.known.read import facts_of
-from app.explain.known.snapshot import Facts
+from app.explain.known.snapshot import Snapshot
 from tests.explain.decisions.recording import NOW, Recording, recordings
 
 
@@ -18,7 +18,7 @@ def asked_about(recording: Recording, found: Effects) -> list[Fate]:
     ]
 
 
-def without_effect(facts: Facts) -> list[Supposition]:
+def without_effect(facts: Snapshot) -> list[Supposition]:
     return [Labelling((facts.nodes[0].name,), (("example.com/nothing", "1"),))]
 
 

@@ -7,20 +7,22 @@ from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.topology import Level
 from app.facts.kai.topology import KaiTopology
 from app.rules.topology.coverage import Nodes
-from app.rules.topology.levels import Topology
+from app.rules.topology.levels import ManagedTopology
 
 
 @dataclass
 class Around:
     """`managed` is the managed topology, `bound` the levels of bindings by name."""
 
-    managed: Topology = field(default_factory=lambda: Topology("grove-topology", enabled=True))
+    managed: ManagedTopology = field(
+        default_factory=lambda: ManagedTopology("grove-topology", enabled=True)
+    )
     bound: Mapping[str, Sequence[Level]] = field(default_factory=dict)
     kai: Mapping[str, KaiTopology] = field(default_factory=dict)
     sets: Sequence[PodCliqueSet] = ()
     counted: Nodes = field(default_factory=Nodes)
 
-    def topology(self) -> Topology:
+    def topology(self) -> ManagedTopology:
         return self.managed
 
     def bindings(self) -> Mapping[str, Sequence[Level]]:

@@ -12,14 +12,14 @@ from app.objects.edits import operations
 from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.design import DESIGN, UNSERVED
 from app.rules.dialects.dialect import Dialect
-from app.rules.topology.levels import Topology
+from app.rules.topology.levels import ManagedTopology
 from tests.builders import pod_clique_set
 from tests.rules.dialects.around import Around
 
-ON = Topology(
+ON = ManagedTopology(
     "grove-topology", enabled=True, levels=(Level("rack", "k/rack"), Level("host", "k/host"))
 )
-OFF = Topology("grove-topology", enabled=False)
+OFF = ManagedTopology("grove-topology", enabled=False)
 
 
 def gang(**extra: Any) -> dict[str, Any]:
@@ -50,7 +50,9 @@ def a_set(**constraint: Any) -> Any:
     return read_pod_clique_set(pcs)
 
 
-def after(dialect: Dialect, pcs: Any, topology: Topology, obj: dict[str, Any]) -> dict[str, Any]:
+def after(
+    dialect: Dialect, pcs: Any, topology: ManagedTopology, obj: dict[str, Any]
+) -> dict[str, Any]:
     patch = operations(obj, dialect.podgang_changes(obj, pcs, Around(managed=topology)))
     patched: dict[str, Any] = apply_patch(obj, patch)
     return patched
@@ -83,7 +85,7 @@ def after(dialect: Dialect, pcs: Any, topology: Topology, obj: dict[str, Any]) -
     ],
 )
 def test_constraints_that_are_not_ours_stay_as_they_are(
-    dialect: Dialect, pcs: Any, topology: Topology, obj: dict[str, Any]
+    dialect: Dialect, pcs: Any, topology: ManagedTopology, obj: dict[str, Any]
 ) -> None:
     assert dialect.podgang_changes(obj, pcs, Around(managed=topology)) == []
     assert dialect is DESIGN or dialect.validate_podgang({"spec": []}) == []

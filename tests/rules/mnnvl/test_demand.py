@@ -10,7 +10,7 @@ from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.facts.nvidia.names import base_of
 from app.rules.mnnvl.demand import (
-    Demand,
+    ClaimedClique,
     annotations_of_demand,
     claim_names,
     inherited_annotations,
@@ -48,7 +48,7 @@ def stored(obj: dict[str, Any], mode: Any = "shared") -> dict[str, Any]:
     }
 
 
-def demand(obj: dict[str, Any], mode: Any = "shared") -> Demand:
+def demand(obj: dict[str, Any], mode: Any = "shared") -> ClaimedClique:
     read = read_demand(stored(obj, mode))
     assert read is not None
     return read
@@ -126,7 +126,7 @@ def test_no_demand(obj: dict[str, Any]) -> None:
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
 
-def owned(name: str, uid: str, **metadata: Any) -> Demand:
+def owned(name: str, uid: str, **metadata: Any) -> ClaimedClique:
     reference = {"kind": "PodCliqueSet", "name": "train", "uid": uid}
     read = read_demand(
         {

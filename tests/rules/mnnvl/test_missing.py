@@ -7,7 +7,7 @@ from jsonpatch import apply_patch
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
-from app.rules.mnnvl.demand import Demand
+from app.rules.mnnvl.demand import ClaimedClique
 from app.rules.mnnvl.missing import (
     Unclaimed,
     clique_of_pod,
@@ -102,7 +102,7 @@ def test_what_can_never_need_a_claim_is_not_kept(obj: Object) -> None:
 def test_a_podclique_with_a_claim_is_a_demand_and_one_without_is_not() -> None:
     obj = clique()
     admitted = apply_patch(obj, list(injection_into(obj, "ns").patch))
-    assert isinstance(read_clique(admitted), Demand)
+    assert isinstance(read_clique(admitted), ClaimedClique)
     assert isinstance(read_clique(obj), Unclaimed)
     assert read_unclaimed(claims(OURS)) is None
 

@@ -6,10 +6,10 @@ import pytest
 
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
 from app.facts.grove.topology import Level
-from app.rules.topology.levels import Topology
+from app.rules.topology.levels import ManagedTopology
 from app.rules.topology.satisfaction import constraint_condition, removed_levels_warning
 
-TOPOLOGY = Topology(
+TOPOLOGY = ManagedTopology(
     "grove-topology", enabled=True, levels=(Level("zone", "k/zone"), Level("host", "k/host"))
 )
 FREE = PodCliqueSet("ns", "train", "u", 5, False, None, (Clique("worker", 1, None),), ())
@@ -52,7 +52,7 @@ IGNORED = "Topology constraint will be ignored. Please remove packDomain or upda
         ),
         pytest.param(
             replace(FREE, pack_domain="zone"),
-            Topology("grove-topology", enabled=False),
+            ManagedTopology("grove-topology", enabled=False),
             ("False", "TopologyDisabled", "Topology support disabled in operator configuration"),
             id="switched off",
         ),
@@ -65,7 +65,7 @@ IGNORED = "Topology constraint will be ignored. Please remove packDomain or upda
     ],
 )
 def test_the_condition(
-    pcs: PodCliqueSet, topology: Topology | None, wanted: tuple[str, str, str] | None
+    pcs: PodCliqueSet, topology: ManagedTopology | None, wanted: tuple[str, str, str] | None
 ) -> None:
     found = constraint_condition(pcs, topology)
     assert (found and (found.status, found.reason, found.message)) == wanted

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from app.rules.workload.groups import (
+    DefinedGroup,
     GroupRef,
-    Layer,
-    WorkloadGroup,
+    MetadataLayer,
     group_keys,
     group_ref,
     layer_of,
 )
 
-NOTHING = Layer({}, {})
+NOTHING = MetadataLayer({}, {})
 
 
 @pytest.mark.parametrize(
@@ -67,42 +67,42 @@ def test_keys_of_groups_differ_where_groups_do() -> None:
 @pytest.mark.parametrize(
     ("group", "name", "identity"),
     [
-        pytest.param(WorkloadGroup("w", "g", 2, NOTHING), "w-g", "w/g/", id="a gang"),
+        pytest.param(DefinedGroup("w", "g", 2, NOTHING), "w-g", "w/g/", id="a gang"),
         pytest.param(
-            WorkloadGroup("w", "g", 2, NOTHING, "0"), "w-g-0", "w/g/0", id="a replica of a gang"
+            DefinedGroup("w", "g", 2, NOTHING, "0"), "w-g-0", "w/g/0", id="a replica of a gang"
         ),
         pytest.param(
-            WorkloadGroup("w", "g", None, NOTHING, "0"),
+            DefinedGroup("w", "g", None, NOTHING, "0"),
             "w-g",
             "w/g/",
             id="all replicas of a basic group are one",
         ),
         pytest.param(
-            WorkloadGroup("w", "g", 2, NOTHING, pod_group="x"),
+            DefinedGroup("w", "g", 2, NOTHING, pod_group="x"),
             "x",
             "w/g/x",
             id="a PodGroup of 1.36",
         ),
         pytest.param(
-            WorkloadGroup("w", "g", None, NOTHING, pod_group="x"),
+            DefinedGroup("w", "g", None, NOTHING, pod_group="x"),
             "w-g",
             "w/g/",
             id="a basic PodGroup of 1.36",
         ),
         pytest.param(
-            WorkloadGroup("", "", None, NOTHING, pod_group="x"),
+            DefinedGroup("", "", None, NOTHING, pod_group="x"),
             "x",
             "//",
             id="one without a Workload",
         ),
     ],
 )
-def test_names_and_identities(group: WorkloadGroup, name: str, identity: str) -> None:
+def test_names_and_identities(group: DefinedGroup, name: str, identity: str) -> None:
     assert (group.pod_group_name, group.identity) == (name, identity)
 
 
 def test_a_name_that_is_too_long_is_cut_and_stays_different_from_others() -> None:
-    names = [WorkloadGroup("w" * 250, end, 2, NOTHING).pod_group_name for end in ("group", "other")]
+    names = [DefinedGroup("w" * 250, end, 2, NOTHING).pod_group_name for end in ("group", "other")]
     assert {len(name) for name in names} == {253}
     assert len(set(names)) == 2
 
@@ -113,7 +113,7 @@ def test_labels_of_tools_are_not_copied() -> None:
         "kai.scheduler/ignore-workload-api": "false",
     }
     obj = {"metadata": {"labels": {"a": "b", "n": 1}, "annotations": {**annotations, "c": "d"}}}
-    assert layer_of(obj) == Layer({"a": "b"}, {"c": "d"})
+    assert layer_of(obj) == MetadataLayer({"a": "b"}, {"c": "d"})
 
 
 @pytest.mark.parametrize(

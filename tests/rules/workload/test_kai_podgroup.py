@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.rules.workload.groups import Layer, WorkloadGroup
+from app.rules.workload.groups import DefinedGroup, MetadataLayer
 from app.rules.workload.kai_podgroup import (
     COPIED,
     WORKLOAD_GROUP,
@@ -21,7 +21,7 @@ from app.rules.workload.kai_podgroup import (
     remarks,
 )
 
-NOTHING = Layer({}, {})
+NOTHING = MetadataLayer({}, {})
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u1"}
 
 
@@ -29,9 +29,9 @@ CLASSES = frozenset(("w", "o", "p", "s", "high", "train", "inference", "build"))
 
 
 def desired(
-    group: WorkloadGroup,
-    owner: Layer = NOTHING,
-    pod: Layer = NOTHING,
+    group: DefinedGroup,
+    owner: MetadataLayer = NOTHING,
+    pod: MetadataLayer = NOTHING,
     kind: tuple[str, str] = ("", "Pod"),
     classes: frozenset[str] = CLASSES,
     **conventions: Any,
@@ -41,11 +41,22 @@ def desired(
 
 
 def test_a_podgroup_whole() -> None:
-    group = WorkloadGroup(
-        "w", "g", 4, Layer({"kai.scheduler/queue": "q"}, {"x": "w"}), "0", "", "high", "rack"
+    group = DefinedGroup(
+        "w",
+        "g",
+        4,
+        MetadataLayer({"kai.scheduler/queue": "q"}, {"x": "w"}),
+        "0",
+        "",
+        "high",
+        "rack",
     )
-    owner = Layer({"team": "t"}, {"x": "o", "kai.scheduler/topology-preferred-placement": "host"})
-    pod = Layer({"user": "eve", "pod-template-hash": "1"}, {"user": "eve@example.com", "y": "p"})
+    owner = MetadataLayer(
+        {"team": "t"}, {"x": "o", "kai.scheduler/topology-preferred-placement": "host"}
+    )
+    pod = MetadataLayer(
+        {"user": "eve", "pod-template-hash": "1"}, {"user": "eve@example.com", "y": "p"}
+    )
     assert desired(group, owner, pod) == {
         "apiVersion": "scheduling.run.ai/v2alpha2",
         "kind": "PodGroup",
@@ -192,15 +203,15 @@ def test_fields_come_from_workload_then_owner_then_pod(
 ) -> None:
     """`spec` stands for the priority class of the Pod's spec."""
     labels = {key: value for key, value in pod.items() if key != "spec"}
-    group = WorkloadGroup("w", "g", 2, Layer(workload, {}))
-    found = desired(group, Layer(owner, {}), Layer(labels, {}, pod.get("spec", "")))
+    group = DefinedGroup("w", "g", 2, MetadataLayer(workload, {}))
+    found = desired(group, MetadataLayer(owner, {}), MetadataLayer(labels, {}, pod.get("spec", "")))
     assert found["spec"].get(field) == value
 
 
 def test_every_key_can_be_another() -> None:
     keys = LabelKeys("q", "c", "e", "j", "u", "n")
-    pod = Layer({"e": "preemptible", "j": "x", "u": "eve", "n": "a100"}, {}, "high")
-    found = desired(WorkloadGroup("w", "g", 2, NOTHING), NOTHING, pod, keys=keys)
+    pod = MetadataLayer({"e": "preemptible", "j": "x", "u": "eve", "n": "a100"}, {}, "high")
+    found = desired(DefinedGroup("w", "g", 2, NOTHING), NOTHING, pod, keys=keys)
     spec = {
         "minMember": 2,
         "queue": "x-a100",
@@ -213,7 +224,7 @@ def test_every_key_can_be_another() -> None:
 
 
 def test_little_is_said_where_little_is_known() -> None:
-    group = WorkloadGroup("w", "g", None, NOTHING)
+    group = DefinedGroup("w", "g", None, NOTHING)
     assert desired(group, classes=frozenset(), default_queue="")["spec"] == {"minMember": 1}
 
 
@@ -239,7 +250,7 @@ def test_little_is_said_where_little_is_known() -> None:
 def test_the_default_priority_class_is_that_of_the_kind_of_the_top_owner(
     kind: tuple[str, str], existing: frozenset[str], priority_class: str | None
 ) -> None:
-    spec = desired(WorkloadGroup("w", "g", 2, NOTHING), kind=kind, classes=existing)["spec"]
+    spec = desired(DefinedGroup("w", "g", 2, NOTHING), kind=kind, classes=existing)["spec"]
     assert spec.get("priorityClassName") == priority_class
 
 
@@ -253,15 +264,14 @@ def test_the_default_priority_class_is_that_of_the_kind_of_the_top_owner(
 )
 def test_the_minimum_of_members(minimum: int | None, minimum_of_members: int) -> None:
     assert (
-        desired(WorkloadGroup("w", "g", minimum, NOTHING))["spec"]["minMember"]
-        == minimum_of_members
+        desired(DefinedGroup("w", "g", minimum, NOTHING))["spec"]["minMember"] == minimum_of_members
     )
 
 
 def test_a_podgroup_of_pods_without_a_common_owner_has_none() -> None:
     sources = Sources(NOTHING, NOTHING, ("", "Pod"), None, CLASSES)
     assert (
-        desired_pod_group(WorkloadGroup("w", "g", 2, NOTHING), sources, Conventions())["metadata"][
+        desired_pod_group(DefinedGroup("w", "g", 2, NOTHING), sources, Conventions())["metadata"][
             "ownerReferences"
         ]
         == []
@@ -277,7 +287,7 @@ def test_a_podgroup_of_pods_without_a_common_owner_has_none() -> None:
             {"topology_key": ""}, {"spec": {"topologyConstraint": None}}, id="no topology any more"
         ),
         pytest.param(
-            {"layer": Layer({"l": "1"}, {"kai.scheduler/topology": "t"})},
+            {"layer": MetadataLayer({"l": "1"}, {"kai.scheduler/topology": "t"})},
             {
                 "metadata": {
                     "labels": {"l": "1", "had": None},
@@ -293,7 +303,7 @@ def test_a_podgroup_of_pods_without_a_common_owner_has_none() -> None:
         pytest.param(
             {
                 "topology_key": "",
-                "layer": Layer(
+                "layer": MetadataLayer(
                     {"had": "1"}, {"kai.scheduler/topology-preferred-placement": "host"}
                 ),
             },
@@ -320,14 +330,14 @@ def test_a_podgroup_of_pods_without_a_common_owner_has_none() -> None:
             id="a label that is gone there goes here; those of others stay",
         ),
         pytest.param(
-            {"layer": Layer({"had": "1", QUEUE: "other", POOL: "other"}, {})},
+            {"layer": MetadataLayer({"had": "1", QUEUE: "other", POOL: "other"}, {})},
             {"metadata": {"annotations": {COPIED: f"labels/had,labels/{POOL},labels/{QUEUE}"}}},
             id="queue and node pool are written at creation only",
         ),
     ],
 )
 def test_only_the_difference_is_written(change: dict[str, Any], patch: Any) -> None:
-    group = WorkloadGroup("w", "g", 4, Layer({"had": "1"}, {}), topology_key="rack")
+    group = DefinedGroup("w", "g", 4, MetadataLayer({"had": "1"}, {}), topology_key="rack")
     stored = desired(group)
     stored["spec"]["markUnschedulable"] = True
     stored["metadata"]["labels"]["theirs"] = "1"
@@ -335,26 +345,26 @@ def test_only_the_difference_is_written(change: dict[str, Any], patch: Any) -> N
 
 
 def test_the_labels_of_queue_and_node_pool_stay_where_they_were_copied_from_them() -> None:
-    group = WorkloadGroup("w", "g", 4, Layer({QUEUE: "q", POOL: "a100", "team": "t"}, {}))
+    group = DefinedGroup("w", "g", 4, MetadataLayer({QUEUE: "q", POOL: "a100", "team": "t"}, {}))
     patch = difference(desired(group), desired(replace(group, layer=NOTHING)), LabelKeys())
     assert patch == {"metadata": {"labels": {"team": None}, "annotations": {COPIED: ""}}}
 
 
 def test_a_minimum_of_subgroups_excludes_one_of_members() -> None:
     """An administrator may divide a PodGroup; KAI allows only one of the two fields."""
-    stored = desired(WorkloadGroup("w", "g", 4, NOTHING))
+    stored = desired(DefinedGroup("w", "g", 4, NOTHING))
     stored["spec"] = {
         **stored["spec"],
         "minMember": None,
         "minSubGroup": 1,
         "subGroups": [{"name": "a"}],
     }
-    assert difference(stored, desired(WorkloadGroup("w", "g", 5, NOTHING)), LabelKeys()) == {}
+    assert difference(stored, desired(DefinedGroup("w", "g", 5, NOTHING)), LabelKeys()) == {}
 
 
 def test_an_elastic_podgroup_is_not_one_without_a_minimum() -> None:
-    elastic = desired(WorkloadGroup("w", "g", 0, NOTHING))
-    gang = desired(WorkloadGroup("w", "g", 2, NOTHING))
+    elastic = desired(DefinedGroup("w", "g", 0, NOTHING))
+    gang = desired(DefinedGroup("w", "g", 2, NOTHING))
     assert difference(elastic, gang, LabelKeys()) == {"spec": {"minMember": 2}}
     assert difference(gang, elastic, LabelKeys()) == {"spec": {"minMember": 0}}
     assert difference(elastic, elastic, LabelKeys()) == {}
@@ -362,7 +372,7 @@ def test_an_elastic_podgroup_is_not_one_without_a_minimum() -> None:
 
 def test_what_is_empty_is_not_there() -> None:
     """Others that write a PodGroup whole leave empty fields behind."""
-    stored = desired(WorkloadGroup("w", "g", 4, NOTHING))
+    stored = desired(DefinedGroup("w", "g", 4, NOTHING))
     assert (
         difference(
             {**stored, "spec": {**stored["spec"], "topologyConstraint": {}}}, stored, LabelKeys()
@@ -407,15 +417,15 @@ REQUIRED = "kai.scheduler/topology-required-placement"
     [
         pytest.param(
             "q",
-            WorkloadGroup("w", "g", 2, Layer({QUEUE: "q"}, {})),
+            DefinedGroup("w", "g", 2, MetadataLayer({QUEUE: "q"}, {})),
             "queue",
             None,
             id="the queue of the label",
         ),
-        pytest.param("q", WorkloadGroup("w", "g", 2, NOTHING), "queue", None, id="no label"),
+        pytest.param("q", DefinedGroup("w", "g", 2, NOTHING), "queue", None, id="no label"),
         pytest.param(
             "moved",
-            WorkloadGroup("w", "g", 2, Layer({QUEUE: "q"}, {})),
+            DefinedGroup("w", "g", 2, MetadataLayer({QUEUE: "q"}, {})),
             "queue",
             Remark(
                 "QueueDiffers",
@@ -426,28 +436,28 @@ REQUIRED = "kai.scheduler/topology-required-placement"
         ),
         pytest.param(
             "",
-            WorkloadGroup("w", "g", 2, NOTHING, topology_key="rack"),
+            DefinedGroup("w", "g", 2, NOTHING, topology_key="rack"),
             "topology",
             None,
             id="only the API's topology",
         ),
         pytest.param(
             "",
-            WorkloadGroup("w", "g", 2, Layer({}, {REQUIRED: "rack"})),
+            DefinedGroup("w", "g", 2, MetadataLayer({}, {REQUIRED: "rack"})),
             "topology",
             None,
             id="only KAI's annotation",
         ),
         pytest.param(
             "",
-            WorkloadGroup("w", "g", 2, Layer({}, {REQUIRED: "rack"}), topology_key="rack"),
+            DefinedGroup("w", "g", 2, MetadataLayer({}, {REQUIRED: "rack"}), topology_key="rack"),
             "topology",
             None,
             id="both, and the same",
         ),
         pytest.param(
             "",
-            WorkloadGroup("w", "g", 2, Layer({}, {REQUIRED: "zone"}), topology_key="rack"),
+            DefinedGroup("w", "g", 2, MetadataLayer({}, {REQUIRED: "zone"}), topology_key="rack"),
             "topology",
             Remark(
                 "TopologyConflict",
@@ -459,24 +469,24 @@ REQUIRED = "kai.scheduler/topology-required-placement"
     ],
 )
 def test_what_people_should_know(
-    stored: str, group: WorkloadGroup, subject: str, remark: Remark | None
+    stored: str, group: DefinedGroup, subject: str, remark: Remark | None
 ) -> None:
     sources = Sources(NOTHING, NOTHING, ("", "Pod"), None, CLASSES)
     assert remarks({"spec": {"queue": stored}}, group, sources, Conventions())[subject] == remark
 
 
-def named(workload: Layer, owner: Layer, pod: Layer) -> str | None:
+def named(workload: MetadataLayer, owner: MetadataLayer, pod: MetadataLayer) -> str | None:
     return named_queue((workload, owner, pod), LabelKeys())
 
 
 def test_only_a_workload_names_its_queue_in_an_annotation() -> None:
     """KAI reads no annotations of owners and Pods, and the queue guard can't select them."""
-    nothing = Layer({}, {})
-    annotated = Layer({}, {QUEUE: "a", "project": "b"})
+    nothing = MetadataLayer({}, {})
+    annotated = MetadataLayer({}, {QUEUE: "a", "project": "b"})
     assert named(annotated, nothing, nothing) == "a"
     assert named(nothing, annotated, annotated) is None
-    assert named(annotated, Layer({QUEUE: "o"}, {}), nothing) == "a"
-    assert named(Layer({}, {"project": "b"}), nothing, nothing) is None
+    assert named(annotated, MetadataLayer({QUEUE: "o"}, {}), nothing) == "a"
+    assert named(MetadataLayer({}, {"project": "b"}), nothing, nothing) is None
 
 
 @pytest.mark.parametrize(
@@ -499,4 +509,4 @@ def test_only_a_workload_names_its_queue_in_an_annotation() -> None:
 )
 def test_whose_a_podgroup_is(labels: Any, annotations: Any, ours: bool) -> None:
     stored = {"metadata": {"labels": labels, "annotations": annotations}}
-    assert is_of_group(stored, WorkloadGroup("w", "g", 2, NOTHING)) is ours
+    assert is_of_group(stored, DefinedGroup("w", "g", 2, NOTHING)) is ours

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from app.rules.workload.groups import Layer, WorkloadGroup
+from app.rules.workload.groups import DefinedGroup, MetadataLayer
 from app.rules.workload.kai_podgroup import Conventions, Sources, desired_pod_group
 from app.rules.workload.versions import groups_of_workload
 
@@ -32,7 +32,7 @@ PREEMPTIBILITY = "kai.scheduler/preemptibility"
 TOPOLOGY = "kai.scheduler/topology"
 REQUIRED = f"{TOPOLOGY}-required-placement"
 PREFERRED = f"{TOPOLOGY}-preferred-placement"
-OWNER = Layer(
+OWNER = MetadataLayer(
     {"owner-label": "a", QUEUE: "base-queue", PREEMPTIBILITY: "preemptible"},
     {"owner-annotation": "1"},
 )
@@ -50,9 +50,9 @@ def made(
         "spec": {"podGroups": [{"name": "g", "policy": policy}]},
     }
     group = groups_of_workload(workload)["g"]
-    group = WorkloadGroup(group.workload, group.name, group.minimum, group.layer, replica)
+    group = DefinedGroup(group.workload, group.name, group.minimum, group.layer, replica)
     reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "job"}
-    sources = Sources(OWNER, Layer({}, {}), ("batch", "Job"), reference, classes)
+    sources = Sources(OWNER, MetadataLayer({}, {}), ("batch", "Job"), reference, classes)
     return desired_pod_group(group, sources, Conventions())
 
 
@@ -152,35 +152,35 @@ def test_label_collision_workload_wins() -> None:
     )
 
 
-NOTHING = Layer({}, {})
+NOTHING = MetadataLayer({}, {})
 
 
 @pytest.mark.parametrize(
     ("group", "name"),
     [
-        pytest.param(WorkloadGroup("wl", "pg", None, NOTHING), "wl-pg", id="basic"),
-        pytest.param(WorkloadGroup("wl", "pg", 2, NOTHING), "wl-pg", id="gang"),
+        pytest.param(DefinedGroup("wl", "pg", None, NOTHING), "wl-pg", id="basic"),
+        pytest.param(DefinedGroup("wl", "pg", 2, NOTHING), "wl-pg", id="gang"),
         pytest.param(
-            WorkloadGroup("wl", "pg", 2, NOTHING, "r0"), "wl-pg-r0", id="replica of a gang"
+            DefinedGroup("wl", "pg", 2, NOTHING, "r0"), "wl-pg-r0", id="replica of a gang"
         ),
         pytest.param(
-            WorkloadGroup("wl", "pg", None, NOTHING, "r0"), "wl-pg", id="replica of a basic group"
+            DefinedGroup("wl", "pg", None, NOTHING, "r0"), "wl-pg", id="replica of a basic group"
         ),
         pytest.param(
-            WorkloadGroup("a" * 253, "b" * 63, 2, NOTHING, "c" * 63),
+            DefinedGroup("a" * 253, "b" * 63, 2, NOTHING, "c" * 63),
             f"{'a' * 242}-a5c6b81e87",
             id="OverflowingInputs_Truncated",
         ),
     ],
 )
-def test_build_pod_group_name(group: WorkloadGroup, name: str) -> None:
+def test_build_pod_group_name(group: DefinedGroup, name: str) -> None:
     """The cut names are those that KAI's code gives, by the same hash of the whole name."""
     assert (group.pod_group_name, len(group.pod_group_name) <= 253) == (name, True)
 
 
 def test_distinct_overflowing_inputs_have_distinct_names_each_time() -> None:
     names = [
-        [WorkloadGroup("a" * 253, pg, 2, NOTHING, key).pod_group_name for pg, key in INPUTS]
+        [DefinedGroup("a" * 253, pg, 2, NOTHING, key).pod_group_name for pg, key in INPUTS]
         for _ in range(5)
     ]
     assert len(set(names[0])) == len(INPUTS)

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from app.rules.workload.groups import Layer, WorkloadGroup
+from app.rules.workload.groups import DefinedGroup, MetadataLayer
 from app.rules.workload.versions import group_of_pod_group, groups_of_workload
 
-LAYER = Layer({"a": "b"}, {})
+LAYER = MetadataLayer({"a": "b"}, {})
 GANG = {"gang": {"minCount": 3}}
 
 
@@ -41,31 +41,31 @@ def template(name: str, policy: Any) -> Any:
         pytest.param(
             "v1alpha1",
             {"podGroups": [{"name": "g", "policy": GANG}, {"name": "h", "policy": {"basic": {}}}]},
-            {"g": WorkloadGroup("w", "g", 3, LAYER), "h": WorkloadGroup("w", "h", None, LAYER)},
+            {"g": DefinedGroup("w", "g", 3, LAYER), "h": DefinedGroup("w", "h", None, LAYER)},
             id="1.35",
         ),
         pytest.param(
             "v1alpha2",
             {"podGroupTemplates": [template("g", GANG)]},
-            {"g": WorkloadGroup("w", "g", 3, LAYER)},
+            {"g": DefinedGroup("w", "g", 3, LAYER)},
             id="1.36",
         ),
         pytest.param(
             "v1alpha2",
             {"podGroups": [{"name": "g", "policy": GANG}]},
-            {"g": WorkloadGroup("w", "g", 3, LAYER)},
+            {"g": DefinedGroup("w", "g", 3, LAYER)},
             id="1.35 in 1.36",
         ),
         pytest.param(
             "v1alpha3",
             {"podGroupTemplates": [template("g", GANG)]},
-            {"g": WorkloadGroup("w", "g", 3, LAYER)},
+            {"g": DefinedGroup("w", "g", 3, LAYER)},
             id="1.37, alpha",
         ),
         pytest.param(
             "v1beta1",
             {"podGroupTemplates": [template("g", {"basic": {}})]},
-            {"g": WorkloadGroup("w", "g", None, LAYER)},
+            {"g": DefinedGroup("w", "g", None, LAYER)},
             id="1.37, beta",
         ),
         pytest.param(
@@ -81,28 +81,26 @@ def template(name: str, policy: Any) -> Any:
         pytest.param(
             "v1alpha1",
             {"podGroups": [{"name": "g", "policy": {"gang": {"minCount": 0}}}]},
-            {"g": WorkloadGroup("w", "g", 0, LAYER)},
+            {"g": DefinedGroup("w", "g", 0, LAYER)},
             id="a gang that needs nobody",
         ),
         pytest.param(
             "v1alpha1",
             {"podGroups": [{"name": "g", "policy": {"gang": {"minCount": -1}}}, "x", {"name": 3}]},
-            {"g": WorkloadGroup("w", "g", None, LAYER)},
+            {"g": DefinedGroup("w", "g", None, LAYER)},
             id="what makes no sense",
         ),
         pytest.param(
             "v1alpha1",
             {"podGroups": [{"name": "g"}]},
-            {"g": WorkloadGroup("w", "g", None, LAYER)},
+            {"g": DefinedGroup("w", "g", None, LAYER)},
             id="no policy",
         ),
         pytest.param("v1alpha1", {"podGroups": 7}, {}, id="no list"),
         pytest.param("v1beta1", None, {}, id="no spec"),
     ],
 )
-def test_the_groups_of_a_workload(
-    version: str, spec: Any, groups: dict[str, WorkloadGroup]
-) -> None:
+def test_the_groups_of_a_workload(version: str, spec: Any, groups: dict[str, DefinedGroup]) -> None:
     assert groups_of_workload(workload(version, spec)) == groups
 
 
@@ -116,7 +114,7 @@ OF_1_37 = {"workloadName": "w", "templateName": "g"}
         pytest.param(
             pod_group("v1alpha2", podGroupTemplateRef=OF_1_36, schedulingPolicy=GANG),
             workload("v1alpha2", {}),
-            WorkloadGroup("w", "g", 3, LAYER, pod_group="inst"),
+            DefinedGroup("w", "g", 3, LAYER, pod_group="inst"),
             id="1.36, made from a Workload, whose metadata count",
         ),
         pytest.param(
@@ -127,13 +125,13 @@ OF_1_37 = {"workloadName": "w", "templateName": "g"}
                 schedulingConstraints={"topology": [{"key": "rack"}]},
             ),
             None,
-            WorkloadGroup("", "", 3, Layer({"own": "1"}, {}), "", "inst", "high", "rack"),
+            DefinedGroup("", "", 3, MetadataLayer({"own": "1"}, {}), "", "inst", "high", "rack"),
             id="1.36, on its own",
         ),
         pytest.param(
             pod_group("v1alpha3", workloadRef=OF_1_37, schedulingPolicy={"basic": {}}),
             workload("v1alpha3", {}),
-            WorkloadGroup("w", "g", None, LAYER, pod_group="inst"),
+            DefinedGroup("w", "g", None, LAYER, pod_group="inst"),
             id="1.37, alpha",
         ),
         pytest.param(
@@ -145,13 +143,13 @@ OF_1_37 = {"workloadName": "w", "templateName": "g"}
                 schedulingConstraints={"topology": [{"key": "rack"}]},
             ),
             workload("v1beta1", {"podGroupTemplates": [template("g", GANG)]}),
-            WorkloadGroup("w", "g", 5, LAYER, "", "inst", "high", "rack"),
+            DefinedGroup("w", "g", 5, LAYER, "", "inst", "high", "rack"),
             id="1.37, beta: the policy is the PodGroup's own, not that of its template",
         ),
         pytest.param(
             pod_group("v1beta1", schedulingPolicy=GANG),
             None,
-            WorkloadGroup("", "", 3, Layer({"own": "1"}, {}), pod_group="inst"),
+            DefinedGroup("", "", 3, MetadataLayer({"own": "1"}, {}), pod_group="inst"),
             id="1.37, on its own",
         ),
         pytest.param(
@@ -162,10 +160,12 @@ OF_1_37 = {"workloadName": "w", "templateName": "g"}
                 parentCompositePodGroupName="c",
             ),
             None,
-            WorkloadGroup("w", "g", 3, Layer({"own": "1"}, {}), pod_group="inst", composite="c"),
+            DefinedGroup(
+                "w", "g", 3, MetadataLayer({"own": "1"}, {}), pod_group="inst", composite="c"
+            ),
             id="1.37, part of a CompositePodGroup",
         ),
     ],
 )
-def test_a_podgroup_of_kubernetes(stored: Any, of: Any, group: WorkloadGroup) -> None:
+def test_a_podgroup_of_kubernetes(stored: Any, of: Any, group: DefinedGroup) -> None:
     assert group_of_pod_group(stored, of) == group

@@ -27,7 +27,7 @@ from app.explain.gangs.subject import subject
 from app.explain.known.amounts import is_device
 from app.explain.known.domains import Domains
 from app.explain.known.index import Index, Key, key_of
-from app.explain.known.snapshot import Facts
+from app.explain.known.snapshot import Snapshot
 from app.explain.placing.arrangement import Arrangement, Wish
 from app.explain.placing.demand import Demand
 from app.explain.placing.ground import Vector
@@ -113,7 +113,7 @@ class Effects:
 
 
 def effects(
-    facts: Facts, edits: Iterable[Supposition], topology: str = ""
+    facts: Snapshot, edits: Iterable[Supposition], topology: str = ""
 ) -> tuple[Effects, Index]:
     """Return what edits would do, and the index of the facts after them.
 

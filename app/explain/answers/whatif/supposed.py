@@ -14,7 +14,7 @@ from app.explain.answers.whatif.edits import (
     UnusableEdit,
 )
 from app.explain.known.index import Index, Key, key_of
-from app.explain.known.snapshot import Facts, projected
+from app.explain.known.snapshot import Snapshot, projected
 from app.explain.placing.fitness import NAME_FIELD
 from app.explain.reasons.words import counted, listed
 from app.facts.grove.podcliqueset import SetWithStatus
@@ -35,13 +35,13 @@ class Supposed:
     PodCliqueSets that would be made anew.
     """
 
-    facts: Facts
+    facts: Snapshot
     lines: tuple[str, ...] = ()
     moved: frozenset[Key] = frozenset()
     made: tuple[Object, ...] = ()
 
 
-def suppose(facts: Facts, edits: Iterable[Supposition], topology: str = "") -> Supposed:
+def suppose(facts: Snapshot, edits: Iterable[Supposition], topology: str = "") -> Supposed:
     """Return the facts after edits, one after the other.
 
     Levels are those of `topology`. Raise UnusableEdit for what does not exist.
@@ -60,7 +60,7 @@ def suppose(facts: Facts, edits: Iterable[Supposition], topology: str = "") -> S
     return supposed
 
 
-def without_nodes(facts: Facts, pods: Collection[Key]) -> Facts:
+def without_nodes(facts: Snapshot, pods: Collection[Key]) -> Snapshot:
     """Return the facts as if these pods waited.
 
     Claims that only they have are then not allocated.
@@ -137,7 +137,7 @@ def _targeted(index: Index, target: str, topology: str) -> list[Node]:
     return nodes
 
 
-def _node(facts: Facts, name: str) -> Node:
+def _node(facts: Snapshot, name: str) -> Node:
     """Return the node of a name. UnusableEdit if there is none."""
     for node in facts.nodes:
         if node.name == name:
@@ -285,7 +285,7 @@ def _with_namespace(document: Object) -> Object:
     return {**document, "metadata": {"namespace": "default", **metadata}}
 
 
-def _without_sets(facts: Facts, sets: Collection[Key]) -> Facts:
+def _without_sets(facts: Snapshot, sets: Collection[Key]) -> Snapshot:
     """Return the facts without what was made for these PodCliqueSets: that is planned anew."""
 
     def others(field: str, key: Callable[[Any], Key]) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ owns is therefore given back to the PodCliqueSet. Source: `rules/README.md`.
 
 from collections.abc import Collection, Iterable
 
-from app.facts.grove.gang import Gang
+from app.facts.grove.gang import SlimPodGang
 from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
 from app.facts.nvidia.mnnvl import MnnvlResource
 from app.objects.owners import OwnerRef
@@ -26,17 +26,17 @@ class PodCliqueSetOwns(OwnerRule):
 
     kind = POD_CLIQUE_SET.kind
 
-    def base_names(self, gang: Gang) -> Collection[str]:
+    def base_names(self, gang: SlimPodGang) -> Collection[str]:
         return ()
 
-    def is_of(self, resource: MnnvlResource, gang: Gang) -> bool:
+    def is_of(self, resource: MnnvlResource, gang: SlimPodGang) -> bool:
         return bool(gang.uid) and any(owner.uid == gang.uid for owner in resource.owners)
 
-    def state(self, resource: MnnvlResource, gang: Gang) -> State:
+    def state(self, resource: MnnvlResource, gang: SlimPodGang) -> State:
         return "going" if resource.deleting else "owned"
 
     def adopted(
-        self, resources: Iterable[MnnvlResource], gang: Gang, *, adopting: bool = False
+        self, resources: Iterable[MnnvlResource], gang: SlimPodGang, *, adopting: bool = False
     ) -> Adopted:
         """Return "true" while `gang` still owns a resource, else None.
 
@@ -57,7 +57,7 @@ class PodCliqueSetOwns(OwnerRule):
         return of_gangs and all(_may_yield(owner, resource) for owner in owners)
 
     def problem(
-        self, resource: MnnvlResource, gang: Gang | None, *, set_exists: bool
+        self, resource: MnnvlResource, gang: SlimPodGang | None, *, set_exists: bool
     ) -> OwnershipProblem | None:
         if not is_ours(resource):
             return None

@@ -11,9 +11,9 @@ from app.rules.policy import (
     LEVELS_OF_PARAMETER,
     NOT_BEING_DELETED,
     WRITES,
-    Demand,
     Levels,
     Policy,
+    PolicyDemand,
     Uncovered,
     repeated,
     sentence,
@@ -45,7 +45,7 @@ from app.rules.topology.owners_policy import (
 # Levels.
 
 _DOMAIN = "variables.invalidDomains[0]"
-_DOMAINS = Demand(
+_DOMAINS = PolicyDemand(
     "invalidDomains",
     f"variables.domains.filter(d, d.size() > {MAX_DOMAIN} || !d.matches('^[a-z][a-z0-9-]*$'))",
     sentence(
@@ -59,7 +59,7 @@ _DOMAINS = Demand(
     "stored",
 )
 
-_SCHEDULERS = Demand(
+_SCHEDULERS = PolicyDemand(
     "duplicateSchedulers",
     repeated("variables.schedulers"),
     sentence(
@@ -71,7 +71,7 @@ _SCHEDULERS = Demand(
     "stored",
 )
 
-_HOSTNAME_LAST = Demand(
+_HOSTNAME_LAST = PolicyDemand(
     "hostnamesBeforeLast",
     f"variables.madeForKai ? variables.keys.filter(k, k == '{HOSTNAME_KEY}' &&"
     " variables.keys.indexOf(k) != variables.keys.size() - 1) : []",
@@ -176,7 +176,7 @@ _UNCHANGED = (
 """As in Grove, constraints that are older than topologyName need one with the next update."""
 
 _NAMELESS = "variables.withoutName[0]"
-_NAMES = Demand(
+_NAMES = PolicyDemand(
     "withoutName",
     _without_name("variables.all", "object"),
     sentence(
@@ -189,7 +189,7 @@ _NAMES = Demand(
 )
 
 _OTHER = "variables.otherNames[0]"
-_ONE_NAME = Demand(
+_ONE_NAME = PolicyDemand(
     "otherNames",
     "variables.all.filter(o, o.topology != '' && o.topology != variables.topologyName)",
     sentence(
@@ -215,7 +215,7 @@ _USED = " + ".join(
 )
 
 _CONTRADICTION = "variables.neverPlaced[0]"
-_NEVER_PLACED = Demand(
+_NEVER_PLACED = PolicyDemand(
     "neverPlaced",
     "request.operation != 'CREATE' ? [] : variables.constraints.filter(o, o.preferred in"
     " variables.order && variables.order.indexOf(o.preferred) <"
@@ -269,7 +269,7 @@ def pod_clique_sets(levels: Levels = LEVELS_OF_PARAMETER) -> Policy:
     conditions = {**NOT_BEING_DELETED, **NOT_TOO_MANY}
     if not is_parameter:
         conditions["has-a-topology-name"] = f"{_NAMES_IN_ORDER}.size() > 0"
-    unknown = Demand(
+    unknown = PolicyDemand(
         "unknownLevels",
         f"({_USED}).filter(o, o.domain != '' && !(o.domain in variables.order))",
         sentence(

@@ -34,7 +34,7 @@ from app.rules.dialects.dialect import (
 )
 from app.rules.dialects.owner import OwnerRule
 from app.rules.topology.coverage import coverage_problems
-from app.rules.topology.levels import Topology
+from app.rules.topology.levels import ManagedTopology
 from app.rules.topology.satisfaction import constraint_condition, removed_levels_warning
 
 
@@ -110,7 +110,7 @@ class Unserved(Dialect):
 
         return SetVerdict(findings, warnings, topology.levels, required, constrained)
 
-    def condition(self, pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
+    def condition(self, pcs: PodCliqueSet, topology: ManagedTopology | None) -> Condition | None:
         return constraint_condition(pcs, topology)
 
 

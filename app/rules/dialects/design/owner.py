@@ -5,7 +5,7 @@ The PodCliqueSet owns them until the PodGang is stored. Source: `rules/README.md
 
 from collections.abc import Collection, Iterable, Iterator
 
-from app.facts.grove.gang import Gang
+from app.facts.grove.gang import SlimPodGang
 from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
 from app.facts.labels import ANCHOR
 from app.facts.nvidia.mnnvl import MnnvlResource
@@ -29,7 +29,7 @@ class PodGangOwns(OwnerRule):
 
     kind = POD_GANG.kind
 
-    def base_names(self, gang: Gang) -> Collection[str]:
+    def base_names(self, gang: SlimPodGang) -> Collection[str]:
         place = gang.place
         start = f"{place.pcs}-{place.replica}"
         names = {gang.name, start, f"{start}-{place.group}-{place.group_replica}"}
@@ -37,7 +37,7 @@ class PodGangOwns(OwnerRule):
             names.update(_beginnings(clique, place.pcs))
         return names
 
-    def is_of(self, resource: MnnvlResource, gang: Gang) -> bool:
+    def is_of(self, resource: MnnvlResource, gang: SlimPodGang) -> bool:
         if not resource.managed or resource.is_generated:
             return False
         if resource.namespace != gang.namespace:
@@ -52,7 +52,7 @@ class PodGangOwns(OwnerRule):
             return _has_cliques_of(resource, gang, cliques)
         return not resource.place.podgang and _is_same_replica(resource, gang)
 
-    def state(self, resource: MnnvlResource, gang: Gang) -> State:
+    def state(self, resource: MnnvlResource, gang: SlimPodGang) -> State:
         """Return the state.
 
         adoptable: the resource has no controller, or its controller is its PodCliqueSet or a former
@@ -68,7 +68,7 @@ class PodGangOwns(OwnerRule):
         return "foreign"
 
     def adopted(
-        self, resources: Iterable[MnnvlResource], gang: Gang, *, adopting: bool = False
+        self, resources: Iterable[MnnvlResource], gang: SlimPodGang, *, adopting: bool = False
     ) -> Adopted:
         """Return "true" if all resources are owned, "false" if not, and None if there are none."""
         states = {self.state(resource, gang) for resource in resources}
@@ -81,7 +81,7 @@ class PodGangOwns(OwnerRule):
         return False
 
     def problem(
-        self, resource: MnnvlResource, gang: Gang | None, *, set_exists: bool
+        self, resource: MnnvlResource, gang: SlimPodGang | None, *, set_exists: bool
     ) -> OwnershipProblem | None:
         if not is_ours(resource):
             return None
@@ -118,7 +118,7 @@ def _beginnings(clique: str, pcs: str) -> Iterator[str]:
     yield clique
 
 
-def _has_cliques_of(resource: MnnvlResource, gang: Gang, cliques: Collection[str]) -> bool:
+def _has_cliques_of(resource: MnnvlResource, gang: SlimPodGang, cliques: Collection[str]) -> bool:
     """Return whether the PodCliques that share `resource` belong to `gang`.
 
     What a whole replica shares belongs to its base PodGang.
@@ -136,14 +136,14 @@ def _has_cliques_of(resource: MnnvlResource, gang: Gang, cliques: Collection[str
     return base in cliques
 
 
-def _is_base(gang: Gang, start: str) -> bool:
+def _is_base(gang: SlimPodGang, start: str) -> bool:
     """Return whether `gang` is the base PodGang of the replica `start`, in either naming scheme."""
     if gang.role:
         return gang.role == ANCHOR and f"{gang.place.pcs}-{gang.place.replica}" == start
     return gang.name == start
 
 
-def _is_same_replica(resource: MnnvlResource, gang: Gang) -> bool:
+def _is_same_replica(resource: MnnvlResource, gang: SlimPodGang) -> bool:
     """Return whether the labels of both name the same replica.
 
     So a base PodGang never gets resources of a scaled one.
@@ -152,7 +152,7 @@ def _is_same_replica(resource: MnnvlResource, gang: Gang) -> bool:
     return bool(place.pcs and place.replica) and place.of_replica == gang.place.of_replica
 
 
-def _may_yield(owner: OwnerRef, resource: MnnvlResource, gang: Gang) -> bool:
+def _may_yield(owner: OwnerRef, resource: MnnvlResource, gang: SlimPodGang) -> bool:
     if owner.kind == POD_GANG.kind:
         return owner.name == gang.name
     return (owner.kind, owner.name) == (POD_CLIQUE_SET.kind, resource.place.pcs)

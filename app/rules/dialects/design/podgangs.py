@@ -14,7 +14,7 @@ from app.facts.labels import TOPOLOGY_NAME
 from app.objects.edits import ABSENT, Edit, Path, value_at
 from app.objects.fields import FieldError, FieldPath, walk_list, walk_map, walk_maps
 from app.objects.shape import list_of, map_of, maps_of
-from app.rules.topology.levels import Topology
+from app.rules.topology.levels import ManagedTopology
 from app.rules.topology.members import PodGroupClique, PodGroupCliques
 from app.rules.topology.sizes import are_counted_exactly
 
@@ -45,7 +45,7 @@ def _validate_constraint_shape(
 
 
 def constraint_changes(
-    obj: Mapping[str, Any], pcs: PodCliqueSet | None, topology: Topology
+    obj: Mapping[str, Any], pcs: PodCliqueSet | None, topology: ManagedTopology
 ) -> list[Edit]:
     """Return the changes that give the PodGang `obj` the constraints of its set `pcs`.
 
@@ -61,7 +61,9 @@ def constraint_changes(
     return [change for change in changes if value_at(obj, change.path) != change.value]
 
 
-def _constraints(obj: Mapping[str, Any], pcs: PodCliqueSet, topology: Topology) -> list[Edit]:
+def _constraints(
+    obj: Mapping[str, Any], pcs: PodCliqueSet, topology: ManagedTopology
+) -> list[Edit]:
     known = PodGroupCliques(pcs)
     names = [str(item.get("name", "")) for item in list_of(value_at(obj, ("spec", "podgroups")))]
     members = [known.find(name) for name in names]
@@ -77,7 +79,7 @@ def _constraints(obj: Mapping[str, Any], pcs: PodCliqueSet, topology: Topology) 
     return [*changes, *_group_configs(obj, pcs, topology, named)]
 
 
-def _preferences(obj: Mapping[str, Any], topology: Topology) -> list[Edit]:
+def _preferences(obj: Mapping[str, Any], topology: ManagedTopology) -> list[Edit]:
     """Return the changes to a PodGang whose set is not known.
 
     Its pods may differ in size, so that as a whole it prefers a level only if it requires one.
@@ -94,7 +96,7 @@ def _preferences(obj: Mapping[str, Any], topology: Topology) -> list[Edit]:
 
 
 def _pack(
-    domain: str | None, members: Sequence[PodGroupClique | None], topology: Topology
+    domain: str | None, members: Sequence[PodGroupClique | None], topology: ManagedTopology
 ) -> dict[str, str]:
     """Return the constraint of `members` whose set, scaling group or clique requires `domain`.
 
@@ -132,7 +134,7 @@ def _constraint(obj: Mapping[str, Any], holder: Path, pack: Mapping[str, str]) -
 def _group_configs(
     obj: Any,
     pcs: PodCliqueSet,
-    topology: Topology,
+    topology: ManagedTopology,
     members: Sequence[tuple[str, PodGroupClique | None]],
 ) -> list[Edit]:
     """Return the change to the list of group constraints.
@@ -155,7 +157,10 @@ def _group_configs(
 
 
 def _group_config(
-    name: str, replica: Mapping[str, PodGroupClique], entry: Mapping[str, Any], topology: Topology
+    name: str,
+    replica: Mapping[str, PodGroupClique],
+    entry: Mapping[str, Any],
+    topology: ManagedTopology,
 ) -> dict[str, Any] | None:
     """Return the constraint of a scaling group replica, whose stored one is `entry`.
 

@@ -6,9 +6,9 @@ from app.rules.policy import (
     LEVELS_OF_PARAMETER,
     NOT_BEING_DELETED,
     WRITES,
-    Demand,
     Levels,
     Policy,
+    PolicyDemand,
     Uncovered,
     sentence,
     text,
@@ -39,7 +39,7 @@ from app.rules.topology.owners_policy import (
 # Levels.
 
 _DOMAIN = "variables.unknownDomains[0]"
-_DOMAINS = Demand(
+_DOMAINS = PolicyDemand(
     "unknownDomains",
     f"variables.domains.filter(d, !(d in {texts(DOMAINS)}))",
     sentence(
@@ -108,7 +108,7 @@ def pod_clique_sets(levels: Levels = LEVELS_OF_PARAMETER, parameter_name: str = 
     `parameter_name` is its name if the levels are those of a parameter. If not, sets are left out
     that use the fields of the dialect `bindings`.
     """
-    missing = Demand(
+    missing = PolicyDemand(
         "missingLevels",
         "variables.constraints.filter(o, !(o.domain in variables.existing))",
         sentence(

@@ -13,7 +13,7 @@ from typing import Any
 from app.facts.grove.topology import DOMAINS
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath
-from app.rules.topology.levels import Topology
+from app.rules.topology.levels import ManagedTopology
 from app.rules.topology.owners import Owner, is_broader, owner_text, owners_above, walk_owners
 
 NOT_ENABLED = "topology support is not enabled in the operator"
@@ -55,7 +55,7 @@ class Constraints:
 
 
 def validate_pod_clique_set(
-    constraints: Constraints, old: Mapping[str, Any] | None, topology: Topology
+    constraints: Constraints, old: Mapping[str, Any] | None, topology: ManagedTopology
 ) -> tuple[list[FieldError], list[str]]:
     """Return findings and warnings about the constraints of a set.
 
@@ -109,7 +109,7 @@ def _read_constraint(
     return []
 
 
-def _findings(constraints: Constraints, topology: Topology) -> list[FieldError]:
+def _findings(constraints: Constraints, topology: ManagedTopology) -> list[FieldError]:
     """Return all findings about the constraints, in the order of the lists.
 
     For each constraint, they say whether its level exists, then whether it is as strict as the
@@ -151,7 +151,7 @@ def _findings(constraints: Constraints, topology: Topology) -> list[FieldError]:
     return findings
 
 
-def allowed_below(domain: str, topology: Topology) -> str:
+def allowed_below(domain: str, topology: ManagedTopology) -> str:
     """Return the levels that exist and are as strict as a domain, `rack, host`, or `none`."""
     existing = {level.domain for level in topology.levels}
     allowed = [name for name in DOMAINS[DOMAINS.index(domain) :] if name in existing]

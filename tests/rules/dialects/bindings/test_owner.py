@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.facts.grove.gang import Gang
+from app.facts.grove.gang import SlimPodGang
 from app.facts.nvidia.mnnvl import MnnvlResource
 from app.facts.place import Place
 from app.objects.owners import OwnerRef
@@ -15,7 +15,7 @@ BY_SET = OwnerRef("PodCliqueSet", "train", "uid-set", True)
 BY_GANG = OwnerRef("PodGang", "train-0", "uid-gang", True)
 BY_TAIL = OwnerRef("PodGang", "train-0-1700000000000000001-pool-2", "uid-tail", False)
 OF_OTHERS = OwnerRef("Job", "theirs", "uid-job", False)
-GANG = Gang("ns", "train-0", "uid-gang", Place("train"))
+GANG = SlimPodGang("ns", "train-0", "uid-gang", Place("train"))
 
 
 def domain(*owners: OwnerRef) -> MnnvlResource:
@@ -73,7 +73,7 @@ def test_what_is_given_back(resource: MnnvlResource, expected: bool) -> None:
     ],
 )
 def test_the_resources_of_a_podgang_are_those_that_it_owns_still(
-    resource: MnnvlResource, gang: Gang, is_of: bool
+    resource: MnnvlResource, gang: SlimPodGang, is_of: bool
 ) -> None:
     assert POD_CLIQUE_SET_OWNS.is_of(resource, gang) is is_of
 

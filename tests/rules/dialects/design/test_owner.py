@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from app.facts.grove.gang import Gang, read_gang
+from app.facts.grove.gang import SlimPodGang, read_gang
 from app.facts.nvidia.mnnvl import read_mnnvl_resource
 from app.facts.place import Place, read_place
 from app.rules.dialects.design.owner import POD_GANG_OWNS
 
-BASE = Gang("ns", "pcs-0", "g", Place("pcs", "0"))
-SCALED = Gang("ns", "pcs-0-pool-0", "s", Place("pcs", "0", "pool", "1"))
-AS_GROVE_WRITES_IT = Gang("ns", "pcs-0", "g", Place("pcs"))
+BASE = SlimPodGang("ns", "pcs-0", "g", Place("pcs", "0"))
+SCALED = SlimPodGang("ns", "pcs-0-pool-0", "s", Place("pcs", "0", "pool", "1"))
+AS_GROVE_WRITES_IT = SlimPodGang("ns", "pcs-0", "g", Place("pcs"))
 SET = {"kind": "PodCliqueSet", "name": "pcs", "uid": "u", "controller": True}
 
 
@@ -82,7 +82,7 @@ def test_another_namespace_is_another_world() -> None:
 
 def test_labels_that_name_nothing_match_nothing() -> None:
     one = resource({"grove.io/pcs-name": "", "grove.io/pcs-replica-index": ""})
-    assert not POD_GANG_OWNS.is_of(one, Gang("ns", "x", "", Place()))
+    assert not POD_GANG_OWNS.is_of(one, SlimPodGang("ns", "x", "", Place()))
 
 
 def test_a_claim_generated_for_a_pod_is_the_pods() -> None:
@@ -151,7 +151,7 @@ def test_a_gang_is_read_with_either_vocabulary() -> None:
     }
     metadata = {"name": "pcs-0-pool-0", "uid": "s", "labels": labels}
     assert read_gang({"metadata": metadata}, "ns") == SCALED
-    assert read_gang({"metadata": None}, "ns") == Gang("ns", "", "", Place())
+    assert read_gang({"metadata": None}, "ns") == SlimPodGang("ns", "", "", Place())
     assert BASE.reference()["controller"] is True
 
 
@@ -171,11 +171,13 @@ def test_the_designs_labels_come_first_and_a_foreign_group_label_is_none() -> No
     assert read_place(mixed).group == ""
 
 
-LEGACY_BASE = Gang(
+LEGACY_BASE = SlimPodGang(
     "ns", "pcs-0", "b", Place("pcs"), podgroups=("pcs-0-router", "pcs-0-pool-0-leader")
 )
-LEGACY_SCALED = Gang("ns", "pcs-0-pool-0", "s", Place("pcs"), podgroups=("pcs-0-pool-1-leader",))
-ANCHOR = Gang(
+LEGACY_SCALED = SlimPodGang(
+    "ns", "pcs-0-pool-0", "s", Place("pcs"), podgroups=("pcs-0-pool-1-leader",)
+)
+ANCHOR = SlimPodGang(
     "ns",
     "pcs-0-1700000000000000000",
     "a",
@@ -183,7 +185,7 @@ ANCHOR = Gang(
     role="Anchor",
     podgroups=("pcs-0-router", "pcs-0-pool-0-leader"),
 )
-TAIL = Gang(
+TAIL = SlimPodGang(
     "ns",
     "pcs-0-1700000000000000001-pool-1",
     "t",

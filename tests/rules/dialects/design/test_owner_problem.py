@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.facts.grove.gang import Gang
+from app.facts.grove.gang import SlimPodGang
 from app.facts.nvidia.mnnvl import MnnvlResource
 from app.facts.place import Place
 from app.objects.owners import OwnerRef
@@ -12,7 +12,7 @@ from app.rules.dialects.design.owner import POD_GANG_OWNS
 from app.rules.dialects.owner import OwnershipProblem
 
 PLACE = Place("train", "0", podgang="train-0")
-GANG = Gang("ns", "train-0", "uid-gang", PLACE)
+GANG = SlimPodGang("ns", "train-0", "uid-gang", PLACE)
 OWNED = MnnvlResource(
     "ComputeDomain",
     "ns",
@@ -78,6 +78,9 @@ BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
     ],
 )
 def test_what_is_wrong(
-    resource: MnnvlResource, gang: Gang | None, set_exists: bool, problem: OwnershipProblem | None
+    resource: MnnvlResource,
+    gang: SlimPodGang | None,
+    set_exists: bool,
+    problem: OwnershipProblem | None,
 ) -> None:
     assert POD_GANG_OWNS.problem(resource, gang, set_exists=set_exists) == problem

@@ -11,18 +11,20 @@ from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.facts.grove.topology import Level
 from app.objects.edits import operations
 from app.rules.dialects.design.podgangs import constraint_changes
-from app.rules.topology.levels import Topology
+from app.rules.topology.levels import ManagedTopology
 from app.rules.topology.members import PodGroupClique, PodGroupCliques
 
 HOST = "kubernetes.io/hostname"
-FULL = Topology(
+FULL = ManagedTopology(
     "t",
     enabled=True,
     levels=(Level("zone", "k/zone"), Level("rack", "k/rack"), Level("host", HOST)),
 )
-NARROWER = Topology("t", enabled=True, levels=(*FULL.levels, Level("numa", "k/numa")))
-WITHOUT_RACK = Topology("t", enabled=True, levels=(Level("zone", "k/zone"), Level("host", HOST)))
-OFF = Topology("t", enabled=False)
+NARROWER = ManagedTopology("t", enabled=True, levels=(*FULL.levels, Level("numa", "k/numa")))
+WITHOUT_RACK = ManagedTopology(
+    "t", enabled=True, levels=(Level("zone", "k/zone"), Level("host", HOST))
+)
+OFF = ManagedTopology("t", enabled=False)
 
 SET = {
     "metadata": {"name": "pcs", "namespace": "ns", "uid": "u"},
@@ -76,7 +78,7 @@ def of_cliques(*cliques: dict[str, Any], domain: str = "", **template: Any) -> P
     return read_pod_clique_set({"metadata": {"name": "pcs"}, "spec": spec})
 
 
-def after(obj: dict[str, Any], topology: Topology = FULL, pcs: Any = PCS) -> dict[str, Any]:
+def after(obj: dict[str, Any], topology: ManagedTopology = FULL, pcs: Any = PCS) -> dict[str, Any]:
     """`obj` with the rule's changes; a second pass must have nothing to say."""
     before = copy.deepcopy(obj)
     result = apply_patch(obj, operations(obj, constraint_changes(obj, pcs, topology)))

@@ -13,17 +13,17 @@ from app.rules.dialects.design.sets import (
     read_constraints,
     validate_pod_clique_set,
 )
-from app.rules.topology.levels import Topology
+from app.rules.topology.levels import ManagedTopology
 
-ALL = Topology(
+ALL = ManagedTopology(
     "grove-topology",
     enabled=True,
     levels=tuple(Level(domain, f"key/{domain}") for domain in DOMAINS),
 )
-FEW = Topology(
+FEW = ManagedTopology(
     "grove-topology", enabled=True, levels=(Level("rack", "key/rack"), Level("host", "key/host"))
 )
-OFF = Topology("grove-topology", enabled=False)
+OFF = ManagedTopology("grove-topology", enabled=False)
 
 CLIQUE = "spec.template.cliques[0].topologyConstraint.packDomain"
 GROUP = "spec.template.podCliqueScalingGroups[0].topologyConstraint.packDomain"
@@ -51,7 +51,7 @@ def pcs(top: Any = None, group: Any = None, clique: Any = None, **template: Any)
 
 
 def judged(
-    obj: Any, topology: Topology = ALL, old: Any = None
+    obj: Any, topology: ManagedTopology = ALL, old: Any = None
 ) -> tuple[list[FieldError], list[str]]:
     findings: list[FieldError] = []
     constraints = read_constraints(obj, findings)
@@ -147,7 +147,7 @@ def test_disabled_topology_refuses_every_constraint() -> None:
     ],
 )
 def test_what_was_stored_before_stays_usable(
-    new: Any, old: Any, topology: Topology, kept: bool
+    new: Any, old: Any, topology: ManagedTopology, kept: bool
 ) -> None:
     findings, warnings = judged(new, topology, old)
     assert (findings == []) is kept
@@ -231,6 +231,6 @@ def test_thousands_of_cliques_and_groups_of_one_name_are_judged_at_once() -> Non
 
 def test_only_levels_that_exist_are_allowed() -> None:
     levels = tuple(Level(name, name) for name in ("zone", "rack", "host"))
-    three = Topology("t", enabled=True, levels=levels)
+    three = ManagedTopology("t", enabled=True, levels=levels)
     assert allowed_below("rack", three) == "rack, host"
     assert allowed_below("numa", three) == "none"

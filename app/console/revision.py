@@ -1,4 +1,4 @@
-"""Snapshots of the facts. The index of each is made from the index of the snapshot before it."""
+"""Revisions of the cluster. The index of each is made from the index of the one before it."""
 
 import threading
 from collections.abc import Callable
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from app.explain.known.index import Index
-from app.explain.known.snapshot import Facts
+from app.explain.known.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class Revision:
     """The facts at one revision. `time` is in seconds since 1970."""
 
     revision: int
-    facts: Facts
+    facts: Snapshot
     time: float
-    make: Callable[[Facts], Index] = Index
+    make: Callable[[Snapshot], Index] = Index
 
     @cached_property
     def index(self) -> Index:
@@ -27,19 +27,19 @@ class Snapshot:
         return self.make(self.facts)
 
 
-class Snapshots:
+class Revisions:
     """`last` is the latest snapshot, None if there is none yet."""
 
     def __init__(self) -> None:
-        self.last: Snapshot | None = None
+        self.last: Revision | None = None
         self._index: Index | None = None
         self._lock = threading.Lock()
 
-    def take(self, revision: int, facts: Facts, time: float) -> Snapshot:
-        self.last = Snapshot(revision, facts, time, self._following)
+    def take(self, revision: int, facts: Snapshot, time: float) -> Revision:
+        self.last = Revision(revision, facts, time, self._following)
         return self.last
 
-    def _following(self, facts: Facts) -> Index:
+    def _following(self, facts: Snapshot) -> Index:
         with self._lock:
             if self._index is None or self._index.facts is not facts:
                 self._index = Index(facts, self._index)

@@ -21,7 +21,7 @@ from app.rules.topology.coverage import (
     Nodes,
     coverage_problems,
 )
-from app.rules.topology.levels import Topology
+from app.rules.topology.levels import ManagedTopology
 from app.stores.stores import Stores
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class TopologyMissing(Unavailable):
     """The managed ClusterTopology does not exist, or not yet."""
 
 
-class Facts:
+class ClusterView:
     """The facts in `stores`, with those that the rules of a dialect need (`TopologyFacts`).
 
     `client` is used for discovery, and for PodCliqueSets that the store lacks. A method raises
@@ -54,13 +54,13 @@ class Facts:
         self._client = client
         self._stores = stores
         self._node_groups = NodeGroups(stores[table.NODES])
-        self._topology = Topology(topology_name, enabled=topology_enabled)
+        self._topology = ManagedTopology(topology_name, enabled=topology_enabled)
 
     def dialect(self) -> Dialect:
         """Return the dialect of Grove's topology API that is in force."""
         return dialect_of(self._client)
 
-    def topology(self) -> Topology:
+    def topology(self) -> ManagedTopology:
         """Return the managed topology. TopologyMissing if it doesn't exist although it should."""
         name = self._topology.name
         if not self._topology.enabled:
@@ -74,7 +74,7 @@ class Facts:
             )
 
         if stored.levels != self._topology.levels:
-            self._topology = Topology(name, enabled=True, levels=stored.levels)
+            self._topology = ManagedTopology(name, enabled=True, levels=stored.levels)
 
         return self._topology
 

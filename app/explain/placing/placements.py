@@ -14,7 +14,7 @@ from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected, unfit_because
 from app.explain.placing.ground import Ground, Vector
 from app.explain.placing.packer import AS_KAI, Packer, Rules
-from app.explain.placing.room import Board, Room
+from app.explain.placing.room import DomainRoom, RoomCounter
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.quantity import Amounts
 
@@ -62,12 +62,12 @@ class Own:
 NOBODY = Own()
 
 
-class Fit:
+class Outcome:
     """Whether KAI finds a place for a demand under an assumption, and what has none if not."""
 
     def __init__(
         self,
-        places: "Places",
+        places: "Placements",
         assumption: Assumption,
     ) -> None:
         self._places = places
@@ -97,19 +97,19 @@ class Fit:
         return len(self._parts) - 1
 
     @cached_property
-    def rooms(self) -> tuple[Room, ...]:
+    def rooms(self) -> tuple[DomainRoom, ...]:
         """The room for what is short in every domain that it may go to, the roomiest first."""
         if self.fits:
             return ()
         return self._places.board(self._assumption).rooms(self._parts[self._position])
 
     @property
-    def best(self) -> Room | None:
+    def best(self) -> DomainRoom | None:
         """The domain with most room for what is short."""
         return self.rooms[0] if self.rooms else None
 
 
-class Places:
+class Placements:
     """Where a demand fits, under different assumptions.
 
     Each is computed when it is first asked for. `own` are pods of the same gang that are placed.
@@ -133,7 +133,7 @@ class Places:
         names = {name for shape in self.shapes for name, _ in shape.requests}
         # the scarce ones first
         self.names = tuple(sorted(names, key=lambda name: (not is_device(name), name)))
-        self._fits: dict[Assumption, Fit] = {}
+        self._fits: dict[Assumption, Outcome] = {}
 
     @property
     def domains(self) -> Domains:
@@ -159,11 +159,11 @@ class Places:
     def _free_now(self) -> Sequence[Vector]:
         return self._index.free(self.names)
 
-    def under(self, assumption: Assumption) -> Fit:
+    def under(self, assumption: Assumption) -> Outcome:
         """Return whether KAI finds a place for the demand under an assumption."""
         assumption = self._in_short(assumption)
         if assumption not in self._fits:
-            self._fits[assumption] = Fit(self, assumption)
+            self._fits[assumption] = Outcome(self, assumption)
         return self._fits[assumption]
 
     def _in_short(self, assumption: Assumption) -> Assumption:
@@ -202,17 +202,17 @@ class Places:
         )
 
     @property
-    def now(self) -> Fit:
+    def now(self) -> Outcome:
         """As it is."""
         return self.under(AS_IT_IS)
 
     @property
-    def soon(self) -> Fit:
+    def soon(self) -> Outcome:
         """As if the pods that are terminating were gone."""
         return self.under(Assumption(soon=True))
 
     @property
-    def empty(self) -> Fit:
+    def empty(self) -> Outcome:
         """As if no other pods ran, and all nodes were ready and open to the gang."""
         return self.under(self.all_emptied)
 
@@ -222,7 +222,7 @@ class Places:
         return Assumption(emptied=self._every, opened=True)
 
     @property
-    def opened(self) -> Fit:
+    def opened(self) -> Outcome:
         """As if all nodes were ready and open to the gang."""
         return self.under(Assumption(opened=True))
 
@@ -231,11 +231,11 @@ class Places:
         return frozenset(range(len(self._index.nodes)))
 
     @cached_property
-    def rooms(self) -> tuple[Room, ...]:
+    def rooms(self) -> tuple[DomainRoom, ...]:
         """The room for the demand in each domain, the roomiest first."""
         return self.rooms_under(AS_IT_IS)
 
-    def rooms_under(self, assumption: Assumption) -> tuple[Room, ...]:
+    def rooms_under(self, assumption: Assumption) -> tuple[DomainRoom, ...]:
         """Return the room for the demand in each domain under an assumption, the roomiest first."""
         return self.board(assumption).rooms(self.demand)
 
@@ -260,7 +260,7 @@ class Places:
     def with_labels(
         self,
         labels: Mapping[str, Mapping[str, str]],
-    ) -> "Places":
+    ) -> "Placements":
         """As if nodes had these labels too, by node name."""
         nodes = tuple(
             replace(node, labels={**node.labels, **labels[node.name]})
@@ -269,15 +269,15 @@ class Places:
             for node in self._index.facts.nodes
         )
         index = Index(replace(self._index.facts, nodes=nodes))
-        return Places(index, self._topology, self.demand, self.pool, self._own)
+        return Placements(index, self._topology, self.demand, self.pool, self._own)
 
     def packer(self, assumption: Assumption) -> Packer:
         """Return a trial of placing demands as KAI does."""
         return Packer(self._ground(assumption), assumption.rules)
 
-    def board(self, assumption: Assumption) -> Board:
+    def board(self, assumption: Assumption) -> RoomCounter:
         """Return a count of the room in domains."""
-        return Board(self._ground(assumption))
+        return RoomCounter(self._ground(assumption))
 
     def _ground(self, assumption: Assumption) -> Ground:
         return Ground(
