@@ -83,11 +83,11 @@ class Leader:
     def __init__(
         self, configuration: Configuration, cluster: Cluster, client: HttpClient, observe: Observe
     ) -> None:
-        # of this process among all that were ever started
-        identity = f"{socket.gethostname()}_{uuid4()}"
-        self._elector = _elector(client, configuration.leader_election, identity)
+        self.identity = f"{socket.gethostname()}_{uuid4()}"
+        """The name of this process among all that were ever started, in the Lease."""
+        self._elector = _elector(client, configuration.leader_election, self.identity)
         self.duties: list[Duty] = []
-        self.events = Recorder(client, identity)
+        self.events = Recorder(client, self.identity)
         self._rewrites: dict[str, Rewrites] = {}
         self._only_here: list[Stores] = []
         self._configuration = configuration

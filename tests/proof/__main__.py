@@ -12,9 +12,8 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import TextIO
 
-import uvloop
-
 from app.sandbox.real import RealApiServer, find_binaries
+from tests.proof.loop import PatientLoop
 from tests.proof.migration import Migration
 from tests.proof.schedule import Report, Schedule, operator_token, run_seed
 
@@ -46,7 +45,8 @@ def main() -> int:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # verdicts are logged there
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     kind = Migration if arguments.migrations else Schedule
-    return uvloop.run(_run(seeds, arguments.at_once, arguments.real, table, kind))
+    with asyncio.Runner(loop_factory=PatientLoop) as runner:
+        return runner.run(_run(seeds, arguments.at_once, arguments.real, table, kind))
 
 
 async def _run(seeds: Iterable[int], at_once: int, real: bool, table: TextIO, kind: Kind) -> int:

@@ -18,8 +18,13 @@ kind: OperatorConfiguration
 clusterTopology: {{enabled: true, levels: [{levels}]}}
 server: {{host: 127.0.0.1, port: 0, drainSeconds: 0}}
 client: {{queriesPerSecond: 10000, burst: 10000}}
-leaderElection: {{leaseSeconds: 12, renewSeconds: 4, retrySeconds: 0.3}}
+leaderElection: {{leaseSeconds: 3600, renewSeconds: 1800, retrySeconds: 0.3}}
 mnnvl: {{{mnnvl}}}
+"""
+"""A Lease lasts longer than a schedule.
+
+A leader that gets no turns for some seconds, because the machine is busy, must not end the process
+of all schedules. The Lease of a server that was killed is deleted.
 """
 
 
@@ -59,13 +64,9 @@ class Replica:
 
     @property
     def identity(self) -> str:
-        """What it writes into the Lease, if it leads; else ""."""
-        served = self._served
-        return (
-            served.leader.holder
-            if self.leads and served is not None and served.leader is not None
-            else ""
-        )
+        """What it writes into the Lease if it leads; "" before it can."""
+        started = self._started
+        return started.leader.identity if started is not None and started.leader is not None else ""
 
     @property
     def proxy(self) -> FaultyProxy:

@@ -40,6 +40,9 @@ take, in the time of the schedule.
 SLOWEST_SECONDS = 11.0
 """How long a request of Grove's operator may take: two webhooks may let the API server wait."""
 
+LEASE_SECONDS = 0.1
+"""The time between looks whether the holder of the Lease was killed."""
+
 SHARE = 0.2
 """Of the calls that fail while the network is bad."""
 
@@ -88,6 +91,8 @@ class Schedule:
         self._replicas = list[Replica]()
         self._context = ssl.create_default_context(cafile=api.ca_file)
         self._faults = self._most_leaders = 0
+        self._dead: set[str] = set()
+        """The identities of servers that were killed."""
         self._clock = Clock()
         self._mnnvl = "collectAfterSeconds: 1"
         """The section `mnnvl` of the configuration of replicas that are started."""
@@ -106,6 +111,7 @@ class Schedule:
                 await foreign.create()
                 playing.append(asyncio.create_task(operator.run()))
                 playing.append(asyncio.create_task(self._count_leaders()))
+                playing.append(asyncio.create_task(self._free_leases()))
                 await self._chaos(admin, operator)
                 await self._calm(admin, operator)
                 await self._settle(admin, operator, foreign)
@@ -177,24 +183,25 @@ class Schedule:
 
     async def _replace(self, number: int, share: float = SHARE) -> None:
         former = self._replicas[number]
-        identity = former.identity
         await former.kill()
+        self._dead |= {former.identity} - {""}
         self._faults += former.proxy.injected
-        if identity:
-            await self._free_lease(identity)
         self._replicas[number] = await self._replica(share)
 
-    async def _free_lease(self, identity: str) -> None:
+    async def _free_leases(self) -> NoReturn:
         """Deletes the Lease of a leader that was killed, so that nobody has to wait until it
         expires.
+
+        A call that it made before may take effect later.
         """
-        with contextlib.suppress(ClusterError):
-            lease = await self._admin.get(ObjectRef(LEASE, NAME, "grove-system"))
-            if lease["spec"]["holderIdentity"] == identity:
-                version = lease["metadata"]["resourceVersion"]
-                await self._admin.delete(
-                    ObjectRef(LEASE, NAME, "grove-system"), resource_version=version
-                )
+        ref = ObjectRef(LEASE, NAME, "grove-system")
+        while True:
+            with contextlib.suppress(ClusterError):
+                lease = await self._admin.get(ref)
+                if lease["spec"]["holderIdentity"] in self._dead:
+                    version = lease["metadata"]["resourceVersion"]
+                    await self._admin.delete(ref, resource_version=version)
+            await asyncio.sleep(LEASE_SECONDS)
 
     # What happens.
 
