@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from app.explain.answers.topology import DomainReport, RoomAnswer, domain_reports
@@ -9,6 +10,7 @@ from app.explain.known.domains import Path
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.reasons.words import counted, plain
+from app.facts.grove.topology import Level
 
 MOST_CELLS = 1024
 MOST_LINKED = 300
@@ -30,17 +32,17 @@ def drawn(
     asked = _RoomOnMap(room)
     linked = len(reports) <= MOST_LINKED and depth < len(topology.keys)
     here = _places(index, topology, depth, gang_nodes)
+    cell = partial(_cell, asked=asked, here=here, linked=linked)
 
     bands: dict[str, list[dict[str, Any]]] = {}
     for parent, inside in _by_parent(reports).items():
-        cells = [_cell(report, asked, here=report.path in here, linked=linked) for report in inside]
-        group = {**_group(parent, at, inside, asked), "cells": cells}
+        group = {**_group(parent, at, inside, asked), "cells": list(map(cell, inside))}
         bands.setdefault(_band_of(parent, at), []).append(group)
 
-    levels = [level.domain for level in topology.levels[:depth]]
+    levels = topology.levels[:depth]
 
     return {
-        "level": levels[-1],
+        "level": levels[-1].domain,
         "bands": [_band(name, groups, levels) for name, groups in bands.items()],
         "count": len(reports),
         "linked": linked,
@@ -128,19 +130,19 @@ def _band_of(parent: Path, at: Path) -> str:
     return parent[len(at)] if len(parent) > len(at) + 1 else ""
 
 
-def _band(name: str, groups: Sequence[dict[str, Any]], levels: Sequence[str]) -> dict[str, Any]:
+def _band(name: str, groups: Sequence[dict[str, Any]], levels: Sequence[Level]) -> dict[str, Any]:
     """Return a domain of the broadest level that is drawn, with its totals.
 
-    `levels` are the names from the broadest to that of the cells.
+    `levels` are those from the broadest to that of the cells.
     """
     totals = []
     if name and len(levels) > 1:
-        totals.append(counted(len(groups), levels[-2]))
+        totals.append(counted(len(groups), levels[-2].domain))
 
     nodes = sum(group["nodes"] for group in groups)
     cells = sum(len(group["cells"]) for group in groups)
     if cells != nodes:
-        totals.append(counted(cells, levels[-1]))
+        totals.append(counted(cells, levels[-1].domain))
     totals.append(counted(nodes, "node"))
 
     totals += _free_and_room(groups)
@@ -161,13 +163,15 @@ def _free_and_room(groups: Sequence[dict[str, Any]]) -> list[str]:
     return words
 
 
-def _cell(report: DomainReport, asked: _RoomOnMap, *, here: bool, linked: bool) -> dict[str, Any]:
+def _cell(
+    report: DomainReport, asked: _RoomOnMap, here: set[Path], *, linked: bool
+) -> dict[str, Any]:
     free = "?" if report.free is None else plain(report.free)
     closed = f", {report.closed} closed" if report.closed else ""
     room = asked.room_in(report.path)
     for_pods = "" if room is None else f", room for {room}"
     marks = asked.marks(report.path) or [f"f{_share(report)}"]
-    marks += ["here"] if here else []
+    marks += ["here"] if report.path in here else []
     marks += ["odd"] if report.closed else []
 
     return {

@@ -49,13 +49,16 @@ def accepted_status(crd: Object, others: Iterable[Object], now: str) -> Object:
         names_accepted = rejections[-1]
 
     conditions = (names_accepted, _established(crd, bool(rejections)))
-    versions = crd["spec"]["versions"]
 
     return {
         "acceptedNames": {field: value for field, value in accepted.items() if value is not None},
         "conditions": [{"lastTransitionTime": now, **condition} for condition in conditions],
-        "storedVersions": [version["name"] for version in versions if version.get("storage")],
+        "storedVersions": _stored_versions(crd),
     }
+
+
+def _stored_versions(crd: Object) -> list[str]:
+    return [version["name"] for version in crd["spec"]["versions"] if version.get("storage")]
 
 
 def _accept(

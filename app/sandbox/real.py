@@ -104,29 +104,34 @@ class RealApiServer:
         self.ca_file.write_bytes(self._pair.ca)
         kubeconfig.write(self.kubeconfig, self.url, self._pair.ca, self.tokens)
         self._write_tokens()
-        etcd = f"http://127.0.0.1:{processes.free_port()}"
         self._report(f"starting etcd and kube-apiserver, with logs in {self.state_dir}")
-        await self._processes.start("etcd", processes.etcd_flags(etcd, self._data.name))
-        flags = processes.api_flags(etcd, files, self._data.name, self._unserved)
-        flags += processes.address_flags(self._host, self._port)
-        gates = await processes.feature_gates(self._binaries["kube-apiserver"])
-        await self._processes.start("kube-apiserver", [*flags, *gates])
+        await self._start_servers(files)
         await self._until_ready()
-        free = [
-            name
-            for name in kubeconfig.USERS
-            if name != "admin" and not (self._rules and name == "operator")
-        ]
-        await self.apply([_binding(free)])
+
+        await self.apply([_binding(self._unlimited_users())])
         definitions = manifests.definitions(self._crds)
         self._report(f"kube-apiserver is ready; applying {len(definitions)} CRDs")
         await self.apply(definitions)
         await self.apply(self._rules)
+
         if self.collects_garbage:
             self._report("starting kube-controller-manager")
             await self._processes.start(
                 _COLLECTOR, processes.controller_flags(self.kubeconfig, self._data.name)
             )
+
+    async def _start_servers(self, files: tuple[Path, Path]) -> None:
+        etcd = f"http://127.0.0.1:{processes.free_port()}"
+        await self._processes.start("etcd", processes.etcd_flags(etcd, self._data.name))
+
+        flags = processes.api_flags(etcd, files, self._data.name, self._unserved)
+        flags += processes.address_flags(self._host, self._port)
+        gates = await processes.feature_gates(self._binaries["kube-apiserver"])
+        await self._processes.start("kube-apiserver", [*flags, *gates])
+
+    def _unlimited_users(self) -> list[str]:
+        limited = {"admin", "operator"} if self._rules else {"admin"}
+        return [name for name in kubeconfig.USERS if name not in limited]
 
     async def stop(self) -> None:
         """End the processes, the API server before its etcd."""

@@ -110,15 +110,23 @@ def _merged(current: Any, patch: Object, strategic: bool) -> Object:
             target.pop(key, None)
         elif isinstance(value, dict):
             target[key] = _merged(target.get(key), value, strategic)
-        elif strategic and key.startswith(_DELETED):
-            name = key.removeprefix(_DELETED)
-            target[name] = [item for item in target.get(name) or () if item not in value]
         elif strategic and isinstance(value, list):
-            target[key] = _merged_list(key, target.get(key) or [], value)
+            _merge_list(target, key, value)
         else:
             target[key] = value
 
-    return {key: value for key, value in target.items() if not (strategic and key.startswith("$"))}
+    if strategic:
+        return {key: value for key, value in target.items() if not key.startswith("$")}
+    return target
+
+
+def _merge_list(target: Object, key: str, items: list[Any]) -> None:
+    """Merge the list of a strategic patch into `target`, or delete what it names."""
+    if key.startswith(_DELETED):
+        name = key.removeprefix(_DELETED)
+        target[name] = [item for item in target.get(name) or () if item not in items]
+    else:
+        target[key] = _merged_list(key, target.get(key) or [], items)
 
 
 def _merged_list(name: str, current: list[Any], items: list[Any]) -> list[Any]:

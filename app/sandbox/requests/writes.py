@@ -53,17 +53,18 @@ class Writer:
         obj = copy(obj)
         lifecycle.check_identity(served, obj, namespace, "")
         lifecycle.strip_for_create(served, obj)
-        self._check_namespace(served, namespace, metadata(obj).get("name") or "")
+        name = metadata(obj).get("name") or ""
+        self._check_namespace(served, namespace, name)
+
         settle = functools.partial(_settle, served)
         _check_known(served, settle(obj), caller)
-        name = metadata(obj).get("name") or ""
-        attributes = Attributes(
-            served, "CREATE", _admitted_namespace(served, (namespace, name)), name, caller, obj
-        )
+        admitted = _admitted_namespace(served, (namespace, name))
+        attributes = Attributes(served, "CREATE", admitted, name, caller, obj)
         obj = await self._admission.mutate(attributes, settle) or obj
         lifecycle.complete_new(served, obj)
         _check(served, obj, None)
         await self._admission.validate(replace(attributes, name=metadata(obj)["name"], obj=obj))
+
         stored = served.write(obj)
         if caller.options.dry_run:
             self._storage.check_absent(served.table, (namespace, metadata(obj)["name"]))
@@ -135,11 +136,7 @@ class Writer:
         no name.
         """
         stored = self._storage.existing(served.table, key)
-        if served.table == _NAMESPACES and key[1] in _IMMORTAL:
-            raise errors.forbidden(
-                served.group, served.plural, key[1], "this namespace may not be deleted"
-            )
-
+        _check_deletable(served, key)
         lifecycle.check_preconditions(served, stored, preconditions or {})
         old = served.read(stored)
         name = "" if bulk else key[1]
@@ -341,3 +338,10 @@ def _check(served: Served, obj: Object, old: Object | None) -> None:
         raise errors.invalid(served.group, served.kind, metadata(obj).get("name") or "", causes)
     if served.table == CRDS:
         resources.custom_resources(obj)
+
+
+def _check_deletable(served: Served, key: Key) -> None:
+    if served.table == _NAMESPACES and key[1] in _IMMORTAL:
+        raise errors.forbidden(
+            served.group, served.plural, key[1], "this namespace may not be deleted"
+        )
