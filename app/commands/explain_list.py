@@ -10,12 +10,13 @@ from collections.abc import Iterable
 
 from app.explain.answers.waiting import rows, workloads
 from app.explain.known.index import Index
-from app.explain.known.read import Reading, collector_paused
+from app.explain.known.read import Reading
 from app.explain.known.snapshot import BY_RESOURCE, ROOM, Snapshot
 from app.explain.shown.waiting_text import exit_code, list_document, list_text
 from app.facts.kinds import RESOURCE_CLAIM, RESOURCE_SLICE
 from app.kube.api import Reader
 from app.objects.resource import NODE, POD, Resource
+from app.stores.collector import paused
 from app.visible import visible_json
 
 _OF_CLUSTER = (POD, RESOURCE_CLAIM)
@@ -29,7 +30,7 @@ async def read_list(client: Reader, namespace: str, *, room: bool) -> Snapshot:
     Without `room`, neither the nodes nor the pods of other namespaces are read.
     """
     reading = Reading(client)
-    with collector_paused():
+    with paused():
         await asyncio.gather(
             *(_read(reading, resource, namespace, room) for resource in _resources(room))
         )

@@ -36,13 +36,12 @@ from app.kube.client import HttpClient
 from app.kube.kubeconfig import user_in_words
 from app.kube.readonly import LookingClient, ReadOnlyClient
 from app.objects.resource import CONFIG_MAP, NAMESPACE, SECRET
+from app.stores.collector import pause_until
 
 TOKEN_BYTES = 24
 HIDDEN = (SECRET, CONFIG_MAP)
 """Resources that no page reads."""
 _STOP_SECONDS = 2
-_MOST_SPARED = 120.0
-"""Seconds for which the garbage collector may be off."""
 _YOUNG = 20_000
 """The garbage collector examines new objects when there are this many, which takes some 5 ms."""
 
@@ -184,20 +183,9 @@ async def _background(*work: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
 
 
 async def _spared_collector(live: Live) -> None:
-    """Turn the garbage collector off until the first lists are in.
-
-    It would examine all facts again and again, although none of them is garbage.
-    """
-    gc.disable()
-    try:
-        async with asyncio.timeout(_MOST_SPARED):
-            await live.until_ready()
-    except TimeoutError:
-        return
-    finally:
-        gc.freeze()
-        gc.set_threshold(_YOUNG, 20, 100)
-        gc.enable()
+    """Pause the garbage collector until the first lists are in; then it runs less often."""
+    await pause_until(live.until_ready())
+    gc.set_threshold(_YOUNG, 20, 100)
 
 
 class _Server(uvicorn.Server):

@@ -37,11 +37,14 @@ class Pace:
 
     Times are in seconds; numbers are those of objects in a page and in one step of the event loop.
 
+    A page is decoded in one turn of the event loop, and all of it is in memory at once: one of 500
+    nodes took 28 ms and 15 MiB more than one of 250.
+
     A watch that breaks after `steady_after` is tried again soon: some proxies end connections that
     are silent for half a minute, which is sooner than a bookmark comes.
     """
 
-    page_size: int = 500
+    page_size: int = 250
     slice_size: int = 40
     watch_timeout: tuple[int, int] = (240, 300)
     quiet_after: float = 40.0

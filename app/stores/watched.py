@@ -9,6 +9,7 @@ from app.kube.api import Client
 from app.kube.discovery import Discovery, watch_crds
 from app.kube.store import WatchStore
 from app.kube.watch import run_store
+from app.stores.collector import pause_until
 from app.stores.stores import Stores, selection_of
 
 
@@ -21,8 +22,7 @@ async def run(stores: Stores, client: Client, discovery: Discovery) -> None:
         tasks.create_task(discovery.run(), name="discovery")
         await discovery.until_known()
         tasks.create_task(watch_crds(client, discovery), name="watch crds")
-        for row, store in stores:
-            tasks.create_task(follow(row, store, client, discovery), name=f"watch {row.resource}")
+        _follow_all(tasks, stores, client, discovery)
 
 
 async def run_from_empty(stores: Stores, client: Client, discovery: Discovery) -> None:
@@ -33,8 +33,15 @@ async def run_from_empty(stores: Stores, client: Client, discovery: Discovery) -
     for _, store in stores:
         store.forget()
     async with asyncio.TaskGroup() as tasks:
-        for row, store in stores:
-            tasks.create_task(follow(row, store, client, discovery), name=f"watch {row.resource}")
+        _follow_all(tasks, stores, client, discovery)
+
+
+def _follow_all(
+    tasks: asyncio.TaskGroup, stores: Stores, client: Client, discovery: Discovery
+) -> None:
+    tasks.create_task(pause_until(stores.until_synced()), name="pause collector")
+    for row, store in stores:
+        tasks.create_task(follow(row, store, client, discovery), name=f"watch {row.resource}")
 
 
 async def follow(

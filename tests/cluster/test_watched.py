@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -184,3 +185,19 @@ async def test_a_resource_is_listed_again_after_its_crd_has_changed() -> None:
 
         await until(lambda: str(POD_CLIQUE_SET) in lists())
         assert str(CLUSTER_TOPOLOGY) not in lists()
+
+
+async def test_the_garbage_collector_rests_until_all_lists_are_in() -> None:
+    class Looking(WatchedMemory):
+        resting: dict[Resource, bool]
+
+        async def list(self, selection: Selection, **options: Any) -> Page:
+            self.resting[selection.resource] = not gc.isenabled()
+            return await super().list(selection, **options)
+
+    client = Looking([topology(RACK)])
+    client.resting = {}
+    gc.enable()
+    async with running(client):
+        assert client.resting[NODE]
+        await until(gc.isenabled)

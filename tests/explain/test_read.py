@@ -1,6 +1,5 @@
 """Reading with whatever rights there are: what is not seen is noted, and nothing else is asked for."""
 
-import gc
 from collections.abc import AsyncGenerator, Collection
 from typing import Any
 
@@ -8,7 +7,7 @@ import pytest
 
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
-from app.explain.known.read import cause, collector_paused, facts_of, read_all, read_for
+from app.explain.known.read import cause, facts_of, read_all, read_for
 from app.explain.known.snapshot import Snapshot
 from app.explain.shown.text import text
 from app.facts.kinds import POD_CLIQUE
@@ -195,16 +194,3 @@ def test_kinds_without_a_document_are_not_judged() -> None:
 def test_the_cause_is_short_for_a_missing_right_only() -> None:
     assert cause(DENIED) == "no right to list"
     assert cause(Unavailable("broken", code=503)) == "broken"
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-def test_the_collector_is_as_before_once_it_has_rested(enabled: bool) -> None:
-    before = gc.isenabled()
-    try:
-        (gc.enable if enabled else gc.disable)()
-        with collector_paused():
-            assert not gc.isenabled()
-        assert gc.isenabled() is enabled
-    finally:
-        gc.unfreeze()
-        (gc.enable if before else gc.disable)()

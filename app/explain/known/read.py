@@ -7,9 +7,7 @@ read is noted, with the cause, and the rest is read all the same.
 """
 
 import asyncio
-import contextlib
-import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from app.explain.known.kinds import KINDS
@@ -23,6 +21,7 @@ from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Reader, Sele
 from app.kube.pages import pages
 from app.objects.resource import EVENT, NODE, POD, Resource
 from app.objects.shape import map_at, maps_of, text_at
+from app.stores.collector import paused
 
 PAGE = 500
 MOST_GETS = 12
@@ -167,7 +166,7 @@ async def read_for(
     and without `room` not even those.
     """
     reading = Reading(client, page)
-    with collector_paused():
+    with paused():
         await _read_for(reading, ref, room=room)
     return reading.facts(now)
 
@@ -324,7 +323,7 @@ async def read_all(
 ) -> Snapshot:
     """Every kind once, for the whole cluster."""
     reading = Reading(client, page)
-    with collector_paused():
+    with paused():
         await asyncio.gather(*(reading.list_everywhere(resource) for resource in only))
     return reading.facts(now)
 
@@ -341,19 +340,3 @@ def facts_of(documents: Iterable[Object], now: float) -> Snapshot:
 def cause(error: ClusterError) -> str:
     """Return why a list could not be read, in a few words."""
     return "no right to list" if error.code == 403 else error.message
-
-
-@contextlib.contextmanager
-def collector_paused() -> Iterator[None]:
-    """Decode without the garbage collector.
-
-    Decoded pages have no cycles, and looking for some takes longer than decoding.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()  # or else the next collection would look at everything that was read, in one go
-        if was_enabled:
-            gc.enable()

@@ -1,0 +1,34 @@
+"""The garbage collector while lists are read.
+
+It would examine each page, and everything that was read before, again and again, although none of
+that is garbage: decoded JSON and what is kept of it have no cycles.
+"""
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import Awaitable, Iterator
+
+_MANY = 10_000
+"""So many new objects are examined in about two milliseconds."""
+
+
+@contextlib.contextmanager
+def paused() -> Iterator[None]:
+    """Pause the collector while the block runs. If much was read, it is never examined."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if gc.get_count()[0] > _MANY:
+            gc.freeze()
+        if was_enabled:
+            gc.enable()
+
+
+async def pause_until(lists_are_in: Awaitable[object], most_seconds: float = 120.0) -> None:
+    """Pause the collector until the lists are in, which may be never: for at most so long."""
+    with paused(), contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(most_seconds):
+            await lists_are_in

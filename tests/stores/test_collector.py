@@ -1,0 +1,56 @@
+"""The garbage collector rests while lists are read, and no longer."""
+
+import asyncio
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from app.stores.collector import pause_until, paused
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    was_enabled = gc.isenabled()
+    yield
+    gc.unfreeze()
+    (gc.enable if was_enabled else gc.disable)()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_as_before_once_it_has_rested(enabled: bool) -> None:
+    (gc.enable if enabled else gc.disable)()
+    with paused():
+        assert not gc.isenabled()
+    assert gc.isenabled() is enabled
+
+
+@pytest.mark.parametrize(("number", "is_frozen"), [(20_000, True), (100, False)])
+def test_what_was_read_is_never_examined_if_it_is_much(number: int, is_frozen: bool) -> None:
+    gc.enable()
+    gc.collect()
+    before = gc.get_freeze_count()
+    with paused():
+        kept = [[position] for position in range(number)]
+    assert (gc.get_freeze_count() - before > number / 2) is is_frozen
+    assert len(kept) == number
+
+
+async def test_of_two_pauses_at_once_none_is_for_ever() -> None:
+    gc.enable()
+    first = asyncio.Event()
+    second = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(pause_until(first.wait()))
+        tasks.create_task(pause_until(second.wait()))
+        await asyncio.sleep(0)
+        assert not gc.isenabled()
+        first.set()
+        second.set()
+    assert gc.isenabled()
+
+
+async def test_a_list_that_never_comes_ends_the_pause() -> None:
+    gc.enable()
+    await pause_until(asyncio.Event().wait(), most_seconds=0.01)
+    assert gc.isenabled()
