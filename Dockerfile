@@ -1,5 +1,5 @@
-# The base with its digest: --build-arg PYTHON=python:3.11-slim@sha256:...
-ARG PYTHON=python:3.11-slim
+# The base with its digest: --build-arg PYTHON=python:3.14-slim@sha256:...
+ARG PYTHON=python:3.14-slim
 
 FROM ${PYTHON} AS build
 WORKDIR /src

@@ -1,6 +1,9 @@
 """The image's recipe: what it is built from is pinned, and nobody in it is root."""
 
+import py_compile
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -16,6 +19,10 @@ CONSTRAINTS = (ROOT / "scripts" / "constraints.txt").read_text()
 BUILD_CONSTRAINTS = (ROOT / "scripts" / "build-constraints.txt").read_text()
 TRACING_CONSTRAINTS = (ROOT / "scripts" / "tracing-constraints.txt").read_text()
 INSTALL = (ROOT / "scripts" / "install").read_text()
+READMES = (ROOT / "README.md").read_text() + (ROOT / "manifests" / "README.md").read_text()
+TIMED = bytes(4)
+BY_HASH = bytes([1, 0, 0, 0])
+"""How the second field of a .pyc says what its source is compared by; here, by nothing."""
 PIN = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)(?: ; .+?)? \\$", re.MULTILINE)
 
 
@@ -52,6 +59,23 @@ def test_only_what_has_a_known_hash_is_installed() -> None:
     assert "--require-hashes" in INSTALL
 
 
+def test_all_bytecode_is_by_hash_also_what_an_import_has_left(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "bin/python").symlink_to(sys.executable)
+    for name in ("imported", "other"):
+        (tmp_path / f"lib/{name}.py").write_text("x = 1\n")
+    py_compile.compile(str(tmp_path / "lib/imported.py"), doraise=True)
+    (left,) = (tmp_path / "lib/__pycache__").iterdir()
+    assert left.read_bytes()[4:8] == TIMED
+
+    (command,) = [line for line in INSTALL.splitlines() if "compileall" in line]
+    subprocess.run(["sh", "-euc", command, "install", str(tmp_path)], check=True)
+    compiled = sorted((tmp_path / "lib/__pycache__").iterdir())
+    assert [path.name.split(".")[0] for path in compiled] == ["imported", "other"]
+    assert {path.read_bytes()[4:8] for path in compiled} == {BY_HASH}
+
+
 def test_the_extra_adds_packages_and_changes_none() -> None:
     added = {canonicalize_name(name) for name, _ in PIN.findall(TRACING_CONSTRAINTS)}
     assert {"opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"} <= added
@@ -75,6 +99,24 @@ def test_the_base_is_an_argument_and_the_labels_have_the_version() -> None:
     assert re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE) == ["${PYTHON}", "${PYTHON}"]
     assert f"ARG VERSION={version}\n" in DOCKERFILE
     assert 'org.opencontainers.image.version="${VERSION}"' in DOCKERFILE
+
+
+def test_the_base_is_the_newest_python_that_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    releases = [
+        line.rpartition(" :: ")[2]
+        for line in project["classifiers"]
+        if re.search(r":: Python :: 3\.\d+$", line)
+    ]
+    assert set(re.findall(r"python:(3\.\d+)-slim", DOCKERFILE + READMES)) == {releases[-1]}
+    assert project["requires-python"] == f">={releases[0]}"
+
+
+def test_every_command_names_the_image_of_this_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    tags = re.findall(r"\bgrove-admission:(\d[\w.]*)", READMES)
+    assert set(tags) == {version}
+    assert len(tags) > 3
 
 
 def test_the_sandbox_stays_out_of_the_image_and_in_the_wheel() -> None:

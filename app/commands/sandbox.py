@@ -64,7 +64,8 @@ def api_server(arguments: argparse.Namespace) -> ApiServer:
         from app.sandbox.sandbox import Sandbox
     except ImportError as problem:
         raise UnusableInput(
-            f"the sandbox needs more packages ({problem}): install grove-admission[sandbox]"
+            f"the sandbox needs more packages ({problem}): install grove-admission[sandbox]; "
+            "the image leaves it out"
         ) from None
     options = {"port": arguments.port, "state_dir": arguments.state_dir, "crds": arguments.crds}
     if arguments.real:

@@ -97,11 +97,16 @@ def api_flags(
 
 
 def address_flags(host: str, port: int) -> list[str]:
-    """Return the flags of kube-apiserver that depend on the family of its address."""
+    """Return the flags of kube-apiserver that depend on the family of its address.
+
+    With IPv4, Services have addresses on loopback: no call of one leaves this machine, and whoever
+    listens there can stand in for the Service.
+    """
     if ":" in host:
         family = ["--advertise-address=fd00::1", "--service-cluster-ip-range=fd00:10::/112"]
     else:
-        family = ["--service-cluster-ip-range=10.0.0.0/24"]
+        network = f"127.{port // 256}.{port % 256}.0/24"
+        family = [f"--service-cluster-ip-range={network}"]
     return [f"--bind-address={host}", f"--secure-port={port}", *family]
 
 

@@ -7,6 +7,7 @@ A real API server needs it, because it doesn't accept loopback addresses in Endp
 import asyncio
 import contextlib
 import itertools
+import socket
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -19,65 +20,79 @@ class Target(Protocol):
 
 
 class Balancer:
-    """`host` is an address on loopback."""
+    """`host` is an address on loopback. If `port` is 0, a free one is taken.
 
-    def __init__(self, ready: Callable[[], Sequence[Target]], host: str = "127.0.0.1") -> None:
+    Sockets are accepted here and not by an asyncio.Server: one that is closed forgets, and leaves
+    open, what it has just accepted.
+    """
+
+    def __init__(
+        self, ready: Callable[[], Sequence[Target]], host: str = "127.0.0.1", port: int = 0
+    ) -> None:
         self._ready = ready
         self._host = host
         self._turns = itertools.count()
-        self._server: asyncio.Server | None = None
+        self._listening: socket.socket | None = None
         self._connections: set[asyncio.Task[None]] = set()
-        self.port = 0
+        self.port = port
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._accept, self._host, 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+        listening = socket.create_server((self._host, self.port), family=_family(self._host))
+        listening.setblocking(False)
+        self.port = listening.getsockname()[1]
+        self._listening = listening
+        asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
     async def stop(self) -> None:
-        assert self._server is not None
-        self._server.close()
+        assert self._listening is not None
+        asyncio.get_running_loop().remove_reader(self._listening)
+        self._listening.close()
         for connection in self._connections:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
-        await self._server.wait_closed()
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, listening: socket.socket) -> None:
         """Serve a connection in a task, and close it even if that is cancelled before it begins."""
-        task = asyncio.create_task(self._serve(reader, writer))
+        try:
+            client, _ = listening.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        client.setblocking(False)
+        task = asyncio.create_task(self._serve(client))
         self._connections.add(task)
 
         def close(ended: asyncio.Task[None]) -> None:
             self._connections.discard(ended)
-            writer.transport.abort()
+            client.close()
 
         task.add_done_callback(close)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, client: socket.socket) -> None:
         pods = self._ready()
         if pods:
             with contextlib.suppress(OSError):
-                await _join(reader, writer, pods[next(self._turns) % len(pods)])
+                await _join(client, pods[next(self._turns) % len(pods)])
 
 
-async def _join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pod: Target) -> None:
-    """Until one side closes.
-
-    The connection to the Pod is closed first, because `stop` may cancel what comes after it.
-    """
-    pod_reader, pod_writer = await asyncio.open_connection(pod.address, pod.port)
-    pumps = [
-        asyncio.create_task(_pump(*pair)) for pair in ((reader, pod_writer), (pod_reader, writer))
-    ]
-    try:
-        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        pod_writer.transport.abort()
-        for pump in pumps:
-            pump.cancel()
-        await asyncio.gather(*pumps, return_exceptions=True)
+async def _join(client: socket.socket, pod: Target) -> None:
+    """Until one side closes."""
+    with socket.socket(_family(pod.address)) as server:
+        server.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(server, (pod.address, pod.port))
+        pumps = [asyncio.create_task(_pump(*pair)) for pair in ((client, server), (server, client))]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(65536):
-        writer.write(data)
-        await writer.drain()
+async def _pump(source: socket.socket, sink: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    while data := await loop.sock_recv(source, 65536):
+        await loop.sock_sendall(sink, data)
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET

@@ -159,7 +159,9 @@ class Pods:
             "observedGeneration": deployment["metadata"]["generation"],
         }
         if {key: (deployment.get("status") or {}).get(key, 0) for key in counts} != counts:
-            await self.kubernetes.ask("PATCH", f"{DEPLOYMENT}/status", {"status": counts})
+            is_available = len(self.ready) >= deployment["spec"]["replicas"]
+            status = {**counts, "conditions": _conditions(is_available)}
+            await self.kubernetes.ask("PATCH", f"{DEPLOYMENT}/status", {"status": status})
 
     # The kubelet.
 
@@ -295,6 +297,15 @@ class Pods:
             "ports": [{"name": "https", "port": port}],
         }
         await self.kubernetes.write("POST", SLICES, content)
+
+
+def _conditions(is_available: bool) -> list[Object]:
+    """The conditions that `helm --wait` reads."""
+    reason = "NewReplicaSetAvailable" if is_available else "ReplicaSetUpdated"
+    return [
+        {"type": "Available", "status": str(is_available)},
+        {"type": "Progressing", "status": "True", "reason": reason},
+    ]
 
 
 async def _is_ready(probe: httpx.AsyncClient, pod: Pod) -> bool:

@@ -1,0 +1,149 @@
+"""The program helm with the chart as it is: the commands of the README, a rollback, two releases as
+Flux has them, and an installation that was made with kubectl before.
+"""
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.installation.balancer import Balancer
+from tests.installation.checks import SECRET, adopts, untrusted, verdict, works
+from tests.installation.cluster import CONFIGURATIONS, Cluster
+from tests.installation.pods import CORE, NAME
+from tests.installation.readme import commands
+from tests.installation.test_upgrade import writing
+from tests.rendered import MANIFESTS
+
+pytestmark = pytest.mark.untraced
+
+README = "manifests/README.md"
+FAST = "--set config.server.drainSeconds=0"
+
+
+@pytest_asyncio.fixture
+async def with_service(cluster: Cluster, kind: str) -> AsyncIterator[Cluster]:
+    """A cluster whose API server calls the Service, so that no manifest is changed for the test."""
+    if shutil.which("helm") is None:
+        pytest.skip("needs the program helm")
+    if kind == "sandbox":
+        pytest.skip("needs a real API server: the sandbox has no server-side apply")
+    if not await _may_listen():
+        pytest.skip("needs the right to listen at port 443")
+
+    proxy = asyncio.create_task(_proxy(cluster))
+    yield cluster
+    proxy.cancel()
+    await asyncio.wait({proxy})
+
+
+async def _may_listen() -> bool:
+    """Return whether this process may listen at the port of the Service."""
+    with contextlib.suppress(PermissionError):
+        listening = Balancer(list, "127.0.0.2", 443)
+        await listening.start()
+        await listening.stop()
+        return True
+    return False
+
+
+async def _proxy(cluster: Cluster) -> None:
+    """Stand in for kube-proxy: listen at the address of the Service, whenever it has one."""
+    address = ""
+    balancer: Balancer | None = None
+    try:
+        while True:
+            service = await cluster.admin.find(f"{CORE}/services/{NAME}")
+            current = service["spec"]["clusterIP"] if service else ""
+            if current != address and balancer is not None:
+                await balancer.stop()
+                balancer = None
+            if current != address and current:
+                balancer = Balancer(lambda: cluster.pods.ready, current, 443)
+                await balancer.start()
+            address = current
+            await asyncio.sleep(0.1)
+    finally:
+        if balancer is not None:
+            await balancer.stop()
+
+
+def fast(command: str) -> str:
+    """Return a command of the README, for replicas that don't drain."""
+    return f"{command} {FAST}" if command.startswith("helm install") else command
+
+
+async def test_the_commands_of_the_readme_install_upgrade_roll_back_and_uninstall(
+    with_service: Cluster,
+) -> None:
+    cluster = with_service
+    await cluster.run(*commands("### Install")[:2])
+    before = await cluster.everything()
+
+    install, upgrade = commands("## With Helm", README)
+    await cluster.run(fast(install))
+    assert [path for path in CONFIGURATIONS if await cluster.admin.find(path)] == []
+    await cluster.run(upgrade)
+    await works(cluster)
+    await adopts(cluster, "train")
+    secret = await cluster.admin.get(SECRET)
+
+    await cluster.run(f"{upgrade} --set config.mnnvl.claimMode=template --wait")
+    await works(cluster)
+    await cluster.run(f"helm rollback {NAME} 2 --namespace grove-system --wait")
+    await works(cluster)
+    assert await untrusted(cluster) == []
+    assert (await cluster.admin.get(SECRET))["data"] == secret["data"]
+
+    await cluster.run(f"{upgrade.replace('=true', '=false')}")
+    assert await verdict(cluster) == ""
+    leftovers = [command for command in commands("### Uninstall") if " -k " not in command]
+    await cluster.run(f"helm uninstall {NAME} --namespace grove-system --wait", *leftovers)
+    await cluster.until(cluster.everything, lambda after: after - before == set())
+
+
+async def test_two_releases_as_flux_has_them(with_service: Cluster) -> None:
+    cluster = with_service
+    await cluster.run(*commands("### Install")[:2])
+    before = await cluster.everything()
+    namespace = "--namespace grove-system"
+    server = f"server manifests/chart {namespace} --set webhooks.enabled=false --wait {FAST}"
+    webhooks = f"webhooks manifests/chart {namespace} --set server.enabled=false --wait"
+
+    await cluster.run(f"helm install {server}", f"helm install {webhooks}")
+    await works(cluster)
+    await cluster.run(f"helm upgrade {server}", f"helm upgrade {webhooks}")
+    await works(cluster)
+    assert await untrusted(cluster) == []
+
+    leftovers = [command for command in commands("### Uninstall") if " -k " not in command]
+    await cluster.run(f"helm uninstall webhooks {namespace} --wait")
+    assert await verdict(cluster) == ""
+    await cluster.run(f"helm uninstall server {namespace} --wait", *leftovers)
+    await cluster.until(cluster.everything, lambda after: after - before == set())
+
+
+async def test_an_installation_by_kubectl_becomes_a_release(with_service: Cluster) -> None:
+    cluster = with_service
+    shutil.copytree(MANIFESTS, cluster.folder / "manifests", dirs_exist_ok=True)
+    config = (MANIFESTS / "base/config.yaml").read_text()
+    cluster.configure(config.replace("drainSeconds: 15", "drainSeconds: 2"))
+    await cluster.run(*commands("### Install"))
+    await works(cluster)
+    secret = await cluster.admin.get(SECRET)
+
+    async with writing(cluster) as answers:
+        own, install = commands("### From kubectl to Helm", README)
+        await cluster.run(own, f"{install} --set config.server.drainSeconds=2")
+        await works(cluster)
+        await cluster.run(
+            f"helm upgrade {NAME} manifests/chart --namespace grove-system --reuse-values "
+            "--wait --set resources.limits.memory=600Mi"
+        )
+        await works(cluster)
+    assert len(answers) > 5
+    assert [answer for answer in answers if answer != ""] == []
+    assert (await cluster.admin.get(SECRET))["data"] == secret["data"]
