@@ -83,7 +83,11 @@ def _of_any_owner(keys: QueueKeys, trusted: Sequence[str], others: Sequence[Poli
 def _guard(
     name: str, resources: tuple[Resource, ...], names: str, trusted: Sequence[str]
 ) -> Policy:
-    """Return the policy for queues that the expression `names` lists for the object ROOT."""
+    """Return the policy for queues that the expression `names` lists for the object ROOT.
+
+    To search every name among all former ones would cost more than an API server spends on a
+    PodCliqueSet of 1,000 cliques. So the two that were named first are compared one by one.
+    """
     demands = (
         PolicyDemand(
             "manyQueues",
@@ -108,8 +112,16 @@ def _guard(
             "named": f"({names.replace(ROOT, 'object')}).filter(q, q != '')",
             "former": (
                 f"request.operation != 'UPDATE' ? [] : ({names.replace(ROOT, 'oldObject')})"
+                ".filter(q, q != '')"
             ),
-            "added": "variables.named.filter(q, !(q in variables.former))",
+            "oneFormer": "variables.former.size() == 0 ? '' : variables.former[0]",
+            "laterFormer": "variables.former.filter(q, q != variables.oneFormer)",
+            "otherFormer": "variables.laterFormer.size() == 0 ? '' : variables.laterFormer[0]",
+            "lastFormer": "variables.laterFormer.filter(q, q != variables.otherFormer)",
+            "added": (
+                "variables.named.filter(q, q != variables.oneFormer && q != variables.otherFormer"
+                " && !(q in variables.lastFormer))"
+            ),
             "first": "variables.added.filter(q, q == variables.added[0])",
             "others": "variables.added.filter(q, q != variables.added[0])",
             "second": "variables.others.filter(q, q == variables.others[0])",

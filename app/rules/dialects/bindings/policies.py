@@ -94,6 +94,12 @@ _TOO_MANY_FOR_KAI = few_levels(
 
 _REFERENCES = value_or("object.spec.schedulerTopologyBindings", "[]")
 
+_MOST_LEVELS = 100
+"""The most levels, and the most references, of a binding that the policy judges."""
+_NOT_TOO_MANY = " && ".join(
+    f"{items}.size() <= {_MOST_LEVELS}" for items in (LEVELS["levels"], _REFERENCES)
+)
+
 CLUSTER_TOPOLOGY_BINDINGS = Policy(
     "clustertopologybinding-levels",
     PATH,
@@ -116,7 +122,7 @@ CLUSTER_TOPOLOGY_BINDINGS = Policy(
         "madeForKai": f"!('{KAI_SCHEDULER}' in variables.schedulers)",
         "storedOrNotForKai": "variables.stored || !variables.madeForKai",
     },
-    conditions=NOT_BEING_DELETED,
+    conditions={**NOT_BEING_DELETED, "not-too-many": _NOT_TOO_MANY},
 )
 
 # Sets.
@@ -312,6 +318,11 @@ def pod_clique_sets(levels: Levels = LEVELS_OF_PARAMETER) -> Policy:
 
 
 UNCOVERED = (
+    Uncovered(
+        PATH,
+        f"ClusterTopologyBindings with more than {_MOST_LEVELS} levels or references",
+        "comparing each with each other would cost more than an API server spends",
+    ),
     Uncovered(
         PATH,
         "ClusterTopologyBindings with the name of a KAI Topology that Grove would not take over",
