@@ -2,16 +2,33 @@
 
 import contextlib
 import gc
+import importlib
 import logging
+import pkgutil
 import sys
 from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
 
+import app
+
 # Tests run in parallel: how long one example takes says more about the machine than about the code.
 settings.register_profile("parallel", deadline=None)
 settings.load_profile("parallel")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collects without coverage, which would take nearly as long again in each worker.
+
+    What the modules of `app` run when they are imported is measured before.
+    """
+    if sys.gettrace() is not None:
+        for module in pkgutil.walk_packages(app.__path__, "app."):
+            importlib.import_module(module.name)
+    with untraced():
+        return (yield)
 
 
 def pytest_collection_finish() -> None:

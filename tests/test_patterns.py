@@ -64,13 +64,19 @@ NOT_OF_OTHERS = {
 }
 """Where no text of others arrives. The sandbox is not listed: it is a local server for its user."""
 
+NAMES_RE = re.compile(r"\bre\b")
+
 Use = Callable[[Any], Any]
 
 
 def uses_of(source: Path) -> Iterator[tuple[str, Use]]:
     """The regular expressions of a module: a name for each, and how it is applied to a text."""
+    text = source.read_text()
+    if NAMES_RE.search(text) is None:
+        return  # most modules have none, and each worker of a run parses them while it collects
+
     module = source.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
-    tree = ast.parse(source.read_text())
+    tree = ast.parse(text)
     name = source.relative_to(ROOT / "app").as_posix()
     named = {
         id(node.value): node.targets[0].id

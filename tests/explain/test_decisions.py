@@ -1,5 +1,7 @@
 """Explain agrees with recorded decisions of the KAI scheduler, but for those listed here."""
 
+import pytest
+
 from app.explain.reasons.table import RULES
 from tests.explain.decisions.judge import HARMLESS, HELD_BY_OTHERS
 from tests.explain.decisions.recording import Recording, recordings
@@ -9,6 +11,7 @@ NOT_AGREED: dict[str, str] = {}
 """Recordings that explain does not agree with, and why: names may only be removed."""
 
 
+@pytest.mark.untraced
 def test_explain_agrees_with_what_kai_decided() -> None:
     verdicts = judged(recordings())
     print(f"\n{table(verdicts)}")

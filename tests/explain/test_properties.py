@@ -34,6 +34,7 @@ def hidden(given: Snapshot, kind: str) -> Snapshot:
     return replace(given, unseen=unseen, **values)
 
 
+@pytest.mark.untraced
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(STATES), st.sampled_from(["design", "today"]), st.randoms(use_true_random=False)

@@ -1,9 +1,15 @@
 """What explain says that helps, does help: carried out literally, the gang has a place."""
 
+from functools import cache
+
+import pytest
+
 from app.explain.reasons.reason import Reason
 from tests.explain.decisions.judge import preventing
 from tests.explain.decisions.recording import Recording, recordings
 from tests.explain.decisions.remedies import Cluster, alternatives, carry_out
+
+pytestmark = pytest.mark.untraced
 
 OPEN = {"GangIncomplete", "QueueMissing", "RequiredViolated", "LevelUnknown"}
 """Reasons whose remedies leave open what exactly to do."""
@@ -16,6 +22,7 @@ QUEUES = {"QueueLimit", "QueueQuota"}
 """Reasons that hold beside those of room: both have to be mended."""
 
 
+@cache
 def waiting() -> list[tuple[Recording, tuple[Reason, ...]]]:
     """The recordings that stay pending, with what prevents their placement."""
     pending = [recording for recording in recordings() if recording.outcome == "pending"]

@@ -11,6 +11,8 @@ import pytest
 
 from tests.fuzz.targets import TARGETS
 
+pytestmark = pytest.mark.untraced
+
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_corpus_and_changes_of_it_are_handled(name: str) -> None:

@@ -3,11 +3,15 @@
 import random
 from collections import Counter
 
+import pytest
+
 from app.explain.answers.whatif.edits import Addition
 from app.explain.answers.whatif.effects import Effects, Fate, effects
 from app.explain.answers.whatif.supposed import suppose
 from tests.explain.whatif import brute
 from tests.explain.whatif.clusters import cluster, edits
+
+pytestmark = pytest.mark.untraced
 
 CLUSTERS = 500
 _RANKS = ("fits", "restarts", "shrinks", "breaks", "placed", "waits")

@@ -1,10 +1,14 @@
 """Drained domains and added nodes on the recorded decisions of the KAI scheduler."""
 
+import pytest
+
 from app.explain.answers.whatif.edits import Addition, Drain, Labelling, Supposition
 from app.explain.answers.whatif.effects import Effects, Fate, effects
 from app.explain.known.read import facts_of
 from app.explain.known.snapshot import Snapshot
 from tests.explain.decisions.recording import NOW, Recording, recordings
+
+pytestmark = pytest.mark.untraced
 
 
 def asked_about(recording: Recording, found: Effects) -> list[Fate]:
