@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.explain.answers.whatif.effects import Effects, Fate, How
+from app.explain.answers.whatif.seekers import MOST_ALONE
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.words import counted, listed
 from app.explain.shown.text import table
@@ -44,6 +45,7 @@ def _lines(effects: Effects, most: int | None) -> Iterator[str]:
     yield from _section("must move", "must move", effects.moves, most)
     if effects.others:
         yield f"{counted(effects.others, 'pod')} without a gang must move too: not examined"
+    yield from _cut_lines(effects)
     yield from _worse_lines(effects, most)
     yield from _section("gets a place", "get a place", [*starting, *made], most)
     if waiting:
@@ -56,6 +58,22 @@ def _lines(effects: Effects, most: int | None) -> Iterator[str]:
     yield MEANING
     if any(not fate.certain for fate in (*effects.moves, *effects.waits)):
         yield DOUBT
+
+
+def _cut_lines(effects: Effects) -> Iterator[str]:
+    """Yield what was left out, and what that means."""
+    moving, waiting = effects.cut
+    if moving:
+        yield (
+            f"! {counted(moving, 'more pod')} without a gang must move too, and may have no place:"
+            f" only the first {MOST_ALONE}, by priority and age, were looked at. So room that is"
+            " said to be there may be theirs"
+        )
+    if waiting:
+        yield (
+            f"{counted(waiting, 'more pod')} without a gang would wait or get a place: only the"
+            f" first {MOST_ALONE}, by priority and age, were looked at"
+        )
 
 
 def _section(one: str, several: str, fates: Sequence[Fate], most: int | None) -> Iterator[str]:
@@ -119,6 +137,7 @@ def effects_document(effects: Effects) -> dict[str, Any]:
         ],
         "topology": _reasons(effects.topology),
         "podsNotExamined": effects.others,
+        "podsCut": {"moving": effects.cut[0], "waiting": effects.cut[1]},
     }
 
 

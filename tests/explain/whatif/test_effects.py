@@ -13,7 +13,7 @@ from app.explain.answers.whatif.edits import parse
 from app.explain.answers.whatif.effects import effects
 from app.explain.answers.whatif.seekers import MOST_ALONE
 from app.explain.known.snapshot import Snapshot
-from app.explain.shown.whatif_text import effects_text
+from app.explain.shown.whatif_text import effects_document, effects_text
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue
 from app.facts.kubernetes.claim import Consumer, Device, DeviceClass, ResourceClaim, ResourceSlice
@@ -222,12 +222,33 @@ def test_a_gang_with_claims_takes_its_devices_along() -> None:
 
 
 def test_of_very_many_pods_without_a_gang_the_first_are_looked_at() -> None:
+    """The answer says so, and doesn't promise that nothing breaks."""
     many = tuple(
         occupant("gpu-00", number, gpus=0, group="", shape=Shape(((GPU, 1),)))
         for number in range(MOST_ALONE + 7)
     )
     found, _ = effects(facts(pods=many), [parse("drain gpu-00")])
-    assert (len(found.moves), found.others) == (MOST_ALONE, 7)
+    assert (len(found.moves), found.others, found.cut) == (MOST_ALONE, 0, (7, 0))
+    assert found.exit_code == 1
+    assert effects_document(found)["podsCut"] == {"moving": 7, "waiting": 0}
+    assert (
+        "! 7 more pods without a gang must move too, and may have no place: only the first 500, by"
+        " priority and age, were looked at. So room that is said to be there may be theirs"
+        in effects_text(found).splitlines()
+    )
+
+
+def test_of_very_many_pods_that_wait_the_first_are_looked_at() -> None:
+    many = tuple(
+        replace(occupant("", number, gpus=0, group="", shape=Shape(((GPU, 1),))), phase="Pending")
+        for number in range(MOST_ALONE + 3)
+    )
+    found, _ = effects(facts(pods=many, sets=(), gangs=(), cliques=()), [parse("drain gpu-00")])
+    assert (len(found.waits), found.cut, found.exit_code) == (MOST_ALONE, (0, 3), 0)
+    assert (
+        "3 more pods without a gang would wait or get a place: only the first 500, by priority and"
+        " age, were looked at" in effects_text(found).splitlines()
+    )
 
 
 def nodes_called(names: Sequence[str]) -> list[tuple[str, Node]]:

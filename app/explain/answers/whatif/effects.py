@@ -91,9 +91,9 @@ class Worse:
 class Effects:
     """`topology` are reasons about labels that would be new.
 
-    `others` is how many pods must leave that belong to no gang, and for which no place was looked
-    for: those that ask for no device, and those beyond a limit. `made` are the sets that would be
-    made anew.
+    `others` is how many pods must leave that belong to no gang and ask for no device: no place is
+    looked for. `cut` is how many pods without a gang must leave, and wait, beyond the first of them
+    that were looked at. `made` are the sets that would be made anew.
     """
 
     lines: tuple[str, ...]
@@ -103,13 +103,14 @@ class Effects:
     topology: tuple[Reason, ...]
     others: int
     made: frozenset[Ref]
+    cut: tuple[int, int] = (0, 0)
 
     @property
     def exit_code(self) -> int:
-        """0: nothing breaks, and what would be made has a place; 1 otherwise."""
+        """0: nothing breaks, and what would be made has a place; 1 otherwise, or if not known."""
         lost = any(fate.how in ("breaks", "shrinks") for fate in self.moves)
         unmade = any(fate.workload in self.made and fate.how != "starts" for fate in self.waits)
-        return 1 if lost or unmade or self.worse else 0
+        return 1 if lost or unmade or self.worse or self.cut[0] else 0
 
 
 def effects(
@@ -123,15 +124,18 @@ def effects(
     supposed = suppose(facts, edits, topology)
     after = Index(supposed.facts)
     made = frozenset(_ref(document) for document in supposed.made)
-    moves, waits = _fates(before, after, supposed)
+    moving = movers(after, supposed.moved)
+    waiting = waiters(after, supposed)
+    moves, waits = _fates(before, after, moving.seekers, waiting.seekers)
 
     told = {fate.workload for fate in moves} | made
     worse = tuple(_worse(before, after, told))
     known = {reason.text for reason in survey(before, topology).reasons}
     new = (reason for reason in survey(after, topology).reasons if reason.text not in known)
-    others = _others(after, supposed, moves)
+    others = _others(after, supposed, moves) - moving.cut
+    cut = moving.cut, waiting.cut
 
-    return Effects(supposed.lines, moves, waits, worse, tuple(new), others, made), after
+    return Effects(supposed.lines, moves, waits, worse, tuple(new), others, made, cut), after
 
 
 def _ref(document: Object) -> Ref:
@@ -140,11 +144,9 @@ def _ref(document: Object) -> Ref:
 
 
 def _fates(
-    before: Index, after: Index, supposed: Supposed
+    before: Index, after: Index, moving: Sequence[Seeker], waiting: Sequence[Seeker]
 ) -> tuple[tuple[Fate, ...], tuple[Fate, ...]]:
     """Return what becomes of the gangs that must move, and of those that wait."""
-    moving = movers(after, supposed.moved)
-    waiting = waiters(after, supposed)
     had_place = _placed_now(before)
     arranging = _Arranging(after, [*moving, *waiting])
 
@@ -157,7 +159,7 @@ def _fates(
 
 def _placed_now(before: Index) -> set[Ref]:
     """Return the gangs that wait and have a place as it is, one beside the other."""
-    waiting = waiters(before, Supposed(before.facts))
+    waiting = waiters(before, Supposed(before.facts)).seekers
     arranging = _Arranging(before, waiting)
     return {seeker.gang.ref for seeker in waiting if arranging.has_place(seeker)}
 

@@ -64,12 +64,23 @@ def gangs_in(index: Index) -> Iterator[tuple[Gang, Ref]]:
             yield gang_of_pod(index, pod), pod.ref
 
 
-def _limited(seekers: list[Seeker]) -> list[Seeker]:
-    """Return the gangs in their order, and the first of the pods without a gang."""
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Gangs in their order, with the first of the pods without a gang.
+
+    `cut` is how many pods without a gang are left out.
+    """
+
+    seekers: tuple[Seeker, ...]
+    cut: int
+
+
+def _limited(seekers: Iterable[Seeker]) -> Line:
     in_order = sorted(seekers, key=lambda seeker: seeker.rank)
     alone = [seeker for seeker in in_order if seeker.workload.kind == "Pod"]
     left_out = {seeker.gang.ref for seeker in alone[MOST_ALONE:]}
-    return [seeker for seeker in in_order if seeker.gang.ref not in left_out]
+    kept = tuple(seeker for seeker in in_order if seeker.gang.ref not in left_out)
+    return Line(kept, len(left_out))
 
 
 def is_alone(index: Index, pod: Pod) -> bool:
@@ -81,7 +92,7 @@ def is_alone(index: Index, pod: Pod) -> bool:
     return not is_of_set and (namespace, pod.group) not in index.pod_groups
 
 
-def movers(index: Index, moved: Collection[Key]) -> list[Seeker]:
+def movers(index: Index, moved: Collection[Key]) -> Line:
     """Return the gangs of pods that must move, in their order."""
     seekers = []
     for gang, workload in gangs_in(index):
@@ -91,7 +102,7 @@ def movers(index: Index, moved: Collection[Key]) -> list[Seeker]:
     return _limited(seekers)
 
 
-def waiters(index: Index, supposed: Supposed) -> list[Seeker]:
+def waiters(index: Index, supposed: Supposed) -> Line:
     """Return the gangs that wait, those of sets that would be made too, in their order."""
     made = {(doc["metadata"]["namespace"], doc["metadata"]["name"]) for doc in supposed.made}
     seekers = [
