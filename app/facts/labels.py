@@ -33,6 +33,9 @@ KAI_SCHEDULER = "kai-scheduler"
 """The schedulerName of pods that KAI places, unless it is configured."""
 
 NODE_POOL = "kai.scheduler/node-pool"
+KAI_QUEUE = "kai.scheduler/queue"
+"""The label that leads to the queue of a workload, unless it is configured."""
+
 SUBGROUP = "kai.scheduler/subgroup-name"
 PREEMPTIBILITY = "kai.scheduler/preemptibility"
 GPU_FRACTION = "gpu-fraction"

@@ -24,6 +24,7 @@ from app.facts.kubernetes.pod import Pod, PodClaim, Shape
 from app.facts.kubernetes.selectors import Requirement, Term
 from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
+from app.facts.labels import KAI_QUEUE
 from app.facts.nvidia.computedomain import ComputeDomain
 from app.facts.place import Place
 
@@ -518,6 +519,8 @@ def claim(fact: ResourceClaim) -> Object:
         spec=requests(fact.classes),
         status=status,
     )
+    if fact.queue:
+        obj["metadata"]["labels"] = {KAI_QUEUE: fact.queue}
     if fact.deleting is not None:
         obj["metadata"]["deletionTimestamp"] = SOME_TIME
     return obj

@@ -11,11 +11,14 @@ from app.explain.shown.text import tree_lines
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podgang import GangPart
 from app.facts.kai.queue import Queue
-from app.facts.kubernetes.claim import ClaimTemplate, Device, ResourceClaim
+from app.facts.kai.topology import KaiTopology
+from app.facts.kubernetes.claim import ClaimTemplate, Consumer, Device, ResourceClaim
 from app.facts.kubernetes.pod import PodClaim
+from app.facts.kubernetes.selectors import Requirement
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.named import Ref
 from app.facts.place import Place
+from app.rules.mnnvl.claims import CLAIM
 from tests.explain.fleet import (
     GANG_REF,
     GPU,
@@ -24,6 +27,7 @@ from tests.explain.fleet import (
     SET,
     SET_REF,
     WORKERS,
+    ZONE,
     answer,
     facts,
     fill,
@@ -33,6 +37,7 @@ from tests.explain.fleet import (
     pcs,
     placed,
     pod,
+    pod_group,
     pods,
     shape,
 )
@@ -100,6 +105,14 @@ def nothing(age: float) -> Changes:
     }
 
 
+def bound_claim(node: str, *users: Any, name: str = "scratch") -> Changes:
+    """The workers that wait share a claim that is bound to a node, and that others use."""
+    used = tuple(Consumer(pod.name, pod.uid) for pod in users)
+    on_node = ((Requirement("metadata.name", "In", (node,)),),)
+    stored = ResourceClaim(NAMESPACE, "shared", (CHANNEL,), True, nodes=on_node, consumers=used)
+    return {"pods": (*claiming(PodClaim(name, "shared")), *users), "claims": (stored,)}
+
+
 LOG = "see the log of Grove's operator"
 REMEDIES: list[tuple[str, str, Changes, str]] = [
     (
@@ -151,6 +164,32 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "a pod of the gang has the channel",
         own_channel("gpu-13"),
         "run one pod with such a claim on a node",
+    ),
+    (
+        "ClaimElsewhere",
+        "our claim is bound to a node that the gang doesn't fit",
+        bound_claim("gpu-00", name=CLAIM),
+        "use `claimMode: template`, which makes a claim for each pod",
+    ),
+    (
+        "ClaimElsewhere",
+        "a claim of the user's is",
+        bound_claim("gpu-00"),
+        "use a ResourceClaimTemplate, which makes a claim for each pod",
+    ),
+    (
+        "ClaimElsewhere",
+        "our claim is bound to a node that is gone",
+        bound_claim("gpu-99", name=CLAIM),
+        "delete the claim: made anew, it is bound to other nodes; or use `claimMode: template`,"
+        " which makes a claim for each pod",
+    ),
+    (
+        "ClaimElsewhere",
+        "a claim of the user's is, and a pod there has it",
+        bound_claim("gpu-99", occupant("gpu-99", namespace=NAMESPACE)),
+        "delete batch-gpu-99-0 and then the claim: created again, it is bound to other"
+        " nodes; or use a ResourceClaimTemplate, which makes a claim for each pod",
     ),
     (
         "VolumeUnbound",
@@ -241,6 +280,35 @@ def test_a_gang_that_never_fits_is_called_by_its_own_name() -> None:
 
 
 RUNS = {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")}
+GROUPED: Changes = {
+    "sets": (),
+    "gangs": (),
+    "cliques": (),
+    "pods": tuple(replace(one, place=Place()) for one in pods()),
+    "pod_groups": (pod_group(owners=(), subgroups=(), told=SchedulerConstraint("k/block")),),
+}
+
+
+@pytest.mark.parametrize(
+    ("others", "remedy"),
+    [
+        ((), "ask for one of them"),
+        (
+            (KaiTopology("other", ("k/block", ZONE)),),
+            "ask for one of them, or name Topology other, which has it",
+        ),
+    ],
+)
+def test_who_makes_a_podgroup_corrects_its_level(
+    others: tuple[KaiTopology, ...], remedy: str
+) -> None:
+    """Nobody writes the levels of a Topology for a PodGroup that Grove does not make."""
+    given = facts(**GROUPED, kai_topologies=(*facts().kai_topologies, *others))
+    explained = answer(given, Ref("PodGroup", NAMESPACE, "llm-0"))
+    reasons = [(one.remedy, one.who) for one in explained.reasons if one.id == "LevelUnknown"]
+    assert reasons == [(remedy, "you")]
+
+
 USES: list[tuple[str, Changes, str]] = [
     ("pods run, and the status of the queue has nothing", RUNS, "no quota, use unknown"),
     ("no pod runs", {}, "no quota, used 0"),

@@ -33,7 +33,7 @@ def event(source: str, about: str = FIRST.uid) -> Changes:
     return {"events": (Event(about, ref, "Unschedulable", "no room", NOW - 10, source),)}
 
 
-SOON = "KAI has said nothing: it should place it within seconds"
+SOON = "KAI has said nothing: it should decide within seconds"
 SILENT = "KAI has said nothing for {}: see whether its scheduler runs"
 
 SILENCE: list[tuple[str, Changes, str]] = [

@@ -1,17 +1,14 @@
 """Reasons in ResourceClaims, device classes and ComputeDomains."""
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 
 from app.explain.gangs.gang import Gang, Member
 from app.explain.known.index import Index
 from app.explain.known.podclique import PodClique
-from app.explain.placing.fitness import matches_any
 from app.explain.placing.placements import Assumption
 from app.explain.reasons.gates import grouped, refs
-from app.explain.reasons.reason import Evidence, Reason, Severity, Who
-from app.explain.reasons.words import ago, counted, listed
+from app.explain.reasons.reason import Evidence, Reason, Who
+from app.explain.reasons.words import counted, listed
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, PodClaim
@@ -21,7 +18,6 @@ from app.rules.mnnvl.claims import CLAIM
 from app.rules.mnnvl.missing import PUT_BACK, lacking_claims
 from app.rules.mnnvl.set_annotations import GROVE_CLAIM, GROVE_FINALIZER
 
-MOST_CONSUMERS = 256
 CHANNEL_DRIVER = "compute-domain.nvidia.com"
 CHANNEL = "channel-0"
 CREATING = "ContainerCreating"
@@ -135,83 +131,6 @@ def only(
     return Assumption(only=frozenset(position for position, node in nodes if allowed(node)))
 
 
-def _shared(gang: Gang) -> Iterator[tuple[ResourceClaim, list[Pod]]]:
-    """Claims that pods of the gang share by name, with the pods that wait."""
-    waiting = (
-        (c.claim, pod) for pod in gang.waiting for c in pod.claims if c.claim and not c.template
-    )
-    for name, pods in grouped(waiting):
-        stored = gang.index.claims.get((gang.namespace, name))
-        if stored is not None:
-            yield stored, pods
-
-
-def claim_elsewhere(gang: Gang) -> Iterator[Reason]:
-    """The claim is allocated on nodes that can't take the pods that wait."""
-    for claim, pods in _shared(gang):
-        if not claim.allocated or not claim.nodes:
-            continue
-        allowed = [node for node in gang.index.nodes if matches_any(claim.nodes, node)]
-        if gang.places.under(only(gang, partial(matches_any, claim.nodes))).fits:
-            continue
-        where = listed(node.name for node in allowed) or "a node that is gone"
-        text = (
-            f"The claim {claim.name} is bound to {where}, so the {counted(len(pods), 'pod')} that"
-            " wait must go there"
-        )
-        evidence = (Evidence(claim.ref, "status.allocation.nodeSelector", where),)
-        remedy = "use `claimMode: template`, which makes a claim for each pod"
-        yield Reason(
-            "ClaimElsewhere",
-            (claim.ref,),
-            text,
-            remedy,
-            "platform",
-            evidence,
-        )
-
-
-def claim_being_deleted(gang: Gang) -> Iterator[Reason]:
-    """A shared claim is being deleted, and pods that run keep it: no other pod gets it."""
-    names = {c.claim for pod in gang.pods for c in pod.claims if c.claim and not c.template}
-    for name in sorted(names):
-        claim = gang.index.claims.get((gang.namespace, name))
-        users = _lasting_users(gang, claim) if claim is not None else []
-        if claim is None or claim.deleting is None or not users:
-            continue
-        verb = "uses" if len(users) == 1 else "use"
-        pods = counted(len(users), "pod")
-        text = f"The claim {name} is being deleted, and {pods} still {verb} it, so no other gets it"
-        remedy = (
-            "delete these pods together as soon as the workload can do without them: then the claim"
-            " goes, and is made anew with its pods"
-        )
-        command = f"kubectl delete pod -n {gang.namespace} {shlex.join(users)}"
-        evidence = (Evidence(claim.ref, "metadata.deletionTimestamp", "set"),)
-        waits = any(c.claim == name for pod in gang.waiting for c in pod.claims)
-        severity: Severity = "problem" if waits else "warning"
-        yield Reason(
-            "ClaimBeingDeleted",
-            (claim.ref,),
-            text,
-            remedy,
-            "you",
-            evidence,
-            (command,),
-            severity,
-        )
-
-
-def _lasting_users(gang: Gang, claim: ResourceClaim) -> list[str]:
-    """Return the pods that have reserved a claim and are not ending."""
-    pods = ((user, gang.index.pods.get((claim.namespace, user.name))) for user in claim.consumers)
-    return sorted(
-        user.name
-        for user, pod in pods
-        if pod is not None and pod.deleting is None and not pod.finished
-    )
-
-
 def claim_not_injected(gang: Gang) -> Iterator[Reason]:
     """A PodClique asks for MNNVL and has no claim: no webhook answered when it was written."""
     pcs = gang.pcs
@@ -286,56 +205,6 @@ def _outside(clique: PodClique, outside: Sequence[Pod]) -> Reason:
 
 def _has_our_claim(holder: Pod | PodClique) -> bool:
     return any(claim.name == CLAIM for claim in holder.claims)
-
-
-def claim_held(gang: Gang) -> Iterator[Reason]:
-    """A pod that is gone, or about to go, still reserves a claim."""
-    for claim, _ in _shared(gang):
-        for consumer in claim.consumers:
-            pod = gang.index.pods.get((claim.namespace, consumer.name))
-            if pod is None or (consumer.uid and pod.uid and pod.uid != consumer.uid):
-                state = "which does not exist any more"
-            elif pod.deleting is not None:
-                finalizers = f" (finalizer {listed(pod.finalizers)})" if pod.finalizers else ""
-                state = f"terminating for {ago(gang.index.facts.now - pod.deleting)}{finalizers}"
-            else:
-                continue
-            text = f"The claim {claim.name} is held by {consumer.name}, {state}"
-            evidence = (Evidence(claim.ref, "status.reservedFor", consumer.name),)
-            remedy = f"look at that pod: kubectl describe pod {shlex.quote(consumer.name)}"
-            yield Reason(
-                "ClaimHeld",
-                (claim.ref,),
-                text,
-                remedy,
-                "you",
-                evidence,
-            )
-
-
-def claim_full(gang: Gang) -> Iterator[Reason]:
-    """More pods want a claim than may reserve it."""
-    for claim, pods in _shared(gang):
-        users = {
-            pod.name for pod in gang.index.pods_of_claim.get((claim.namespace, claim.name), ())
-        }
-        total = len(users | {consumer.name for consumer in claim.consumers})
-        if total <= MOST_CONSUMERS:
-            continue
-        text = (
-            f"{len(claim.consumers)} pods share the claim {claim.name}, {total} want to, and"
-            f" {MOST_CONSUMERS} may"
-        )
-        evidence = (Evidence(claim.ref, "status.reservedFor", str(len(claim.consumers))),)
-        remedy = "use a template, which makes a claim for each pod, or a narrower mnnvl-scope"
-        yield Reason(
-            "ClaimFull",
-            refs(pods),
-            text,
-            remedy,
-            "you",
-            evidence,
-        )
 
 
 def channel_taken(gang: Gang) -> Iterator[Reason]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.levels import Topology
 from app.explain.reasons.gates import grouper_warnings
-from app.explain.reasons.reason import Evidence, Reason
+from app.explain.reasons.reason import Evidence, Reason, Who
 from app.explain.reasons.words import counted, listed
 from app.facts.grove.podcliqueset import SetWithStatus, UserConstraint
 from app.facts.grove.podgang import GangGroup, GangPart, PodGang
@@ -98,18 +98,24 @@ def _unknown_keys(gang: Gang) -> Iterator[Reason]:
             f" {listed(topology.keys, 16)}"
         )
         evidence = tuple(Evidence(gang.ref, "spec.topologyConstraint", key) for key in unknown)
+        remedy, who = _known_keys(gang, unknown)
+        yield Reason("LevelUnknown", (gang.ref,), text, remedy, who, evidence)
+
+
+def _known_keys(gang: Gang, unknown: Sequence[str]) -> tuple[str, Who]:
+    """Return what helps against levels that KAI's Topology lacks, and who can act."""
+    if gang.is_of_grove:
         remedy = (
             "wait for Grove or grove-admission to write the present levels; if it lasts, run"
             " `grove-admission doctor`"
         )
-        yield Reason(
-            "LevelUnknown",
-            (gang.ref,),
-            text,
-            remedy,
-            "platform",
-            evidence,
-        )
+        return remedy, "platform"
+
+    others = sorted(
+        kai.name for kai in gang.index.facts.kai_topologies if set(unknown) <= {*kai.keys}
+    )
+    elsewhere = f", or name Topology {listed(others)}, which has it" if others else ""
+    return f"ask for one of them{elsewhere}", "you"
 
 
 def _no_topology(gang: Gang) -> Iterator[Reason]:

@@ -5,9 +5,11 @@ from collections.abc import Iterable, Iterator
 
 from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.known.domains import Path
+from app.explain.reasons.gates import refs
 from app.explain.reasons.reason import Evidence, Reason
 from app.explain.reasons.said import is_of_kai
 from app.explain.reasons.words import counted, listed
+from app.facts.kubernetes.pod import Pod
 
 
 def required_violated(gang: Gang) -> Iterator[Reason]:
@@ -37,6 +39,26 @@ def required_violated(gang: Gang) -> Iterator[Reason]:
         yield Reason(
             "RequiredViolated", (gang.ref,), text, remedy, "you", evidence, parts=(part.name,)
         )
+
+
+def node_gone(gang: Gang) -> Iterator[Reason]:
+    """Pods are bound to nodes that do not exist: they don't run, and keep their places."""
+    known = {node.name for node in gang.index.nodes}
+    by_node: dict[str, list[Pod]] = {}
+    for pod in gang.placed:
+        if pod.node not in known:
+            by_node.setdefault(pod.node, []).append(pod)
+
+    for name, pods in sorted(by_node.items()):
+        verb = "is" if len(pods) == 1 else "are"
+        text = (
+            f"{counted(len(pods), 'pod')} of {gang.ref.name} {verb} on node {name}, which is gone"
+        )
+        remedy = (
+            "wait: Kubernetes deletes such pods within minutes; or delete them, to be made anew"
+        )
+        evidence = tuple(Evidence(pod.ref, "spec.nodeName", name) for pod in pods[:3])
+        yield Reason("NodeGone", refs(pods), text, remedy, "you", evidence)
 
 
 def _unnamed(gang: Gang) -> list[tuple[Unit | Member, str]]:

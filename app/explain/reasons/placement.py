@@ -123,7 +123,8 @@ def _room_of(
     has = sum(gpus_of(node.allocatable) for node in usable)
     asks = sum(gpus_of(dict(shape.requests)) * count for shape, count in short.shapes)
     if asks > has:
-        largest = f"The largest {level} has {amount('/gpu', has)}"
+        largest = f"The largest {level} has" if level != "cluster" else "All nodes together have"
+        largest = f"{largest} {amount('/gpu', has)}"
         return f"{largest}, and {short.name} needs {amount('/gpu', asks)}{selection}"
 
     needs = pods_of(short.shapes)
@@ -264,7 +265,7 @@ def _elsewhere(obstacle: Obstacle) -> str:
         return ""
     if not pool:
         return "leave the node pool out of the workload and its queue: it fits there"
-    return f'use node pool "{pool}": it fits there'
+    return f'use node pool "{pool}", if a scheduler serves it: it fits there'
 
 
 def _ending(obstacle: Obstacle) -> str:

@@ -26,7 +26,7 @@ def silence(gangs: Sequence[Gang], asked: float | None) -> str:
     pools = sorted({gang.pool for gang in waiting if gang.pool})
     if age < _SOON:
         served = f", if its scheduler serves node pool {listed(pools)}" if pools else ""
-        return f"KAI has said nothing: it should place it within seconds{served}"
+        return f"KAI has said nothing: it should decide within seconds{served}"
 
     serves = f" and serves node pool {listed(pools)}" if pools else ""
     return f"KAI has said nothing for {ago(age)}: see whether its scheduler runs{serves}"

@@ -19,6 +19,7 @@ from app.explain.reasons import (
     placement,
     queue,
     refused,
+    shared_claims,
     topology,
     volumes,
 )
@@ -230,26 +231,32 @@ RULES: tuple[Rule, ...] = (
         _claims_and_waits,
     ),
     Rule(
+        "ClaimQueue",
+        shared_claims.claim_queue,
+        ("pods", "claims", "pod_groups"),
+        _claims_and_waits,
+    ),
+    Rule(
         "ClaimElsewhere",
-        claims.claim_elsewhere,
+        shared_claims.claim_elsewhere,
         ("pods", "claims", "nodes", ROOM),
         _claims_and_waits,
     ),
     Rule(
         "ClaimBeingDeleted",
-        claims.claim_being_deleted,
+        shared_claims.claim_being_deleted,
         ("pods", "claims"),
         claims.uses_claims,
     ),
     Rule(
         "ClaimHeld",
-        claims.claim_held,
+        shared_claims.claim_held,
         ("pods", "claims"),
         _claims_and_waits,
     ),
     Rule(
         "ClaimFull",
-        claims.claim_full,
+        shared_claims.claim_full,
         ("pods", "claims"),
         _claims_and_waits,
     ),
@@ -336,6 +343,11 @@ RULES: tuple[Rule, ...] = (
         "RequiredViolated",
         kept.required_violated,
         ("pods", "nodes", *TOPOLOGY),
+    ),
+    Rule(
+        "NodeGone",
+        kept.node_gone,
+        ("pods", "nodes"),
     ),
     Rule(
         "BindingFailed",

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from app.facts.kubernetes.selectors import Term, node_selector_terms
+from app.facts.labels import KAI_QUEUE
 from app.facts.named import Named, Namespaced, interned
 from app.facts.place import NOWHERE, Place, read_place
 from app.objects.shape import int_of, map_at, maps_of, text_at
@@ -44,7 +45,7 @@ class ResourceClaim(Namespaced):
     """A claim.
 
     `classes` has the DeviceClass of each device that it asks for. `devices` are those that it is
-    allocated, and `nodes` the terms of the allocation's nodeSelector.
+    allocated, and `nodes` the terms of the allocation's nodeSelector. `queue` is that of its label.
     """
 
     kind = "ResourceClaim"
@@ -55,6 +56,7 @@ class ResourceClaim(Namespaced):
     consumers: tuple[Consumer, ...] = ()
     place: Place = NOWHERE
     deleting: float | None = None
+    queue: str = ""
 
 
 def read_resource_claim(obj: Mapping[str, Any]) -> ResourceClaim:
@@ -71,6 +73,7 @@ def read_resource_claim(obj: Mapping[str, Any]) -> ResourceClaim:
         consumers=_consumers(status),
         place=read_place(map_at(metadata, "labels")),
         deleting=seconds_since_1970(metadata.get("deletionTimestamp")),
+        queue=text_at(map_at(metadata, "labels"), KAI_QUEUE),
     )
 
 

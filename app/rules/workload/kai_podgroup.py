@@ -14,7 +14,7 @@ from typing import Any
 
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import K8S_POD_GROUP, POD_GROUP
-from app.facts.labels import MANAGED_BY, MANAGER
+from app.facts.labels import KAI_QUEUE, MANAGED_BY, MANAGER
 from app.objects.metadata import annotations_of, labels_of, string_map
 from app.rules.topology.placing import TopologyOf, is_broader_level
 from app.rules.workload.groups import DefinedGroup, MetadataLayer
@@ -53,7 +53,7 @@ class LabelKeys:
     `node_pool` that it gets from its Pods.
     """
 
-    queue: str = "kai.scheduler/queue"
+    queue: str = KAI_QUEUE
     priority_class: str = "priorityClassName"
     preemptibility: str = "kai.scheduler/preemptibility"
     project: str = "project"

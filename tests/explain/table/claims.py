@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from app.facts.grove.podcliqueset import read_pod_clique_set
-from app.facts.kubernetes.claim import ClaimTemplate
+from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass
 from app.facts.kubernetes.pod import PodClaim
 from app.rules.mnnvl.missing import Unclaimed, read_unclaimed
 from app.rules.mnnvl.set_annotations import GROVE_FINALIZER
@@ -152,6 +152,27 @@ CLAIMS = (
         "DeviceClass compute-domain.nvidia.com is unknown: ResourceClaim llm-0-mnnvl can never be allocated",
         "platform",
         {"pods": claiming(SHARED), "claims": (CLAIM,)},
+    ),
+    Row(
+        "ClaimQueue",
+        "a claim of GPUs that pods share has the label of another queue",
+        {
+            "pods": claiming(PodClaim("scratch", "my-gpus")),
+            "claims": (
+                replace(CLAIM, name="my-gpus", classes=("gpu.nvidia.com",), queue="team-b"),
+            ),
+            "device_classes": (DeviceClass("gpu.nvidia.com"),),
+        },
+        "The claim my-gpus, which pods share, is of GPUs and names queue team-b in its label"
+        " kai.scheduler/queue: KAI places only pods of that queue with it",
+        "you",
+        {
+            "pods": claiming(PodClaim("scratch", "my-gpus")),
+            "claims": (
+                replace(CLAIM, name="my-gpus", classes=("gpu.nvidia.com",), queue="team-llm"),
+            ),
+            "device_classes": (DeviceClass("gpu.nvidia.com"),),
+        },
     ),
     Row(
         "ClaimElsewhere",

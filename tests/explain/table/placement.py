@@ -288,6 +288,14 @@ PLACEMENT = (
         },
     ),
     Row(
+        "NodeGone",
+        "two workers are on a node that was deleted",
+        {"pods": placed("gpu-00", "gpu-00", "gpu-99", "gpu-99")},
+        "2 pods of llm-0 are on node gpu-99, which is gone",
+        "you",
+        {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")},
+    ),
+    Row(
         "BindingFailed",
         "the binder reports an error",
         {"events": (event(f"uid-{WORKERS}-0", "BindingError", "no device"),)},

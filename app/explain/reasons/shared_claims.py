@@ -1,0 +1,200 @@
+"""Reasons in ResourceClaims that pods share by name."""
+
+import shlex
+from collections.abc import Iterator
+from functools import partial
+
+from app.explain.gangs.gang import Gang
+from app.explain.placing.fitness import matches_any
+from app.explain.reasons.claims import only
+from app.explain.reasons.gates import grouped, refs
+from app.explain.reasons.reason import Evidence, Reason, Severity, Who
+from app.explain.reasons.words import ago, counted, listed
+from app.facts.kubernetes.claim import ResourceClaim
+from app.facts.kubernetes.pod import Pod
+from app.facts.labels import KAI_QUEUE
+from app.rules.mnnvl.claims import CLAIM
+
+MOST_CONSUMERS = 256
+
+
+def _claims_shared(gang: Gang) -> Iterator[tuple[ResourceClaim, list[Pod]]]:
+    """Claims that pods of the gang share by name, with the pods that wait."""
+    waiting = (
+        (c.claim, pod) for pod in gang.waiting for c in pod.claims if c.claim and not c.template
+    )
+    for name, pods in grouped(waiting):
+        stored = gang.index.claims.get((gang.namespace, name))
+        if stored is not None:
+            yield stored, pods
+
+
+def claim_queue(gang: Gang) -> Iterator[Reason]:
+    """A claim of GPUs is not labelled with the queue of the gang: KAI places no pod with it.
+
+    It takes all DeviceClasses with `gpu` in their names for GPUs; see `pkg/common/resources/dra.go`
+    and `pkg/scheduler/plugins/dynamicresources` of KAI. Claims of templates need no label.
+    """
+    group = gang.pod_group
+    if group is None:
+        return
+
+    for claim, _ in _claims_shared(gang):
+        has_gpus = any("gpu" in name.lower() for name in claim.classes)
+        if not has_gpus or not group.queue or claim.queue == group.queue:
+            continue
+        is_for = f"names queue {claim.queue}" if claim.queue else "names no queue"
+        text = (
+            f"The claim {claim.name}, which pods share, is of GPUs and {is_for} in its label"
+            f" {KAI_QUEUE}: KAI places only pods of that queue with it"
+        )
+        evidence = (Evidence(claim.ref, f"metadata.labels[{KAI_QUEUE}]", claim.queue or "absent"),)
+        label = shlex.quote(f"{KAI_QUEUE}={group.queue}")
+        name = shlex.quote(claim.name)
+        overwrite = " --overwrite" if claim.queue else ""
+        command = f"kubectl label resourceclaim -n {gang.namespace} {name} {label}{overwrite}"
+        remedy = f"label the claim with queue {group.queue}, if no other queue uses it"
+        yield Reason("ClaimQueue", (claim.ref,), text, remedy, "you", evidence, (command,))
+
+
+def claim_elsewhere(gang: Gang) -> Iterator[Reason]:
+    """The claim is allocated on nodes that can't take the pods that wait."""
+    for claim, pods in _claims_shared(gang):
+        if not claim.allocated or not claim.nodes:
+            continue
+        allowed = [node for node in gang.index.nodes if matches_any(claim.nodes, node)]
+        if gang.places.under(only(gang, partial(matches_any, claim.nodes))).fits:
+            continue
+        where = listed(node.name for node in allowed) or "a node that is gone"
+        text = (
+            f"The claim {claim.name} is bound to {where}, so the {counted(len(pods), 'pod')} that"
+            " wait must go there"
+        )
+        evidence = (Evidence(claim.ref, "status.allocation.nodeSelector", where),)
+        remedy, who = _unbinding(gang, claim, is_gone=not allowed)
+        yield Reason(
+            "ClaimElsewhere",
+            (claim.ref,),
+            text,
+            remedy,
+            who,
+            evidence,
+        )
+
+
+def _unbinding(
+    gang: Gang,
+    claim: ResourceClaim,
+    *,
+    is_gone: bool,
+) -> tuple[str, Who]:
+    """Return what helps against a claim that is bound to the wrong nodes, and who can act."""
+    is_ours = _is_ours(gang, claim)
+    each = "a ResourceClaimTemplate, which makes a claim for each pod"
+    if is_ours:
+        each = "`claimMode: template`, which makes a claim for each pod"
+    if not is_gone:
+        return f"use {each}", "platform" if is_ours else "you"
+
+    users = _lasting_users(gang, claim)
+    pods = f"{listed(users)} and then the claim" if users else "the claim"
+    anew = "made anew" if is_ours else "created again"
+    return f"delete {pods}: {anew}, it is bound to other nodes; or use {each}", "you"
+
+
+def _is_ours(gang: Gang, claim: ResourceClaim) -> bool:
+    """Return whether we make a claim, and make it anew if it is gone."""
+    names = {used.name for pod in gang.pods for used in pod.claims if used.claim == claim.name}
+    return CLAIM in names
+
+
+def claim_being_deleted(gang: Gang) -> Iterator[Reason]:
+    """A shared claim is being deleted, and pods that run keep it: no other pod gets it."""
+    names = {c.claim for pod in gang.pods for c in pod.claims if c.claim and not c.template}
+    for name in sorted(names):
+        claim = gang.index.claims.get((gang.namespace, name))
+        users = _lasting_users(gang, claim) if claim is not None else []
+        if claim is None or claim.deleting is None or not users:
+            continue
+        verb = "uses" if len(users) == 1 else "use"
+        pods = counted(len(users), "pod")
+        text = f"The claim {name} is being deleted, and {pods} still {verb} it, so no other gets it"
+        anew = "is made anew with its pods" if _is_ours(gang, claim) else "can be created again"
+        remedy = (
+            "delete these pods together as soon as the workload can do without them: then the claim"
+            f" goes, and {anew}"
+        )
+        command = f"kubectl delete pod -n {gang.namespace} {shlex.join(users)}"
+        evidence = (Evidence(claim.ref, "metadata.deletionTimestamp", "set"),)
+        waits = any(c.claim == name for pod in gang.waiting for c in pod.claims)
+        severity: Severity = "problem" if waits else "warning"
+        yield Reason(
+            "ClaimBeingDeleted",
+            (claim.ref,),
+            text,
+            remedy,
+            "you",
+            evidence,
+            (command,),
+            severity,
+        )
+
+
+def _lasting_users(gang: Gang, claim: ResourceClaim) -> list[str]:
+    """Return the pods that have reserved a claim and are not ending."""
+    pods = ((user, gang.index.pods.get((claim.namespace, user.name))) for user in claim.consumers)
+    return sorted(
+        user.name
+        for user, pod in pods
+        if pod is not None and pod.deleting is None and not pod.finished
+    )
+
+
+def claim_held(gang: Gang) -> Iterator[Reason]:
+    """A pod that is gone, or about to go, still reserves a claim."""
+    for claim, _ in _claims_shared(gang):
+        for consumer in claim.consumers:
+            pod = gang.index.pods.get((claim.namespace, consumer.name))
+            if pod is None or (consumer.uid and pod.uid and pod.uid != consumer.uid):
+                state = "which does not exist any more"
+            elif pod.deleting is not None:
+                finalizers = f" (finalizer {listed(pod.finalizers)})" if pod.finalizers else ""
+                state = f"terminating for {ago(gang.index.facts.now - pod.deleting)}{finalizers}"
+            else:
+                continue
+            text = f"The claim {claim.name} is held by {consumer.name}, {state}"
+            evidence = (Evidence(claim.ref, "status.reservedFor", consumer.name),)
+            remedy = f"look at that pod: kubectl describe pod {shlex.quote(consumer.name)}"
+            yield Reason(
+                "ClaimHeld",
+                (claim.ref,),
+                text,
+                remedy,
+                "you",
+                evidence,
+            )
+
+
+def claim_full(gang: Gang) -> Iterator[Reason]:
+    """More pods want a claim than may reserve it."""
+    for claim, pods in _claims_shared(gang):
+        users = {
+            pod.name for pod in gang.index.pods_of_claim.get((claim.namespace, claim.name), ())
+        }
+        total = len(users | {consumer.name for consumer in claim.consumers})
+        if total <= MOST_CONSUMERS:
+            continue
+        text = (
+            f"{len(claim.consumers)} pods share the claim {claim.name}, {total} want to, and"
+            f" {MOST_CONSUMERS} may"
+        )
+        evidence = (Evidence(claim.ref, "status.reservedFor", str(len(claim.consumers))),)
+        remedy = "use a template, which makes a claim for each pod, or a narrower mnnvl-scope"
+        yield Reason(
+            "ClaimFull",
+            refs(pods),
+            text,
+            remedy,
+            "you",
+            evidence,
+        )
