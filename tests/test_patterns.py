@@ -42,7 +42,7 @@ SAMPLES: dict[str, str] = {
     "facts/kubernetes/claim.py _TYPE": "device.type  ==  'gpu'",
     "objects/time.py _DURATION": "1.5h30ms",
     "objects/time.py _TIME": "2026-11-22T10:00:00.123Z",
-    "explain/whatif/edits.py _VALUE": "rack-a.1_b",
+    "explain/answers/whatif/edits.py _VALUE": "rack-a.1_b",
     "explain/reasons/topology.py _NUMBER": "node-a1-22",
     "kube/impersonation.py _NOT_IN_NAMES": "a b\x00",
     "kube/impersonation.py _UNSAFE": "a\x00\nb",
