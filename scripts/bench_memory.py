@@ -32,7 +32,7 @@ from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import CallLimits
 from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
-from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, plan_of, read_member
+from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan, read_member
 from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port
 
@@ -263,7 +263,7 @@ def pod_clique(pcs: str, replica: int, clique: str) -> dict[str, Any]:
 def mnnvl_resources(gang: dict[str, Any]) -> list[dict[str, Any]]:
     """The ComputeDomain and the claim of a stored PodGang, which owns them."""
     pcs, _, replica = gang["metadata"]["name"].rpartition("-")
-    plan = plan_of(
+    plan = Plan(
         read_member(pod_clique(pcs, int(replica), "leader"), "default"),
         "replica",
         DEFAULT_DEVICE_CLASS,

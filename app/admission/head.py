@@ -74,12 +74,17 @@ class Head:
         self.length = int(fields.get(b"content-length", 0))
         """The number of bytes of the body, if it isn't chunked."""
         self.is_chunked = b"transfer-encoding" in fields
-        if self.is_chunked:
-            _check_transfer_encoding(fields, is_current)
-        self.expects_continue = b"expect" in fields and is_current
+        self.expects_continue = is_current and b"expect" in fields
         """Whether the client waits for `100 Continue` before it sends the body."""
+        if self.is_chunked or self.expects_continue:
+            self._read_unusual(is_current)
+
+    def _read_unusual(self, is_current: bool) -> None:
+        """Read the headers that API servers don't send."""
+        if self.is_chunked:
+            _check_transfer_encoding(self.fields, is_current)
         if self.expects_continue:
-            self.expects_continue = fields[b"expect"].lower() == b"100-continue"
+            self.expects_continue = self.fields[b"expect"].lower() == b"100-continue"
 
     def on_url(self, url: bytes) -> None:
         self.url = url

@@ -23,8 +23,10 @@ LATER: tuple[Dialect, ...] = (EPOCHS, BINDINGS)
 
 def dialect_of(client: Objects) -> Dialect:
     """Return the dialect of the cluster of `client`, as of the last discovery."""
-    served = (dialect for dialect in DIALECTS if client.served_version(dialect.sign) is not None)
-    return next(served, UNSERVED)
+    for dialect in DIALECTS:
+        if client.served_version(dialect.sign) is not None:
+            return dialect
+    return UNSERVED
 
 
 OWNER_RULES: Mapping[str, OwnerRule] = {

@@ -8,7 +8,6 @@ their preconditions.
 """
 
 import asyncio
-from dataclasses import replace
 from typing import NamedTuple
 
 from app.cluster.doubt import doubt_about, former_set
@@ -16,7 +15,6 @@ from app.cluster.view import ClusterView, ready
 from app.facts.grove.gang import SlimPodGang, read_gang
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.facts.labels import PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA
 from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
 from app.facts.table import CLAIMS, DOMAINS, GANGS
 from app.kube.api import Conflict, Object, ObjectRef, Objects, Unavailable, find
@@ -80,30 +78,31 @@ class MnnvlResources:
 
         If so, it will not be garbage-collected.
         """
-        if not stored.owners:
-            return True
-        return any(self._is_cached(owner, plan) for owner in stored.owners)
+        for owner in stored.owners:
+            if self._is_cached(owner, plan):
+                return True
+        return not stored.owners
 
     def _is_cached(self, owner: OwnerRef, plan: Plan) -> bool:
-        gangs = ready(self._gangs, "PodGangs")
         cached: PodCliqueSet | SlimPodGang | None = None
         if owner.kind == POD_CLIQUE_SET.kind:
             cached = self._facts.cached_set(plan.namespace, owner.name)
         elif owner.kind == POD_GANG.kind:
-            cached = gangs.get(plan.namespace, owner.name)
-        is_current = cached is not None and cached.uid == owner.uid and not cached.deleting
-        return is_current and not self._is_doomed(cached, plan)
+            cached = ready(self._gangs, "PodGangs").get(plan.namespace, owner.name)
+        if cached is None or cached.uid != owner.uid or cached.deleting:
+            return False
+        return not isinstance(cached, SlimPodGang) or not self._is_doomed(cached, plan)
 
-    def _is_doomed(self, owner: PodCliqueSet | SlimPodGang | None, plan: Plan) -> bool:
-        """Return whether `owner` is a PodGang of a former PodCliqueSet of that name.
+    def _is_doomed(self, gang: SlimPodGang, plan: Plan) -> bool:
+        """Return whether `gang` is a PodGang of a former PodCliqueSet of that name.
 
         The garbage collector will delete it with everything that it owns.
         """
-        if not isinstance(owner, SlimPodGang) or not owner.set_uid:
+        if not gang.set_uid:
             return False
         cached = self._facts.cached_set(plan.namespace, plan.owner.name)
         current = plan.owner.uid or (cached.uid if cached else "")
-        return current not in ("", owner.set_uid)
+        return current not in ("", gang.set_uid)
 
     def _needed(self, plan: Plan, mode: ClaimMode) -> list[_Needed]:
         domain = _Needed(COMPUTE_DOMAIN, self._stores[COMPUTE_DOMAIN], plan.compute_domain)
@@ -156,7 +155,7 @@ class MnnvlResources:
             if stored is None:
                 stored = await self._read(needed, plan) if dry_run else None
             if stored is None:
-                plan = replace(plan, owner=await self._find_owner(plan))
+                plan = plan.owned_by(await self._find_owner(plan))
                 obj = await self._create(needed, plan, dry_run)
                 if obj is not None:
                     created.append(obj)
@@ -291,12 +290,4 @@ def _is_ours(stored: MnnvlResource, plan: Plan) -> bool:
 
     That is the same replica of the same PodCliqueSet and of the same scaling group.
     """
-    place = stored.place
-    labels = plan.labels
-    return (
-        stored.managed
-        and place.pcs == labels[PCS_NAME]
-        and place.replica == labels[PCS_REPLICA]
-        and place.group == labels.get(PCSG_NAME, "")
-        and place.group_replica == labels.get(PCSG_REPLICA, "")
-    )
+    return stored.managed and plan.is_at(stored.place)

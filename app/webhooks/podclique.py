@@ -10,7 +10,6 @@ resources as soon as it can.
 """
 
 import asyncio
-from dataclasses import replace
 
 from app.admission.review import Request
 from app.admission.verdict import (
@@ -122,7 +121,7 @@ class PodCliqueWebhook:
             return patched(injection.patch, warnings=warnings)
 
         doubt = _doubt(request, injection, mode)
-        injection = replace(injection, warnings=tuple(warnings))
+        injection = injection._replace(warnings=tuple(warnings))
 
         return Later(lambda: self._ensure(request, plan, injection, doubt))
 

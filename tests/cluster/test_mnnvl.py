@@ -10,6 +10,7 @@ from app.cluster.mnnvl import NotOurs
 from app.facts.grove.gang import SlimPodGang, read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.nvidia.mnnvl import read_mnnvl_resource
+from app.facts.place import Place
 from app.facts.table import OF_GANG, gang_keys
 from app.kube.api import Conflict, NotFound, ObjectRef, Unavailable, WatchEvent
 from app.kube.store import WatchStore
@@ -82,6 +83,11 @@ def plan(owner: str | None = "u") -> Plan:
     return injection.plan
 
 
+def changed(**changes: Any) -> dict[str, Any]:
+    """Changes of a plan whose PodClique is another one."""
+    return {"member": replace(plan().member, **changes)}
+
+
 def domain(owners: Any = None, labels: Any = None, **metadata: Any) -> dict[str, Any]:
     held = {
         "name": "pcs-0-cd",
@@ -135,12 +141,12 @@ async def test_twenty_at_once_make_one_of_each() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        pytest.param({"base_name": "pcs-0-worker", "scope": "clique"}, "ask", id="another scope"),
+        pytest.param({"scope": "clique"}, "ask", id="another scope"),
         pytest.param({"device_class": "example.com/other"}, "ask", id="another DeviceClass"),
-        pytest.param({"namespace": "other"}, "exist", id="a namespace without the set"),
-        pytest.param({"labels": {**LABELS, "grove.io/podgang": "x"}}, "ask", id="another PodGang"),
-        pytest.param({"owner": Owner("pcs", "invented")}, "former", id="an invented uid"),
-        pytest.param({"owner": Owner("gone", "invented")}, "exist", id="an invented set"),
+        pytest.param(changed(namespace="other"), "exist", id="a namespace without the set"),
+        pytest.param(changed(place=Place("pcs", "1")), "ask", id="a replica beyond the set"),
+        pytest.param(changed(owner=Owner("pcs", "invented")), "former", id="an invented uid"),
+        pytest.param(changed(owner=Owner("gone", "invented")), "exist", id="an invented set"),
     ],
 )
 async def test_what_the_stored_set_does_not_ask_for_is_left_to_the_leader(

@@ -7,14 +7,13 @@ template of the stored set asks for. Everything else is created when the PodCliq
 
 from collections.abc import Iterator
 
-from app.facts.labels import MNNVL_DEVICE_CLASS, PCS_REPLICA, PCSG_REPLICA
+from app.facts.labels import MNNVL_DEVICE_CLASS, PCSG_REPLICA
 from app.facts.place import Place
 from app.rules.mnnvl.plan import (
     DEFAULT_DEVICE_CLASS,
     SCOPES,
     CliqueMember,
     Plan,
-    plan_of,
 )
 from app.rules.mnnvl.template import CliqueTemplate, Template
 
@@ -32,12 +31,12 @@ def asks_for(template: Template, plan: Plan) -> bool:
 
 
 def _shape(plan: Plan) -> tuple[object, ...]:
-    return plan.scope, plan.base_name, plan.device_class, dict(plan.labels)
+    return plan.scope, plan.base_name, plan.device_class, plan.labels
 
 
 def _plans(template: Template, plan: Plan) -> Iterator[Plan]:
     """Yield the plans of all cliques of `template` in the replica that `plan` is for."""
-    replica = plan.labels.get(PCS_REPLICA, "")
+    replica = plan.member.place.replica
     if not _is_index(replica, template.replicas):
         return
 
@@ -48,7 +47,7 @@ def _plans(template: Template, plan: Plan) -> Iterator[Plan]:
             continue
         if clique.enabling is None or not clique.gpus:
             continue
-        yield plan_of(member, scope, _device_class(clique))
+        yield Plan(member, scope, _device_class(clique))
 
 
 def _member(

@@ -4,8 +4,7 @@ Source: `rules/README.md`. `app.cluster.mnnvl` creates the resources.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.labels import MNNVL_ENABLED
@@ -22,7 +21,6 @@ from app.rules.mnnvl.plan import (
     Scope,
     device_class_of,
     is_device_class,
-    plan_of,
     possible_scopes,
     read_plan,
 )
@@ -38,8 +36,7 @@ Entry = Mapping[str, Any]
 """An item of `spec.podSpec.resourceClaims`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Injection:
+class Injection(NamedTuple):
     """The result of the rule.
 
     If `plan` is None, there is nothing to do. Otherwise, `mode` is the form of the claim, `patch`
@@ -54,8 +51,7 @@ class Injection:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimingPods:
+class ClaimingPods(NamedTuple):
     """The pods of a PodClique: their spec, their number, and their containers with GPUs.
 
     `stored` is the claim of ours that they have before an UPDATE, or None.
@@ -67,8 +63,7 @@ class ClaimingPods:
     stored: Entry | None
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenClaim:
+class ChosenClaim(NamedTuple):
     """The claim of a PodClique: its plan, its form, and the entry that its pods lack, or None."""
 
     plan: Plan
@@ -155,7 +150,7 @@ def _plan(
         return plan, ()
 
     device_class = device_class_of(annotations)
-    kept = plan_of(
+    kept = Plan(
         member, scope, device_class if is_device_class(device_class) else DEFAULT_DEVICE_CLASS
     )
 
@@ -187,7 +182,7 @@ def _choose_claim(
     if entry != wanted and (scope is None or entry != pods.stored):
         findings.append(_name_taken(wanted, position, entry))
     elif entry != wanted and scope is not None:
-        plan = plan_of(member, scope, plan.device_class)
+        plan = Plan(member, scope, plan.device_class)
     return ChosenClaim(plan, mode)
 
 
@@ -213,7 +208,7 @@ def scope_of_entry(member: CliqueMember, entry: Entry | None) -> Scope | None:
     None if it is not a claim of ours.
     """
     for scope in possible_scopes(member) if entry is not None else ():
-        plan = plan_of(member, scope, "")
+        plan = Plan(member, scope, "")
         if any(entry == claim_entry(plan, mode) for mode in _MODES):
             return scope
     return None

@@ -31,7 +31,6 @@ from app.rules.mnnvl.plan import (
     Scope,
     device_class_of,
     is_device_class,
-    plan_of,
     read_member,
 )
 
@@ -123,9 +122,7 @@ def plan_for(demands: Sequence[ClaimedClique], pcs: PodCliqueSet) -> Plan:
     inherited = inherited_annotations(pcs, demand.member.place)
     named = demand.device_class or device_class_of(inherited)
     device_class = named if is_device_class(named) else DEFAULT_DEVICE_CLASS
-    return plan_of(
-        replace(demand.member, owner=Owner(pcs.name, pcs.uid)), demand.scope, device_class
-    )
+    return Plan(replace(demand.member, owner=Owner(pcs.name, pcs.uid)), demand.scope, device_class)
 
 
 def inherited_annotations(pcs: PodCliqueSet | None, place: Place) -> MnnvlAnnotations:

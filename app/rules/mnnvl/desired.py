@@ -44,6 +44,6 @@ def _metadata(plan: Plan, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "namespace": plan.namespace,
-        "labels": dict(plan.labels),
+        "labels": plan.labels,
         "ownerReferences": [POD_CLIQUE_SET.owner_reference(plan.owner.name, plan.owner.uid)],
     }

@@ -37,8 +37,9 @@ def gpu_containers(pod_spec: dict[str, Any], findings: list[FieldError]) -> list
     """Return the containers and init containers that request a GPU."""
     containers: list[GpuContainer] = []
     for field in ("initContainers", "containers"):
+        path = _POD_SPEC.child(field)
         for position, item in enumerate(walk_list(pod_spec, field, _POD_SPEC, findings)):
-            at = _POD_SPEC.child(field).index(position)
+            at = path.index(position)
             container = as_map(item, at, findings)
             if container is not None and _requests_gpu(container, at, findings):
                 containers.append(GpuContainer(field, position, container))

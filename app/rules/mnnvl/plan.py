@@ -4,7 +4,7 @@ It says which ComputeDomain and ResourceClaim a PodClique shares, their names an
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from app.facts.grove.annotations import MnnvlAnnotations
@@ -82,14 +82,25 @@ class CliqueMember:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The names, labels and first owner of the resources that one or several PodCliques share."""
+    """The resources that `member` shares with the others of its `scope`."""
 
-    namespace: str
+    member: CliqueMember
     scope: Scope
-    base_name: str
     device_class: str
-    labels: Mapping[str, str]
-    owner: Owner
+
+    @property
+    def namespace(self) -> str:
+        return self.member.namespace
+
+    @property
+    def owner(self) -> Owner:
+        """The first owner of the resources."""
+        return self.member.owner
+
+    @property
+    def base_name(self) -> str:
+        """The text with which the names of the resources begin."""
+        return self.member.base_name(self.scope)
 
     @property
     def compute_domain(self) -> str:
@@ -104,6 +115,41 @@ class Plan:
         """The ResourceClaimTemplate that NVIDIA's driver makes for the ComputeDomain."""
         return template_name(self.base_name)
 
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of the resources, which name the replica that shares them.
+
+        No label names a PodGang, because Grove replaces PodGangs while pods run.
+        """
+        place = self.member.place
+        labels = {PCS_NAME: place.pcs, PCS_REPLICA: place.replica}
+        if self._is_in_group:
+            labels |= {PCSG_NAME: place.group, PCSG_REPLICA: place.group_replica}
+        if self.scope == "clique":
+            labels[CLIQUE_NAME] = _clique_name(self.member)
+        labels |= {MNNVL_MANAGED: "true", MANAGED_BY: MANAGER}
+        return {key: value for key, value in labels.items() if _as_label(value)}
+
+    def is_at(self, place: Place) -> bool:
+        """Return whether `labels` name the replica of `place`, which was read of a resource."""
+        own = self.member.place
+        if place.pcs != own.pcs or place.replica != own.replica:
+            return False
+        if not self._is_in_group:
+            return not place.group and not place.group_replica
+
+        group = _as_label(own.group)
+        return place.group == group and place.group_replica == _as_label(own.group_replica)
+
+    def owned_by(self, owner: Owner) -> "Plan":
+        return replace(self, member=replace(self.member, owner=owner))
+
+    @property
+    def _is_in_group(self) -> bool:
+        """Whether the resources belong to one replica of a scaling group."""
+        place = self.member.place
+        return self.scope != "replica" and bool(place.group and place.group_replica)
+
 
 def read_member(obj: Mapping[str, Any], namespace: str) -> CliqueMember:
     """Read a PodClique. A value that is missing or has the wrong type is "" in the result."""
@@ -115,18 +161,6 @@ def read_member(obj: Mapping[str, Any], namespace: str) -> CliqueMember:
         name=text_of(metadata.get("name")),
         place=place,
         owner=_owner(metadata.get("ownerReferences"), place.pcs),
-    )
-
-
-def plan_of(member: CliqueMember, scope: Scope, device_class: str) -> Plan:
-    """Return the plan of a PodClique that has the labels for `scope`."""
-    return Plan(
-        namespace=member.namespace,
-        scope=scope,
-        base_name=member.base_name(scope),
-        device_class=device_class,
-        labels=_resource_labels(member, scope),
-        owner=member.owner,
     )
 
 
@@ -148,7 +182,7 @@ def read_plan(
     scope = _scope(annotations, findings)
     _check(member, scope, findings)
     device_class = _device_class(annotations, findings)
-    return None if findings else plan_of(member, scope, device_class)
+    return None if findings else Plan(member, scope, device_class)
 
 
 def _scope(annotations: MnnvlAnnotations, findings: list[FieldError]) -> Scope:
@@ -237,21 +271,8 @@ def is_device_class(value: Any) -> bool:
     return value == DEFAULT_DEVICE_CLASS or (isinstance(value, str) and is_subdomain(value))
 
 
-def _resource_labels(member: CliqueMember, scope: Scope) -> dict[str, str]:
-    """Return the labels of the resources, which name the replica that shares them.
-
-    No label names a PodGang, because Grove replaces PodGangs while pods run.
-    """
-    place = member.place
-    labels = {PCS_NAME: place.pcs, PCS_REPLICA: place.replica}
-    if scope == "scalingGroupReplica" or (
-        scope == "clique" and place.group and place.group_replica
-    ):
-        labels |= {PCSG_NAME: place.group, PCSG_REPLICA: place.group_replica}
-    if scope == "clique":
-        labels[CLIQUE_NAME] = _clique_name(member)
-    labels |= {MNNVL_MANAGED: "true", MANAGED_BY: MANAGER}
-    return {key: value for key, value in labels.items() if value and len(value) <= MAX_LABEL}
+def _as_label(value: str) -> str:
+    return value if len(value) <= MAX_LABEL else ""
 
 
 def _clique_name(member: CliqueMember) -> str:

@@ -55,6 +55,11 @@ def plan_of(name: str, place: dict[str, str], scope: str = "replica", **more: An
     return plan
 
 
+def of_replica(plan: Plan, replica: str) -> Plan:
+    place = replace(plan.member.place, replica=replica)
+    return replace(plan, member=replace(plan.member, place=place))
+
+
 ALONE = plan_of("set-1-alone", labels("set", 1, "set-1"))
 CASES: dict[str, tuple[Object, Plan]] = {
     "a clique alone": (asking(), ALONE),
@@ -113,11 +118,11 @@ MISSES: dict[str, tuple[Object, Plan]] = {
     ),
     "a replica that is no number": (
         asking(),
-        replace(ALONE, labels={**ALONE.labels, "grove.io/pcs-replica-index": "x"}),
+        of_replica(ALONE, "x"),
     ),
     "a replica with too many digits": (
         asking(),
-        replace(ALONE, labels={**ALONE.labels, "grove.io/pcs-replica-index": "1" * 5000}),
+        of_replica(ALONE, "1" * 5000),
     ),
     "a group replica beyond the group": (
         asking(scope="scalingGroupReplica"),
