@@ -1,6 +1,7 @@
 """The Helm chart: the same objects as those of the overlays, and values that a schema checks."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import yaml
 from app.config.schema import Configuration
 from scripts import chart as generator
 from tests.charts import CHART, RefusedError, Values, render
-from tests.rendered import Object, configuration, rendered, with_components
+from tests.rendered import MANIFESTS, Object, configuration, rendered, with_components
 
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 
@@ -264,3 +265,9 @@ def test_the_engine_renders_known_charts_as_helm_does(
     (tmp_path / "values.yaml").write_text("{list: [a, b], none: null, tier: front}")
     (tmp_path / "templates" / "known.yaml").write_text(text)
     assert render(tmp_path, {}, "ns") == [expected]
+
+
+def test_an_upgrade_takes_the_defaults_of_new_values() -> None:
+    text = (MANIFESTS / "README.md").read_text()
+    upgrades = re.findall(r"^    helm upgrade (?:.+\\\n)*.+$", text, re.MULTILINE)
+    assert [" --reset-then-reuse-values" in upgrade for upgrade in upgrades] == [True]

@@ -28,6 +28,7 @@ from app.doctor import (
 )
 from app.doctor.apis import Read
 from app.doctor.certificate import Shake
+from app.doctor.installed import ALL_WEBHOOKS
 from app.doctor.report import Check
 from app.doctor.service import Endpoint
 from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef, Selection
@@ -102,7 +103,7 @@ def _questions(
     yield ownership.SUBJECT, ownership.check_owners(client, configuration)
     yield grove.SUBJECT, grove.check_grove(client, configuration)
     if patient.all_webhooks:
-        yield rehearsal.SUBJECT, rehearsal.check_all(client, patient.shake, patient.now)
+        yield ALL_WEBHOOKS, rehearsal.check_all(client, patient.shake, patient.now)
 
 
 async def _attempted(subject: str, looking: Awaitable[list[Check]]) -> list[Check]:

@@ -20,6 +20,9 @@ from app.objects.shape import map_of, maps_of, texts_of
 Object = Mapping[str, Any]
 ServiceKey = tuple[str, str]
 
+ALL_WEBHOOKS = "all webhooks"
+"""The subject of all checks of the rehearsal."""
+
 _SERVICE_LABEL = "kubernetes.io/service-name"
 _DEFAULT_TIMEOUT_SECONDS = 10
 

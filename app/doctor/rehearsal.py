@@ -1,7 +1,7 @@
 """The outage rehearsal of every webhook in a cluster, whoever it belongs to.
 
 It says what stops if the webhook is down, whether it prevents its own recovery, and names timeouts
-that add up, Services without endpoints, and certificates that don't fit.
+that add up, and certificates that don't fit.
 
 The rules of selectors and failure policies are those of Kubernetes:
 https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/.
@@ -13,21 +13,20 @@ from datetime import datetime
 
 from app.doctor.certificate import Bundle, Shake, Shown, bundles_of, check_bundle
 from app.doctor.installed import (
+    ALL_WEBHOOKS,
     Installed,
     Object,
-    ServiceKey,
     StoredWebhook,
     Surroundings,
     read_installed,
 )
-from app.doctor.report import Check, Status
-from app.doctor.service import Endpoint, ready_endpoints
+from app.doctor.report import Check
+from app.doctor.service import Endpoint
+from app.doctor.targets import check_targets, endpoints_of, fault_of
 from app.doctor.webhooks import while_down
 from app.kube.api import Client
 from app.objects.selector import selects
 from app.objects.shape import map_of, maps_of
-
-SUBJECT = "all webhooks"
 
 _SYSTEM = "kube-system"
 _LIMIT_SECONDS = 60
@@ -56,8 +55,6 @@ _CLUSTER_WIDE = {
 }
 """What it needs that is in no namespace. Reviews are sent to webhooks as other objects are."""
 
-_CALLED = "See what installed it. If nobody needs it any more, delete the configuration."
-_REPLICAS = "See why the Pods of this Service are not ready."
 _WRITER = "See what writes this caBundle: cert-manager's cainjector, or the owner's controller."
 
 
@@ -74,18 +71,22 @@ def rehearse(installed: Installed) -> list[Check]:
         problems = [
             *_recovery(webhook, installed.surroundings),
             *_vital(webhook, installed.surroundings),
-            *_target(webhook, installed.surroundings),
         ]
-        text = f"{webhook.configuration}, {webhook.name}: {while_down(webhook.content)}"
-        refusing = installed.policies.refusing(webhook.content)
-        if refusing:
-            text += f"; API servers still enforce the policies {', '.join(refusing)}"
-        checks += problems or [Check(SUBJECT, "ok", text)]
+        checks += problems
+        if not problems and fault_of(webhook, installed.surroundings) is None:
+            checks.append(_stands(webhook, installed))
+
+    checks += check_targets(installed.webhooks, installed.surroundings)
     return checks + list(_timeouts(installed.webhooks))
 
 
-def _severity(webhook: StoredWebhook) -> Status:
-    return "problem" if webhook.is_fatal else "warning"
+def _stands(webhook: StoredWebhook, installed: Installed) -> Check:
+    """Return what is refused while a webhook is down of which nothing is wrong."""
+    text = f"{webhook.configuration}, {webhook.name}: {while_down(webhook.content)}"
+    refusing = installed.policies.refusing(webhook.content)
+    if refusing:
+        text += f"; API servers still enforce the policies {', '.join(refusing)}"
+    return Check(ALL_WEBHOOKS, "ok", text)
 
 
 def _recovery(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Check]:
@@ -110,7 +111,7 @@ def _recovery(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Ch
         f"Leave {namespace} out by its namespaceSelector: kubernetes.io/metadata.name NotIn"
         f" [{namespace}]."
     )
-    yield Check(SUBJECT, "warning" if webhook.has_conditions else "problem", message, remedy)
+    yield Check(ALL_WEBHOOKS, "warning" if webhook.has_conditions else "problem", message, remedy)
 
 
 def _is_selected(webhook: StoredWebhook, namespace: str, surroundings: Surroundings) -> bool:
@@ -160,58 +161,11 @@ def _stops(webhook: StoredWebhook, stopped: Mapping[str, str], where: str) -> Ch
     remedy = "Leave these resources out of its rules, or set failurePolicy: Ignore."
     if where:
         remedy = f"Leave {_SYSTEM} out by its namespaceSelector, or set failurePolicy: Ignore."
-    return Check(SUBJECT, "warning", message, remedy)
+    return Check(ALL_WEBHOOKS, "warning", message, remedy)
 
 
 def _full_name(group: str, plural: str) -> str:
     return f"{plural}.{group}" if group else plural
-
-
-def _target(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Check]:
-    """Yield what is wrong with the Service of a webhook."""
-    if webhook.service is None:
-        return
-    where = "/".join(webhook.service)
-    title = f"{webhook.configuration}, {webhook.name}"
-    fate = "are refused" if webhook.is_fatal else "pass unchanged"
-    consequence = f"nobody answers, and its requests {fate}"
-    service = surroundings.services.get(webhook.service)
-    if service is None:
-        message = f"{title}: Service {where} does not exist: {consequence}"
-        yield Check(SUBJECT, _severity(webhook), message, _CALLED)
-        return
-
-    if _service_port(service, webhook.port) is None:
-        message = f"{title}: Service {where} has no port {webhook.port}: {consequence}"
-        remedy = "Correct clientConfig.service.port, or the Service."
-        yield Check(SUBJECT, _severity(webhook), message, remedy)
-        return
-
-    count = len(endpoints_of(webhook.service, webhook.port, surroundings))
-    if count == 0:
-        message = f"{title}: Service {where} has no ready endpoint: {consequence}"
-        yield Check(SUBJECT, _severity(webhook), message, _REPLICAS)
-    elif count == 1 and webhook.is_fatal:
-        message = f"{title}: Service {where} has 1 ready endpoint: nobody answers while it restarts"
-        yield Check(SUBJECT, "warning", message, "Run two replicas or more.")
-
-
-def _service_port(service: Object, number: int) -> Object | None:
-    ports = maps_of(map_of(service.get("spec")).get("ports"))
-    return next((port for port in ports if port.get("port") == number), None)
-
-
-def endpoints_of(key: ServiceKey, number: int, surroundings: Surroundings) -> list[Endpoint]:
-    """Return the ready endpoints behind a port of a Service, [] if there is no such port."""
-    port = _service_port(surroundings.services.get(key, {}), number)
-    if port is None:
-        return []
-    name = str(port.get("name") or "")
-    return [
-        endpoint
-        for item in surroundings.slices.get(key, ())
-        for endpoint in ready_endpoints(item, name)
-    ]
 
 
 def _timeouts(webhooks: Sequence[StoredWebhook]) -> Iterator[Check]:
@@ -233,7 +187,7 @@ def _timeouts(webhooks: Sequence[StoredWebhook]) -> Iterator[Check]:
             f" webhooks are slow: an API server gives up after {_LIMIT_SECONDS} s"
         )
         remedy = f"Lower timeoutSeconds of {', '.join(dict.fromkeys(names))}."
-        yield Check(SUBJECT, "warning", message, remedy)
+        yield Check(ALL_WEBHOOKS, "warning", message, remedy)
 
 
 def _longest(called: Sequence[StoredWebhook]) -> int:
@@ -265,14 +219,14 @@ async def check_certificates(installed: Installed, shake: Shake, now: datetime) 
             results = await _check_bundle(bundle, webhooks, installed.surroundings, shake, now)
             unknown += any(check.status == "unknown" for check in results)
             checks += [
-                Check(SUBJECT, check.status, f"{title}: {check.message}", _WRITER)
+                Check(ALL_WEBHOOKS, check.status, f"{title}: {check.message}", _WRITER)
                 for check in results
                 if check.status == "problem"
             ]
 
     if unknown:
         message = f"{unknown} caBundles were not compared with the certificates of their servers"
-        checks.append(Check(SUBJECT, "unknown", message, "Run this inside the cluster."))
+        checks.append(Check(ALL_WEBHOOKS, "unknown", message, "Run this inside the cluster."))
 
     return checks
 

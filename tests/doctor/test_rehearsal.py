@@ -1,14 +1,13 @@
 """The outage rehearsal of the webhooks of a cluster with Grove, KAI, Kueue, cert-manager, Kyverno
 and NVIDIA's driver, and the mistakes in it.
 
-Names, rules, selectors, ports and timeouts are those of Grove's chart (fcc3b3bb), KAI's operator
-(d5bc503a), the charts of Kueue (ff69552e79), cert-manager (2d0d7f7f7) and NVIDIA's driver
-(22407113, whose webhook is off by default), and Kyverno's controller (111e07bbec) for a policy that
-denies changes of anything.
+`testdata/webhooks` has their configurations and Services, as an API server stored them.
 """
 
 import copy
+import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +20,8 @@ from tests.doctor.answering import AnsweringClient
 from tests.doctor.installation import CA, NOW, OTHER_CA, encoded
 
 Object = dict[str, Any]
+
+RECORDED = Path(__file__).parents[1] / "testdata" / "webhooks"
 
 GROVE = "ValidatingWebhookConfiguration podcliqueset-validating-webhook"
 KAI = "MutatingWebhookConfiguration mutating-kai-admission"
@@ -54,65 +55,22 @@ def leaving_out(*namespaces: str) -> Object:
     return {"matchExpressions": [expression]}
 
 
-def webhook(
-    name: str,
-    service: str,
-    *rules: Object,
-    port: int = 443,
-    timeout: int = 10,
-    **settings: Any,
-) -> Object:
-    """Return a webhook as the API server stores it. `service` is namespace/name."""
-    namespace, _, service_name = service.partition("/")
-    client = {"namespace": namespace, "name": service_name, "path": "/", "port": port}
-    return {
-        "name": name,
-        "clientConfig": {"service": client, "caBundle": encoded(CA.cert_pem)},
-        "rules": list(rules),
-        "failurePolicy": "Fail",
-        "namespaceSelector": {},
-        "objectSelector": {},
-        "matchPolicy": "Equivalent",
-        "sideEffects": "None",
-        "timeoutSeconds": timeout,
-        "admissionReviewVersions": ["v1"],
-        **settings,
-    }
-
-
-def configuration(title: str, *webhooks: Object) -> Object:
-    kind, _, name = title.partition(" ")
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": kind,
-        "metadata": {"name": name},
-        "webhooks": list(webhooks),
-    }
-
-
-def service(key: str, port: int = 443, endpoints: int = 2) -> list[Object]:
-    """Return a Service with an EndpointSlice."""
-    namespace, _, name = key.partition("/")
+def slice_of(service: Object, endpoints: int = 2) -> Object:
+    """Return the EndpointSlice of a Service."""
+    name = service["metadata"]["name"]
+    ports = [{**port, "port": 9443} for port in service["spec"]["ports"]]
     addresses = [{"addresses": [f"10.0.0.{number + 1}"]} for number in range(endpoints)]
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"namespace": namespace, "name": name},
-            "spec": {"ports": [{"name": "https", "port": port}], "selector": {"app": name}},
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "namespace": service["metadata"]["namespace"],
+            "name": f"{name}-1",
+            "labels": {"kubernetes.io/service-name": name},
         },
-        {
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": {
-                "namespace": namespace,
-                "name": f"{name}-1",
-                "labels": {"kubernetes.io/service-name": name},
-            },
-            "ports": [{"name": "https", "port": 9443}],
-            "endpoints": addresses,
-        },
-    ]
+        "ports": ports,
+        "endpoints": addresses,
+    }
 
 
 def namespace(name: str) -> Object:
@@ -120,175 +78,61 @@ def namespace(name: str) -> Object:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
-def grove() -> list[Object]:
-    def judging(name: str, resource: str, scope: str) -> Object:
-        rules = rule("grove.io", resource, scope=scope)
-        return webhook(name, "grove-system/grove-operator", rules, port=9443, matchPolicy="Exact")
-
-    sets = ("podcliquesets", "Namespaced")
-    return [
-        configuration(
-            "MutatingWebhookConfiguration podcliqueset-defaulting-webhook",
-            judging("pcs.defaulting.webhooks.grove.io", *sets),
-        ),
-        configuration(GROVE, judging("pcs.validating.webhooks.grove.io", *sets)),
-        configuration(
-            "ValidatingWebhookConfiguration clustertopology-validating-webhook",
-            judging(
-                "clustertopology.validating.webhooks.grove.io", "clustertopologybindings", "Cluster"
-            ),
-        ),
-    ]
+RECORDS = [json.loads(file.read_text()) for file in sorted(RECORDED.glob("*.json"))]
 
 
-def kai() -> list[Object]:
-    name = "admission.kai-scheduler.svc"
-    service = "kai-scheduler/admission"
-    pods: Object = {
-        "namespaceSelector": leaving_out("kube-system", "kai-scheduler"),
-        "matchConditions": [
-            {
-                "name": "scheduler-name-match",
-                "expression": "object.spec.schedulerName == 'kai-scheduler'",
-            }
-        ],
-    }
-    return [
-        configuration(
-            KAI,
-            webhook(name, service, rule("core", "pods", "CREATE", "Namespaced"), **pods),
-        ),
-        configuration(
-            "ValidatingWebhookConfiguration validating-kai-admission",
-            webhook(name, service, rule("core", "pods", scope="Namespaced"), **pods),
-            webhook(
-                f"topology.{name}", service, rule("kai.scheduler", "topologies", scope="Cluster")
-            ),
-        ),
-        configuration(
-            "ValidatingWebhookConfiguration podgroup-validation-v2alpha2",
-            webhook(
-                "podgroupcontroller.run.ai",
-                "kai-scheduler/pod-group-controller",
-                rule("scheduling.run.ai", "podgroups", scope="Namespaced"),
-            ),
-        ),
-    ]
-
-
-def kueue() -> list[Object]:
-    service = "kueue-system/kueue-webhook-service"
-    jobs: Object = {"namespaceSelector": leaving_out("kube-system", "kueue-system")}
-    return [
-        configuration(
-            KUEUE,
-            webhook("mpod.kb.io", service, rule("core", "pods", "CREATE"), **jobs),
-            webhook("mjob.kb.io", service, rule("batch", "jobs", "CREATE"), **jobs),
-        ),
-        configuration(
-            KUEUE_VALIDATING,
-            webhook("vpod.kb.io", service, rule("core", "pods"), **jobs),
-            webhook("vjob.kb.io", service, rule("batch", "jobs"), **jobs),
-            webhook(
-                "vworkload.kb.io", service, rule("kueue.x-k8s.io", "workloads workloads/status")
-            ),
-        ),
-    ]
-
-
-def cert_manager() -> list[Object]:
-    name = "webhook.cert-manager.io"
-    service = "cert-manager/cert-manager-webhook"
-    label = {"key": "cert-manager.io/disable-validation", "operator": "NotIn", "values": ["true"]}
-    return [
-        configuration(
-            CERT_MANAGER_MUTATING,
-            webhook(
-                name, service, rule("cert-manager.io", "certificaterequests", "CREATE"), timeout=30
-            ),
-        ),
-        configuration(
-            CERT_MANAGER,
-            webhook(
-                name,
-                service,
-                rule("cert-manager.io acme.cert-manager.io", "*/*"),
-                timeout=30,
-                namespaceSelector={"matchExpressions": [label]},
-            ),
-        ),
-    ]
-
-
-def neighbours() -> dict[str, Object]:
-    """Return the webhook configurations by their titles."""
-    configurations = [
-        *grove(),
-        *kai(),
-        *kueue(),
-        *cert_manager(),
-        configuration(
-            KYVERNO,
-            webhook(
-                "validate.kyverno.svc-fail",
-                "kyverno/kyverno-svc",
-                rule("*", "*", "CREATE UPDATE DELETE CONNECT"),
-                namespaceSelector=leaving_out("kube-system", "kyverno"),
-            ),
-        ),
-        configuration(
-            DRIVER,
-            webhook(
-                "gpu.nvidia.com",
-                "nvidia-dra-driver-gpu/dra-driver-nvidia-gpu-webhook",
-                rule(
-                    "resource.k8s.io",
-                    "resourceclaims resourceclaimtemplates",
-                    scope="Namespaced",
-                ),
-            ),
-        ),
-    ]
-    titled = {f"{item['kind']} {item['metadata']['name']}": item for item in configurations}
+def configurations() -> dict[str, Object]:
+    """Return the webhook configurations by their titles, with caBundles."""
+    recorded = [item for record in RECORDS for item in record["configurations"]]
+    titled = {f"{item['kind']} {item['metadata']['name']}": item for item in recorded}
     mutating, validating = webhook_configurations(ServiceTarget())
-    for ours in (mutating, validating):
-        for entry in ours["webhooks"]:
+    every = {**titled, "ours, mutating": mutating, "ours, validating": validating}
+    for item in every.values():
+        for entry in item["webhooks"]:
             entry["clientConfig"]["caBundle"] = encoded(CA.cert_pem)
-    return {**titled, "ours, mutating": mutating, "ours, validating": validating}
+    return copy.deepcopy(every)
 
 
-SERVICES = {
-    "grove-system/grove-operator": 9443,
-    "grove-system/grove-admission": 443,
-    "kai-scheduler/admission": 443,
-    "kai-scheduler/pod-group-controller": 443,
-    "kueue-system/kueue-webhook-service": 443,
-    "cert-manager/cert-manager-webhook": 443,
-    "kyverno/kyverno-svc": 443,
-    "nvidia-dra-driver-gpu/dra-driver-nvidia-gpu-webhook": 443,
-}
-"""The port of each Service of a webhook."""
+def services() -> dict[str, Object]:
+    """Return the Services of webhooks by namespace and name."""
+    recorded = [item for record in RECORDS for item in record["services"]]
+    ours = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"namespace": "grove-system", "name": "grove-admission"},
+        "spec": {"ports": [{"name": "https", "port": 443}], "selector": {"app": "ours"}},
+    }
+    return {
+        f"{item['metadata']['namespace']}/{item['metadata']['name']}": item
+        for item in copy.deepcopy([*recorded, ours])
+    }
+
 
 DRIVER_SERVICE = "nvidia-dra-driver-gpu/dra-driver-nvidia-gpu-webhook"
-NAMESPACES = ("kube-system", *dict.fromkeys(key.partition("/")[0] for key in SERVICES))
 
 
 class Rehearsed:
     """A cluster in which mistakes can be made."""
 
     def __init__(self) -> None:
-        self.configurations = copy.deepcopy(neighbours())
-        self.services = {key: service(key, port) for key, port in SERVICES.items()}
+        self.configurations = configurations()
+        self.services = services()
+        self.endpoints = dict.fromkeys(self.services, 2)
         self.unreachable: set[str] = set()
 
-    def webhook(self, title: str, position: int = 0) -> Object:
-        entry: Object = self.configurations[title]["webhooks"][position]
+    def webhook(self, title: str, name: str = "") -> Object:
+        """Return the webhook of this name, or the first one."""
+        entry: Object = next(
+            entry for entry in self.configurations[title]["webhooks"] if name in ("", entry["name"])
+        )
         return entry
 
     async def checks(self) -> list[Check]:
         client = AnsweringClient(self.configurations.values())
-        client.load([item for items in self.services.values() for item in items])
-        client.load([namespace(name) for name in NAMESPACES])
+        client.load(list(self.services.values()))
+        client.load([slice_of(item, self.endpoints[key]) for key, item in self.services.items()])
+        spaces = dict.fromkeys(key.partition("/")[0] for key in self.endpoints)
+        client.load([namespace(name) for name in ("kube-system", *spaces)])
         return await check_all(client, self._shake, NOW)
 
     async def _shake(self, address: str, port: int, name: str, ca_bundle: bytes) -> Handshake:
@@ -331,7 +175,7 @@ async def test_a_cluster_that_is_well_is_told_what_stops_without_each_webhook() 
         ' {"matchExpressions": [{"key": "cert-manager.io/disable-validation", "operator": "NotIn",'
         ' "values": ["true"]}]} selects',
     ]
-    assert len(described) == sum(len(item["webhooks"]) for item in neighbours().values()) - 1
+    assert len(described) == sum(len(item["webhooks"]) for item in configurations().values()) - 1
 
 
 Mistake = Callable[[Rehearsed], None]
@@ -342,7 +186,7 @@ def no_service(cluster: Rehearsed) -> None:
 
 
 def no_endpoint(cluster: Rehearsed) -> None:
-    cluster.services[DRIVER_SERVICE] = service(DRIVER_SERVICE, endpoints=0)
+    cluster.endpoints[DRIVER_SERVICE] = 0
 
 
 def no_endpoint_but_ignored(cluster: Rehearsed) -> None:
@@ -351,9 +195,7 @@ def no_endpoint_but_ignored(cluster: Rehearsed) -> None:
 
 
 def one_endpoint(cluster: Rehearsed) -> None:
-    cluster.services["cert-manager/cert-manager-webhook"] = service(
-        "cert-manager/cert-manager-webhook", endpoints=1
-    )
+    cluster.endpoints["cert-manager/cert-manager-webhook"] = 1
 
 
 def another_port(cluster: Rehearsed) -> None:
@@ -361,7 +203,7 @@ def another_port(cluster: Rehearsed) -> None:
 
 
 def own_pods(cluster: Rehearsed) -> None:
-    cluster.webhook(KUEUE)["namespaceSelector"] = leaving_out("kube-system")
+    cluster.webhook(KUEUE, "mpod.kb.io")["namespaceSelector"] = leaving_out("kube-system")
 
 
 def own_pods_with_conditions(cluster: Rehearsed) -> None:
@@ -369,7 +211,7 @@ def own_pods_with_conditions(cluster: Rehearsed) -> None:
 
 
 def everywhere(cluster: Rehearsed) -> None:
-    cluster.webhook(KUEUE)["namespaceSelector"] = leaving_out("kueue-system")
+    cluster.webhook(KUEUE, "mpod.kb.io")["namespaceSelector"] = leaving_out("kueue-system")
 
 
 def leases(cluster: Rehearsed) -> None:
@@ -377,8 +219,8 @@ def leases(cluster: Rehearsed) -> None:
 
 
 def slow(cluster: Rehearsed) -> None:
-    for title in (KAI, KUEUE):
-        cluster.webhook(title)["timeoutSeconds"] = 15
+    cluster.webhook(KAI)["timeoutSeconds"] = 15
+    cluster.webhook(KUEUE, "mpod.kb.io")["timeoutSeconds"] = 15
 
 
 def another_ca(cluster: Rehearsed) -> None:
@@ -401,17 +243,11 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "problem",
-                    f"{name}: Service kueue-system/kueue-webhook-service does not exist:"
-                    " nobody answers, and its requests are refused",
+                    f"{name} webhooks: Service kueue-system/kueue-webhook-service does not exist:"
+                    " nobody answers, and their requests are refused",
                     "See what installed it. If nobody needs it any more, delete the configuration.",
                 )
-                for name in (
-                    f"{KUEUE}, mpod.kb.io",
-                    f"{KUEUE}, mjob.kb.io",
-                    f"{KUEUE_VALIDATING}, vpod.kb.io",
-                    f"{KUEUE_VALIDATING}, vjob.kb.io",
-                    f"{KUEUE_VALIDATING}, vworkload.kb.io",
-                )
+                for name in (f"{KUEUE}, 21", f"{KUEUE_VALIDATING}, 22")
             ]
             + [
                 (
@@ -589,11 +425,11 @@ async def test_a_mistake_is_named(
 async def test_from_outside_certificates_are_counted_and_not_called_wrong() -> None:
     cluster = Rehearsed()
     cluster.unreachable = {
-        f"{name}.{space}.svc" for space, _, name in (key.partition("/") for key in SERVICES)
+        f"{name}.{space}.svc" for space, _, name in (key.partition("/") for key in services())
     }
     checks = await cluster.checks()
     assert [check.message for check in checks if check.status == "unknown"] == [
-        "14 caBundles were not compared with the certificates of their servers"
+        "15 caBundles were not compared with the certificates of their servers"
     ]
     assert [check for check in checks if check.status == "problem"] == []
 

@@ -1,0 +1,95 @@
+"""The Services that webhooks are called at, and whether somebody answers there."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from app.doctor.installed import ALL_WEBHOOKS, Object, ServiceKey, StoredWebhook, Surroundings
+from app.doctor.report import Check, Status
+from app.doctor.service import Endpoint, ready_endpoints
+from app.objects.shape import map_of, maps_of
+
+_CALLED = "See what installed it. If nobody needs it any more, delete the configuration."
+_PORT = "Correct clientConfig.service.port, or the Service."
+_REPLICAS = "See why the Pods of this Service are not ready."
+_ALONE = "Run two replicas or more."
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with the Service of a webhook.
+
+    `fate` is what becomes of the requests, "" if somebody answers as long as nothing restarts.
+    """
+
+    status: Status
+    cause: str
+    fate: str
+    remedy: str
+
+    def message(self, configuration: str, names: Sequence[str]) -> str:
+        """Return what is said of webhooks that have this fault in common."""
+        webhooks = names[0]
+        whose = "its"
+        if len(names) > 1:
+            webhooks = f"{len(names)} webhooks"
+            whose = "their"
+
+        consequence = "nobody answers while it restarts"
+        if self.fate:
+            consequence = f"nobody answers, and {whose} requests {self.fate}"
+        return f"{configuration}, {webhooks}: {self.cause}: {consequence}"
+
+
+def check_targets(webhooks: Sequence[StoredWebhook], surroundings: Surroundings) -> Iterator[Check]:
+    """Yield what is wrong with Services, once for all webhooks of a configuration."""
+    alike: dict[tuple[str, Fault], list[str]] = {}
+    for webhook in webhooks:
+        fault = fault_of(webhook, surroundings)
+        if fault is not None:
+            alike.setdefault((webhook.configuration, fault), []).append(webhook.name)
+
+    for (configuration, fault), names in alike.items():
+        yield Check(ALL_WEBHOOKS, fault.status, fault.message(configuration, names), fault.remedy)
+
+
+def fault_of(webhook: StoredWebhook, surroundings: Surroundings) -> Fault | None:
+    """Return what is wrong with the Service of a webhook, None if nothing is or there is none."""
+    if webhook.service is None:
+        return None
+    name = f"Service {'/'.join(webhook.service)}"
+    status: Status = "warning"
+    fate = "pass unchanged"
+    if webhook.is_fatal:
+        status = "problem"
+        fate = "are refused"
+
+    service = surroundings.services.get(webhook.service)
+    if service is None:
+        return Fault(status, f"{name} does not exist", fate, _CALLED)
+    if _service_port(service, webhook.port) is None:
+        return Fault(status, f"{name} has no port {webhook.port}", fate, _PORT)
+
+    count = len(endpoints_of(webhook.service, webhook.port, surroundings))
+    if count == 0:
+        return Fault(status, f"{name} has no ready endpoint", fate, _REPLICAS)
+    if count == 1 and webhook.is_fatal:
+        return Fault("warning", f"{name} has 1 ready endpoint", "", _ALONE)
+    return None
+
+
+def _service_port(service: Object, number: int) -> Object | None:
+    ports = maps_of(map_of(service.get("spec")).get("ports"))
+    return next((port for port in ports if port.get("port") == number), None)
+
+
+def endpoints_of(key: ServiceKey, number: int, surroundings: Surroundings) -> list[Endpoint]:
+    """Return the ready endpoints behind a port of a Service, [] if there is no such port."""
+    port = _service_port(surroundings.services.get(key, {}), number)
+    if port is None:
+        return []
+    name = str(port.get("name") or "")
+    return [
+        endpoint
+        for item in surroundings.slices.get(key, ())
+        for endpoint in ready_endpoints(item, name)
+    ]
