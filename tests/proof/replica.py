@@ -24,7 +24,7 @@ mnnvl: {{{mnnvl}}}
 """A Lease lasts longer than a schedule.
 
 A leader that gets no turns for some seconds, because the machine is busy, must not end the process
-of all schedules. The Lease of a server that was killed is deleted.
+of all schedules. That of a server that was killed is released.
 """
 
 

@@ -189,18 +189,20 @@ class Schedule:
         self._replicas[number] = await self._replica(share)
 
     async def _free_leases(self) -> NoReturn:
-        """Deletes the Lease of a leader that was killed, so that nobody has to wait until it
+        """Releases the Lease of a leader that was killed, so that nobody has to wait until it
         expires.
 
-        A call that it made before may take effect later.
+        A call that it made before may take effect later. Whoever has seen a Lease that is deleted
+        would wait for it nevertheless.
         """
         ref = ObjectRef(LEASE, NAME, "grove-system")
         while True:
             with contextlib.suppress(ClusterError):
                 lease = await self._admin.get(ref)
                 if lease["spec"]["holderIdentity"] in self._dead:
-                    version = lease["metadata"]["resourceVersion"]
-                    await self._admin.delete(ref, resource_version=version)
+                    version = {"resourceVersion": lease["metadata"]["resourceVersion"]}
+                    released = {"metadata": version, "spec": {"holderIdentity": ""}}
+                    await self._admin.patch(ref, released)
             await asyncio.sleep(LEASE_SECONDS)
 
     # What happens.
