@@ -12,6 +12,7 @@ import httpx
 import pytest
 from aiohttp import web
 
+from tests.proof.loop import PatientLoop
 from tests.proof.migration import CalmMigration
 from tests.proof.network import FaultyProxy
 from tests.proof.schedule import Report, Schedule, run_seed
@@ -25,9 +26,9 @@ AT_ONCE = 4
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 # a killed server closes nothing
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-async def test_whatever_happens_nothing_is_lost_leaked_or_stuck(tmp_path: Path) -> None:
+def test_whatever_happens_nothing_is_lost_leaked_or_stuck(tmp_path: Path) -> None:
     """Several at a time: a schedule mostly waits."""
-    reports = await reports_of(Schedule, SEEDS, tmp_path)
+    reports = reports_of(Schedule, SEEDS, tmp_path)
     assert {report.seed: report.broken for report in reports if report.broken} == {}
     assert sum(report.faults for report in reports) > 100
 
@@ -36,13 +37,18 @@ async def test_whatever_happens_nothing_is_lost_leaked_or_stuck(tmp_path: Path) 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 # a killed server closes nothing
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-async def test_whatever_grove_replaces_running_pods_keep_what_they_use(tmp_path: Path) -> None:
-    reports = await reports_of(CalmMigration, MIGRATIONS, tmp_path)
+def test_whatever_grove_replaces_running_pods_keep_what_they_use(tmp_path: Path) -> None:
+    reports = reports_of(CalmMigration, MIGRATIONS, tmp_path)
     assert {report.seed: report.broken for report in reports if report.broken} == {}
     assert sum(report.steps.get("migrated", 0) for report in reports) > 0
 
 
-async def reports_of(kind: type[Schedule], seeds: Iterable[int], folder: Path) -> list[Report]:
+def reports_of(kind: type[Schedule], seeds: Iterable[int], folder: Path) -> list[Report]:
+    with asyncio.Runner(loop_factory=PatientLoop) as runner:
+        return runner.run(_reports_of(kind, seeds, folder))
+
+
+async def _reports_of(kind: type[Schedule], seeds: Iterable[int], folder: Path) -> list[Report]:
     turns = asyncio.Semaphore(AT_ONCE)
 
     async def in_turn(seed: int) -> Report:
