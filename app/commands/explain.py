@@ -18,13 +18,13 @@ import uvloop
 from app import logs
 from app.cluster.connect import reading_client
 from app.commands.asked import neighbours, one_word, reference
-from app.commands.explain_list import print_list, read_list
+from app.commands.explain_list import print_list
 from app.commands.files import stream_of
 from app.commands.options import UNUSABLE, Command, add_reading_options, unreadable
 from app.dry_run.budget import UnusableInput
 from app.explain.answers.answer import Answer, explain
 from app.explain.known.index import Index
-from app.explain.known.read import facts_of, read_for
+from app.explain.known.read import facts_of, read_for, read_list
 from app.explain.known.snapshot import RESOURCES, Snapshot
 from app.explain.shown.json import document
 from app.explain.shown.names import meant
@@ -126,7 +126,7 @@ def _namespace_in(others: Sequence[Ref], ref: Ref) -> str:
 async def _list(namespace: str, arguments: argparse.Namespace) -> int:
     within = "" if arguments.all_namespaces else namespace
     async with reading_client(RESOURCES, arguments.kubeconfig, arguments.context) as client:
-        facts = await read_list(client, within, room=not arguments.no_room)
+        facts = await read_list(client, within, room=not arguments.no_room, now=time.time())
     return print_list(Index(facts), within, arguments)
 
 

@@ -26,7 +26,7 @@ from app.explain.answers.whatif.edits import Supposition
 from app.explain.answers.whatif.effects import Effects
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
-from app.explain.known.read import TOPOLOGY, facts_of, read_all
+from app.explain.known.read import facts_of, read_all
 from app.explain.known.snapshot import RESOURCES, Snapshot
 from app.explain.reasons.words import listed
 from app.explain.shown.json import preview_document, search_document, survey_document
@@ -52,6 +52,7 @@ from app.objects.shape import list_of
 from app.rules.dialects.bindings.levels import validate_binding
 from app.rules.dialects.design.levels import validate_cluster_topology
 from app.rules.topology.levels import validate_levels
+from app.stores.around import TOPOLOGY
 from app.visible import visible, visible_json
 
 _ROOM = re.compile(r"(\d{1,6})x(\d{1,4})")

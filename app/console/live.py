@@ -13,8 +13,9 @@ from typing import Any, NoReturn
 
 from app.cluster.connect import is_expired
 from app.console.revision import Revision, Revisions
-from app.explain.known.snapshot import BY_RESOURCE, ROOM, Snapshot
+from app.explain.known.snapshot import BY_RESOURCE, Snapshot
 from app.explain.reasons.words import listed
+from app.facts.table import ROOM
 from app.kube.api import ClusterError, Reader, Rejected, Selection
 from app.kube.discovery import Discovery
 from app.kube.store import WatchStore

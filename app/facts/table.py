@@ -109,6 +109,15 @@ OF_GANG = "gang"
 The keys are the PodGangs that own them, and the one that an earlier version wrote into a label.
 """
 
+ROOM = "room"
+"""The pods of all namespaces, without which free room is not known."""
+
+CHANNELS = "channels"
+"""The ResourceClaims of all namespaces.
+
+Without them, it is not known who has the channel of a node.
+"""
+
 BY_SET = "set"
 """Lookup of PodGangs and of PodCliques: namespace and PodCliqueSet."""
 

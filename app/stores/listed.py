@@ -1,17 +1,21 @@
-"""Fills stores with one list each, for commands that read a cluster once.
+"""Reads everything once, for commands.
 
 If a resource may not be read, a watch would wait for ever, while a list reports the reason.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
-from app.kube.api import Client, ClusterError, Gone, NotFound, Selection
+from app.facts import kinds
+from app.facts.table import CHANNELS, ROOM, Row
+from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef, Reader, Selection
+from app.kube.pages import PAGE, pages
 from app.kube.store import WatchStore
-from app.kube.watch import Pace, list_into
-from app.objects.resource import Resource
+from app.objects.resource import POD, Resource
 from app.stores.stores import Stores, selection_of
 
-_TRIES = 3
+OF_ALL_NAMESPACES = {POD: ROOM, kinds.RESOURCE_CLAIM: CHANNELS}
+"""What isn't known unless the objects of all namespaces are."""
 
 
 async def read(
@@ -38,14 +42,130 @@ async def read(
 
 
 async def _list(client: Client, store: WatchStore[Any], selection: Selection) -> None:
-    """List into `store`.
+    store.begin_list()
+    async for page in pages(client, selection):
+        store.take_listed(page.items)
+    store.end_list("0")
 
-    If the list expires while its pages are read, it is begun again a few times.
+
+class Reading:
+    """What is read once, a list for each name of `rows`, and what could not be read.
+
+    Objects become facts as pages arrive, so that only what is needed of them is kept. An error is
+    noted, with the cause, and the rest is read all the same.
     """
-    for tries_left in reversed(range(_TRIES)):
-        try:
-            await list_into(client, store, selection, Pace())
+
+    def __init__(self, client: Reader, rows: Mapping[Resource, Row[Any]], page: int = PAGE) -> None:
+        self._client = client
+        self.rows = rows
+        self._page = page
+        self._facts: dict[str, list[Any]] = {row.name: [] for row in rows.values()}
+        self._unseen: dict[str, str] = {}
+        self._skipped: set[str] = set()
+        self._got: set[str] = set()
+        self._served: set[str] = set()
+        self._absent: set[str] = set()
+
+    def found(self) -> dict[str, Any]:
+        """Return what was read, a tuple for each name, and `unseen`, `skipped` and `absent`.
+
+        `unseen` are the names that could not be read in full, with the cause. `skipped` were not
+        asked for, and `absent` are not served.
+        """
+        absent = self._absent - self._served
+        unread = self._facts.keys() - self._served - self._absent
+        # An object that was read by itself may be in a list too.
+        for name in self._got:
+            self._facts[name] = list({fact.ref: fact for fact in self._facts[name]}.values())
+
+        lists: dict[str, Any] = {name: tuple(facts) for name, facts in self._facts.items()}
+        return lists | {
+            "unseen": dict(self._unseen),
+            "skipped": frozenset((unread | self._skipped) - absent - self._unseen.keys()),
+            "absent": frozenset(absent),
+        }
+
+    def of(self, field: str) -> list[Any]:
+        return self._facts[field]
+
+    def skip(self, field: str) -> None:
+        self._skipped.add(field)
+
+    async def list(
+        self, resource: Resource, namespace: str | None = None, *, selector: str = ""
+    ) -> int:
+        """Read a list; gives the number of objects. What goes wrong is noted."""
+        field = self.rows[resource].name
+        before = len(self._facts[field])
+        error = await self._try(resource, namespace, selector)
+        if error is not None:
+            self._unseen.setdefault(field, cause(error))
+        return len(self._facts[field]) - before
+
+    async def list_everywhere(self, resource: Resource, namespace: str | None = None) -> None:
+        """List all namespaces, or else the one namespace if that may be read."""
+        error = await self._try(resource, None)
+        if error is None:
             return
-        except Gone:
-            if not tries_left:
-                raise
+
+        is_denied = error.code == 403
+        if resource in OF_ALL_NAMESPACES:
+            which = f" {resource.plural} of all namespaces" if is_denied else ""
+            self._unseen[OF_ALL_NAMESPACES[resource]] = cause(error) + which
+        if is_denied and namespace is not None:
+            error = await self._try(resource, namespace)
+        if error is not None:
+            self._unseen.setdefault(self.rows[resource].name, cause(error))
+
+    async def _try(
+        self, resource: Resource, namespace: str | None, selector: str = ""
+    ) -> ClusterError | None:
+        """Return the error that ended a list.
+
+        None for none, and for a resource that isn't served.
+        """
+        row = self.rows[resource]
+        facts = self._facts[row.name]
+        try:
+            async for page in pages(
+                self._client, Selection(resource, namespace, labels=selector), limit=self._page
+            ):
+                facts += map(row.read, page.items)
+            self._served.add(row.name)
+        except NotFound:
+            self._absent.add(row.name)
+        except ClusterError as error:
+            return error
+
+        return None
+
+    async def get(
+        self, resource: Resource, name: str, namespace: str | None = None
+    ) -> Object | None:
+        """Return one object, which becomes a fact too if its kind is one of the facts.
+
+        None if it doesn't exist.
+        """
+        row = self.rows.get(resource)
+        try:
+            obj = await self._client.get(ObjectRef(resource, name, namespace))
+        except NotFound as error:
+            if row is not None:
+                (self._absent if error.no_resource else self._served).add(row.name)
+            return None
+        except ClusterError as error:
+            if row is not None:
+                self._unseen.setdefault(row.name, cause(error))
+            return None
+
+        if row is not None:
+            self._served.add(row.name)
+            self._got.add(row.name)
+            self._facts[row.name].append(row.read(obj))
+
+        return obj
+
+
+def cause(error: ClusterError) -> str:
+    """Return why a list could not be read, in a few words."""
+    return "no right to list" if error.code == 403 else error.message

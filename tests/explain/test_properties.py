@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.explain.answers.answer import Answer
-from app.explain.known.snapshot import CHANNELS, ROOM, TITLES, Snapshot
+from app.explain.known.snapshot import TITLES, Snapshot
 from app.explain.reasons.table import RULES
 from app.explain.shown.json import document
+from app.facts.table import CHANNELS, ROOM
 from tests.explain import fleet
 from tests.explain.fleet import answer, facts, placed
 from tests.explain.test_reasons import ROWS

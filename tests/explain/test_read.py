@@ -7,12 +7,14 @@ import pytest
 
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
-from app.explain.known.read import cause, facts_of, read_all, read_for
+from app.explain.known.kinds import KINDS
+from app.explain.known.read import facts_of, read_all, read_for, read_list
 from app.explain.known.snapshot import Snapshot
 from app.explain.shown.text import text
 from app.facts.kinds import POD_CLIQUE
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
+from app.facts.table import ROOM
 from app.kube.api import (
     NotFound,
     NotServed,
@@ -25,6 +27,8 @@ from app.kube.api import (
     WatchEvent,
 )
 from app.objects.resource import NODE, POD, Resource
+from app.stores.around import ASKED
+from app.stores.listed import cause
 from tests.explain.fleet import NAMESPACE, NOW, SET_REF, facts, fill, placed, pods
 from tests.explain.objects import objects_of
 
@@ -194,3 +198,51 @@ def test_kinds_without_a_document_are_not_judged() -> None:
 def test_the_cause_is_short_for_a_missing_right_only() -> None:
     assert cause(DENIED) == "no right to list"
     assert cause(Unavailable("broken", code=503)) == "broken"
+
+
+def test_what_may_be_asked_about_is_read_by_its_kind() -> None:
+    assert set(ASKED) == set(KINDS.values())
+    assert all(resource.kind == kind for kind, resource in ASKED.items())
+
+
+@pytest.mark.parametrize(
+    ("namespace", "room", "namespaces"),
+    [
+        pytest.param(
+            NAMESPACE,
+            True,
+            {"nodes": None, "pods": None, "podgangs": NAMESPACE, "queues": None},
+            id="a namespace, with the pods that take room in it",
+        ),
+        pytest.param(
+            NAMESPACE,
+            False,
+            {"pods": NAMESPACE, "podgangs": NAMESPACE, "queues": None},
+            id="a namespace only",
+        ),
+        pytest.param(
+            "",
+            True,
+            {"nodes": None, "pods": None, "podgangs": None, "queues": None},
+            id="all namespaces",
+        ),
+    ],
+)
+async def test_what_is_read_of_a_namespace(
+    namespace: str, room: bool, namespaces: dict[str, str | None]
+) -> None:
+    cluster = Cluster(FULL)
+    read = await read_list(cluster, namespace, room=room, now=NOW)
+    asked = dict(cluster.asked)
+    plurals = ("nodes", "pods", "podgangs", "queues")
+    assert {plural: asked[plural] for plural in plurals if plural in asked} == namespaces
+    assert (ROOM in read.skipped, "nodes" in read.skipped) == (not room, not room)
+
+
+@pytest.mark.parametrize("asked", [SET_REF, Ref("Pod", NAMESPACE, "none")])
+async def test_without_a_set_all_of_the_namespace_is_read(asked: Ref) -> None:
+    cluster = Cluster(FULL)
+    read = await read_for(cluster, asked, room=False, now=NOW)
+    own = [pod for pod in FULL.pods if pod.namespace == NAMESPACE]
+    others = [pod for pod in own if pod.place.pcs != SET_REF.name]
+    assert len(read.pods) == len(own) - len(others) * (asked is SET_REF)

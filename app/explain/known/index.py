@@ -14,7 +14,7 @@ from app.explain.known.domains import Domains
 from app.explain.known.groups import Change, Groups, Join, change
 from app.explain.known.levels import Topology, topology_called
 from app.explain.known.podclique import PodClique
-from app.explain.known.snapshot import CHANNELS, ROOM, Snapshot
+from app.explain.known.snapshot import Snapshot
 from app.facts.grove.podgang import PodGang
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
@@ -24,6 +24,7 @@ from app.facts.kubernetes.pod import Pod
 from app.facts.labels import NODE_POOL
 from app.facts.named import Named, Namespaced
 from app.facts.quantity import Amounts
+from app.facts.table import CHANNELS, ROOM
 
 Key = tuple[str, str]
 """(namespace, name)"""

@@ -38,17 +38,8 @@ from app.facts.nvidia.computedomain import (
     ComputeDomain,
     DomainClique,
 )
-from app.facts.table import Row
+from app.facts.table import CHANNELS, ROOM, Row
 from app.objects.resource import EVENT, Resource
-
-ROOM = "room"
-"""The pods of all namespaces, without which free room is not known."""
-
-CHANNELS = "channels"
-"""The ResourceClaims of all namespaces.
-
-Without them, it is not known who has the channel of a node.
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from app.explain.gangs.gang import Gang
-from app.explain.known.snapshot import CHANNELS, ROOM
 from app.explain.reasons import (
     claims,
     constraints,
@@ -24,6 +23,7 @@ from app.explain.reasons import (
     volumes,
 )
 from app.explain.reasons.reason import Reason, Rule, merged
+from app.facts.table import CHANNELS, ROOM
 
 
 def _waits_constrained(gang: Gang) -> bool:

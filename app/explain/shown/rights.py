@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping
 
 from app.explain.known.index import Index
-from app.explain.known.snapshot import BY_RESOURCE, CHANNELS, ROOM
+from app.explain.known.snapshot import BY_RESOURCE
 from app.explain.reasons.words import listed
 from app.facts.kinds import POD_CLIQUE_SCALING_GROUP, RESOURCE_CLAIM
 from app.facts.named import Ref
+from app.facts.table import CHANNELS, ROOM
 from app.objects.resource import POD, Resource
 
 VIEWER = "grove-admission-view"
