@@ -1,0 +1,299 @@
+"""How a server and `explain` grow with a cluster: 1,000, 15,000 and 65,000 nodes.
+
+For each node, there are 4 pods, 4/3 PodCliques, 2/3 PodGangs, each with a ComputeDomain and a
+ResourceClaim, and 2/15 PodCliqueSets. The API server is `bench_fleet`, a process of its own, which
+makes each page when it is asked for. Every server and every command is another process. Servers
+take their credentials from the files of a service account, as in a Pod.
+
+Times are CPU times, which other programs disturb little. Only what is said to be seconds is not.
+"""
+
+import argparse
+import asyncio
+import itertools
+import os
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import bench_verdicts
+import httpx
+import orjson
+from bench_common import (
+    ENVIRONMENT,
+    ROOT,
+    Connection,
+    answer,
+    cached_objects,
+    memory,
+    process,
+    until,
+)
+from bench_fleet import CONFIGURATION, Fleet, namespace_of, set_name
+from bench_memory import is_ready
+
+from app.server.listener import free_port
+
+SIZES = (0, 1_000, 15_000, 65_000)
+VERDICTS = 500
+ROUNDS = 8
+SETTLE_SECONDS = 5.0
+WATCHED = """
+import sys, time
+from pathlib import Path
+import uvloop
+from app.cli import main
+from app.kube.credentials import in_cluster
+
+directory = Path(sys.argv.pop(1))
+in_cluster.__defaults__ = (directory,)
+longest = 0.0
+
+def watched():
+    loop = uvloop.new_event_loop()
+    def look(before):
+        global longest
+        took = time.thread_time() - before
+        if took > longest:
+            longest = took
+            (directory / "longest").write_text(str(took))
+        loop.call_soon(lambda: loop.call_later(0.001, look, time.thread_time()))
+    loop.call_soon(look, time.thread_time())
+    return loop
+
+uvloop.run.__kwdefaults__["loop_factory"] = watched
+sys.exit(main())
+"""
+"""Runs a server. The longest turn of its event loop so far is in a file, in seconds of CPU time."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server beside the cluster.
+
+    Seconds to `/readyz`, CPU seconds by then, the longest turn of the event loop by then, resident
+    bytes, objects in caches, and CPU seconds of a verdict by path.
+    """
+
+    seconds: float
+    cpu: float
+    longest: float
+    resident: int
+    objects: int
+    verdicts: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """CPU seconds and peak resident bytes of a command."""
+
+    cpu: float
+    peak: int
+
+
+@dataclass(frozen=True)
+class Column:
+    """What was measured beside a cluster of so many nodes."""
+
+    fleet: Fleet
+    served: Served
+    explain: Ran
+    read: Ran
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "nodes", nargs="*", type=int, default=list(SIZES), help="(default: 0 1000 15000 65000)"
+    )
+    parser.add_argument("--read", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.read:
+        asyncio.run(read(arguments.read))
+        return 0
+
+    columns = [column(nodes) for nodes in arguments.nodes]
+    print("\n".join(table(columns)))
+    print(f"\nLoad of the machine at the end: {os.getloadavg()[0]:.1f}.")
+    return 0
+
+
+def column(nodes: int) -> Column:
+    fleet = Fleet(nodes)
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        api = [sys.executable, str(ROOT / "scripts" / "bench_fleet.py"), name, str(nodes)]
+        with process(api):
+            until((directory / "kubeconfig").exists)
+            kubeconfig = ["--kubeconfig", str(directory / "kubeconfig")]
+            explain = ["-m", "app", "explain", fleet.last_set, "-n", fleet.last_namespace]
+            return Column(
+                fleet,
+                served(directory),
+                ran([*explain, *kubeconfig]),
+                ran([__file__, "--read", name]),
+            )
+
+
+# A server.
+
+
+def served(directory: Path) -> Served:
+    port = free_port()
+    (directory / "config.yaml").write_text(CONFIGURATION)
+    options = ["--config", str(directory / "config.yaml"), "--certs", str(directory / "webhook")]
+    options += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"]
+    environment = {**ENVIRONMENT, **service(directory)}
+    begin = time.monotonic()
+    with process(
+        [sys.executable, "-c", WATCHED, str(directory), "serve", *options], environment
+    ) as server:
+        until((directory / "webhook" / "ca.crt").exists)
+        context = ssl.create_default_context(cafile=directory / "webhook" / "ca.crt")
+        with httpx.Client(base_url=f"https://localhost:{port}", verify=context) as client:
+            until(lambda: is_ready(client), 600.0)
+            seconds = time.monotonic() - begin
+            cpu = cpu_seconds(server.pid)
+            longest = float((directory / "longest").read_text())
+            objects = cached_objects(client.get("/metrics").text)
+            time.sleep(SETTLE_SECONDS)
+            resident = memory(server.pid, "VmRSS")
+        verdicts = asyncio.run(costs(server.pid, port, context))
+
+    return Served(seconds, cpu, longest, resident, objects, verdicts)
+
+
+def service(directory: Path) -> dict[str, str]:
+    """Return the environment that Kubernetes sets in a Pod."""
+    port = (directory / "port").read_text()
+    return {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": port}
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of all threads of a process, to the nanosecond."""
+    times = [path.read_text().split()[0] for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
+    return sum(map(int, times)) / 1e9
+
+
+async def costs(pid: int, port: int, context: ssl.SSLContext) -> dict[str, float]:
+    """Return CPU seconds of a verdict by path: the least of some rounds, on one connection."""
+    opened = await asyncio.open_connection(
+        "127.0.0.1", port, ssl=context, server_hostname="localhost"
+    )
+    rounds: dict[str, list[float]] = {path: [] for path in reviews()}
+    for _ in range(ROUNDS):
+        for path, body in reviews().items():
+            rounds[path].append(await cost(pid, opened, path, body))
+    opened[1].close()
+    return {path: min(taken) for path, taken in rounds.items()}
+
+
+async def cost(pid: int, opened: Connection, path: str, body: bytes) -> float:
+    head = f"POST {path}?timeout=10s HTTP/1.1\r\nhost: localhost\r\n"
+    head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    before = cpu_seconds(pid)
+    for _ in range(VERDICTS):
+        _, said = await answer(opened, head.encode() + body)
+    taken = (cpu_seconds(pid) - before) / VERDICTS
+    if not orjson.loads(said)["response"]["allowed"]:
+        raise SystemExit(f"{path}: {said.decode()}")
+    return taken
+
+
+def reviews() -> dict[str, bytes]:
+    """Return the requests by path.
+
+    The pods of the set have GPUs, for which rooms are looked up. The PodClique belongs to a set of
+    the cluster, so that its MNNVL resources are there.
+    """
+    pcs = orjson.loads(bench_verdicts.review("podcliqueset.topology-three-levels"))
+    for clique in pcs["request"]["object"]["spec"]["template"]["cliques"]:
+        (container,) = clique["spec"]["podSpec"]["containers"]
+        container["resources"] = {"limits": {"nvidia.com/gpu": 8}}
+    return {
+        "/validate/podgroup": bench_verdicts.review("podgroup.valid"),
+        "/validate/podcliqueset": orjson.dumps(pcs),
+        "/mutate/podclique": bench_verdicts.review("podclique.replica-scope-0-worker")
+        .replace(b"distributed-training", set_name(0).encode())
+        .replace(b'"namespace":"default"', b'"namespace":"%b"' % namespace_of(0).encode()),
+    }
+
+
+# Commands.
+
+
+def ran(arguments: list[str]) -> Ran:
+    with tempfile.TemporaryFile() as out:
+        pid = subprocess.Popen(
+            [sys.executable, *arguments], cwd=ROOT, env=ENVIRONMENT, stdout=out
+        ).pid
+        _, status, usage = os.wait4(pid, 0)
+        out.seek(0)
+        if os.waitstatus_to_exitcode(status) > 2:
+            raise SystemExit(f"{' '.join(arguments)}:\n{out.read().decode()}")
+    return Ran(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+
+
+async def read(directory: Path) -> None:
+    """Read everything once, as the console does."""
+    from app.cluster.connect import reading_client
+    from app.explain.known.index import Index
+    from app.explain.known.read import read_all
+    from app.explain.known.snapshot import RESOURCES
+
+    async with reading_client(RESOURCES, directory / "kubeconfig", None) as client:
+        facts = await read_all(client, now=time.time())
+    Index(facts)
+
+
+# The table.
+
+
+def table(columns: list[Column]) -> list[str]:
+    """Return the table as the README has it."""
+    rows = [
+        ("nodes", [f"{each.fleet.nodes:,}" for each in columns]),
+        ("objects in the cluster", [f"{each.fleet.count:,}" for each in columns]),
+        ("objects in caches of a server", [f"{each.served.objects:,}" for each in columns]),
+        ("resident memory, MiB", [mebibytes(each.served.resident) for each in columns]),
+        ("bytes for each object more", ["", *growth(columns)]),
+        ("ready after, s", [f"{each.served.seconds:.1f}" for each in columns]),
+        ("CPU until then, s", [f"{each.served.cpu:.2f}" for each in columns]),
+        ("longest turn while listing, ms", [milliseconds(each) for each in columns]),
+    ]
+    for path in reviews():
+        taken = [f"{each.served.verdicts[path] * 1e6:.0f}" for each in columns]
+        rows.append((f"`{path}`, us", taken))
+    rows += [
+        ("`explain` of a set of 30 pods, CPU s", [f"{each.explain.cpu:.1f}" for each in columns]),
+        ("its peak memory, MiB", [mebibytes(each.explain.peak) for each in columns]),
+        ("everything read once, CPU s", [f"{each.read.cpu:.1f}" for each in columns]),
+        ("its peak memory, MiB", [mebibytes(each.read.peak) for each in columns]),
+    ]
+    lines = [f"| {title} | {' | '.join(cells)} |" for title, cells in rows]
+    return [lines[0], f"|---{'|---' * len(columns)}|", *lines[1:]]
+
+
+def mebibytes(size: int) -> str:
+    return f"{size / 2**20:.0f}"
+
+
+def milliseconds(column: Column) -> str:
+    return f"{column.served.longest * 1000:.1f}"
+
+
+def growth(columns: list[Column]) -> list[str]:
+    """Return the bytes for each object that a cluster has more than the smaller one before it."""
+    grown = []
+    for smaller, larger in itertools.pairwise(columns):
+        objects = larger.served.objects - smaller.served.objects
+        grown.append(f"{(larger.served.resident - smaller.served.resident) / max(1, objects):,.0f}")
+    return grown
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
