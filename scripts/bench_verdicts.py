@@ -36,7 +36,7 @@ from app.admission.review import parse
 from app.certificates.files import ensure_development_certificate
 from app.facts.grove.annotations import read_mnnvl
 from app.objects.metadata import annotations_of
-from app.rules.mnnvl.claims import inject
+from app.rules.mnnvl.claim import inject
 from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
 from app.rules.mnnvl.plan import read_member
 from app.server.listener import free_port

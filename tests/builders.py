@@ -7,7 +7,7 @@ from typing import Any
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 from app.objects.metadata import annotations_of
-from app.rules.mnnvl.claims import Injection, inject
+from app.rules.mnnvl.claim import Injection, inject
 from app.rules.mnnvl.plan import ClaimMode, read_member
 
 Object = dict[str, Any]

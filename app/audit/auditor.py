@@ -40,7 +40,7 @@ from app.objects.metadata import labels_of
 from app.objects.resource import POD, Resource
 from app.rules.dialects.epochs import EPOCHS
 from app.rules.mnnvl.allocation import unallocatable
-from app.rules.mnnvl.template import read_template
+from app.rules.mnnvl.wanted import read_template
 from app.webhooks.configurations import EXEMPT_NAMESPACE
 from app.webhooks.registry import routes_over
 

@@ -4,7 +4,7 @@ from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import ObjectRef, Objects, find
 from app.rules.mnnvl.asked import asks_for
 from app.rules.mnnvl.plan import Plan
-from app.rules.mnnvl.template import read_template
+from app.rules.mnnvl.wanted import read_template
 
 
 async def doubt_about(plan: Plan, client: Objects) -> str | None:

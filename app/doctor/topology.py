@@ -17,7 +17,7 @@ from app.objects.fields import listed
 from app.objects.shape import maps_of
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
-from app.rules.mnnvl.set_annotations import GROVE_FINALIZER
+from app.rules.mnnvl.sets import GROVE_FINALIZER
 from app.rules.topology.coverage import CONDITION
 from app.rules.topology.kai import READY, desired_kai_topology, is_owned
 

@@ -35,10 +35,10 @@ from app.rules.mnnvl.allocation import (
     claim_mode,
     reservation_warning,
 )
-from app.rules.mnnvl.claims import Injection, inject
+from app.rules.mnnvl.claim import Injection, inject
 from app.rules.mnnvl.demand import annotations_of_demand, inherited_annotations, read_demand
 from app.rules.mnnvl.plan import ClaimMode, CliqueMember, Plan, device_class_of, read_member
-from app.rules.mnnvl.set_annotations import both_vocabularies
+from app.rules.mnnvl.sets import both_vocabularies
 
 PATIENCE_SECONDS = 4.0
 """The time for calls of the API server before the verdict, for which it waits 10 s."""

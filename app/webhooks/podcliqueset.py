@@ -9,9 +9,9 @@ from app.cluster.view import ClusterView, TopologyMissing
 from app.facts.kinds import COMPUTE_DOMAIN
 from app.rules.dialects.design.sets import ignored, is_unchanged, read_constraints
 from app.rules.dialects.dialect import Dialect, SetVerdict
-from app.rules.mnnvl.preflight import preflight_warnings
-from app.rules.mnnvl.set_annotations import ignored_annotations, validate_annotations
-from app.rules.mnnvl.template import Template, read_template
+from app.rules.mnnvl.sets import ignored_annotations, validate_annotations
+from app.rules.mnnvl.wanted import Template, read_template
+from app.rules.mnnvl.warnings import preflight_warnings
 from app.rules.topology.capacity import capacity_warnings, required_levels, size_warnings
 
 

@@ -14,9 +14,9 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, PodClaim
 from app.facts.named import Ref
 from app.facts.nvidia.computedomain import ComputeDomain
-from app.rules.mnnvl.claims import CLAIM
+from app.rules.mnnvl.claim import CLAIM
 from app.rules.mnnvl.missing import PUT_BACK, lacking_claims
-from app.rules.mnnvl.set_annotations import GROVE_CLAIM, GROVE_FINALIZER
+from app.rules.mnnvl.sets import GROVE_CLAIM, GROVE_FINALIZER
 
 CHANNEL_DRIVER = "compute-domain.nvidia.com"
 CHANNEL = "channel-0"

@@ -18,7 +18,7 @@ from app.objects.edits import Edit
 from app.objects.fields import FieldError
 from app.objects.resource import Resource
 from app.rules.dialects.owner import OwnerRule
-from app.rules.mnnvl.template import Template
+from app.rules.mnnvl.wanted import Template
 from app.rules.topology.coverage import Nodes
 from app.rules.topology.levels import ManagedTopology
 from app.rules.topology.owners import Owner

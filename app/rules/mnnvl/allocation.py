@@ -10,7 +10,7 @@ from typing import Literal
 
 from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
 from app.facts.labels import MNNVL_SCOPE
-from app.rules.mnnvl.claims import Injection
+from app.rules.mnnvl.claim import Injection
 from app.rules.mnnvl.plan import ClaimMode, Scope
 
 ConfiguredMode = Literal["auto", "shared", "template"]

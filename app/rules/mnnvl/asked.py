@@ -15,7 +15,7 @@ from app.rules.mnnvl.plan import (
     CliqueMember,
     Plan,
 )
-from app.rules.mnnvl.template import CliqueTemplate, Template
+from app.rules.mnnvl.wanted import CliqueTemplate, Template
 
 _MOST_DIGITS = 10
 """The digits of the largest number of replicas in Kubernetes, 2,147,483,647."""

@@ -21,7 +21,7 @@ from app.objects.edits import value_at
 from app.objects.metadata import annotations_of, labels_of
 from app.objects.resource import Resource
 from app.objects.shape import map_of, maps_of
-from app.rules.mnnvl.claims import CLAIM, form_of_entry, scope_of_entry
+from app.rules.mnnvl.claim import CLAIM, form_of_entry, scope_of_entry
 from app.rules.mnnvl.plan import (
     DEFAULT_DEVICE_CLASS,
     ClaimMode,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
-from app.rules.mnnvl.claims import CLAIM
+from app.rules.mnnvl.claim import CLAIM
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan
 
 

@@ -14,11 +14,11 @@ from app.facts.kinds import POD_CLIQUE
 from app.objects.edits import value_at
 from app.objects.metadata import annotations_of
 from app.objects.shape import map_of, maps_of, text_of
-from app.rules.mnnvl.claims import CLAIM
+from app.rules.mnnvl.claim import CLAIM
 from app.rules.mnnvl.demand import ClaimedClique, inherited_annotations, interned, read_demand
 from app.rules.mnnvl.gpus import requests_gpus
 from app.rules.mnnvl.plan import CliqueMember, read_member, read_plan
-from app.rules.mnnvl.set_annotations import both_vocabularies
+from app.rules.mnnvl.sets import both_vocabularies
 
 PUT_BACK = (
     "While the webhooks are registered, the leader puts the claim back within a minute; if not, the"

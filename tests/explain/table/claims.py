@@ -6,7 +6,7 @@ from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass
 from app.facts.kubernetes.pod import PodClaim
 from app.rules.mnnvl.missing import Unclaimed, read_unclaimed
-from app.rules.mnnvl.set_annotations import GROVE_FINALIZER
+from app.rules.mnnvl.sets import GROVE_FINALIZER
 from tests.explain.fleet import (
     NAMESPACE,
     NOW,

@@ -7,13 +7,13 @@ import pytest
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 from app.facts.grove.podcliqueset import read_pod_clique_set
-from app.rules.mnnvl.set_annotations import (
+from app.rules.mnnvl.sets import (
     both_vocabularies,
     ignored_annotations,
     shared_domains,
     validate_annotations,
 )
-from app.rules.mnnvl.template import CliqueTemplate, read_template
+from app.rules.mnnvl.wanted import CliqueTemplate, read_template
 
 GROUP = "grove.io/mnnvl-group"
 ENABLED = "grove.io/mnnvl-enabled"

@@ -11,7 +11,7 @@ Source: https://github.com/ai-dynamo/grove/tree/616762f7
 from app.facts.kinds import POD_GANG_MAP
 from app.rules.dialects.bindings import Bindings
 from app.rules.dialects.epochs.names import name_warnings
-from app.rules.mnnvl.template import Template
+from app.rules.mnnvl.wanted import Template
 
 
 class Epochs(Bindings):

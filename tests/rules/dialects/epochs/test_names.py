@@ -6,7 +6,7 @@ import pytest
 
 from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.epochs import EPOCHS
-from app.rules.mnnvl.template import Template, read_template
+from app.rules.mnnvl.wanted import Template, read_template
 
 
 def template(name: str, replicas: int = 1, /, **groups: tuple[int, int]) -> Template:

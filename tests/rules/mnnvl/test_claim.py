@@ -8,11 +8,11 @@ from jsonpatch import apply_patch
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
 from app.rules.mnnvl.allocation import reservation_warning
-from app.rules.mnnvl.claims import Injection
+from app.rules.mnnvl.claim import Injection
 from app.rules.mnnvl.desired import desired_compute_domain
 from app.rules.mnnvl.gpus import is_gpu
 from app.rules.mnnvl.plan import Plan, read_member
-from app.rules.mnnvl.template import read_template
+from app.rules.mnnvl.wanted import read_template
 from tests.builders import injection_into
 
 DESIGN = {

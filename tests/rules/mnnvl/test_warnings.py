@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from app.facts.grove.topology import Level
-from app.rules.mnnvl.preflight import preflight_warnings
-from app.rules.mnnvl.template import read_template
+from app.rules.mnnvl.wanted import read_template
+from app.rules.mnnvl.warnings import preflight_warnings
 from app.rules.topology.capacity import capacity_warnings, required_levels, size_warnings
 from app.rules.topology.coverage import Nodes
 from tests.rules.mnnvl.test_grove_groups import clique, pcs

@@ -21,7 +21,7 @@ from app.objects.metadata import annotations_of
 from app.objects.names import MAX_LABEL, is_label
 from app.objects.shape import maps_of
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, SCOPES, is_device_class
-from app.rules.mnnvl.template import (
+from app.rules.mnnvl.wanted import (
     FORMER_ANNOTATION,
     CliqueTemplate,
     Layer,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from app.facts.grove.topology import Level
 from app.facts.labels import MNNVL_GROUP
-from app.rules.mnnvl.template import CliqueTemplate, Template
+from app.rules.mnnvl.wanted import CliqueTemplate, Template
 from app.rules.topology.coverage import NVLINK_DOMAIN, Nodes
 from app.rules.topology.levels import HOSTNAME_KEY
 
