@@ -9,7 +9,7 @@ from app.cluster.owners import MnnvlOwners
 from app.cluster.view import ClusterView
 from app.config.schema import Configuration
 from app.facts.kinds import NEIGHBOURS
-from app.facts.table import FOR_VERDICTS
+from app.facts.table import FOR_VERDICTS, FOR_WARNINGS
 from app.kube.api import Objects
 from app.kube.discovery import Discovery
 from app.kube.store import WatchStore
@@ -39,8 +39,13 @@ class Cluster:
         self.discovery = discovery
         self.topology_name = settings.name
         self.stores = Stores(FOR_VERDICTS)
+        self.hints = Stores(FOR_WARNINGS)
         self.facts = ClusterView(
-            client, self.stores, topology_name=settings.name, topology_enabled=settings.enabled
+            client,
+            self.stores,
+            topology_name=settings.name,
+            topology_enabled=settings.enabled,
+            hints=self.hints,
         )
         self.resources = MnnvlResources(client, self.facts, self.stores)
         configured = OWNER_RULES.get(configuration.mnnvl.owner)
@@ -91,7 +96,8 @@ class Cluster:
         for name, problems in self.facts.level_problems().items():
             yield gauge("level_problems", text, len(problems), topology=name)
 
-        for name, store in self.stores.by_name().items():
+        stores = {**self.stores.by_name(), **self.hints.by_name()}
+        for name, store in stores.items():
             yield from self._of_cache(name, store)
 
     def _of_cache(self, name: str, store: WatchStore[Any]) -> Iterator[Sample]:

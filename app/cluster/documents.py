@@ -63,14 +63,14 @@ def _documents_of(cluster: Cluster) -> DocumentObjects:
 
 
 def _apply(cluster: Cluster, resource: Resource | None, event: WatchEvent) -> None:
-    for row, store in cluster.stores:
+    for row, store in (*cluster.stores, *cluster.hints):
         if row.resource == resource:
             store.apply(event)
 
 
 def fill_from(cluster: Cluster, objects_of: Callable[[Resource], Iterable[Object]]) -> None:
     """Fill every store with the objects that `objects_of` returns for its resource."""
-    for row, store in cluster.stores:
+    for row, store in (*cluster.stores, *cluster.hints):
         fill(store, objects_of(row.resource))
 
 

@@ -45,14 +45,22 @@ class ClusterView:
     """The facts in `stores`, with those that the rules of a dialect need (`TopologyFacts`).
 
     `client` is used for discovery, and for PodCliqueSets that the store lacks. A method raises
-    Unavailable while the cache that it needs isn't ready, except for facts about nodes.
+    Unavailable while the cache that it needs isn't ready, except for facts about nodes and those in
+    `hints`, which only warnings need.
     """
 
     def __init__(
-        self, client: Objects, stores: Stores, *, topology_name: str, topology_enabled: bool
+        self,
+        client: Objects,
+        stores: Stores,
+        *,
+        topology_name: str,
+        topology_enabled: bool,
+        hints: Stores,
     ) -> None:
         self._client = client
         self._stores = stores
+        self._hints = hints
         self._node_groups = NodeGroups(stores[table.NODES])
         self._topology = ManagedTopology(topology_name, enabled=topology_enabled)
 
@@ -158,6 +166,10 @@ class ClusterView:
             return cached
         stored = await find(self._client, ObjectRef(POD_CLIQUE_SET, name, namespace))
         return None if stored is None else read_pod_clique_set(stored)
+
+    def queues(self) -> Collection[str]:
+        """Return the names of KAI's Queues. Empty while they are not known."""
+        return self._hints[table.QUEUE_NAMES].values()
 
     def device_classes(self) -> Collection[str]:
         """Return the names of all DeviceClasses."""

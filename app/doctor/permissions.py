@@ -77,6 +77,9 @@ _ALWAYS = (
         "MNNVL resources that a PodCliqueSet owns",
     ),
     Need("kai.scheduler", "topologies", (*_READ, "create", "delete"), "the KAI Topology"),
+    Need(
+        "scheduling.run.ai", "queues", _WATCH, "warnings of queues that don't exist", optional=True
+    ),
     Need("scheduler.grove.io", "podgangs", (*_READ, "patch"), "constraints for the scheduler"),
     Need(
         "scheduler.grove.io",

@@ -87,5 +87,6 @@ ALL: tuple[Resource, ...] = (
     POD_CLIQUE_SCALING_GROUP,
     DEVICE_CLASS,
     PRIORITY_CLASS,
+    QUEUE,
 )
 """The resources that the server uses."""

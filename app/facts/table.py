@@ -180,6 +180,11 @@ Resources come before the PodGangs and sets that should own them. An owner that 
 end was then already missing when its resource was read.
 """
 
+QUEUE_NAMES: Row[str] = Row(kinds.QUEUE, read_name, metadata_only=True)
+
+FOR_WARNINGS: tuple[Row[Any], ...] = (QUEUE_NAMES,)
+"""The rows that only warnings need: a server is ready without them, and may lack the rights."""
+
 WIDE_NODES: Row[Node] = Row(NODE, read_node, name="nodes", title="nodes")
 PODS: Row[Pod] = Row(POD, read_pod, name="pods", title="pods")
 WIDE_SETS: Row[SetWithStatus] = Row(

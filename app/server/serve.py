@@ -173,7 +173,9 @@ class Server:
             settings = self.configuration.certificates
             tokens = ReviewTokens(self.client, settings, routes, self.metrics.reconciled)
             self.readiness.parts += [self.client, tokens]
+            hints = self.cluster.hints
             yield "cluster", watched.run(self.cluster.stores, self.client, self.client.discovery)
+            yield "hints", watched.run_hints(hints, self.client, self.client.discovery)
             yield "review tokens", tokens.run()
 
 

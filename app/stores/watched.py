@@ -36,6 +36,14 @@ async def run_from_empty(stores: Stores, client: Client, discovery: Discovery) -
         _follow_all(tasks, stores, client, discovery)
 
 
+async def run_hints(stores: Stores, client: Client, discovery: Discovery) -> None:
+    """Keep `stores`, which nothing waits for, in step until cancelled."""
+    await discovery.until_known()
+    async with asyncio.TaskGroup() as tasks:
+        for row, store in stores:
+            tasks.create_task(follow(row, store, client, discovery), name=f"watch {row.resource}")
+
+
 def _follow_all(
     tasks: asyncio.TaskGroup, stores: Stores, client: Client, discovery: Discovery
 ) -> None:

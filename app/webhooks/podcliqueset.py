@@ -12,6 +12,7 @@ from app.rules.dialects.dialect import Dialect, SetVerdict
 from app.rules.mnnvl.sets import ignored_annotations, validate_annotations
 from app.rules.mnnvl.wanted import Template, read_template
 from app.rules.mnnvl.warnings import preflight_warnings
+from app.rules.queue_warnings import warnings_of_set
 from app.rules.topology.capacity import capacity_warnings, required_levels, size_warnings
 
 
@@ -29,6 +30,7 @@ class PodCliqueSetWebhook:
         findings = [*constraints.findings, *annotated]
         warnings = [*constraints.warnings, *stored]
         if not findings:
+            warnings += warnings_of_set(request.object, self._facts.queues())
             warnings += self._annotation_warnings(dialect, template)
         if not findings and constraints.is_known:
             warnings += self._placing_warnings(template, constraints)

@@ -8,6 +8,7 @@ from app.cluster.view import ClusterView
 from app.facts.kai.topology import KaiTopology
 from app.kube.api import Unavailable
 from app.rules.podgroup import constraint_warnings
+from app.rules.queue_warnings import warnings_of_group
 from app.rules.subgroups import validate_pod_group
 
 
@@ -21,7 +22,8 @@ class PodGroupWebhook:
         findings = validate_pod_group(request.object)
         if findings:
             return judged(findings)
-        return judged([], constraint_warnings(request.object, self._topology))
+        warnings = warnings_of_group(request.object, self._facts.queues())
+        return judged([], warnings + constraint_warnings(request.object, self._topology))
 
     def _topology(self, name: str) -> KaiTopology | None:
         with contextlib.suppress(Unavailable):

@@ -10,7 +10,7 @@ from app.cluster.view import ClusterView
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GANG_MAP
-from app.facts.table import BINDINGS, FOR_VERDICTS, NODES, TOPOLOGIES
+from app.facts.table import BINDINGS, FOR_VERDICTS, FOR_WARNINGS, NODES, TOPOLOGIES
 from app.kube.api import NotFound, Object, ObjectRef, Unavailable, WatchEvent
 from app.rules.dialects.bindings import BINDINGS as DIALECT
 from app.rules.dialects.design import DESIGN
@@ -46,6 +46,7 @@ def unfilled(*, enabled: bool = True) -> ClusterView:
     return ClusterView(
         MemoryClient(),
         Stores(FOR_VERDICTS),
+        hints=Stores(FOR_WARNINGS),
         topology_name="grove-topology",
         topology_enabled=enabled,
     )

@@ -170,13 +170,14 @@ async def test_an_optional_one_is_a_warning() -> None:
 async def test_what_waiting_lacks_is_in_its_component() -> None:
     waiting = SELF_MANAGED.model_copy(update={"waiting": Waiting(enabled=True)})
     (check,) = await said(
-        lambda spec: spec["resourceAttributes"]["resource"] != "queues", configuration=waiting
+        lambda spec: spec["resourceAttributes"]["resource"] != "resourceslices",
+        configuration=waiting,
     )
     assert check == Check(
         "permissions",
         "problem",
         "service account grove-system/grove-admission may not list, watch"
-        " queues.scheduling.run.ai: saying why gangs wait",
+        " resourceslices.resource.k8s.io: saying why gangs wait",
         "Add the component manifests/components/waiting to your overlay.",
     )
 

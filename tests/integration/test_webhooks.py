@@ -7,7 +7,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from app.facts.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GANG, POD_GROUP
+from app.commands.beside import ApiServer
+from app.facts.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GANG, POD_GROUP, QUEUE
 from app.facts.table import TOPOLOGIES
 from app.kube.api import Conflict, Object, ObjectRef, Rejected
 from app.objects.resource import NODE, POD, Resource
@@ -237,3 +238,32 @@ async def test_a_bound_pod_carries_its_nodes_topology(
     assert {
         key: value for key, value in stored["metadata"]["labels"].items() if key != ZONE
     } == expected
+
+
+# Queues.
+
+
+async def test_who_names_a_queue_that_does_not_exist_is_warned(
+    api: ApiServer, clients: Users, served: Running, namespace: str
+) -> None:
+    """With the rights of the manifests, and as soon as the queue is made, no more."""
+    of_group = {
+        "apiVersion": POD_GROUP.api_version(),
+        "kind": POD_GROUP.kind,
+        "metadata": {"name": "g"},
+        "spec": {"minMember": 1, "queue": "gone"},
+    }
+    path = f"/apis/{POD_GROUP.api_version()}/namespaces/{namespace}/podgroups?dryRun=All"
+
+    async def warnings() -> list[str]:
+        answer = await clients.answer("user", "POST", path, of_group)
+        return answer.headers.get_list("warning")
+
+    queue = {"apiVersion": QUEUE.api_version(), "kind": QUEUE.kind, "spec": {}}
+    await api.apply([{**queue, "metadata": {"name": "team"}}])
+    said = await eventually(warnings)
+    assert 'queue \\"gone\\" does not exist' in said[0]
+    assert "there are: team" in said[0]
+
+    await api.apply([{**queue, "metadata": {"name": "gone"}}])
+    await eventually(warnings, lambda said: not said)

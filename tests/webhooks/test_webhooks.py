@@ -9,7 +9,16 @@ from jsonpatch import apply_patch
 
 from app.config.schema import Configuration, PodBinding
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, POD_GANG_MAP, RESOURCE_CLAIM
-from app.facts.table import CLAIMS, DOMAINS, KAI_TOPOLOGIES, NODES, SETS, TOPOLOGIES, Row
+from app.facts.table import (
+    CLAIMS,
+    DOMAINS,
+    KAI_TOPOLOGIES,
+    NODES,
+    QUEUE_NAMES,
+    SETS,
+    TOPOLOGIES,
+    Row,
+)
 from app.kube.api import ClusterError, Conflict, ObjectRef, Rejected, Unavailable
 from app.stores.stores import fill
 from app.webhooks.registry import WEBHOOKS
@@ -413,6 +422,34 @@ async def test_a_podgroup_that_kai_never_places_is_warned_about_and_stored(
     }
     response = await Caller(offline).ask("/validate/podgroup", review)
     assert (response["allowed"], response.get("warnings")) == (True, warnings)
+
+
+QUEUED = {"kai.scheduler/queue": "gone"}
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_queue_that_does_not_exist_is_warned_about(known: bool) -> None:
+    offline = cluster()
+    if known:
+        fill(offline.hints[QUEUE_NAMES], [{"metadata": {"name": "team"}}])
+    caller = Caller(offline)
+    of_set = load("podcliqueset.topology-equal")
+    of_set["request"]["object"]["metadata"]["labels"] = QUEUED
+    of_group = load("podgroup.valid")
+    of_group["request"]["object"]["spec"]["queue"] = "gone"
+
+    answers = [
+        await caller.ask("/validate/podcliqueset", of_set),
+        await caller.ask("/validate/podgroup", of_group),
+    ]
+    warned = [
+        [text for text in answer.get("warnings", []) if "queue" in text] for answer in answers
+    ]
+
+    rest = 'queue "gone" does not exist: KAI schedules none of these pods until it does; there are: team'
+    paths = ("metadata.labels[kai.scheduler/queue]", "spec.queue")
+    assert [answer["allowed"] for answer in answers] == [True, True]
+    assert warned == [[f"{path}: {rest}"] if known else [] for path in paths]
 
 
 @pytest.mark.parametrize("synced", [True, False])

@@ -1,0 +1,67 @@
+"""Warnings about queues that don't exist."""
+
+from typing import Any
+
+import pytest
+
+from app.rules.queue_warnings import warnings_of_group, warnings_of_set
+
+QUEUE = "kai.scheduler/queue"
+GONE = {QUEUE: "gone"}
+HERE = {QUEUE: "here"}
+
+
+def pod_clique_set(metadata: Any, *cliques: Any) -> Any:
+    return {"metadata": metadata, "spec": {"template": {"cliques": list(cliques)}}}
+
+
+def missing(path: str) -> list[str]:
+    return [
+        f'{path}[{QUEUE}]: queue "gone" does not exist: KAI schedules none of these pods until it'
+        " does; there are: here, there"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "obj", "expected"),
+    [
+        ("it exists", pod_clique_set({"labels": HERE}), []),
+        ("it names none", pod_clique_set({}), []),
+        ("an empty name", pod_clique_set({"labels": {QUEUE: ""}}), []),
+        ("a label", pod_clique_set({"labels": GONE}), missing("metadata.labels")),
+        ("an annotation", pod_clique_set({"annotations": GONE}), missing("metadata.annotations")),
+        ("a label counts first", pod_clique_set({"labels": HERE, "annotations": GONE}), []),
+        (
+            "a clique",
+            pod_clique_set({}, {"labels": HERE}, {"labels": GONE}),
+            missing("spec.template.cliques[1].labels"),
+        ),
+        (
+            "the same twice",
+            pod_clique_set({"labels": GONE}, {"labels": GONE}),
+            missing("metadata.labels"),
+        ),
+        (
+            "odd values",
+            pod_clique_set({"labels": [1]}, {"labels": 7}, {"annotations": {QUEUE: 1}}),
+            [],
+        ),
+    ],
+)
+def test_a_set(name: str, obj: Any, expected: list[str]) -> None:
+    assert warnings_of_set(obj, ["there", "here"]) == expected
+
+
+def test_without_any_queue_nothing_is_known() -> None:
+    assert warnings_of_set(pod_clique_set({"labels": GONE}), []) == []
+    assert warnings_of_group({"spec": {"queue": "gone"}}, []) == []
+
+
+def test_a_group() -> None:
+    many = [f"q{number:02}" for number in range(12)]
+    assert warnings_of_group({"spec": {"queue": "q03"}}, many) == []
+    assert warnings_of_group({"spec": {}}, many) == []
+    assert warnings_of_group({"spec": {"queue": "gone"}}, many) == [
+        'spec.queue: queue "gone" does not exist: KAI schedules none of these pods until it does;'
+        " there are: q00, q01, q02, q03, q04, q05, q06, q07, q08, q09 and 2 more"
+    ]
