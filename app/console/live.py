@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NoReturn
 
 from app.cluster.connect import is_expired
@@ -105,7 +106,7 @@ class Live:
         self._denied: set[Scope] = set()
         self._changed = asyncio.Event()
         self._facts: dict[str, tuple[Any, ...]] = {}
-        self._snapshots = Revisions()
+        self.revisions = Revisions()
 
     async def run(self) -> NoReturn:
         """Read and watch everything. Never returns."""
@@ -143,9 +144,9 @@ class Live:
         A snapshot is used again until something changes, or for a minute, because ages change.
         """
         now = self._clock()
-        current = self._snapshots.last
+        current = self.revisions.last
         if current is None or current.revision != self.revision or now - current.time >= _STALE:
-            current = self._snapshots.take(self.revision, self.facts(now), now)
+            current = self.revisions.take(self.revision, self.facts(now), now)
         return current
 
     def facts(self, now: float) -> Snapshot:
@@ -159,12 +160,12 @@ class Live:
             served[name] = served.get(name, False) or store.served or not store.synced
 
         for name in served.keys() - self._facts.keys():
-            stores = [
-                store
+            values = (
+                store.values()
                 for (resource, _), store in self._stores.items()
                 if BY_RESOURCE[resource].name == name
-            ]
-            self._facts[name] = tuple(fact for store in stores for fact in store.values())
+            )
+            self._facts[name] = tuple(chain.from_iterable(values))
 
         return Snapshot(
             **{name: facts for name, facts in self._facts.items() if name in served},  # type: ignore[arg-type]

@@ -100,7 +100,7 @@ class Judge:
         snapshot = None
         if values["cluster"] and self._live.ready:
             snapshot = self._live.snapshot()
-        verdicts = await asyncio.to_thread(_verdicts, judged, nodes, snapshot)
+        verdicts = await self._live.revisions.in_thread(_verdicts, judged, nodes, snapshot)
 
         return {
             **values,

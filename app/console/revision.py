@@ -1,12 +1,16 @@
-"""Revisions of the cluster. The index of each is made from the index of the one before it."""
+"""Revisions of the cluster, and the index that follows them."""
 
-import threading
+import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from typing import TypeVar, TypeVarTuple
 
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 @dataclass(frozen=True)
@@ -16,31 +20,38 @@ class Revision:
     revision: int
     facts: Snapshot
     time: float
-    make: Callable[[Snapshot], Index] = Index
+    follow: Callable[[Snapshot], Index] = Index
 
-    @cached_property
+    @property
     def index(self) -> Index:
-        """The index, which is made when it is first used.
+        """The index, which becomes that of this revision.
 
         This takes some milliseconds, so it is not done in the thread of the event loop.
         """
-        return self.make(self.facts)
+        return self.follow(self.facts)
 
 
 class Revisions:
-    """`last` is the latest snapshot, None if there is none yet."""
+    """`last` is the latest revision, None if there is none yet.
+
+    One index follows all revisions, so everything that uses it runs in one thread.
+    """
 
     def __init__(self) -> None:
         self.last: Revision | None = None
-        self._index: Index | None = None
-        self._lock = threading.Lock()
+        self._index = Index(Snapshot())
+        # more threads would need more memory, and be no faster
+        self._worker = ThreadPoolExecutor(1, "pages")
 
     def take(self, revision: int, facts: Snapshot, time: float) -> Revision:
         self.last = Revision(revision, facts, time, self._following)
         return self.last
 
     def _following(self, facts: Snapshot) -> Index:
-        with self._lock:
-            if self._index is None or self._index.facts is not facts:
-                self._index = Index(facts, self._index)
-            return self._index
+        if self._index.facts is not facts:
+            self._index.follow(facts)
+        return self._index
+
+    async def in_thread(self, work: Callable[[*Ts], T], *arguments: *Ts) -> T:
+        """Return what `work` gives, which may use the index of a revision."""
+        return await asyncio.get_running_loop().run_in_executor(self._worker, work, *arguments)

@@ -3,11 +3,9 @@
 They are pages, the text and JSON of an explanation, events and static files.
 """
 
-import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
@@ -106,8 +104,6 @@ class _Routes:
         self._static = {
             path.name: path.read_bytes() for path in _STATIC.iterdir() if path.suffix in _TYPES
         }
-        # more threads would need more memory, and be no faster
-        self._worker = ThreadPoolExecutor(1, "pages")
 
     async def entry(self) -> Response:
         return self._html("entry.html")
@@ -132,7 +128,9 @@ class _Routes:
         """Return the page, or 304 if it shows what `If-None-Match` names."""
         query = dict(reversed(request.query_params.multi_items()))
         snapshot = self._console.live.snapshot()
-        shown, seconds = await self._in_thread(self._timed, page, snapshot, query, more)
+        shown, seconds = await self._console.live.revisions.in_thread(
+            self._timed, page, snapshot, query, more
+        )
         self._console.streams.slow_down(seconds)
         self._go_on()
         tag = f'"{hashlib.blake2b(repr(shown).encode(), digest_size=12).hexdigest()}"'
@@ -190,7 +188,9 @@ class _Routes:
         """Show an object as it is stored now, with its events."""
         shown = await self._console.stored(request.query_params)
         snapshot = self._console.live.snapshot()
-        events = await self._in_thread(stored.events_of, snapshot, shown.get("uid", ""))
+        events = await self._console.live.revisions.in_thread(
+            stored.events_of, snapshot, shown.get("uid", "")
+        )
         return await self._page(request, stored.PAGE, {**shown, "events": events})
 
     # Explanations as the command prints them.
@@ -207,11 +207,10 @@ class _Routes:
         self, request: Request, form: Callable[[Answer], str | bytes], media_type: str
     ) -> Response:
         given = request.query_params.get("object", "")
-        body = await self._in_thread(workloads.printed, self._console.live.snapshot(), given, form)
+        body = await self._console.live.revisions.in_thread(
+            workloads.printed, self._console.live.snapshot(), given, form
+        )
         return Response(status_code=404) if body is None else Response(body, media_type=media_type)
-
-    async def _in_thread(self, work: Callable[[*Ts], T], *arguments: *Ts) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._worker, work, *arguments)
 
     # What is done on demand.
 

@@ -166,13 +166,13 @@ class Looker:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self._index: Index | None = None
+        self._index = Index(Snapshot())
         self._first_seen: Mapping[Ref, float] = {}
 
     def at(self, facts: Snapshot, after: float) -> Overdue:
         """Return what has waited too long. Not for two threads at once."""
         started = time.thread_time()
-        self._index = Index(facts, self._index)
+        self._index.follow(facts)
         found = overdue(self._index, after, self._first_seen)
         self._first_seen = found.first_seen
         self.seconds = time.thread_time() - started

@@ -2,14 +2,15 @@
 
 import random
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import pytest
 
 from app.explain.answers.answer import explain
 from app.explain.answers.topology import domain_reports, find_room, survey
-from app.explain.known.groups import Groups, Join, change
-from app.explain.known.index import Index
+from app.explain.known.index import MADE_OF, Index
+from app.explain.known.lookup import Join, change
 from app.explain.known.snapshot import Snapshot
 from tests.explain import fleet
 from tests.explain.fleet import NAMESPACE, SET_REF, facts, fill, nodes, occupant, placed, pods
@@ -52,11 +53,13 @@ def test_a_change_names_what_is_gone_and_what_has_come(
 
 
 def test_groups_follow_facts_that_come_and_go() -> None:
-    groups = Groups(NUMBERS, ["12", "2", "3"])
-    counts = groups.each(len)
-    later = groups.after(change(["12", "2", "3"], ["2", "34"]))
-    assert (counts, groups.by_key) == ({1: 1, 2: 2, 3: 1}, {1: ["12"], 2: ["12", "2"], 3: ["3"]})
-    assert (later.each(len), later.by_key) == ({2: 1, 3: 1, 4: 1}, {2: ["2"], 3: ["34"], 4: ["34"]})
+    groups = NUMBERS.over(["12", "2", "3"])
+    assert groups.by_key == {1: ["12"], 2: ["12", "2"], 3: ["3"]}
+    assert groups.each(len) == {1: 1, 2: 2, 3: 1}
+
+    groups.follow(change(["12", "2", "3"], ["2", "34"]))
+    assert groups.by_key == {2: ["2"], 3: ["34"], 4: ["34"]}
+    assert groups.each(len) == {2: 1, 3: 1, 4: 1}
 
 
 def everything(index: Index) -> list[Any]:
@@ -72,6 +75,9 @@ def everything(index: Index) -> list[Any]:
         index.pods_on,
         index.pods_of_group,
         index.pods_of_claim,
+        index.open_nodes,
+        index.gpus,
+        index.free_gpus,
         index.soon_free_gpus,
         index.cliques_of_set,
         index.gangs_of_set,
@@ -108,28 +114,57 @@ STATES: dict[str, Snapshot] = {
 }
 
 
+@pytest.mark.parametrize("name", ["a node is cordoned", "a node is gone", "a label is gone"])
+def test_an_index_follows_nodes_alone(name: str) -> None:
+    changed = replace(STATES["waiting"], nodes=STATES[name].nodes)
+    index = Index(STATES["waiting"])
+    everything(index)
+    index.follow(changed)
+    assert everything(index) == everything(Index(changed))
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_an_index_that_follows_is_as_good_as_a_new_one(seed: int) -> None:
     order = [*STATES, *STATES]
     random.Random(seed).shuffle(order)
     index = Index(STATES[order[0]])
     for name in order:
-        index = Index(STATES[name], index)
+        index.follow(STATES[name])
         assert everything(index) == everything(Index(STATES[name])), name
 
 
 def test_what_did_not_change_is_not_made_again() -> None:
     before = facts(pods=(*WAITING, *OTHERS))
-    first = Index(before)
-    everything(first)
-    changed = replace(before, pods=(*before.pods, occupant("gpu-15")))
-    later = Index(changed, first)
-    assert later.nodes is first.nodes
-    assert later.domains(fleet.KEYS) is first.domains(fleet.KEYS)
-    assert later.cliques_of_set is first.cliques_of_set
-    assert [
-        node for node in later.pods_on if later.pods_on[node] is not first.pods_on.get(node)
-    ] == ["gpu-15"]
-    assert later.remembered("other", lambda: 1) == 1
-    assert Index(changed, later).remembered("other", lambda: 2) == 2
-    assert Index(changed, later).remembered("kept", lambda: 1, ["nodes"]) == 1
+    index = Index(before)
+    everything(index)
+    nodes_before = index.nodes
+    domains_before = index.domains(fleet.KEYS)
+    on_before = dict(index.pods_on)
+
+    index.follow(replace(before, pods=(*before.pods, occupant("gpu-15"))))
+    assert index.nodes is nodes_before
+    assert index.domains(fleet.KEYS) is domains_before
+    assert [node for node in index.pods_on if index.pods_on[node] is not on_before.get(node)] == [
+        "gpu-15"
+    ]
+
+
+def test_what_is_remembered_lasts_until_a_field_of_it_changes() -> None:
+    before = facts()
+    index = Index(before)
+    index.remembered("of all", lambda: 1)
+    index.remembered("of nodes", lambda: 1, ["nodes"])
+    index.follow(replace(before, pods=(*before.pods, occupant("gpu-15"))))
+    assert index.remembered("of all", lambda: 2) == 2
+    assert index.remembered("of nodes", lambda: 2, ["nodes"]) == 1
+
+    index.follow(replace(before, nodes=before.nodes[1:]))
+    assert index.remembered("of nodes", lambda: 3, ["nodes"]) == 3
+
+    index.follow(replace(index.facts, unseen={"events": "no right to list"}))
+    assert index.remembered("of nodes", lambda: 4, ["nodes"]) == 4
+
+
+def test_every_property_that_is_kept_says_what_it_is_made_of() -> None:
+    kept = {name for name, value in vars(Index).items() if isinstance(value, cached_property)}
+    assert kept == MADE_OF.keys()

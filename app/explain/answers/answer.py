@@ -149,8 +149,10 @@ def _state(
 
 def _how_it_ends(about: Subject, index: Index) -> str:
     """Return that a pod that was asked about has ended, or is being deleted; "" if neither."""
+    if about.ref.kind != "Pod":
+        return ""
     pod = index.pods.get((about.ref.namespace, about.ref.name))
-    if about.ref.kind != "Pod" or pod is None:
+    if pod is None:
         return ""
     if pod.deleting is not None:
         held_by = f", kept by {listed(pod.finalizers)}" if pod.finalizers else ""

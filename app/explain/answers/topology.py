@@ -200,10 +200,13 @@ def _gpu_names(index: Index) -> list[str]:
 
     There is one name for device plugins, and another for each driver of DRA.
     """
-    kinds = {id(node.allocatable): node.allocatable for node in index.nodes}
-    return sorted(
-        {name for amounts in kinds.values() for name in amounts if name.endswith("/gpu")}
-    ) or [GPU]
+
+    def look() -> list[str]:
+        kinds = {id(node.allocatable): node.allocatable for node in index.nodes}
+        names = {name for amounts in kinds.values() for name in amounts if name.endswith("/gpu")}
+        return sorted(names) or [GPU]
+
+    return index.remembered("names of GPUs", look, ("nodes", "slices"))
 
 
 def _sum(rooms: Sequence[Sequence[DomainRoom]], most: int) -> tuple[DomainRoom, ...]:

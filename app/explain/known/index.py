@@ -6,23 +6,29 @@ They tell who belongs to whom, what is used on a node, and which topology is mea
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property, partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, overload
 
 from app.explain.known import amounts
 from app.explain.known.amounts import current, gpus_of, taken_gpus, with_gpus
 from app.explain.known.domains import Domains
-from app.explain.known.groups import Change, Groups, Join, change
 from app.explain.known.levels import Topology, topology_called
+from app.explain.known.lookup import Groups, Join, Names, Naming, change
 from app.explain.known.podclique import PodClique
 from app.explain.known.snapshot import Snapshot
+from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import PodGang
+from app.facts.grove.podgangmap import PodGangMap
 from app.facts.kai.podgroup import KaiPodGroup
-from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
+from app.facts.kai.queue import Queue
+from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceClaim, ResourceSlice
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
+from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
 from app.facts.labels import NODE_POOL
 from app.facts.named import Named, Namespaced
+from app.facts.nvidia.computedomain import ComputeDomain
 from app.facts.quantity import Amounts
 from app.facts.table import CHANNELS, ROOM
 
@@ -46,40 +52,33 @@ def _node_of(pod: Pod) -> Sequence[str]:
     return [pod.node] if pod.node and not pod.finished else ()
 
 
-N = TypeVar("N", bound=Namespaced)
-M = TypeVar("M", bound=Named)
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 
-def _by_key(of: Callable[[Snapshot], Iterable[N]]) -> cached_property[Mapping[Key, N]]:
-    """Return a property of Index: facts of one kind by (namespace, name)."""
-    return cached_property(lambda index: {key_of(obj): obj for obj in of(index.facts)})
+def _name_of(obj: Named) -> str:
+    return obj.name
 
 
-def _by_name(of: Callable[[Snapshot], Iterable[M]]) -> cached_property[Mapping[str, M]]:
-    """Likewise, by name."""
-    return cached_property(lambda index: {obj.name: obj for obj in of(index.facts)})
+_Kind = tuple[str, tuple[str, ...]]
+"""Whose use counts, and which resources."""
+_Free = tuple[list[Amounts], list[tuple[int, ...]]]
+"""What is used on each node, and what is left there."""
 
 
 class Index:
-    """Lookups over one `Snapshot`, each made when it is first needed.
+    """Lookups over a `Snapshot`, each made when it is first needed.
 
-    With the index of `earlier` facts of the same cluster, lookups are taken over from it if what
-    they are made of is the same, and groups are put right where facts have changed.
+    An index can follow the cluster: then what has not changed is not made again.
     """
 
-    def __init__(self, facts: Snapshot, earlier: "Index | None" = None) -> None:
+    def __init__(self, facts: Snapshot) -> None:
         self.facts = facts
+        self._lookups: dict[Any, Any] = {}
         self._domains: dict[tuple[str, ...], Domains] = {}
-        self._earlier_domains: dict[tuple[str, ...], Domains] = {}
+        self._free: dict[_Kind, _Free] = {}
+        self._was_free: dict[_Kind, _Free] = {}
         self._memory: dict[object, tuple[object, frozenset[str]]] = {}
-        self._free: dict[
-            tuple[object, ...], tuple[Mapping[str, Amounts], list[tuple[int, ...]]]
-        ] = {}
-        self._groups: dict[Join[Any, Any], Groups[Any, Any]] = {}
-        if earlier is not None:
-            self._take_over(earlier)
 
     def remembered(self, key: object, make: Callable[[], T], of: Iterable[str] = ()) -> T:
         """Return what `make` gave for this key the first time.
@@ -92,48 +91,62 @@ class Index:
             memory[key] = make(), frozenset(of)
         return cast(T, memory[key][0])
 
-    def groups(self, join: Join[K, T]) -> Groups[K, T]:
-        if join not in self._groups:
-            self._groups[join] = Groups(join, getattr(self.facts, join.field))
-        return self._groups[join]
+    @overload
+    def lookup(self, by: Join[K, T]) -> Groups[K, T]: ...
 
-    def _take_over(self, earlier: "Index") -> None:
-        """Everything that does not depend on a changed field, and all groups."""
-        same = {
-            f.name
-            for f in fields(Snapshot)
-            if getattr(self.facts, f.name) is getattr(earlier.facts, f.name)
+    @overload
+    def lookup(self, by: Naming[K, T]) -> Names[K, T]: ...
+
+    def lookup(self, by: Join[K, T] | Naming[K, T]) -> Groups[K, T] | Names[K, T]:
+        """Return the facts by key, which follow the cluster too."""
+        if by not in self._lookups:
+            self._lookups[by] = by.over(getattr(self.facts, by.field))
+        return cast("Groups[K, T] | Names[K, T]", self._lookups[by])
+
+    def follow(self, facts: Snapshot) -> None:
+        """Become the index of other facts of the same cluster, earlier or later ones."""
+        before = self.facts
+        self.facts = facts
+        changes = {
+            name: change(getattr(before, name), getattr(facts, name))
+            for name in _KINDS
+            if getattr(before, name) is not getattr(facts, name)
         }
-        if {"nodes", "slices"} <= same or amounts.have_the_same(self.nodes, earlier.nodes):
-            same.add(_CAPACITY)
+        for by, lookup in self._lookups.items():
+            if by.field in changes:
+                lookup.follow(changes[by.field])
 
-        changes: dict[str, Change] = {}
-        for join, groups in list(earlier._groups.items()):
-            if join.field not in same and join.field not in changes:
-                changes[join.field] = change(
-                    getattr(earlier.facts, join.field), getattr(self.facts, join.field)
-                )
-            self._groups[join] = groups if join.field in same else groups.after(changes[join.field])
+        changed = {*changes, *_limits_changed(before, facts)}
+        if _OF_NODES & changed:
+            self._note_nodes(changed)
+        self._forget(changed)
 
-        if all(
-            getattr(self.facts, name) == getattr(earlier.facts, name)
-            for name in ("unseen", "skipped", "absent")
-        ):
-            remembered = list(earlier._memory.items())
-            self._memory = {
-                key: (value, of) for key, (value, of) in remembered if of and of <= same
-            }
+    def _note_nodes(self, changed: set[str]) -> None:
+        """Add to what has changed whether nodes have other resources than before."""
+        before = self.__dict__.pop("nodes", ())
+        self.__dict__.pop("slices", None)
+        if not amounts.have_the_same(self.nodes, before):
+            changed.add(_CAPACITY)
 
-        earlier._memory = {}  # has references to `earlier`, which would be freed much later
-        self._earlier_domains = {**earlier._earlier_domains, **earlier._domains}
-        if {"nodes", "slices"} <= same:
-            self._domains = earlier._domains
-        if _CAPACITY in same:
-            self._free = dict(earlier._free)
+    def _forget(self, changed: set[str]) -> None:
+        """Forget what was made of something that has changed."""
+        for name, of in MADE_OF.items():
+            if of & changed:
+                self.__dict__.pop(name, None)
 
-        for name, value in list(earlier.__dict__.items()):
-            if _MADE_OF.get(name, {name}) <= same:
-                self.__dict__[name] = value
+        if _CAPACITY in changed:
+            self._free = {}
+            self._was_free = {}
+        if _OF_USE & changed:
+            self._was_free |= self._free
+            self._free = {}
+
+        limited = bool(_LIMITS & changed)
+        self._memory = {
+            key: (value, of)
+            for key, (value, of) in self._memory.items()
+            if of and not limited and not of & changed
+        }
 
     @property
     def room_is_known(self) -> bool:
@@ -192,21 +205,20 @@ class Index:
     def _without(
         self, whose: str, used: Mapping[str, Amounts], names: tuple[str, ...]
     ) -> list[tuple[int, ...]]:
-        """Only nodes on which pods have changed are computed anew."""
-        key = (whose, names)
-        before, free = self._free.get(key, ({}, self.allocatable(names)))
-        if before is not used:
+        """Return what each node has left, computed anew where its pods have changed."""
+        kind = (whose, names)
+        if kind not in self._free:
+            has = self.allocatable(names)
+            taken = [used.get(node.name, _NOTHING) for node in self.nodes]
+            before, free = self._was_free.get(kind, ([_NOTHING] * len(has), has))
+            places = zip(before, taken, free, has, strict=True)
             free = [
-                (
-                    kept
-                    if before.get(node.name) is used.get(node.name)
-                    else amounts.left(has, used.get(node.name, {}), names)
-                )
-                for node, has, kept in zip(self.nodes, self.allocatable(names), free, strict=True)
+                kept if was is now else amounts.left(have, now, names)
+                for was, now, kept, have in places
             ]
-            self._free[key] = used, free
+            self._free[kind] = taken, free
 
-        return free
+        return self._free[kind][1]
 
     @cached_property
     def free_gpus(self) -> list[int]:
@@ -224,7 +236,7 @@ class Index:
     def soon_free_gpus(self) -> list[int]:
         """GPUs that terminating pods have on each node with GPUs, in thousandths."""
         claimed = taken_gpus(self._claims_of_terminating, self.slices)
-        leaving = amounts.added_gpus(self.groups(Index._terminating_on).each(amounts.gpus), claimed)
+        leaving = amounts.added_gpus(self.lookup(Index._terminating_on).each(amounts.gpus), claimed)
         return [
             leaving.get(node.name, 0) if has else 0
             for node, has in zip(self.nodes, self.gpus, strict=True)
@@ -232,24 +244,24 @@ class Index:
 
     # By name.
 
-    sets = _by_key(lambda facts: facts.sets)
-    cliques = _by_key(lambda facts: facts.cliques)
-    gangs = _by_key(lambda facts: facts.gangs)
-    gang_maps = _by_key(lambda facts: facts.gang_maps)
-    pod_groups = _by_key(lambda facts: facts.pod_groups)
-    pods = _by_key(lambda facts: facts.pods)
-    claims = _by_key(lambda facts: facts.claims)
-    claim_templates = _by_key(lambda facts: facts.claim_templates)
-    compute_domains = _by_key(lambda facts: facts.compute_domains)
-    volume_claims = _by_key(lambda facts: facts.volume_claims)
-    workloads = _by_key(lambda facts: facts.workloads)
-    workload_groups = _by_key(lambda facts: facts.workload_groups)
+    sets: Naming[Key, SetWithStatus] = Naming("sets", key_of)
+    cliques: Naming[Key, PodClique] = Naming("cliques", key_of)
+    gangs: Naming[Key, PodGang] = Naming("gangs", key_of)
+    gang_maps: Naming[Key, PodGangMap] = Naming("gang_maps", key_of)
+    pod_groups: Naming[Key, KaiPodGroup] = Naming("pod_groups", key_of)
+    pods: Naming[Key, Pod] = Naming("pods", key_of)
+    claims: Naming[Key, ResourceClaim] = Naming("claims", key_of)
+    claim_templates: Naming[Key, ClaimTemplate] = Naming("claim_templates", key_of)
+    compute_domains: Naming[Key, ComputeDomain] = Naming("compute_domains", key_of)
+    volume_claims: Naming[Key, VolumeClaim] = Naming("volume_claims", key_of)
+    workloads: Naming[Key, Workload] = Naming("workloads", key_of)
+    workload_groups: Naming[Key, WorkloadGroup] = Naming("workload_groups", key_of)
 
-    device_classes = _by_name(lambda facts: facts.device_classes)
-    storage_classes = _by_name(lambda facts: facts.storage_classes)
-    volumes = _by_name(lambda facts: facts.volumes)
-    queues = _by_name(lambda facts: facts.queues)
-    priorities = _by_name(lambda facts: facts.priorities)
+    device_classes: Naming[str, DeviceClass] = Naming("device_classes", _name_of)
+    storage_classes: Naming[str, StorageClass] = Naming("storage_classes", _name_of)
+    volumes: Naming[str, Volume] = Naming("volumes", _name_of)
+    queues: Naming[str, Queue] = Naming("queues", _name_of)
+    priorities: Naming[str, PriorityClass] = Naming("priorities", _name_of)
 
     # Who belongs to whom: by labels and owner references.
 
@@ -314,12 +326,12 @@ class Index:
 
         GPUs that claims are allocated there are included. Finished pods ask for nothing.
         """
-        return amounts.added(self.groups(Index.pods_on).each(amounts.requests), self._taken)
+        return amounts.added(self.lookup(Index.pods_on).each(amounts.requests), self._taken)
 
     @property
     def used_gpus(self) -> Mapping[str, int]:
         """GPUs that are used on each node, in thousandths, by node name."""
-        return amounts.added_gpus(self.groups(Index.pods_on).each(amounts.gpus), self._taken)
+        return amounts.added_gpus(self.lookup(Index.pods_on).each(amounts.gpus), self._taken)
 
     @cached_property
     def _taken(self) -> Mapping[str, Amounts]:
@@ -349,14 +361,15 @@ class Index:
         taken = taken_gpus(
             (claim for claim in self.facts.claims if id(claim) not in ending), self.slices
         )
-        return amounts.added(self.groups(Index.pods_on).each(amounts.requests_of_lasting), taken)
+        return amounts.added(self.lookup(Index.pods_on).each(amounts.requests_of_lasting), taken)
 
     def domains(self, keys: Sequence[str]) -> Domains:
         """Return the tree of `nodes` that these labels make."""
         key = tuple(keys)
-        if key not in self._domains:
-            self._domains[key] = Domains(self.nodes, key, self._earlier_domains.get(key))
-        return self._domains[key]
+        known = self._domains.get(key)
+        if known is None or known.nodes is not self.nodes:
+            known = self._domains[key] = Domains(self.nodes, key, known)
+        return known
 
     @cached_property
     def has_pools(self) -> bool:
@@ -380,14 +393,31 @@ class Index:
         return topology_called(self.facts, name)
 
 
+_KINDS = [field.name for field in fields(Snapshot) if isinstance(field.default, tuple)]
+_LIMITS = {"unseen", "skipped", "absent"}
+"""The fields that say what is not known."""
 _CAPACITY = "capacity"
 """Stands for the names of all nodes and what they have: less than the fields `nodes` and `slices`.
 """
-_MADE_OF = {
-    "nodes": {"nodes", "slices"},
-    "open_nodes": {"nodes", "slices"},
+_NOTHING: Amounts = {}
+
+_OF_NODES = {"nodes", "slices"}
+_OF_USE = {"pods", "claims", "slices"}
+MADE_OF = {
+    "nodes": _OF_NODES,
+    "slices": {"slices"},
+    "open_nodes": _OF_NODES,
     "has_pools": {"nodes"},
     "gpus": {_CAPACITY},
+    "free_gpus": _OF_NODES | _OF_USE,
+    "soon_free_gpus": _OF_NODES | _OF_USE,
+    "used": _OF_USE,
+    "used_by_lasting": _OF_USE,
+    "_taken": {"claims", "slices"},
     "_group_of_owner": {"pod_groups"},
 }
-"""The fields that a lookup is made of, if not of the field of its name."""
+"""What each cached property is made of, of the facts and of the capacity."""
+
+
+def _limits_changed(before: Snapshot, after: Snapshot) -> set[str]:
+    return {name for name in _LIMITS if getattr(before, name) != getattr(after, name)}

@@ -45,10 +45,8 @@ class RoomCounter:
 
     def rooms(self, demand: Demand) -> tuple[DomainRoom, ...]:
         """Return the room for a demand in every domain that it may go to, the roomiest first."""
-        rooms = []
-        for domain in self._candidates(demand, self._scope(demand)):
-            rooms.append(DomainRoom(domain, self._place(demand, domain)))
-            self._undo(0)
+        domains = self._candidates(demand, self._scope(demand))
+        rooms = [DomainRoom(domain, self._try(demand, domain)) for domain in domains]
         return tuple(sorted(rooms, key=lambda room: (-room.pods, room.domain.path)))
 
     def _scope(self, demand: Demand) -> Domain:

@@ -5,7 +5,7 @@ See `pkg/scheduler/actions/preempt` and `pkg/common/podgroup` of KAI.
 
 from collections.abc import Iterator
 
-from app.explain.known.index import Index
+from app.explain.known.index import Index, key_of
 from app.explain.placing.placements import Assumption
 from app.explain.reasons.room import Obstacle
 from app.facts.kai.podgroup import KaiPodGroup
@@ -30,13 +30,27 @@ def evicted_for(obstacle: Obstacle) -> list[Pod]:
         return []
 
     own = priority_of(gang.index, group.priority_class)
+    losing = {
+        key_of(other)
+        for other in facts.pod_groups
+        if other.queue == group.queue and _loses_against(gang.index, other, own)
+    }
+    if not losing:
+        return []
+
     victims = [
         pod
         for pod in _pods_in_the_way(obstacle)
-        if _is_victim(gang.index, pod, group.queue, own) and pod not in gang.placed
+        if (pod.namespace, pod.group) in losing and pod not in gang.placed
     ]
-    gone = frozenset((pod.namespace, pod.name) for pod in victims)
+    gone = frozenset(map(key_of, victims))
     return victims if victims and obstacle.places.under(Assumption(gone=gone)).fits else []
+
+
+def _loses_against(index: Index, group: KaiPodGroup, priority: int) -> bool:
+    """Return whether KAI evicts a PodGroup for one of this priority in the same queue."""
+    is_lower = priority_of(index, group.priority_class) < priority
+    return is_lower and group_is_preemptible(index, group)
 
 
 def _pods_in_the_way(obstacle: Obstacle) -> Iterator[Pod]:
@@ -46,24 +60,6 @@ def _pods_in_the_way(obstacle: Obstacle) -> Iterator[Pod]:
     for position, node in enumerate(index.nodes):
         if any(fit[position] for fit in fits):
             yield from index.pods_on.get(node.name, ())
-
-
-def _is_victim(
-    index: Index,
-    pod: Pod,
-    queue: str,
-    priority: int,
-) -> bool:
-    group = index.pod_groups.get((pod.namespace, pod.group))
-    if group is None or group.queue != queue or not is_preemptible(index, pod):
-        return False
-    return priority_of(index, group.priority_class) < priority
-
-
-def is_preemptible(index: Index, pod: Pod) -> bool:
-    """Return whether KAI evicts a pod for others at all."""
-    group = index.pod_groups.get((pod.namespace, pod.group))
-    return group is not None and group_is_preemptible(index, group)
 
 
 def group_is_preemptible(index: Index, group: KaiPodGroup) -> bool:

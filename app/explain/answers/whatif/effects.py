@@ -246,14 +246,18 @@ class _Arranging:
     def _elsewhere(self, seeker: Seeker) -> Fate | None:
         """Tell where all of a gang goes, if those of its pods that could stay leave too."""
         staying = {key_of(pod) for pod in seeker.gang.placed}
-        index = Index(without_nodes(self._index.facts, staying), self._index)
+        index = self._index
+        facts = index.facts
+        free = index.free(self._names)
+        # for a moment: an index anew would take ten times as long
+        index.follow(without_nodes(facts, staying))
         gang = next(gang for gang, _ in gangs_in(index) if gang.ref == seeker.gang.ref)
         leaving = seeker.lost | staying
         demand = demand_for(gang.whole, lambda pod: key_of(pod) in leaving)
-        freed = _freed(self._index.free(self._names), index.free(self._names))
-        if not self._add(gang, demand, freed):
-            return None
-        return self._fate(seeker, "restarts", demand)
+        freed = _freed(free, index.free(self._names))
+        has_place = self._add(gang, demand, freed)
+        index.follow(facts)
+        return self._fate(seeker, "restarts", demand) if has_place else None
 
     def _add(self, gang: Gang, demand: Demand, freed: tuple[tuple[int, Vector], ...] = ()) -> bool:
         places = gang.places_of(demand)

@@ -1,0 +1,177 @@
+"""Facts by key: lookups that are made at first use, and then changed in place.
+
+Only what a change touches is made anew. A group that did not change stays the same object.
+"""
+
+import operator
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import compress
+from typing import Any, Generic, NamedTuple, TypeVar, overload
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+V = TypeVar("V")
+
+_FEW = 1000
+"""If more places of a list differ, the facts have probably moved, not changed."""
+
+
+class Change(NamedTuple):
+    """The facts of an earlier list that a later one has no more, and those that it has besides.
+
+    One that has only moved may be in both.
+    """
+
+    gone: Sequence[Any]
+    come: Sequence[Any]
+
+
+def change(before: Sequence[Any], after: Sequence[Any]) -> Change:
+    """Return how one list differs from an earlier one.
+
+    Facts are compared by identity: one that did not change is the same.
+    """
+    if len(before) == len(after):
+        places = list(compress(range(len(after)), map(operator.is_not, before, after)))
+        if len(places) <= _FEW:
+            return Change([before[place] for place in places], [after[place] for place in places])
+
+    earlier = set(map(id, before))
+    later = set(map(id, after))
+    return Change(
+        [fact for fact in before if id(fact) not in later] if earlier - later else [],
+        [fact for fact in after if id(fact) not in earlier] if later - earlier else [],
+    )
+
+
+class Join(Generic[K, T]):
+    """How facts are grouped.
+
+    `field` of a snapshot has the facts. Each has some `keys`, and a place in its groups by `order`.
+    As an attribute of an index, it is the groups by key.
+    """
+
+    def __init__(
+        self, field: str, keys: Callable[[T], Iterable[K]], order: Callable[[T], Any]
+    ) -> None:
+        self.field = field
+        self.keys = keys
+        self.order = order
+        self._name = ""
+
+    def __set_name__(self, of: object, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, index: None, of: object) -> "Join[K, T]": ...
+
+    @overload
+    def __get__(self, index: Any, of: object) -> Mapping[K, Sequence[T]]: ...
+
+    def __get__(self, index: Any, of: object) -> "Join[K, T] | Mapping[K, Sequence[T]]":
+        if index is None:
+            return self
+        # found there from now on, and changed in place
+        by_key: Mapping[K, Sequence[T]] = index.lookup(self).by_key
+        vars(index)[self._name] = by_key
+        return by_key
+
+    def over(self, facts: Iterable[T]) -> "Groups[K, T]":
+        """Return the facts by key."""
+        groups = Groups(self)
+        groups.add(facts)
+        return groups
+
+
+class Groups(Generic[K, T]):
+    """The facts of a join by key. A key without facts has no group."""
+
+    def __init__(self, join: Join[K, T]) -> None:
+        self._join = join
+        self.by_key: dict[K, Sequence[T]] = {}
+        self._made: dict[Callable[[Sequence[T]], Any], dict[K, Any]] = {}
+
+    def each(self, make: Callable[[Sequence[T]], V]) -> Mapping[K, V]:
+        """Return what `make` gives for each group."""
+        if make not in self._made:
+            self._made[make] = {key: make(group) for key, group in self.by_key.items()}
+        return self._made[make]
+
+    def follow(self, change: Change) -> None:
+        """Change the groups that a change touches."""
+        touched = self._remove(change.gone) | self.add(change.come)
+        for make, values in self._made.items():
+            for key in touched:
+                if key in self.by_key:
+                    values[key] = make(self.by_key[key])
+                else:
+                    values.pop(key, None)
+
+    def add(self, facts: Iterable[T]) -> set[K]:
+        """Take in more facts, and return their keys."""
+        added: dict[K, list[T]] = {}
+        for fact in facts:
+            for key in self._join.keys(fact):
+                added.setdefault(key, []).append(fact)
+
+        for key, group in added.items():
+            self.by_key[key] = sorted((*self.by_key.get(key, ()), *group), key=self._join.order)
+        return set(added)
+
+    def _remove(self, facts: Sequence[T]) -> set[K]:
+        gone = set(map(id, facts))
+        touched = {key for fact in facts for key in self._join.keys(fact)}
+        for key in touched:
+            rest = [fact for fact in self.by_key[key] if id(fact) not in gone]
+            if rest:
+                self.by_key[key] = rest
+            else:
+                del self.by_key[key]
+        return touched
+
+
+class Naming(Generic[K, T]):
+    """How facts are named: no two have the same `key`, or else the last one counts.
+
+    `field` of a snapshot has the facts. As an attribute of an index, it is the facts by key.
+    """
+
+    def __init__(self, field: str, key: Callable[[T], K]) -> None:
+        self.field = field
+        self.key = key
+        self._name = ""
+
+    def __set_name__(self, of: object, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, index: None, of: object) -> "Naming[K, T]": ...
+
+    @overload
+    def __get__(self, index: Any, of: object) -> Mapping[K, T]: ...
+
+    def __get__(self, index: Any, of: object) -> "Naming[K, T] | Mapping[K, T]":
+        if index is None:
+            return self
+        by_key: Mapping[K, T] = index.lookup(self).by_key
+        vars(index)[self._name] = by_key
+        return by_key
+
+    def over(self, facts: Iterable[T]) -> "Names[K, T]":
+        """Return the facts by key."""
+        return Names(self, facts)
+
+
+class Names(Generic[K, T]):
+    """The facts of a naming by key."""
+
+    def __init__(self, naming: Naming[K, T], facts: Iterable[T]) -> None:
+        self._key = naming.key
+        self.by_key = {naming.key(fact): fact for fact in facts}
+
+    def follow(self, change: Change) -> None:
+        """Change the facts that a change touches."""
+        for fact in change.gone:
+            self.by_key.pop(self._key(fact), None)
+        for fact in change.come:
+            self.by_key[self._key(fact)] = fact
