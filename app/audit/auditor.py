@@ -19,6 +19,7 @@ from app.cluster.dialects import DIALECTS
 from app.config.schema import Configuration
 from app.dry_run.judge import Asker, judge
 from app.facts.grove.gang import SlimPodGang
+from app.facts.grove.template import read_template
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
@@ -39,8 +40,7 @@ from app.kube.times import timestamp
 from app.objects.metadata import labels_of
 from app.objects.resource import POD, Resource
 from app.rules.dialects.epochs import EPOCHS
-from app.rules.mnnvl.allocation import unallocatable
-from app.rules.mnnvl.wanted import read_template
+from app.rules.mnnvl.warnings import unallocatable
 from app.webhooks.configurations import EXEMPT_NAMESPACE
 from app.webhooks.registry import routes_over
 

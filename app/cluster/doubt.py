@@ -1,10 +1,10 @@
 """Whether the MNNVL resources for which a review asks are those of a stored PodCliqueSet."""
 
+from app.facts.grove.template import read_template
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import ObjectRef, Objects, find
 from app.rules.mnnvl.asked import asks_for
 from app.rules.mnnvl.plan import Plan
-from app.rules.mnnvl.wanted import read_template
 
 
 async def doubt_about(plan: Plan, client: Objects) -> str | None:

@@ -16,7 +16,6 @@ from app.kube.api import Client, Key, NotFound, Object, Selection, list_all
 from app.kube.pages import pages
 from app.objects.fields import listed
 from app.objects.resource import Resource
-from app.rules.mnnvl.allocation import unallocatable
 from app.rules.mnnvl.demand import demands_in
 from app.rules.mnnvl.missing import (
     PUT_BACK,
@@ -27,6 +26,7 @@ from app.rules.mnnvl.missing import (
     read_clique,
 )
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS
+from app.rules.mnnvl.warnings import unallocatable
 
 SUBJECT = "claims"
 _SHOWN = 5

@@ -29,16 +29,11 @@ from app.facts.grove.podcliqueset import PodCliqueSet
 from app.kube.api import ClusterError, Object, Rejected
 from app.objects.fields import FieldError
 from app.objects.metadata import annotations_of
-from app.rules.mnnvl.allocation import (
-    ConfiguredMode,
-    allocation_warning,
-    claim_mode,
-    reservation_warning,
-)
-from app.rules.mnnvl.claim import Injection, inject
-from app.rules.mnnvl.demand import annotations_of_demand, inherited_annotations, read_demand
+from app.rules.mnnvl.claim import ConfiguredMode, Injection, claim_mode, inject
+from app.rules.mnnvl.demand import annotations_of_demand, read_demand
 from app.rules.mnnvl.plan import ClaimMode, CliqueMember, Plan, device_class_of, read_member
-from app.rules.mnnvl.sets import both_vocabularies
+from app.rules.mnnvl.wanted import both_in_clique, inherited_annotations
+from app.rules.mnnvl.warnings import claim_warnings
 
 PATIENCE_SECONDS = 4.0
 """The time for calls of the API server before the verdict, for which it waits 10 s."""
@@ -60,13 +55,13 @@ class PodCliqueWebhook:
             )
 
         own = read_mnnvl(annotations_of(request.object))
-        if own.enabled is not None and not own.enables:
+        if own.refuses:
             return ALLOWED
 
         member = read_member(request.object, request.namespace)
         name = member.place.pcs
         pcs = self._facts.cached_set(request.namespace, name)
-        if pcs is None and name and None in (own.enabled, own.scope, own.device_class):
+        if pcs is None and name and not own.are_complete:
             return Later(lambda: self._with_set(request, member, own))
 
         return self._judge(request, member, own, pcs, [])
@@ -77,13 +72,13 @@ class PodCliqueWebhook:
         """Judge the request after one read of the set, because its annotations may count."""
         name = member.place.pcs
         pcs = None
-        warnings = list[str]()
+        unread: list[str] = []
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 pcs = await self._facts.read_set(request.namespace, name)
         except (ClusterError, TimeoutError) as problem:
-            warnings.append(_unread(name, problem))
-        return self._judge(request, member, own, pcs, warnings)
+            unread = [_unread(name, problem)]
+        return self._judge(request, member, own, pcs, unread)
 
     def _judge(
         self,
@@ -91,41 +86,32 @@ class PodCliqueWebhook:
         member: CliqueMember,
         own: MnnvlAnnotations,
         pcs: PodCliqueSet | None,
-        warnings: list[str],
+        unread: list[str],
     ) -> Verdict | Later:
         inherited = _inherited(request, member, pcs)
         annotations = own.over(inherited)
-        conflict = (
-            both_vocabularies(request.object, annotations)
-            if self._facts.dialect().reads_groups
-            else None
-        )
-        if conflict is not None:
-            return _verdict_on_both(request, conflict, inherited)
+        if self._facts.dialect().reads_groups:
+            conflict = both_in_clique(request.object, annotations)
+            if conflict is not None:
+                return _verdict_on_both(request, conflict, inherited)
 
         classes = self._facts.device_classes()
         mode = claim_mode(self._configured_mode, device_class_of(annotations), classes)
         injection = inject(
             request.object, member, annotations, mode, request.old, is_annotated=own.enables
         )
+        warnings = [*unread, *claim_warnings(injection, pcs, classes)]
         plan = injection.plan
         if plan is None:
-            return judged(injection.findings, [*injection.warnings, *warnings])
-
-        of_plan = (
-            reservation_warning(injection, pcs, member.place.group),
-            allocation_warning(injection.mode, plan.claim, plan.device_class, classes),
-        )
-        warnings = [*warnings, *injection.warnings, *filter(None, of_plan)]
+            return judged(injection.findings, warnings)
         if self._resources.is_ensured(plan, injection.mode):
             return patched(injection.patch, warnings=warnings)
 
         doubt = _doubt(request, injection, mode)
         injection = injection._replace(warnings=tuple(warnings))
+        return Later(lambda: self._make_resources(request, plan, injection, doubt))
 
-        return Later(lambda: self._ensure(request, plan, injection, doubt))
-
-    async def _ensure(
+    async def _make_resources(
         self, request: Request, plan: Plan, injection: Injection, doubt: str | None
     ) -> Verdict:
         created: list[Object] = []
@@ -164,12 +150,10 @@ def _verdict_on_both(
     If the stored PodClique already has both, it is allowed without a claim of ours, so that Grove
     can still change and delete it.
     """
-    old = request.old
-    if (
-        old is not None
-        and both_vocabularies(old, read_mnnvl(annotations_of(old)).over(inherited)) is not None
-    ):
-        return judged([], [f"no claim was injected: {conflict}"])
+    if request.old is not None:
+        stored = read_mnnvl(annotations_of(request.old)).over(inherited)
+        if both_in_clique(request.old, stored) is not None:
+            return judged([], [f"no claim was injected: {conflict}"])
     return judged([conflict])
 
 

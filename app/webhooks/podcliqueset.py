@@ -6,11 +6,11 @@ It validates topology constraints and MNNVL annotations, and warns if they can't
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
 from app.cluster.view import ClusterView, TopologyMissing
+from app.facts.grove.template import Template, read_template
 from app.facts.kinds import COMPUTE_DOMAIN
 from app.rules.dialects.design.sets import ignored, is_unchanged, read_constraints
 from app.rules.dialects.dialect import Dialect, SetVerdict
 from app.rules.mnnvl.sets import ignored_annotations, validate_annotations
-from app.rules.mnnvl.wanted import Template, read_template
 from app.rules.mnnvl.warnings import preflight_warnings
 from app.rules.queue_warnings import warnings_of_set
 from app.rules.topology.capacity import capacity_warnings, required_levels, size_warnings

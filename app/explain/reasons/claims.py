@@ -16,7 +16,8 @@ from app.facts.named import Ref
 from app.facts.nvidia.computedomain import ComputeDomain
 from app.rules.mnnvl.claim import CLAIM
 from app.rules.mnnvl.missing import PUT_BACK, lacking_claims
-from app.rules.mnnvl.sets import GROVE_CLAIM, GROVE_FINALIZER
+from app.rules.mnnvl.sets import GROVE_FINALIZER
+from app.rules.mnnvl.wanted import GROVE_CLAIM
 
 CHANNEL_DRIVER = "compute-domain.nvidia.com"
 CHANNEL = "channel-0"

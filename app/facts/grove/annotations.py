@@ -23,6 +23,16 @@ class MnnvlAnnotations:
         """Whether MNNVL is enabled, which needs the text "true"."""
         return bool(self.enabled == "true")
 
+    @property
+    def refuses(self) -> bool:
+        """Whether MNNVL is refused, by any other value."""
+        return self.enabled is not None and not self.enables
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether none is missing, so that no inherited one counts."""
+        return None not in (self.enabled, self.scope, self.device_class)
+
     def over(self, inherited: "MnnvlAnnotations") -> "MnnvlAnnotations":
         """Return these annotations, and those of `inherited` for missing ones."""
         return MnnvlAnnotations(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.template import Template
 from app.facts.grove.topology import Level
 from app.facts.kai.topology import KaiTopology
 from app.objects.conditions import Condition
@@ -18,7 +19,6 @@ from app.objects.edits import Edit
 from app.objects.fields import FieldError
 from app.objects.resource import Resource
 from app.rules.dialects.owner import OwnerRule
-from app.rules.mnnvl.wanted import Template
 from app.rules.topology.coverage import Nodes
 from app.rules.topology.levels import ManagedTopology
 from app.rules.topology.owners import Owner

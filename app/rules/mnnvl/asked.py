@@ -7,6 +7,7 @@ template of the stored set asks for. Everything else is created when the PodCliq
 
 from collections.abc import Iterator
 
+from app.facts.grove.template import CliqueTemplate, Template
 from app.facts.labels import MNNVL_DEVICE_CLASS, PCSG_REPLICA
 from app.facts.place import Place
 from app.rules.mnnvl.plan import (
@@ -15,7 +16,6 @@ from app.rules.mnnvl.plan import (
     CliqueMember,
     Plan,
 )
-from app.rules.mnnvl.wanted import CliqueTemplate, Template
 
 _MOST_DIGITS = 10
 """The digits of the largest number of replicas in Kubernetes, 2,147,483,647."""

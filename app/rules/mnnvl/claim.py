@@ -3,8 +3,8 @@
 Source: `rules/README.md`. `app.cluster.mnnvl` creates the resources.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
 
 from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.labels import MNNVL_ENABLED
@@ -26,6 +26,17 @@ from app.rules.mnnvl.plan import (
 )
 
 CLAIM = "mnnvl"
+
+ConfiguredMode = Literal["auto", "shared", "template"]
+
+_DRIVER_CLASSES = frozenset(
+    {"compute-domain-default-channel.nvidia.com", "compute-domain-daemon.nvidia.com"}
+)
+"""The two DeviceClasses of NVIDIA's driver for ComputeDomains.
+
+It allocates a claim on several nodes only if the claim is made from the template of the
+ComputeDomain: https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/22407113/deployments/helm
+"""
 
 _MODES: tuple[ClaimMode, ...] = ("shared", "template")
 _ROOT = FieldPath("")
@@ -69,6 +80,23 @@ class ChosenClaim(NamedTuple):
     plan: Plan
     mode: ClaimMode
     missing: Entry | None = None
+
+
+def claim_mode(
+    configured: ConfiguredMode, device_class: str, classes: Collection[str]
+) -> ClaimMode:
+    """Return the form of the claim of a new PodClique.
+
+    `device_class` is the DeviceClass that it names, and `classes` are the names of those that
+    exist.
+    """
+    if configured != "auto":
+        return configured
+    return (
+        "template"
+        if device_class not in classes and not _DRIVER_CLASSES.isdisjoint(classes)
+        else "shared"
+    )
 
 
 def inject(

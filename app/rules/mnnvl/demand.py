@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from sys import intern
 from typing import Any
 
-from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
+from app.facts.grove.annotations import MnnvlAnnotations, read_mnnvl
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN
 from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED
 from app.facts.nvidia.names import base_of, claim_name, template_name
-from app.facts.place import Place, read_place
+from app.facts.place import read_place
 from app.objects.edits import value_at
 from app.objects.metadata import annotations_of, labels_of
 from app.objects.resource import Resource
@@ -33,6 +33,7 @@ from app.rules.mnnvl.plan import (
     is_device_class,
     read_member,
 )
+from app.rules.mnnvl.wanted import inherited_annotations
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +124,6 @@ def plan_for(demands: Sequence[ClaimedClique], pcs: PodCliqueSet) -> Plan:
     named = demand.device_class or device_class_of(inherited)
     device_class = named if is_device_class(named) else DEFAULT_DEVICE_CLASS
     return Plan(replace(demand.member, owner=Owner(pcs.name, pcs.uid)), demand.scope, device_class)
-
-
-def inherited_annotations(pcs: PodCliqueSet | None, place: Place) -> MnnvlAnnotations:
-    """Return the annotations that a PodClique at `place` inherits.
-
-    These are those of its scaling group, then those of `pcs`.
-    """
-    if pcs is None:
-        return NO_ANNOTATIONS
-    group = pcs.group_of(place.group) if place.group else None
-    return pcs.mnnvl if group is None else group.mnnvl.over(pcs.mnnvl)
 
 
 def annotations_of_demand(demand: ClaimedClique) -> MnnvlAnnotations:

@@ -1,18 +1,10 @@
 """The GPUs that the containers of a PodClique ask for."""
 
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
-from math import ceil
 from typing import Any, NamedTuple
 
+from app.facts.kubernetes.gpus import gpu_count, is_gpu
 from app.objects.fields import FieldError, FieldPath, as_map, walk_list, walk_map
-
-MAX_AMOUNT = Decimal(2**63 - 1)
-"""The largest amount in Kubernetes.
-
-To make an integer of a larger one, such as 1e99999999, can take hours.
-"""
-
 
 _POD_SPEC = FieldPath("spec.podSpec")
 
@@ -59,21 +51,3 @@ def _requests_gpu(container: dict[str, Any], at: FieldPath, findings: list[Field
 
 def _has_gpu(amounts: dict[str, Any]) -> bool:
     return any(is_gpu(name) and gpu_count(amount) > 0 for name, amount in amounts.items())
-
-
-def is_gpu(resource: str) -> bool:
-    return resource == "nvidia.com/gpu" or resource.startswith("nvidia.com/mig-")
-
-
-def gpu_count(amount: Any) -> int:
-    """Return the number of GPUs in an amount of a container, rounded up, and at most MAX_AMOUNT.
-
-    An amount that is no plain number, such as 1k, counts as one GPU.
-    """
-    text = str(amount).strip()
-    if text.isdecimal() and len(text) < 19:  # much faster, and true for almost all amounts
-        return int(text)
-    try:
-        return ceil(min(max(Decimal(text), Decimal(0)), MAX_AMOUNT))
-    except InvalidOperation:
-        return 1

@@ -15,10 +15,10 @@ from app.objects.edits import value_at
 from app.objects.metadata import annotations_of
 from app.objects.shape import map_of, maps_of, text_of
 from app.rules.mnnvl.claim import CLAIM
-from app.rules.mnnvl.demand import ClaimedClique, inherited_annotations, interned, read_demand
+from app.rules.mnnvl.demand import ClaimedClique, interned, read_demand
 from app.rules.mnnvl.gpus import requests_gpus
 from app.rules.mnnvl.plan import CliqueMember, read_member, read_plan
-from app.rules.mnnvl.sets import both_vocabularies
+from app.rules.mnnvl.wanted import both_in_clique, inherited_annotations
 
 PUT_BACK = (
     "While the webhooks are registered, the leader puts the claim back within a minute; if not, the"
@@ -61,9 +61,8 @@ def read_unclaimed(obj: Mapping[str, Any]) -> Unclaimed | None:
     different claim has the name of ours.
     """
     own = read_mnnvl(annotations_of(obj))
-    refuses = own.enabled is not None and not own.enables
     pod_spec = map_of(value_at(obj, ("spec", "podSpec")))
-    if refuses or _has_claim(pod_spec) or not requests_gpus(pod_spec):
+    if own.refuses or _has_claim(pod_spec) or not requests_gpus(pod_spec):
         return None
 
     metadata = map_of(obj.get("metadata"))
@@ -71,7 +70,7 @@ def read_unclaimed(obj: Mapping[str, Any]) -> Unclaimed | None:
     return Unclaimed(
         member=interned(member),
         own=own,
-        in_group=both_vocabularies(obj, _ENABLED) is not None,
+        in_group=both_in_clique(obj, _ENABLED) is not None,
         deleting=metadata.get("deletionTimestamp") is not None,
     )
 

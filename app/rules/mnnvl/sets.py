@@ -12,24 +12,20 @@ https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/mnnvl
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet
-from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
-from app.objects.edits import value_at
-from app.objects.fields import FieldError, FieldPath, forbidden, invalid, not_supported
-from app.objects.metadata import annotations_of
-from app.objects.names import MAX_LABEL, is_label
-from app.objects.shape import maps_of
-from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, SCOPES, is_device_class
-from app.rules.mnnvl.wanted import (
+from app.facts.grove.template import (
     FORMER_ANNOTATION,
     CliqueTemplate,
     Layer,
     Template,
     read_template,
 )
+from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
+from app.objects.fields import FieldError, invalid, not_supported
+from app.objects.names import MAX_LABEL, is_label
+from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, SCOPES, is_device_class
+from app.rules.mnnvl.wanted import GROVE_CLAIM, both_in_set
 
-GROVE_CLAIM = "mnnvl-claim"
 GROVE_FINALIZER = "grove.io/computedomain-finalizer"
 """The finalizer of Grove's ComputeDomains. Grove removes it only if it deletes them itself."""
 
@@ -120,7 +116,7 @@ def group_findings(template: Template, others: Sequence[PodCliqueSet]) -> list[F
 
     `others` are the stored sets of its namespace.
     """
-    findings = [*_both_vocabularies(template), *_values(template)]
+    findings = [*both_in_set(template), *_values(template)]
     names = {
         clique.mnnvl_group
         for clique in template.cliques
@@ -134,65 +130,6 @@ def group_findings(template: Template, others: Sequence[PodCliqueSet]) -> list[F
         *_collisions(template, names, others),
         *_own_claims(template),
     ]
-
-
-# Both vocabularies.
-
-
-def both_vocabularies(
-    clique: Mapping[str, Any], annotations: MnnvlAnnotations
-) -> FieldError | None:
-    """Return a finding if our `annotations` and a group of Grove both apply to a PodClique.
-
-    The annotations are its own or inherited. It is in a group of Grove by its own annotation, or
-    because Grove has injected its claim.
-    """
-    if not annotations.enables:
-        return None
-    layer = Layer(FieldPath("metadata"), "", annotations_of(clique))
-    group = _group_of_claim(clique) if layer.group is None else layer.group
-    return _both(layer.path, group) if group else None
-
-
-def _group_of_claim(clique: Mapping[str, Any]) -> str:
-    """Return the name of the ComputeDomain whose claim Grove has injected, or ""."""
-    claims = maps_of(value_at(clique, ("spec", "podSpec", "resourceClaims")))
-    names = (
-        claim.get("resourceClaimTemplateName")
-        for claim in claims
-        if claim.get("name") == GROVE_CLAIM
-    )
-    return str(next(names, "") or "")
-
-
-def _both_vocabularies(template: Template) -> Iterator[FieldError]:
-    reported: set[int] = set()
-    for layer in template.layers:
-        if layer.enabled and layer.group:
-            reported.add(id(layer))
-            yield _both(layer.path, layer.group)
-
-    for clique in template.cliques:
-        enabling = clique.enabling
-        if (
-            enabling is not None
-            and clique.mnnvl_group
-            and not any(id(layer) in reported for layer in clique.layers)
-        ):
-            yield _both(
-                clique.layers[0].path, clique.mnnvl_group, f"{enabling.place} has {MNNVL_ENABLED}"
-            )
-
-
-def _both(path: FieldPath, group: str, reason: str = "") -> FieldError:
-    cause = f" ({reason})" if reason else ""
-    return forbidden(
-        path,
-        f'{MNNVL_ENABLED}: "true" and {MNNVL_GROUP}: "{group}" exclude each other{cause}, because'
-        f" each pod would get two claims for one NVLink channel. Keep {MNNVL_GROUP} if Grove"
-        f" manages MNNVL here (autoMNNVLEnabled), and {MNNVL_ENABLED} otherwise; {MNNVL_GROUP}:"
-        ' "none" takes a clique out of a group',
-    )
 
 
 def _values(template: Template) -> Iterator[FieldError]:

@@ -1,288 +1,87 @@
-"""The parts of a PodCliqueSet that MNNVL depends on.
+"""What a PodClique wants of MNNVL: by its own annotations, or by those that it inherits.
 
-These are GPUs and pods of its cliques, and annotations of both vocabularies.
-
-An annotation of a clique counts first, then that of its scaling group, then that of the set. For
-`grove.io/mnnvl-group`, Grove does the same:
-https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/mnnvl/helpers.go
+There are two vocabularies, ours and `grove.io/mnnvl-group` of Grove. They exclude each other in a
+PodClique, and in a PodCliqueSet, whose PodCliques would be rejected one by one.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
-from app.objects.fields import FieldPath
-from app.objects.shape import int_of, list_of, map_of
-from app.rules.mnnvl.gpus import gpu_count, is_gpu
+from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
+from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.template import Layer, Template
+from app.facts.labels import MNNVL_ENABLED, MNNVL_GROUP
+from app.facts.place import Place
+from app.objects.edits import value_at
+from app.objects.fields import FieldError, FieldPath, forbidden
+from app.objects.metadata import annotations_of
+from app.objects.shape import maps_of
 
-OPT_OUT = "none"
-"""The value of `grove.io/mnnvl-group` with which a clique opts out.
-
-It opts out of the group of its scaling group or set.
-"""
-
-FORMER_ANNOTATION = "grove.io/auto-mnnvl"
-"""The annotation of releases of Grove before `grove.io/mnnvl-group`.
-
-They write it themselves to sets with GPUs.
-"""
-
-GPU = "nvidia.com/gpu"
-
-_KEYS = (MNNVL_ENABLED, MNNVL_SCOPE, MNNVL_DEVICE_CLASS, MNNVL_GROUP, FORMER_ANNOTATION)
-_TEMPLATE = FieldPath("spec.template")
+GROVE_CLAIM = "mnnvl-claim"
+"""The name of the claim that Grove injects for a group."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """The annotations about MNNVL of one part of the set.
+def inherited_annotations(pcs: PodCliqueSet | None, place: Place) -> MnnvlAnnotations:
+    """Return the annotations that a PodClique at `place` inherits.
 
-    `holder` is the path of what has them, and `place` names the part for people.
+    These are those of its scaling group, then those of `pcs`.
     """
-
-    holder: FieldPath
-    place: str
-    annotations: Mapping[str, Any]
-
-    @property
-    def path(self) -> FieldPath:
-        """The path of the annotations."""
-        return self.holder.child("annotations")
-
-    @property
-    def enabled(self) -> bool:
-        """Whether our annotation enables MNNVL."""
-        return self.annotations.get(MNNVL_ENABLED) == "true"
-
-    @property
-    def group(self) -> str | None:
-        """The value of `grove.io/mnnvl-group`.
-
-        "" to opt out, None if there is no such annotation.
-        """
-        value = self.annotations.get(MNNVL_GROUP)
-        return None if not isinstance(value, str) else "" if value == OPT_OUT else value
+    if pcs is None:
+        return NO_ANNOTATIONS
+    group = pcs.group_of(place.group) if place.group else None
+    return pcs.mnnvl if group is None else group.mnnvl.over(pcs.mnnvl)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupTemplate:
-    name: str
-    layer: Layer
-    replicas: int
-    min_available: int
+def both_in_clique(clique: Mapping[str, Any], annotations: MnnvlAnnotations) -> FieldError | None:
+    """Return a finding if our `annotations` and a group of Grove both apply to a PodClique.
 
-
-@dataclass(frozen=True, slots=True)
-class CliqueTemplate:
-    """A clique.
-
-    `pods` is their number in one replica of the set or of the scaling group. `gpus` are
-    those of one pod, with MIG devices; `whole_gpus` are only those called nvidia.com/gpu,
-    which Grove counts. `layers` are its annotations, the most specific first. `group` is
-    its scaling group or None. `mnnvl_group` is the group of Grove that it is in, or "".
-    `claims` are the names in its resourceClaims, with their paths.
+    The annotations are its own or inherited. It is in a group of Grove by its own annotation, or
+    because Grove has injected its claim.
     """
-
-    name: str
-    pods: int
-    gpus: int
-    whole_gpus: int
-    layers: tuple[Layer, ...]
-    group: GroupTemplate | None
-    mnnvl_group: str
-    claims: tuple[tuple[FieldPath, str], ...]
-
-    def layer_with(self, annotation: str) -> Layer | None:
-        """Return the layer whose value of `annotation` counts for this clique.
-
-        None if there is none.
-        """
-        return next((layer for layer in self.layers if annotation in layer.annotations), None)
-
-    @property
-    def enabling(self) -> Layer | None:
-        """The layer with our annotation that enables MNNVL for this clique.
-
-        None if it is not enabled.
-        """
-        layer = self.layer_with(MNNVL_ENABLED)
-        return layer if layer is not None and layer.enabled else None
-
-    @property
-    def scope(self) -> str:
-        """The scope of our annotations, if MNNVL is enabled for this clique. It may be invalid."""
-        layer = self.layer_with(MNNVL_SCOPE)
-        return str(layer.annotations[MNNVL_SCOPE] or "replica") if layer is not None else "replica"
+    if not annotations.enables:
+        return None
+    layer = Layer(FieldPath("metadata"), "", annotations_of(clique))
+    group = _group_of_claim(clique) if layer.group is None else layer.group
+    return _both(layer.path, group) if group else None
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
-    """A PodCliqueSet. `layer` contains the annotations of the set itself."""
-
-    name: str
-    replicas: int
-    layer: Layer
-    groups: tuple[GroupTemplate, ...]
-    cliques: tuple[CliqueTemplate, ...]
-
-    @property
-    def layers(self) -> list[Layer]:
-        """All layers of the set, each once."""
-        return [
-            self.layer,
-            *(group.layer for group in self.groups),
-            *(clique.layers[0] for clique in self.cliques),
-        ]
-
-    @property
-    def mentions_mnnvl(self) -> bool:
-        """Whether the set has an annotation about MNNVL. Without one, no rule about it applies."""
-        return any(layer.annotations for layer in self.layers)
-
-    @property
-    def asking(self) -> list[CliqueTemplate]:
-        """The cliques with GPUs for which MNNVL is enabled, in either vocabulary.
-
-        MIG devices count only in ours.
-        """
-        return [
-            clique
-            for clique in self.cliques
-            if (clique.enabling and clique.gpus) or (clique.mnnvl_group and clique.whole_gpus)
-        ]
-
-
-def read_template(obj: Mapping[str, Any], *, groups_read: bool = True) -> Template:
-    """Read a PodCliqueSet.
-
-    Parts that don't have the CRD's shape count as absent. Unless Grove reads `grove.io/mnnvl-group`
-    (`groups_read`), no clique is in a group.
-    """
-    metadata = map_of(obj.get("metadata"))
-    spec = map_of(obj.get("spec"))
-    template = map_of(spec.get("template"))
-    whole = Layer(FieldPath("metadata"), "the PodCliqueSet", _about_mnnvl(metadata))
-
-    groups: list[GroupTemplate] = []
-    members: dict[str, GroupTemplate] = {}
-    groups_at = _TEMPLATE.child("podCliqueScalingGroups")
-    for position, item in enumerate(list_of(template.get("podCliqueScalingGroups"))):
-        content = map_of(item)
-        group = _read_group(content, groups_at.index(position))
-        groups.append(group)
-        for member in list_of(content.get("cliqueNames")):
-            members.setdefault(str(member), group)
-
-    cliques_at = _TEMPLATE.child("cliques")
-    cliques = tuple(
-        _read_clique(map_of(item), cliques_at.index(position), whole, members, groups_read)
-        for position, item in enumerate(list_of(template.get("cliques")))
+def _group_of_claim(clique: Mapping[str, Any]) -> str:
+    """Return the name of the ComputeDomain whose claim Grove has injected, or ""."""
+    claims = maps_of(value_at(clique, ("spec", "podSpec", "resourceClaims")))
+    names = (
+        claim.get("resourceClaimTemplateName")
+        for claim in claims
+        if claim.get("name") == GROVE_CLAIM
     )
+    return str(next(names, "") or "")
 
-    return Template(
-        str(metadata.get("name") or ""),
-        int_of(spec.get("replicas"), 1),
-        whole,
-        tuple(groups),
-        cliques,
+
+def both_in_set(template: Template) -> Iterator[FieldError]:
+    """Yield a finding for each part of a set to which both vocabularies apply."""
+    reported: set[int] = set()
+    for layer in template.layers:
+        if layer.enabled and layer.group:
+            reported.add(id(layer))
+            yield _both(layer.path, layer.group)
+
+    for clique in template.cliques:
+        enabling = clique.enabling
+        if (
+            enabling is not None
+            and clique.mnnvl_group
+            and not any(id(layer) in reported for layer in clique.layers)
+        ):
+            yield _both(
+                clique.layers[0].path, clique.mnnvl_group, f"{enabling.place} has {MNNVL_ENABLED}"
+            )
+
+
+def _both(path: FieldPath, group: str, reason: str = "") -> FieldError:
+    cause = f" ({reason})" if reason else ""
+    return forbidden(
+        path,
+        f'{MNNVL_ENABLED}: "true" and {MNNVL_GROUP}: "{group}" exclude each other{cause}, because'
+        f" each pod would get two claims for one NVLink channel. Keep {MNNVL_GROUP} if Grove"
+        f" manages MNNVL here (autoMNNVLEnabled), and {MNNVL_ENABLED} otherwise; {MNNVL_GROUP}:"
+        ' "none" takes a clique out of a group',
     )
-
-
-def _about_mnnvl(holder: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the annotations of `holder` about MNNVL."""
-    annotations = map_of(holder.get("annotations"))
-    if not annotations:
-        return {}
-    return {key: annotations[key] for key in _KEYS if key in annotations}
-
-
-def _read_group(item: Mapping[str, Any], at: FieldPath) -> GroupTemplate:
-    name = str(item.get("name") or "")
-    layer = Layer(at, f'scaling group "{name}"', _about_mnnvl(item))
-    return GroupTemplate(
-        name, layer, int_of(item.get("replicas"), 1), int_of(item.get("minAvailable"), 1)
-    )
-
-
-def _read_clique(
-    item: Mapping[str, Any],
-    at: FieldPath,
-    everywhere: Layer,
-    members: Mapping[str, GroupTemplate],
-    groups_read: bool,
-) -> CliqueTemplate:
-    name = str(item.get("name") or "")
-    spec = map_of(item.get("spec"))
-    pod_spec = map_of(spec.get("podSpec"))
-    group = members.get(name)
-    own = Layer(at, f'clique "{name}"', _about_mnnvl(item))
-    layers = (own, everywhere) if group is None else (own, group.layer, everywhere)
-    gpus = _gpus_of_pod(pod_spec)
-    mnnvl_group = ""
-    if groups_read:
-        mnnvl_group = next((layer.group for layer in layers if layer.group is not None), "")
-
-    return CliqueTemplate(
-        name,
-        int_of(spec.get("replicas"), 1),
-        gpus.all,
-        gpus.whole,
-        layers,
-        group,
-        mnnvl_group,
-        _claims(pod_spec, at),
-    )
-
-
-def _claims(pod_spec: Mapping[str, Any], at: FieldPath) -> tuple[tuple[FieldPath, str], ...]:
-    """Return the names in the resourceClaims of the clique at `at`, with their paths."""
-    claims = list_of(pod_spec.get("resourceClaims"))
-    if not claims:
-        return ()
-
-    claims_at = at.child("spec.podSpec.resourceClaims")
-    return tuple(
-        (claims_at.index(position).child("name"), str(map_of(claim).get("name") or ""))
-        for position, claim in enumerate(claims)
-    )
-
-
-class _Gpus(NamedTuple):
-    """GPUs with MIG devices, and only those called nvidia.com/gpu."""
-
-    all: int
-    whole: int
-
-
-_NO_GPUS = _Gpus(0, 0)
-
-
-def _gpus_of_pod(pod_spec: Mapping[str, Any]) -> _Gpus:
-    """Return the GPUs of a pod.
-
-    This is the sum of the GPUs of all containers, or the GPUs of the largest init container if
-    these are more.
-    """
-    containers = [_gpus(map_of(item)) for item in list_of(pod_spec.get("containers"))]
-    initial = [_gpus(map_of(item)) for item in list_of(pod_spec.get("initContainers"))]
-    return _Gpus(
-        max([sum(gpus.all for gpus in containers), *(gpus.all for gpus in initial)]),
-        max([sum(gpus.whole for gpus in containers), *(gpus.whole for gpus in initial)]),
-    )
-
-
-def _gpus(container: Mapping[str, Any]) -> _Gpus:
-    """Return the GPUs in the limits or in the requests of a container, whichever are more."""
-    resources = map_of(container.get("resources"))
-    if not resources:
-        return _NO_GPUS
-
-    limits = _counted(map_of(resources.get("limits")))
-    requests = _counted(map_of(resources.get("requests")))
-    return _Gpus(max(limits.all, requests.all), max(limits.whole, requests.whole))
-
-
-def _counted(amounts: Mapping[str, Any]) -> _Gpus:
-    counts = {str(name): gpu_count(amount) for name, amount in amounts.items() if is_gpu(str(name))}
-    return _Gpus(sum(counts.values()), counts.get(GPU, 0))

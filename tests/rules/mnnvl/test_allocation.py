@@ -5,10 +5,16 @@ from typing import Any
 import pytest
 
 from app.facts.kubernetes.claim import awaited_classes
-from app.rules.mnnvl.allocation import allocation_warning, claim_mode, unallocatable
+from app.facts.place import Place
+from app.rules.mnnvl.claim import Injection, claim_mode
+from app.rules.mnnvl.plan import CliqueMember, Owner, Plan
+from app.rules.mnnvl.warnings import claim_warnings, unallocatable
 
 DESIGN = "compute-domain.nvidia.com"
 DRIVER = ["compute-domain-daemon.nvidia.com", "compute-domain-default-channel.nvidia.com"]
+
+
+PLAN = Plan(CliqueMember("ns", "pcs-0-worker", Place("pcs", "0"), Owner("pcs")), "replica", DESIGN)
 
 
 @pytest.mark.parametrize(
@@ -32,9 +38,9 @@ DRIVER = ["compute-domain-daemon.nvidia.com", "compute-domain-default-channel.nv
 )
 def test_the_form_of_a_claim(configured: Any, classes: list[str], mode: Any, warned: bool) -> None:
     assert claim_mode(configured, DESIGN, classes) == mode
-    warning = allocation_warning(mode, "pcs-0-mnnvl-claim", DESIGN, classes)
-    assert (warning is not None) is warned
-    assert warning is None or warning.startswith(
+    warnings = claim_warnings(Injection(PLAN, mode), None, classes)
+    assert len(warnings) == warned
+    assert not warnings or warnings[0].startswith(
         'ResourceClaim "pcs-0-mnnvl-claim" cannot be allocated: DeviceClass "compute-domain.nvidia.com" does not exist.'
     )
 

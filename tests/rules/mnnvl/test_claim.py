@@ -1,5 +1,6 @@
 """What a PodClique needs for MNNVL."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,12 +8,12 @@ from jsonpatch import apply_patch
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
-from app.rules.mnnvl.allocation import reservation_warning
+from app.facts.grove.template import read_template
+from app.facts.kubernetes.gpus import is_gpu
 from app.rules.mnnvl.claim import Injection
 from app.rules.mnnvl.desired import desired_compute_domain
-from app.rules.mnnvl.gpus import is_gpu
-from app.rules.mnnvl.plan import Plan, read_member
-from app.rules.mnnvl.wanted import read_template
+from app.rules.mnnvl.plan import Plan
+from app.rules.mnnvl.warnings import claim_warnings
 from tests.builders import injection_into
 
 DESIGN = {
@@ -534,16 +535,25 @@ NARROW = MnnvlAnnotations("true", "scalingGroupReplica")
             None,
             id="one replica of its group",
         ),
+        pytest.param(
+            clique(), replace(pcs(300), groups=()), "shared", 301, id="a set without groups"
+        ),
+        pytest.param(
+            clique("pcs-0-pool-2-pooled", "scalingGroupReplica", GROVE),
+            replace(pcs(300), groups=()),
+            "shared",
+            None,
+            id="a group of a set without groups",
+        ),
         pytest.param(clique(), None, "shared", None, id="an unknown set counts this clique alone"),
     ],
 )
 def test_a_claim_can_be_reserved_by_256_pods(
     obj: Any, known: Any, mode: Any, pods: int | None
 ) -> None:
-    group = read_member(obj, "ns").place.group
-    warning = reservation_warning(injection_into(obj, "ns", mode), known, group)
-    assert (warning is not None) is (pods is not None)
-    assert warning is None or f"by {pods} pods" in warning
+    warnings = claim_warnings(injection_into(obj, "ns", mode), known, [])
+    assert len(warnings) == (pods is not None)
+    assert not warnings or f"by {pods} pods" in warnings[0]
 
 
 def test_replicas_that_are_no_number_count_as_one() -> None:

@@ -13,7 +13,6 @@ from app.rules.mnnvl.demand import (
     ClaimedClique,
     annotations_of_demand,
     claim_names,
-    inherited_annotations,
     is_made_by_us,
     is_reserved,
     lasting_demands,
@@ -22,6 +21,7 @@ from app.rules.mnnvl.demand import (
     uses,
 )
 from app.rules.mnnvl.plan import Owner
+from app.rules.mnnvl.wanted import inherited_annotations
 from tests import builders
 from tests.builders import injection_into
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from app.facts.grove.template import read_template
 from app.rules.mnnvl.sets import validate_annotations
-from app.rules.mnnvl.wanted import read_template
 
 GPUS = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": 8}}}]}
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from app.facts.grove.template import read_template
 from app.facts.grove.topology import Level
-from app.rules.mnnvl.wanted import read_template
 from app.rules.mnnvl.warnings import preflight_warnings
 from app.rules.topology.capacity import capacity_warnings, required_levels, size_warnings
 from app.rules.topology.coverage import Nodes

@@ -8,10 +8,10 @@ of both schemes.
 Source: https://github.com/ai-dynamo/grove/tree/616762f7
 """
 
+from app.facts.grove.template import Template
 from app.facts.kinds import POD_GANG_MAP
 from app.rules.dialects.bindings import Bindings
 from app.rules.dialects.epochs.names import name_warnings
-from app.rules.mnnvl.wanted import Template
 
 
 class Epochs(Bindings):

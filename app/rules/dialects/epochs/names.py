@@ -5,7 +5,7 @@ group. Later commits hash such names. Source:
 https://github.com/ai-dynamo/grove/blob/616762f7/operator/api/common/namegen.go
 """
 
-from app.rules.mnnvl.wanted import GroupTemplate, Template
+from app.facts.grove.template import GroupTemplate, Template
 
 MOST = 63
 """Characters of the value of a label."""

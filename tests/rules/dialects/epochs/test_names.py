@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from app.facts.grove.template import Template, read_template
 from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.epochs import EPOCHS
-from app.rules.mnnvl.wanted import Template, read_template
 
 
 def template(name: str, replicas: int = 1, /, **groups: tuple[int, int]) -> Template:

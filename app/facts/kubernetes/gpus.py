@@ -1,0 +1,74 @@
+"""The GPUs that pods and their containers ask for, as the CRD of a PodClique writes them."""
+
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from math import ceil
+from typing import Any, NamedTuple
+
+from app.objects.shape import list_of, map_of
+
+GPU = "nvidia.com/gpu"
+
+MAX_AMOUNT = Decimal(2**63 - 1)
+"""The largest amount in Kubernetes.
+
+To make an integer of a larger one, such as 1e99999999, can take hours.
+"""
+
+
+class Gpus(NamedTuple):
+    """GPUs with MIG devices, and only those called nvidia.com/gpu."""
+
+    every: int
+    whole: int
+
+
+_NO_GPUS = Gpus(0, 0)
+
+
+def gpus_of_pod(pod_spec: Mapping[str, Any]) -> Gpus:
+    """Return the GPUs of a pod.
+
+    This is the sum of the GPUs of all containers, or the GPUs of the largest init container if
+    these are more.
+    """
+    containers = [_gpus(map_of(item)) for item in list_of(pod_spec.get("containers"))]
+    initial = [_gpus(map_of(item)) for item in list_of(pod_spec.get("initContainers"))]
+    return Gpus(
+        max([sum(gpus.every for gpus in containers), *(gpus.every for gpus in initial)]),
+        max([sum(gpus.whole for gpus in containers), *(gpus.whole for gpus in initial)]),
+    )
+
+
+def _gpus(container: Mapping[str, Any]) -> Gpus:
+    """Return the GPUs in the limits or in the requests of a container, whichever are more."""
+    resources = map_of(container.get("resources"))
+    if not resources:
+        return _NO_GPUS
+
+    limits = _counted(map_of(resources.get("limits")))
+    requests = _counted(map_of(resources.get("requests")))
+    return Gpus(max(limits.every, requests.every), max(limits.whole, requests.whole))
+
+
+def _counted(amounts: Mapping[str, Any]) -> Gpus:
+    counts = {str(name): gpu_count(amount) for name, amount in amounts.items() if is_gpu(str(name))}
+    return Gpus(sum(counts.values()), counts.get(GPU, 0))
+
+
+def is_gpu(resource: str) -> bool:
+    return resource == "nvidia.com/gpu" or resource.startswith("nvidia.com/mig-")
+
+
+def gpu_count(amount: Any) -> int:
+    """Return the number of GPUs in an amount of a container, rounded up, and at most MAX_AMOUNT.
+
+    An amount that is no plain number, such as 1k, counts as one GPU.
+    """
+    text = str(amount).strip()
+    if text.isdecimal() and len(text) < 19:  # much faster, and true for almost all amounts
+        return int(text)
+    try:
+        return ceil(min(max(Decimal(text), Decimal(0)), MAX_AMOUNT))
+    except InvalidOperation:
+        return 1
