@@ -108,17 +108,20 @@ class PodGangWebhook:
         adopting = request.dry_run and bool(gang.uid)
         resources = self._owners.resources_of(gang)
         value = self._owners.rule.adopted(resources, gang, adopting=adopting)
-        value = value or _stored_value(request, path)
+        value = value or _kept(request, path)
         return [] if value_at(request.object, path) == value else [Edit(path, value)]
 
 
-def _stored_value(request: Request, path: Path) -> Any:
-    """Return what an UPDATE keeps at `path`, ABSENT at CREATE.
+def _kept(request: Request, path: Path) -> Any:
+    """Return what an UPDATE leaves at `path` of what is stored there, else ABSENT.
 
-    The caches may not show yet what the PodGang owns. Only the reconciler removes the annotation,
-    without which our webhook would not be called before the deletion of the PodGang.
+    The caches may not show yet what the PodGang owns. Without the annotation, our webhook would not
+    be called before the deletion of the PodGang. So it is only removed by the reconciler, whose
+    patch comes here too.
     """
-    return ABSENT if request.old is None else value_at(request.old, path)
+    if request.old is None or value_at(request.old, path) is ABSENT:
+        return ABSENT
+    return value_at(request.object, path)
 
 
 def _stored_uid(request: Request) -> str:
