@@ -536,7 +536,7 @@ NARROW = MnnvlAnnotations("true", "scalingGroupReplica")
             id="one replica of its group",
         ),
         pytest.param(
-            clique(), replace(pcs(300), groups=()), "shared", 301, id="a set without groups"
+            clique(), replace(pcs(150), groups=()), "shared", 301, id="a set without groups"
         ),
         pytest.param(
             clique("pcs-0-pool-2-pooled", "scalingGroupReplica", GROVE),
