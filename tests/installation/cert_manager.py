@@ -2,7 +2,6 @@
 is there, and keeps its CA in the caBundles of the webhook configurations that ask for it.
 """
 
-import asyncio
 import base64
 import contextlib
 from collections.abc import AsyncIterator
@@ -11,6 +10,7 @@ from app.sandbox import pki
 from tests.installation.cluster import CONFIGURATIONS, Cluster
 from tests.installation.kubernetes import Object
 from tests.installation.pods import CORE, NAME, NAMESPACE
+from tests.installation.repeating import repeating
 
 CERTIFICATE = f"/apis/cert-manager.io/v1/namespaces/{NAMESPACE}/certificates/{NAME}"
 ANNOTATION = "cert-manager.io/inject-ca-from"
@@ -21,22 +21,14 @@ LOOPBACK = "127.0.0.1"
 @contextlib.asynccontextmanager
 async def cert_manager(cluster: Cluster) -> AsyncIterator[None]:
     """Works while the block runs."""
-    running = asyncio.create_task(_run(cluster))
-    try:
+    async with repeating(lambda: _step(cluster), 0.1):
         yield
-    finally:
-        running.cancel()
-        await asyncio.wait({running})
-    if not running.cancelled():
-        running.result()
 
 
-async def _run(cluster: Cluster) -> None:
-    while True:
-        certificate = await cluster.admin.find(CERTIFICATE)
-        if certificate is not None:
-            await _inject(cluster, await _issued(cluster, certificate["spec"]))
-        await asyncio.sleep(0.1)
+async def _step(cluster: Cluster) -> None:
+    certificate = await cluster.admin.find(CERTIFICATE)
+    if certificate is not None:
+        await _inject(cluster, await _issued(cluster, certificate["spec"]))
 
 
 async def _issued(cluster: Cluster, spec: Object) -> str:

@@ -191,19 +191,15 @@ async def cluster_of(api: ApiServer, folder: Path) -> AsyncIterator[Cluster]:
         await balancer.start()
         cluster.url = f"https://{authority(cluster.host, balancer.port)}"
         _readdress(cluster, folder / "manifests/base/webhooks.yaml")
-    running = asyncio.create_task(cluster.pods.run())
     try:
-        yield cluster
+        async with cluster.pods.running():
+            yield cluster
     finally:
-        running.cancel()
-        await asyncio.wait({running})
         await cluster.pods.end()
         if not api.reaches_services:
             await balancer.stop()
         for client in (cluster.admin, cluster.grove, cluster.user):
             await client.close()
-    if not running.cancelled():
-        running.result()
 
 
 def _readdress(cluster: Cluster, file: Path) -> None:

@@ -15,6 +15,7 @@ import json
 import os
 import random
 import sys
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -25,6 +26,7 @@ import yaml
 from app.server.listener import authority, free_port
 from tests.installation.kubernetes import Kubernetes, Object
 from tests.installation.readme import ROOT
+from tests.installation.repeating import repeating
 
 NAMESPACE = "grove-system"
 NAME = "grove-admission"
@@ -80,7 +82,7 @@ def rebased(text: str, spec: Object, folder: Path) -> str:
 
 @dataclass
 class Pods:
-    """The Pods of the Deployment, kept as it asks for while `run` runs.
+    """The Pods of the Deployment.
 
     `kubernetes` is an administrator; `server` is the `cluster` of a kubeconfig. If `has_slices`,
     EndpointSlices have the addresses of those that are ready, one for each port. If `ipv6`, the
@@ -100,11 +102,14 @@ class Pods:
     def ready(self) -> list[Pod]:
         return [pod for pod in self.pods if pod.is_ready]
 
-    async def run(self) -> None:
-        async with httpx.AsyncClient(verify=False, timeout=2) as probe:
-            while True:
-                await self._step(probe)
-                await asyncio.sleep(PERIOD)
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keep the Pods as the Deployment asks for while the block runs."""
+        async with (
+            httpx.AsyncClient(verify=False, timeout=2) as probe,
+            repeating(lambda: self._step(probe), PERIOD),
+        ):
+            yield
 
     async def end(self) -> None:
         """Ends all processes, without grace."""

@@ -2,7 +2,6 @@
 Flux has them, and an installation that was made with kubectl before.
 """
 
-import asyncio
 import contextlib
 import shutil
 from collections.abc import AsyncIterator
@@ -15,6 +14,7 @@ from tests.installation.checks import SECRET, adopts, untrusted, verdict, works
 from tests.installation.cluster import CONFIGURATIONS, Cluster
 from tests.installation.pods import CORE, NAME
 from tests.installation.readme import commands
+from tests.installation.repeating import repeating
 from tests.installation.test_upgrade import writing
 from tests.rendered import MANIFESTS
 
@@ -34,10 +34,10 @@ async def with_service(cluster: Cluster, kind: str) -> AsyncIterator[Cluster]:
     if not await _may_listen():
         pytest.skip("needs the right to listen at port 443")
 
-    proxy = asyncio.create_task(_proxy(cluster))
-    yield cluster
-    proxy.cancel()
-    await asyncio.wait({proxy})
+    proxy = Proxy(cluster)
+    async with repeating(proxy.follow, 0.1):
+        yield cluster
+    await proxy.stop()
 
 
 async def _may_listen() -> bool:
@@ -50,25 +50,30 @@ async def _may_listen() -> bool:
     return False
 
 
-async def _proxy(cluster: Cluster) -> None:
-    """Stand in for kube-proxy: listen at the address of the Service, whenever it has one."""
-    address = ""
-    balancer: Balancer | None = None
-    try:
-        while True:
-            service = await cluster.admin.find(f"{CORE}/services/{NAME}")
-            current = service["spec"]["clusterIP"] if service else ""
-            if current != address and balancer is not None:
-                await balancer.stop()
-                balancer = None
-            if current != address and current:
-                balancer = Balancer(lambda: cluster.pods.ready, current, 443)
-                await balancer.start()
-            address = current
-            await asyncio.sleep(0.1)
-    finally:
-        if balancer is not None:
-            await balancer.stop()
+class Proxy:
+    """Stands in for kube-proxy: it listens at the address of the Service."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._address = ""
+        self._balancer: Balancer | None = None
+
+    async def follow(self) -> None:
+        """Listen where the Service is now."""
+        service = await self._cluster.admin.find(f"{CORE}/services/{NAME}")
+        address = service["spec"]["clusterIP"] if service else ""
+        if address == self._address:
+            return
+        await self.stop()
+        self._address = address
+        if address:
+            self._balancer = Balancer(lambda: self._cluster.pods.ready, address, 443)
+            await self._balancer.start()
+
+    async def stop(self) -> None:
+        if self._balancer is not None:
+            await self._balancer.stop()
+            self._balancer = None
 
 
 def fast(command: str) -> str:

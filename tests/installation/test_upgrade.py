@@ -5,7 +5,6 @@ because kustomize renamed them in the rules. The processes are those of this ver
 manifests of that one.
 """
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests.installation.checks import POD_GROUPS, adopts, levels, works
 from tests.installation.cluster import Cluster
 from tests.installation.pods import CORE, NAMESPACE
 from tests.installation.readme import commands
+from tests.installation.repeating import repeating
 from tests.rendered import MANIFESTS
 
 pytestmark = pytest.mark.untraced
@@ -92,17 +92,11 @@ async def writing(cluster: Cluster) -> AsyncIterator[list[str]]:
     answers: list[str] = []
 
     async def write() -> None:
-        while True:
-            code, answer = await cluster.user.ask("POST", f"{POD_GROUPS}?dryRun=All", VALID)
-            answers.append("" if code < 300 else f"{code}: {answer.get('message')}")
-            await asyncio.sleep(0.05)
+        code, answer = await cluster.user.ask("POST", f"{POD_GROUPS}?dryRun=All", VALID)
+        answers.append("" if code < 300 else f"{code}: {answer.get('message')}")
 
-    task = asyncio.create_task(write())
-    try:
+    async with repeating(write, 0.05):
         yield answers
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
 
 
 async def why_not_ready(cluster: Cluster) -> str:
