@@ -19,6 +19,8 @@ from app.webhooks.configurations import ServiceTarget, UrlTarget, webhook_config
 
 NAMESPACE = "grove-system"
 READY_SECONDS = 60.0
+AT_ONCE_SECONDS = 0.05
+"""Changes of several CRDs still lead to one refresh."""
 
 
 class ApiServer(Protocol):
@@ -33,6 +35,8 @@ class ApiServer(Protocol):
     collects_garbage: bool
     reaches_services: bool
     """Whether it can call webhooks at a Service. If not, their configurations need a URL."""
+    serves_at_once: bool
+    """Whether it serves a CRD as soon as that is stored."""
 
     async def start(self) -> None: ...
 
@@ -68,6 +72,9 @@ async def unregistered(
     async with HttpClient(
         await from_kubeconfig(api.kubeconfig, "operator"), resources, limits(configuration)
     ) as client:
+        if api.serves_at_once:
+            client.discovery.settle_seconds = AT_ONCE_SECONDS
+
         cluster = Cluster(client, configuration, client.discovery)
         async with serving(
             configuration, state_dir / "webhook", cluster, client, Extras(readable, duties)

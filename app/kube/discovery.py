@@ -19,7 +19,7 @@ from app.objects.resource import CRD, Resource
 Read = Callable[[str], Awaitable[Object]]
 INTERVAL_SECONDS = 300.0
 SETTLE_SECONDS = 1.0
-"""The time from the change of a CRD to the first refresh."""
+"""A CRD that was stored is mostly served after this time."""
 
 Served = Callable[[Resource, str | None], None]
 GroupVersion = tuple[str, str]
@@ -55,6 +55,8 @@ class Discovery:
         self._changed = asyncio.Event()
         self._redefined: dict[str, asyncio.Event] = {}
         self._subscribers: list[Served] = []
+        self.settle_seconds = SETTLE_SECONDS
+        """The time from the change of a CRD to the first refresh."""
         self.problem = ""
         """The reason why the last refresh failed, or ""."""
         self.error: ClusterError | None = None
@@ -117,13 +119,13 @@ class Discovery:
         schema lacks.
         """
         await self._redefined.setdefault(str(resource), asyncio.Event()).wait()
-        await asyncio.sleep(2 * SETTLE_SECONDS)
+        await asyncio.sleep(2 * self.settle_seconds)
 
     async def run(self) -> NoReturn:
         """Refresh now, every `INTERVAL_SECONDS`, and after each trigger, until it is cancelled.
 
         A CRD is served some time after it was stored, so a trigger causes two refreshes: after
-        `SETTLE_SECONDS`, and after five times `SETTLE_SECONDS`. A trigger also ends the wait after
+        `settle_seconds`, and after five times `settle_seconds`. A trigger also ends the wait after
         a refresh that failed.
         """
         backoff = Backoff(self._random)
@@ -138,11 +140,11 @@ class Discovery:
                 backoff.reset()
                 pause = INTERVAL_SECONDS * (1 - self._random() / 5)
                 if again:
-                    pause = 4 * SETTLE_SECONDS
+                    pause = 4 * self.settle_seconds
                     again = False
 
             if await self._is_triggered(pause):
-                await asyncio.sleep(SETTLE_SECONDS)
+                await asyncio.sleep(self.settle_seconds)
                 self._triggered.clear()
                 again = True
 

@@ -76,6 +76,7 @@ class RealApiServer:
         self.tokens = kubeconfig.new_tokens()
         self.collects_garbage = _COLLECTOR in binaries
         self.reaches_services = False
+        self.serves_at_once = False
         self._binaries = dict(binaries)
         self._host = host
         self._port = port or processes.free_port()

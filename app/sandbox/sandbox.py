@@ -63,6 +63,7 @@ class Sandbox:
         self.tokens = kubeconfig.new_tokens()
         self.collects_garbage = True
         self.reaches_services = True
+        self.serves_at_once = True
         self.url = ""
         self._host = host
         self._port = port

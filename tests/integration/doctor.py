@@ -1,8 +1,6 @@
 """The doctor as tests run it: the command, or the same examination in this process."""
 
-import asyncio
 import json
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,8 +11,7 @@ from app.config.read import read_configuration
 from app.doctor.certificate import Handshake, handshake
 from app.doctor.examination import Patient, examine
 from app.doctor.report import document
-
-ROOT = Path(__file__).parents[2]
+from tests.integration.system import command
 
 
 class Finding(NamedTuple):
@@ -36,12 +33,8 @@ class Doctor:
     async def run(self, *options: str) -> tuple[int, str]:
         """The exit code and what is printed."""
         given = ("--kubeconfig", str(self._api.kubeconfig), "--config", str(self._configuration))
-        command = [sys.executable, "-m", "app", "doctor", *given, *options]
-        process = await asyncio.create_subprocess_exec(
-            *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE
-        )
-        out, _ = await process.communicate()
-        return process.returncode or 0, out.decode()
+        code, out, _ = await command("doctor", *given, *options)
+        return code, out
 
     async def findings(self, context: str = "admin") -> tuple[int, list[tuple[str, str, str]]]:
         """The exit code, and (subject, status, message) of what is not ok, without the Service: it

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TypeVar
@@ -9,6 +10,7 @@ from typing import TypeVar
 import httpx
 import yaml
 
+from app.cli import main
 from app.commands.beside import ApiServer
 from app.facts.kinds import ALL
 from app.kube.api import NotFound, Object, ObjectRef, Selection
@@ -90,6 +92,17 @@ async def connect(api: ApiServer, context: str) -> HttpClient:
     client = HttpClient(await from_kubeconfig(api.kubeconfig, context), ALL, FAST)
     await client.discovery.refresh()
     return client
+
+
+async def command(*arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of `grove-admission`, which runs in a thread: a
+    process takes more than half a second to start.
+    """
+    out = io.StringIO()
+    err = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = await asyncio.to_thread(main, list(arguments))
+    return code, out.getvalue(), err.getvalue()
 
 
 async def eventually(

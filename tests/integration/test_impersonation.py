@@ -1,7 +1,5 @@
 """A kubeconfig with `as:` runs each command with the rights of that user, and no others."""
 
-import asyncio
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,11 +12,10 @@ from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Object
 from app.objects.resource import Resource
 from tests import builders
-from tests.integration.system import Users
+from tests.integration.system import Users, command
 
 pytestmark = pytest.mark.untraced
 
-ROOT = Path(__file__).parents[2]
 RBAC = "rbac.authorization.k8s.io"
 GROUP = {"kind": "Group", "name": "auditors", "apiGroup": RBAC}
 READ = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}
@@ -57,16 +54,10 @@ def kubeconfig(api: ApiServer, folder: Path, user: str, **fields: object) -> Pat
     return path
 
 
-async def run(path: Path, *command: str) -> tuple[int, str]:
+async def run(path: Path, *arguments: str) -> tuple[int, str]:
     """The exit code and all output of a command."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "app", *command, "--kubeconfig", str(path)),
-        cwd=ROOT,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate()
-    return process.returncode or 0, output.decode()
+    code, out, err = await command(*arguments, "--kubeconfig", str(path))
+    return code, out + err
 
 
 NO_RIGHT = "no right to list"
@@ -78,18 +69,18 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command[0]))
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: str(words[0]))
 async def test_a_command_has_the_rights_of_the_user_that_it_acts_as(
-    api: ApiServer, clients: Users, namespace: str, tmp_path: Path, command: tuple[str, ...]
+    api: ApiServer, clients: Users, namespace: str, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     await clients.admin.create(POD_CLIQUE_SET, builders.pod_clique_set("train"), namespace)
-    within = ("--namespace", namespace) if command[0] == "explain" else ()
+    within = ("--namespace", namespace) if words[0] == "explain" else ()
     users: list[dict[str, object]] = [{}, {"as": "bob"}, {"as": "bob", "as_groups": ["auditors"]}]
     outputs = [
-        (await run(kubeconfig(api, tmp_path, "admin", **fields), *command, *within))[1]
+        (await run(kubeconfig(api, tmp_path, "admin", **fields), *words, *within))[1]
         for fields in users
     ]
-    assert [COMMANDS[command] in output for output in outputs] == [False, True, False]
+    assert [COMMANDS[words] in output for output in outputs] == [False, True, False]
 
 
 async def test_who_may_not_impersonate_gets_no_answer(api: ApiServer, tmp_path: Path) -> None:

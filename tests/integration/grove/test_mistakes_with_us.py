@@ -6,6 +6,7 @@ server has the rights of the rendered account.
 import asyncio
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -23,10 +24,11 @@ from app.facts.kinds import (
 )
 from app.kube.api import ClusterError, Object, ObjectRef
 from app.server.serve import Running
-from tests.integration.doctor import ROOT
 from tests.integration.grove import mistakes
 from tests.integration.grove.operator import GroveOperator
 from tests.integration.system import Users, eventually, is_gone, names
+
+ROOT = Path(__file__).parents[3]
 
 SETS = "/apis/grove.io/v1alpha1/namespaces/{namespace}/podcliquesets"
 BINDINGS = "/apis/grove.io/v1alpha1/clustertopologybindings"
