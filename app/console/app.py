@@ -31,12 +31,13 @@ from app.console.live import Live
 from app.console.playground import Judge
 from app.console.routes import Console, build_app
 from app.console.stored import StoredObjects
-from app.explain.known.snapshot import RESOURCES
+from app.explain.known.snapshot import BY_RESOURCE, RESOURCES
 from app.kube.client import HttpClient
 from app.kube.kubeconfig import user_in_words
 from app.kube.readonly import LookingClient, ReadOnlyClient
 from app.objects.resource import CONFIG_MAP, NAMESPACE, SECRET
 from app.stores.collector import pause_until
+from app.stores.permitted import Namespaces, PermittedStores
 
 TOKEN_BYTES = 24
 HIDDEN = (SECRET, CONFIG_MAP)
@@ -119,13 +120,11 @@ def _console(client: HttpClient, settings: ConsoleSettings) -> Console:
         given = settings.kubeconfig, settings.context or None
         return how_to_renew(error, *given), user_in_words(*given)
 
-    live = Live(
-        ReadOnlyClient(client),
-        settings.namespaces,
-        client.discovery,
-        renewal=renewal,
-        own_namespace=settings.own_namespace,
+    namespaces = Namespaces(settings.namespaces, settings.own_namespace)
+    watched = PermittedStores(
+        ReadOnlyClient(client), BY_RESOURCE.values(), client.discovery, namespaces
     )
+    live = Live(watched, renewal=renewal)
     looking = LookingClient(client, hidden=HIDDEN)
     return Console(
         live,

@@ -28,6 +28,7 @@ from app.kube.transport import CallLimits
 from app.kube.watch import Pace
 from app.objects.resource import EVENT
 from app.sample import Sample, counter, gauge
+from app.stores.permitted import PermittedStores
 from app.waiting.overdue import Overdue, overdue
 from app.waiting.teller import CONDITION, PACING, Pacing, Teller
 
@@ -75,12 +76,8 @@ class WaitingDuty:
         """Look and tell until cancelled. Nothing is kept after that."""
         try:
             async with self._client.sibling(self._limits) as own, asyncio.TaskGroup() as tasks:
-                live = Live(
-                    ReadOnlyClient(own),
-                    discovery=own.discovery,
-                    resources=RESOURCES,
-                    pace=Pace(),
-                )
+                rows = [BY_RESOURCE[resource] for resource in RESOURCES]
+                live = Live(PermittedStores(ReadOnlyClient(own), rows, own.discovery, pace=Pace()))
                 tasks.create_task(live.run(), name="waiting: facts")
                 await live.until_ready()
                 await self._look_again(live)

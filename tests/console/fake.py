@@ -17,6 +17,7 @@ from app.console.live import Live
 from app.console.playground import Judge
 from app.console.routes import Console, build_app
 from app.console.stored import StoredObjects
+from app.explain.known.snapshot import BY_RESOURCE
 from app.kube.api import (
     NotFound,
     Object,
@@ -29,6 +30,7 @@ from app.kube.api import (
 )
 from app.kube.readonly import LookingClient
 from app.objects.resource import Resource
+from app.stores.permitted import Namespaces, PermittedStores
 
 TOKEN = "token-of-the-test"
 HOST = "127.0.0.1:4711"
@@ -133,7 +135,10 @@ async def console(
 ) -> AsyncIterator[tuple[httpx.AsyncClient, Console]]:
     """A console over lists, and a client of it; the lists are in, as far as they may be read."""
     configuration = configuration or Configuration()
-    live = Live(lists, namespaces, clock=lambda: NOW, rights_again=rights_again)
+    watched = PermittedStores(
+        lists, BY_RESOURCE.values(), namespaces=Namespaces(namespaces, again=rights_again)
+    )
+    live = Live(watched, clock=lambda: NOW)
     looking = LookingClient(lists, hidden=HIDDEN)
     examination = Examination(looking, lists.read, configuration, live, clock=lambda: NOW)
     streams = Streams(live, pause=0.0, tick=60.0)

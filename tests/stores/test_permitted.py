@@ -1,0 +1,175 @@
+"""Stores that follow a cluster with whatever rights there are."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Collection
+from typing import Any
+
+import pytest
+
+from app.facts.kinds import POD_CLIQUE_SET, QUEUE
+from app.facts.table import PODS, QUEUES, WIDE_SETS
+from app.kube.api import NotFound, Object, Page, Rejected, Selection
+from app.objects.resource import NAMESPACE, POD, Resource
+from app.stores.permitted import Namespaces, PermittedStores
+from tests.cluster.watched import WatchedMemory
+
+ROWS = (PODS, QUEUES)
+Scope = tuple[Resource, str | None]
+
+
+def pod(namespace: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": namespace},
+        "spec": {"containers": []},
+    }
+
+
+class Guarded(WatchedMemory):
+    """A cluster of which `denied` may not be listed."""
+
+    def __init__(self, objects: Collection[Object], denied: Collection[Scope]) -> None:
+        super().__init__(list(objects))
+        self.denied = set(denied)
+
+    async def list(self, selection: Selection, **options: Any) -> Page:
+        if (selection.resource, selection.namespace) in self.denied:
+            raise Rejected("denied", code=403)
+        return await super().list(selection, **options)
+
+
+@contextlib.asynccontextmanager
+async def running(stores: PermittedStores) -> AsyncIterator[None]:
+    task = asyncio.create_task(stores.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(true: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not true():  # noqa: ASYNC110 - what is waited for is a cache, which nothing announces
+            await asyncio.sleep(0.005)
+
+
+def content(stores: PermittedStores) -> dict[Scope, int]:
+    """Return how many objects there are of each scope that is read."""
+    return {
+        (row.resource, namespace): len(store) for (row, namespace), store in stores.stores.items()
+    }
+
+
+def denied(stores: PermittedStores) -> set[Scope]:
+    return {(row.resource, namespace) for row, namespace in stores.denied}
+
+
+EVERYWHERE: Scope = (POD, None)
+NOWHERE: Scope = (NAMESPACE, None)
+
+
+@pytest.mark.parametrize(
+    ("missing", "namespaces", "read", "unread"),
+    [
+        pytest.param([], Namespaces(["a"]), {EVERYWHERE: 2}, set(), id="all rights"),
+        pytest.param(
+            [EVERYWHERE],
+            Namespaces(["a"]),
+            {(POD, "a"): 1},
+            set(),
+            id="the namespaces that are given",
+        ),
+        pytest.param(
+            [EVERYWHERE],
+            Namespaces(own="a"),
+            {(POD, "a"): 1, (POD, "b"): 1},
+            set(),
+            id="the namespaces that may be listed",
+        ),
+        pytest.param(
+            [EVERYWHERE, NOWHERE],
+            Namespaces(own="b"),
+            {(POD, "b"): 1},
+            set(),
+            id="the own namespace",
+        ),
+        pytest.param([EVERYWHERE, NOWHERE], Namespaces(), {}, {EVERYWHERE}, id="no namespace"),
+        pytest.param(
+            [EVERYWHERE, (POD, "a")],
+            Namespaces(["a", "b"]),
+            {(POD, "b"): 1},
+            {(POD, "a")},
+            id="one of two",
+        ),
+        pytest.param(
+            [(QUEUE, None)],
+            Namespaces(["a"]),
+            {EVERYWHERE: 2},
+            {(QUEUE, None)},
+            id="a kind without namespaces",
+        ),
+    ],
+)
+async def test_what_is_read(
+    missing: list[Scope], namespaces: Namespaces, read: dict[Scope, int], unread: set[Scope]
+) -> None:
+    objects = [pod("a"), pod("b")]
+    objects += [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n}} for n in "ab"]
+    client = Guarded(objects, missing)
+    await client.discovery.refresh()
+    stores = PermittedStores(client, ROWS, client.discovery, namespaces)
+    async with running(stores):
+        await until(lambda: stores.ready)
+        found = {scope: count for scope, count in content(stores).items() if scope[0] is POD}
+        assert (found, denied(stores)) == (read, unread)
+
+
+async def test_a_right_that_is_given_later_is_noticed() -> None:
+    client = Guarded([pod("a")], [EVERYWHERE, NOWHERE])
+    await client.discovery.refresh()
+    names: list[str] = []
+    stores = PermittedStores(client, ROWS, client.discovery, Namespaces(again=0.01))
+    stores.subscribe(names.append)
+    async with running(stores):
+        await until(lambda: stores.ready and denied(stores) == {EVERYWHERE})
+        client.denied.clear()
+        await until(lambda: content(stores).get(EVERYWHERE) == 1 and not stores.denied)
+    assert {"pods", ""} <= set(names)
+
+
+async def test_a_right_that_is_taken_away_empties_its_scope() -> None:
+    client = Guarded([pod("a")], [])
+    await client.discovery.refresh()
+    stores = PermittedStores(client, ROWS, client.discovery)
+    async with running(stores):
+        await until(lambda: content(stores).get(EVERYWHERE) == 1)
+        client.denied |= {EVERYWHERE, NOWHERE}
+        client.forget_history()
+        client.drop_watches()
+        await until(lambda: denied(stores) == {EVERYWHERE})
+        assert EVERYWHERE not in content(stores)
+
+
+async def test_a_kind_that_is_gone_is_looked_for_again() -> None:
+    class Gone(WatchedMemory):
+        async def list(self, selection: Selection, **options: Any) -> Page:
+            if selection.resource == POD_CLIQUE_SET:
+                self.served.pop(selection.resource, None)
+                raise NotFound("not found", code=404)
+            return await super().list(selection, **options)
+
+        def served_version(self, resource: Resource) -> str | None:
+            return self.discovery.served_version(resource)
+
+    client = Gone()
+    stores = PermittedStores(client, [WIDE_SETS], client.discovery)
+    discovering = asyncio.create_task(client.discovery.run())
+    async with running(stores):
+        await until(lambda: client.discovery.known)
+        await until(lambda: client.discovery.served_version(POD_CLIQUE_SET) is None)
+        assert (stores.ready, list(stores.problems())) == (True, [])
+    discovering.cancel()
