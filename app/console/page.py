@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.console.revision import Revision
+from app.facts.named import Ref
 
 Query = Mapping[str, str]
 """The query of a request, the first value of each name."""
@@ -29,3 +30,19 @@ class ConsolePage:
         """Return the options of a query that mean nothing; `values` are names whose value does."""
         unknown = [name for name in query if name not in self.options]
         return [*unknown, *(f"{name}={query[name]}" for name in values)]
+
+
+def reference(given: str, kinds: Mapping[str, bool]) -> Ref | None:
+    """Return the object that `Kind/namespace/name` names, or None if the text has another form.
+
+    `kinds` has the kinds that are known, and whether each has namespaces.
+    """
+    kind, _, rest = given.partition("/")
+    namespace, _, name = rest.partition("/")
+    is_known = kind in kinds and bool(namespace) == kinds[kind]
+    return Ref(kind, namespace, name) if name and is_known else None
+
+
+def named(ref: Ref) -> str:
+    """Return `Kind/namespace/name`, as an address has it."""
+    return f"{ref.kind}/{ref.namespace}/{ref.name}"

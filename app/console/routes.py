@@ -153,14 +153,14 @@ class _Routes:
         if not self._listing.complete:
             self._console.live.touch()
 
-    def _timed(self, *arguments: Any) -> tuple["_Rendered", float]:
+    def _timed(self, *arguments: Any) -> tuple[_Rendered, float]:
         """Return a page, and the CPU seconds that it took."""
         begin = time.thread_time()
         return self._render(*arguments), time.thread_time() - begin
 
     def _render(
         self, page: ConsolePage, snapshot: Revision, query: dict[str, str], more: dict[str, Any]
-    ) -> "_Rendered":
+    ) -> _Rendered:
         live = self._console.live
         values: dict[str, Any] = {"context": self._console.context, "trouble": live.trouble}
         if page.watched and not live.ready:

@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from app.console.page import ConsolePage, Query
+from app.console.page import ConsolePage, Query, reference
 from app.console.revision import Revision
-from app.explain.known.kinds import KINDS as EXPLAINED
+from app.explain.known.kinds import EXPLAINED
 from app.explain.known.snapshot import BY_RESOURCE
 from app.explain.reasons.words import ago
 from app.facts.kinds import POD_CLIQUE_SCALING_GROUP
@@ -27,6 +27,7 @@ KINDS: Mapping[str, Resource] = {
     if resource is not EVENT
 }
 """The kinds that can be shown. KAI's PodGroup comes before that of Workloads."""
+_NAMESPACED = {kind: resource.namespaced for kind, resource in KINDS.items()}
 
 
 class StoredObjects:
@@ -37,7 +38,7 @@ class StoredObjects:
 
     async def __call__(self, query: Query) -> dict[str, Any]:
         """Return what the page shows of the object that the query names."""
-        ref = _reference(query.get("object", ""))
+        ref = reference(query.get("object", ""), _NAMESPACED)
         if ref is None:
             return {"problem": "The address names no object of a kind that the console reads."}
 
@@ -62,23 +63,16 @@ def _yaml(obj: Object, resource: Resource) -> str:
     return yaml.safe_dump({**full, "metadata": metadata}, sort_keys=False, allow_unicode=True)
 
 
-def _reference(given: str) -> Ref | None:
-    kind, _, rest = given.partition("/")
-    namespace, _, name = rest.partition("/")
-    known = name and kind in KINDS and bool(namespace) == KINDS[kind].namespaced
-    return Ref(kind, namespace, name) if known else None
-
-
 def read(snapshot: Revision, query: Query) -> dict[str, Any]:
     """Return what the page shows without the stored object."""
     given = query.get("object", "")
-    ref = _reference(given)
+    ref = reference(given, _NAMESPACED)
     return {
         "name": f"{ref.kind} {ref.name}" if ref else given or "No object",
         "namespace": ref.namespace if ref else "",
         "commands": _commands(ref) if ref else (),
         "object": given,
-        "explained": ref is not None and ref.kind in EXPLAINED.values(),
+        "explained": ref is not None and ref.kind in EXPLAINED,
         "ignored": ["object"] if given and ref is None else [],
         "problem": "",
         "yaml": "",

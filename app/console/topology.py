@@ -6,9 +6,8 @@ It shows levels and their coverage, what is not a tree, where room is, and a map
 from typing import Any
 
 from app.console.map import drawn
-from app.console.page import ConsolePage, Query
+from app.console.page import ConsolePage, Query, reference
 from app.console.revision import Revision
-from app.console.workloads import reference
 from app.explain.answers.topology import (
     DomainReport,
     RoomAnswer,
@@ -21,6 +20,7 @@ from app.explain.gangs.assembly import gang_of, gangs_of_set
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Path
 from app.explain.known.index import Index
+from app.explain.known.kinds import EXPLAINED
 from app.explain.known.levels import Topology
 from app.explain.known.snapshot import TITLES
 from app.explain.reasons.words import counted, listed, plain
@@ -181,7 +181,7 @@ def _number(query: Query, name: str, allowed: range) -> int | None:
 
 
 def _gang_or_set(index: Index, given: str) -> SetWithStatus | PodGang | None:
-    ref = reference(given)
+    ref = reference(given, EXPLAINED)
     key = (ref.namespace, ref.name) if ref else ("", "")
     if ref is not None and ref.kind == "PodGang":
         return index.gangs.get(key)

@@ -6,13 +6,13 @@ from typing import Any
 
 from app.console import stored
 from app.console.listing import WaitingList, answered
-from app.console.page import ConsolePage, Query
+from app.console.page import ConsolePage, Query, named, reference
 from app.console.revision import Revision
 from app.explain.answers.answer import Answer
 from app.explain.answers.tree import Branch
 from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.index import Index
-from app.explain.known.kinds import KINDS
+from app.explain.known.kinds import EXPLAINED
 from app.explain.known.snapshot import TITLES, Snapshot
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.words import counted, listed
@@ -47,28 +47,16 @@ def printed(
 
     None if there is no such object.
     """
-    ref = reference(given)
+    ref = reference(given, EXPLAINED)
     answer = answered(snapshot.index, ref) if ref else None
     return None if answer is None else form(answer)
-
-
-def reference(given: str) -> Ref | None:
-    """Return the object that `Kind/namespace/name` names, or None if the text has another form."""
-    kind, _, rest = given.partition("/")
-    namespace, _, name = rest.partition("/")
-    return Ref(kind, namespace, name) if kind in KINDS.values() and name else None
-
-
-def named(ref: Ref) -> str:
-    """Return `Kind/namespace/name`, as an address has it."""
-    return f"{ref.kind}/{ref.namespace}/{ref.name}"
 
 
 def _read(listing: WaitingList, snapshot: Revision, query: Query) -> dict[str, Any]:
     facts = snapshot.facts
     namespaces = sorted({row.ref.namespace for row in listing.rows})
     asked = query.get("object", "")
-    ref = reference(asked)
+    ref = reference(asked, EXPLAINED)
     ignored = _ignored(query, namespaces, ref)
     namespace = "" if "namespace" in ignored else query.get("namespace", "")
     rows = _found(listing.rows, namespace, query.get("q", ""))
@@ -206,7 +194,7 @@ _BLANK: dict[str, Any] = {
 def _row(branch: Branch, causes: Sequence[str], level: int) -> dict[str, Any]:
     counts = branch.placed is not None and branch.total is not None
     numbers = _numbers(branch)
-    link = named(branch.ref) if branch.ref.kind in KINDS.values() else ""
+    link = named(branch.ref) if branch.ref.kind in EXPLAINED else ""
 
     return {
         **_BLANK,

@@ -3,13 +3,14 @@
 import json
 from typing import Any
 
-from app.console.workloads import reference
+from app.console.page import reference
 from app.explain.answers.answer import explain
 from app.explain.answers.preview import preview
 from app.explain.answers.topology import domain_reports, find_room, survey
 from app.explain.answers.waiting import rows, workloads
 from app.explain.gangs.planned import planned
 from app.explain.known.index import Index
+from app.explain.known.kinds import EXPLAINED
 from app.explain.known.read import facts_of
 from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.table import examine
@@ -41,7 +42,7 @@ def run(data: bytes) -> None:
     objects = objects_in(given)
     facts = facts_of(objects, NOW)
     index = Index(facts)
-    ref = reference(str(given.get("ask")))
+    ref = reference(str(given.get("ask")), EXPLAINED)
     answer = explain(index, ref) if ref else None
     if answer is not None:
         check_text(text(answer, everything=True))

@@ -15,6 +15,9 @@ _SHORT: Mapping[str, str] = {
 }
 """The short names of kubectl, "" for a kind that has none."""
 
+EXPLAINED: Mapping[str, bool] = dict.fromkeys(_SHORT, True)
+"""The kinds, all of which have namespaces."""
+
 KINDS: Mapping[str, str] = {
     name: kind
     for kind, short in _SHORT.items()
