@@ -269,7 +269,7 @@ class _Grower:
             return place_words(self._index, gang.topology, part.placed, part.told.required)
         if not self._index.room_is_known or gang.places.now.fits:
             return ""
-        short = gang.places.now.short_of(gang.demand)
+        short = gang.short
         best = gang.places.now.best
         if short is None or best is None or short.name != part.name or not best.domain.path:
             return ""

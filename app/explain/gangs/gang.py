@@ -335,6 +335,11 @@ class Gang:
         return self.places_of(self.demand)
 
     @cached_property
+    def short(self) -> Demand | None:
+        """The innermost part of what KAI places next that has no place; None if all has one."""
+        return self.places.now.short_of(self.demand)
+
+    @cached_property
     def anew(self) -> Placements:
         """Placements of the whole gang, as if none of it were placed."""
         return self.places_of(self.whole.demand(anew=True), anew=True)

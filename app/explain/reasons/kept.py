@@ -5,11 +5,10 @@ from collections.abc import Iterable, Iterator
 
 from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.known.domains import Path
-from app.explain.reasons.gates import refs
+from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.reason import Evidence, Reason
 from app.explain.reasons.said import is_of_kai
 from app.explain.reasons.words import counted, listed
-from app.facts.kubernetes.pod import Pod
 
 
 def required_violated(gang: Gang) -> Iterator[Reason]:
@@ -43,13 +42,9 @@ def required_violated(gang: Gang) -> Iterator[Reason]:
 
 def node_gone(gang: Gang) -> Iterator[Reason]:
     """Pods are bound to nodes that do not exist: they don't run, and keep their places."""
-    known = {node.name for node in gang.index.nodes}
-    by_node: dict[str, list[Pod]] = {}
-    for pod in gang.placed:
-        if pod.node not in known:
-            by_node.setdefault(pod.node, []).append(pod)
-
-    for name, pods in sorted(by_node.items()):
+    known = gang.index.domains(gang.topology.keys).positions
+    lost = ((pod.node, pod) for pod in gang.placed if pod.node not in known)
+    for name, pods in grouped(lost):
         verb = "is" if len(pods) == 1 else "are"
         text = (
             f"{counted(len(pods), 'pod')} of {gang.ref.name} {verb} on node {name}, which is gone"

@@ -40,10 +40,10 @@ class Obstacle:
         """What has no place."""
         return self.gang.demand
 
-    @cached_property
+    @property
     def short(self) -> Demand:
         """The innermost part that has no place."""
-        return self.places.now.short_of(self.demand) or self.demand
+        return self.gang.short or self.demand
 
     @cached_property
     def short_if_empty(self) -> Demand:
