@@ -8,6 +8,7 @@ from app.cluster.view import ClusterView
 from app.facts.kinds import POD_CLIQUE, RESOURCE_CLAIM
 from app.facts.table import CLAIMS, DOMAINS
 from app.kube.api import Client, Key, Object, ObjectRef, find
+from app.objects.resource import Resource
 from app.rules.mnnvl.demand import read_demand
 from app.rules.mnnvl.missing import (
     PUT_BACK,
@@ -42,24 +43,23 @@ class ClaimAudit:
         if read_demand(obj) is None:
             return self._without_claim(obj)
 
-        namespace, name = _key(obj)
-        pods = self._pods.get((namespace, name))
+        pods = self._pods.get(_key(obj))
         if pods is None:
             return None
         problem = f"Pods {', '.join(pods)} run without its claim, outside of their NVLink domain"
-        return _on_clique(namespace, name, problem, REPLACE)
+        return _warning(POD_CLIQUE, obj, problem, REPLACE)
 
     def _without_claim(self, obj: Object) -> Finding | None:
         clique = read_unclaimed(obj)
         if clique is None:
             return None
 
-        namespace, name = _key(obj)
+        namespace, _ = _key(obj)
         pcs = self._facts.cached_set(namespace, clique.member.place.pcs)
         reads_groups = self._facts.dialect().reads_groups
         if not lacking_claims([clique], pcs, reads_groups=reads_groups):
             return None
-        return _on_clique(namespace, name, LACKS, PUT_BACK)
+        return _warning(POD_CLIQUE, obj, LACKS, PUT_BACK)
 
     async def in_deletion(self, exempt: Collection[str]) -> list[Finding]:
         """Return the findings about claims that Pods use although they are being deleted.
@@ -80,22 +80,15 @@ class ClaimAudit:
 
 
 def _held(claim: Object, pods: list[str]) -> Finding:
-    namespace, name = _key(claim)
-    problem, remedy = held_in_deletion(namespace, pods)
-    return Finding(
-        kind=RESOURCE_CLAIM.kind,
-        namespace=namespace,
-        name=name,
-        code=0,
-        problems=(problem,),
-        remedy=remedy,
-    )
+    problem, remedy = held_in_deletion(_key(claim)[0], pods)
+    return _warning(RESOURCE_CLAIM, claim, problem, remedy)
 
 
-def _on_clique(namespace: str, name: str, problem: str, remedy: str) -> Finding:
-    """Return a warning about a PodClique."""
+def _warning(resource: Resource, obj: Object, problem: str, remedy: str) -> Finding:
+    """Return a warning about a stored object."""
+    namespace, name = _key(obj)
     return Finding(
-        kind=POD_CLIQUE.kind,
+        kind=resource.kind,
         namespace=namespace,
         name=name,
         code=0,

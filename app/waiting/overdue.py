@@ -173,9 +173,8 @@ def _since(
 def _blocked(gang: Gang, since: float) -> Blocked:
     queue = gang.pod_group.queue if gang.pod_group is not None else ""
     examined = examine([gang])
-    problems = [reason for reason in examined.reasons if reason.severity == "problem"]
-    if problems:
-        first = min(problems, key=lambda reason: _ORDER.get(reason.id, _LAST))
+    if examined.problems:
+        first = min(examined.problems, key=lambda reason: _ORDER.get(reason.id, _LAST))
         return Blocked(gang.ref, since, first.id, message(first), first.who, queue)
     if examined.unknown:
         needs = sorted({need for unknown in examined.unknown for need in unknown.needs})

@@ -12,32 +12,18 @@ from app.facts import kinds, table
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import PodGang
 from app.facts.grove.podgangmap import PodGangMap
-from app.facts.grove.topology import (
-    ClusterTopology,
-)
+from app.facts.grove.topology import ClusterTopology
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue
 from app.facts.kai.topology import KaiTopology
-from app.facts.kubernetes.claim import (
-    ClaimTemplate,
-    DeviceClass,
-    ResourceClaim,
-    ResourceSlice,
-)
+from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceClaim, ResourceSlice
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
-from app.facts.kubernetes.workload import (
-    PriorityClass,
-    Workload,
-    WorkloadGroup,
-)
+from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
 from app.facts.named import Object
-from app.facts.nvidia.computedomain import (
-    ComputeDomain,
-    DomainClique,
-)
+from app.facts.nvidia.computedomain import ComputeDomain, DomainClique
 from app.facts.table import CHANNELS, ROOM, Row
 from app.objects.resource import EVENT, Resource
 

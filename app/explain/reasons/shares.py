@@ -1,13 +1,13 @@
 """What a gang asks of its queue and of those above it, and whether they have it to give."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of, is_gpu
-from app.explain.known.index import Index
+from app.explain.known.index import Index, key_of
 from app.explain.reasons.words import amount, plain
-from app.facts.kai.queue import Queue
+from app.facts.kai.queue import Queue, Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +53,26 @@ def asked_of(gang: Gang, resource: str) -> int:
 
 def over_limit(gang: Gang, name: str) -> Excess | None:
     """Return the first limit that the gang would exceed, in a queue or in one above it."""
-    for queue in chain(gang.index, name):
-        for resource, share in queue.shares.items():
-            asked = asked_of(gang, resource)
-            if share.limit is not None and asked and share.allocated + asked > share.limit:
-                return Excess(queue, resource, share.limit, share.allocated, asked)
-    return None
+    return _exceeded(gang, name, lambda share: (share.limit, share.allocated))
 
 
 def over_quota(gang: Gang, name: str) -> Excess | None:
     """Return the first quota that the gang would exceed if it is not preemptible."""
+    return _exceeded(gang, name, lambda share: (share.quota, share.allocated_fixed))
+
+
+def _exceeded(
+    gang: Gang,
+    name: str,
+    bound_of: Callable[[Share], tuple[int | None, int]],
+) -> Excess | None:
+    """Return the first bound that the gang would exceed; `bound_of` gives it, and what is used."""
     for queue in chain(gang.index, name):
         for resource, share in queue.shares.items():
+            bound, used = bound_of(share)
             asked = asked_of(gang, resource)
-            if share.quota is not None and asked and share.allocated_fixed + asked > share.quota:
-                return Excess(queue, resource, share.quota, share.allocated_fixed, asked)
+            if bound is not None and asked and used + asked > bound:
+                return Excess(queue, resource, bound, used, asked)
     return None
 
 
@@ -95,10 +100,8 @@ def _has_placed(index: Index, name: str) -> bool:
     """Return whether a pod with GPUs is placed in a queue."""
 
     def look() -> bool:
-        groups = (group for group in index.facts.pod_groups if group.queue == name)
-        pods = (
-            pod for one in groups for pod in index.pods_of_group.get((one.namespace, one.name), ())
-        )
+        groups = (key_of(group) for group in index.facts.pod_groups if group.queue == name)
+        pods = (pod for group in groups for pod in index.pods_of_group.get(group, ()))
         return any(pod.node and gpus_of(dict(pod.shape.requests)) for pod in pods)
 
     return index.remembered(("placed in", name), look, of=("pod_groups", "pods"))

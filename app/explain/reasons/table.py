@@ -412,6 +412,11 @@ class Examined:
     unknown: tuple[Unknown, ...]
     skipped: tuple[str, ...]
 
+    @property
+    def problems(self) -> list[Reason]:
+        """The reasons that are more than warnings."""
+        return [reason for reason in self.reasons if reason.severity == "problem"]
+
 
 def examine(gangs: Iterable[Gang]) -> Examined:
     """Return all reasons of some gangs, equal ones as one, in the order of the table."""

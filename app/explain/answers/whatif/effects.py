@@ -20,7 +20,7 @@ from app.explain.answers.whatif.seekers import (
     movers,
     waiters,
 )
-from app.explain.answers.whatif.supposed import Supposed, suppose, without_nodes
+from app.explain.answers.whatif.supposed import Supposed, set_ref, suppose, without_nodes
 from app.explain.gangs.gang import Gang
 from app.explain.gangs.planned import PLACEMENT
 from app.explain.gangs.subject import subject
@@ -33,7 +33,7 @@ from app.explain.placing.demand import Demand
 from app.explain.placing.ground import Vector
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.table import examine
-from app.facts.named import Object, Ref
+from app.facts.named import Ref
 
 How = Literal["fits", "restarts", "shrinks", "breaks", "starts", "held", "waits"]
 """What becomes of a gang.
@@ -123,7 +123,7 @@ def effects(
     before = Index(facts)
     supposed = suppose(facts, edits, topology)
     after = Index(supposed.facts)
-    made = frozenset(_ref(document) for document in supposed.made)
+    made = frozenset(map(set_ref, supposed.made))
     moving = movers(after, supposed.moved)
     waiting = waiters(after, supposed)
     moves, waits = _fates(before, after, moving.seekers, waiting.seekers)
@@ -136,11 +136,6 @@ def effects(
     cut = moving.cut, waiting.cut
 
     return Effects(supposed.lines, moves, waits, worse, tuple(new), others, made, cut), after
-
-
-def _ref(document: Object) -> Ref:
-    metadata = document["metadata"]
-    return Ref("PodCliqueSet", metadata["namespace"], metadata["name"])
 
 
 def _fates(
@@ -185,8 +180,7 @@ def _worse(before: Index, after: Index, told: set[Ref]) -> Iterator[Worse]:
 
 def _problems(index: Index, ref: Ref) -> list[Reason]:
     about = subject(index, ref)
-    reasons = examine(about.gangs).reasons if about is not None else ()
-    return [reason for reason in reasons if reason.severity == "problem"]
+    return examine(about.gangs).problems if about is not None else []
 
 
 class _Arranging:
@@ -293,7 +287,7 @@ def _holding(seeker: Seeker) -> tuple[Reason, ...]:
     """Return the problems that keep a gang from starting, whether or not it has a place."""
     gang = seeker.gang
     is_planned = gang.pod_gang is None and gang.pcs is not None
-    problems = [reason for reason in examine([gang]).reasons if reason.severity == "problem"]
+    problems = examine([gang]).problems
     if is_planned or seeker.lost:
         return tuple(reason for reason in problems if reason.id in OF_PLACE)
     return tuple(reason for reason in problems if reason.id not in NOT_HOLDING)

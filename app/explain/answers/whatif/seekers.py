@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from app.explain.answers.waiting import workloads
-from app.explain.answers.whatif.supposed import Supposed
+from app.explain.answers.whatif.supposed import Supposed, set_ref
 from app.explain.gangs.assembly import gang_of_pod, gang_of_pod_group, gangs_of_set
 from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.gangs.planned import planned
@@ -104,22 +104,16 @@ def movers(index: Index, moved: Collection[Key]) -> Line:
 
 def waiters(index: Index, supposed: Supposed) -> Line:
     """Return the gangs that wait, those of sets that would be made too, in their order."""
-    made = {(doc["metadata"]["namespace"], doc["metadata"]["name"]) for doc in supposed.made}
+    made = set(map(set_ref, supposed.made))
     seekers = [
         Seeker(gang, workload)
         for gang, workload in gangs_in(index)
         if gang.waits and not any(key_of(pod) in supposed.moved for pod in gang.pods)
     ]
-    seekers = [
-        seeker
-        for seeker in seekers
-        if (seeker.workload.namespace, seeker.workload.name) not in made
-        or seeker.workload.kind != "PodCliqueSet"
-    ]
+    seekers = [seeker for seeker in seekers if seeker.workload not in made]
     for document in supposed.made:
-        metadata = document["metadata"]
-        ref = Ref("PodCliqueSet", metadata["namespace"], metadata["name"])
-        seekers += [Seeker(gang, ref) for gang in planned(index, document)]
+        workload = set_ref(document)
+        seekers += [Seeker(gang, workload) for gang in planned(index, document)]
     return _limited(seekers)
 
 

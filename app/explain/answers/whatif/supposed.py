@@ -21,7 +21,7 @@ from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
-from app.facts.named import Object
+from app.facts.named import Object, Ref
 
 _OF_NODE = "node.kubernetes.io/"
 """Taints that the cluster itself gives a node, for its state."""
@@ -324,10 +324,11 @@ def _identity(fact: Any) -> tuple[str, str, str] | None:
 
 
 def _others(before: Iterable[Object], made: Iterable[Object]) -> list[Object]:
-    names = {_name(document) for document in made}
-    return [document for document in before if _name(document) not in names]
+    refs = set(map(set_ref, made))
+    return [document for document in before if set_ref(document) not in refs]
 
 
-def _name(document: Object) -> Key:
+def set_ref(document: Object) -> Ref:
+    """Return the reference of a document of a PodCliqueSet with a namespace."""
     metadata = document["metadata"]
-    return metadata["namespace"], metadata["name"]
+    return Ref(SetWithStatus.kind, metadata["namespace"], metadata["name"])
