@@ -55,12 +55,7 @@ def make_leaf(ca: Pair, names: Sequence[str], begin: datetime, end: datetime) ->
     if not names:
         raise ValueError("a serving certificate needs at least one name")
 
-    issuer = load_certificates(ca.cert_pem)[0]
-    if end.replace(microsecond=0) > issuer.not_valid_after_utc:  # certificates have whole seconds
-        raise ValueError(
-            f"the certificate would outlive its CA, which ends at {issuer.not_valid_after_utc}"
-        )
-
+    issuer = _issuer(ca, end)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _subject(_fitting([*dns_names, *map(str, addresses)]))
     alternatives = [*map(x509.DNSName, dns_names), *map(x509.IPAddress, addresses)]
@@ -74,6 +69,16 @@ def make_leaf(ca: Pair, names: Sequence[str], begin: datetime, end: datetime) ->
     )
 
     return _signed(builder, key, ec_key(ca.key_pem))
+
+
+def _issuer(ca: Pair, end: datetime) -> x509.Certificate:
+    """Return the certificate of `ca`. Raise ValueError if it ends before `end`."""
+    issuer = load_certificates(ca.cert_pem)[0]
+    if end.replace(microsecond=0) > issuer.not_valid_after_utc:  # certificates have whole seconds
+        raise ValueError(
+            f"the certificate would outlive its CA, which ends at {issuer.not_valid_after_utc}"
+        )
+    return issuer
 
 
 def _builder(

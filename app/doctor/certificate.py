@@ -180,21 +180,28 @@ async def check_bundle(
         return [validity]
 
     target = bundle.target
-    places = [Endpoint(target.name, target.port)] if target.port else list(endpoints)
+    places = [Endpoint(target.name, target.port)] if target.port else endpoints
     pem = b"".join(cas)
-    shaken = [(place, await shake(place.address, place.port, target.name, pem)) for place in places]
-    unreached = [pair for pair in shaken if pair[1].outcome == "unreachable"]
-    if len(unreached) == len(shaken):
-        reasons = [f"{place.address}:{place.port}: {result.reason}" for place, result in shaken]
-        why = "; ".join(reasons) or "there is no endpoint"
+    reached: list[Check] = []
+    unreached: dict[Endpoint, str] = {}
+    for place in places:
+        result = await shake(place.address, place.port, target.name, pem)
+        if result.outcome == "unreachable":
+            unreached[place] = result.reason
+        else:
+            reached.append(_judge(bundle, place, result))
+
+    if not reached:
+        why = "; ".join(f"{place}: {reason}" for place, reason in unreached.items())
+        why = why or "there is no endpoint"
         return [validity, _compare(bundle, pem, shown, now, why)]
 
-    checks = [_judge(bundle, *pair) for pair in shaken if pair not in unreached]
-    if unreached:
-        names = ", ".join(f"{place.address}:{place.port}" for place, _ in unreached)
-        checks.append(Check(SUBJECT, "warning", f"can't be reached from here: {names}"))
+    return [validity, *reached, *_not_reached(unreached)]
 
-    return [validity, *checks]
+
+def _not_reached(endpoints: Iterable[Endpoint]) -> list[Check]:
+    names = ", ".join(map(str, endpoints))
+    return [Check(SUBJECT, "warning", f"can't be reached from here: {names}")] if names else []
 
 
 def _readable(bundle: Bundle) -> tuple[bytes, ...] | str:
@@ -218,16 +225,15 @@ def _validity(bundle: Bundle, cas: tuple[bytes, ...], now: datetime) -> Check:
 
 
 def _judge(bundle: Bundle, place: Endpoint, result: Handshake) -> Check:
-    where = f"{place.address}:{place.port}"
     if result.outcome == "trusted":
         return Check(
             SUBJECT,
             "ok",
-            f"{where} shows a certificate for {bundle.target.name} that {bundle.what} leads to",
+            f"{place} shows a certificate for {bundle.target.name} that {bundle.what} leads to",
         )
 
     message = (
-        f"{where} shows a certificate that {bundle.what} doesn't verify as {bundle.target.name}:"
+        f"{place} shows a certificate that {bundle.what} doesn't verify as {bundle.target.name}:"
         f" {result.reason}"
     )
 

@@ -29,6 +29,9 @@ class Endpoint:
     address: str
     port: int
 
+    def __str__(self) -> str:
+        return f"{self.address}:{self.port}"
+
 
 def is_called(configurations: Iterable[Object]) -> bool:
     """Return whether a webhook of the configurations calls a Service and not a URL."""

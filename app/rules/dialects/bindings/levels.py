@@ -55,43 +55,59 @@ def validate_binding(
     same name, and `users` are the PodCliqueSets that refer to the binding. If an update does not
     change the spec, its problems are warnings.
     """
+    levels, findings = _validate_spec(obj)
+    if levels is None:
+        return findings, []
+
+    warnings: list[str] = []
+    if not _refers_to_kai(obj):
+        findings += _validate_for_kai(levels)
+        may_stay = old is not None and not _refers_to_kai(old)
+        _validate_name(obj, kai, findings, warnings, may_stay=may_stay)
+
+    if findings and old is not None and old.get("spec") == obj.get("spec"):
+        stored = [f"stored before, and allowed to stay: {finding}" for finding in findings]
+        return [], [*stored, *warnings]
+
+    refusal = in_use(_domains(old) - _domains(obj), users)
+    if refusal is None:
+        return findings, warnings
+    if is_allowed_in_use(obj):
+        return findings, [*warnings, refusal]
+    return [*findings, fields.forbidden(_LEVELS, f"{refusal}. {_HOW_TO_ALLOW}")], warnings
+
+
+def _validate_spec(obj: Mapping[str, Any]) -> tuple[list[Any] | None, list[FieldError]]:
+    """Return the levels, or None if the spec can't be read, and findings."""
     findings: list[FieldError] = []
     spec = fields.walk_map(obj, "spec", FieldPath(""), findings)
     levels = fields.walk_list(spec, "levels", _SPEC, findings)
     references = fields.walk_list(spec, "schedulerTopologyBindings", _SPEC, findings)
     if findings:
-        return findings, []
+        return None, findings
 
-    findings = [
-        *validate_levels(levels, _LEVELS, _DOMAIN_RULE, sys.maxsize),
-        *_validate_references(references),
-    ]
-    warnings: list[str] = []
-    if not _refers_to_kai(obj):
-        findings += _validate_for_kai(levels)
-        metadata = map_of(obj.get("metadata"))
-        conflict = _name_conflict(kai, str(metadata.get("uid", "")))
-        if conflict is not None and (old is None or _refers_to_kai(old)):
-            findings.append(
-                fields.invalid(FieldPath("metadata.name"), metadata.get("name", ""), conflict)
-            )
-        elif conflict is not None:
-            warnings.append(f"metadata.name: {conflict}")
+    findings = validate_levels(levels, _LEVELS, _DOMAIN_RULE, sys.maxsize)
+    return levels, [*findings, *_validate_references(references)]
 
-    if findings and old is not None and old.get("spec") == obj.get("spec"):
-        return [], [
-            *(f"stored before, and allowed to stay: {finding}" for finding in findings),
-            *warnings,
-        ]
 
-    removed = _domains(old) - _domains(obj)
-    refusal = in_use(removed, users)
-    if refusal is not None and is_allowed_in_use(obj):
-        warnings.append(refusal)
-    elif refusal is not None:
-        findings.append(fields.forbidden(_LEVELS, f"{refusal}. {_HOW_TO_ALLOW}"))
-
-    return findings, warnings
+def _validate_name(
+    obj: Mapping[str, Any],
+    kai: KaiTopology | None,
+    findings: list[FieldError],
+    warnings: list[str],
+    *,
+    may_stay: bool,
+) -> None:
+    """Add a finding, or a warning if it `may_stay`, if the KAI Topology of this name is in use."""
+    metadata = map_of(obj.get("metadata"))
+    conflict = _name_conflict(kai, str(metadata.get("uid", "")))
+    if conflict is None:
+        return
+    if may_stay:
+        warnings.append(f"metadata.name: {conflict}")
+    else:
+        name = metadata.get("name", "")
+        findings.append(fields.invalid(FieldPath("metadata.name"), name, conflict))
 
 
 def refusal_to_delete(
