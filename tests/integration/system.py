@@ -22,7 +22,8 @@ from app.objects.resource import Resource
 T = TypeVar("T")
 
 FAST = CallLimits(qps=10_000, burst=10_000)
-PATIENCE = 20.0
+PATIENCE = 60.0
+"""States arise within a second; a machine that is busy with other work gets more time."""
 
 
 class Users:

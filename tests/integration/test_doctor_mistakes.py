@@ -32,6 +32,8 @@ from tests.integration.conftest import CONFIGURATION
 from tests.integration.doctor import Doctor, Finding
 from tests.integration.system import Users, eventually
 
+pytestmark = pytest.mark.untraced
+
 BASE = yaml.safe_load(CONFIGURATION.format(port=8443))
 ACCOUNT = "system:serviceaccount:grove-system:grove-admission"
 NAMESPACE = "grove-system"

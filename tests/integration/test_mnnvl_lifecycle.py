@@ -16,7 +16,7 @@ from app.server.serve import Running
 from tests import builders
 from tests.integration.system import Users, eventually, names
 
-pytestmark = pytest.mark.usefixtures("served")
+pytestmark = [pytest.mark.untraced, pytest.mark.usefixtures("served")]
 
 KINDS = (COMPUTE_DOMAIN, RESOURCE_CLAIM)
 

@@ -38,6 +38,8 @@ from tests import builders
 from tests.integration.conftest import own_rules
 from tests.integration.system import Users, eventually, is_gone
 
+pytestmark = pytest.mark.untraced
+
 Right = tuple[str, str, str]
 """(verb, group, resource)."""
 

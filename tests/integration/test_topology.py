@@ -27,6 +27,8 @@ from app.server.serve import Running
 from tests import builders
 from tests.integration.system import PATIENCE, Users, eventually, is_gone
 
+pytestmark = pytest.mark.untraced
+
 ROOT = Path(__file__).parents[2]
 NAME = "grove-topology"
 ZONE = "example.com/zone"

@@ -64,7 +64,7 @@ async def take(client: Client, count: int, version: str, **selected: Any) -> lis
     events: list[WatchEvent] = []
     selection = Selection(SECRET, NAMESPACE, **selected)
     watch = client.watch(selection, resource_version=version)
-    async with asyncio.timeout(10), aclosing(watch) as stream:
+    async with asyncio.timeout(60), aclosing(watch) as stream:
         async for event in stream:
             if event.type != "BOOKMARK":
                 events.append(event)

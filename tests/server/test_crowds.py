@@ -37,6 +37,10 @@ MEBIBYTES = {
 """
 
 
+PATIENCE = 600.0
+"""A crowd takes some seconds; this ends a test that hangs, also on a busy machine."""
+
+
 def peak(pid: int) -> int:
     """The most resident memory that a process has had, in bytes."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -47,7 +51,7 @@ def peak(pid: int) -> int:
 async def test_others_are_served_and_memory_is_bounded(name: str, tmp_path: Path) -> None:
     allow_many_files()
     review = load("podgroup.mixed-case-name")
-    async with asyncio.timeout(120), server(tmp_path) as served, served.client() as client:
+    async with asyncio.timeout(PATIENCE), server(tmp_path) as served, served.client() as client:
         assert (await client.get("/readyz")).text == "ok\n"
         before = peak(served.process.pid)
         ports = set()
@@ -56,7 +60,7 @@ async def test_others_are_served_and_memory_is_bounded(name: str, tmp_path: Path
             for number in range(20):
                 review["request"]["uid"] = f"u{number}"
                 response = await client.post(
-                    "/validate/podgroup?timeout=10s", json=review, timeout=60
+                    "/validate/podgroup?timeout=10s", json=review, timeout=PATIENCE
                 )
                 stream = response.extensions["network_stream"]
                 ports.add(stream.get_extra_info("client_addr")[1])
@@ -66,6 +70,6 @@ async def test_others_are_served_and_memory_is_bounded(name: str, tmp_path: Path
                     422,
                 )
             async with served.client() as new:
-                assert (await new.get("/readyz", timeout=60)).text == "ok\n"
+                assert (await new.get("/readyz", timeout=PATIENCE)).text == "ok\n"
         assert len(ports) == 1, "a connection that got its verdicts was closed"
         assert peak(served.process.pid) - before < MEBIBYTES[name] * 2**20

@@ -9,7 +9,7 @@ makes calls fail.
 import asyncio
 import itertools
 import uuid
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -128,7 +128,9 @@ class MemoryClient:
         self._history: deque[_Change] = deque(maxlen=history)
         self._pages: dict[str, tuple[Objects, int]] = {}
         self._tokens = itertools.count(1)
-        self._tick = asyncio.Event()
+        self._latest: dict[Resource, int] = {}
+        self._ticks: defaultdict[Resource, asyncio.Event] = defaultdict(asyncio.Event)
+        """One for each resource: a change that wakes all watches costs most of what tests do."""
         self._cut: tuple[int, ClusterError | None] = (0, None)
         self._faults: _Faults = []
         self.load(objects)
@@ -171,7 +173,8 @@ class MemoryClient:
     def drop_watches(self, error: ClusterError | None = None) -> None:
         """Ends every open watch, with `error` or as a server does that has closed the stream."""
         self._cut = (self._cut[0] + 1, error)
-        self._wake()
+        for resource in tuple(self._ticks):
+            self._wake(resource)
 
     def forget_history(self) -> None:
         """Watches from any earlier version, and the later pages of lists under way, are Gone from
@@ -257,7 +260,7 @@ class MemoryClient:
             ]:
                 yield WatchEvent("ADDED", shown(obj, metadata_only))
         deadline = asyncio.get_running_loop().time() + timeout_seconds
-        while not self._is_cut(cut) and await self._changed_since(since, cut, deadline):
+        while not self._is_cut(cut) and await self._changed_since(resource, since, cut, deadline):
             for change in self._changes_since(since):
                 since = change.version
                 event = _event(change, selected) if change.resource == resource else None
@@ -494,11 +497,11 @@ class MemoryClient:
         if len(self._history) == self._history.maxlen:
             self._oldest = self._history[0].version
         self._history.append(_Change(self._version, resource, before, after, last))
-        self._wake()
+        self._latest[resource] = self._version
+        self._wake(resource)
 
-    def _wake(self) -> None:
-        self._tick.set()
-        self._tick = asyncio.Event()
+    def _wake(self, resource: Resource) -> None:
+        self._ticks.pop(resource, asyncio.Event()).set()
 
     def _is_cut(self, cut: int) -> bool:
         """Whether watches that began at `cut` were dropped; raises the error they were dropped
@@ -509,15 +512,17 @@ class MemoryClient:
             raise error
         return now != cut
 
-    async def _changed_since(self, since: int, cut: int, deadline: float) -> bool:
-        """Waits until there is a change later than `since`, or the watches are cut; False once
-        `deadline` is past.
+    async def _changed_since(
+        self, resource: Resource, since: int, cut: int, deadline: float
+    ) -> bool:
+        """Waits until there is a change of `resource` later than `since`, or the watches are cut;
+        False once `deadline` is past.
         """
         self._check_not_gone(since)
         try:
             async with asyncio.timeout_at(deadline):
-                while self._version <= since and self._cut[0] == cut:
-                    await self._tick.wait()
+                while self._latest.get(resource, 0) <= since and self._cut[0] == cut:
+                    await self._ticks[resource].wait()
         except TimeoutError:
             return False
         return True
