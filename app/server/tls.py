@@ -207,8 +207,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def _read(self, tls: ssl.SSLObject) -> None:
         size = 0
         records = 0
+        has_more = True
         try:
-            while self._incoming.pending or tls.pending():
+            while has_more:
                 if size >= _TURN_BYTES or records == _TURN_RECORDS:
                     self._wait_for_turn()
                     break
@@ -216,6 +217,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
                 if not data:
                     self._end()
                     break
+                has_more = len(data) == _RECORD or self._incoming.pending > 0
                 size += len(data)
                 records += 1
                 if not self._is_closing:

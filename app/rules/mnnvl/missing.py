@@ -14,9 +14,8 @@ from app.facts.kinds import POD_CLIQUE
 from app.objects.edits import value_at
 from app.objects.metadata import annotations_of
 from app.objects.shape import map_of, maps_of, text_of
-from app.rules.mnnvl.claim import CLAIM
+from app.rules.mnnvl.claim import CLAIM, requests_gpus
 from app.rules.mnnvl.demand import ClaimedClique, interned, read_demand
-from app.rules.mnnvl.gpus import requests_gpus
 from app.rules.mnnvl.plan import CliqueMember, read_member, read_plan
 from app.rules.mnnvl.wanted import both_in_clique, inherited_annotations
 
