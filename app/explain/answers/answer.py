@@ -84,9 +84,7 @@ def explain(index: Index, ref: Ref) -> Answer | None:
     }
     of = _part_asked_about(about, tree)
     state = _state(about, of.state, examined.reasons, bool(unseen), index)
-    lacking = (
-        gang.places.now for gang in gangs if index.room_is_known and not gang.places.now.fits
-    )
+    outcomes = (gang.placements.now for gang in gangs if index.room_is_known)
 
     return Answer(
         ref=ref,
@@ -102,7 +100,7 @@ def explain(index: Index, ref: Ref) -> Answer | None:
         skipped=examined.skipped,
         said=said_of(gangs),
         silence=silence(about.gangs, _asked_at(about)),
-        room=next((fit.rooms for fit in lacking), ()),
+        room=next((outcome.rooms for outcome in outcomes if not outcome.fits), ()),
     )
 
 

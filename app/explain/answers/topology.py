@@ -183,12 +183,12 @@ def find_room(
         if gpus
         else [Shape((("pods", 1000),))]
     )
-    places = [
+    placements = [
         Placements(index, topology, Demand("", keys[0], ((shape, pods),))) for shape in shapes
     ]
-    rooms = _sum([place.rooms for place in places], pods)
+    rooms = _sum([each.rooms() for each in placements], pods)
     guesses = guessed_labels(index, topology) if outside_nodes(index, topology) else {}
-    more = _sum([place.with_labels(guesses).rooms for place in places], pods) if guesses else ()
+    more = _sum([each.with_labels(guesses).rooms() for each in placements], pods) if guesses else ()
     before = {room.domain.path: room.pods for room in rooms}
     gained = tuple(room for room in more if room.pods > before.get(room.domain.path, 0))
 

@@ -267,10 +267,10 @@ class _Grower:
         """Return the domain of placed pods; without any, the most room for what has none."""
         if part.placed:
             return place_words(self._index, gang.topology, part.placed, part.told.required)
-        if not self._index.room_is_known or gang.places.now.fits:
+        if not self._index.room_is_known or gang.placements.now.fits:
             return ""
         short = gang.short
-        best = gang.places.now.best
+        best = gang.placements.now.best
         if short is None or best is None or short.name != part.name or not best.domain.path:
             return ""
         return f"{best.pods} of {short.count} in {best.domain}"

@@ -330,26 +330,26 @@ class Gang:
         return self.whole.demand()
 
     @cached_property
-    def places(self) -> Placements:
+    def placements(self) -> Placements:
         """Placements of what KAI places next; gangs that are alike share them, with any names."""
-        return self.places_of(self.demand)
+        return self.placements_of(self.demand)
 
     @cached_property
     def short(self) -> Demand | None:
         """The innermost part of what KAI places next that has no place; None if all has one."""
-        return self.places.now.short_of(self.demand)
+        return self.placements.now.short_of(self.demand)
 
     @cached_property
     def anew(self) -> Placements:
         """Placements of the whole gang, as if none of it were placed."""
-        return self.places_of(self.whole.demand(anew=True), anew=True)
+        return self.placements_of(self.whole.demand(anew=True), anew=True)
 
     @property
     def pool(self) -> str:
         """The node pool that it is bound to, "" for the nodes without one."""
         return self.pod_group.pool if self.pod_group is not None else ""
 
-    def places_of(
+    def placements_of(
         self,
         demand: Demand,
         *,

@@ -1,9 +1,10 @@
 """Where a demand fits, under the assumptions that reasons make."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 from app.explain.known import amounts
 from app.explain.known.amounts import is_device
@@ -19,20 +20,22 @@ from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.quantity import Amounts
 
 ANY_POOL = "*"
+Free = Literal["now", "soon", "empty"]
 
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
     """What is supposed to be otherwise than it is.
 
-    `soon`: the pods that are terminating are gone. `emptied`: these nodes (positions) have no pods
-    of others. `opened`: nodes are ready, without cordons and taints. `everywhere`: selectors and
-    affinity of the pods don't matter either. `without` is a resource that nobody asks for; with
-    `devices`, pods ask for nothing else. `pool` is another node pool, or ANY_POOL. Only
-    the nodes `only` take pods. `gone` are pods that don't run any more.
+    `free` is what nodes have left: now, or when terminating pods are gone (`soon`), or without any
+    pods of others (`empty`). Nodes at the positions `emptied` have none either. `opened`: nodes are
+    ready, without cordons and taints. `everywhere`: selectors and affinity of the pods don't matter
+    either. `without` is a resource that nobody asks for; with `devices`, pods ask for nothing else.
+    `pool` is another node pool, or ANY_POOL. Only the nodes `only` take pods. `gone` are pods that
+    don't run any more.
     """
 
-    soon: bool = False
+    free: Free = "now"
     emptied: frozenset[int] = frozenset()
     opened: bool = False
     everywhere: bool = False
@@ -49,6 +52,10 @@ class Assumption:
 
 
 AS_IT_IS = Assumption()
+SOON = Assumption(free="soon")
+OPENED = Assumption(opened=True)
+EMPTY = Assumption(free="empty", opened=True)
+"""No other pods run, and all nodes are ready and open to the gang."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +74,14 @@ class Outcome:
 
     def __init__(
         self,
-        places: "Placements",
+        placements: "Placements",
         assumption: Assumption,
     ) -> None:
-        self._places = places
-        self._parts = list(places.demand.flat())
+        self._placements = placements
+        self._parts = list(placements.demand.flat())
         self._assumption = assumption
-        self._packer = places.packer(assumption)
-        self.fits = self._packer.places(places.demand)
+        self._packer = placements.packer(assumption)
+        self.fits = self._packer.places(placements.demand)
         if not self.fits:
             self._packer.reset()
 
@@ -82,7 +89,7 @@ class Outcome:
         """Return the innermost part of a demand that has no place by itself.
 
         It is the whole if only the parts together have none, and None if all has a place. `demand`
-        is the one of the places, or differs from it only in names.
+        is the one of the placements, or differs from it only in names.
         """
         return None if self.fits else list(demand.flat())[self._position]
 
@@ -101,7 +108,13 @@ class Outcome:
         """The room for what is short in every domain that it may go to, the roomiest first."""
         if self.fits:
             return ()
-        return self._places.board(self._assumption).rooms(self._parts[self._position])
+        return self._placements.board(self._assumption).rooms(self._parts[self._position])
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The names of the nodes that KAI would place the demand on; none if it would not."""
+        nodes = self._placements.domains.nodes
+        return frozenset(nodes[position].name for position in self._packer.used)
 
     @property
     def best(self) -> DomainRoom | None:
@@ -133,7 +146,8 @@ class Placements:
         names = {name for shape in self.shapes for name, _ in shape.requests}
         # the scarce ones first
         self.names = tuple(sorted(names, key=lambda name: (not is_device(name), name)))
-        self._fits: dict[Assumption, Outcome] = {}
+        self._outcomes: dict[Assumption, Outcome] = {}
+        self._fits: dict[Assumption, Mapping[Shape, Sequence[bool]]] = {}
 
     @property
     def domains(self) -> Domains:
@@ -162,9 +176,9 @@ class Placements:
     def under(self, assumption: Assumption) -> Outcome:
         """Return whether KAI finds a place for the demand under an assumption."""
         assumption = self._in_short(assumption)
-        if assumption not in self._fits:
-            self._fits[assumption] = Outcome(self, assumption)
-        return self._fits[assumption]
+        if assumption not in self._outcomes:
+            self._outcomes[assumption] = Outcome(self, assumption)
+        return self._outcomes[assumption]
 
     def _in_short(self, assumption: Assumption) -> Assumption:
         """Return the assumption without what makes no difference here."""
@@ -175,8 +189,8 @@ class Placements:
             assumption = replace(assumption, opened=False)
         if assumption.devices and not self._only_devices_matter:
             assumption = replace(assumption, devices=False)
-        if assumption.soon and not self._index.terminating:
-            assumption = replace(assumption, soon=False)
+        if assumption.free == "soon" and not self._index.terminating:
+            assumption = replace(assumption, free="now")
         return assumption
 
     @cached_property
@@ -186,8 +200,7 @@ class Placements:
 
     @cached_property
     def _all_open(self) -> bool:
-        opened = self.selected
-        return all(self.fit[shape] == opened[shape] for shape in self.shapes)
+        return self.fit() == self.fit(OPENED)
 
     @cached_property
     def _only_devices_matter(self) -> bool:
@@ -206,56 +219,16 @@ class Placements:
         """As it is."""
         return self.under(AS_IT_IS)
 
-    @property
-    def soon(self) -> Outcome:
-        """As if the pods that are terminating were gone."""
-        return self.under(Assumption(soon=True))
-
-    @property
-    def empty(self) -> Outcome:
-        """As if no other pods ran, and all nodes were ready and open to the gang."""
-        return self.under(self.all_emptied)
-
-    @property
-    def all_emptied(self) -> Assumption:
-        """No pods of others, and all nodes ready and open."""
-        return Assumption(emptied=self._every, opened=True)
-
-    @property
-    def opened(self) -> Outcome:
-        """As if all nodes were ready and open to the gang."""
-        return self.under(Assumption(opened=True))
-
-    @cached_property
-    def _every(self) -> frozenset[int]:
-        return frozenset(range(len(self._index.nodes)))
-
-    @cached_property
-    def rooms(self) -> tuple[DomainRoom, ...]:
-        """The room for the demand in each domain, the roomiest first."""
-        return self.rooms_under(AS_IT_IS)
-
-    def rooms_under(self, assumption: Assumption) -> tuple[DomainRoom, ...]:
-        """Return the room for the demand in each domain under an assumption, the roomiest first."""
+    def rooms(self, assumption: Assumption = AS_IT_IS) -> tuple[DomainRoom, ...]:
+        """Return the room for the demand in each domain, the roomiest first."""
         return self.board(assumption).rooms(self.demand)
 
-    @cached_property
-    def nodes_now(self) -> frozenset[str]:
-        """The names of the nodes that KAI would place the demand on; none if it would not."""
-        packer = self.packer(AS_IT_IS)
-        if not packer.places(self.demand):
-            return frozenset()
-        return frozenset(self._index.nodes[position].name for position in packer.used)
-
-    @cached_property
-    def fit(self) -> Mapping[Shape, Sequence[bool]]:
-        """Which nodes may take each shape."""
-        return self._fit(AS_IT_IS)
-
-    @cached_property
-    def selected(self) -> Mapping[Shape, Sequence[bool]]:
-        """Which nodes each shape selects, open or not."""
-        return self._fit(Assumption(opened=True))
+    def fit(self, assumption: Assumption = AS_IT_IS) -> Mapping[Shape, Sequence[bool]]:
+        """Return which nodes may take each shape."""
+        if assumption not in self._fits:
+            fits = {shape: self._fit_of(shape, assumption) for shape in self.shapes}
+            self._fits[assumption] = _limited_to(assumption.only, fits)
+        return self._fits[assumption]
 
     def with_labels(
         self,
@@ -284,19 +257,9 @@ class Placements:
             self._domains(self.pool if assumption.pool is None else assumption.pool),
             self.names,
             self._free(assumption),
-            self._fit(assumption),
+            self.fit(assumption),
             assumption.counts,
         )
-
-    def _fit(self, assumption: Assumption) -> Mapping[Shape, Sequence[bool]]:
-        fit = {shape: self._fit_of(shape, assumption) for shape in self.shapes}
-        if assumption.only is None:
-            return fit
-        only = assumption.only
-        return {
-            shape: [ok and position in only for position, ok in enumerate(takes)]
-            for shape, takes in fit.items()
-        }
 
     def _fit_of(
         self,
@@ -315,22 +278,29 @@ class Placements:
 
     def _free(self, assumption: Assumption) -> Sequence[Vector]:
         names = self.names
-        free = self._index.soon_free(names) if assumption.soon else self._index.free(names)
+        soon = assumption.free == "soon"
+        free = self._index.soon_free(names) if soon else self._index.free(names)
         leaving = self._own.pods if self._own.leave else ()
-        if not (assumption.emptied or assumption.gone or leaving):
+        positions = self._emptied(assumption)
+        if not (positions or assumption.gone or leaving):
             return free
 
         emptied = list(free)
-        self._empty(emptied, assumption.emptied)
+        self._empty(emptied, positions)
         known = (self._index.pods.get(key) for key in assumption.gone)
         gone = [pod for pod in known if pod is not None]
-        self._release(emptied, (*leaving, *gone), assumption.emptied)
+        self._release(emptied, (*leaving, *gone), positions)
         return emptied
+
+    def _emptied(self, assumption: Assumption) -> Collection[int]:
+        if assumption.free == "empty":
+            return range(len(self._index.nodes))
+        return assumption.emptied
 
     def _empty(
         self,
         free: list[Vector],
-        positions: frozenset[int],
+        positions: Collection[int],
     ) -> None:
         """Take away all pods from nodes, but those of the gang that stay."""
         allocatable = self._index.allocatable(self.names)
@@ -351,7 +321,7 @@ class Placements:
         self,
         free: list[Vector],
         pods: Iterable[Pod],
-        emptied: frozenset[int],
+        emptied: Collection[int],
     ) -> None:
         """Give back what pods use, but on nodes that are empty already."""
         for name, of_node in _by_node(pods).items():
@@ -366,6 +336,17 @@ class Placements:
     @property
     def _positions(self) -> Mapping[str, int]:
         return self._index.domains(self._topology.keys).positions
+
+
+def _limited_to(
+    only: frozenset[int] | None, fits: Mapping[Shape, Sequence[bool]]
+) -> Mapping[Shape, Sequence[bool]]:
+    if only is None:
+        return fits
+    return {
+        shape: [ok and position in only for position, ok in enumerate(fit)]
+        for shape, fit in fits.items()
+    }
 
 
 def _by_node(pods: Iterable[Pod]) -> Mapping[str, Sequence[Pod]]:

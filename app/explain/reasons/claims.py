@@ -213,8 +213,8 @@ def channel_taken(gang: Gang) -> Iterator[Reason]:
 
     A node has one channel.
     """
-    places = gang.places
-    if not places.now.fits or not _waits_for_channel(gang):
+    placements = gang.placements
+    if not placements.now.fits or not _waits_for_channel(gang):
         return
 
     takers = {
@@ -224,7 +224,7 @@ def channel_taken(gang: Gang) -> Iterator[Reason]:
         if (device.driver, device.device) == (CHANNEL_DRIVER, CHANNEL)
     }
     taken = [node.name for node in gang.index.nodes if node.name in takers]
-    if not taken or places.under(only(gang, lambda node: node.name not in takers)).fits:
+    if not taken or placements.under(only(gang, lambda node: node.name not in takers)).fits:
         return
 
     holders = listed(dict.fromkeys(takers[name].name for name in taken))
@@ -246,7 +246,7 @@ def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:
     """
     own = {claim.claim for pod in gang.pods for claim in pod.claims}
     others = {name for name, claim in takers.items() if claim.name not in own}
-    if gang.places.under(only(gang, lambda node: node.name not in others)).fits:
+    if gang.placements.under(only(gang, lambda node: node.name not in others)).fits:
         return "run one pod with such a claim on a node"
     return "wait until pods with these claims end"
 

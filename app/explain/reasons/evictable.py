@@ -44,7 +44,7 @@ def evicted_for(obstacle: Obstacle) -> list[Pod]:
         if (pod.namespace, pod.group) in losing and pod not in gang.placed
     ]
     gone = frozenset(map(key_of, victims))
-    return victims if victims and obstacle.places.under(Assumption(gone=gone)).fits else []
+    return victims if victims and obstacle.placements.under(Assumption(gone=gone)).fits else []
 
 
 def _loses_against(index: Index, group: KaiPodGroup, priority: int) -> bool:
@@ -56,7 +56,7 @@ def _loses_against(index: Index, group: KaiPodGroup, priority: int) -> bool:
 def _pods_in_the_way(obstacle: Obstacle) -> Iterator[Pod]:
     """Yield the pods on nodes that are open to those that wait."""
     index = obstacle.gang.index
-    fits = [obstacle.places.fit[shape] for shape, _ in obstacle.short.shapes]
+    fits = [obstacle.placements.fit()[shape] for shape, _ in obstacle.short.shapes]
     for position, node in enumerate(index.nodes):
         if any(fit[position] for fit in fits):
             yield from index.pods_on.get(node.name, ())

@@ -91,8 +91,10 @@ def not_as_preferred(gang: Gang) -> Iterator[Reason]:
         return
     for part in gang.whole.parts():
         used = _preferred_domains(gang, part, {pod.node for pod in part.placed})
-        places = gang.places_of(part.whole_demand(), anew=True) if len(used) > 1 else None
-        again = _preferred_domains(gang, part, places.nodes_now if places is not None else ())
+        if len(used) < 2:
+            continue
+        placements = gang.placements_of(part.whole_demand(), anew=True)
+        again = _preferred_domains(gang, part, placements.now.nodes)
         if not again or len(used) <= len(again):
             continue
 

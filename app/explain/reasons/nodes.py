@@ -10,7 +10,7 @@ from app.explain.known.amounts import is_device
 from app.explain.known.domains import Domain
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
-from app.explain.placing.placements import Assumption, Placements
+from app.explain.placing.placements import EMPTY, OPENED, Assumption, Placements
 from app.explain.reasons.placement import level_of, nodes_in, parts
 from app.explain.reasons.reason import Evidence, Reason
 from app.explain.reasons.room import (
@@ -79,12 +79,12 @@ def nodes_unfit(gang: Gang) -> Iterator[Reason]:
     if obstacle is None or not obstacle.is_closed or obstacle.is_of_pool:
         return
 
-    places = gang.places
+    placements = gang.placements
     shapes = [shape for shape, _ in obstacle.short.shapes]
     for domain in _opened(obstacle):
         closed = [
             (node, why)
-            for node in nodes_in(places, domain)
+            for node in nodes_in(placements, domain)
             if (why := closed_because(shapes, node))
         ]
         if closed:
@@ -99,12 +99,12 @@ def _opened(obstacle: Obstacle) -> list[Domain]:
     """
     gang = obstacle.gang
     short = obstacle.short
-    opened = Assumption(opened=True)
-    if not obstacle.places.opened.fits:
-        opened = obstacle.places.all_emptied
+    opened = OPENED
+    if not obstacle.placements.under(OPENED).fits:
+        opened = EMPTY
 
-    now = {room.domain.path: room.pods for room in obstacle.places.now.rooms}
-    rooms = [room for room in gang.places_of(short).rooms_under(opened) if room.pods >= short.count]
+    now = {room.domain.path: room.pods for room in obstacle.placements.now.rooms}
+    rooms = [room for room in gang.placements_of(short).rooms(opened) if room.pods >= short.count]
 
     return [
         room.domain
@@ -147,7 +147,7 @@ def _what_opens(obstacle: Obstacle, whys: list[str]) -> str:
     remedies = {"cordoned": "uncordon the nodes", "not ready": "repair the nodes"}
     steps = (remedies.get(why, "tolerate the taints or remove them") for why in whys)
     remedy = listed(dict.fromkeys(steps))
-    if obstacle.places.opened.fits:
+    if obstacle.placements.under(OPENED).fits:
         return remedy
     return f"{remedy}, and wait until pods of others end there"
 
@@ -161,8 +161,8 @@ def other_resource(gang: Gang) -> Iterator[Reason]:
     name = obstacle.missing_resource
     short = obstacle.short
     level = level_of(gang, short)
-    asks, most = _asked_and_free(gang.places, short, name)
-    only_devices = gang.places_of(short).rooms_under(Assumption(devices=True))
+    asks, most = _asked_and_free(gang.placements, short, name)
+    only_devices = gang.placements_of(short).rooms(Assumption(devices=True))
     rooms = [room for room in only_devices if room.pods >= short.count]
     where = f"in {counted(len(rooms), level)}" if rooms and level != "cluster" else "on the nodes"
     verb = "is" if name == "memory" else "are"
@@ -191,7 +191,7 @@ def _called(resource: str) -> str:
 
 
 def _asked_and_free(
-    places: Placements,
+    placements: Placements,
     short: Demand,
     name: str,
 ) -> tuple[int, int]:
@@ -203,10 +203,10 @@ def _asked_and_free(
     largest = max(sizes, key=lambda shape: sizes[shape])
     devices = {key: ask for key, ask in largest.requests if is_device(key)}
 
-    open_to_it = (position for position, ok in enumerate(places.fit[largest]) if ok)
+    open_to_it = (position for position, ok in enumerate(placements.fit()[largest]) if ok)
     fitting = [
         free.get(name, 0)
-        for free in map(places.free, open_to_it)
+        for free in map(placements.free, open_to_it)
         if all(free.get(key, 0) >= ask for key, ask in devices.items())
     ]
     return sizes[largest], max(fitting, default=0)

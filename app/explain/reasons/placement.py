@@ -9,7 +9,7 @@ from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Domain
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
-from app.explain.placing.placements import Assumption, Placements
+from app.explain.placing.placements import EMPTY, OPENED, SOON, Assumption, Placements
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.evictable import evicted_for
 from app.explain.reasons.reason import Evidence, Reason, Who
@@ -29,9 +29,9 @@ def level_of(gang: Gang, demand: Demand) -> str:
     return gang.topology.name_of(demand.key) if demand.key in gang.topology.keys else "cluster"
 
 
-def nodes_in(places: Placements, domain: Domain) -> list[Node]:
+def nodes_in(placements: Placements, domain: Domain) -> list[Node]:
     """Return the nodes of a domain."""
-    return [places.domains.nodes[position] for position in domain.nodes]
+    return [placements.domains.nodes[position] for position in domain.nodes]
 
 
 def parts(demand: Demand, short: Demand) -> tuple[str, ...]:
@@ -81,19 +81,19 @@ def _prefers_broader(gang: Gang) -> bool:
 
 def _bound_for_ever(obstacle: Obstacle) -> bool:
     """Return whether it would have a place, were it not bound to where its pods run."""
-    return bool(obstacle.short.occupied) and obstacle.gang.anew.empty.fits
+    return bool(obstacle.short.occupied) and obstacle.gang.anew.under(EMPTY).fits
 
 
 def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str]:
     """Return what no domain is large enough for, and what helps."""
     gang = obstacle.gang
-    places = obstacle.places
+    placements = obstacle.placements
     oversize = _oversize(obstacle, short)
     if oversize is not None:
         return oversize, f"make the pods smaller{obstacle.beside_size}"
 
     level = level_of(gang, short)
-    best = places.empty.best
+    best = placements.under(EMPTY).best
     selection = selection_words(obstacle, [shape for shape, _ in short.shapes])
     wider = _wider(obstacle)
     remedy = wider or f"make the pods smaller or fewer{obstacle.beside_size}"
@@ -101,20 +101,20 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str]:
         text = f"No {level} exists: no node has the labels of all levels"
         return text, wider or "have the nodes labelled, or ask for a level that they have"
 
-    room = _room_of(places, short, best, level, selection)
+    room = _room_of(placements, short, best, level, selection)
 
     return room, remedy
 
 
 def _room_of(
-    places: Placements,
+    placements: Placements,
     short: Demand,
     best: DomainRoom,
     level: str,
     selection: str,
 ) -> str:
-    nodes = nodes_in(places, best.domain)
-    fits = [places.selected[shape] for shape, _ in short.shapes]
+    nodes = nodes_in(placements, best.domain)
+    fits = [placements.fit(OPENED)[shape] for shape, _ in short.shapes]
     usable = [
         node
         for node, position in zip(nodes, best.domain.nodes, strict=True)
@@ -165,7 +165,7 @@ def no_domain_fits(gang: Gang) -> Iterator[Reason]:
 
     short = obstacle.short
     level = level_of(gang, short)
-    best = obstacle.places.now.best
+    best = obstacle.placements.now.best
     shapes = [shape for shape, _ in short.shapes]
     text = f"{_no_room(obstacle, level)}{selection_words(obstacle, shapes)}"
     remedy, who = _what_frees(obstacle)
@@ -217,7 +217,7 @@ def _no_room_for_more(obstacle: Obstacle) -> Iterator[Reason]:
 
 def _no_room(obstacle: Obstacle, level: str) -> str:
     short = obstacle.short
-    best = obstacle.places.now.best
+    best = obstacle.placements.now.best
     needs = pods_of(short.shapes)
     has = best.pods if best is not None else 0
     if level == "cluster":
@@ -237,11 +237,11 @@ def _no_room(obstacle: Obstacle, level: str) -> str:
 def _in_pieces(obstacle: Obstacle) -> str:
     """Return what is free in all, if it would be enough but is not on nodes with enough of it."""
     short = obstacle.short
-    best = obstacle.places.now.best
+    best = obstacle.placements.now.best
     if best is None or best.pods >= short.count:
         return ""
     asks = sum(gpus_of(dict(shape.requests)) * count for shape, count in short.shapes)
-    has = gpus_of(obstacle.places.free_in(obstacle.usable(best)))
+    has = gpus_of(obstacle.placements.free_in(obstacle.usable(best)))
     if not asks or has < asks:
         return ""
     return f" ({amount('/gpu', has)} are free, in pieces that are too small)"
@@ -270,7 +270,7 @@ def _elsewhere(obstacle: Obstacle) -> str:
 
 def _ending(obstacle: Obstacle) -> str:
     leaving = obstacle.gang.index.terminating
-    if leaving and obstacle.places.soon.fits:
+    if leaving and obstacle.placements.under(SOON).fits:
         return f"wait for {counted(len(leaving), 'terminating pod')} to end"
     return ""
 
@@ -332,7 +332,7 @@ def bound_to_domain(gang: Gang) -> Iterator[Reason]:
         return
 
     part = next(part for part in gang.whole.parts() if part.name == short.name)
-    best = obstacle.places.now.best
+    best = obstacle.placements.now.best
     if best is None:
         return
 
@@ -363,11 +363,11 @@ def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
     gang = obstacle.gang
     missing = obstacle.short.count - best.pods
     freed = Assumption(emptied=frozenset(obstacle.usable(best)))
-    if obstacle.places.under(freed).fits:
+    if obstacle.placements.under(freed).fits:
         holders = obstacle.holders(best)
         helps.append(f"wait until {holders} leave room for {missing} more there")
     # with pods beyond its minimum, a gang that starts anew may be where it is now
-    whole = gang.places_of(gang.whole.whole_demand(), anew=True)
+    whole = gang.placements_of(gang.whole.whole_demand(), anew=True)
     if gang.anew.now.fits and whole.now.fits:
         helps.append("restart the gang: it fits elsewhere")
     return ", or ".join(helps) or _without_room(obstacle)
@@ -375,7 +375,7 @@ def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
 
 def _without_room(obstacle: Obstacle) -> str:
     """Return what helps if pods of others don't hold the room that a gang is bound to."""
-    if obstacle.places.opened.fits:
+    if obstacle.placements.under(OPENED).fits:
         return "open the nodes there that are closed"
     if obstacle.gang.whole.is_satisfied:
         return "nothing is wrong: KAI needs no more than those that run; ask for fewer pods"

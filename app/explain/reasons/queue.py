@@ -120,7 +120,7 @@ def fair_share(gang: Gang) -> Iterator[Reason]:
     A sibling holds more than its own promise.
     """
     group = gang.pod_group
-    if group is None or gang.places.now.fits:
+    if group is None or gang.placements.now.fits:
         return
 
     asked = asked_of(gang, "/gpu")

@@ -10,7 +10,7 @@ from app.explain.known.amounts import is_device
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected, unfit_because
 from app.explain.placing.packer import Rules
-from app.explain.placing.placements import ANY_POOL, Assumption, Placements
+from app.explain.placing.placements import ANY_POOL, EMPTY, OPENED, Assumption, Placements
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.words import counted, listed
 from app.facts.kubernetes.node import Node
@@ -29,11 +29,11 @@ MOST_TRIED = 4
 class Obstacle:
     """Why a gang has no place now, by what would have to be otherwise.
 
-    `places` may be shared with gangs that are alike; `demand` is what waits, with its own names.
+    Gangs that are alike may share `placements`; `demand` is what waits, with its own names.
     """
 
     gang: Gang
-    places: Placements
+    placements: Placements
 
     @property
     def demand(self) -> Demand:
@@ -48,23 +48,25 @@ class Obstacle:
     @cached_property
     def short_if_empty(self) -> Demand:
         """The innermost part that has no place even if no other pods ran; the whole if all have."""
-        return self.places.empty.short_of(self.demand) or self.demand
+        return self.placements.under(EMPTY).short_of(self.demand) or self.demand
 
     @cached_property
     def is_for_ever(self) -> bool:
         """Whether it has no place even if no other pods ran and all nodes were open."""
-        return not self.places.empty.fits
+        return not self.placements.under(EMPTY).fits
 
     @cached_property
     def is_held_by_others(self) -> bool:
         """Whether it has a place once pods of others end, on the nodes that are open to it."""
-        emptied = replace(self.places.all_emptied, opened=False)
-        return self.places.under(emptied).fits
+        emptied = Assumption(free="empty")
+        return self.placements.under(emptied).fits
 
     @cached_property
     def is_closed(self) -> bool:
         """Whether it has a place once nodes are opened, and maybe not before."""
-        return not self.is_for_ever and (self.places.opened.fits or not self.is_held_by_others)
+        return not self.is_for_ever and (
+            self.placements.under(OPENED).fits or not self.is_held_by_others
+        )
 
     @cached_property
     def is_of_sizes(self) -> bool:
@@ -79,13 +81,13 @@ class Obstacle:
     @cached_property
     def beside_size(self) -> str:
         """What pods of no size would need too: `, and ...`; "" if nothing."""
-        small = self.gang.places_of(without_size(self.demand))
+        small = self.gang.placements_of(without_size(self.demand))
         if small.now.fits:
             return ""
-        if not small.empty.fits and small.under(Assumption(rules=Rules(shared=False))).fits:
+        if not small.under(EMPTY).fits and small.under(Assumption(rules=Rules(shared=False))).fits:
             narrowest = self.gang.topology.levels[-1]
             return f", and add {narrowest.domain} as preferred level to each required one"
-        return ", and open the nodes there that are closed" if small.opened.fits else ""
+        return ", and open the nodes there that are closed" if small.under(OPENED).fits else ""
 
     @cached_property
     def is_of_pool(self) -> bool:
@@ -96,7 +98,7 @@ class Obstacle:
             return True
         if not self.is_for_ever:
             return False
-        return self.places.under(replace(self.places.all_emptied, pool=ANY_POOL)).fits
+        return self.placements.under(replace(EMPTY, pool=ANY_POOL)).fits
 
     def other_pools(self) -> list[str]:
         """Return the node pools in which it has a place now; "" are the nodes without one."""
@@ -104,7 +106,7 @@ class Obstacle:
             return []
         pools = sorted({node.labels.get(NODE_POOL, "") for node in self.gang.index.nodes})
         supposed = ((pool, Assumption(pool=pool)) for pool in pools if pool != self.gang.pool)
-        return [pool for pool, other in supposed if self.places.under(other).fits]
+        return [pool for pool, other in supposed if self.placements.under(other).fits]
 
     @cached_property
     def missing_resource(self) -> str | None:
@@ -112,10 +114,10 @@ class Obstacle:
         names = sorted({name for shape, _ in self.short.shapes for name, _ in shape.requests})
         if self.is_for_ever or not any(map(is_device, names)):
             return None
-        if not self.places.under(Assumption(devices=True)).fits:
+        if not self.placements.under(Assumption(devices=True)).fits:
             return None
         plain = [name for name in names if not is_device(name)]
-        alone = (name for name in plain if self.places.under(Assumption(without=name)).fits)
+        alone = (name for name in plain if self.placements.under(Assumption(without=name)).fits)
         return next(alone, next(iter(plain), None))
 
     @cached_property
@@ -129,21 +131,21 @@ class Obstacle:
     @cached_property
     def nodes(self) -> list[Node]:
         """The nodes that its node pool has."""
-        domains = self.places.domains
+        domains = self.placements.domains
         return [domains.nodes[position] for position in domains.everywhere.nodes]
 
     def _without(self, rules: Rules) -> bool:
-        assumption = self.places.all_emptied if self.is_for_ever else Assumption()
-        return self.places.under(replace(assumption, rules=rules)).fits
+        assumption = EMPTY if self.is_for_ever else Assumption()
+        return self.placements.under(replace(assumption, rules=rules)).fits
 
     def as_if(self, demand: Demand) -> bool:
         """Return whether another demand in place of this one has a place now."""
-        return self.gang.places_of(demand).now.fits
+        return self.gang.placements_of(demand).now.fits
 
     def as_if_empty(self, demand: Demand) -> bool:
         """Return whether another demand in place of this one has a place once others' pods end."""
-        places = self.gang.places_of(demand)
-        return places.under(replace(places.all_emptied, opened=False)).fits
+        placements = self.gang.placements_of(demand)
+        return placements.under(Assumption(free="empty")).fits
 
     def domains_that_help(self) -> Iterator[DomainRoom]:
         """Yield the domains in which pods of others hold the room, the roomiest first."""
@@ -151,22 +153,22 @@ class Obstacle:
         if len(like) > 1 or len(self.short.bound) > MOST_PARTS:
             return  # one domain is not enough for all of them, or trying it out takes long
         tried = 0
-        for room in self.places.now.rooms:
+        for room in self.placements.now.rooms:
             usable = self.usable(room)
             if tried == MOST_TRIED or not self._is_large(usable):
                 continue
             tried += 1
-            if self.places.under(Assumption(emptied=frozenset(usable))).fits:
+            if self.placements.under(Assumption(emptied=frozenset(usable))).fits:
                 yield room
 
     def _is_large(self, positions: Sequence[int]) -> bool:
         """Return whether nodes have enough of each resource in all, pods or not."""
-        allocatable = self.gang.index.allocatable(self.places.names)
+        allocatable = self.gang.index.allocatable(self.placements.names)
         has = map(sum, zip(*(allocatable[position] for position in positions), strict=True))
         asks: Counter[str] = Counter()
         for shape, count in self.short.shapes:
             asks.update({name: count * amount for name, amount in shape.requests})
-        pairs = zip(self.places.names, has, strict=False)
+        pairs = zip(self.placements.names, has, strict=False)
         return bool(positions) and all(amount >= asks[name] for name, amount in pairs)
 
     def holders(self, room: DomainRoom | None = None) -> str:
@@ -188,19 +190,21 @@ class Obstacle:
         """
         asked = {name for shape, _ in self.short.shapes for name, _ in shape.requests}
         devices = set(filter(is_device, asked))
+        nodes = self.placements.domains.nodes
         for position in positions:
-            for pod in self.gang.index.pods_on.get(self.places.domains.nodes[position].name, ()):
+            name = nodes[position].name
+            for pod in self.gang.index.pods_on.get(name, ()):
                 if not devices or devices & dict(pod.shape.requests).keys():
                     yield pod
 
     def _open(self) -> Iterator[int]:
         """Yield all nodes that are open to the pods that wait."""
-        fits = [self.places.fit[shape] for shape, _ in self.short.shapes]
+        fits = [self.placements.fit()[shape] for shape, _ in self.short.shapes]
         return (position for position, fit in enumerate(zip(*fits, strict=True)) if any(fit))
 
     def usable(self, room: DomainRoom) -> list[int]:
         """Return the nodes of a domain that are open to the pods that wait."""
-        fits = [self.places.fit[shape] for shape, _ in self.short.shapes]
+        fits = [self.placements.fit()[shape] for shape, _ in self.short.shapes]
         return [position for position in room.domain.nodes if any(fit[position] for fit in fits)]
 
 
@@ -208,11 +212,11 @@ def obstacle_of(gang: Gang) -> Obstacle | None:
     """Return what stands in the way of a gang; None if nothing does, or if it can't be known."""
     keys = {*gang.topology.keys, ""}
     told = [key for part in gang.whole.parts() for key in (part.told.required, part.told.preferred)]
-    if gang.places.now.fits or not keys.issuperset(told):
+    if gang.placements.now.fits or not keys.issuperset(told):
         return None
-    # gangs of several sets share their places; who is in the way of each is its own
-    key = ("obstacle", id(gang.places), gang.ref)
-    return gang.index.remembered(key, lambda: Obstacle(gang, gang.places))
+    # gangs of several sets share their placements; who is in the way of each is its own
+    key = ("obstacle", id(gang.placements), gang.ref)
+    return gang.index.remembered(key, lambda: Obstacle(gang, gang.placements))
 
 
 def without_size(demand: Demand) -> Demand:

@@ -63,7 +63,7 @@ def claim_elsewhere(gang: Gang) -> Iterator[Reason]:
         if not claim.allocated or not claim.nodes:
             continue
         allowed = [node for node in gang.index.nodes if matches_any(claim.nodes, node)]
-        if gang.places.under(only(gang, partial(matches_any, claim.nodes))).fits:
+        if gang.placements.under(only(gang, partial(matches_any, claim.nodes))).fits:
             continue
         where = listed(node.name for node in allowed) or "a node that is gone"
         text = (

@@ -41,13 +41,13 @@ def level_label_missing(gang: Gang) -> Iterator[Reason]:
 
     absent = absent_keys(index, topology)
     yield from (_absent_key(index, topology, key) for key in absent)
-    has_place = not index.room_is_known or gang.places.now.fits
+    has_place = not index.room_is_known or gang.placements.now.fits
     if gang.members and has_place and not absent:
         yield _note(outside)
         return
 
     guesses = guessed_labels(index, topology)
-    would_fit = bool(guesses) and not has_place and gang.places.with_labels(guesses).now.fits
+    would_fit = bool(guesses) and not has_place and gang.placements.with_labels(guesses).now.fits
     groups = _by_missing_keys(outside, [key for key in topology.keys if key not in absent], guesses)
     for (keys, value), nodes in sorted(groups.items()):
         yield _missing_label(keys, value, nodes, helps=would_fit and bool(value))

@@ -89,7 +89,7 @@ def _class_of(index: Index, claim: VolumeClaim) -> StorageClass | None:
 
 def volume_elsewhere(gang: Gang) -> Iterator[Reason]:
     """A volume is on nodes that have no place for the pods that need it."""
-    if not gang.places.now.fits:
+    if not gang.placements.now.fits:
         return
 
     for name, pods in _named(gang):
@@ -98,7 +98,7 @@ def volume_elsewhere(gang: Gang) -> Iterator[Reason]:
         if volume is None or not volume.nodes or len(pods) < len(gang.waiting):
             continue
         allowed = partial(matches_any, volume.nodes)
-        if gang.places.under(only(gang, allowed)).fits:
+        if gang.placements.under(only(gang, allowed)).fits:
             continue
         nodes = [node.name for node in gang.index.nodes if allowed(node)]
         where = f"only on {listed(nodes)}" if nodes else "on no node that exists"

@@ -254,13 +254,13 @@ class _Arranging:
         return self._fate(seeker, "restarts", demand) if has_place else None
 
     def _add(self, gang: Gang, demand: Demand, freed: tuple[tuple[int, Vector], ...] = ()) -> bool:
-        places = gang.places_of(demand)
-        return self._arrangement.add(Wish(demand, places.domains, places.fit, freed))
+        placements = gang.placements_of(demand)
+        return self._arrangement.add(Wish(demand, placements.domains, placements.fit(), freed))
 
     def _fate(self, seeker: Seeker, how: How, demand: Demand) -> Fate:
         certain = self._arrangement.is_certain
         if how in _PLACED:
-            domains = seeker.gang.places_of(demand).domains
+            domains = seeker.gang.placements_of(demand).domains
             number = len(self._arrangement.used) - 1
             self._placed[seeker.gang.ref] = number, domains, demand
         return Fate(seeker.gang.ref, seeker.workload, how, demand.count, certain=certain)
