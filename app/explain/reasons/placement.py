@@ -96,14 +96,16 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str]:
     best = placements.under(EMPTY).best
     selection = selection_words(obstacle, [shape for shape, _ in short.shapes])
     wider = _wider(obstacle)
-    remedy = wider or f"make the pods smaller or fewer{obstacle.beside_size}"
+    remedy = f"make the pods smaller or fewer{obstacle.beside_size}"
+    if placements.under(replace(EMPTY, without="pods")).fits:
+        remedy = "make fewer pods, or have nodes take more of them"
     if best is None:
         text = f"No {level} exists: no node has the labels of all levels"
         return text, wider or "have the nodes labelled, or ask for a level that they have"
 
     room = _room_of(placements, short, best, level, selection)
 
-    return room, remedy
+    return room, wider or remedy
 
 
 def _room_of(

@@ -43,11 +43,10 @@ def claim_queue(gang: Gang) -> Iterator[Reason]:
         has_gpus = any("gpu" in name.lower() for name in claim.classes)
         if not has_gpus or not group.queue or claim.queue == group.queue:
             continue
-        is_for = f"names queue {claim.queue}" if claim.queue else "names no queue"
-        text = (
-            f"The claim {claim.name}, which pods share, is of GPUs and {is_for} in its label"
-            f" {KAI_QUEUE}: KAI places only pods of that queue with it"
-        )
+        names = "no label that names its queue: KAI places no pod with it"
+        if claim.queue:
+            names = f"the label of queue {claim.queue}: KAI places only pods of that queue with it"
+        text = f"The claim {claim.name}, which pods share, is of GPUs and has {names}"
         evidence = (Evidence(claim.ref, f"metadata.labels[{KAI_QUEUE}]", claim.queue or "absent"),)
         label = shlex.quote(f"{KAI_QUEUE}={group.queue}")
         name = shlex.quote(claim.name)

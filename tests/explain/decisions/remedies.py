@@ -197,8 +197,29 @@ def _smaller(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
     for pod in cluster.of("Pod"):
         if cluster.is_own(pod):
             pod["spec"].pop("resourceClaims", None)
-            for container in pod["spec"]["containers"]:
+            for container in _containers(pod):
                 container["resources"] = {"requests": {"cpu": "1m", "memory": "1Mi"}}
+
+
+def _containers(pod: Object) -> list[Object]:
+    return [*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())]
+
+
+def _more_pods(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    for node in cluster.of("Node"):
+        node["status"]["allocatable"]["pods"] = "110"
+
+
+def _label_claim(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    for claim in cluster.of("ResourceClaim"):
+        if claim["metadata"]["name"] in {ref.name for ref in reason.objects}:
+            claim["metadata"]["labels"] = {"kai.scheduler/queue": match["queue"]}
+
+
+def _new_claim(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    for claim in cluster.of("ResourceClaim"):
+        if claim["metadata"]["name"] in {ref.name for ref in reason.objects}:
+            claim.pop("status", None)
 
 
 def _open_all(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
@@ -280,6 +301,9 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
     (r"ask for less (?P<what>\w+)$", _ask_less),
     (r"make the pods smaller, and restart", _smaller),
     (r"restart the gang", _restart),
+    (r"have nodes take more of them", _more_pods),
+    (r"label the claim with queue (?P<queue>\S+), if", _label_claim),
+    (r"delete (?:.+ and then )?the claim: created again", _new_claim),
     (r"make the pods smaller|make the pods of one size", _smaller),
     (r"have the limit raised", _raise_limit),
     (r"make the workload preemptible", _preemptible),

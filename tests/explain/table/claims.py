@@ -163,8 +163,8 @@ CLAIMS = (
             ),
             "device_classes": (DeviceClass("gpu.nvidia.com"),),
         },
-        "The claim my-gpus, which pods share, is of GPUs and names queue team-b in its label"
-        " kai.scheduler/queue: KAI places only pods of that queue with it",
+        "The claim my-gpus, which pods share, is of GPUs and has the label of queue team-b: KAI"
+        " places only pods of that queue with it",
         "you",
         {
             "pods": claiming(PodClaim("scratch", "my-gpus")),
