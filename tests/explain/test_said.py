@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from app.facts.grove.status import LastError
 from app.facts.kai.podgroup import Said
 from app.facts.kubernetes.event import Event
 from app.facts.named import Ref
@@ -121,6 +122,16 @@ def test_no_reason_rests_on_an_event_of_others(source: str, reason: str) -> None
     explained = answer(facts(events=(event,), pods=pods(group="")), GANG_REF)
     texts = [reason.text for reason in explained.reasons]
     assert texts == ["KAI has not taken up 4 pods"]
+
+
+def test_an_error_that_grove_never_removes_is_told_with_its_age() -> None:
+    """Grove went on to report it 17 minutes after a migration that had succeeded."""
+    over = LastError("ERR_GET_PODGANGMAP", NOW - 1020)
+    explained = answer(facts(gangs=(), sets=(pcs(errors=(over,)),)))
+    (missing,) = (reason for reason in explained.reasons if reason.id == "PodGangMissing")
+    said = "ERR_GET_PODGANGMAP (17 minutes ago)"
+    assert missing.remedy == f"see the log of Grove's operator; Grove said: {said}"
+    assert ("status.lastErrors", said) in [(one.field, one.value) for one in missing.evidence]
 
 
 FOUR = ("gpu-00", "gpu-00", "gpu-01", "gpu-02")
