@@ -20,8 +20,8 @@ from app.commands.options import UNUSABLE, Command, add_reading_options, unreada
 from app.commands.whatif import add_option, edits_of, effects_of, print_unknown, read_everything
 from app.dry_run.budget import UnusableInput
 from app.explain.answers.preview import Preview, preview
-from app.explain.answers.roomier import RoomSearch, search_room
-from app.explain.answers.topology import DomainReport, Survey, domain_reports, survey
+from app.explain.answers.room import RoomSearch, search_room
+from app.explain.answers.survey import DomainReport, Survey, domain_reports, survey
 from app.explain.answers.whatif.edits import Supposition
 from app.explain.answers.whatif.effects import Effects
 from app.explain.known.index import Index

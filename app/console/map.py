@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from app.explain.answers.topology import DomainReport, RoomAnswer, domain_reports
+from app.explain.answers.room import RoomAnswer
+from app.explain.answers.survey import DomainReport, domain_reports
 from app.explain.known.domains import Path
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology

@@ -8,14 +8,8 @@ from typing import Any
 from app.console.map import drawn
 from app.console.page import ConsolePage, Query, reference
 from app.console.revision import Revision
-from app.explain.answers.topology import (
-    DomainReport,
-    RoomAnswer,
-    Survey,
-    domain_reports,
-    find_room,
-    survey,
-)
+from app.explain.answers.room import RoomAnswer, find_room
+from app.explain.answers.survey import DomainReport, Survey, domain_reports, survey
 from app.explain.gangs.assembly import gang_of, gangs_of_set
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Path

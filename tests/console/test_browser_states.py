@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from app.explain.answers.answer import explain
-from app.explain.answers.topology import survey
+from app.explain.answers.survey import survey
 from app.explain.answers.waiting import rows, workloads
 from app.explain.known.index import Index
 from app.explain.known.read import read_all

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from app.explain.answers.answer import explain
-from app.explain.answers.topology import domain_reports, find_room, survey
+from app.explain.answers.room import find_room
+from app.explain.answers.survey import domain_reports, survey
 from app.explain.known.index import MADE_OF, Index
 from app.explain.known.lookup import Join, change
 from app.explain.known.snapshot import Snapshot

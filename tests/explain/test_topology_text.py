@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.explain.answers.topology import survey
+from app.explain.answers.survey import survey
 from app.explain.known.index import Index
 from app.explain.shown.topology_text import survey_text
 from tests.explain.fleet import facts

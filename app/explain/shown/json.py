@@ -10,8 +10,8 @@ from typing import Any
 
 from app.explain.answers.answer import Answer
 from app.explain.answers.preview import Preview
-from app.explain.answers.roomier import RoomSearch
-from app.explain.answers.topology import DomainReport, RoomAnswer, Survey
+from app.explain.answers.room import RoomAnswer, RoomSearch
+from app.explain.answers.survey import DomainReport, Survey
 from app.explain.known.domains import Domain
 from app.explain.known.snapshot import Snapshot
 

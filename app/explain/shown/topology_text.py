@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from app.explain.answers.preview import Preview
-from app.explain.answers.roomier import RoomSearch
-from app.explain.answers.topology import DomainReport, RoomAnswer, Survey, domain_reports
+from app.explain.answers.room import RoomAnswer, RoomSearch
+from app.explain.answers.survey import DomainReport, Survey, domain_reports
 from app.explain.known.amounts import gpus_of
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology

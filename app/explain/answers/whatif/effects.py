@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from app.explain.answers.topology import survey
+from app.explain.answers.survey import survey
 from app.explain.answers.waiting import workloads
 from app.explain.answers.whatif.edits import Supposition
 from app.explain.answers.whatif.seekers import (

@@ -1,10 +1,5 @@
-"""The topology of a cluster.
+"""The topology of a cluster: levels and their coverage, what is free where, what is not a tree."""
 
-It has levels and their coverage, what is free where, what fits where, and what is not a tree.
-"""
-
-import itertools
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,13 +7,9 @@ from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.domains import Domain, Path
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
-from app.explain.placing.demand import Demand
-from app.explain.placing.placements import Placements
-from app.explain.placing.room import DomainRoom
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.table import RULES, Unknown
 from app.explain.reasons.topology import (
-    guessed_labels,
     level_label_missing,
     not_a_tree,
     outside_nodes,
@@ -26,10 +17,7 @@ from app.explain.reasons.topology import (
 )
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
-from app.facts.kubernetes.pod import Shape
 from app.facts.named import Ref
-
-GPU = "nvidia.com/gpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,27 +70,6 @@ class Survey:
         if self.unknown:
             return 2
         return 1 if self.reasons else 0
-
-
-@dataclass(frozen=True, slots=True)
-class RoomAnswer:
-    """Where pods have room in one domain of `level`.
-
-    There are `pods` pods of `gpus` GPUs (thousandths). Every domain is there, the roomiest first.
-    `with_labels` has domains that would have more room if nodes outside had the labels of their
-    neighbours.
-    """
-
-    level: str
-    pods: int
-    gpus: int
-    rooms: tuple[DomainRoom, ...]
-    with_labels: tuple[DomainRoom, ...]
-
-    @property
-    def enough(self) -> tuple[DomainRoom, ...]:
-        """The domains that have room for all."""
-        return tuple(room for room in self.rooms if room.pods >= self.pods)
 
 
 def survey(index: Index, name: str = "") -> Survey:
@@ -165,58 +132,3 @@ def _report(index: Index, domain: Domain) -> DomainReport:
     return DomainReport(
         domain.path, len(domain.nodes), len(domain.nodes) - opened, gpus, free, soon
     )
-
-
-def find_room(
-    index: Index, topology: Topology, level: str, pods: int, gpus: int
-) -> RoomAnswer | None:
-    """Return where pods fit in one domain of a level.
-
-    There are `pods` pods of `gpus` GPUs each (thousandths). None for an unknown level.
-    """
-    keys = [known.key for known in topology.levels if known.domain == level]
-    if not keys:
-        return None
-
-    shapes = (
-        [Shape(((name, gpus), ("pods", 1000))) for name in _gpu_names(index)]
-        if gpus
-        else [Shape((("pods", 1000),))]
-    )
-    placements = [
-        Placements(index, topology, Demand("", keys[0], ((shape, pods),))) for shape in shapes
-    ]
-    rooms = _sum([each.rooms() for each in placements], pods)
-    guesses = guessed_labels(index, topology) if outside_nodes(index, topology) else {}
-    more = _sum([each.with_labels(guesses).rooms() for each in placements], pods) if guesses else ()
-    before = {room.domain.path: room.pods for room in rooms}
-    gained = tuple(room for room in more if room.pods > before.get(room.domain.path, 0))
-
-    return RoomAnswer(level, pods, gpus, rooms, gained)
-
-
-def _gpu_names(index: Index) -> list[str]:
-    """Return what GPUs are called as a resource of nodes.
-
-    There is one name for device plugins, and another for each driver of DRA.
-    """
-
-    def look() -> list[str]:
-        kinds = {id(node.allocatable): node.allocatable for node in index.nodes}
-        names = {name for amounts in kinds.values() for name in amounts if name.endswith("/gpu")}
-        return sorted(names) or [GPU]
-
-    return index.remembered("names of GPUs", look, ("nodes", "slices"))
-
-
-def _sum(rooms: Sequence[Sequence[DomainRoom]], most: int) -> tuple[DomainRoom, ...]:
-    """Return the room of each domain by all names together, the roomiest first.
-
-    A node has its GPUs by one name only.
-    """
-    domains = {room.domain.path: room.domain for by_name in rooms for room in by_name}
-    pods: Counter[Path] = Counter()
-    for room in itertools.chain.from_iterable(rooms):
-        pods[room.domain.path] += room.pods
-    summed = (DomainRoom(domain, min(most, pods[path])) for path, domain in domains.items())
-    return tuple(sorted(summed, key=lambda room: (-room.pods, room.domain.path)))

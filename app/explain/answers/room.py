@@ -1,0 +1,141 @@
+"""Where pods find room in one domain of a level, and if nowhere, in which wider level."""
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.explain.known.domains import Path
+from app.explain.known.index import Index
+from app.explain.known.levels import Topology
+from app.explain.placing.demand import Demand
+from app.explain.placing.placements import Placements
+from app.explain.placing.room import DomainRoom
+from app.explain.reasons.topology import guessed_labels, outside_nodes
+from app.facts.kubernetes.pod import Shape
+
+GPU = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class RoomAnswer:
+    """Where pods have room in one domain of `level`.
+
+    There are `pods` pods of `gpus` GPUs (thousandths). Every domain is there, the roomiest first.
+    `with_labels` has domains that would have more room if nodes outside had the labels of their
+    neighbours.
+    """
+
+    level: str
+    pods: int
+    gpus: int
+    rooms: tuple[DomainRoom, ...]
+    with_labels: tuple[DomainRoom, ...]
+
+    @property
+    def enough(self) -> tuple[DomainRoom, ...]:
+        """The domains that have room for all."""
+        return tuple(room for room in self.rooms if room.pods >= self.pods)
+
+
+@dataclass(frozen=True, slots=True)
+class RoomSearch:
+    """The room at the level that was asked for, and at the next wider one that has enough.
+
+    `wider` is None if no wider level has enough, or none is needed. `largest` are the GPUs of the
+    node that has most, in thousandths.
+    """
+
+    answer: RoomAnswer
+    wider: RoomAnswer | None
+    largest: int
+
+    @property
+    def exit_code(self) -> int:
+        """0: there is room; 1: there is none."""
+        return 0 if self.answer.enough else 1
+
+
+def search_room(
+    index: Index, topology: Topology, level: str, pods: int, gpus: int
+) -> RoomSearch | None:
+    """Look for room for `pods` pods of `gpus` GPUs (thousandths) each.
+
+    Return None for an unknown level.
+    """
+    answer = find_room(index, topology, level, pods, gpus)
+    if answer is None:
+        return None
+
+    largest = max(index.gpus, default=0)
+    wider = None
+    if not answer.enough and gpus <= largest:
+        wider = _next_wider(index, topology, answer)
+    return RoomSearch(answer, wider, largest)
+
+
+def _next_wider(index: Index, topology: Topology, answer: RoomAnswer) -> RoomAnswer | None:
+    domains = [level.domain for level in topology.levels]
+    for level in reversed(domains[: domains.index(answer.level)]):
+        wider = find_room(index, topology, level, answer.pods, answer.gpus)
+        if wider is not None and wider.enough:
+            return wider
+    return None
+
+
+def find_room(
+    index: Index, topology: Topology, level: str, pods: int, gpus: int
+) -> RoomAnswer | None:
+    """Return where pods fit in one domain of a level.
+
+    There are `pods` pods of `gpus` GPUs each (thousandths). None for an unknown level.
+    """
+    keys = [known.key for known in topology.levels if known.domain == level]
+    if not keys:
+        return None
+
+    demands = [Demand("", keys[0], ((shape, pods),)) for shape in _shapes(index, gpus)]
+    placements = [Placements(index, topology, demand) for demand in demands]
+    rooms = _sum([each.rooms() for each in placements], pods)
+    gained: tuple[DomainRoom, ...] = ()
+    labels = guessed_labels(index, topology) if outside_nodes(index, topology) else {}
+    if labels:
+        more = _sum([each.with_labels(labels).rooms() for each in placements], pods)
+        before = {room.domain.path: room.pods for room in rooms}
+        gained = tuple(room for room in more if room.pods > before.get(room.domain.path, 0))
+
+    return RoomAnswer(level, pods, gpus, rooms, gained)
+
+
+def _shapes(index: Index, gpus: int) -> list[Shape]:
+    """Return a pod of so many GPUs (thousandths), for each name of them."""
+    if not gpus:
+        return [Shape((("pods", 1000),))]
+    return [Shape(((name, gpus), ("pods", 1000))) for name in _gpu_names(index)]
+
+
+def _gpu_names(index: Index) -> list[str]:
+    """Return what GPUs are called as a resource of nodes.
+
+    There is one name for device plugins, and another for each driver of DRA.
+    """
+
+    def look() -> list[str]:
+        kinds = {id(node.allocatable): node.allocatable for node in index.nodes}
+        names = {name for amounts in kinds.values() for name in amounts if name.endswith("/gpu")}
+        return sorted(names) or [GPU]
+
+    return index.remembered("names of GPUs", look, ("nodes", "slices"))
+
+
+def _sum(rooms: Sequence[Sequence[DomainRoom]], most: int) -> tuple[DomainRoom, ...]:
+    """Return the room of each domain by all names together, the roomiest first.
+
+    A node has its GPUs by one name only.
+    """
+    domains = {room.domain.path: room.domain for by_name in rooms for room in by_name}
+    pods: Counter[Path] = Counter()
+    for room in itertools.chain.from_iterable(rooms):
+        pods[room.domain.path] += room.pods
+    summed = (DomainRoom(domain, min(most, pods[path])) for path, domain in domains.items())
+    return tuple(sorted(summed, key=lambda room: (-room.pods, room.domain.path)))
