@@ -1,6 +1,6 @@
 """The answer to "Will it be placed as I asked, and why does it wait?" for one object."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.explain.answers.tree import Branch, State, grow, together
@@ -75,13 +75,7 @@ def explain(index: Index, ref: Ref) -> Answer | None:
     gangs = _gangs(index, about)
     examined = examine(gangs)
     tree = grow(index, about, examined.reasons)
-    needed = {need for unknown in examined.unknown for need in unknown.needs}
-    of_tree = {"sets", "gangs", "cliques", "pods"}
-    unseen = {
-        kind: cause
-        for kind, cause in sorted(index.facts.unseen.items())
-        if kind in needed | of_tree
-    }
+    unseen = _unseen(index, examined.unknown)
     of = _part_asked_about(about, tree)
     state = _state(about, of.state, examined.reasons, bool(unseen), index)
     outcomes = (gang.placements.now for gang in gangs if index.room_is_known)
@@ -102,6 +96,14 @@ def explain(index: Index, ref: Ref) -> Answer | None:
         silence=silence(about.gangs, _asked_at(about)),
         room=next((outcome.rooms for outcome in outcomes if not outcome.fits), ()),
     )
+
+
+def _unseen(index: Index, unknown: Iterable[Unknown]) -> dict[str, str]:
+    """Return what could not be read of what the tree or a reason needs, with the cause."""
+    needed = {need for reason in unknown for need in reason.needs}
+    needed |= {"sets", "gangs", "cliques", "pods"}
+    causes = sorted(index.facts.unseen.items())
+    return {kind: cause for kind, cause in causes if kind in needed}
 
 
 def _gangs(index: Index, about: Subject) -> list[Gang]:

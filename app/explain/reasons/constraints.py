@@ -7,7 +7,7 @@ from app.explain.known.levels import Topology
 from app.explain.reasons.gates import grouper_warnings
 from app.explain.reasons.reason import Evidence, Reason, Who
 from app.explain.reasons.words import counted, listed
-from app.facts.grove.podcliqueset import SetWithStatus, UserConstraint
+from app.facts.grove.podcliqueset import Clique, ScalingGroup, SetWithStatus, UserConstraint
 from app.facts.grove.podgang import GangGroup, GangPart, PodGang
 from app.facts.grove.topology import ClusterTopology
 from app.facts.kai.podgroup import KaiPodGroup
@@ -282,39 +282,30 @@ def _lost(
 
 def min_above_replicas(gang: Gang) -> Iterator[Reason]:
     """A minimum that can never be reached."""
-    pcs = gang.pcs
-    group = gang.pod_group
-    if pcs is not None:
-        templates = [
-            (f"Clique {clique.name}", clique.minimum, clique.replicas) for clique in pcs.cliques
-        ]
-        templates += [
-            (f"Scaling group {scaled.name}", scaled.minimum, scaled.replicas)
-            for scaled in pcs.groups
-        ]
-        for name, minimum, replicas in templates:
-            if minimum > replicas:
-                yield _never(pcs.ref, f"{name} needs {minimum}", minimum, replicas, "minAvailable")
-
+    if gang.pcs is not None:
+        yield from _never_by_template(gang.pcs)
     for member in gang.members:
         if member.clique is not None and member.minimum > member.clique.replicas:
             needs = f"{member.name} needs {member.minimum}"
             possible = member.clique.replicas
             yield _never(gang.ref, needs, member.minimum, possible, "minReplicas")
 
-    possible = sum(member.clique.replicas for member in gang.members if member.clique is not None)
-    if (
-        group is not None
-        and all(member.clique for member in gang.members)
-        and group.minimum > possible
-    ):
-        yield _never(
-            group.ref,
-            f"The gang needs {counted(group.minimum, 'pod')}",
-            group.minimum,
-            possible,
-            "minMember",
-        )
+    group = gang.pod_group
+    cliques = [member.clique for member in gang.members]
+    possible = sum(clique.replicas for clique in cliques if clique is not None)
+    if group is not None and None not in cliques and group.minimum > possible:
+        needs = f"The gang needs {counted(group.minimum, 'pod')}"
+        yield _never(group.ref, needs, group.minimum, possible, "minMember")
+
+
+def _never_by_template(pcs: SetWithStatus) -> Iterator[Reason]:
+    templates: list[tuple[str, Clique | ScalingGroup]]
+    templates = [(f"Clique {clique.name}", clique) for clique in pcs.cliques]
+    templates += [(f"Scaling group {group.name}", group) for group in pcs.groups]
+    for name, part in templates:
+        if part.minimum > part.replicas:
+            needs = f"{name} needs {part.minimum}"
+            yield _never(pcs.ref, needs, part.minimum, part.replicas, "minAvailable")
 
 
 def _never(

@@ -1,9 +1,10 @@
 """Reasons in KAI's queues, and in what KAI itself says of a PodGroup."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of
+from app.explain.known.index import Index
 from app.explain.reasons.evictable import group_is_preemptible
 from app.explain.reasons.reason import Evidence, Reason
 from app.explain.reasons.shares import (
@@ -16,6 +17,7 @@ from app.explain.reasons.shares import (
 )
 from app.explain.reasons.words import amount, clock, listed, plain
 from app.facts.kai.podgroup import KaiPodGroup, Said
+from app.facts.kai.queue import Queue
 
 CONDITION = "status.schedulingConditions[UnschedulableOnNodePool].reasons[]"
 
@@ -127,39 +129,41 @@ def fair_share(gang: Gang) -> Iterator[Reason]:
     for queue in chain(gang.index, group.queue):
         if queue.quota is None or not asked or queue.allocated + asked > queue.quota:
             continue
-        siblings = [
-            other
-            for other in gang.index.facts.queues
-            if other.parent == queue.parent and other != queue
-        ]
-        over = sorted(
-            (
-                other
-                for other in siblings
-                if other.quota is not None and other.allocated > other.quota
-            ),
-            key=lambda other: (-(other.allocated - (other.quota or 0)), other.name),
-        )
+        over = _siblings_over_quota(gang.index, queue)
         if over:
-            holds = (
-                f"{other.name} holds {plain(other.allocated)} of its {plain(other.quota or 0)}"
-                for other in over
-            )
-            text = (
-                f"{listed(holds)} GPUs; {queue.name} has {plain(queue.allocated)} of its"
-                f" {plain(queue.quota)}"
-            )
-            evidence = tuple(
-                Evidence(other.ref, "status.allocated", plain(other.allocated)) for other in over
-            )
-            remedy = (
-                "wait: KAI reclaims them; if it takes long, see preemptionDelay and minimum"
-                " runtimes of the queues"
-            )
-            yield Reason(
-                "FairShare", tuple(other.ref for other in over), text, remedy, "wait", evidence
-            )
+            yield _held_by(over, queue)
             return
+
+
+def _siblings_over_quota(index: Index, queue: Queue) -> list[tuple[Queue, int]]:
+    """Return the siblings of a queue that hold more than their quota, with that; most first."""
+    siblings = [other for other in index.facts.queues if other.parent == queue.parent]
+    over = [
+        (other, other.quota)
+        for other in siblings
+        if other != queue and other.quota is not None and other.allocated > other.quota
+    ]
+    return sorted(over, key=lambda pair: (pair[1] - pair[0].allocated, pair[0].name))
+
+
+def _held_by(over: Sequence[tuple[Queue, int]], queue: Queue) -> Reason:
+    holds = (
+        f"{other.name} holds {plain(other.allocated)} of its {plain(quota)}"
+        for other, quota in over
+    )
+    text = (
+        f"{listed(holds)} GPUs; {queue.name} has {plain(queue.allocated)} of its"
+        f" {plain(queue.quota or 0)}"
+    )
+    evidence = tuple(
+        Evidence(other.ref, "status.allocated", plain(other.allocated)) for other, _ in over
+    )
+    remedy = (
+        "wait: KAI reclaims them; if it takes long, see preemptionDelay and minimum"
+        " runtimes of the queues"
+    )
+    refs = tuple(other.ref for other, _ in over)
+    return Reason("FairShare", refs, text, remedy, "wait", evidence)
 
 
 def preemption_delay(gang: Gang) -> Iterator[Reason]:

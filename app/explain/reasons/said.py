@@ -20,9 +20,7 @@ def silence(gangs: Sequence[Gang], asked: float | None) -> str:
     if schedulers and KAI_SCHEDULER not in schedulers:
         return f"the pods are placed by {listed(sorted(schedulers))}, not by KAI"
 
-    now = waiting[0].index.facts.now if waiting else 0.0
-    since = _first_made(waiting) or asked
-    age = now - since if since is not None and now else 0.0
+    age = _age(waiting, asked)
     pools = sorted({gang.pool for gang in waiting if gang.pool})
     if age < _SOON:
         served = f", if its scheduler serves node pool {listed(pools)}" if pools else ""
@@ -30,6 +28,13 @@ def silence(gangs: Sequence[Gang], asked: float | None) -> str:
 
     serves = f" and serves node pool {listed(pools)}" if pools else ""
     return f"KAI has said nothing for {ago(age)}: see whether its scheduler runs{serves}"
+
+
+def _age(waiting: Sequence[Gang], asked: float | None) -> float:
+    """Return for how many seconds pods have waited, 0 if that is not known."""
+    now = waiting[0].index.facts.now if waiting else 0.0
+    since = _first_made(waiting) or asked
+    return now - since if since is not None and now else 0.0
 
 
 def _first_made(waiting: Sequence[Gang]) -> float | None:

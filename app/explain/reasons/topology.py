@@ -7,6 +7,7 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of
@@ -17,6 +18,7 @@ from app.explain.placing.fitness import is_selected
 from app.explain.reasons.reason import Evidence, Reason, Severity
 from app.explain.reasons.words import amount, counted, listed
 from app.facts.grove.topology import ClusterTopology, Level
+from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.node import Labels, Node
 from app.facts.labels import NODE_POOL
 from app.facts.named import Ref
@@ -308,50 +310,37 @@ def topology_differs(gang: Gang) -> Iterator[Reason]:
     if cluster is None:
         return
 
-    ref = cluster.ref
     levels = listed(level.domain for level in cluster.levels)
-    remedy = "run `grove-admission doctor`, and check who owns the Topology"
+    of_levels = Evidence(cluster.ref, "spec.levels", levels)
     if kai is None:
         text = f"KAI has no Topology {cluster.kai}, so no gang can be placed by {levels}"
-        yield Reason(
-            "TopologyDiffers",
-            (ref,),
-            text,
-            remedy,
-            "platform",
-            (Evidence(ref, "spec.levels", levels),),
-        )
-        return
-
-    if kai.keys != tuple(level.key for level in cluster.levels):
+        yield _difference(cluster.ref, text, of_levels)
+    elif kai.keys != tuple(level.key for level in cluster.levels):
         known = listed(gang.topology.name_of(key) for key in kai.keys)
         text = f"KAI knows the levels {known}; the {cluster.kind} says {levels}"
-        both = (
-            Evidence(kai.ref, "spec.levels", listed(kai.keys, 16)),
-            Evidence(ref, "spec.levels", levels),
-        )
-        yield Reason("TopologyDiffers", (kai.ref,), text, remedy, "platform", both)
+        keys = Evidence(kai.ref, "spec.levels", listed(kai.keys, 16))
+        yield _difference(kai.ref, text, keys, of_levels)
     elif not cluster.external and not kai.is_owned_by(cluster.ref, cluster.uid):
-        owners = listed(_owner(owner, cluster) for owner in kai.owners) or "nobody"
-        text = (
-            f"The Topology {kai.name} is owned by {owners}, not by the {cluster.kind}"
-            f" {cluster.name}: it is not kept"
-        )
-        evidence = (Evidence(kai.ref, "metadata.ownerReferences", owners),)
-        yield Reason(
-            "TopologyDiffers", (kai.ref,), text, remedy, "platform", evidence, severity="warning"
-        )
+        yield _other_owner(kai, cluster)
     elif cluster.drift:
-        evidence = (Evidence(ref, "status.schedulerTopologyStatuses", cluster.drift),)
         text = f"Grove finds the Topology {kai.name} out of step: {cluster.drift}"
-        yield Reason(
-            "TopologyDiffers",
-            (ref,),
-            text,
-            remedy,
-            "platform",
-            evidence,
-        )
+        drift = Evidence(cluster.ref, "status.schedulerTopologyStatuses", cluster.drift)
+        yield _difference(cluster.ref, text, drift)
+
+
+def _difference(ref: Ref, text: str, *evidence: Evidence) -> Reason:
+    remedy = "run `grove-admission doctor`, and check who owns the Topology"
+    return Reason("TopologyDiffers", (ref,), text, remedy, "platform", evidence)
+
+
+def _other_owner(kai: KaiTopology, cluster: ClusterTopology) -> Reason:
+    owners = listed(_owner(owner, cluster) for owner in kai.owners) or "nobody"
+    text = (
+        f"The Topology {kai.name} is owned by {owners}, not by the {cluster.kind}"
+        f" {cluster.name}: it is not kept"
+    )
+    evidence = Evidence(kai.ref, "metadata.ownerReferences", owners)
+    return replace(_difference(kai.ref, text, evidence), severity="warning")
 
 
 def _owner(owner: OwnerRef, cluster: ClusterTopology) -> str:

@@ -35,29 +35,32 @@ def effects_text(effects: Effects, *, everything: bool = False) -> str:
 
 
 def _lines(effects: Effects, most: int | None) -> Iterator[str]:
-    for line in effects.lines:
-        yield f"if: {line}"
-
-    starting = [fate for fate in effects.waits if fate.how != "waits" and not fate.had_place]
-    made = [fate for fate in effects.waits if fate.workload in effects.made]
-    made = [fate for fate in made if fate not in starting]
-    waiting = [fate for fate in effects.waits if fate.how == "waits" and fate not in made]
+    yield from (f"if: {line}" for line in effects.lines)
     yield from _section("must move", "must move", effects.moves, most)
     if effects.others:
         yield f"{counted(effects.others, 'pod')} without a gang must move too: not examined"
     yield from _cut_lines(effects)
     yield from _worse_lines(effects, most)
-    yield from _section("gets a place", "get a place", [*starting, *made], most)
+    placed = _placed(effects)
+    yield from _section("gets a place", "get a place", placed, most)
+    waiting = [fate for fate in effects.waits if fate.how == "waits" and fate not in placed]
     if waiting:
         doubt = _doubt(waiting)
         yield f"{counted(len(waiting), 'gang')} would still wait for room{doubt}"
 
     yield from (f"! {reason.text}  {reason.id}" for reason in effects.topology)
-    if not (effects.moves or starting or made or effects.worse or effects.others):
+    if not (effects.moves or placed or effects.worse or effects.others):
         yield "nothing must move, nothing breaks, and nothing that waits gets a place"
     yield MEANING
     if any(not fate.certain for fate in (*effects.moves, *effects.waits)):
         yield DOUBT
+
+
+def _placed(effects: Effects) -> list[Fate]:
+    """Return the gangs that get a place that they did not have, then others that are made."""
+    starting = [fate for fate in effects.waits if fate.how != "waits" and not fate.had_place]
+    made = [fate for fate in effects.waits if fate.workload in effects.made]
+    return [*starting, *(fate for fate in made if fate not in starting)]
 
 
 def _cut_lines(effects: Effects) -> Iterator[str]:
