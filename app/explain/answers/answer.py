@@ -4,9 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.explain.answers.tree import Branch, State, grow, together
-from app.explain.gangs.assembly import gang_of, gang_to_come
-from app.explain.gangs.bases import base_gangs
-from app.explain.gangs.gang import Gang, Unit
 from app.explain.gangs.subject import Subject, subject
 from app.explain.known.index import Index
 from app.explain.placing.room import DomainRoom
@@ -72,7 +69,7 @@ def explain(index: Index, ref: Ref) -> Answer | None:
     if about is None:
         return None
 
-    gangs = _gangs(index, about)
+    gangs = about.with_bases
     examined = examine(gangs)
     tree = grow(index, about, examined.reasons)
     unseen = _unseen(index, examined.unknown)
@@ -104,25 +101,6 @@ def _unseen(index: Index, unknown: Iterable[Unknown]) -> dict[str, str]:
     needed |= {"sets", "gangs", "cliques", "pods"}
     causes = sorted(index.facts.unseen.items())
     return {kind: cause for kind, cause in causes if kind in needed}
-
-
-def _gangs(index: Index, about: Subject) -> list[Gang]:
-    """Return the gangs asked about, and the base gangs that they wait for.
-
-    The reasons of both are shown.
-    """
-    gangs = list(about.gangs)
-    names = {gang.ref.name for gang in gangs}
-    for gang in about.gangs:
-        bases = base_gangs(gang) if any(pod.gates for pod in gang.pods) else ()
-        for base in bases:
-            if base.name not in names:
-                names.add(base.name)
-                gangs.append(gang_of(index, base))
-
-    if not gangs and about.pcs is not None:
-        return [gang_to_come(index, about.pcs)]
-    return gangs or [Gang(index, about.ref, Unit(about.ref.name), index.topology())]
 
 
 def _part_asked_about(about: Subject, tree: Branch) -> Branch:

@@ -3,8 +3,15 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from app.explain.gangs.assembly import gang_of, gang_of_pod, gang_of_pod_group, gangs_of_set
-from app.explain.gangs.gang import Gang
+from app.explain.gangs.assembly import (
+    gang_of,
+    gang_of_pod,
+    gang_of_pod_group,
+    gang_to_come,
+    gangs_of_set,
+)
+from app.explain.gangs.bases import base_gangs
+from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.index import Index
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kubernetes.pod import Pod
@@ -19,6 +26,7 @@ class Subject:
     `pcs` is None without a set.
     """
 
+    index: Index
     ref: Ref
     pcs: SetWithStatus | None
     gangs: tuple[Gang, ...]
@@ -27,6 +35,26 @@ class Subject:
     @property
     def is_set(self) -> bool:
         return self.ref.kind == "PodCliqueSet"
+
+    @property
+    def with_bases(self) -> list[Gang]:
+        """The gangs, and the base gangs that they wait for: the reasons of both are shown.
+
+        Without a gang, it is the one that is to come, or one of nothing.
+        """
+        gangs = list(self.gangs)
+        names = {gang.ref.name for gang in gangs}
+        for gang in self.gangs:
+            bases = base_gangs(gang) if any(pod.gates for pod in gang.pods) else ()
+            new = [base for base in bases if base.name not in names]
+            names.update(base.name for base in new)
+            gangs += [gang_of(self.index, base) for base in new]
+
+        if gangs:
+            return gangs
+        if self.pcs is not None:
+            return [gang_to_come(self.index, self.pcs)]
+        return [Gang(self.index, self.ref, Unit(self.ref.name), self.index.topology())]
 
 
 @dataclass(frozen=True)
@@ -66,14 +94,14 @@ def subject(index: Index, ref: Ref) -> Subject | None:
     siblings = gangs_of_set(index, pcs) if pcs is not None else ()
     gangs = tuple(gang for gang in siblings if match.is_part_of(gang))
     if gangs:
-        return Subject(ref, pcs, gangs, siblings)
+        return Subject(index, ref, pcs, gangs, siblings)
 
     alone = (match.gang,) if match.gang is not None else _gangs_of_pods(index, match.pods)
 
     return (
-        Subject(ref, None, alone, alone)
+        Subject(index, ref, None, alone, alone)
         if pcs is None or alone
-        else Subject(ref, pcs, (), siblings)
+        else Subject(index, ref, pcs, (), siblings)
     )
 
 
