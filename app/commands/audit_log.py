@@ -148,17 +148,11 @@ class Replay:
 
 
 def _events(name: str, report: Report, progress: Progress) -> Iterator[Object]:
-    path = Path("standard input" if name == "-" else name)
     try:
         with opened_log(name) as (lines, raw):
-            size = path.stat().st_size if name != "-" else None
             for number, line in enumerate(lines_of(lines)):
-                if number % _EVERY == 0 and size is None:
-                    progress.show(f"{path.name}, lines", number, None)
-                elif number % _EVERY == 0 and size is not None:
-                    progress.show(
-                        f"{path.name} KiB", raw.tell() // 1024, (size - raw.tell()) // 1024
-                    )
+                if number % _EVERY == 0:
+                    _show(progress, name, number, raw)
                 event = _event(line)
                 if event is not None:
                     report.events += 1
@@ -167,6 +161,16 @@ def _events(name: str, report: Report, progress: Progress) -> Iterator[Object]:
                     report.unreadable += 1
     except DAMAGED as problem:
         raise UnusableInput(f"{name}: can't be read: {problem}") from None
+
+
+def _show(progress: Progress, name: str, lines: int, raw: BinaryIO) -> None:
+    """Show how much of a log has been read: KiB of a file, lines of standard input."""
+    if name == "-":
+        progress.show("standard input, lines", lines, None)
+        return
+    path = Path(name)
+    read = raw.tell()
+    progress.show(f"{path.name} KiB", read // 1024, (path.stat().st_size - read) // 1024)
 
 
 def is_node(fact: Object) -> bool:

@@ -50,13 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
         return _check_logs(logs, objects, configuration, arguments.output)
 
     judged = asyncio.run(check(configuration, objects, _asker(arguments, configuration)))
-    outcomes = Counter(
-        judgement.verdict.outcome if judgement.verdict else "" for judgement in judged
-    )
-    if arguments.output == "json":
-        _print_json(names, judged, outcomes)
-    else:
-        _print_text(names, judged, outcomes)
+    verdicts = (judgement.verdict for judgement in judged)
+    outcomes = Counter(verdict.outcome if verdict else "" for verdict in verdicts)
+    show = _print_json if arguments.output == "json" else _print_text
+    show(names, judged, outcomes)
     sys.stdout.flush()
 
     if outcomes["failed"]:

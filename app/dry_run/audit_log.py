@@ -102,28 +102,33 @@ class History:
         return self._judgeable(event, write, verb)
 
     def _judgeable(self, event: Mapping[str, Any], write: Write, verb: str) -> Write:
-        target = write.target
-        key = (*target[:2], write.namespace, write.name)
-        before = self._objects.get(key)
         response = _object_in(event, "responseObject")
         obj = response if verb == "patch" else _object_in(event, "requestObject")
-        stored = None if verb == "delete" else _in_namespace(response or obj, write.namespace)
-        if target[2]:
-            stored = None
-        elif stored is None:
-            self._objects.pop(key, None)
-        else:
-            self._objects[key] = stored
+        subresource = write.target[2]
+        if verb != "delete" and not subresource:
+            write = replace(write, stored=_in_namespace(response or obj, write.namespace))
+        before = self._replaced(write)
 
-        if write.operation not in self._targets[target]:
-            return replace(write, stored=stored)
+        if write.operation not in self._targets[write.target]:
+            return write
         if write.operation != "CREATE" and before is None:
-            return replace(write, problem=NO_OLD_OBJECT, stored=stored)
+            return replace(write, problem=NO_OLD_OBJECT)
         if write.operation != "DELETE" and obj is None:
-            return replace(write, problem=_missing(event, verb), stored=stored)
+            return replace(write, problem=_missing(event, verb))
 
-        write = replace(write, kind=_text(obj or before or {}, "kind") or write.kind, stored=stored)
+        write = replace(write, kind=_text(obj or before or {}, "kind") or write.kind)
         return replace(write, request=_request(write, obj, before))
+
+    def _replaced(self, write: Write) -> dict[str, Any] | None:
+        """Return the object before a write, and keep the one after it for the next write."""
+        group, plural, subresource = write.target
+        key = (group, plural, write.namespace, write.name)
+        before = self._objects.get(key)
+        if write.stored is not None:
+            self._objects[key] = write.stored
+        elif not subresource:
+            self._objects.pop(key, None)
+        return before
 
 
 def _write(

@@ -159,12 +159,10 @@ class Report:
             )
 
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        alignments = ("<", "<", *">" * (len(widths) - 2))
         for row in rows:
-            texts = [f"{cell:{width}}" for cell, width in zip(row[:2], widths[:2], strict=True)]
-            numbers_of_row = [
-                f"{cell:>{width}}" for cell, width in zip(row[2:], widths[2:], strict=True)
-            ]
-            yield "  ".join([*texts, *numbers_of_row])
+            cells = zip(row, alignments, widths, strict=True)
+            yield "  ".join(f"{cell:{alignment}{width}}" for cell, alignment, width in cells)
 
         if len(self.places) > _MOST_ROWS:
             yield f"… {len(self.places) - _MOST_ROWS:,} more: --output json"

@@ -77,30 +77,29 @@ class Judgement:
             return {"object": identity, "webhook": None, "allowed": True, "code": 200}
 
         verdict = self.verdict
-        report: dict[str, Any] = {
+        details: dict[str, Any] = {
+            "message": verdict.message,
+            "causes": [
+                {"field": c.field, "reason": c.reason, "message": c.message} for c in verdict.causes
+            ],
+            "warnings": list(verdict.warnings),
+            "patch": list(verdict.patch),
+            "patchedObject": self.patched_object,
+            "wouldCreate": _objects(verdict, "create"),
+            "wouldAdopt": _objects(verdict, "adopt"),
+        }
+
+        return {
             "object": identity,
             "webhook": self.path,
             "allowed": verdict.allowed,
             "code": verdict.code,
+            **{name: detail for name, detail in details.items() if detail},
         }
-        if verdict.message:
-            report["message"] = verdict.message
-        if verdict.causes:
-            report["causes"] = [
-                {"field": c.field, "reason": c.reason, "message": c.message} for c in verdict.causes
-            ]
 
-        if verdict.warnings:
-            report["warnings"] = list(verdict.warnings)
-        if verdict.patch:
-            report |= {"patch": list(verdict.patch), "patchedObject": self.patched_object}
 
-        for action in ("create", "adopt"):
-            objects = [effect.object for effect in verdict.effects if effect.action == action]
-            if objects:
-                report[f"would{action.capitalize()}"] = objects
-
-        return report
+def _objects(verdict: Verdict, action: str) -> list[dict[str, Any]]:
+    return [effect.object for effect in verdict.effects if effect.action == action]
 
 
 def identify(document: Mapping[str, Any]) -> tuple[str, str, str, str]:

@@ -4,7 +4,7 @@ Each kind is listed once, never once for each workload.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Collection, Iterable, Iterator
 
 from app.facts import kinds
 from app.facts.kubernetes.pod import Pod
@@ -82,21 +82,7 @@ async def read_around(reading: Reading, ref: Ref, *, room: bool) -> None:
     """
     namespace = ref.namespace
     pcs = await _set_of(reading, ref)
-    await asyncio.gather(
-        *(
-            reading.list(resource)
-            for resource in (
-                *TOPOLOGY,
-                kinds.QUEUE,
-                kinds.PRIORITY_CLASS,
-                *((NODE,) if room else ()),
-            )
-        ),
-        *(_of_set(reading, resource, namespace, pcs) for resource in _OF_SET),
-        *((reading.get(kinds.POD_CLIQUE_SET, pcs, namespace),) if pcs else ()),
-        reading.list(EVENT, namespace),
-        reading.list_everywhere(POD, namespace) if room else _of_set(reading, POD, namespace, pcs),
-    )
+    await asyncio.gather(*_first_calls(reading, namespace, pcs, room=room))
     if not room:
         reading.skip(ROOM)
         await _some_nodes(reading, namespace)
@@ -107,6 +93,25 @@ async def read_around(reading: Reading, ref: Ref, *, room: bool) -> None:
     pods: Iterable[Pod] = (pod for pod in reading.of("pods") if pod.namespace == namespace)
     if ref.kind == kinds.WORKLOAD.kind or any(pod.workload or pod.workload_group for pod in pods):
         await asyncio.gather(*(reading.list(resource, namespace) for resource in _WORKLOADS))
+
+
+def _first_calls(
+    reading: Reading, namespace: str, pcs: str, *, room: bool
+) -> Iterator[Awaitable[object]]:
+    """Yield what is read whatever the pods turn out to be."""
+    for resource in (*TOPOLOGY, kinds.QUEUE, kinds.PRIORITY_CLASS):
+        yield reading.list(resource)
+    for resource in _OF_SET:
+        yield _of_set(reading, resource, namespace, pcs)
+    if pcs:
+        yield reading.get(kinds.POD_CLIQUE_SET, pcs, namespace)
+    yield reading.list(EVENT, namespace)
+
+    if room:
+        yield reading.list(NODE)
+        yield reading.list_everywhere(POD, namespace)
+    else:
+        yield _of_set(reading, POD, namespace, pcs)
 
 
 async def _set_of(reading: Reading, ref: Ref) -> str:
@@ -189,30 +194,29 @@ async def _claims(reading: Reading, namespace: str, *, everywhere: bool) -> None
     if not any(user.claims for user in users if user.namespace == namespace):
         return
 
+    read_claims = reading.list_everywhere if everywhere else reading.list
     await asyncio.gather(
         *(
             reading.list(resource, namespace if resource.namespaced else None)
             for resource in _CLAIMS
         ),
-        (
-            reading.list_everywhere(kinds.RESOURCE_CLAIM, namespace)
-            if everywhere
-            else reading.list(kinds.RESOURCE_CLAIM, namespace)
-        ),
+        read_claims(kinds.RESOURCE_CLAIM, namespace),
     )
     if everywhere:
         await reading.list(kinds.RESOURCE_SLICE)
         return
 
     reading.skip(CHANNELS)
-    known = {pod.name for pod in reading.of("pods")}
     used = {claim.claim for user in users for claim in user.claims}
-    consumers = {
-        c.name for claim in reading.of("claims") if claim.name in used for c in claim.consumers
-    }
-    await asyncio.gather(
-        *(reading.get(POD, name, namespace) for name in sorted(consumers - known)[:MOST_GETS])
-    )
+    await _consumers(reading, namespace, used)
+
+
+async def _consumers(reading: Reading, namespace: str, used: Collection[str]) -> None:
+    """Read the pods that have reserved one of the claims `used`, if they are few."""
+    claims = [claim for claim in reading.of("claims") if claim.name in used]
+    known = {pod.name for pod in reading.of("pods")}
+    names = {consumer.name for claim in claims for consumer in claim.consumers} - known
+    await asyncio.gather(*(reading.get(POD, name, namespace) for name in sorted(names)[:MOST_GETS]))
 
 
 async def _volumes(reading: Reading, namespace: str) -> None:

@@ -126,16 +126,17 @@ def _can_be_stored(metadata: Mapping[str, Any]) -> bool:
     name = metadata.get("name")
     namespace = metadata.get("namespace") or ""
     maps = (metadata.get("labels") or {}, metadata.get("annotations") or {})
-    owners = metadata.get("ownerReferences") or []
     return (
-        isinstance(name, str)
-        and isinstance(namespace, str)
+        _are_texts((name, namespace))
         and all(isinstance(entries, dict) and _are_texts(entries.values()) for entries in maps)
-        and isinstance(owners, list)
-        and all(
-            isinstance(owner, dict) and _are_texts(map(owner.get, ("kind", "name", "uid")))
-            for owner in owners
-        )
+        and _are_owners(metadata.get("ownerReferences") or [])
+    )
+
+
+def _are_owners(references: Any) -> bool:
+    return isinstance(references, list) and all(
+        isinstance(owner, dict) and _are_texts(map(owner.get, ("kind", "name", "uid")))
+        for owner in references
     )
 
 

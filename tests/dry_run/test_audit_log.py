@@ -161,6 +161,21 @@ def test_a_patch_that_creates_its_object_is_a_creation() -> None:
     assert (write.kind, write.stored) == ("PodGroup", BAD)
 
 
+def test_a_binding_is_not_taken_for_the_pod_that_it_binds() -> None:
+    ref = {"resource": "pods", "namespace": "team", "name": "a"}
+    pod = {"kind": "Pod", "metadata": {"name": "a", "namespace": "team"}}
+    history = History({("", "pods", ""): ["UPDATE"], ("", "pods", "binding"): ["CREATE"]})
+    events = (
+        event(obj=pod, objectRef=ref),
+        event(obj={**pod, "kind": "Binding"}, objectRef={**ref, "subresource": "binding"}),
+        event("update", pod, objectRef=ref),
+    )
+    writes = [history.write_of(each) for each in events]
+    stored = [write and write.stored for write in writes]
+    before = [write and write.request and write.request.old for write in writes]
+    assert (stored, before) == ([pod, None, pod], [None, None, pod])
+
+
 def test_an_object_that_was_sent_without_its_namespace_is_stored_in_that_of_the_request() -> None:
     write = History(TARGETS).write_of(event(obj={**GOOD, "metadata": {"name": "a"}}))
     assert write is not None

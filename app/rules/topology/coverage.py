@@ -68,24 +68,28 @@ class Nodes:
         This is the one with the most GPUs, or with the most nodes if GPUs are not known. `keys` are
         those of the level and of all broader ones. None if no node has all of them.
         """
-        single = HOSTNAME_KEY in keys
-        shared = [key for key in keys if key != HOSTNAME_KEY]
-        members: dict[tuple[str, ...], Counter[int]] = defaultdict(Counter)
-        for labels, count in self:
-            if all(key in labels for key in shared):
-                place = tuple(labels[key] for key in shared)
-                members[place][_gpus(labels)] += count
-
-        if not members:
+        domains = self._domains([key for key in keys if key != HOSTNAME_KEY])
+        if not domains:
             return None
-        if single:
-            members = {(): Counter([max(map(max, members.values()))])}
+        if HOSTNAME_KEY in keys:
+            domains = [Counter([max(map(max, domains))])]
 
         has_gpu_counts = any(GPU_COUNT in labels for labels, _ in self)
-        largest = max(members.values(), key=lambda gpus: (_total(gpus), gpus.total()))
-        most = max(gpus.total() for gpus in members.values())
+        largest = max(domains, key=lambda gpus: (_total(gpus), gpus.total()))
+        most = max(gpus.total() for gpus in domains)
 
         return Room(most, largest if has_gpu_counts else None)
+
+    def _domains(self, keys: Sequence[str]) -> list[Counter[int]]:
+        """Return the numbers of nodes by their GPUs, for each domain whose nodes have `keys`."""
+        domains: dict[tuple[str, ...], Counter[int]] = defaultdict(Counter)
+        for labels, count in self.with_labels(keys):
+            domains[tuple(labels[key] for key in keys)][_gpus(labels)] += count
+        return list(domains.values())
+
+    def with_labels(self, keys: Sequence[str]) -> list[tuple[Mapping[str, str], int]]:
+        """Return the groups of nodes that have the labels `keys`, with their numbers."""
+        return [group for group in self if all(key in group[0] for key in keys)]
 
     @_once
     def most_with_equal(self, key: str) -> int:
@@ -105,13 +109,12 @@ class Nodes:
 
         `keys` are those of all levels, broadest first. Only nodes with all of them count.
         """
-        shared = [key for key in keys if key != HOSTNAME_KEY]
-        labelled = [pair for pair in self if all(key in pair[0] for key in shared)]
-        total = sum(count for _, count in labelled)
-
+        labelled = self.with_labels([key for key in keys if key != HOSTNAME_KEY])
         for depth, key in enumerate(keys):
-            values = {labels[key] for labels, _ in labelled} if key != HOSTNAME_KEY else set()
-            domains = total if key == HOSTNAME_KEY else len(values)
+            if key == HOSTNAME_KEY:
+                domains = sum(count for _, count in labelled)
+            else:
+                domains = len({labels[key] for labels, _ in labelled})
             if domains != 1:
                 return depth
         return len(keys)
@@ -162,7 +165,7 @@ def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[Le
     problems: list[LevelProblem] = []
     shared = [level for level in levels if level.key != HOSTNAME_KEY]
     for level in shared:
-        number = sum(count for labels, count in nodes if level.key in labels)
+        number = sum(count for _, count in nodes.with_labels([level.key]))
         if number == 0:
             problems.append(_without_nodes(level))
         elif number < total:
