@@ -1,7 +1,7 @@
 """Which gangs have waited too long, and the first reason of each. Pure."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from app.explain.gangs.assembly import gang_of_pod, gang_of_pod_group, gang_to_come, gangs_of_set
@@ -73,10 +73,16 @@ class Overdue:
     first_seen: Mapping[Ref, float] = field(default_factory=dict)
 
 
-def overdue(index: Index, after: float, first_seen: Mapping[Ref, float]) -> Overdue:
+def overdue(
+    index: Index,
+    after: float,
+    first_seen: Mapping[Ref, float],
+    told: Collection[Ref] = frozenset(),
+) -> Overdue:
     """Return what has waited for more than `after` seconds at the time of the facts.
 
-    `first_seen` is that of the last answer.
+    `first_seen` is that of the last answer. `told` are workloads that a leader has told already: as
+    long as they wait, they have waited too long, although another leader has not seen since when.
     """
     now = index.facts.now
     seen: dict[Ref, float] = {}
@@ -85,7 +91,8 @@ def overdue(index: Index, after: float, first_seen: Mapping[Ref, float]) -> Over
     next_at: float | None = None
 
     for gang, workload in waiting_gangs(index):
-        since = _since(gang, first_seen, seen, now)
+        first = now - after if workload in told else now
+        since = _since(gang, first_seen, seen, first)
         if now - since < after:
             next_at = min(since + after, next_at or since + after)
             continue
@@ -160,13 +167,16 @@ def _workload_of(index: Index, pod: Pod) -> Ref | None:
 
 
 def _since(
-    gang: Gang, first_seen: Mapping[Ref, float], seen: dict[Ref, float], now: float
+    gang: Gang, first_seen: Mapping[Ref, float], seen: dict[Ref, float], first: float
 ) -> float:
-    """When the oldest pod that waits was made; without any, when the gang was first seen so."""
+    """When the oldest pod that waits was made; without any, when the gang was first seen so.
+
+    That is `first` if it is seen now.
+    """
     times = [pod.created for pod in gang.waiting if pod.created is not None]
     if times:
         return min(times)
-    seen[gang.ref] = first_seen.get(gang.ref, now)
+    seen[gang.ref] = first_seen.get(gang.ref, first)
     return seen[gang.ref]
 
 

@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 
 from app.explain.known.index import Index
-from app.facts.grove.status import LastError
+from app.facts.grove.status import LastError, StatusCondition
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload import Workload
 from app.facts.named import Ref
 from app.waiting.overdue import NOT_KNOWN, UNEXPLAINED, Blocked, Overdue, overdue
+from app.waiting.teller import CONDITION
+from app.waiting.watcher import Looker
 from tests.explain.fleet import (
     GANG_REF,
     NOW,
@@ -19,6 +21,7 @@ from tests.explain.fleet import (
     cliques,
     facts,
     fill,
+    pcs,
     placed,
     pods,
     shape,
@@ -89,6 +92,20 @@ def test_pods_that_are_missing_are_counted_from_when_that_was_first_seen() -> No
     second = overdue(Index(later), AFTER, first.first_seen)
     assert told(second.workloads) == [(SET_REF, "GangIncomplete", "you")]
     assert second.workloads[0].since == NOW
+
+
+def test_another_leader_believes_the_condition_that_pods_were_missing_before() -> None:
+    """It has not seen since when, and would take the condition away."""
+    told_before = StatusCondition(CONDITION, "True", "NothingMade", "m")
+    changes: dict[str, Any] = dict.fromkeys(("gangs", "cliques", "pods", "pod_groups"), ())
+    stored = replace(pcs(), conditions=(told_before,))
+    looker = Looker()
+    first = looker.at(facts(**changes, sets=(stored,)), AFTER)
+    assert told(first.workloads) == [(SET_REF, "NothingMade", "platform")]
+    assert first.next_at is None
+
+    unknown = Looker().at(facts(**changes), AFTER)
+    assert told(unknown.workloads) == []
 
 
 def test_without_a_known_reason_kais_words_are_told() -> None:
