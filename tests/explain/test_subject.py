@@ -37,6 +37,7 @@ from tests.explain.fleet import (
     pods,
     shape,
 )
+from tests.explain.table.row import scaled
 
 CLAIM = PodClaim("mnnvl", "llm-0-mnnvl")
 TEMPLATE = PodClaim("mnnvl", "made", "llm-0-template")
@@ -162,6 +163,24 @@ def test_an_object_leads_to_its_gangs(given: Snapshot, ref: Ref, expected: Found
     names = tuple(sorted(gang.ref.name for gang in about.gangs))
     root = f"{explained.tree.ref.kind} {explained.tree.ref.name}"
     assert Found(about.pcs.name if about.pcs else "", names, root) == expected
+
+
+def test_a_gang_is_explained_with_the_base_gang_that_it_waits_for() -> None:
+    waiting = facts(**scaled(2))
+    about = subject(Index(waiting), GANG_REF)
+    assert about is not None
+    assert [gang.ref.name for gang in about.gangs] == [GANG]
+    assert [gang.ref.name for gang in about.with_bases] == [GANG, "llm-base"]
+
+    reasons = answer(waiting, GANG_REF).reasons
+    assert {ref.name for reason in reasons for ref in reason.objects} >= {"llm-base"}
+
+
+def test_a_gang_whose_pods_have_no_gate_is_explained_alone() -> None:
+    placed_already = facts(**{**scaled(2), "pods": pods()})
+    about = subject(Index(placed_already), GANG_REF)
+    assert about is not None
+    assert [gang.ref.name for gang in about.with_bases] == [GANG]
 
 
 @pytest.mark.parametrize("kind", sorted({case[2].kind for case in CASES}))
