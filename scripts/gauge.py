@@ -35,9 +35,9 @@ REACHED: dict[str, float] = {
     "tokens per line": 5.8,
     "tokens per code line": 8.6,
     "files above 2,500 tokens": 3,
-    "functions above 250 tokens": 31,
-    "functions above complexity 10": 82,
-    "functions above 5 parameters": 23,
+    "functions above 250 tokens": 16,
+    "functions above complexity 10": 70,
+    "functions above 5 parameters": 22,
 }
 """Figures of today that are above their goals. They may only fall."""
 
