@@ -256,11 +256,11 @@ def test_every_link_between_readmes_leads_somewhere() -> None:
     assert [(str(path), link) for path, link in links if not (path.parent / link).exists()] == []
 
 
-def test_the_fifteen_answers_name_files_that_exist() -> None:
+def test_the_answers_to_questions_name_files_that_exist() -> None:
     text = readme("app")
     answers = re.findall(
         r"`([a-z_]+/(?:[a-z_]+/)*[a-z_]+\.[a-z]+)`",
-        text[text.index("## Fifteen") : text.index("## Decisions")],
+        text[text.index(" questions\n") : text.index("## Decisions")],
     )
     assert len(answers) > 14
     assert [name for name in answers if not (ROOT / "app" / name).exists()] == []
