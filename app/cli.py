@@ -4,6 +4,8 @@ Exit codes: 0 done, 1 a rejection or a failure, 2 unusable input.
 """
 
 import argparse
+import atexit
+import gc
 import importlib
 import os
 import sys
@@ -16,6 +18,9 @@ from app.commands.options import UNUSABLE, Command
 from app.config.error import ConfigurationError
 from app.dry_run.budget import UnusableInput
 from app.visible import visible
+
+# the last collection would examine all modules, which takes longer than many a command
+atexit.register(gc.freeze)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -285,3 +285,15 @@ def test_webhook_configurations_need_a_whole_target(arguments: list[str], capsys
 def test_commands_that_read_no_configuration_load_no_schema_of_it(command: str) -> None:
     code = f"import sys, app.cli, app.commands.{command}; sys.exit('pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_nothing_is_examined_for_garbage_at_exit() -> None:
+    """What is registered last is called first at exit, so that the program has frozen all by then."""
+    code = (
+        "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 10_000));"
+        " from app import cli; cli.main(['explain', '--help'])"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ended.stdout.splitlines()[-1] == "True", ended.stderr
