@@ -148,7 +148,11 @@ def states(listener: Listener) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    ("begin", "state", "most"), [(b"", "silent", 128), (hello(), "handshake", 16)]
+    ("begin", "state", "most"),
+    [
+        pytest.param(b"", "silent", 128, id="nothing is sent"),
+        pytest.param(hello(), "handshake", 16, id="TLS is begun"),
+    ],
 )
 async def test_of_too_many_unfinished_handshakes_the_oldest_are_closed(
     waiting: Waiting, begin: bytes, state: str, most: int
