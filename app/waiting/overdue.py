@@ -91,7 +91,8 @@ def overdue(
     next_at: float | None = None
 
     for gang, workload in waiting_gangs(index):
-        first = now - after if workload in told else now
+        # a second more: rounding must not take a gang back that has just waited long enough
+        first = now - after - 1 if workload in told else now
         since = _since(gang, first_seen, seen, first)
         if now - since < after:
             next_at = min(since + after, next_at or since + after)

@@ -94,17 +94,20 @@ def test_pods_that_are_missing_are_counted_from_when_that_was_first_seen() -> No
     assert second.workloads[0].since == NOW
 
 
-def test_another_leader_believes_the_condition_that_pods_were_missing_before() -> None:
+@pytest.mark.parametrize(("now", "after"), [(NOW, AFTER), (1795371768.2948925, 0.001)])
+def test_another_leader_believes_the_condition_that_pods_were_missing_before(
+    now: float, after: float
+) -> None:
     """It has not seen since when, and would take the condition away."""
     told_before = StatusCondition(CONDITION, "True", "NothingMade", "m")
     changes: dict[str, Any] = dict.fromkeys(("gangs", "cliques", "pods", "pod_groups"), ())
     stored = replace(pcs(), conditions=(told_before,))
     looker = Looker()
-    first = looker.at(facts(**changes, sets=(stored,)), AFTER)
+    first = looker.at(facts(**changes, sets=(stored,), now=now), after)
     assert told(first.workloads) == [(SET_REF, "NothingMade", "platform")]
     assert first.next_at is None
 
-    unknown = Looker().at(facts(**changes), AFTER)
+    unknown = Looker().at(facts(**changes, now=now), after)
     assert told(unknown.workloads) == []
 
 
