@@ -217,7 +217,13 @@ class Leader:
         rewrites = self._count("podgang")
         loop = self._loop(
             podgang.PodGangReconciler(
-                self._client, gangs, self._facts, self._owners, self.events, rewrites
+                self._client,
+                gangs,
+                self._facts,
+                self._owners,
+                self.events,
+                rewrites,
+                gives_back=lambda: self._resources_loop.depth > 0,
             )
         )
         podgang.subscribe(loop, self._stores, self._topology.name)
@@ -255,7 +261,7 @@ class Leader:
             self._count("mnnvl-resources", MANY_RESTORES),
             collect_after=self._configuration.mnnvl.collect_after_seconds,
         )
-        loop = self._loop(reconciler, begin=reconciler.begin)
+        loop = self._resources_loop = self._loop(reconciler, begin=reconciler.begin)
         mnnvl_resources.subscribe(loop, cliques, self._stores)
         mnnvl_resources.subscribe_to_owners(loop, self._stores, self._owners)
         mnnvl_resources.subscribe_to_apis(loop, self._client.discovery)

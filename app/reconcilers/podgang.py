@@ -9,6 +9,7 @@ complete, and ownership, which needs the uid of a stored PodGang.
 """
 
 import contextlib
+from collections.abc import Callable
 
 from app.cluster.owners import MnnvlOwners
 from app.cluster.rows import BY_BASE, StoredClique
@@ -28,6 +29,9 @@ from app.objects.jsonpatch import Operation
 from app.rules.mnnvl.demand import ClaimedClique
 from app.stores.stores import Stores
 
+UNTIL_GIVEN_BACK_SECONDS = 1.0
+"""The time until the next look at a PodGang whose annotation is removed later."""
+
 _ADOPTED = ("metadata", "annotations", MNNVL_ADOPTED)
 
 CONTESTED_SECONDS = 1.0
@@ -37,7 +41,9 @@ CONTESTED_SECONDS = 1.0
 class PodGangReconciler:
     """A reconciler of one PodGang at a time.
 
-    It changes first the owners of its resources, then all other differences in one patch.
+    It changes first the owners of its resources, then all other differences in one patch. While
+    `gives_back` says that resources of PodGangs are still given back, it removes no annotation:
+    that takes calls, and Grove may delete the PodGangs at any moment.
 
     Unknown facts remove nothing: if the ClusterTopology is not known, constraints stay, and if the
     PodCliqueSet is not known, only preferred constraints are written.
@@ -53,8 +59,11 @@ class PodGangReconciler:
         owners: MnnvlOwners,
         events: Recorder,
         rewrites: Rewrites | None = None,
+        *,
+        gives_back: Callable[[], bool] = lambda: False,
     ) -> None:
         self.rewrites = rewrites or Rewrites()
+        self._gives_back = gives_back
         self._client = client
         self._gangs = gangs
         self._facts = facts
@@ -71,7 +80,10 @@ class PodGangReconciler:
             self._notices.forget(key)
             return None
         await self._adopt(gang)
-        await self._give_back(gang)
+        if self._may_own_nothing(gang):
+            if self._gives_back():
+                return UNTIL_GIVEN_BACK_SECONDS
+            await self._give_back(gang)
         version = self._gangs.resource_version(*key)
         gang = self._gangs.get(*key)
         if gang is None or gang.deleting or version is None:
@@ -94,15 +106,17 @@ class PodGangReconciler:
                 _regarding(gang), "Normal", "MnnvlResourcesAdopted", f"now owns {names}"
             )
 
+    def _may_own_nothing(self, gang: StoredGang) -> bool:
+        """Return whether the caches show that `gang` has given back all, but for its annotation."""
+        is_marked = value_at(gang.view(), _ADOPTED) is not ABSENT
+        return is_marked and self._owners.gives_back and not self._owners.resources_of(gang)
+
     async def _give_back(self, gang: StoredGang) -> None:
         """Give back what `gang` owns before its annotation is removed.
 
-        The caches show nothing, but they may be late. Without the annotation, our webhook would not
-        be called before the deletion of `gang`.
+        The caches may be late. Without the annotation, our webhook would not be called before the
+        deletion of `gang`.
         """
-        is_marked = value_at(gang.view(), _ADOPTED) is not ABSENT
-        if not (is_marked and self._owners.gives_back) or self._owners.resources_of(gang):
-            return
         changed = await self._owners.give_back_all_of(gang)
         names = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in changed)
         if names:

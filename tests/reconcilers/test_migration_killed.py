@@ -160,14 +160,21 @@ class Server:
         self.webhook = PodGangWebhook(cluster.facts, cluster.owners)
         self.deletion = PodGangDeletionWebhook(cluster.owners)
         self._recorder = Recorder(wire, "test")
-        self._loops = [self._podgang_loop(), self._resources_loop()]
+        self._resources = self._resources_loop()
+        self._loops = [self._podgang_loop(), self._resources]
 
     def _podgang_loop(self) -> Loop:
         cluster = self._cluster
         rewrites = Rewrites(clock=virtual.now)
         gangs = cluster.stores[GANGS]
         reconciler = PodGangReconciler(
-            self.wire, gangs, cluster.facts, cluster.owners, self._recorder, rewrites
+            self.wire,
+            gangs,
+            cluster.facts,
+            cluster.owners,
+            self._recorder,
+            rewrites,
+            gives_back=lambda: self._resources.depth > 0,
         )
         loop = Loop(reconciler, workers=2, random=lambda: 0.5)
         podgang.subscribe(loop, cluster.stores, "grove-topology")

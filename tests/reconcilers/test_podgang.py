@@ -20,11 +20,12 @@ from app.kube.rewrites import Rewrites
 from app.objects.resource import EVENT, Resource
 from app.reconcilers.podgang import (
     CONTESTED_SECONDS,
+    UNTIL_GIVEN_BACK_SECONDS,
     PodGangReconciler,
     subscribe,
     subscribe_to_resources,
 )
-from app.stores.stores import Stores
+from app.stores.stores import Stores, fill
 from tests import builders
 from tests.cluster.offline import configured
 from tests.kube.memory.client import EVERYTHING, MemoryClient
@@ -83,8 +84,15 @@ class World:
         owners = cluster.owners
         self.gangs = self.stores[GANGS]
         self.events = Recorder(client, "test")
+        self.gives_back = False
         self.reconciler = PodGangReconciler(
-            client, self.gangs, facts, owners, self.events, rewrites
+            client,
+            self.gangs,
+            facts,
+            owners,
+            self.events,
+            rewrites,
+            gives_back=lambda: self.gives_back,
         )
         self.cliques = Stores((CLIQUES,))[CLIQUES]
 
@@ -304,6 +312,32 @@ async def test_in_later_dialects_nothing_is_adopted_and_the_annotation_goes_with
     await found.reconcile()
     assert found.writes() == [("patch", "PodGang")]
     assert found.stored()["metadata"]["annotations"] == {}
+
+
+async def test_an_annotation_is_removed_once_everything_is_given_back() -> None:
+    stored = gang(annotations={"grove.io/mnnvl-resources-adopted": "true"})
+    found = World(MemoryClient([TOPOLOGY, pcs(), stored, *BOTH], served=BINDINGS))
+    found.gives_back = True
+    before = len(found.client.calls)
+    assert await found.reconcile() == UNTIL_GIVEN_BACK_SECONDS
+    assert len(found.client.calls) == before
+    found.gives_back = False
+    assert await found.reconcile() is None
+    assert found.writes() == [("patch", "PodGang")]
+    assert found.stored()["metadata"]["annotations"] == {}
+
+
+async def test_what_the_cache_does_not_show_is_given_back_before_the_annotation_goes() -> None:
+    stored = gang(annotations={"grove.io/mnnvl-resources-adopted": "true"})
+    owned = resource(COMPUTE_DOMAIN, OURS, "train-0-cd")
+    found = World(MemoryClient([TOPOLOGY, pcs(), stored, owned], served=BINDINGS))
+    found.stores[DOMAINS].forget()
+    fill(found.stores[DOMAINS], [])
+    await found.reconcile()
+    assert found.writes() == [("patch", "ComputeDomain"), ("patch", "PodGang")]
+    assert found.owners() == {"ComputeDomain train-0-cd": ["uid-train"]}
+    assert found.stored()["metadata"]["annotations"] == {}
+    assert await found.happened() == ["MnnvlResourcesGivenBack"]
 
 
 async def test_a_podgang_that_is_gone_behind_the_cache_takes_nothing() -> None:

@@ -287,6 +287,7 @@ def was_of_the_set(asking: Caller) -> None:
 
 def is_not_known(asking: Caller) -> None:
     """The caches don't have the resources yet."""
+    is_not_filled(asking)
     for row in (DOMAINS, CLAIMS):
         fill(asking.cluster.stores[row], [])
 
