@@ -8,6 +8,7 @@ to the watches, and change no list.
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,9 @@ NODES = 15_000
 BLOCKS = 39
 RACKS = 936
 CLIQUES = 20_000
+WRITTEN = ""
+"""In place of the path of a write, which changes nothing here."""
+
 NODE_BYTES = 12_000
 POD_BYTES = 3_000
 CLIQUE_BYTES = 4_000
@@ -263,8 +267,9 @@ class Lists:
                 for space, own, _, data in self._lists.get(path, ())
                 if (space, own) == (namespace, name)
             )
+            versioned = b'"apiVersion": "v1", "kind": "x", "metadata": {"resourceVersion": "1", '
             return next(
-                ((200, data) for data in bodies),
+                ((200, data.replace(b'"metadata": {', versioned, 1)) for data in bodies),
                 (404, b'{"kind":"Status","code":404,"details":{"name":"x"}}'),
             )
 
@@ -364,7 +369,9 @@ async def serve(directory: Path, pods: int) -> None:
     async def answer(url: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         code = 200
         body = b"{}"
-        if url.startswith("/change/"):
+        if url == WRITTEN:
+            pass
+        elif url.startswith("/change/"):
             _, _, kind, number, value = url.split("/")
             watches.send(*changed(kind, int(number), value))
         else:
@@ -376,14 +383,17 @@ async def serve(directory: Path, pods: int) -> None:
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
-                url = head.split(b" ", 2)[1].decode()
+                method, url = head.decode().split(" ", 2)[:2]
+                length = re.search(rb"(?i)content-length: (\d+)", head)
+                if length:
+                    await reader.readexactly(int(length[1]))
                 with log.open("a") as calls:
                     calls.write(f"{url}\n")
                 if "watch=true" in url:
                     watches.add(urlsplit(url).path, writer)
                     await reader.read()
                     return
-                await answer(url, reader, writer)
+                await answer(url if method == "GET" else WRITTEN, reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:

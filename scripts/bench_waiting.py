@@ -5,39 +5,131 @@ The objects are those of `bench_console`. `facts` are the resident MiB of the st
 is needed of them, `looks` those of the lookups that are made of it. A look takes CPU time: the
 first, and the middle of ten after a change of a pod and of a node. After each, ten times as long is
 waited, so the share of a core is bounded by a tenth. `none` are the MiB of the process before.
+
+Before that, a process of its own reads the cluster over HTTP, as the leader does: with the server
+of `bench_cluster`, plain HTTP on loopback and the limits of the configuration. Its CPU time and
+resident MiB count until the first look is done, and then while a pod changes ten times a second.
+The exit code is 1 if it needs more than MOST_MIB or MOST_CPU_SECONDS.
 """
 
 import argparse
+import asyncio
 import gc
 import os
+import resource as resource_usage
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 from bench_cluster import NODES, objects, pod
+from bench_common import ENVIRONMENT, ROOT, process, until
 
+from app.cluster.connect import limits
+from app.config.schema import Configuration
 from app.explain.known.snapshot import BY_RESOURCE, Snapshot
 from app.kube.api import Object, WatchEvent
+from app.kube.client import HttpClient
+from app.kube.credentials import from_kubeconfig
+from app.kube.events import Recorder
 from app.kube.store import WatchStore
 from app.objects.resource import NODE, POD, Resource
 from app.waiting.overdue import Overdue
-from app.waiting.watcher import RESOURCES, Looker
+from app.waiting.watcher import RESOURCES, Looker, WaitingDuty
 
 PODS = 60_000
 TIMES = 10
 AFTER = 0.0
+MOST_MIB = 512
+MOST_CPU_SECONDS = 60
+BUSY_SECONDS = 30
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pods", nargs="?", type=int, default=PODS, metavar="PODS")
+    parser.add_argument("--duty", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.duty:
+        return asyncio.run(over_http(arguments.duty))
 
+    code = from_server(arguments.pods)
+    in_memory(arguments.pods)
+    print(f"load average of the last minutes: {', '.join(f'{x:.1f}' for x in os.getloadavg())}")
+    return code
+
+
+def from_server(pods: int) -> int:
+    """Run the duty in a process, against a server. Return its exit code."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        server = [sys.executable, str(ROOT / "scripts" / "bench_cluster.py"), name, str(pods)]
+        with process(server):
+            until((directory / "kubeconfig").exists, 600.0)
+            command = [sys.executable, __file__, "--duty", name]
+            return subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, check=False).returncode
+
+
+async def over_http(directory: Path) -> int:
+    """Run the duty as the leader does, and show what it took."""
+    settings = Configuration.model_validate({"waiting": {"enabled": True, "afterSeconds": 0.001}})
+    credentials = await from_kubeconfig(directory / "kubeconfig", None)
+    none = resident()
+    show("HTTP: none: MiB", none)
+    async with HttpClient(credentials, RESOURCES, limits(settings)) as client:
+        await client.discovery.refresh()
+        events = Recorder(client, "bench")
+        duty = WaitingDuty(client, events, settings.waiting, limits(settings))
+        begun = time.process_time()
+        running = asyncio.create_task(duty.run())
+        await asyncio.to_thread(until, lambda: figure(duty, "waiting_look_seconds") > 0, 600.0)
+        seconds = time.process_time() - begun
+        show("HTTP: until the first look: CPU s", seconds)
+        show("HTTP: first look: CPU ms", 1000 * figure(duty, "waiting_look_seconds"))
+
+        begun = time.process_time()
+        await busy(credentials.host)
+        if running.done():
+            running.result()
+        show("HTTP: a pod changes 10/s: CPU %", 100 * (time.process_time() - begun) / BUSY_SECONDS)
+        show("HTTP: a look then: CPU ms", 1000 * figure(duty, "waiting_look_seconds"))
+        show("HTTP: gangs that wait", figure(duty, "waiting_gangs"))
+        memory = peak() - none
+        show("HTTP: peak: MiB more", memory)
+        show("HTTP: at the end: MiB more", resident() - none)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    return int(memory > MOST_MIB or seconds > MOST_CPU_SECONDS)
+
+
+async def busy(server: str) -> None:
+    """Let a pod change ten times a second."""
+    async with httpx.AsyncClient(base_url=server) as changes:
+        for number in range(BUSY_SECONDS * 10):
+            await changes.get(f"/change/pod/{number * 41}/gpu-{number * 97 % NODES:05}")
+            await asyncio.sleep(0.1)
+
+
+def figure(duty: WaitingDuty, name: str) -> float:
+    """The sum of the samples of a metric."""
+    return sum(sample.value for sample in duty.samples() if sample.name == name)
+
+
+def peak() -> float:
+    """The most MiB that this process has had."""
+    return resource_usage.getrusage(resource_usage.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def in_memory(pods: int) -> None:
+    """Show what the facts take, and the looks, without reading."""
     none = resident()
     stores = {resource: filled(resource) for resource in RESOURCES}
-    for path, obj, _ in objects(arguments.pods):
+    for path, obj, _ in objects(pods):
         stores[resource_of(path)].apply(event("ADDED", obj))
     facts = resident() - none
 
@@ -51,12 +143,10 @@ def main() -> int:
     show("after a pod: CPU ms", changed(looker, stores, POD))
     show("after a node: CPU ms", changed(looker, stores, NODE))
     show("in all at the end: MiB", resident() - none)
-    print(f"load average of the last minutes: {', '.join(f'{x:.1f}' for x in os.getloadavg())}")
-    return 0
 
 
 def filled(resource: Resource) -> WatchStore[Any]:
-    return WatchStore(BY_RESOURCE[resource].project)
+    return WatchStore(BY_RESOURCE[resource].read)
 
 
 def resource_of(path: str) -> Resource:
@@ -79,7 +169,7 @@ def event_number() -> int:
 def looked(looker: Looker, stores: dict[Resource, WatchStore[Any]]) -> Overdue:
     """A look at what the stores have, as the duty takes it: a field keeps its tuple."""
     for resource, store in stores.items():
-        name = BY_RESOURCE[resource].field
+        name = BY_RESOURCE[resource].name
         if name not in KEPT:
             KEPT[name] = tuple(store.values())
     return looker.at(Snapshot(**KEPT, skipped=frozenset({"events"}), now=time.time()), AFTER)
@@ -98,7 +188,7 @@ def changed(looker: Looker, stores: dict[Resource, WatchStore[Any]], resource: R
             obj = next(obj for _, obj, _ in objects(0))
             obj["spec"] = {"unschedulable": number % 2 == 0}
         stores[resource].apply(event("MODIFIED", obj))
-        KEPT.pop(BY_RESOURCE[resource].field)
+        KEPT.pop(BY_RESOURCE[resource].name)
         looked(looker, stores)
         times.append(looker.seconds)
     return 1000 * statistics.median(times)
