@@ -29,8 +29,10 @@ def warnings_of_set(obj: Mapping[str, Any], queues: Collection[str]) -> list[str
 
 def warnings_of_group(obj: Mapping[str, Any], queues: Collection[str]) -> list[str]:
     """Return warnings about the queue of a PodGroup of KAI."""
+    if not queues:
+        return []
     name = text_at(map_at(obj, "spec"), "queue")
-    if not queues or not name:
+    if not name or name in queues:
         return []
     return _warnings({name: FieldPath("spec").child("queue")}, queues)
 
@@ -53,6 +55,10 @@ def _named(holder: Mapping[str, Any], path: FieldPath) -> Iterator[tuple[FieldPa
 
 
 def _warnings(named: Mapping[str, FieldPath], queues: Collection[str]) -> list[str]:
+    missing = named.keys() - queues
+    if not missing:
+        return []
+
     existing = sorted(queues)
     listed = ", ".join(existing[:_MOST_LISTED])
     if len(existing) > _MOST_LISTED:
@@ -61,5 +67,5 @@ def _warnings(named: Mapping[str, FieldPath], queues: Collection[str]) -> list[s
         f'{path}: queue "{name}" does not exist: KAI schedules none of these pods until it does;'
         f" there are: {listed}"
         for name, path in named.items()
-        if name not in queues
+        if name in missing
     ]
