@@ -92,6 +92,15 @@ def test_no_value_ends_a_command_or_a_page(name: str) -> None:
     check()
 
 
+@pytest.mark.parametrize("name", ROWS)
+def test_metadata_that_is_no_map_ends_no_watch(name: str) -> None:
+    row = ROWS[name]
+    typed = {"apiVersion": row.resource.api_version(), "kind": row.resource.kind}
+    for obj in objects_of_kind(row.resource.group, row.resource.kind):
+        kept = row.read({**stored({**obj, "metadata": None}), **typed})
+        assert kept is None or all(len(key) == 2 for key in _keys(row, kept))
+
+
 @pytest.mark.untraced
 @pytest.mark.parametrize("name", ROWS)
 def test_no_value_ends_a_watch_of_the_server_or_of_the_leader(name: str) -> None:

@@ -67,7 +67,7 @@ def read_pod(obj: Object) -> StoredPod | None:
     }
 
     return StoredPod(
-        namespace=metadata["namespace"],
+        namespace=metadata.get("namespace", ""),
         name=metadata["name"],
         content=packed(content),
         uid=metadata["uid"],
