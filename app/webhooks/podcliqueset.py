@@ -22,10 +22,14 @@ class PodCliqueSetWebhook:
 
     def __call__(self, request: Request) -> Verdict:
         dialect = self._facts.dialect()
-        constraints = self._constraints(dialect, request)
         template = read_template(request.object, groups_read=dialect.reads_groups)
+        former = None
+        if request.old is not None:
+            former = read_template(request.old, groups_read=dialect.reads_groups)
+
+        constraints = self._constraints(dialect, template, former)
         others = self._facts.sets_with_groups(request.namespace) if dialect.reads_groups else None
-        annotated, stored = validate_annotations(template, request.old, others)
+        annotated, stored = validate_annotations(template, former, others)
 
         findings = [*constraints.findings, *annotated]
         warnings = [*constraints.warnings, *stored]
@@ -37,11 +41,13 @@ class PodCliqueSetWebhook:
 
         return judged(findings, warnings)
 
-    def _constraints(self, dialect: Dialect, request: Request) -> SetVerdict:
+    def _constraints(
+        self, dialect: Dialect, template: Template, former: Template | None
+    ) -> SetVerdict:
         try:
-            return dialect.validate_set(request.object, request.old, self._facts)
+            return dialect.validate_set(template, former, self._facts)
         except TopologyMissing as missing:
-            if is_unchanged(read_constraints(request.object, []), request.old):
+            if is_unchanged(read_constraints(template, []), former):
                 return SetVerdict(warnings=[ignored(missing.message)], is_known=False)
             raise
 
@@ -57,6 +63,9 @@ class PodCliqueSetWebhook:
         return ignored + further
 
     def _placing_warnings(self, template: Template, constraints: SetVerdict) -> list[str]:
+        if not template.has_gpus:
+            return []
+
         levels = constraints.levels
         required = constraints.required
         nodes = self._facts.nodes()

@@ -9,12 +9,12 @@ from jsonpatch import apply_patch
 
 from app.facts.grove.gang import read_gang
 from app.facts.grove.podcliqueset import read_pod_clique_set
+from app.facts.grove.template import read_template
 from app.facts.grove.topology import DOMAINS, Level
 from app.objects.edits import operations
-from app.objects.fields import FieldError
 from app.objects.jsonpatch import applies
 from app.rules.dialects.design.levels import validate_cluster_topology
-from app.rules.dialects.design.sets import read_constraints, validate_pod_clique_set
+from app.rules.dialects.design.sets import read_constraints, validate_constraints
 from app.rules.subgroups import validate_pod_group
 from app.rules.topology.levels import ManagedTopology
 from app.rules.topology.node_labels import binding_changes
@@ -100,9 +100,11 @@ pod_cliques = st.fixed_dictionaries(
 @given(sets, st.none() | sets)
 @settings(max_examples=150)
 def test_hierarchy_is_total_and_gives_findings_or_warnings(obj: Any, old: Any) -> None:
-    findings: list[FieldError] = []
-    constraints = read_constraints(obj, findings)
-    found, warnings = validate_pod_clique_set(constraints, old, TOPOLOGY)
+    template = read_template(obj)
+    findings = [*template.findings]
+    constraints = read_constraints(template, findings)
+    former = None if old is None else read_template(old)
+    found, warnings = validate_constraints(constraints, former, TOPOLOGY)
     assert not (found and warnings)
     assert all(str(one) for one in [*findings, *found])
     read_pod_clique_set(obj)

@@ -1,20 +1,23 @@
-"""The parts of a PodCliqueSet that MNNVL depends on.
+"""The parts of a PodCliqueSet: the set itself, its scaling groups and its cliques.
 
-These are GPUs and pods of its cliques, and annotations of both vocabularies.
-
-An annotation of a clique counts first, then that of its scaling group, then that of the set. For
+A part has a topologyConstraint, and annotations about MNNVL in both vocabularies. An annotation of
+a clique counts first, then that of its scaling group, then that of the set. For
 `grove.io/mnnvl-group`, Grove does the same:
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/mnnvl/helpers.go
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
-from app.objects.fields import FieldPath
+from app.objects.fields import FieldError, FieldPath, as_map, walk_list, walk_map
 from app.objects.shape import int_of, list_of, map_of
+
+Owner = tuple[str, str]
+"""("set", ""), ("group", name) or ("clique", name), whatever the order of the lists."""
+
+SET: Owner = ("set", "")
 
 OPT_OUT = "none"
 """The value of `grove.io/mnnvl-group` with which a clique opts out.
@@ -29,24 +32,59 @@ They write it themselves to sets with GPUs.
 """
 
 _KEYS = (MNNVL_ENABLED, MNNVL_SCOPE, MNNVL_DEVICE_CLASS, MNNVL_GROUP, FORMER_ANNOTATION)
+_ROOT = FieldPath("")
+_SPEC = FieldPath("spec")
 _TEMPLATE = FieldPath("spec.template")
+_LISTS = {"group": "podCliqueScalingGroups", "clique": "cliques"}
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """The annotations about MNNVL of one part of the set.
+def owner_text(owner: Owner) -> str:
+    """Return `owner` for people."""
+    kind, name = owner
+    return {
+        "set": "the PodCliqueSet",
+        "group": f'scaling group "{name}"',
+        "clique": f'clique "{name}"',
+    }[kind]
 
-    `holder` is the path of what has them, and `place` names the part for people.
+
+def group_in(annotations: Mapping[str, Any]) -> str | None:
+    """Return the value of `grove.io/mnnvl-group`.
+
+    "" to opt out, None if there is no such annotation.
+    """
+    value = annotations.get(MNNVL_GROUP)
+    if not isinstance(value, str):
+        return None
+    return "" if value == OPT_OUT else value
+
+
+class SetPart(NamedTuple):
+    """The set, a scaling group or a clique.
+
+    `position` is that in its list. `constraint` is its topologyConstraint, None if it has none.
+    `annotations` are those about MNNVL.
     """
 
-    holder: FieldPath
-    place: str
+    owner: Owner
+    position: int
+    constraint: Mapping[str, Any] | None
     annotations: Mapping[str, Any]
 
     @property
     def path(self) -> FieldPath:
-        """The path of the annotations."""
-        return self.holder.child("annotations")
+        """The path of what has the constraint."""
+        if self.owner == SET:
+            return _TEMPLATE
+        return _TEMPLATE.child(_LISTS[self.owner[0]]).index(self.position)
+
+    @property
+    def annotations_path(self) -> FieldPath:
+        holder = FieldPath("metadata") if self.owner == SET else self.path
+        return holder.child("annotations")
+
+    def path_of(self, annotation: str) -> FieldPath:
+        return self.annotations_path.key(annotation)
 
     @property
     def enabled(self) -> bool:
@@ -55,88 +93,87 @@ class Layer:
 
     @property
     def group(self) -> str | None:
-        """The value of `grove.io/mnnvl-group`.
+        """The group of Grove that it asks for.
 
         "" to opt out, None if there is no such annotation.
         """
-        value = self.annotations.get(MNNVL_GROUP)
-        return None if not isinstance(value, str) else "" if value == OPT_OUT else value
+        return group_in(self.annotations)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupTemplate:
+class GroupTemplate(NamedTuple):
     name: str
-    layer: Layer
+    part: SetPart
     replicas: int
     min_available: int
 
 
-@dataclass(frozen=True, slots=True)
-class CliqueTemplate:
+class CliqueTemplate(NamedTuple):
     """A clique.
 
     `pods` is their number in one replica of the set or of the scaling group. `gpus` are
     those of one pod, with MIG devices; `whole_gpus` are only those called nvidia.com/gpu,
-    which Grove counts. `layers` are its annotations, the most specific first. `group` is
-    its scaling group or None. `mnnvl_group` is the group of Grove that it is in, or "".
-    `claims` are the names in its resourceClaims, with their paths.
+    which Grove counts. `parts` are those whose annotations count, the most specific first.
+    `group` is its scaling group or None. `mnnvl_group` is the group of Grove that it is in,
+    or "". `claims` are the names in its resourceClaims, with their paths.
     """
 
     name: str
     pods: int
     gpus: int
     whole_gpus: int
-    layers: tuple[Layer, ...]
+    parts: tuple[SetPart, ...]
     group: GroupTemplate | None
     mnnvl_group: str
     claims: tuple[tuple[FieldPath, str], ...]
 
-    def layer_with(self, annotation: str) -> Layer | None:
-        """Return the layer whose value of `annotation` counts for this clique.
+    def part_with(self, annotation: str) -> SetPart | None:
+        """Return the part whose value of `annotation` counts for this clique.
 
         None if there is none.
         """
-        return next((layer for layer in self.layers if annotation in layer.annotations), None)
+        return next((part for part in self.parts if annotation in part.annotations), None)
 
     @property
-    def enabling(self) -> Layer | None:
-        """The layer with our annotation that enables MNNVL for this clique.
+    def enabling(self) -> SetPart | None:
+        """The part with our annotation that enables MNNVL for this clique.
 
         None if it is not enabled.
         """
-        layer = self.layer_with(MNNVL_ENABLED)
-        return layer if layer is not None and layer.enabled else None
+        part = self.part_with(MNNVL_ENABLED)
+        return part if part is not None and part.enabled else None
 
     @property
     def scope(self) -> str:
         """The scope of our annotations, if MNNVL is enabled for this clique. It may be invalid."""
-        layer = self.layer_with(MNNVL_SCOPE)
-        return str(layer.annotations[MNNVL_SCOPE] or "replica") if layer is not None else "replica"
+        part = self.part_with(MNNVL_SCOPE)
+        return str(part.annotations[MNNVL_SCOPE] or "replica") if part is not None else "replica"
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
-    """A PodCliqueSet. `layer` contains the annotations of the set itself."""
+class Template(NamedTuple):
+    """A PodCliqueSet.
+
+    `parts` are the set, then its groups and cliques in list order. `groups_of` has the scaling
+    groups of each clique by their names. `findings` are about parts that don't have the CRD's
+    shape, which count as absent.
+    """
 
     name: str
     replicas: int
-    layer: Layer
+    parts: tuple[SetPart, ...]
     groups: tuple[GroupTemplate, ...]
     cliques: tuple[CliqueTemplate, ...]
-
-    @property
-    def layers(self) -> list[Layer]:
-        """All layers of the set, each once."""
-        return [
-            self.layer,
-            *(group.layer for group in self.groups),
-            *(clique.layers[0] for clique in self.cliques),
-        ]
+    groups_of: Mapping[str, Mapping[str, GroupTemplate]]
+    findings: tuple[FieldError, ...]
 
     @property
     def mentions_mnnvl(self) -> bool:
         """Whether the set has an annotation about MNNVL. Without one, no rule about it applies."""
-        return any(layer.annotations for layer in self.layers)
+        return any(part.annotations for part in self.parts)
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether some clique has GPUs. Without one, no rule about room applies."""
+        return any(clique.gpus for clique in self.cliques)
 
     @property
     def asking(self) -> list[CliqueTemplate]:
@@ -150,96 +187,122 @@ class Template:
             if (clique.enabling and clique.gpus) or (clique.mnnvl_group and clique.whole_gpus)
         ]
 
+    def above(self, owner: Owner) -> list[Owner]:
+        """Return the owners above `owner`: the set, and for a clique then its scaling groups."""
+        kind, name = owner
+        if kind == "set":
+            return []
+        groups = self.groups_of.get(name, ()) if kind == "clique" else ()
+        return [SET, *(("group", group) for group in groups)]
+
 
 def read_template(obj: Mapping[str, Any], *, groups_read: bool = True) -> Template:
     """Read a PodCliqueSet.
 
-    Parts that don't have the CRD's shape count as absent. Unless Grove reads `grove.io/mnnvl-group`
-    (`groups_read`), no clique is in a group.
+    Unless Grove reads `grove.io/mnnvl-group` (`groups_read`), no clique is in a group.
     """
+    findings: list[FieldError] = []
     metadata = map_of(obj.get("metadata"))
-    spec = map_of(obj.get("spec"))
-    template = map_of(spec.get("template"))
-    whole = Layer(FieldPath("metadata"), "the PodCliqueSet", _about_mnnvl(metadata))
+    spec = walk_map(obj, "spec", _ROOT, findings)
+    template = walk_map(spec, "template", _SPEC, findings)
+    whole = _read_part(SET, 0, template, metadata, findings)
 
     groups: list[GroupTemplate] = []
-    members: dict[str, GroupTemplate] = {}
-    groups_at = _TEMPLATE.child("podCliqueScalingGroups")
-    for position, item in enumerate(list_of(template.get("podCliqueScalingGroups"))):
-        content = map_of(item)
-        group = _read_group(content, groups_at.index(position))
+    groups_of: dict[str, dict[str, GroupTemplate]] = {}
+    for part, content in _parts_in(template, "group", findings):
+        group = GroupTemplate(
+            part.owner[1],
+            part,
+            int_of(content.get("replicas"), 1),
+            int_of(content.get("minAvailable"), 1),
+        )
         groups.append(group)
-        for member in list_of(content.get("cliqueNames")):
-            members.setdefault(str(member), group)
+        for member in walk_list(content, "cliqueNames", part.path, findings):
+            groups_of.setdefault(str(member), {}).setdefault(group.name, group)
 
-    cliques_at = _TEMPLATE.child("cliques")
     cliques = tuple(
-        _read_clique(map_of(item), cliques_at.index(position), whole, members, groups_read)
-        for position, item in enumerate(list_of(template.get("cliques")))
+        _read_clique(part, content, whole, groups_of, groups_read)
+        for part, content in _parts_in(template, "clique", findings)
     )
 
     return Template(
         str(metadata.get("name") or ""),
         int_of(spec.get("replicas"), 1),
-        whole,
+        (whole, *(group.part for group in groups), *(clique.parts[0] for clique in cliques)),
         tuple(groups),
         cliques,
+        groups_of,
+        tuple(findings),
     )
 
 
-def _about_mnnvl(holder: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the annotations of `holder` about MNNVL."""
-    annotations = map_of(holder.get("annotations"))
-    if not annotations:
-        return {}
-    return {key: annotations[key] for key in _KEYS if key in annotations}
+def _parts_in(
+    template: dict[str, Any], kind: str, findings: list[FieldError]
+) -> Iterator[tuple[SetPart, dict[str, Any]]]:
+    """Yield the groups or the cliques of `template`, each with its content."""
+    field = _LISTS[kind]
+    for position, item in enumerate(walk_list(template, field, _TEMPLATE, findings)):
+        content = item if isinstance(item, dict) else {}
+        owner = (kind, str(content.get("name") or ""))
+        if content is not item:
+            as_map(item, _TEMPLATE.child(field).index(position), findings)
+        yield _read_part(owner, position, content, content, findings), content
 
 
-def _read_group(item: Mapping[str, Any], at: FieldPath) -> GroupTemplate:
-    name = str(item.get("name") or "")
-    layer = Layer(at, f'scaling group "{name}"', _about_mnnvl(item))
-    return GroupTemplate(
-        name, layer, int_of(item.get("replicas"), 1), int_of(item.get("minAvailable"), 1)
-    )
+def _read_part(
+    owner: Owner,
+    position: int,
+    content: Mapping[str, Any],
+    annotated: Mapping[str, Any],
+    findings: list[FieldError],
+) -> SetPart:
+    """Return the part of this content. `annotated` has its annotations."""
+    annotations = map_of(annotated.get("annotations"))
+    about_mnnvl = {key: annotations[key] for key in _KEYS if key in annotations}
+    part = SetPart(owner, position, content.get("topologyConstraint"), about_mnnvl)
+    if part.constraint is None or isinstance(part.constraint, dict):
+        return part
+
+    walk_map(content, "topologyConstraint", part.path, findings)
+    return part._replace(constraint=None)
 
 
 def _read_clique(
-    item: Mapping[str, Any],
-    at: FieldPath,
-    everywhere: Layer,
-    members: Mapping[str, GroupTemplate],
+    own: SetPart,
+    content: Mapping[str, Any],
+    whole: SetPart,
+    groups_of: Mapping[str, Mapping[str, GroupTemplate]],
     groups_read: bool,
 ) -> CliqueTemplate:
-    name = str(item.get("name") or "")
-    spec = map_of(item.get("spec"))
+    name = own.owner[1]
+    spec = map_of(content.get("spec"))
     pod_spec = map_of(spec.get("podSpec"))
-    group = members.get(name)
-    own = Layer(at, f'clique "{name}"', _about_mnnvl(item))
-    layers = (own, everywhere) if group is None else (own, group.layer, everywhere)
     gpus = gpus_of_pod(pod_spec)
+    group = next(iter(groups_of.get(name, {}).values()), None)
+    parts = (own, whole) if group is None else (own, group.part, whole)
     mnnvl_group = ""
     if groups_read:
-        mnnvl_group = next((layer.group for layer in layers if layer.group is not None), "")
+        mnnvl_group = next((part.group for part in parts if part.group is not None), "")
 
     return CliqueTemplate(
         name,
         int_of(spec.get("replicas"), 1),
         gpus.every,
         gpus.whole,
-        layers,
+        parts,
         group,
         mnnvl_group,
-        _claims(pod_spec, at),
+        _claims(pod_spec, own),
     )
 
 
-def _claims(pod_spec: Mapping[str, Any], at: FieldPath) -> tuple[tuple[FieldPath, str], ...]:
-    """Return the names in the resourceClaims of the clique at `at`, with their paths."""
+def _claims(pod_spec: Mapping[str, Any], clique: SetPart) -> tuple[tuple[FieldPath, str], ...]:
+    """Return the names in the resourceClaims of a clique, with their paths."""
     claims = list_of(pod_spec.get("resourceClaims"))
     if not claims:
         return ()
 
-    claims_at = at.child("spec.podSpec.resourceClaims")
+    claims_at = clique.path.child("spec.podSpec.resourceClaims")
     return tuple(
         (claims_at.index(position).child("name"), str(map_of(claim).get("name") or ""))
         for position, claim in enumerate(claims)

@@ -5,7 +5,7 @@ from decimal import Decimal, InvalidOperation
 from math import ceil
 from typing import Any, NamedTuple
 
-from app.objects.shape import list_of, map_of
+from app.objects.shape import map_of, maps_of
 
 GPU = "nvidia.com/gpu"
 
@@ -23,29 +23,33 @@ class Gpus(NamedTuple):
     whole: int
 
 
-_NO_GPUS = Gpus(0, 0)
-
-
 def gpus_of_pod(pod_spec: Mapping[str, Any]) -> Gpus:
     """Return the GPUs of a pod.
 
     This is the sum of the GPUs of all containers, or the GPUs of the largest init container if
     these are more.
     """
-    containers = [_gpus(map_of(item)) for item in list_of(pod_spec.get("containers"))]
-    initial = [_gpus(map_of(item)) for item in list_of(pod_spec.get("initContainers"))]
-    return Gpus(
-        max([sum(gpus.every for gpus in containers), *(gpus.every for gpus in initial)]),
-        max([sum(gpus.whole for gpus in containers), *(gpus.whole for gpus in initial)]),
-    )
+    every = 0
+    whole = 0
+    for gpus in _gpus_of_each(pod_spec.get("containers")):
+        every += gpus.every
+        whole += gpus.whole
+
+    for gpus in _gpus_of_each(pod_spec.get("initContainers")):
+        every = max(every, gpus.every)
+        whole = max(whole, gpus.whole)
+
+    return Gpus(every, whole)
 
 
-def _gpus(container: Mapping[str, Any]) -> Gpus:
+def _gpus_of_each(containers: Any) -> list[Gpus]:
+    """Return the GPUs of each container that asks for resources."""
+    return [_gpus(item["resources"]) for item in maps_of(containers) if item.get("resources")]
+
+
+def _gpus(resources: Any) -> Gpus:
     """Return the GPUs in the limits or in the requests of a container, whichever are more."""
-    resources = map_of(container.get("resources"))
-    if not resources:
-        return _NO_GPUS
-
+    resources = map_of(resources)
     limits = _counted(map_of(resources.get("limits")))
     requests = _counted(map_of(resources.get("requests")))
     return Gpus(max(limits.every, requests.every), max(limits.whole, requests.whole))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from app.facts.grove.podcliqueset import PodCliqueSet
-from app.facts.grove.template import Template
+from app.facts.grove.template import Owner, Template
 from app.facts.grove.topology import Level
 from app.facts.kai.topology import KaiTopology
 from app.objects.conditions import Condition
@@ -21,7 +21,6 @@ from app.objects.resource import Resource
 from app.rules.dialects.owner import OwnerRule
 from app.rules.topology.coverage import Nodes
 from app.rules.topology.levels import ManagedTopology
-from app.rules.topology.owners import Owner
 
 
 class TopologyFacts(Protocol):
@@ -143,11 +142,11 @@ class Dialect(ABC):
 
     @abstractmethod
     def validate_set(
-        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, facts: TopologyFacts
+        self, template: Template, former: Template | None, facts: TopologyFacts
     ) -> SetVerdict:
-        """Return the verdict on the constraints of the PodCliqueSet `obj`, which is read once.
+        """Return the verdict on the shape of a PodCliqueSet and on its constraints.
 
-        `old` is the object that an UPDATE replaces, None at CREATE.
+        `former` is the set that an UPDATE replaces, None at CREATE.
         """
 
     def set_warnings(self, template: Template) -> list[str]:

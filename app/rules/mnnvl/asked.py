@@ -82,8 +82,8 @@ def _is_index(text: str, count: int) -> bool:
 
 
 def _device_class(clique: CliqueTemplate) -> str:
-    layer = clique.layer_with(MNNVL_DEVICE_CLASS)
+    part = clique.part_with(MNNVL_DEVICE_CLASS)
     value = None
-    if layer is not None:
-        value = layer.annotations[MNNVL_DEVICE_CLASS]
+    if part is not None:
+        value = part.annotations[MNNVL_DEVICE_CLASS]
     return str(value or DEFAULT_DEVICE_CLASS)

@@ -9,17 +9,10 @@ the pod has a claim of that name. Source:
 https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/mnnvl
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from app.facts.grove.podcliqueset import PodCliqueSet
-from app.facts.grove.template import (
-    FORMER_ANNOTATION,
-    CliqueTemplate,
-    Layer,
-    Template,
-    read_template,
-)
+from app.facts.grove.template import FORMER_ANNOTATION, CliqueTemplate, SetPart, Template
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.fields import FieldError, invalid, not_supported
 from app.objects.names import MAX_LABEL, is_label
@@ -31,23 +24,21 @@ GROVE_FINALIZER = "grove.io/computedomain-finalizer"
 
 
 def validate_annotations(
-    template: Template, old: Mapping[str, Any] | None, others: Sequence[PodCliqueSet] | None
+    template: Template, former: Template | None, others: Sequence[PodCliqueSet] | None
 ) -> tuple[list[FieldError], list[str]]:
     """Return findings and warnings about the MNNVL annotations of a PodCliqueSet.
 
-    `old` is the object that an UPDATE replaces, None at CREATE. `others` are the stored sets of its
-    namespace, or None if Grove does not read its own annotation. Findings that `old` has too are
+    `former` is the set that an UPDATE replaces, None at CREATE. `others` are the stored sets of its
+    namespace, or None if Grove does not read its own annotation. Findings that `former` has too are
     warnings.
     """
     if not template.mentions_mnnvl:
         return [], []
 
     findings = _findings(template, others)
-    stored = (
-        {str(finding) for finding in _findings(read_template(old), others)}
-        if findings and old
-        else set()
-    )
+    stored = set()
+    if findings and former is not None:
+        stored = {str(finding) for finding in _findings(former, others)}
 
     return (
         [finding for finding in findings if str(finding) not in stored],
@@ -60,10 +51,8 @@ def validate_annotations(
 
 
 def _findings(template: Template, others: Sequence[PodCliqueSet] | None) -> list[FieldError]:
-    return [
-        *_value_findings(template),
-        *([] if others is None else group_findings(template, others)),
-    ]
+    of_groups = [] if others is None else group_findings(template, others)
+    return [*_value_findings(template), *of_groups]
 
 
 def _value_findings(template: Template) -> Iterator[FieldError]:
@@ -77,23 +66,23 @@ def _value_findings(template: Template) -> Iterator[FieldError]:
             (MNNVL_SCOPE, _scope_problem),
             (MNNVL_DEVICE_CLASS, _device_class_problem),
         ):
-            layer = clique.layer_with(key)
+            part = clique.part_with(key)
             if (
-                layer is None
+                part is None
                 or clique.enabling is None
                 or not clique.gpus
-                or (id(layer), key) in reported
+                or (id(part), key) in reported
             ):
                 continue
-            problem = problem_of(layer, clique)
+            problem = problem_of(part, clique)
             if problem is not None:
-                reported.add((id(layer), key))
+                reported.add((id(part), key))
                 yield problem
 
 
-def _scope_problem(layer: Layer, clique: CliqueTemplate) -> FieldError | None:
-    scope = layer.annotations.get(MNNVL_SCOPE) or "replica"
-    path = layer.path.key(MNNVL_SCOPE)
+def _scope_problem(part: SetPart, clique: CliqueTemplate) -> FieldError | None:
+    scope = part.annotations.get(MNNVL_SCOPE) or "replica"
+    path = part.path_of(MNNVL_SCOPE)
     if scope not in SCOPES:
         return not_supported(path, scope, SCOPES)
     if scope == "scalingGroupReplica" and not clique.group:
@@ -103,12 +92,12 @@ def _scope_problem(layer: Layer, clique: CliqueTemplate) -> FieldError | None:
     return None
 
 
-def _device_class_problem(layer: Layer, clique: CliqueTemplate) -> FieldError | None:
-    device_class = layer.annotations.get(MNNVL_DEVICE_CLASS) or DEFAULT_DEVICE_CLASS
+def _device_class_problem(part: SetPart, clique: CliqueTemplate) -> FieldError | None:
+    device_class = part.annotations.get(MNNVL_DEVICE_CLASS) or DEFAULT_DEVICE_CLASS
     if is_device_class(device_class):
         return None
     text = f"must be the name of a DeviceClass, such as {DEFAULT_DEVICE_CLASS}"
-    return invalid(layer.path.key(MNNVL_DEVICE_CLASS), device_class, text)
+    return invalid(part.path_of(MNNVL_DEVICE_CLASS), device_class, text)
 
 
 def group_findings(template: Template, others: Sequence[PodCliqueSet]) -> list[FieldError]:
@@ -133,14 +122,14 @@ def group_findings(template: Template, others: Sequence[PodCliqueSet]) -> list[F
 
 
 def _values(template: Template) -> Iterator[FieldError]:
-    for layer in template.layers:
-        value = layer.annotations.get(MNNVL_GROUP)
+    for part in template.parts:
+        value = part.annotations.get(MNNVL_GROUP)
         if value is not None and not (isinstance(value, str) and is_label(value)):
             text = (
                 "must be \"none\" or a name of lowercase letters, digits and '-', of at most 63"
                 " characters"
             )
-            yield invalid(layer.path.key(MNNVL_GROUP), value, text)
+            yield invalid(part.path_of(MNNVL_GROUP), value, text)
 
 
 # Names of ComputeDomains.
@@ -148,9 +137,9 @@ def _values(template: Template) -> Iterator[FieldError]:
 
 def _too_long(template: Template, names: Collection[str]) -> Iterator[FieldError]:
     last = max(template.replicas - 1, 0)
-    for layer in template.layers:
-        longest = f"{template.name}-{last}-{layer.group}"
-        if layer.group and layer.group in names and len(longest) > MAX_LABEL:
+    for part in template.parts:
+        longest = f"{template.name}-{last}-{part.group}"
+        if part.group and part.group in names and len(longest) > MAX_LABEL:
             most = MAX_LABEL - len(f"{template.name}-{last}-")
             text = (
                 f'the ComputeDomain "{longest}" would have {len(longest)} characters, and Grove'
@@ -162,13 +151,13 @@ def _too_long(template: Template, names: Collection[str]) -> Iterator[FieldError
                     else "Use a shorter name for the PodCliqueSet"
                 )
             )
-            yield invalid(layer.path.key(MNNVL_GROUP), layer.group, text)
+            yield invalid(part.path_of(MNNVL_GROUP), part.group, text)
 
 
 def _collisions(
     template: Template, names: Collection[str], others: Iterable[PodCliqueSet]
 ) -> Iterator[FieldError]:
-    layers = {layer.group: layer for layer in reversed(template.layers)}
+    parts = {part.group: part for part in reversed(template.parts)}
     ours = (template.name, template.replicas, names)
     for other in others:
         if not other.deleting:
@@ -179,7 +168,7 @@ def _collisions(
                     f' PodCliqueSet "{other.name}", and Grove would not take it over: this'
                     " PodCliqueSet would never get its PodCliques. Use another group"
                 )
-                yield invalid(layers[name].path.key(MNNVL_GROUP), name, text)
+                yield invalid(parts[name].path_of(MNNVL_GROUP), name, text)
 
 
 Groups = tuple[str, int, Collection[str]]
@@ -260,7 +249,7 @@ def ignored_annotations(
     `compute_domains` if NVIDIA's ComputeDomain API is installed.
     """
     warnings = [
-        warning for layer in template.layers for warning in _unread(layer, groups_read=groups_read)
+        warning for part in template.parts for warning in _unread(part, groups_read=groups_read)
     ]
     warnings += _without_enabled(template)
     if groups_read:
@@ -275,24 +264,24 @@ def ignored_annotations(
     return warnings
 
 
-def _unread(layer: Layer, *, groups_read: bool) -> Iterator[str]:
-    annotations = layer.annotations
+def _unread(part: SetPart, *, groups_read: bool) -> Iterator[str]:
+    annotations = part.annotations
     if groups_read and FORMER_ANNOTATION in annotations:
         yield (
-            f"{layer.path.key(FORMER_ANNOTATION)} is read by no component of this cluster; use"
+            f"{part.path_of(FORMER_ANNOTATION)} is read by no component of this cluster; use"
             f" {MNNVL_GROUP} or {MNNVL_ENABLED}"
         )
 
     enabled = annotations.get(MNNVL_ENABLED)
     if enabled is not None and enabled not in ("true", "false"):
         yield (
-            f'{layer.path.key(MNNVL_ENABLED)} is "{enabled}", which counts as "false"; only "true"'
+            f'{part.path_of(MNNVL_ENABLED)} is "{enabled}", which counts as "false"; only "true"'
             " asks for MNNVL"
         )
 
-    if layer.group and not groups_read:
+    if part.group and not groups_read:
         yield (
-            f"{layer.path.key(MNNVL_GROUP)} is ignored: the Grove of this cluster doesn't read it;"
+            f"{part.path_of(MNNVL_GROUP)} is ignored: the Grove of this cluster doesn't read it;"
             f" use {MNNVL_ENABLED} and {MNNVL_SCOPE}"
         )
 
@@ -304,31 +293,31 @@ def _without_enabled(template: Template) -> Iterator[str]:
     """
     enabled = [clique for clique in template.cliques if clique.enabling]
     counting = {
-        (id(clique.layer_with(key)), key)
+        (id(clique.part_with(key)), key)
         for clique in enabled
         for key in (MNNVL_SCOPE, MNNVL_DEVICE_CLASS)
     }
-    for layer in template.layers:
+    for part in template.parts:
         for key in (MNNVL_SCOPE, MNNVL_DEVICE_CLASS):
             if (
-                key in layer.annotations
-                and MNNVL_ENABLED not in layer.annotations
-                and (id(layer), key) not in counting
+                key in part.annotations
+                and MNNVL_ENABLED not in part.annotations
+                and (id(part), key) not in counting
             ):
                 yield (
-                    f"{layer.path.key(key)} has no effect without {MNNVL_ENABLED} in the same place"
+                    f"{part.path_of(key)} has no effect without {MNNVL_ENABLED} in the same place"
                 )
 
 
 def _without_gpus(template: Template) -> Iterator[str]:
     members: dict[int, list[CliqueTemplate]] = {}
     for clique in template.cliques:
-        decisive = next((layer for layer in clique.layers if layer.group is not None), None)
+        decisive = next((part for part in clique.parts if part.group is not None), None)
         members.setdefault(id(decisive), []).append(clique)
-    for layer in template.layers:
-        cliques = members.get(id(layer), [])
-        if layer.group and cliques and not any(clique.whole_gpus for clique in cliques):
+    for part in template.parts:
+        cliques = members.get(id(part), [])
+        if part.group and cliques and not any(clique.whole_gpus for clique in cliques):
             yield (
-                f'{layer.path.key(MNNVL_GROUP)} "{layer.group}" is ignored: no container of '
+                f'{part.path_of(MNNVL_GROUP)} "{part.group}" is ignored: no container of '
                 f"{', '.join(clique.name for clique in cliques)} asks for nvidia.com/gpu"
             )

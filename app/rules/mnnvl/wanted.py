@@ -9,7 +9,7 @@ from typing import Any
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet
-from app.facts.grove.template import Layer, Template
+from app.facts.grove.template import Template, group_in, owner_text
 from app.facts.labels import MNNVL_ENABLED, MNNVL_GROUP
 from app.facts.place import Place
 from app.objects.edits import value_at
@@ -40,9 +40,10 @@ def both_in_clique(clique: Mapping[str, Any], annotations: MnnvlAnnotations) -> 
     """
     if not annotations.enables:
         return None
-    layer = Layer(FieldPath("metadata"), "", annotations_of(clique))
-    group = _group_of_claim(clique) if layer.group is None else layer.group
-    return _both(layer.path, group) if group else None
+    group = group_in(annotations_of(clique))
+    if group is None:
+        group = _group_of_claim(clique)
+    return _both(FieldPath("metadata.annotations"), group) if group else None
 
 
 def _group_of_claim(clique: Mapping[str, Any]) -> str:
@@ -59,21 +60,20 @@ def _group_of_claim(clique: Mapping[str, Any]) -> str:
 def both_in_set(template: Template) -> Iterator[FieldError]:
     """Yield a finding for each part of a set to which both vocabularies apply."""
     reported: set[int] = set()
-    for layer in template.layers:
-        if layer.enabled and layer.group:
-            reported.add(id(layer))
-            yield _both(layer.path, layer.group)
+    for part in template.parts:
+        if part.enabled and part.group:
+            reported.add(id(part))
+            yield _both(part.annotations_path, part.group)
 
     for clique in template.cliques:
         enabling = clique.enabling
         if (
             enabling is not None
             and clique.mnnvl_group
-            and not any(id(layer) in reported for layer in clique.layers)
+            and not any(id(part) in reported for part in clique.parts)
         ):
-            yield _both(
-                clique.layers[0].path, clique.mnnvl_group, f"{enabling.place} has {MNNVL_ENABLED}"
-            )
+            reason = f"{owner_text(enabling.owner)} has {MNNVL_ENABLED}"
+            yield _both(clique.parts[0].annotations_path, clique.mnnvl_group, reason)
 
 
 def _both(path: FieldPath, group: str, reason: str = "") -> FieldError:

@@ -7,10 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.facts.grove.template import CliqueTemplate, Template
+from app.facts.grove.template import SET, CliqueTemplate, Owner, Template, owner_text
 from app.facts.grove.topology import Level
 from app.rules.topology.coverage import Nodes, Room
-from app.rules.topology.owners import SET, Owner, owner_text
 
 
 def capacity_warnings(

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.facts.grove.template import read_template
 from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.kube.api import Object, ObjectRef
@@ -140,7 +141,8 @@ async def test_our_verdicts_are_those_of_groves_webhook(
             old = None if operation == "CREATE" else constrained(base, chance, former=True)
             pcs = constrained(base, chance) if old is None else changed(old, chance)
             theirs = await denial(operator, pcs, old)
-            findings = BINDINGS.validate_set(pcs, old, AROUND).findings
+            former = None if old is None else read_template(old)
+            findings = BINDINGS.validate_set(read_template(pcs), former, AROUND).findings
             ours = [finding for finding in findings if NEVER_PLACED not in finding.message]
             assert bool(theirs) == bool(ours), (
                 pcs["spec"]["template"],

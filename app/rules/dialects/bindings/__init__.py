@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.template import Template
 from app.facts.grove.topology import Level, levels_of_binding
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.objects.fields import FieldError
@@ -89,7 +90,7 @@ class Bindings(Dialect):
         return LevelsVerdict(findings=findings, warnings=warnings)
 
     def validate_set(
-        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, facts: TopologyFacts
+        self, template: Template, former: Template | None, facts: TopologyFacts
     ) -> SetVerdict:
         """Grove allows hardly any change of a constraint.
 
@@ -97,24 +98,24 @@ class Bindings(Dialect):
         scalable if their binding has changed. As in Grove, a stored set that lacks a topologyName
         must get one with its next update.
         """
-        findings: list[FieldError] = []
-        packings = read_packings(obj, findings)
+        findings = [*template.findings]
+        packings = read_packings(template, findings)
         if findings:
             return SetVerdict(findings)
 
-        stored = read_packings(old or {}, [])
-        if not packings.constraints and not stored.constraints:
+        stored = None if former is None else read_packings(former, [])
+        if not packings.constraints and not (stored and stored.constraints):
             return NO_CONSTRAINTS
 
         bindings = facts.bindings()
         warnings = packing_warnings(packings, bindings)
         warnings += shared_domain_warnings(packings, bindings, facts.nodes_with)
-        if old is None:
+        if stored is None:
             findings = _findings_at_creation(packings, bindings)
         else:
             warnings += [f"{_STORED}: {finding}" for finding in never_placed(packings, bindings)]
-            findings, former = _findings_of_update(packings, stored, bindings)
-            warnings = [*former, *warnings]
+            findings, unchanged = _findings_of_update(packings, stored, bindings)
+            warnings = [*unchanged, *warnings]
 
         name = next(iter(effective_names(packings, []).values()), "")
         levels = bindings.get(name, ()) if name else ()

@@ -7,10 +7,11 @@ changes an update may make. Source:
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/webhook/admission/pcs/validation/topologyconstraints.go
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text
 from app.facts.grove.topology import Level
 from app.objects.fields import (
     FieldError,
@@ -18,20 +19,11 @@ from app.objects.fields import (
     forbidden,
     invalid,
     required,
-    walk_list,
     walk_map,
     wrong_type,
 )
 from app.rules.topology.coverage import NodesWith
-from app.rules.topology.owners import (
-    SET,
-    Owner,
-    is_broader,
-    narrowest_above,
-    owner_text,
-    owners_above,
-    walk_owners,
-)
+from app.rules.topology.levels import is_broader
 
 Bindings = Mapping[str, Sequence[Level]]
 """The levels of all ClusterTopologyBindings by name, broadest first."""
@@ -72,17 +64,15 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class Packings:
-    """The constraints of one PodCliqueSet.
+    """The constraints of the PodCliqueSet `template`.
 
     They are that of the set, then those of its groups and cliques in list order. `by_owner` has the
-    first constraint of each owner, `paths` the paths of all possible owners, and `groups_of` the
-    scaling groups of each clique.
+    first constraint of each owner.
     """
 
+    template: Template
     constraints: tuple[Packing, ...]
     by_owner: Mapping[Owner, Packing]
-    paths: Mapping[Owner, FieldPath]
-    groups_of: Mapping[str, Sequence[str]]
 
     @property
     def required(self) -> dict[Owner, str]:
@@ -111,47 +101,28 @@ class Packings:
         same name.
         """
         is_first = self.by_owner[packing.owner] is packing
-        for owner in owners_above(packing.owner, self.groups_of) if is_first else ():
+        for owner in self.template.above(packing.owner) if is_first else ():
             if owner in self.by_owner:
                 yield self.by_owner[owner]
 
 
-def read_packings(obj: Mapping[str, Any], findings: list[FieldError]) -> Packings:
-    """Return the constraints of the PodCliqueSet `obj`.
-
-    Parts that don't have the CRD's shape are left out, with a finding each.
-    """
-    constraints: list[Packing] = []
-    paths: dict[Owner, FieldPath] = {}
-    members: dict[str, list[str]] = {}
-    for owner, at, content in walk_owners(obj, findings):
-        paths[owner] = at
-        kind, name = owner
-        if kind == "group":
-            members[name] = [
-                str(clique) for clique in walk_list(content, "cliqueNames", at, findings)
-            ]
-        if content.get("topologyConstraint") is not None:
-            constraints.append(_read(content, owner, at, findings))
-
-    groups_of: dict[str, list[str]] = {}
-    for group, cliques in members.items():
-        for clique in dict.fromkeys(cliques):
-            groups_of.setdefault(clique, []).append(group)
-
+def read_packings(template: Template, findings: list[FieldError]) -> Packings:
+    """Return the constraints of `template`, and add a finding for each value that is no text."""
+    constraints = tuple(
+        _read(part, part.constraint, findings)
+        for part in template.parts
+        if part.constraint is not None
+    )
     by_owner = {packing.owner: packing for packing in reversed(constraints)}
 
-    return Packings(tuple(constraints), by_owner, paths, groups_of)
+    return Packings(template, constraints, by_owner)
 
 
-def _read(
-    content: dict[str, Any], owner: Owner, at: FieldPath, findings: list[FieldError]
-) -> Packing:
-    path = at.child("topologyConstraint")
-    constraint = walk_map(content, "topologyConstraint", at, findings)
+def _read(part: SetPart, constraint: Mapping[str, Any], findings: list[FieldError]) -> Packing:
+    path = part.path.child("topologyConstraint")
     pack = walk_map(constraint, "pack", path, findings)
     return Packing(
-        owner,
+        part.owner,
         path,
         _text(constraint, "topologyName", path, findings),
         _text(constraint, "packDomain", path, findings),
@@ -160,7 +131,7 @@ def _read(
     )
 
 
-def _text(holder: dict[str, Any], field: str, at: FieldPath, findings: list[FieldError]) -> str:
+def _text(holder: Mapping[str, Any], field: str, at: FieldPath, findings: list[FieldError]) -> str:
     value = holder.get(field)
     if value is None or isinstance(value, str):
         return value or ""
@@ -265,7 +236,7 @@ def _validate_parents(
     ]
     for field in ("required", "preferred"):
         domain: str = getattr(packing, field)
-        narrowest = narrowest_above(
+        narrowest = _narrowest_above(
             domain, ((parent.owner, getattr(parent, field)) for parent in parents), domains
         )
         if narrowest is not None:
@@ -277,6 +248,17 @@ def _validate_parents(
             )
             path: FieldPath = getattr(packing, f"{field}_path")
             findings.append(invalid(path, domain, text))
+
+
+def _narrowest_above(
+    domain: str, above: Iterable[tuple[Owner, str]], domains: Sequence[str]
+) -> tuple[Owner, str] | None:
+    """Return the owner in `above` with the narrowest domain, and that domain.
+
+    None unless it is narrower than `domain`. `domains` are listed broadest first.
+    """
+    narrower = [(owner, other) for owner, other in above if is_broader(domain, other, domains)]
+    return max(narrower, key=lambda pair: domains.index(pair[1]), default=None)
 
 
 def never_placed(packings: Packings, bindings: Bindings) -> list[FieldError]:
@@ -401,7 +383,8 @@ def is_unchanged(packings: Packings, old: Packings) -> bool:
     A packDomain that was moved to pack.required is no change.
     """
     return all(
-        _is_same(packings.by_owner.get(owner), old.by_owner.get(owner)) for owner in packings.paths
+        _is_same(packings.by_owner.get(part.owner), old.by_owner.get(part.owner))
+        for part in packings.template.parts
     )
 
 
@@ -425,13 +408,13 @@ def validate_change(packings: Packings, old: Packings) -> list[FieldError]:
     """
     may_add_names = needs_names(old)
     findings: list[FieldError] = []
-    for owner, at in packings.paths.items():
-        new = packings.by_owner.get(owner)
-        stored = old.by_owner.get(owner)
+    for part in packings.template.parts:
+        new = packings.by_owner.get(part.owner)
+        stored = old.by_owner.get(part.owner)
         if _is_same(new, stored) or (may_add_names and _adds_name(new, stored)):
             continue
         text = f"cannot be changed after creation: was {_shown(stored)}, would be {_shown(new)}"
-        findings.append(forbidden(at.child("topologyConstraint"), text))
+        findings.append(forbidden(part.path.child("topologyConstraint"), text))
     return findings
 
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.template import Template
 from app.facts.grove.topology import Level, levels_of_cluster_topology
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.objects.conditions import Condition
@@ -24,7 +25,7 @@ from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
 from app.rules.dialects.design.levels import validate_cluster_topology
 from app.rules.dialects.design.owner import POD_GANG_OWNS
 from app.rules.dialects.design.podgangs import constraint_changes, validate_shape
-from app.rules.dialects.design.sets import read_constraints, validate_pod_clique_set
+from app.rules.dialects.design.sets import read_constraints, validate_constraints
 from app.rules.dialects.dialect import (
     NO_CONSTRAINTS,
     Dialect,
@@ -94,17 +95,17 @@ class Unserved(Dialect):
         return LevelsVerdict(warnings=warnings)
 
     def validate_set(
-        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, facts: TopologyFacts
+        self, template: Template, former: Template | None, facts: TopologyFacts
     ) -> SetVerdict:
-        findings: list[FieldError] = []
-        constraints = read_constraints(obj, findings)
+        findings = [*template.findings]
+        constraints = read_constraints(template, findings)
         if findings:
             return SetVerdict(findings)
         if not constraints.all:
             return NO_CONSTRAINTS
 
         topology = facts.topology()
-        findings, warnings = validate_pod_clique_set(constraints, old, topology)
+        findings, warnings = validate_constraints(constraints, former, topology)
         required = {constraint.owner: constraint.domain for constraint in constraints.all}
         constrained = [constraint.owner for constraint in constraints.all]
 

@@ -6,71 +6,70 @@ Source: `rules/README.md`. Whether scaling groups name cliques that exist is che
 webhook.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
+from app.facts.grove.template import Owner, SetPart, Template, owner_text
 from app.facts.grove.topology import DOMAINS
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath
-from app.rules.topology.levels import ManagedTopology
-from app.rules.topology.owners import Owner, is_broader, owner_text, owners_above, walk_owners
+from app.rules.topology.levels import ManagedTopology, is_broader
 
 NOT_ENABLED = "topology support is not enabled in the operator"
 
 
-@dataclass(frozen=True, slots=True)
-class Constraint:
-    """One packDomain."""
+class Constraint(NamedTuple):
+    """The packDomain of `part`."""
 
-    owner: Owner
-    path: FieldPath
+    part: SetPart
     domain: str
+
+    @property
+    def owner(self) -> Owner:
+        return self.part.owner
+
+    @property
+    def path(self) -> FieldPath:
+        return _path_in(self.part)
 
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """All packDomains of one PodCliqueSet, in the order of its lists.
+    """All packDomains of the PodCliqueSet `template`, in the order of its lists."""
 
-    `groups_of` maps the name of a clique to those of its scaling groups.
-    """
-
+    template: Template
     all: tuple[Constraint, ...]
-    groups_of: Mapping[str, Sequence[str]]
 
     @property
-    def comparable(self) -> tuple[list[tuple[Owner, str]], dict[str, list[str]]]:
+    def comparable(self) -> tuple[list[tuple[Owner, str]], dict[Owner, list[Owner]]]:
         """A value that is equal for two versions of a set with the same constraints.
 
-        It has the owners with their domains, and the scaling groups of each clique that has a
-        constraint. Several owners may have one name, by mistake.
+        It has the owners with their domains, and for each owner those above it. Several owners may
+        have one name, by mistake.
         """
-        owners = {constraint.owner for constraint in self.all}
-        groups = {
-            name: sorted(groups)
-            for name, groups in self.groups_of.items()
-            if ("clique", name) in owners
-        }
-        return sorted((constraint.owner, constraint.domain) for constraint in self.all), groups
+        domains = sorted((constraint.owner, constraint.domain) for constraint in self.all)
+        owners = {owner for owner, _ in domains}
+        return domains, {owner: sorted(self.template.above(owner)) for owner in owners}
 
 
-def validate_pod_clique_set(
-    constraints: Constraints, old: Mapping[str, Any] | None, topology: ManagedTopology
+def validate_constraints(
+    constraints: Constraints, former: Template | None, topology: ManagedTopology
 ) -> tuple[list[FieldError], list[str]]:
     """Return findings and warnings about the constraints of a set.
 
-    `old` is the object that an UPDATE replaces, None at CREATE. Problems of constraints that an
+    `former` is the set that an UPDATE replaces, None at CREATE. Problems of constraints that an
     update does not change are warnings.
     """
     findings = _findings(constraints, topology)
-    if findings and is_unchanged(constraints, old):
+    if findings and is_unchanged(constraints, former):
         return [], [ignored(str(finding)) for finding in findings]
     return findings, []
 
 
-def is_unchanged(constraints: Constraints, old: Mapping[str, Any] | None) -> bool:
-    """Return whether an update of `old` does not change any constraint."""
-    return old is not None and read_constraints(old, []).comparable == constraints.comparable
+def is_unchanged(constraints: Constraints, former: Template | None) -> bool:
+    """Return whether an update of `former` does not change any constraint."""
+    return former is not None and read_constraints(former, []).comparable == constraints.comparable
 
 
 def ignored(reason: str) -> str:
@@ -78,35 +77,24 @@ def ignored(reason: str) -> str:
     return f"topology constraint ignored, it was stored before: {reason}"
 
 
-def read_constraints(obj: Mapping[str, Any], findings: list[FieldError]) -> Constraints:
-    """Return every packDomain of `obj`.
-
-    Parts that don't have the CRD's shape are left out, with a finding each.
-    """
+def read_constraints(template: Template, findings: list[FieldError]) -> Constraints:
+    """Return every packDomain of `template`, and add a finding for each that is no text."""
     constraints: list[Constraint] = []
-    groups_of: dict[str, list[str]] = {}
-    for owner, at, content in walk_owners(obj, findings):
-        constraints += _read_constraint(content, owner, at, findings)
-        kind, name = owner
-        for clique in (
-            fields.walk_list(content, "cliqueNames", at, findings) if kind == "group" else ()
-        ):
-            groups_of.setdefault(str(clique), []).append(name)
-    return Constraints(tuple(constraints), groups_of)
+    for part in template.parts:
+        domain = part.constraint.get("packDomain") if part.constraint else None
+        if domain is None or domain == "":
+            continue
+
+        if isinstance(domain, str):
+            constraints.append(Constraint(part, domain))
+        else:
+            findings.append(fields.wrong_type(_path_in(part), domain, "a string"))
+
+    return Constraints(template, tuple(constraints))
 
 
-def _read_constraint(
-    content: dict[str, Any], owner: Owner, at: FieldPath, findings: list[FieldError]
-) -> list[Constraint]:
-    """Return the constraint of `owner`, if it has one."""
-    domain = fields.walk_map(content, "topologyConstraint", at, findings).get("packDomain")
-    if domain is None or domain == "":
-        return []
-    path = at.child("topologyConstraint.packDomain")
-    if isinstance(domain, str):
-        return [Constraint(owner, path, domain)]
-    findings.append(fields.wrong_type(path, domain, "a string"))
-    return []
+def _path_in(part: SetPart) -> FieldPath:
+    return part.path.child("topologyConstraint.packDomain")
 
 
 def _findings(constraints: Constraints, topology: ManagedTopology) -> list[FieldError]:
@@ -123,32 +111,36 @@ def _findings(constraints: Constraints, topology: ManagedTopology) -> list[Field
         for constraint in constraints.all
         if constraint.domain in DOMAINS
     }
-    strictest = {
-        owner: _strictest_above(owner, domains, constraints.groups_of) for owner in domains
-    }
+    strictest = {owner: _strictest(constraints.template.above(owner), domains) for owner in domains}
+    existing = {level.domain for level in topology.levels}
     findings: list[FieldError] = []
     for constraint in constraints.all:
         if constraint.domain not in DOMAINS:
             findings.append(fields.not_supported(constraint.path, constraint.domain, DOMAINS))
             continue
-        if topology.key_of(constraint.domain) is None:
-            levels = ", ".join(level.domain for level in topology.levels)
-            detail = (
-                f'topology level not found in ClusterTopology "{topology.name}", which has:'
-                f" {levels}"
-            )
-            findings.append(fields.invalid(constraint.path, constraint.domain, detail))
+        if constraint.domain not in existing:
+            findings.append(_not_found(constraint, topology))
         above = strictest[constraint.owner]
-        if above is not None and is_broader(constraint.domain, above[1], DOMAINS):
-            owner, domain = above
-            allowed = allowed_below(domain, topology)
-            text = (
-                f'must be as strict as packDomain "{domain}" of {owner_text(owner)}, or stricter;'
-                f" allowed: {allowed}"
-            )
-            findings.append(fields.invalid(constraint.path, constraint.domain, text))
+        if above is not None and is_broader(constraint.domain, domains[above], DOMAINS):
+            findings.append(_too_broad(constraint, above, domains[above], topology))
 
     return findings
+
+
+def _not_found(constraint: Constraint, topology: ManagedTopology) -> FieldError:
+    levels = ", ".join(level.domain for level in topology.levels)
+    detail = f'topology level not found in ClusterTopology "{topology.name}", which has: {levels}'
+    return fields.invalid(constraint.path, constraint.domain, detail)
+
+
+def _too_broad(
+    constraint: Constraint, above: Owner, domain: str, topology: ManagedTopology
+) -> FieldError:
+    text = (
+        f'must be as strict as packDomain "{domain}" of {owner_text(above)}, or stricter;'
+        f" allowed: {allowed_below(domain, topology)}"
+    )
+    return fields.invalid(constraint.path, constraint.domain, text)
 
 
 def allowed_below(domain: str, topology: ManagedTopology) -> str:
@@ -158,13 +150,7 @@ def allowed_below(domain: str, topology: ManagedTopology) -> str:
     return ", ".join(allowed) or "none"
 
 
-def _strictest_above(
-    owner: Owner, domains: Mapping[Owner, str], groups_of: Mapping[str, Sequence[str]]
-) -> tuple[Owner, str] | None:
-    """Return the owner above `owner` with the strictest of `domains`, and that domain."""
-    strictest: tuple[Owner, str] | None = None
-    for above in owners_above(owner, groups_of):
-        domain = domains.get(above)
-        if domain and (strictest is None or is_broader(strictest[1], domain, DOMAINS)):
-            strictest = (above, domain)
-    return strictest
+def _strictest(owners: Iterable[Owner], domains: Mapping[Owner, str]) -> Owner | None:
+    """Return the first of `owners` with the strictest of `domains`, or None if none has one."""
+    constrained = (owner for owner in owners if owner in domains)
+    return max(constrained, key=lambda owner: DOMAINS.index(domains[owner]), default=None)

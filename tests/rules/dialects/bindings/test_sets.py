@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app.facts.grove.template import read_template
 from app.facts.grove.topology import Level
 from app.objects.fields import FieldError
 from app.rules.dialects.bindings import BINDINGS
@@ -33,7 +34,8 @@ MISSING = "Required value: the name of a ClusterTopologyBinding is needed here o
 def validated(
     obj: dict[str, Any], old: dict[str, Any] | None, facts: Around
 ) -> tuple[list[FieldError], list[str]]:
-    verdict = BINDINGS.validate_set(obj, old, facts)
+    former = None if old is None else read_template(old)
+    verdict = BINDINGS.validate_set(read_template(obj), former, facts)
     return list(verdict.findings), list(verdict.warnings)
 
 
@@ -388,12 +390,13 @@ def test_of_a_packdomain_and_of_a_set_that_must_get_a_name_the_same_holds() -> N
 
 
 def test_which_levels_a_set_requires() -> None:
-    verdict = BINDINGS.validate_set(STORED, STORED, AROUND)
+    stored = read_template(STORED)
+    verdict = BINDINGS.validate_set(stored, stored, AROUND)
     assert (verdict.levels, verdict.required) == (
         BOUND["gb200"],
         {("set", ""): "rack", ("clique", "router"): "host"},
     )
-    assert BINDINGS.validate_set(pcs(), None, AROUND) == NO_CONSTRAINTS
+    assert BINDINGS.validate_set(read_template(pcs()), None, AROUND) == NO_CONSTRAINTS
     assert BINDINGS.in_use(AROUND) == BOUND
 
 

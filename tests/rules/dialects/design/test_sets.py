@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
+from app.facts.grove.template import read_template
 from app.facts.grove.topology import DOMAINS, Level
 from app.objects.fields import FieldError
 from app.rules.dialects.design.sets import (
     NOT_ENABLED,
     allowed_below,
     read_constraints,
-    validate_pod_clique_set,
+    validate_constraints,
 )
 from app.rules.topology.levels import ManagedTopology
 
@@ -53,10 +54,12 @@ def pcs(top: Any = None, group: Any = None, clique: Any = None, **template: Any)
 def judged(
     obj: Any, topology: ManagedTopology = ALL, old: Any = None
 ) -> tuple[list[FieldError], list[str]]:
-    findings: list[FieldError] = []
-    constraints = read_constraints(obj, findings)
+    template = read_template(obj)
+    findings = [*template.findings]
+    constraints = read_constraints(template, findings)
     assert findings == []
-    return validate_pod_clique_set(constraints, old, topology)
+    former = None if old is None else read_template(old)
+    return validate_constraints(constraints, former, topology)
 
 
 @pytest.mark.parametrize(
@@ -204,8 +207,9 @@ def test_reordered_cliques_are_unchanged() -> None:
     ],
 )
 def test_shapes_that_the_crd_does_not_allow(obj: Any, findings: list[str]) -> None:
-    found: list[FieldError] = []
-    read_constraints(obj, found)
+    template = read_template(obj)
+    found = [*template.findings]
+    read_constraints(template, found)
     assert [one.field for one in found] == findings
 
 
