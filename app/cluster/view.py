@@ -10,7 +10,7 @@ from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.facts.grove.topology import Level
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
-from app.kube.api import ObjectRef, Objects, Unavailable, find
+from app.kube.api import Key, ObjectRef, Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.resource import Resource
 from app.rules.dialects.dialect import Dialect
@@ -37,6 +37,20 @@ def ready(store: WatchStore[T], resource: object) -> WatchStore[T]:
     return store
 
 
+def names_in(store: WatchStore[str]) -> Collection[str]:
+    """Return the names in a store of objects without a namespace, which follow its changes."""
+    names: set[str] = set(store.values())
+
+    def follow(key: Key, _: str | None, after: str | None) -> None:
+        if after is None:
+            names.discard(key[1])
+        else:
+            names.add(after)
+
+    store.subscribe(follow)
+    return names
+
+
 class TopologyMissing(Unavailable):
     """The managed ClusterTopology does not exist, or not yet."""
 
@@ -60,7 +74,8 @@ class ClusterView:
     ) -> None:
         self._client = client
         self._stores = stores
-        self._hints = hints
+        self.queues: Collection[str] = names_in(hints[table.QUEUE_NAMES])
+        """The names of KAI's Queues. Empty while they are not known."""
         self._node_groups = NodeGroups(stores[table.NODES])
         self._topology = ManagedTopology(topology_name, enabled=topology_enabled)
 
@@ -166,10 +181,6 @@ class ClusterView:
             return cached
         stored = await find(self._client, ObjectRef(POD_CLIQUE_SET, name, namespace))
         return None if stored is None else read_pod_clique_set(stored)
-
-    def queues(self) -> Collection[str]:
-        """Return the names of KAI's Queues. Empty while they are not known."""
-        return self._hints[table.QUEUE_NAMES].values()
 
     def device_classes(self) -> Collection[str]:
         """Return the names of all DeviceClasses."""

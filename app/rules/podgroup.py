@@ -19,21 +19,22 @@ def constraint_warnings(obj: Mapping[str, Any], topology_of: TopologyOf) -> list
     The names and parents of its SubGroups are valid.
     """
     spec = map_of(obj.get("spec"))
-    subgroups = list_of(spec.get("subGroups"))
-    if "topologyConstraint" not in spec and not _any_constrained(subgroups):
+    if not _is_constrained(spec):
         return []
 
     parts = {WHOLE: _part(spec, _SPEC, WHOLE)}
-    for position, subgroup in enumerate(subgroups):
+    for position, subgroup in enumerate(list_of(spec.get("subGroups"))):
         holder = map_of(subgroup)
         at = _SPEC.child("subGroups").index(position)
         parts[text_of(holder.get("name"))] = _part(holder, at, text_of(holder.get("parent")))
     return placing_warnings(parts, topology_of)
 
 
-def _any_constrained(subgroups: list[Any]) -> bool:
-    """Return whether a SubGroup may have a constraint. Most PodGroups have none."""
-    for subgroup in subgroups:
+def _is_constrained(spec: Mapping[str, Any]) -> bool:
+    """Return whether the gang or a SubGroup may have a constraint. Most have none."""
+    if "topologyConstraint" in spec:
+        return True
+    for subgroup in list_of(spec.get("subGroups")):
         if isinstance(subgroup, dict) and "topologyConstraint" in subgroup:
             return True
     return False

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.facts.labels import KAI_QUEUE
 from app.objects.fields import FieldPath
-from app.objects.shape import map_at, maps_of, text_at
+from app.objects.shape import map_at, map_of, maps_of, text_at, text_of
 
 _MOST_LISTED = 10
 
@@ -31,7 +31,7 @@ def warnings_of_group(obj: Mapping[str, Any], queues: Collection[str]) -> list[s
     """Return warnings about the queue of a PodGroup of KAI."""
     if not queues:
         return []
-    name = text_at(map_at(obj, "spec"), "queue")
+    name = text_of(map_of(obj.get("spec")).get("queue"))
     if not name or name in queues:
         return []
     return _warnings({name: FieldPath("spec").child("queue")}, queues)

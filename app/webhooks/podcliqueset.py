@@ -34,7 +34,7 @@ class PodCliqueSetWebhook:
         findings = [*constraints.findings, *annotated]
         warnings = [*constraints.warnings, *stored]
         if not findings:
-            warnings += warnings_of_set(request.object, self._facts.queues())
+            warnings += warnings_of_set(request.object, self._facts.queues)
             warnings += self._annotation_warnings(dialect, template)
         if not findings and constraints.is_known:
             warnings += self._placing_warnings(template, constraints)

@@ -22,8 +22,9 @@ class PodGroupWebhook:
         findings = validate_pod_group(request.object)
         if findings:
             return judged(findings)
-        warnings = warnings_of_group(request.object, self._facts.queues())
-        return judged([], warnings + constraint_warnings(request.object, self._topology))
+        warnings = warnings_of_group(request.object, self._facts.queues)
+        warnings += constraint_warnings(request.object, self._topology)
+        return judged([], warnings)
 
     def _topology(self, name: str) -> KaiTopology | None:
         with contextlib.suppress(Unavailable):

@@ -10,12 +10,19 @@ from app.cluster.view import ClusterView
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GANG_MAP
-from app.facts.table import BINDINGS, FOR_VERDICTS, FOR_WARNINGS, NODES, TOPOLOGIES
+from app.facts.table import (
+    BINDINGS,
+    FOR_VERDICTS,
+    FOR_WARNINGS,
+    NODES,
+    QUEUE_NAMES,
+    TOPOLOGIES,
+)
 from app.kube.api import NotFound, Object, ObjectRef, Unavailable, WatchEvent
 from app.rules.dialects.bindings import BINDINGS as DIALECT
 from app.rules.dialects.design import DESIGN
 from app.rules.topology.levels import ManagedTopology
-from app.stores.stores import Stores
+from app.stores.stores import Stores, fill
 from tests.builders import node, pod_clique_set
 from tests.cluster.offline import OfflineCluster
 from tests.kube.memory.client import MemoryClient
@@ -357,3 +364,21 @@ def test_documents_in_the_words_of_todays_grove_are_judged_in_its_dialect() -> N
     assert documents_cluster(configuration, [using, gang_map]).facts.dialect().name == "epochs"
     facts = documents_cluster(configuration, [pod_clique_set("using", domain="rack")]).facts
     assert (facts.dialect().name, facts.topology().levels) == ("design", (Level("rack", "k/rack"),))
+
+
+def test_the_names_of_queues_follow_the_store() -> None:
+    cluster = OfflineCluster([])
+    queues = cluster.facts.queues
+    assert set(queues) == set()
+
+    store = cluster.hints[QUEUE_NAMES]
+    team = {"metadata": {"name": "team", "resourceVersion": "1"}}
+    fill(store, [team, {"metadata": {"name": "other", "resourceVersion": "2"}}])
+    assert set(queues) == {"team", "other"}
+
+    deleted = {"metadata": {"name": "team", "resourceVersion": "3"}}
+    store.apply(WatchEvent("DELETED", deleted))
+    assert set(queues) == {"other"}
+
+    store.mark_not_served()
+    assert set(queues) == set()
