@@ -12,9 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from app.cluster.dialects import dialect_of
 from app.config.schema import Configuration, own_account
 from app.doctor.report import Check
 from app.dry_run.documents import read_documents
+from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import Client, ClusterError, Object, Selection
 from app.objects.resource import CONFIG_MAP, VALIDATING_WEBHOOKS
 from app.objects.shape import map_of, maps_of, text_of
@@ -41,9 +43,11 @@ class Operator:
 async def check_grove(client: Client, configuration: Configuration) -> list[Check]:
     """Return the settings of Grove that conflict with this installation.
 
-    If they cannot be read, the settings to look for.
+    If they cannot be read, the settings to look for. Only an operator of the dialect `design`
+    writes the managed ClusterTopology: it creates or deletes it at its start.
     """
-    users = _users(None, configuration)
+    writes_topology = dialect_of(client).resource is CLUSTER_TOPOLOGY
+    users = _users(None, configuration) if writes_topology else []
     try:
         authorizer = _find_webhook(
             (await client.list(Selection(VALIDATING_WEBHOOKS), limit=0)).items, AUTHORIZER
@@ -67,10 +71,12 @@ async def check_grove(client: Client, configuration: Configuration) -> list[Chec
         )
         return [Check(SUBJECT, "ok", message), *users]
 
+    if writes_topology:
+        users = _users(operator, configuration)
     return [
         *_authorizer(authorizer, operator, configuration),
-        *_topology(operator, configuration),
-        *_users(operator, configuration),
+        *_topology(operator, configuration, writes_topology=writes_topology),
+        *users,
     ]
 
 
@@ -118,24 +124,30 @@ def _settings(text: Any) -> Mapping[str, Any] | None:
 
 
 def _what_to_check(configuration: Configuration) -> str:
-    enabled = str(configuration.cluster_topology.enabled).lower()
+    """Return the settings to look for.
+
+    If topology support is off here, Grove's own may be on: it acts on ClusterTopologyBindings.
+    """
     account = own_account(configuration.certificates.namespace)
-    return (
-        f"its topologyAwareScheduling.enabled must be {enabled}, and if its authorizer.enabled is"
-        f" true, its authorizer.exemptServiceAccountUserNames must have {account}"
+    exempt = (
+        "if its authorizer.enabled is true, its authorizer.exemptServiceAccountUserNames must have"
+        f" {account}"
     )
+    if not configuration.cluster_topology.enabled:
+        return exempt
+    return f"its topologyAwareScheduling.enabled must be true, and {exempt}"
 
 
 def _authorizer(
     webhook: Object | None, operator: Operator | None, configuration: Configuration
 ) -> list[Check]:
-    """Return whether the authorizer lets our leader change PodGangs."""
+    """Return whether the authorizer lets our leader change PodGangs and PodCliques."""
     account = own_account(configuration.certificates.namespace)
     if webhook is None:
         return [Check(SUBJECT, "ok", "its authorizer is off")]
 
     remedy = f"Add {account} to config.authorizer.exemptServiceAccountUserNames {_UPGRADE}."
-    denied = "it denies the constraints and the ownership that our leader writes to PodGangs"
+    denied = "it denies what our leader writes to PodGangs and PodCliques"
     settings = operator.section("authorizer") if operator else {}
     exempt = settings.get("exemptServiceAccountUserNames")
     if operator is None or not settings:
@@ -153,7 +165,9 @@ def _authorizer(
     return [Check(SUBJECT, "problem", message, remedy)]
 
 
-def _topology(operator: Operator | None, configuration: Configuration) -> list[Check]:
+def _topology(
+    operator: Operator | None, configuration: Configuration, *, writes_topology: bool
+) -> list[Check]:
     """Check whether Grove's topology feature is on.
 
     If its release has levels in the configuration, they must be ours.
@@ -163,15 +177,15 @@ def _topology(operator: Operator | None, configuration: Configuration) -> list[C
 
     settings = operator.section("topologyAwareScheduling")
     if settings.get("enabled") is not True:
-        message = (
-            "its topology feature is off: its operator deletes the managed ClusterTopology at each"
-            " start, and its webhook rejects PodCliqueSets with topology constraints"
-        )
+        deletes = ""
+        if writes_topology:
+            deletes = "its operator deletes the managed ClusterTopology at each start, and "
+        rejects = "its webhook rejects PodCliqueSets with topology constraints"
         return [
             Check(
                 SUBJECT,
                 "problem",
-                message,
+                f"its topology feature is off: {deletes}{rejects}",
                 f"Set config.topologyAwareScheduling.enabled: true {_UPGRADE}.",
             )
         ]

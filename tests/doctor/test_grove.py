@@ -10,12 +10,14 @@ import yaml
 from app.config.schema import Authorization, ClusterTopology, Configuration, TopologyLevel
 from app.doctor.grove import check_grove
 from app.doctor.report import Check
+from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.kube.api import Rejected
 from app.objects.resource import CONFIG_MAP, VALIDATING_WEBHOOKS, Resource
-from tests.kube.memory.client import MemoryClient
+from tests.kube.memory.client import EVERYTHING, MemoryClient
 
 Object = dict[str, Any]
 ACCOUNT = "system:serviceaccount:grove-system:grove-admission"
+WITH_BINDINGS = {**EVERYTHING, CLUSTER_TOPOLOGY_BINDING: "v1alpha1"}
 TOPOLOGY = ClusterTopology(enabled=True, levels=(TopologyLevel(domain="rack", key="k/rack"),))
 CONFIGURATION = Configuration().model_copy(update={"cluster_topology": TOPOLOGY})
 CHECKS = (
@@ -54,6 +56,12 @@ async def test_what_may_not_be_read_says_what_to_look_for(
 async def test_without_grove_it_is_said_what_to_look_for() -> None:
     message = f"no configuration of its operator was found. If it runs, {CHECKS}"
     assert await check_grove(MemoryClient(), CONFIGURATION) == [Check("Grove", "ok", message)]
+
+
+async def test_with_topology_off_here_groves_feature_need_not_be_off() -> None:
+    exempt = CHECKS.partition(", and ")[2]
+    message = f"no configuration of its operator was found. If it runs, {exempt}"
+    assert await check_grove(MemoryClient(), Configuration()) == [Check("Grove", "ok", message)]
 
 
 def config_map(name: str, created: str, text: Any, namespace: str = "grove-system") -> Object:
@@ -132,3 +140,31 @@ async def test_with_topology_off_here_groves_feature_is_not_looked_at() -> None:
     client = MemoryClient([config_map("a", "2026-01-01T00:00:00Z", settings())])
     checks = await check_grove(client, Configuration())
     assert [check.status for check in checks] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("enabled", "message"),
+    [
+        pytest.param(True, "its topology feature is on", id="on"),
+        pytest.param(
+            False,
+            "its topology feature is off: its webhook rejects PodCliqueSets with topology constraints",
+            id="off",
+        ),
+    ],
+)
+async def test_an_operator_with_bindings_writes_no_topology(enabled: bool, message: str) -> None:
+    text = settings(topologyAwareScheduling={"enabled": enabled})
+    client = MemoryClient(
+        [config_map("a", "2026-01-01T00:00:00Z", text, namespace="other")], served=WITH_BINDINGS
+    )
+    checks = await check_grove(client, CONFIGURATION)
+    assert [check.message for check in checks] == ["its authorizer is off", message]
+
+
+async def test_without_an_operator_with_bindings_nobody_has_to_be_authorized() -> None:
+    configuration = CONFIGURATION.model_copy(
+        update={"authorization": Authorization.model_validate({"authorizedUsers": [ACCOUNT]})}
+    )
+    checks = await check_grove(MemoryClient(served=WITH_BINDINGS), configuration)
+    assert [check.status for check in checks] == ["ok"]

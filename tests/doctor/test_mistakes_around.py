@@ -37,7 +37,7 @@ EXEMPT = (
     f"Add {ACCOUNT} to config.authorizer.exemptServiceAccountUserNames in the values of Grove's chart, and upgrade the "
     "release."
 )
-DENIES = "it denies the constraints and the ownership that our leader writes to PodGangs"
+DENIES = "it denies what our leader writes to PodGangs and PodCliques"
 USERS = "Add it to authorization.authorizedUsers of the configuration here, beside our own account, and restart."
 
 MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {

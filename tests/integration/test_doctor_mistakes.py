@@ -317,8 +317,7 @@ TOPOLOGY_ON = {
             ["system:kube-controller-manager"],
             [
                 f"its authorizer (authorizer.webhooks.grove.io) is on without an exemption for {ACCOUNT}: it "
-                "denies the "
-                "constraints and the ownership that our leader writes to PodGangs"
+                "denies what our leader writes to PodGangs and PodCliques"
             ],
             id="without us",
         ),

@@ -13,7 +13,7 @@ from app.explain.known.amounts import gpus_of
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.known.podclique import PodClique
-from app.explain.reasons.claims import compute_domains_of
+from app.explain.reasons.claims import compute_domains_of, ready_nodes
 from app.explain.reasons.queue import exceeded_quota
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.shares import asked_of, chain, over_limit, unusable_because, use_words
@@ -253,15 +253,24 @@ class _Grower:
             if claim.claim and not claim.template
         }
         for name in sorted(names):
-            claim = self._index.claims.get((gang.namespace, name))
-            state: State = "unknown" if claim is None else "well" if claim.allocated else "waits"
-            words = {"unknown": "", "well": "allocated", "waits": "not allocated"}[state]
+            state, words = self._state_of_claim(gang.namespace, name)
             yield self._branch(Ref("ResourceClaim", gang.namespace, name), state=state, words=words)
 
         for domain in compute_domains_of(gang):
             state, words = ("well", "ready") if domain.ready else ("waits", "not ready")
-            where = f"{sum(node.ready for node in domain.nodes)} nodes ready"
+            where = f"{counted(len(ready_nodes(self._index, domain)), 'node')} ready"
             yield self._branch(domain.ref, where=where, state=state, words=words)
+
+    def _state_of_claim(self, namespace: str, name: str) -> tuple[State, str]:
+        """Return the state of a claim, with its words."""
+        claim = self._index.claims.get((namespace, name))
+        if claim is None:
+            facts = self._index.facts
+            is_known = "claims" not in {*facts.unseen, *facts.skipped}
+            return ("problem", "does not exist") if is_known else ("unknown", "")
+        if claim.deleting is not None:
+            return "warning", "being deleted"
+        return ("well", "allocated") if claim.allocated else ("waits", "not allocated")
 
     def _where(self, gang: Gang, part: Unit | Member) -> str:
         """Return the domain of placed pods; without any, the most room for what has none."""

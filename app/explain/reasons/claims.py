@@ -268,7 +268,7 @@ def domain_not_ready(gang: Gang) -> Iterator[Reason]:
         pods = [pod for pod in gang.placed if _uses(pod, domain)]
         if not any(CREATING in pod.waiting for pod in pods):
             continue
-        ready = _ready_nodes(gang.index, domain)
+        ready = ready_nodes(gang.index, domain)
         nodes = sorted({pod.node for pod in pods})
         missing = [name for name in nodes if name not in ready]
         if not missing and (domain.ready or domain.number == 0):
@@ -324,7 +324,7 @@ def _uses(pod: Pod, domain: ComputeDomain) -> bool:
     )
 
 
-def _ready_nodes(index: Index, domain: ComputeDomain) -> set[str]:
+def ready_nodes(index: Index, domain: ComputeDomain) -> set[str]:
     """By the domain's status, and in newer releases by the cliques of the driver."""
     ready = {node.name for node in domain.nodes if node.ready}
     cliques = (
