@@ -30,7 +30,7 @@ _RENAME = (
 )
 _PARENT = "Name a parent that exists; until then, every change of it is rejected."
 
-_BY_PROBLEM = (
+BY_PROBLEM = (
     (
         FORMER_API,
         "Delete the CRD clustertopologies.grove.io: the KAI Topology is deleted with it, and a"
@@ -67,7 +67,7 @@ _BY_PROBLEM = (
     ("was not found", _PARENT),
     ("cycle detected", "Break the cycle of parents; until then, every change of it is rejected."),
     ("no node has the label", "Correct the key of the level, or label the nodes."),
-    ("nodes lack the label", "Label these nodes."),
+    ("never placed on the others", "Label the nodes that lack it."),
     ("are not a tree", "Give each domain a label value of its own."),
     ("is listed above", "List the broadest level first."),
     ("must fit into one", "Require a broader domain, or fewer or smaller replicas."),
@@ -144,7 +144,7 @@ def remedy_for(kind: str, code: int, problems: Iterable[str] = ()) -> str:
         return UNDECIDED
 
     of_kind = _BY_KIND_IF_ALLOWED[kind] if code == 0 else _BY_KIND[kind]
-    table = (*BY_WARNING, *_BY_PROBLEM) if code == 0 else _BY_PROBLEM
+    table = (*BY_WARNING, *BY_PROBLEM) if code == 0 else BY_PROBLEM
     remedies = [_remedy_of(problem, table) or of_kind for problem in problems]
     return " ".join(dict.fromkeys(remedies)) or of_kind
 

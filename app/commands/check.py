@@ -35,7 +35,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--old", metavar="FILE", help="the documents that an UPDATE replaces")
     parser.add_argument("--user", help="who asks (default: the first of authorizedUsers)")
-    parser.add_argument("--groups", default="", help="ignored: no rule depends on groups")
     add_output(parser)
 
 

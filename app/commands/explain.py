@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NoReturn
 
 import uvloop
@@ -85,6 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         if arguments.offline:
+            if not given:
+                _require_files(arguments.offline)
             facts = facts_of(stream_of(arguments.offline), time.time())
             return _offline(facts, given, arguments)
         namespace = arguments.namespace or namespace_of(arguments.kubeconfig, arguments.context)
@@ -97,12 +100,24 @@ def run(arguments: argparse.Namespace) -> int:
         return unreadable("can't explain", problem, arguments)
 
 
+def _require_files(names: Sequence[str]) -> None:
+    """Raise UnusableInput if one is no file: it may be the object, which options can't follow."""
+    for name in names:
+        if name != "-" and not Path(name).exists():
+            raise UnusableInput(
+                f"{name}: there is no such file; if it is the name of an object, write it before"
+                " --offline"
+            )
+
+
 def _offline(facts: Snapshot, given: str, arguments: argparse.Namespace) -> int:
     index = Index(facts)
     if not given:
         return print_list(index, arguments.namespace or "", arguments)
     ref = reference(given, arguments.namespace or "")
     others = _refs(facts, ref.kind)
+    if not others:
+        raise UnusableInput(f"there is no {ref.kind} in these files")
     ref = ref if ref.namespace else replace(ref, namespace=_namespace_in(others, ref))
     answer = explain(index, ref)
     if answer is None:

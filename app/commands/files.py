@@ -51,7 +51,7 @@ def stream_of(names: Sequence[str]) -> Iterator[dict[str, Any]]:
             except UnusableInput as problem:
                 raise UnusableInput(f"{path}: {problem}") from None
             except (OSError, UnicodeDecodeError) as problem:
-                raise UnusableInput(f"{path}: can't be read: {problem}") from None
+                raise UnusableInput(f"{path}: can't be read: {_cause(problem)}") from None
 
 
 @contextlib.contextmanager
@@ -82,4 +82,9 @@ def text_of(name: str) -> str:
     try:
         return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as problem:
-        raise UnusableInput(f"can't be read: {problem}") from None
+        raise UnusableInput(f"can't be read: {_cause(problem)}") from None
+
+
+def _cause(problem: OSError | UnicodeDecodeError) -> str:
+    """Return a cause without the name of the file, which stands before it."""
+    return getattr(problem, "strerror", None) or str(problem)

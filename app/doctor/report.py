@@ -64,8 +64,14 @@ def verdict(checks: Sequence[Check]) -> str:
     """Return the answer in one line: `the installation has problems: 1 problem, 41 ok`."""
     counts = summary(checks)
     order: tuple[Status, ...] = ("problem", "unknown", "warning", "ok")
-    words = ", ".join(f"{counts[status]} {status}" for status in order if counts[status])
+    words = ", ".join(_counted(counts[status], status) for status in order if counts[status])
     return f"{_VERDICTS[exit_code(checks)]}: {words or 'nothing was checked'}"
+
+
+def _counted(count: int, status: Status) -> str:
+    """Return `1 problem`, `2 problems`, `2 ok`."""
+    is_noun = status in ("problem", "warning")
+    return f"{count} {status}s" if is_noun and count != 1 else f"{count} {status}"
 
 
 def summary(checks: Sequence[Check]) -> dict[str, int]:

@@ -76,8 +76,9 @@ def api_flags(
     """Return the flags of kube-apiserver.
 
     `etcd` is a URL, `pair` the serving certificate and its key, `data` the folder with tokens.csv,
-    and `unserved` are group versions. The disabled plugins need controllers that do not run: one
-    creates service accounts, the other removes the taint `not-ready` from nodes.
+    and `unserved` are group versions. The disabled plugins need controllers that do not run: they
+    create service accounts, remove the taint `not-ready` from nodes, and remove the finalizers of
+    volumes and of their claims.
     """
     certificate, key = pair
     return [
@@ -90,7 +91,8 @@ def api_flags(
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={certificate}",
         f"--service-account-signing-key-file={key}",
-        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+        "--disable-admission-plugins="
+        "ServiceAccount,TaintNodesByCondition,StorageObjectInUseProtection",
         "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         ",".join(["--runtime-config=api/all=true", *(f"{version}=false" for version in unserved)]),
     ]
@@ -133,11 +135,12 @@ async def feature_gates(binary: Path) -> list[str]:
 def controller_flags(kubeconfig: Path, data: str) -> list[str]:
     """Return the flags of kube-controller-manager.
 
-    It runs the garbage collector and the namespace controller only.
+    It collects garbage, finalizes namespaces, and adds ClusterRoles to those that aggregate them.
     """
     return [
         f"--kubeconfig={kubeconfig}",
-        "--controllers=garbage-collector-controller,namespace-controller",
+        "--controllers="
+        "garbage-collector-controller,namespace-controller,clusterrole-aggregation-controller",
         "--leader-elect=false",
         "--bind-address=127.0.0.1",
         f"--secure-port={free_port()}",

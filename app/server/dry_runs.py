@@ -34,7 +34,6 @@ class Parameters(BaseModel):
         "CREATE", description="what is asked for"
     )
     user: str = Field(DRY_RUN_USER, description="who asks")
-    groups: str = Field("", description="ignored: no rule depends on groups")
     old: str = Field("", description="the document that an UPDATE replaces, as YAML or JSON")
     output: Literal["json", "text"] = Field("json", description="for programs or for people")
 

@@ -13,7 +13,7 @@ from jsonpatch import apply_patch
 from app.audit.auditor import JUDGED, Auditor
 from app.audit.finding import Count, Finding, Tally
 from app.audit.progress import Progress
-from app.audit.remedy import BY_WARNING, FORMER_API, remedy_for
+from app.audit.remedy import BY_PROBLEM, BY_WARNING, FORMER_API, remedy_for
 from app.commands.audit import audit, need_namespace
 from app.config.read import read_configuration
 from app.config.schema import Configuration, Enforcement
@@ -457,10 +457,11 @@ def test_a_remedy_is_that_of_the_problem(
     assert remedy_for(kind, code, problems) == remedy
 
 
-def test_what_helps_against_a_warning_is_looked_for_by_words_of_warnings() -> None:
-    """The README of the webhooks lists all warnings; another test compares it with the code."""
+def test_what_helps_is_looked_for_by_words_of_refusals_and_warnings() -> None:
+    """The README of the webhooks lists them all; another test compares it with the code."""
     readme = " ".join(Path("app/webhooks/README.md").read_text().split())
-    assert [words for words, _ in BY_WARNING if words not in readme] == []
+    known = [words for words, _ in (*BY_WARNING, *BY_PROBLEM)]
+    assert [words for words in known if words not in readme] == [FORMER_API]
 
 
 def test_only_what_is_left_of_a_former_api_is_to_be_deleted_with_its_crd() -> None:

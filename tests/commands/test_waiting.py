@@ -160,7 +160,43 @@ def test_an_empty_list_says_where_it_looked(
 ) -> None:
     path = written(tmp_path, facts())
     assert main(["explain", "-n", "other", "--offline", path]) == 0
-    assert capsys.readouterr().out == "there is no workload in namespace other\n"
+    looked = "there is no workload in namespace other; -A lists all namespaces\n"
+    assert capsys.readouterr().out == looked
+
+
+def test_files_without_workloads_are_not_a_cluster_without_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, replace(Snapshot(), nodes=facts().nodes))
+    assert main(["explain", "--offline", path]) == 2
+    assert main(["explain", "llm", "--offline", path]) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == (
+        "what waits in all namespaces is not known: there is no PodCliqueSet in these files\n",
+        "there is no PodCliqueSet in these files\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--offline", "FILE", "llm"],
+            "llm: there is no such file; if it is the name of an object, write it before --offline",
+        ),
+        (
+            ["llm", "--offline", "nowhere.json"],
+            "nowhere.json: can't be read: No such file or directory",
+        ),
+    ],
+)
+def test_the_name_of_an_object_is_not_taken_for_a_file(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, facts())
+    given = [path if word == "FILE" else word for word in arguments]
+    assert main(["explain", *given]) == 2
+    assert capsys.readouterr().err == f"{message}\n"
 
 
 def test_what_was_not_examined_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,7 +216,7 @@ def test_what_was_not_examined_is_2(tmp_path: Path, capsys: pytest.CaptureFixtur
         ),
         (
             {"pods": "no right to list"},
-            "whether 1 of 1 workload in namespace inference wait is not known",
+            "whether 1 of 1 workload in namespace inference waits is not known",
             2,
         ),
     ],

@@ -131,6 +131,7 @@ def test_the_verdict_is_first_and_what_is_ok_is_not_listed() -> None:
     assert list(lines(checks)) == [verdict, "a", *problem]
     assert list(lines(checks, everything=True)) == [verdict, "a", "  ok       fine", *problem]
     assert list(lines(checks[:1])) == ["the installation can do its work: 1 ok"]
+    assert next(lines(checks[1:2] * 2)) == "the installation has problems: 2 problems"
     assert summary(checks) == {"ok": 1, "warning": 0, "problem": 1, "unknown": 1}
 
 

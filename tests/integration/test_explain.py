@@ -6,6 +6,8 @@ Also with the rights of people: one who may view everything, one who may view a 
 
 import argparse
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -26,6 +28,7 @@ from app.explain.shown.rights import VIEWER as VIEWER_ROLE
 from app.facts.kinds import POD_GANG
 from app.facts.named import Ref
 from app.kube.api import Object
+from app.sandbox.real import RealApiServer
 from app.sandbox.sandbox import Sandbox
 from tests.explain import fleet
 from tests.explain.fleet import SET_REF, facts
@@ -307,6 +310,47 @@ async def test_the_command_says_what_waits_and_what_may_not_be_read(
     printed = texts.out + texts.err
     ids = document if arguments == ["-A"] else ""
     assert [text for text in expected if text not in printed + ids] == []
+
+
+async def test_whoever_may_view_a_namespace_sees_what_waits_there_and_nothing_elsewhere(
+    kind: str, tmp_path: Path
+) -> None:
+    """Kubernetes' own ClusterRole `view`, to which the manifests add theirs."""
+    rules = [LOCAL[0], viewer(), bound("view", fleet.NAMESPACE)]
+    async with staged(tmp_path, "design", rules, kind) as (server, store):
+        if not isinstance(server, RealApiServer) or not server.collects_garbage:
+            pytest.skip("needs a kube-controller-manager, which aggregates the ClusterRole `view`")
+        await store.show(facts())
+        options = ["--kubeconfig", str(server.kubeconfig), "--context", "operator"]
+
+        async def printed(*arguments: str) -> tuple[int, str, str]:
+            return await asyncio.to_thread(in_a_process, "explain", *arguments, *options)
+
+        here = await eventually(
+            lambda: printed("-n", fleet.NAMESPACE), lambda ended: "1 of 1 workload" in ended[1]
+        )
+        elsewhere = await printed("llm", "-n", "research")
+        everywhere = await printed("-A")
+    assert here[0] == 2
+    assert "no right to list pods of all namespaces" in here[1]
+    assert elsewhere == (
+        2,
+        "",
+        "whether PodCliqueSet llm exists in namespace research is not known: you have no right to get and list "
+        "podcliquesets.grove.io there\n"
+        "who may write RoleBindings in research gives the right to read them: kubectl -n research create rolebinding "
+        "USER-view --clusterrole=grove-admission-view --user=USER\n",
+    )
+    assert everywhere[0] == 2
+    assert everywhere[1].startswith("what waits in all namespaces is not known")
+
+
+def in_a_process(*arguments: str) -> tuple[int, str, str]:
+    """The exit code of a command, and what it printed: its output, and its errors."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "app", *arguments], capture_output=True, text=True, check=False
+    )
+    return ended.returncode, ended.stdout, ended.stderr
 
 
 async def test_a_line_is_printed_when_the_answer_changes(

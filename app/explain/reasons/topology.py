@@ -254,9 +254,10 @@ def _habit(
 
     example = min(shared)
     names = counted(total, f"name of a {level.domain}", f"names of a {level.domain}")
+    is_or_are = "is" if len(shared) == 1 else "are"
     text = (
-        f"{len(shared)} of {names} are in more than one {above.domain}, such as {example}; KAI"
-        f" counts each as a {level.domain} of its own"
+        f"{len(shared)} of {names} {is_or_are} in more than one {above.domain}, such as {example};"
+        f" KAI counts each as a {level.domain} of its own"
     )
     node = next(node for node in domains.nodes if node.labels.get(level.key) == example)
     evidence = (Evidence(node.ref, f"metadata.labels[{level.key}]", example),)

@@ -58,8 +58,7 @@ def headline(rows: Sequence[WorkloadRow], facts: Snapshot, namespace: str) -> st
     """Return the answer in one line: how many workloads wait."""
     where = f"in namespace {namespace}" if namespace else "in all namespaces"
     if not rows:
-        unknown = f"what waits {where} is not known: PodCliqueSets can't be read"
-        return visible(unknown if "sets" in facts.unseen else f"there is no workload {where}")
+        return visible(_without_rows(facts, namespace, where))
 
     workloads = counted(len(rows), "workload")
     counts = Counter(row.state for row in rows)
@@ -67,10 +66,21 @@ def headline(rows: Sequence[WorkloadRow], facts: Snapshot, namespace: str) -> st
         verb = "waits" if counts["waits"] == 1 else "wait"
         return visible(f"{counts['waits']:,} of {workloads} {where} {verb}")
     if counts["unknown"]:
-        return visible(f"whether {counts['unknown']:,} of {workloads} {where} wait is not known")
+        verb = "waits" if counts["unknown"] == 1 else "wait"
+        return visible(f"whether {counts['unknown']:,} of {workloads} {where} {verb} is not known")
     if counts["problem"]:
         return visible(f"nothing waits {where}; {counts['problem']:,} of {workloads} not in order")
     return visible(f"nothing waits {where}: {workloads} placed")
+
+
+def _without_rows(facts: Snapshot, namespace: str, where: str) -> str:
+    """Return why there is nothing to list, and what helps."""
+    if "sets" in facts.unseen:
+        helps = "" if namespace else "; -n NAMESPACE lists one that you may view"
+        return f"what waits {where} is not known: PodCliqueSets can't be read{helps}"
+    if "sets" in facts.skipped:
+        return f"what waits {where} is not known: there is no PodCliqueSet in these files"
+    return f"there is no workload {where}" + ("; -A lists all namespaces" if namespace else "")
 
 
 def exit_code(rows: Sequence[WorkloadRow], facts: Snapshot) -> int:
@@ -78,6 +88,8 @@ def exit_code(rows: Sequence[WorkloadRow], facts: Snapshot) -> int:
     states = {row.state for row in rows}
     unexplained = any(row.state == "waits" and not row.id for row in rows)
     if "unknown" in states or "sets" in facts.unseen:
+        return 2
+    if not rows and "sets" in facts.skipped:
         return 2
     if unexplained and (facts.unseen or facts.skipped):
         return 2

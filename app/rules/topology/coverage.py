@@ -169,7 +169,7 @@ def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[Le
         if number == 0:
             problems.append(_without_nodes(level))
         elif number < total:
-            problems.append(_partly(level, total - number, total))
+            problems.append(_partly(level, number, total))
 
     for broader, narrower in itertools.pairwise(shared):
         problems += _order_problems(broader, narrower, nodes)
@@ -205,10 +205,10 @@ def _without_nodes(level: Level) -> LevelProblem:
     return LevelProblem("NoNodeHasLevel", text)
 
 
-def _partly(level: Level, lacking: int, total: int) -> LevelProblem:
+def _partly(level: Level, number: int, total: int) -> LevelProblem:
     text = (
-        f'level "{level.domain}": {lacking} of {total} nodes lack the label {level.key}, and pods'
-        " with a required constraint on it are never placed there"
+        f'level "{level.domain}": the label {level.key} is on {number} of {total} nodes, and pods'
+        " with a required constraint on it are never placed on the others"
     )
     return LevelProblem("NodesLackLevel", text)
 

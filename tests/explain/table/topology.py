@@ -83,7 +83,7 @@ TOPOLOGY = (
         "NotATree",
         "most names of racks repeat: a habit, one note",
         {"nodes": labelled(("gpu-08", "gpu-09", "gpu-10", "gpu-11"), rack="rack-a1")},
-        "1 of 3 names of a rack are in more than one zone, such as rack-a1; KAI counts each as a rack of its own",
+        "1 of 3 names of a rack is in more than one zone, such as rack-a1; KAI counts each as a rack of its own",
         "platform",
         {},
     ),

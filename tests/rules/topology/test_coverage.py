@@ -49,8 +49,8 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             LEVELS,
             nodes(("zone=a rack=r", 3), ("zone=a", 2)),
             [
-                'NodesLackLevel: level "rack": 2 of 5 nodes lack the label k/rack, and pods with a required '
-                "constraint on it are never placed there"
+                'NodesLackLevel: level "rack": the label k/rack is on 3 of 5 nodes, and pods with a required '
+                "constraint on it are never placed on the others"
             ],
             id="some nodes lack it",
         ),
