@@ -34,11 +34,8 @@ from bench_common import ENVIRONMENT, ROOT
 
 from app.admission.review import parse
 from app.certificates.files import ensure_development_certificate
-from app.facts.grove.annotations import read_mnnvl
-from app.objects.metadata import annotations_of
-from app.rules.mnnvl.claim import inject
+from app.rules.mnnvl.claim import inject, read_written
 from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
-from app.rules.mnnvl.plan import read_member
 from app.server.listener import free_port
 
 REVIEWS = ROOT / "tests" / "testdata" / "reviews"
@@ -189,9 +186,8 @@ def facts() -> bytes:
     """
     pcs = orjson.loads(review("podcliqueset.mnnvl-replica-scope"))["request"]["object"]
     request = parse(review("podclique.replica-scope-0-worker"))
-    annotations = read_mnnvl(annotations_of(request.object))
-    member = read_member(request.object, request.namespace)
-    injection = inject(request.object, member, annotations, "shared", None, is_annotated=True)
+    clique = read_written(request.object, None, request.namespace)
+    injection = inject(clique, clique.own, "shared")
     if injection.plan is None:
         raise ValueError("the recorded PodClique asks for no MNNVL")
 

@@ -5,10 +5,9 @@ Everything that a test is about is an argument.
 
 from typing import Any
 
-from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
-from app.objects.metadata import annotations_of
-from app.rules.mnnvl.claim import Injection, inject
-from app.rules.mnnvl.plan import ClaimMode, read_member
+from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
+from app.rules.mnnvl.claim import Injection, inject, read_written
+from app.rules.mnnvl.plan import ClaimMode
 
 Object = dict[str, Any]
 
@@ -168,6 +167,5 @@ def injection_into(
     inherited: MnnvlAnnotations = NO_ANNOTATIONS,
 ) -> Injection:
     """What the rule plans for the PodClique `obj`, read as the webhook reads it."""
-    own = read_mnnvl(annotations_of(obj))
-    member = read_member(obj, namespace)
-    return inject(obj, member, own.over(inherited), mode, old, is_annotated=own.enables)
+    clique = read_written(obj, old, namespace)
+    return inject(clique, clique.own.over(inherited), mode)

@@ -24,15 +24,22 @@ from app.admission.verdict import (
 )
 from app.cluster.mnnvl import MnnvlResources, NotOurs
 from app.cluster.view import ClusterView
-from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
+from app.facts.grove.annotations import MnnvlAnnotations, read_mnnvl
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.kube.api import ClusterError, Object, Rejected
 from app.objects.fields import FieldError
 from app.objects.metadata import annotations_of
-from app.rules.mnnvl.claim import ConfiguredMode, Injection, claim_mode, inject
-from app.rules.mnnvl.demand import annotations_of_demand, read_demand
-from app.rules.mnnvl.plan import ClaimMode, CliqueMember, Plan, device_class_of, read_member
-from app.rules.mnnvl.wanted import both_in_clique, inherited_annotations
+from app.rules.mnnvl.claim import (
+    ConfiguredMode,
+    Injection,
+    WrittenClique,
+    claim_mode,
+    inherited_by,
+    inject,
+    read_written,
+)
+from app.rules.mnnvl.plan import ClaimMode, Plan
+from app.rules.mnnvl.wanted import both_in_clique
 from app.rules.mnnvl.warnings import claim_warnings
 
 PATIENCE_SECONDS = 4.0
@@ -54,53 +61,47 @@ class PodCliqueWebhook:
                 " namespace"
             )
 
-        own = read_mnnvl(annotations_of(request.object))
-        if own.refuses:
+        clique = read_written(request.object, request.old, request.namespace)
+        if clique.own.refuses:
             return ALLOWED
 
-        member = read_member(request.object, request.namespace)
-        name = member.place.pcs
+        name = clique.member.place.pcs
         pcs = self._facts.cached_set(request.namespace, name)
-        if pcs is None and name and not own.are_complete:
-            return Later(lambda: self._with_set(request, member, own))
+        if pcs is None and name and not clique.own.are_complete:
+            return Later(lambda: self._with_set(request, clique))
 
-        return self._judge(request, member, own, pcs, [])
+        return self._judge(request, clique, pcs)
 
-    async def _with_set(
-        self, request: Request, member: CliqueMember, own: MnnvlAnnotations
-    ) -> Verdict | Later:
+    async def _with_set(self, request: Request, clique: WrittenClique) -> Verdict | Later:
         """Judge the request after one read of the set, because its annotations may count."""
-        name = member.place.pcs
+        name = clique.member.place.pcs
         pcs = None
-        unread: list[str] = []
+        unread: tuple[str, ...] = ()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 pcs = await self._facts.read_set(request.namespace, name)
         except (ClusterError, TimeoutError) as problem:
-            unread = [_unread(name, problem)]
-        return self._judge(request, member, own, pcs, unread)
+            unread = (_unread(name, problem),)
+        return self._judge(request, clique, pcs, unread)
 
     def _judge(
         self,
         request: Request,
-        member: CliqueMember,
-        own: MnnvlAnnotations,
+        clique: WrittenClique,
         pcs: PodCliqueSet | None,
-        unread: list[str],
+        unread: tuple[str, ...] = (),
     ) -> Verdict | Later:
-        inherited = _inherited(request, member, pcs)
-        annotations = own.over(inherited)
+        inherited = inherited_by(clique, pcs)
+        annotations = clique.own.over(inherited)
         if self._facts.dialect().reads_groups:
-            conflict = both_in_clique(request.object, annotations)
+            conflict = both_in_clique(clique.content, annotations)
             if conflict is not None:
-                return _verdict_on_both(request, conflict, inherited)
+                return _verdict_on_both(clique, conflict, inherited)
 
         classes = self._facts.device_classes()
-        mode = claim_mode(self._configured_mode, device_class_of(annotations), classes)
-        injection = inject(
-            request.object, member, annotations, mode, request.old, is_annotated=own.enables
-        )
-        warnings = [*unread, *claim_warnings(injection, pcs, classes)]
+        mode = claim_mode(self._configured_mode, annotations, classes)
+        injection = inject(clique, annotations, mode)
+        warnings = (*unread, *claim_warnings(injection, pcs, classes))
         plan = injection.plan
         if plan is None:
             return judged(injection.findings, warnings)
@@ -108,7 +109,7 @@ class PodCliqueWebhook:
             return patched(injection.patch, warnings=warnings)
 
         doubt = _doubt(request, injection, mode)
-        injection = injection._replace(warnings=tuple(warnings))
+        injection = injection._replace(warnings=warnings)
         return Later(lambda: self._make_resources(request, plan, injection, doubt))
 
     async def _make_resources(
@@ -143,31 +144,18 @@ def _doubt(request: Request, injection: Injection, mode: ClaimMode) -> str | Non
 
 
 def _verdict_on_both(
-    request: Request, conflict: FieldError, inherited: MnnvlAnnotations
+    clique: WrittenClique, conflict: FieldError, inherited: MnnvlAnnotations
 ) -> Verdict:
     """Reject annotations of both vocabularies.
 
     If the stored PodClique already has both, it is allowed without a claim of ours, so that Grove
     can still change and delete it.
     """
-    if request.old is not None:
-        stored = read_mnnvl(annotations_of(request.old)).over(inherited)
-        if both_in_clique(request.old, stored) is not None:
+    if clique.old is not None:
+        stored = read_mnnvl(annotations_of(clique.old)).over(inherited)
+        if both_in_clique(clique.old, stored) is not None:
             return judged([], [f"no claim was injected: {conflict}"])
     return judged([conflict])
-
-
-def _inherited(
-    request: Request, member: CliqueMember, pcs: PodCliqueSet | None
-) -> MnnvlAnnotations:
-    """Return the annotations that the PodClique inherits.
-
-    If the set is not known, these are the annotations for which the stored PodClique got its claim.
-    """
-    if pcs is not None:
-        return inherited_annotations(pcs, member.place)
-    demand = None if request.old is None else read_demand(request.old)
-    return NO_ANNOTATIONS if demand is None else annotations_of_demand(demand)
 
 
 def _incomplete(plan: Plan, problem: ClusterError | TimeoutError) -> str:

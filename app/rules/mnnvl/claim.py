@@ -6,12 +6,14 @@ Source: `rules/README.md`. `app.cluster.mnnvl` creates the resources.
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
-from app.facts.grove.annotations import MnnvlAnnotations
+from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
+from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kubernetes.gpus import gpu_count, is_gpu
 from app.facts.labels import MNNVL_ENABLED
 from app.objects.edits import value_at
 from app.objects.fields import FieldError, FieldPath, as_map, invalid, quote, walk_list, walk_map
 from app.objects.jsonpatch import Operation
+from app.objects.metadata import annotations_of
 from app.objects.shape import int_of, map_of
 from app.rules.mnnvl.plan import (
     DEFAULT_DEVICE_CLASS,
@@ -22,8 +24,10 @@ from app.rules.mnnvl.plan import (
     device_class_of,
     is_device_class,
     possible_scopes,
+    read_member,
     read_plan,
 )
+from app.rules.mnnvl.wanted import inherited_annotations
 
 CLAIM = "mnnvl"
 
@@ -42,6 +46,7 @@ _MODES: tuple[ClaimMode, ...] = ("shared", "template")
 _ROOT = FieldPath("")
 _SPEC = FieldPath("spec")
 _POD_SPEC = FieldPath("spec.podSpec")
+_CONTAINERS = {field: _POD_SPEC.child(field) for field in ("initContainers", "containers")}
 
 Entry = Mapping[str, Any]
 """An item of `spec.podSpec.resourceClaims`."""
@@ -56,6 +61,20 @@ class GpuContainer(NamedTuple):
     field: str
     position: int
     content: dict[str, Any]
+
+
+class WrittenClique(NamedTuple):
+    """A PodClique that is written, read once for a verdict.
+
+    `old` is the object that an UPDATE replaces, and `stored` its claim of ours, or None. `own` are
+    the annotations of the PodClique itself.
+    """
+
+    content: Mapping[str, Any]
+    old: Mapping[str, Any] | None
+    member: CliqueMember
+    own: MnnvlAnnotations
+    stored: Entry | None
 
 
 class Injection(NamedTuple):
@@ -74,15 +93,11 @@ class Injection(NamedTuple):
 
 
 class ClaimingPods(NamedTuple):
-    """The pods of a PodClique: their spec, their number, and their containers with GPUs.
-
-    `stored` is the claim of ours that they have before an UPDATE, or None.
-    """
+    """The pods of a PodClique: their spec, their number, and their containers with GPUs."""
 
     spec: dict[str, Any]
     replicas: int
     with_gpus: list[GpuContainer]
-    stored: Entry | None
 
 
 class ChosenClaim(NamedTuple):
@@ -93,55 +108,76 @@ class ChosenClaim(NamedTuple):
     missing: Entry | None = None
 
 
+def read_written(
+    obj: Mapping[str, Any], old: Mapping[str, Any] | None, namespace: str
+) -> WrittenClique:
+    """Read the PodClique `obj`. `old` is the object that an UPDATE replaces, or None."""
+    stored = None
+    if old is not None:
+        stored = _claim_entry(dict(map_of(value_at(old, ("spec", "podSpec")))), [])[1]
+
+    own = read_mnnvl(annotations_of(obj))
+    return WrittenClique(obj, old, read_member(obj, namespace), own, stored)
+
+
+def inherited_by(clique: WrittenClique, pcs: PodCliqueSet | None) -> MnnvlAnnotations:
+    """Return the annotations that `clique` inherits from its scaling group and `pcs`.
+
+    If the set is not known, these are the annotations for which the stored PodClique got its claim.
+    """
+    if pcs is not None:
+        return inherited_annotations(pcs, clique.member.place)
+    if clique.old is None:
+        return NO_ANNOTATIONS
+
+    scope = scope_of_entry(read_member(clique.old, clique.member.namespace), clique.stored)
+    if scope is None:
+        return NO_ANNOTATIONS
+
+    device_class = read_mnnvl(annotations_of(clique.old)).device_class
+    if not is_device_class(device_class):
+        device_class = None
+    return MnnvlAnnotations("true", scope, device_class)
+
+
 def claim_mode(
-    configured: ConfiguredMode, device_class: str, classes: Collection[str]
+    configured: ConfiguredMode, annotations: MnnvlAnnotations, classes: Collection[str]
 ) -> ClaimMode:
     """Return the form of the claim of a new PodClique.
 
-    `device_class` is the DeviceClass that it names, and `classes` are the names of those that
-    exist.
+    `annotations` name its DeviceClass, and `classes` are the names of those that exist.
     """
     if configured != "auto":
         return configured
-    return (
-        "template"
-        if device_class not in classes and not _DRIVER_CLASSES.isdisjoint(classes)
-        else "shared"
-    )
+    if device_class_of(annotations) in classes or _DRIVER_CLASSES.isdisjoint(classes):
+        return "shared"
+    return "template"
 
 
-def inject(
-    obj: Mapping[str, Any],
-    member: CliqueMember,
-    annotations: MnnvlAnnotations,
-    claim_mode: ClaimMode,
-    old: Mapping[str, Any] | None = None,
-    *,
-    is_annotated: bool = True,
-) -> Injection:
-    """Return the resources that the PodClique `obj` needs, and the patch that injects the claim.
+def inject(clique: WrittenClique, annotations: MnnvlAnnotations, new_mode: ClaimMode) -> Injection:
+    """Return the resources that `clique` needs, and the patch that injects the claim.
 
     Nothing is needed unless MNNVL is enabled, a container requests GPUs, and the PodClique isn't
     being deleted.
 
-    `member` was read from `obj`. `annotations` are those that count for it, its own or inherited.
-    `claim_mode` is the form of a new claim. `old` is the object that an UPDATE replaces: its claim
-    keeps its form and scope, see `rules/README.md`. If no container requests a GPU and the
-    PodClique itself `is_annotated`, there is a warning.
+    `annotations` are those that count for it, its own or inherited. `new_mode` is the form of a new
+    claim; a stored claim keeps its form and scope, see `rules/README.md`. If no container requests
+    a GPU and its own annotation enables MNNVL, there is a warning.
     """
-    if not annotations.enables or map_of(obj.get("metadata")).get("deletionTimestamp") is not None:
+    metadata = map_of(clique.content.get("metadata"))
+    if not annotations.enables or metadata.get("deletionTimestamp") is not None:
         return Injection()
 
     findings: list[FieldError] = []
-    pods = _read_pods(obj, old, findings)
+    pods = _read_pods(clique.content, findings)
     if not pods.with_gpus and not findings:
-        return Injection(warnings=(_no_gpu(member.name),) if is_annotated else ())
+        return Injection(warnings=_without_gpus(clique))
 
-    plan, warnings = _plan(member, annotations, pods.stored, findings)
+    plan, warnings = _plan(clique, annotations, findings)
     if plan is None or findings:
         return Injection(findings=tuple(findings))
 
-    claim = _choose_claim(plan, claim_mode, member, pods, findings)
+    claim = _choose_claim(plan, new_mode, pods, clique.stored, findings)
     if findings:
         return Injection(findings=tuple(findings))
 
@@ -150,17 +186,11 @@ def inject(
     return Injection(claim.plan, claim.mode, patch, pods.replicas, warnings=warnings)
 
 
-def _read_pods(
-    obj: Mapping[str, Any], old: Mapping[str, Any] | None, findings: list[FieldError]
-) -> ClaimingPods:
+def _read_pods(obj: Mapping[str, Any], findings: list[FieldError]) -> ClaimingPods:
     spec = walk_map(obj, "spec", _ROOT, findings)
     pod_spec = walk_map(spec, "podSpec", _SPEC, findings)
-    stored = None
-    if old is not None:
-        stored = _claim_entry(dict(map_of(value_at(old, ("spec", "podSpec")))), [])[1]
-
     replicas = int_of(spec.get("replicas"), 1)
-    return ClaimingPods(pod_spec, replicas, _gpu_containers(pod_spec, findings), stored)
+    return ClaimingPods(pod_spec, replicas, _gpu_containers(pod_spec, findings))
 
 
 def requests_gpus(pod_spec: Mapping[str, Any]) -> bool:
@@ -171,8 +201,7 @@ def requests_gpus(pod_spec: Mapping[str, Any]) -> bool:
 def _gpu_containers(pod_spec: dict[str, Any], findings: list[FieldError]) -> list[GpuContainer]:
     """Return the containers and init containers that request a GPU."""
     containers: list[GpuContainer] = []
-    for field in ("initContainers", "containers"):
-        path = _POD_SPEC.child(field)
+    for field, path in _CONTAINERS.items():
         for position, item in enumerate(walk_list(pod_spec, field, _POD_SPEC, findings)):
             at = path.index(position)
             container = as_map(item, at, findings)
@@ -196,65 +225,65 @@ def _has_gpu(amounts: dict[str, Any]) -> bool:
     return any(is_gpu(name) and gpu_count(amount) > 0 for name, amount in amounts.items())
 
 
-def _no_gpu(name: str) -> str:
+def _without_gpus(clique: WrittenClique) -> tuple[str, ...]:
+    if not clique.own.enables:
+        return ()
     return (
-        f'PodClique "{name}" is annotated {MNNVL_ENABLED}: "true", but no container asks for'
-        " nvidia.com/gpu or nvidia.com/mig-*: no claim was injected and no ComputeDomain created"
+        f'PodClique "{clique.member.name}" is annotated {MNNVL_ENABLED}: "true", but no container'
+        " asks for nvidia.com/gpu or nvidia.com/mig-*: no claim was injected and no ComputeDomain"
+        " created",
     )
 
 
 def _plan(
-    member: CliqueMember,
-    annotations: MnnvlAnnotations,
-    stored: Entry | None,
-    findings: list[FieldError],
+    clique: WrittenClique, annotations: MnnvlAnnotations, findings: list[FieldError]
 ) -> tuple[Plan | None, tuple[str, ...]]:
     """Return the plan of a PodClique, None if there are new findings, and warnings.
 
-    If `stored` is its claim before an UPDATE, the plan is that of this claim while the annotations
-    are invalid, so that Grove can still scale it.
+    If it has a stored claim, the plan is that of this claim while the annotations are invalid, so
+    that Grove can still scale it.
     """
     problems: list[FieldError] = []
-    plan = read_plan(member, annotations, problems)
-    scope = scope_of_entry(member, stored)
-    if plan is not None or scope is None:
-        findings += problems
+    plan = read_plan(clique.member, annotations, problems)
+    if plan is not None:
         return plan, ()
 
-    device_class = device_class_of(annotations)
-    kept = Plan(
-        member, scope, device_class if is_device_class(device_class) else DEFAULT_DEVICE_CLASS
-    )
+    scope = scope_of_entry(clique.member, clique.stored)
+    if scope is None:
+        findings += problems
+        return None, ()
 
-    return kept, tuple(
-        f"the stored claim of the PodClique stays: {problem}" for problem in problems
-    )
+    device_class = device_class_of(annotations)
+    if not is_device_class(device_class):
+        device_class = DEFAULT_DEVICE_CLASS
+    warnings = (f"the stored claim of the PodClique stays: {problem}" for problem in problems)
+    return Plan(clique.member, scope, device_class), tuple(warnings)
 
 
 def _choose_claim(
     plan: Plan,
     new_mode: ClaimMode,
-    member: CliqueMember,
     pods: ClaimingPods,
+    stored: Entry | None,
     findings: list[FieldError],
 ) -> ChosenClaim:
     """Return the claim that the pods keep, else that of `plan` in the form `new_mode`.
 
-    A claim of ours keeps its form. Its scope is kept too if the entry is the stored one. Adds a
+    A claim of ours keeps its form. Its scope is kept too if the entry is the `stored` one. Adds a
     finding if another claim has the name of ours.
     """
     position, entry = _claim_entry(pods.spec, findings)
-    known = entry or pods.stored  # Grove's operator removes the entry from the spec
-    scope = scope_of_entry(member, known)
+    known = entry or stored  # Grove's operator removes the entry from the spec
+    scope = scope_of_entry(plan.member, known)
     mode = new_mode if known is None or scope is None else form_of_entry(known)
     wanted = claim_entry(plan, mode)
     if entry is None:
         return ChosenClaim(plan, mode, wanted)
 
-    if entry != wanted and (scope is None or entry != pods.stored):
+    if entry != wanted and (scope is None or entry != stored):
         findings.append(_name_taken(wanted, position, entry))
     elif entry != wanted and scope is not None:
-        plan = Plan(member, scope, plan.device_class)
+        plan = Plan(plan.member, scope, plan.device_class)
     return ChosenClaim(plan, mode)
 
 

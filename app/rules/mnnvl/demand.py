@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from sys import intern
 from typing import Any
 
-from app.facts.grove.annotations import MnnvlAnnotations, read_mnnvl
+from app.facts.grove.annotations import read_mnnvl
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN
 from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED
@@ -124,11 +124,6 @@ def plan_for(demands: Sequence[ClaimedClique], pcs: PodCliqueSet) -> Plan:
     named = demand.device_class or device_class_of(inherited)
     device_class = named if is_device_class(named) else DEFAULT_DEVICE_CLASS
     return Plan(replace(demand.member, owner=Owner(pcs.name, pcs.uid)), demand.scope, device_class)
-
-
-def annotations_of_demand(demand: ClaimedClique) -> MnnvlAnnotations:
-    """Return annotations for which a PodClique gets the claim that the stored one has."""
-    return MnnvlAnnotations("true", demand.scope, demand.device_class or None)
 
 
 def is_made_by_us(obj: Mapping[str, Any]) -> bool:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.kubernetes.claim import awaited_classes
 from app.facts.place import Place
 from app.rules.mnnvl.claim import Injection, claim_mode
@@ -37,7 +38,7 @@ PLAN = Plan(CliqueMember("ns", "pcs-0-worker", Place("pcs", "0"), Owner("pcs")),
     ],
 )
 def test_the_form_of_a_claim(configured: Any, classes: list[str], mode: Any, warned: bool) -> None:
-    assert claim_mode(configured, DESIGN, classes) == mode
+    assert claim_mode(configured, MnnvlAnnotations("true"), classes) == mode
     warnings = claim_warnings(Injection(PLAN, mode), None, classes)
     assert len(warnings) == warned
     assert not warnings or warnings[0].startswith(

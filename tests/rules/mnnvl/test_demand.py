@@ -9,9 +9,9 @@ from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.facts.nvidia.names import base_of
+from app.rules.mnnvl.claim import inherited_by, read_written
 from app.rules.mnnvl.demand import (
     ClaimedClique,
-    annotations_of_demand,
     claim_names,
     is_made_by_us,
     is_reserved,
@@ -98,7 +98,8 @@ def test_the_claim_says_what_is_asked_for_and_the_plan_is_that_of_admission(
         Owner("train", "u"),
         "compute-domain.nvidia.com",
     )
-    assert annotations_of_demand(read) == MnnvlAnnotations("true", scope, None)
+    written = read_written(obj, stored(obj, mode), "ns")
+    assert inherited_by(written, None) == MnnvlAnnotations("true", scope, None)
 
 
 OTHERS = {"name": "mnnvl", "resourceClaimName": "somebody-s"}
