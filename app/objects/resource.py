@@ -19,6 +19,10 @@ class Resource:
     versions: tuple[str, ...]
     optional: bool = True
 
+    def __hash__(self) -> int:
+        """Return the hash of a part, because each verdict looks up several resources."""
+        return hash(self.plural)
+
     def __str__(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
