@@ -77,6 +77,8 @@ class Exchange:
     `connection` and `asgi` check that, and answer others with `UNKNOWN_CALLER`.
     """
 
+    __slots__ = ("_observe", "_trace", "only_known", "routes", "waiting")
+
     def __init__(
         self,
         routes: Mapping[str, Route],

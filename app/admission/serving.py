@@ -66,7 +66,7 @@ class HandOver(Protocol):
     ) -> None: ...
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Serving:
     """The state that the connections of one listener share."""
 

@@ -48,6 +48,27 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     handshake, and for the end of TLS.
     """
 
+    # as in `Connection`
+    __slots__ = (
+        "__weakref__",
+        "_above",
+        "_context",
+        "_door",
+        "_has_ended",
+        "_incoming",
+        "_is_closing",
+        "_is_next_turn",
+        "_is_open",
+        "_is_paused",
+        "_loop",
+        "_make",
+        "_outgoing",
+        "_raw",
+        "_seconds",
+        "_timer",
+        "_tls",
+    )
+
     _raw: asyncio.Transport
     _above: asyncio.Protocol
 
