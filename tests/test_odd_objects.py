@@ -44,6 +44,8 @@ ROWS: dict[str, Row[Any]] = {
     )
     if isinstance(row, Row)
 }
+FOR_PEOPLE = [row for row in vars(table).values() if isinstance(row, Row) and row.title]
+"""The rows that commands read from files too, whose metadata no API server has checked."""
 
 
 @cache
@@ -99,6 +101,14 @@ def test_metadata_that_is_no_map_ends_no_watch(name: str) -> None:
     for obj in objects_of_kind(row.resource.group, row.resource.kind):
         kept = row.read({**stored({**obj, "metadata": None}), **typed})
         assert kept is None or all(len(key) == 2 for key in _keys(row, kept))
+
+
+@pytest.mark.parametrize("row", FOR_PEOPLE, ids=lambda row: row.title)
+def test_metadata_of_a_file_may_be_no_texts(row: Row[Any]) -> None:
+    odd = {"name": {"a": [1]}, "namespace": ["ns"], "uid": ["u"], "creationTimestamp": [1]}
+    kept = row.read({"metadata": odd})
+    texts = [getattr(kept, name, "") for name in ("namespace", "name", "uid")]
+    assert [type(text) for text in texts] == [str, str, str]
 
 
 @pytest.mark.untraced

@@ -92,9 +92,6 @@ class StoredGang(SlimPodGang):
 
         They are at their places in the whole object. A JSON Patch of the view therefore applies to
         the whole object.
-
-        They are at their places in the whole object. A JSON Patch of the view therefore applies to
-        the whole object.
         """
         return unpacked(self.content)
 

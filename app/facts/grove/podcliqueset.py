@@ -10,7 +10,7 @@ from app.facts.kubernetes.requests import Requests, read_requests
 from app.facts.labels import MNNVL_GROUP
 from app.facts.named import Namespaced
 from app.objects.metadata import annotations_of
-from app.objects.shape import int_of, map_at, map_of, maps_of, text_of, texts_of
+from app.objects.shape import int_of, map_at, map_of, maps_of, text_at, text_of, texts_of
 from app.objects.time import seconds_since_1970
 
 CONDITION = "TopologyConstraintSatisfied"
@@ -234,9 +234,9 @@ def _spec(obj: Mapping[str, Any]) -> dict[str, Any]:
     metadata = map_of(obj.get("metadata"))
     template = map_of(map_of(obj.get("spec")).get("template"))
     return {
-        "namespace": metadata.get("namespace", ""),
-        "name": metadata.get("name", ""),
-        "uid": metadata.get("uid", ""),
+        "namespace": text_at(metadata, "namespace"),
+        "name": text_at(metadata, "name"),
+        "uid": text_at(metadata, "uid"),
         "generation": int_of(metadata.get("generation")),
         "deleting": metadata.get("deletionTimestamp") is not None,
         "pack_domain": pack_domain(template),
