@@ -171,12 +171,13 @@ class Auditor:
             self.tally.unread[str(resource)] = error.message
 
     async def _objects(self, resource: Resource, namespace: str | None) -> AsyncIterator[Object]:
-        count = self.tally.count(resource.kind)
         async for page in pages(self._client, Selection(resource, namespace)):
+            count = self.tally.count(resource.kind)
             for obj in page.items:
                 count.looked_at += 1
                 yield obj
             self._progress.show(resource.kind, count.looked_at, page.remaining)
+        self.tally.count(resource.kind)  # of a kind that can be read, there may be none
 
     async def _judge(self, resource: Resource, obj: Object) -> Finding | None:
         metadata = obj["metadata"]

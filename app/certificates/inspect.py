@@ -1,6 +1,7 @@
 """Reads and checks certificates."""
 
 import ipaddress
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_pem_private_key,
 )
+from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 _CHAIN_LIMIT = 8
@@ -78,7 +80,9 @@ def load_certificates(pem: bytes) -> list[x509.Certificate]:
     Raise ValueError for anything else, and for keys of an unknown type.
     """
     try:
-        certificates = x509.load_pem_x509_certificates(pem)
+        # many operators, such as Grove's, give their CA the serial number 0
+        with warnings.catch_warnings(action="ignore", category=CryptographyDeprecationWarning):
+            certificates = x509.load_pem_x509_certificates(pem)
         for certificate in certificates:
             certificate.public_key()
             # they are decoded only now

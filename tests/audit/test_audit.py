@@ -348,6 +348,7 @@ async def test_what_may_not_be_read_is_said_and_the_rest_is_audited(
     auditor = auditing(client, CONFIGURED)
     assert [one.name async for one in auditor.findings(None)] == ["lost"]
     assert set(auditor.tally.unread) == unread
+    assert forbidden.kind not in auditor.tally.counts
     assert all(f"cannot list {forbidden}" in why for why in auditor.tally.unread.values())
     assert auditor.tally.exit_code == 2
 

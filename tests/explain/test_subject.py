@@ -27,6 +27,7 @@ from tests.explain.fleet import (
     NAMESPACE,
     NOW,
     RACK,
+    ROUTER,
     SCALING_GROUP,
     SET,
     WORKERS,
@@ -120,6 +121,12 @@ CASES: list[tuple[str, Snapshot, Ref, Found]] = [
         ),
         Ref("Workload", NAMESPACE, "train"),
         Found("", tuple(sorted(pod.name for pod in pods())), "Workload train"),
+    ),
+    (
+        "a pod whose PodGang was deleted",
+        facts(gangs=(), pods=placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")),
+        Ref("Pod", NAMESPACE, f"{ROUTER}-0"),
+        Found(SET, (), f"PodCliqueSet {SET}"),
     ),
     (
         "a claim that the set's pods share",
@@ -314,3 +321,22 @@ def test_a_pod_that_has_ended_neither_waits_nor_is_placed(
     assert explained is not None
     found = f"{explained.tree.ref.kind} {explained.tree.ref.name}"
     assert (explained.headline, explained.exit_code, found) == (headline, 1, root)
+
+
+def test_a_pod_whose_podgang_was_deleted_is_not_placed_as_asked() -> None:
+    pods_of_set = placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
+    given = answer(facts(gangs=(), pods=pods_of_set), Ref("Pod", NAMESPACE, f"{ROUTER}-0"))
+    assert given.headline == (
+        f"{ROUTER}-0 is placed, 4 of 4 pods of its set placed; there is something to look at"
+    )
+    assert [reason.id for reason in given.reasons] == ["PodGangMissing"]
+
+
+def test_without_nodes_nothing_is_said_to_be_as_asked() -> None:
+    pods_of_set = placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
+    known = facts(pods=pods_of_set, skipped=frozenset({"room", "nodes"}))
+    given = answer(known, Ref("PodCliqueSet", NAMESPACE, SET))
+    assert given.headline == (
+        f"{SET} is placed, 4 of 4 pods placed; whether as asked was not looked at"
+    )
+    assert given.exit_code == 0

@@ -6,6 +6,7 @@ import pytest
 
 from app.explain.answers.survey import survey
 from app.explain.known.index import Index
+from app.explain.shown.json import survey_document
 from app.explain.shown.topology_text import survey_text
 from tests.explain.fleet import facts
 
@@ -50,3 +51,15 @@ def test_the_title_and_the_levels(name: str) -> None:
     assert any(line.startswith("level label") for line in lines) is bool(
         survey(Index(given)).levels
     )
+
+
+def counts(**changes: Any) -> tuple[Any, list[tuple[Any, Any]]]:
+    """What the JSON says: the nodes, and the nodes and domains of each level."""
+    given = facts(**changes)
+    document = survey_document(survey(Index(given)), given, [])
+    return document["nodes"], [(row["nodes"], row["domains"]) for row in document["levels"]]
+
+
+def test_counts_in_json_are_null_if_they_are_not_known() -> None:
+    assert counts() == (16, [(16, 2), (16, 4), (16, 16)])
+    assert counts(nodes=(), unseen=NODES) == (None, [(None, None)] * 3)

@@ -80,7 +80,9 @@ def explain(index: Index, ref: Ref) -> Answer | None:
     return Answer(
         ref=ref,
         state=state,
-        headline=_headline(about, of, state, index),
+        headline=_headline(
+            about, of, state, is_looked_at="RequiredViolated" not in examined.skipped
+        ),
         placed=of.placed,
         total=of.total,
         reasons=examined.reasons,
@@ -151,7 +153,12 @@ def _missing_replicas(about: Subject, index: Index) -> int:
     return max(0, pcs.replicas - len(made))
 
 
-def _headline(about: Subject, of: Branch, state: State, index: Index) -> str:
+def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -> str:
+    """Return the answer in one line.
+
+    Unless `is_looked_at`, nodes were not read: whether constraints are kept is then not said.
+    """
+    index = about.index
     name = about.ref.name
     asked = _asked_at(about)
     since = (
@@ -167,7 +174,9 @@ def _headline(about: Subject, of: Branch, state: State, index: Index) -> str:
             nothing if about.pcs.replicas else f"{name} has no replicas: there is nothing to place"
         )
 
-    of_gang = "" if about.ref.kind in _WHOLE else " of its gang"
+    of_gang = " of its gang" if about.gangs else " of its set"
+    if about.ref.kind in _WHOLE:
+        of_gang = ""
     pods = f"{of.placed} of {counted(of.total, 'pod')}{of_gang} placed"
     if about.pcs is not None and _missing_replicas(about, index):
         missing = _missing_replicas(about, index)
@@ -185,6 +194,8 @@ def _headline(about: Subject, of: Branch, state: State, index: Index) -> str:
         "problem": f"{name} is placed, {pods}, but not in order",
         "unknown": f"{name}: {pods}; whether as asked is not known",
     }
+    if state == "well" and not is_looked_at:
+        return f"{name} is placed, {pods}; whether as asked was not looked at"
 
     return words[state]
 

@@ -184,7 +184,7 @@ class _Grower:
         total = clique.replicas if self._seen else None
         state, _ = _state(placed, total, True)
         children = tuple(self._pod(pod) for pod in pods)
-        words = "in no gang yet" if state != "unknown" else ""
+        words = {"unknown": "", "well": "in no gang"}.get(state, "in no gang yet")
         return self._branch(
             clique.ref, placed=placed, total=total, state=state, words=words, children=children
         )

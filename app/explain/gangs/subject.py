@@ -96,13 +96,11 @@ def subject(index: Index, ref: Ref) -> Subject | None:
     if gangs:
         return Subject(index, ref, pcs, gangs, siblings)
 
-    alone = (match.gang,) if match.gang is not None else _gangs_of_pods(index, match.pods)
+    if pcs is not None and match.gang is None:
+        return Subject(index, ref, pcs, (), siblings)
 
-    return (
-        Subject(index, ref, None, alone, alone)
-        if pcs is None or alone
-        else Subject(index, ref, pcs, (), siblings)
-    )
+    alone = (match.gang,) if match.gang is not None else _gangs_of_pods(index, match.pods)
+    return Subject(index, ref, None, alone, alone)
 
 
 def _of_set(index: Index, ref: Ref) -> _Match | None:

@@ -208,8 +208,8 @@ def _unconstrained(
         remedy = "KAI's pod-grouper writes it from the PodGang: see its log"
     elif cluster.kind == "ClusterTopologyBinding":
         remedy = (
-            "Grove's operator writes it: see the set's condition TopologyLevelsUnavailable and the"
-            " operator's log"
+            "Grove's operator writes it when the set changes: see the set's condition"
+            " TopologyLevelsUnavailable and the operator's log"
         )
     else:
         remedy = (

@@ -95,18 +95,23 @@ def pod_gang_missing(gang: Gang) -> Iterator[Reason]:
         return
     index = gang.index
     key = (pcs.namespace, pcs.name)
-    if index.cliques_of_set.get(key) and not index.gangs_of_set.get(key):
-        text = f"Grove has made PodCliques of {pcs.name}, and no PodGang: KAI can't group its pods"
-        remedy = f"see the log of Grove's operator{_said(gang, pcs.errors)}"
-        evidence = (Evidence(pcs.ref, "PodGangs", "0"), *_errors(gang, pcs))
-        yield Reason("PodGangMissing", (pcs.ref,), text, remedy, "platform", evidence)
-        return
+    named = {pod.place.podgang for pod in index.pods_of_set.get(key, ())} - {""}
+    missing = sorted(name for name in named if (pcs.namespace, name) not in index.gangs)
+    for name in missing:
+        yield _missing(gang, pcs, name)
 
-    pods = index.pods_of_set.get(key, ())
-    named = {pod.place.podgang for pod in pods} - {""}
-    for name in sorted(named):
-        if (pcs.namespace, name) not in index.gangs:
-            yield _missing(gang, pcs, name)
+    if not missing and index.cliques_of_set.get(key) and not index.gangs_of_set.get(key):
+        text = f"Grove has made PodCliques of {pcs.name}, and no PodGang: KAI can't group its pods"
+        evidence = (Evidence(pcs.ref, "PodGangs", "0"), *_errors(gang, pcs))
+        yield Reason(
+            "PodGangMissing", (pcs.ref,), text, _until_made(gang, pcs), "platform", evidence
+        )
+
+
+def _until_made(gang: Gang, pcs: SetWithStatus) -> str:
+    """Return what helps if there is no PodGang: Grove makes one anew that was deleted."""
+    log = f"see the log of Grove's operator{_said(gang, pcs.errors)}"
+    return log if pcs.errors else f"wait: Grove makes it within seconds; if it lasts, {log}"
 
 
 def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:
@@ -119,7 +124,7 @@ def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:
     severity: Severity = "problem" if waiting else "warning"
     state = f"{len(waiting)} of them wait" if waiting else "they run on"
     text = f"PodGang {name} does not exist, which {counted(len(pods), 'pod')} name; {state}"
-    remedy = f"see the log of Grove's operator: it makes PodGangs{_said(gang, pcs.errors)}"
+    remedy = _until_made(gang, pcs)
     if _migrates(pcs):
         remedy = "wait: Grove is giving the set other PodGangs"
 

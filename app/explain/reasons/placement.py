@@ -381,4 +381,6 @@ def _without_room(obstacle: Obstacle) -> str:
         return "open the nodes there that are closed"
     if obstacle.gang.whole.is_satisfied:
         return "nothing is wrong: KAI needs no more than those that run; ask for fewer pods"
+    if obstacle.gang.anew.under(Assumption(free="empty")).fits:
+        return "wait until pods of others end elsewhere, and restart the gang then"
     return "make the pods smaller, and restart the gang"

@@ -26,17 +26,25 @@ def survey_document(
 ) -> dict[str, Any]:
     """Return a topology as a map.
 
-    GPUs are whole numbers or fractions of GPUs; null if they are not known.
+    GPUs are whole numbers or fractions of GPUs. They, and counts of nodes and domains, are null if
+    they are not known.
     """
     gpus = ("gpus", "free", "soon")
+    unknown = dict.fromkeys(("nodes", "domains") if "nodes" in facts.unseen else ())
     return {
         "topology": (
             {"kind": survey.cluster.kind, "name": survey.cluster.name} if survey.cluster else None
         ),
         "kaiTopology": survey.kai.name if survey.kai else None,
-        "nodes": survey.nodes,
+        "nodes": None if unknown else survey.nodes,
         "levels": [
-            {**_map(r.level), "nodes": r.nodes, "domains": r.domains, "findings": r.findings}
+            {
+                **_map(r.level),
+                "nodes": r.nodes,
+                "domains": r.domains,
+                **unknown,
+                "findings": r.findings,
+            }
             for r in survey.levels
         ],
         "outside": list(survey.outside),

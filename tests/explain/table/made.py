@@ -64,10 +64,18 @@ MADE = (
     Row(
         "PodGangMissing",
         "there are PodCliques, and no PodGang",
-        {"gangs": (), "sets": (pcs(errors=(ERROR,)),)},
+        {"gangs": (), "pods": (), "sets": (pcs(errors=(ERROR,)),)},
         "Grove has made PodCliques of llm, and no PodGang: KAI can't group its pods",
         "platform",
         {},
+    ),
+    Row(
+        "PodGangMissing",
+        "somebody has deleted the only one",
+        {"gangs": (), "pods": PLACED},
+        "PodGang llm-0 does not exist, which 4 pods name; they run on",
+        "platform",
+        {"pods": PLACED},
     ),
     Row(
         "PodGangMissing",
