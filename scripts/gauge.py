@@ -34,10 +34,9 @@ GOALS = {
 REACHED: dict[str, float] = {
     "tokens per line": 5.8,
     "tokens per code line": 8.6,
-    "files above 2,500 tokens": 3,
-    "functions above 250 tokens": 16,
-    "functions above complexity 10": 70,
-    "functions above 5 parameters": 22,
+    "functions above 250 tokens": 11,
+    "functions above complexity 10": 64,
+    "functions above 5 parameters": 21,
 }
 """Figures of today that are above their goals. They may only fall."""
 

@@ -9,7 +9,7 @@ from app.cluster.owners import MnnvlOwners
 from app.cluster.view import ClusterView
 from app.config.schema import Configuration
 from app.facts.kinds import NEIGHBOURS
-from app.facts.table import FOR_VERDICTS, FOR_WARNINGS
+from app.facts.table import FOR_VERDICTS, FOR_WARNINGS, Row
 from app.kube.api import Objects
 from app.kube.discovery import Discovery
 from app.kube.store import WatchStore
@@ -50,6 +50,11 @@ class Cluster:
         self.resources = MnnvlResources(client, self.facts, self.stores)
         configured = OWNER_RULES.get(configuration.mnnvl.owner)
         self.owners = MnnvlOwners(client, self.facts, self.stores, configured, discovery)
+
+    @property
+    def all_stores(self) -> list[tuple[Row[Any], WatchStore[Any]]]:
+        """The stores for verdicts, then those for warnings, each with its row."""
+        return [*self.stores, *self.hints]
 
     def checks(self) -> dict[str, str | None]:
         """Return the problem of each check by its name, or None if there is none.
@@ -96,9 +101,8 @@ class Cluster:
         for name, problems in self.facts.level_problems().items():
             yield gauge("level_problems", text, len(problems), topology=name)
 
-        stores = {**self.stores.by_name(), **self.hints.by_name()}
-        for name, store in stores.items():
-            yield from self._of_cache(name, store)
+        for row, store in self.all_stores:
+            yield from self._of_cache(row.resource.plural, store)
 
     def _of_cache(self, name: str, store: WatchStore[Any]) -> Iterator[Sample]:
         yield gauge("cache_objects", "Objects in the cache.", len(store), resource=name)

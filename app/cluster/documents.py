@@ -9,10 +9,7 @@ from app.cluster.cluster import Cluster
 from app.cluster.dialects import dialect_of
 from app.config.schema import Configuration
 from app.facts.grove.topology import Level
-from app.facts.kinds import (
-    ALL,
-    CLUSTER_TOPOLOGY,
-)
+from app.facts.kinds import ALL, CLUSTER_TOPOLOGY
 from app.kube.api import Object, WatchEvent
 from app.objects.resource import Resource
 from app.rules.topology.levels import desired_levels
@@ -63,14 +60,14 @@ def _documents_of(cluster: Cluster) -> DocumentObjects:
 
 
 def _apply(cluster: Cluster, resource: Resource | None, event: WatchEvent) -> None:
-    for row, store in (*cluster.stores, *cluster.hints):
+    for row, store in cluster.all_stores:
         if row.resource == resource:
             store.apply(event)
 
 
 def fill_from(cluster: Cluster, objects_of: Callable[[Resource], Iterable[Object]]) -> None:
     """Fill every store with the objects that `objects_of` returns for its resource."""
-    for row, store in (*cluster.stores, *cluster.hints):
+    for row, store in cluster.all_stores:
         fill(store, objects_of(row.resource))
 
 

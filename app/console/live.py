@@ -162,7 +162,7 @@ class Live:
         return self.revision
 
     def touch(self) -> None:
-        """Notes that something has changed that pages show."""
+        """Take note that something has changed that pages show."""
         self.revision += 1
         self._changed.set()
         self._changed = asyncio.Event()

@@ -9,7 +9,7 @@ from app.console.listing import WaitingList, answered
 from app.console.page import ConsolePage, Query, named, reference
 from app.console.revision import Revision
 from app.explain.answers.answer import Answer
-from app.explain.answers.tree import Branch
+from app.explain.answers.branch import Branch
 from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.index import Index
 from app.explain.known.kinds import EXPLAINED

@@ -138,7 +138,10 @@ async def _set_of(reading: Reading, ref: Ref) -> str:
 
 
 def _above(obj: Object) -> tuple[str, str] | None:
-    """(kind, name) of an owner that may have the label, or of a pod that has reserved a claim."""
+    """Return an owner that may have the label, or a pod that has reserved a claim.
+
+    It is given as its kind and its name. None if there is neither.
+    """
     owners = [
         (text_at(o, "kind"), text_at(o, "name"))
         for o in maps_of(obj["metadata"].get("ownerReferences"))
@@ -151,7 +154,7 @@ def _above(obj: Object) -> tuple[str, str] | None:
 
 
 async def _of_set(reading: Reading, resource: Resource, namespace: str, pcs: str) -> None:
-    """Return the objects of a set by its label; without a set, all of the namespace."""
+    """Read the objects of a set by its label; without a set, all of the namespace."""
     if not pcs:
         await reading.list(resource, namespace)
         return
@@ -161,7 +164,7 @@ async def _of_set(reading: Reading, resource: Resource, namespace: str, pcs: str
 
 
 async def _some_nodes(reading: Reading, namespace: str) -> None:
-    """Return the nodes that the pods are on, if they are few."""
+    """Read the nodes that the pods are on, if they are few."""
     names = sorted(
         {pod.node for pod in reading.of("pods") if pod.namespace == namespace and pod.node}
     )
@@ -171,7 +174,7 @@ async def _some_nodes(reading: Reading, namespace: str) -> None:
 
 
 async def _pod_groups(reading: Reading, namespace: str, pcs: str) -> None:
-    """Return the KAI PodGroups that pods of the set name and that don't have its label."""
+    """Read the KAI PodGroups that pods of the set name and that don't have its label."""
     if not pcs:
         return
     known = {group.name for group in reading.of("pod_groups")}
@@ -185,7 +188,7 @@ async def _pod_groups(reading: Reading, namespace: str, pcs: str) -> None:
 
 
 async def _claims(reading: Reading, namespace: str, *, everywhere: bool) -> None:
-    """Claims and what they need, if pods of the namespace have any.
+    """Read claims and what they need, if pods of the namespace have any.
 
     Claims of other namespaces hold channels of nodes too. Without `everywhere`, pods that have
     reserved a claim are read one by one.
@@ -220,7 +223,7 @@ async def _consumers(reading: Reading, namespace: str, used: Collection[str]) ->
 
 
 async def _volumes(reading: Reading, namespace: str) -> None:
-    """Volumes, if pods that wait in the namespace have any."""
+    """Read volumes, if pods that wait in the namespace have any."""
     pods = (pod for pod in reading.of("pods") if pod.namespace == namespace and not pod.node)
     if any(pod.volumes for pod in pods):
         await asyncio.gather(

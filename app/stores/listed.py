@@ -94,7 +94,7 @@ class Reading:
     async def list(
         self, resource: Resource, namespace: str | None = None, *, selector: str = ""
     ) -> int:
-        """Read a list; gives the number of objects. What goes wrong is noted."""
+        """Read a list, and return the number of its objects. What goes wrong is noted."""
         field = self.rows[resource].name
         before = len(self._facts[field])
         error = await self._try(resource, namespace, selector)

@@ -22,6 +22,7 @@ async def run(stores: Stores, client: Client, discovery: Discovery) -> None:
         tasks.create_task(discovery.run(), name="discovery")
         await discovery.until_known()
         tasks.create_task(watch_crds(client, discovery), name="watch crds")
+        tasks.create_task(pause_until(stores.until_synced()), name="pause collector")
         _follow_all(tasks, stores, client, discovery)
 
 
@@ -33,6 +34,7 @@ async def run_from_empty(stores: Stores, client: Client, discovery: Discovery) -
     for _, store in stores:
         store.forget()
     async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(pause_until(stores.until_synced()), name="pause collector")
         _follow_all(tasks, stores, client, discovery)
 
 
@@ -40,14 +42,12 @@ async def run_hints(stores: Stores, client: Client, discovery: Discovery) -> Non
     """Keep `stores`, which nothing waits for, in step until cancelled."""
     await discovery.until_known()
     async with asyncio.TaskGroup() as tasks:
-        for row, store in stores:
-            tasks.create_task(follow(row, store, client, discovery), name=f"watch {row.resource}")
+        _follow_all(tasks, stores, client, discovery)
 
 
 def _follow_all(
     tasks: asyncio.TaskGroup, stores: Stores, client: Client, discovery: Discovery
 ) -> None:
-    tasks.create_task(pause_until(stores.until_synced()), name="pause collector")
     for row, store in stores:
         tasks.create_task(follow(row, store, client, discovery), name=f"watch {row.resource}")
 

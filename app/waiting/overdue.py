@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from app.explain.gangs.assembly import gang_of_pod, gang_of_pod_group, gang_to_come, gangs_of_set
 from app.explain.gangs.gang import Gang
-from app.explain.known.index import Index, Key, key_of
+from app.explain.known.belongings import Key, key_of
+from app.explain.known.index import Index
 from app.explain.reasons.reason import Reason, Who
 from app.explain.reasons.said import words_of_kai
 from app.explain.reasons.table import RULES, examine

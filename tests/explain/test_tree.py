@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.explain.answers.answer import explain
-from app.explain.answers.tree import Branch
+from app.explain.answers.branch import Branch
 from app.explain.known.index import Index
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.pod import PodClaim

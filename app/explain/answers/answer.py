@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from app.explain.answers.tree import Branch, State, grow, together
+from app.explain.answers.branch import Branch, State, together
+from app.explain.answers.tree import grow
 from app.explain.gangs.subject import Subject, subject
 from app.explain.known.index import Index
 from app.explain.placing.room import DomainRoom

@@ -3,62 +3,32 @@
 It goes from its PodCliqueSet through gangs, PodCliques, claims and queue to pods, with states.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from app.explain.answers.branch import (
+    Branch,
+    State,
+    asked_words,
+    place_words,
+    state_of,
+    together,
+    told_words,
+)
 from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.gangs.subject import Subject
 from app.explain.known.amounts import gpus_of
 from app.explain.known.index import Index
-from app.explain.known.levels import Topology
 from app.explain.known.podclique import PodClique
 from app.explain.reasons.claims import compute_domains_of, ready_nodes
 from app.explain.reasons.queue import exceeded_quota
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.shares import asked_of, chain, over_limit, unusable_because, use_words
 from app.explain.reasons.words import amount, counted, listed, plain
-from app.facts.constraint import SchedulerConstraint
-from app.facts.grove.podcliqueset import SetWithStatus, UserConstraint
+from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kai.queue import Queue
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
-
-State = Literal["well", "waits", "warning", "problem", "unknown"]
-
-
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """One object.
-
-    `asked` is its constraint, `where` where its pods are, or the most room that there is for them.
-
-    `placed` of `total` pods have a node; None if pods can't be seen. `reasons` are numbers in the
-    list of reasons, from 1. `marked` is the object that was asked about.
-    """
-
-    ref: Ref
-    asked: str = ""
-    where: str = ""
-    placed: int | None = None
-    total: int | None = None
-    state: State = "well"
-    words: str = ""
-    children: tuple["Branch", ...] = ()
-    reasons: tuple[int, ...] = ()
-    marked: bool = False
-
-    def label(self, parent: str) -> tuple[str, str]:
-        """Its kind and name for people.
-
-        The name is shortened if it begins with that of the branch above.
-        """
-        kind = self.ref.kind
-        name = self.ref.name
-        within = parent and kind in ("PodClique", "Pod") and name.startswith(f"{parent}-")
-        return "replica" if kind == "Replica" else kind, (
-            f"…{name[len(parent) :]}" if within else name
-        )
 
 
 class _Grower:
@@ -164,7 +134,7 @@ class _Grower:
         `waits` and `well` are the words for these states.
         """
         placed, total = (len(part.placed), part.expected) if self._seen else (None, None)
-        state, words = _state(placed, total, part.expected > 0)
+        state, words = state_of(placed, total, part.expected > 0)
         return self._branch(
             ref,
             gang.ref,
@@ -182,7 +152,7 @@ class _Grower:
         pods = self._index.pods_of_clique(clique.namespace, clique.name)
         placed = sum(1 for pod in pods if pod.node) if self._seen else None
         total = clique.replicas if self._seen else None
-        state, _ = _state(placed, total, True)
+        state, _ = state_of(placed, total, True)
         children = tuple(self._pod(pod) for pod in pods)
         words = {"unknown": "", "well": "in no gang"}.get(state, "in no gang yet")
         return self._branch(
@@ -245,7 +215,7 @@ class _Grower:
         return "at its quota" if is_over else ""
 
     def _claims(self, gang: Gang) -> Iterator[Branch]:
-        """Claims that pods share by name, and ComputeDomains."""
+        """Yield the claims that pods share by name, and ComputeDomains."""
         names = {
             claim.claim
             for pod in gang.pods
@@ -285,87 +255,8 @@ class _Grower:
         return f"{best.pods} of {short.count} in {best.domain}"
 
 
-def together(branches: Sequence[Branch]) -> tuple[int | None, int | None, State, str]:
-    """Return how many pods of several gangs are placed, of how many.
-
-    The state of all is there too, with its words.
-    """
-    placed = _sum(branch.placed for branch in branches)
-    total = _sum(branch.total for branch in branches)
-    state, words = _state(placed, total, bool(branches))
-    if state == "well":
-        state = max((branch.state for branch in branches), key=_RANK.__getitem__)
-    return placed, total, state, words
-
-
-_RANK = {"well": 0, "warning": 1, "waits": 2, "problem": 3, "unknown": 4}
-
-
 def grow(index: Index, subject: Subject, reasons: Sequence[Reason]) -> Branch:
     return _Grower(index, subject, reasons).root(subject)
-
-
-def place_words(index: Index, topology: Topology, pods: Iterable[Pod], key: str = "") -> str:
-    """Return the one domain that pods are in.
-
-    It is at the level asked for or at the narrowest at which there is one; else it is how many
-    domains of that level. "" if their nodes are not known.
-    """
-    domains = index.domains(topology.keys)
-    names = {pod.node for pod in pods}
-    if not names or not names <= domains.positions.keys():
-        return ""
-
-    paths = [path for name in names if (path := domains.paths[domains.positions[name]]) is not None]
-    if len(paths) < len(names) or not topology.keys:
-        return counted(len(names), "node")
-
-    narrower = range(len(topology.keys), 0, -1)
-    depth = domains.depth(key) or next(
-        (d for d in narrower if len({path[:d] for path in paths}) == 1), 1
-    )
-    places = {path[:depth] for path in paths}
-
-    return (
-        "/".join(min(places))
-        if len(places) == 1
-        else counted(len(places), topology.levels[depth - 1].domain)
-    )
-
-
-def told_words(told: SchedulerConstraint, topology: Topology) -> str:
-    return asked_words(
-        UserConstraint(
-            *(topology.name_of(key) if key else "" for key in (told.required, told.preferred))
-        )
-    )
-
-
-def asked_words(asked: UserConstraint) -> str:
-    if asked.required:
-        return f"{asked.required} required"
-    return f"{asked.preferred} preferred" if asked.preferred else ""
-
-
-def _sum(counts: Iterable[int | None]) -> int | None:
-    """Return the sum of the counts that are known.
-
-    None if none is known: claims and queues have no pods.
-    """
-    values = list(counts)
-    return (
-        None
-        if not values or all(value is None for value in values)
-        else sum(value or 0 for value in values)
-    )
-
-
-def _state(placed: int | None, total: int | None, exists: bool) -> tuple[State, str]:
-    if placed is None or total is None:
-        return "unknown", "not known"
-    if not exists or placed < total:
-        return "waits", "waits"
-    return "well", "placed"
 
 
 def _pod_state(pod: Pod) -> tuple[State, str]:

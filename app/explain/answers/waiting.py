@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from app.explain.answers.answer import Answer, explain
-from app.explain.answers.tree import State
-from app.explain.known.index import Index, key_of
+from app.explain.answers.branch import State
+from app.explain.known.belongings import key_of
+from app.explain.known.index import Index
 from app.explain.reasons.reason import Who
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.named import Ref

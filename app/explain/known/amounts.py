@@ -111,7 +111,7 @@ def gpus(pods: Iterable[Pod]) -> int:
 def added(
     requested: Mapping[str, Amounts], devices: Mapping[str, Amounts]
 ) -> Mapping[str, Amounts]:
-    """Requests of pods and amounts of devices together, by node name."""
+    """Return requests of pods and amounts of devices together, by node name."""
     sums = {
         node: Counter(amounts) + Counter(requested.get(node, {}))
         for node, amounts in devices.items()
@@ -120,7 +120,7 @@ def added(
 
 
 def added_gpus(requested: Mapping[str, int], devices: Mapping[str, Amounts]) -> Mapping[str, int]:
-    """Like `added`, of GPUs only."""
+    """Return the GPUs of pods and of devices together, by node name."""
     sums = {node: requested.get(node, 0) + gpus_of(amounts) for node, amounts in devices.items()}
     return {**requested, **sums} if sums else requested
 

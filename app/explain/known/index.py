@@ -1,64 +1,25 @@
-"""Lookups over facts, each made once.
+"""What facts tell, each computed once: what is used on a node, and which topology is meant."""
 
-They tell who belongs to whom, what is used on a node, and which topology is meant.
-"""
-
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property, partial
-from typing import Any, TypeVar, cast, overload
+from typing import TypeVar, cast
 
 from app.explain.known import amounts
 from app.explain.known.amounts import current, gpus_of, taken_gpus, with_gpus
+from app.explain.known.belongings import Belongings, key_of
 from app.explain.known.domains import Domains
 from app.explain.known.levels import Topology, topology_called
-from app.explain.known.lookup import Groups, Join, Names, Naming, change
-from app.explain.known.podclique import PodClique
+from app.explain.known.lookup import change
 from app.explain.known.snapshot import Snapshot
-from app.facts.grove.podcliqueset import SetWithStatus
-from app.facts.grove.podgang import PodGang
-from app.facts.grove.podgangmap import PodGangMap
-from app.facts.kai.podgroup import KaiPodGroup
-from app.facts.kai.queue import Queue
-from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceClaim, ResourceSlice
-from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
-from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
-from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
 from app.facts.labels import NODE_POOL
-from app.facts.named import Named, Namespaced
-from app.facts.nvidia.computedomain import ComputeDomain
 from app.facts.quantity import Amounts
 from app.facts.table import CHANNELS, ROOM
 
-Key = tuple[str, str]
-"""(namespace, name)"""
-
-
-def key_of(obj: Namespaced) -> Key:
-    return obj.namespace, obj.name
-
-
-def _key(namespace: str, name: str) -> Sequence[Key]:
-    return [(namespace, name)] if name else ()
-
-
-def _set_of(obj: PodGang | PodClique | Pod) -> Sequence[Key]:
-    return _key(obj.namespace, obj.place.pcs)
-
-
-def _node_of(pod: Pod) -> Sequence[str]:
-    return [pod.node] if pod.node and not pod.finished else ()
-
-
 T = TypeVar("T")
-K = TypeVar("K", bound=Hashable)
-
-
-def _name_of(obj: Named) -> str:
-    return obj.name
-
 
 _Kind = tuple[str, tuple[str, ...]]
 """Whose use counts, and which resources."""
@@ -66,15 +27,14 @@ _Free = tuple[list[Amounts], list[tuple[int, ...]]]
 """What is used on each node, and what is left there."""
 
 
-class Index:
-    """Lookups over a `Snapshot`, each made when it is first needed.
+class Index(Belongings):
+    """The objects of a `Snapshot`, what is used on each node, and the trees of nodes.
 
     An index can follow the cluster: then what has not changed is not made again.
     """
 
     def __init__(self, facts: Snapshot) -> None:
-        self.facts = facts
-        self._lookups: dict[Any, Any] = {}
+        super().__init__(facts)
         self._domains: dict[tuple[str, ...], Domains] = {}
         self._free: dict[_Kind, _Free] = {}
         self._was_free: dict[_Kind, _Free] = {}
@@ -91,18 +51,6 @@ class Index:
             memory[key] = make(), frozenset(of)
         return cast(T, memory[key][0])
 
-    @overload
-    def lookup(self, by: Join[K, T]) -> Groups[K, T]: ...
-
-    @overload
-    def lookup(self, by: Naming[K, T]) -> Names[K, T]: ...
-
-    def lookup(self, by: Join[K, T] | Naming[K, T]) -> Groups[K, T] | Names[K, T]:
-        """Return the facts by key, which follow the cluster too."""
-        if by not in self._lookups:
-            self._lookups[by] = by.over(getattr(self.facts, by.field))
-        return cast("Groups[K, T] | Names[K, T]", self._lookups[by])
-
     def follow(self, facts: Snapshot) -> None:
         """Become the index of other facts of the same cluster, earlier or later ones."""
         before = self.facts
@@ -112,9 +60,7 @@ class Index:
             for name in _KINDS
             if getattr(before, name) is not getattr(facts, name)
         }
-        for by, lookup in self._lookups.items():
-            if by.field in changes:
-                lookup.follow(changes[by.field])
+        self.follow_changes(changes)
 
         changed = {*changes, *_limits_changed(before, facts)}
         if _OF_NODES & changed:
@@ -241,82 +187,6 @@ class Index:
             leaving.get(node.name, 0) if has else 0
             for node, has in zip(self.nodes, self.gpus, strict=True)
         ]
-
-    # By name.
-
-    sets: Naming[Key, SetWithStatus] = Naming("sets", key_of)
-    cliques: Naming[Key, PodClique] = Naming("cliques", key_of)
-    gangs: Naming[Key, PodGang] = Naming("gangs", key_of)
-    gang_maps: Naming[Key, PodGangMap] = Naming("gang_maps", key_of)
-    pod_groups: Naming[Key, KaiPodGroup] = Naming("pod_groups", key_of)
-    pods: Naming[Key, Pod] = Naming("pods", key_of)
-    claims: Naming[Key, ResourceClaim] = Naming("claims", key_of)
-    claim_templates: Naming[Key, ClaimTemplate] = Naming("claim_templates", key_of)
-    compute_domains: Naming[Key, ComputeDomain] = Naming("compute_domains", key_of)
-    volume_claims: Naming[Key, VolumeClaim] = Naming("volume_claims", key_of)
-    workloads: Naming[Key, Workload] = Naming("workloads", key_of)
-    workload_groups: Naming[Key, WorkloadGroup] = Naming("workload_groups", key_of)
-
-    device_classes: Naming[str, DeviceClass] = Naming("device_classes", _name_of)
-    storage_classes: Naming[str, StorageClass] = Naming("storage_classes", _name_of)
-    volumes: Naming[str, Volume] = Naming("volumes", _name_of)
-    queues: Naming[str, Queue] = Naming("queues", _name_of)
-    priorities: Naming[str, PriorityClass] = Naming("priorities", _name_of)
-
-    # Who belongs to whom: by labels and owner references.
-
-    gangs_of_set: Join[Key, PodGang] = Join("gangs", _set_of, key_of)
-    cliques_of_set: Join[Key, PodClique] = Join("cliques", _set_of, key_of)
-    pods_of_set: Join[Key, Pod] = Join("pods", _set_of, key_of)
-    _pods_of_clique: Join[Key, Pod] = Join(
-        "pods", lambda pod: _key(pod.namespace, pod.place.clique), key_of
-    )
-    _pods_of_owner: Join[str, Pod] = Join(
-        "pods", lambda pod: [pod.owner] if pod.owner and not pod.place.clique else (), key_of
-    )
-    pods_of_group: Join[Key, Pod] = Join("pods", lambda pod: _key(pod.namespace, pod.group), key_of)
-    """By the annotation that names the KAI PodGroup."""
-    pods_of_claim: Join[Key, Pod] = Join(
-        "pods",
-        lambda pod: [(pod.namespace, claim.claim) for claim in pod.claims if claim.claim],
-        key_of,
-    )
-    events: Join[str, Event] = Join(
-        "events",
-        lambda event: [event.uid] if event.uid else (),
-        lambda event: (-(event.time or 0.0), event.reason, event.message),
-    )
-    """By the uid of their object, the latest first."""
-    pods_on: Join[str, Pod] = Join("pods", _node_of, key_of)
-    """By node name, without those that have finished."""
-    _terminating_on: Join[str, Pod] = Join(
-        "pods", lambda pod: _node_of(pod) if pod.deleting is not None else (), key_of
-    )
-
-    def pods_of_clique(self, namespace: str, name: str) -> Sequence[Pod]:
-        """By the label that names the PodClique; pods without it by their owner."""
-        labelled = self._pods_of_clique.get((namespace, name), ())
-        clique = self.cliques.get((namespace, name))
-        owned = self._pods_of_owner.get(clique.uid, ()) if clique is not None and clique.uid else ()
-        return sorted((*labelled, *owned), key=key_of) if owned else labelled
-
-    @cached_property
-    def _group_of_owner(self) -> Mapping[str, KaiPodGroup]:
-        return {
-            uid: group
-            for group in sorted(self.facts.pod_groups, key=key_of)
-            for uid in group.owners
-            if uid
-        }
-
-    def pod_group_of(self, gang: PodGang, pods: Iterable[Pod]) -> KaiPodGroup | None:
-        """Return the KAI PodGroup that a PodGang owns, or the one that its pods name."""
-        owned = self._group_of_owner.get(gang.uid) if gang.uid else None
-        named = (
-            self.pod_groups.get((gang.namespace, name))
-            for name in sorted({pod.group for pod in pods})
-        )
-        return owned or next(filter(None, named), None)
 
     # What is taken of nodes.
 

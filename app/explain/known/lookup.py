@@ -6,11 +6,12 @@ Only what a change touches is made anew. A group that did not change stays the s
 import operator
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import compress
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import Any, Generic, NamedTuple, Self, TypeVar, overload
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 V = TypeVar("V")
+M = TypeVar("M")
 
 _FEW = 1000
 """If more places of a list differ, the facts have probably moved, not changed."""
@@ -44,37 +45,43 @@ def change(before: Sequence[Any], after: Sequence[Any]) -> Change:
     )
 
 
-class Join(Generic[K, T]):
-    """How facts are grouped.
+class _ByKey(Generic[M]):
+    """A lookup of facts, declared in the class of an index.
 
-    `field` of a snapshot has the facts. Each has some `keys`, and a place in its groups by `order`.
-    As an attribute of an index, it is the groups by key.
+    `field` of a snapshot has the facts. As an attribute of an index, it is the mapping M.
     """
 
-    def __init__(
-        self, field: str, keys: Callable[[T], Iterable[K]], order: Callable[[T], Any]
-    ) -> None:
+    def __init__(self, field: str) -> None:
         self.field = field
-        self.keys = keys
-        self.order = order
         self._name = ""
 
     def __set_name__(self, of: object, name: str) -> None:
         self._name = name
 
     @overload
-    def __get__(self, index: None, of: object) -> "Join[K, T]": ...
+    def __get__(self, index: None, of: object) -> Self: ...
 
     @overload
-    def __get__(self, index: Any, of: object) -> Mapping[K, Sequence[T]]: ...
+    def __get__(self, index: Any, of: object) -> M: ...
 
-    def __get__(self, index: Any, of: object) -> "Join[K, T] | Mapping[K, Sequence[T]]":
+    def __get__(self, index: Any, of: object) -> Self | M:
         if index is None:
             return self
         # found there from now on, and changed in place
-        by_key: Mapping[K, Sequence[T]] = index.lookup(self).by_key
+        by_key: M = index.lookup(self).by_key
         vars(index)[self._name] = by_key
         return by_key
+
+
+class Join(_ByKey[Mapping[K, Sequence[T]]]):
+    """How facts are grouped: each has some `keys`, and a place in its groups by `order`."""
+
+    def __init__(
+        self, field: str, keys: Callable[[T], Iterable[K]], order: Callable[[T], Any]
+    ) -> None:
+        super().__init__(field)
+        self.keys = keys
+        self.order = order
 
     def over(self, facts: Iterable[T]) -> "Groups[K, T]":
         """Return the facts by key."""
@@ -130,32 +137,12 @@ class Groups(Generic[K, T]):
         return touched
 
 
-class Naming(Generic[K, T]):
-    """How facts are named: no two have the same `key`, or else the last one counts.
-
-    `field` of a snapshot has the facts. As an attribute of an index, it is the facts by key.
-    """
+class Naming(_ByKey[Mapping[K, T]]):
+    """How facts are named: no two have the same `key`, or else the last one counts."""
 
     def __init__(self, field: str, key: Callable[[T], K]) -> None:
-        self.field = field
+        super().__init__(field)
         self.key = key
-        self._name = ""
-
-    def __set_name__(self, of: object, name: str) -> None:
-        self._name = name
-
-    @overload
-    def __get__(self, index: None, of: object) -> "Naming[K, T]": ...
-
-    @overload
-    def __get__(self, index: Any, of: object) -> Mapping[K, T]: ...
-
-    def __get__(self, index: Any, of: object) -> "Naming[K, T] | Mapping[K, T]":
-        if index is None:
-            return self
-        by_key: Mapping[K, T] = index.lookup(self).by_key
-        vars(index)[self._name] = by_key
-        return by_key
 
     def over(self, facts: Iterable[T]) -> "Names[K, T]":
         """Return the facts by key."""

@@ -47,7 +47,7 @@ async def read_all(
 
 
 def facts_of(documents: Iterable[Object], now: float) -> Snapshot:
-    """Facts of files. Kinds of which there is no document are not judged."""
+    """Return the facts of files. Kinds of which there is no document are not judged."""
     facts = projected(documents)
     missing = {row.name for row in BY_RESOURCE.values()} - facts.keys()
     wide = set() if {"nodes", "pods"} <= facts.keys() else {ROOM, CHANNELS}

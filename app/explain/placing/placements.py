@@ -234,7 +234,7 @@ class Placements:
         self,
         labels: Mapping[str, Mapping[str, str]],
     ) -> "Placements":
-        """As if nodes had these labels too, by node name."""
+        """Return the placements as if nodes had these labels too, by node name."""
         nodes = tuple(
             replace(node, labels={**node.labels, **labels[node.name]})
             if node.name in labels

@@ -5,7 +5,8 @@ See `pkg/scheduler/actions/preempt` and `pkg/common/podgroup` of KAI.
 
 from collections.abc import Iterator
 
-from app.explain.known.index import Index, key_of
+from app.explain.known.belongings import key_of
+from app.explain.known.index import Index
 from app.explain.placing.placements import Assumption
 from app.explain.reasons.room import Obstacle
 from app.facts.kai.podgroup import KaiPodGroup

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of, is_gpu
-from app.explain.known.index import Index, key_of
+from app.explain.known.belongings import key_of
+from app.explain.known.index import Index
 from app.explain.reasons.words import amount, plain
 from app.facts.kai.queue import Queue, Share
 

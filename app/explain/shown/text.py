@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from app.explain.answers.answer import Answer
-from app.explain.answers.tree import Branch, State
+from app.explain.answers.branch import Branch, State
 from app.explain.known.snapshot import TITLES
 from app.explain.reasons.reason import Reason, Who
 from app.explain.reasons.words import listed

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from app.explain.answers.tree import State
+from app.explain.answers.branch import State
 from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.words import counted

@@ -101,10 +101,13 @@ class SetPart(NamedTuple):
 
 
 class GroupTemplate(NamedTuple):
+    """A scaling group. `members` are the names of its cliques."""
+
     name: str
     part: SetPart
     replicas: int
     min_available: int
+    members: tuple[str, ...]
 
 
 class CliqueTemplate(NamedTuple):
@@ -207,19 +210,11 @@ def read_template(obj: Mapping[str, Any], *, groups_read: bool = True) -> Templa
     template = walk_map(spec, "template", _SPEC, findings)
     whole = _read_part(SET, 0, template, metadata, findings)
 
-    groups: list[GroupTemplate] = []
-    groups_of: dict[str, dict[str, GroupTemplate]] = {}
-    for part, content in _parts_in(template, "group", findings):
-        group = GroupTemplate(
-            part.owner[1],
-            part,
-            int_of(content.get("replicas"), 1),
-            int_of(content.get("minAvailable"), 1),
-        )
-        groups.append(group)
-        for member in walk_list(content, "cliqueNames", part.path, findings):
-            groups_of.setdefault(str(member), {}).setdefault(group.name, group)
-
+    groups = tuple(
+        _read_group(part, content, findings)
+        for part, content in _parts_in(template, "group", findings)
+    )
+    groups_of = _groups_of(groups)
     cliques = tuple(
         _read_clique(part, content, whole, groups_of, groups_read)
         for part, content in _parts_in(template, "clique", findings)
@@ -229,7 +224,7 @@ def read_template(obj: Mapping[str, Any], *, groups_read: bool = True) -> Templa
         str(metadata.get("name") or ""),
         int_of(spec.get("replicas"), 1),
         (whole, *(group.part for group in groups), *(clique.parts[0] for clique in cliques)),
-        tuple(groups),
+        groups,
         cliques,
         groups_of,
         tuple(findings),
@@ -265,6 +260,27 @@ def _read_part(
 
     walk_map(content, "topologyConstraint", part.path, findings)
     return part._replace(constraint=None)
+
+
+def _read_group(
+    part: SetPart, content: dict[str, Any], findings: list[FieldError]
+) -> GroupTemplate:
+    return GroupTemplate(
+        part.owner[1],
+        part,
+        int_of(content.get("replicas"), 1),
+        int_of(content.get("minAvailable"), 1),
+        tuple(map(str, walk_list(content, "cliqueNames", part.path, findings))),
+    )
+
+
+def _groups_of(groups: tuple[GroupTemplate, ...]) -> Mapping[str, Mapping[str, GroupTemplate]]:
+    """Return the groups of each clique by their names."""
+    groups_of: dict[str, dict[str, GroupTemplate]] = {}
+    for group in groups:
+        for member in group.members:
+            groups_of.setdefault(member, {}).setdefault(group.name, group)
+    return groups_of
 
 
 def _read_clique(

@@ -25,8 +25,9 @@ from app.explain.gangs.gang import Gang
 from app.explain.gangs.planned import PLACEMENT
 from app.explain.gangs.subject import subject
 from app.explain.known.amounts import is_device
+from app.explain.known.belongings import Key, key_of
 from app.explain.known.domains import Domains
-from app.explain.known.index import Index, Key, key_of
+from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
 from app.explain.placing.arrangement import Arrangement, Wish
 from app.explain.placing.demand import Demand

@@ -9,7 +9,8 @@ from app.explain.gangs.assembly import gang_of_pod, gang_of_pod_group, gangs_of_
 from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.gangs.planned import planned
 from app.explain.known.amounts import is_device
-from app.explain.known.index import Index, Key, key_of
+from app.explain.known.belongings import Key, key_of
+from app.explain.known.index import Index
 from app.explain.placing.demand import Demand
 from app.explain.reasons.evictable import priority_of
 from app.facts.kubernetes.pod import Pod, Shape

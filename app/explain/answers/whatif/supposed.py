@@ -13,7 +13,8 @@ from app.explain.answers.whatif.edits import (
     Supposition,
     UnusableEdit,
 )
-from app.explain.known.index import Index, Key, key_of
+from app.explain.known.belongings import Key, key_of
+from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot, projected
 from app.explain.placing.fitness import NAME_FIELD
 from app.explain.reasons.words import counted, listed

@@ -1,0 +1,130 @@
+"""One object of the tree of a workload: its state, and the words of its columns."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Literal
+
+from app.explain.known.index import Index
+from app.explain.known.levels import Topology
+from app.explain.reasons.words import counted
+from app.facts.constraint import SchedulerConstraint
+from app.facts.grove.podcliqueset import UserConstraint
+from app.facts.kubernetes.pod import Pod
+from app.facts.named import Ref
+
+State = Literal["well", "waits", "warning", "problem", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One object.
+
+    `asked` is its constraint, `where` where its pods are, or the most room that there is for them.
+
+    `placed` of `total` pods have a node; None if pods can't be seen. `reasons` are numbers in the
+    list of reasons, from 1. `marked` is the object that was asked about.
+    """
+
+    ref: Ref
+    asked: str = ""
+    where: str = ""
+    placed: int | None = None
+    total: int | None = None
+    state: State = "well"
+    words: str = ""
+    children: tuple["Branch", ...] = ()
+    reasons: tuple[int, ...] = ()
+    marked: bool = False
+
+    def label(self, parent: str) -> tuple[str, str]:
+        """Its kind and name for people.
+
+        The name is shortened if it begins with that of the branch above.
+        """
+        kind = self.ref.kind
+        name = self.ref.name
+        within = parent and kind in ("PodClique", "Pod") and name.startswith(f"{parent}-")
+        return "replica" if kind == "Replica" else kind, (
+            f"…{name[len(parent) :]}" if within else name
+        )
+
+
+def together(branches: Sequence[Branch]) -> tuple[int | None, int | None, State, str]:
+    """Return how many pods of several gangs are placed, of how many.
+
+    The state of all is there too, with its words.
+    """
+    placed = _sum(branch.placed for branch in branches)
+    total = _sum(branch.total for branch in branches)
+    state, words = state_of(placed, total, bool(branches))
+    if state == "well":
+        state = max((branch.state for branch in branches), key=_RANK.__getitem__)
+    return placed, total, state, words
+
+
+_RANK = {"well": 0, "warning": 1, "waits": 2, "problem": 3, "unknown": 4}
+
+
+def state_of(placed: int | None, total: int | None, exists: bool) -> tuple[State, str]:
+    """Return the state of `total` pods of which `placed` have a node, with its words."""
+    if placed is None or total is None:
+        return "unknown", "not known"
+    if not exists or placed < total:
+        return "waits", "waits"
+    return "well", "placed"
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """Return the sum of the counts that are known.
+
+    None if none is known: claims and queues have no pods.
+    """
+    values = list(counts)
+    return (
+        None
+        if not values or all(value is None for value in values)
+        else sum(value or 0 for value in values)
+    )
+
+
+def place_words(index: Index, topology: Topology, pods: Iterable[Pod], key: str = "") -> str:
+    """Return the one domain that pods are in.
+
+    It is at the level asked for or at the narrowest at which there is one; else it is how many
+    domains of that level. "" if their nodes are not known.
+    """
+    domains = index.domains(topology.keys)
+    names = {pod.node for pod in pods}
+    if not names or not names <= domains.positions.keys():
+        return ""
+
+    paths = [path for name in names if (path := domains.paths[domains.positions[name]]) is not None]
+    if len(paths) < len(names) or not topology.keys:
+        return counted(len(names), "node")
+
+    depth = domains.depth(key) or _shared_depth(paths)
+    places = {path[:depth] for path in paths}
+    if len(places) == 1:
+        return "/".join(min(places))
+    return counted(len(places), topology.levels[depth - 1].domain)
+
+
+def _shared_depth(paths: Sequence[Sequence[str]]) -> int:
+    """Return the depth of the narrowest domain that has all `paths` of nodes, or 1."""
+    common = sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, zip(*paths, strict=True)))
+    return max(common, 1)
+
+
+def told_words(told: SchedulerConstraint, topology: Topology) -> str:
+    return asked_words(
+        UserConstraint(
+            *(topology.name_of(key) if key else "" for key in (told.required, told.preferred))
+        )
+    )
+
+
+def asked_words(asked: UserConstraint) -> str:
+    if asked.required:
+        return f"{asked.required} required"
+    return f"{asked.preferred} preferred" if asked.preferred else ""
