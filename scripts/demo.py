@@ -9,6 +9,7 @@ runs. Exit code 0 if every example has the expected outcome. All processes are s
 import difflib
 import json
 import os
+import shutil
 import ssl
 import subprocess
 import sys
@@ -26,6 +27,7 @@ import yaml
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "manifests" / "examples"
 PATIENCE = 60.0
+WIDTH = shutil.get_terminal_size().columns
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def main() -> int:
 
 
 def caption(text: str) -> None:
-    print(f"\n{paint(text, 'caption')}")
+    print(f"\n{paint(textwrap.fill(text, WIDTH), 'caption')}")
 
 
 def opened(act: Act) -> tuple[Step, ...]:
@@ -138,8 +140,9 @@ def unstick(sandbox: "Running") -> Iterator[str]:
     yield from sandbox.command("explain", "-n", "inference", code=1, expected="llm-serve")
     caption("Why, and what helps?")
     yield from sandbox.command("explain", *STUCK, code=1, expected="LevelLabelMissing")
-    caption("Is there room for it anywhere else? 4 pods of 8 GPUs in one rack:")
-    yield from sandbox.command("topology", "--room", "4x8", "--in", "rack", code=None, most=2)
+    caption("Which rack has room for its 4 workers of 8 GPUs? If none has, which wider level?")
+    room = ("topology", "--room", "4x8", "--in", "rack")
+    yield from sandbox.command(*room, code=1, expected="of 9 blocks", until="ClusterTopology")
 
     key, value = RACK
     caption(
@@ -242,10 +245,8 @@ class Running:
         items: list[dict[str, Any]] = self._call("user", "GET", path).json()["items"]
         return items
 
-    def command(
-        self, *words: str, code: int | None, expected: str = "", most: int = 0
-    ) -> Iterator[str]:
-        """Run `grove-admission` as the user, and print it with its output: at most some lines.
+    def command(self, *words: str, code: int, expected: str, until: str = "") -> Iterator[str]:
+        """Run `grove-admission` as the user, and print it with its output up to a text.
 
         Yield what is not as expected: another exit code, or an output without a text.
         """
@@ -257,11 +258,12 @@ class Running:
             capture_output=True,
             text=True,
             check=False,
+            env={**os.environ, "COLUMNS": str(WIDTH)},
         )
 
-        lines = (ended.stdout + ended.stderr).splitlines()
-        print("\n".join(lines[: most or len(lines)]))
-        if code not in (None, ended.returncode) or expected not in ended.stdout:
+        output = ended.stdout + ended.stderr
+        print((output.partition(until)[0] if until else output).rstrip())
+        if code != ended.returncode or expected not in ended.stdout:
             yield f"grove-admission {' '.join(words)}"
 
     def label(self, node: str, labels: dict[str, str]) -> None:
@@ -349,7 +351,19 @@ def show(sandbox: Running, step: Step) -> bool:
 
 
 def indented(text: str) -> str:
-    return textwrap.indent(text, "    ")
+    """Lines below a step, which keep to the width of the terminal."""
+    lines = (
+        textwrap.wrap(
+            line,
+            WIDTH,
+            initial_indent="    ",
+            subsequent_indent="      ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for line in text.splitlines()
+    )
+    return "\n".join(part for parts in lines for part in parts)
 
 
 def changes(sent: dict[str, Any], stored: dict[str, Any]) -> list[str]:

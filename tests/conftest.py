@@ -4,6 +4,7 @@ import contextlib
 import gc
 import importlib
 import logging
+import os
 import pkgutil
 import sys
 from collections.abc import Generator, Iterator
@@ -16,6 +17,9 @@ import app
 # Tests run in parallel: how long one example takes says more about the machine than about the code.
 settings.register_profile("parallel", deadline=None)
 settings.load_profile("parallel")
+
+# Commands write for a terminal of this width. Workers of a parallel run have it from the first process.
+os.environ.pop("COLUMNS", None)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -21,7 +21,7 @@ from app.cluster.connect import reading_client
 from app.commands.asked import neighbours, one_word, reference
 from app.commands.explain_list import print_list
 from app.commands.files import stream_of
-from app.commands.options import UNUSABLE, Command, add_reading_options, unreadable
+from app.commands.options import UNUSABLE, Command, add_reading_options, columns, unreadable
 from app.dry_run.budget import UnusableInput
 from app.explain.answers.answer import Answer, explain
 from app.explain.known.index import Index
@@ -188,6 +188,7 @@ def _print(answer: Answer, arguments: argparse.Namespace) -> int:
                 answer,
                 everything=arguments.all,
                 colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
+                width=columns(),
             )
         )
 

@@ -1,10 +1,9 @@
 """`explain` without a name: what waits in a namespace, or in all."""
 
 import argparse
-import os
-import shutil
 import sys
 
+from app.commands.options import columns
 from app.explain.answers.waiting import rows, workloads
 from app.explain.known.index import Index
 from app.explain.shown.waiting_text import exit_code, list_document, list_text
@@ -18,13 +17,6 @@ def print_list(index: Index, namespace: str, arguments: argparse.Namespace) -> i
     if arguments.output == "json":
         print(visible_json(list_document(listed, facts), indented=True))
     else:
-        print(list_text(listed, facts, namespace, everything=arguments.all, width=_width()))
+        print(list_text(listed, facts, namespace, everything=arguments.all, width=columns()))
     sys.stdout.flush()
     return exit_code(listed, facts)
-
-
-def _width() -> int:
-    """Return the columns of the terminal; 0, for as many as are needed, if there is none."""
-    if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
-        return 0
-    return shutil.get_terminal_size().columns

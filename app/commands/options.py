@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -98,6 +99,13 @@ def configured(arguments: argparse.Namespace, **flags: Any) -> "Configuration":
     from app.config.read import configuration_or_defaults, with_overrides
 
     return with_overrides(configuration_or_defaults(arguments.config), os.environ, flags)
+
+
+def columns() -> int:
+    """Return the columns of the terminal; 0, for as many as are needed, if there is none."""
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
+        return 0
+    return shutil.get_terminal_size().columns
 
 
 def unreadable(failure: str, problem: Exception, arguments: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ import uvloop
 from app import logs
 from app.cluster.connect import reading_client
 from app.commands.files import documents_of, stream_of
-from app.commands.options import UNUSABLE, Command, add_reading_options, unreadable
+from app.commands.options import UNUSABLE, Command, add_reading_options, columns, unreadable
 from app.commands.whatif import add_option, edits_of, effects_of, print_unknown, read_everything
 from app.dry_run.budget import UnusableInput
 from app.explain.answers.preview import Preview, preview
@@ -29,6 +29,7 @@ from app.explain.known.levels import Topology
 from app.explain.known.read import facts_of, read_all
 from app.explain.known.snapshot import RESOURCES, Snapshot
 from app.explain.reasons.words import listed
+from app.explain.shown.fitted import fitted
 from app.explain.shown.json import preview_document, search_document, survey_document
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.topology_text import (
@@ -207,7 +208,7 @@ def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Na
     if arguments.output == "json":
         print(visible_json(report.document(), indented=True))
     else:
-        print(report.text(arguments))
+        print(fitted(report.text(arguments), columns()))
     return report.exit_code
 
 
@@ -232,7 +233,7 @@ def _report_effects(
     if arguments.output == "json":
         print(visible_json(_effects_document(effects, room), indented=True))
     else:
-        print(_effects_text(effects, after, room, arguments))
+        print(fitted(_effects_text(effects, after, room, arguments), columns()))
 
     if facts.unseen:
         return print_unknown(facts)

@@ -153,8 +153,8 @@ def test_topology_shows_levels_and_room(tmp_path: Path, capsys: pytest.CaptureFi
         "8 GPUs.  LevelLabelMissing",
         "     helps: label the nodes: gpu-13 (platform)",
         "            kubectl label node gpu-13 example.com/rack=rack-b2",
-        "zone-a   2 racks   8 nodes   0 of 64 GPUs free",
-        "zone-b   2 racks   7 nodes   16 of 56 GPUs free   rack-b1 16",
+        "zone-a  2 racks  8 nodes  0 of 64 GPUs free",
+        "zone-b  2 racks  7 nodes  16 of 56 GPUs free  rack-b1 16",
     ]
 
 
@@ -162,7 +162,7 @@ def test_topology_shows_one_domain(tmp_path: Path, capsys: pytest.CaptureFixture
     path = written(tmp_path, facts(**FULL))
     assert main(["topology", "rack=rack-b1", "--offline", path]) == 1
     assert capsys.readouterr().out.splitlines()[-5:] == [
-        "zone-b/rack-b1   4 hosts   16 of 32 GPUs free   gpu-08 8, gpu-09 8",
+        "zone-b/rack-b1  4 hosts  16 of 32 GPUs free  gpu-08 8, gpu-09 8",
         "gpu-08  8 of 8 GPUs free",
         "gpu-09  8 of 8 GPUs free",
         "gpu-10  0 of 8 GPUs free    research/batch-eval",
@@ -389,7 +389,7 @@ def test_room_counts_gpus_of_device_plugins_and_of_dra(
     )
     assert main(["topology", "--room", "4x8", "--offline", written(tmp_path, given, "a.yaml")]) == 0
     printed = capsys.readouterr().out
-    assert "zone-a   2 racks   8 nodes   63 of 64 GPUs free" in printed
+    assert "zone-a  2 racks  8 nodes  63 of 64 GPUs free" in printed
     assert printed.splitlines()[0] == (
         "room for 4 pods of 8 GPUs in one rack: 3 of 4 racks; zone-a/rack-a2, zone-b/rack-b1 and zone-b/rack-b2"
     )

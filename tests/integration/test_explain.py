@@ -405,15 +405,19 @@ async def test_tables_of_an_api_server_keep_to_the_width(
         code = await asyncio.to_thread(
             main, ["topology", "--room", "4x8", "--in", "rack", *options]
         )
-        room = capsys.readouterr().out.splitlines()[0]
+        room = capsys.readouterr().out
         none = await asyncio.to_thread(
             main, ["topology", "--room", "5x8", "--in", "rack", *options]
         )
-        lines = capsys.readouterr().out.splitlines()[:2]
+        nowhere = capsys.readouterr().out
+        await asyncio.to_thread(main, ["explain", "llm", "-n", fleet.NAMESPACE, *options])
+        answer = capsys.readouterr().out.splitlines()
     assert table[1].startswith("NAMESPACE  OBJECT")
     assert max(map(len, table)) <= width
-    assert (code, room) == (
-        0,
-        "room for 4 pods of 8 GPUs in one rack: 1 of 4 racks; zone-b/rack-b2",
-    )
-    assert (none, lines[1]) == (1, "no wider level has room either")
+    assert answer[0].startswith("llm waits, 0 of 4 pods placed")
+    assert max(len(line) for line in answer if "kubectl" not in line) <= width
+    assert max(map(len, (room + nowhere).splitlines())) <= width
+    assert (code, none) == (0, 1)
+    there = "room for 4 pods of 8 GPUs in one rack: 1 of 4 racks; zone-b/rack-b2 ClusterTopology"
+    assert " ".join(room.split()).startswith(there)
+    assert "\nno wider level has room either\n" in nowhere

@@ -1,6 +1,6 @@
 """Answers for people, as lines of text."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from app.explain.answers.answer import Answer
@@ -8,6 +8,7 @@ from app.explain.answers.branch import Branch, State
 from app.explain.known.snapshot import TITLES
 from app.explain.reasons.reason import Reason, Who
 from app.explain.reasons.words import listed
+from app.explain.shown.fitted import fitted, narrowed
 from app.explain.shown.rights import how_to_get
 from app.visible import visible
 
@@ -26,8 +27,8 @@ _PRODUCTS = {
 }
 
 
-def text(answer: Answer, *, everything: bool = False, colour: bool = False) -> str:
-    """Return the whole answer.
+def text(answer: Answer, *, everything: bool = False, colour: bool = False, width: int = 0) -> str:
+    """Return the whole answer, for a terminal of `width` columns if that is not 0.
 
     Unless `everything`, equal siblings are folded, pods are left out that say nothing new, and the
     tree ends so that there are at most 40 lines. With `colour`, states have the colours of a
@@ -35,14 +36,19 @@ def text(answer: Answer, *, everything: bool = False, colour: bool = False) -> s
     """
     headline = visible(answer.headline)
     headline = _coloured(headline, answer.state) if colour else headline
-    head = [headline, *reason_lines(answer.reasons), *map(visible, _said(answer))]
-    foot = [visible(line) for line in _foot(answer)]
-    tree = list(tree_lines(answer.tree, everything=everything, colour=colour))
+    below = [*reason_lines(answer.reasons), *map(visible, _said(answer))]
+    head = [headline, *_fitted(below, width)]
+    foot = _fitted(map(visible, _foot(answer)), width)
+    tree = tree_lines(answer.tree, everything=everything, colour=colour, width=width)
     room = MOST_LINES - len(head) - len(foot)
     if not everything and len(tree) > room:
         kept = max(1, room - 1)
         tree = [*tree[:kept], f"… {len(tree) - kept} more lines: --all"]
     return "\n".join([*head, *tree, *foot])
+
+
+def _fitted(lines: Iterable[str], width: int) -> list[str]:
+    return fitted("\n".join(lines), width).splitlines()
 
 
 def reason_lines(reasons: Sequence[Reason]) -> Iterator[str]:
@@ -111,11 +117,18 @@ def unseen_words(unseen: Mapping[str, str]) -> str:
     return "; ".join(f"{listed(kinds, 20)} ({cause})" for cause, kinds in causes.items())
 
 
-def tree_lines(root: Branch, *, everything: bool = False, colour: bool = False) -> list[str]:
+def tree_lines(
+    root: Branch, *, everything: bool = False, colour: bool = False, width: int = 0
+) -> list[str]:
     """Return the tree as a table whose first column is drawn."""
-    return list(
-        table(list(_rows(root if everything else without_pods(root), "", "", everything, colour)))
-    )
+    drawn = list(_rows(root if everything else without_pods(root), "", "", everything))
+    parts = narrowed([cells for _, cells in drawn], width)
+    rows = [
+        (*cells, _coloured(last, state) if colour else last)
+        for (state, _), lines in zip(drawn, parts, strict=True)
+        for *cells, last in lines
+    ]
+    return list(table(rows))
 
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -130,10 +143,9 @@ def _coloured(words: str, state: State) -> str:
 
 
 def _rows(
-    branch: Branch, first: str, rest: str, everything: bool, colour: bool, parent: str = ""
-) -> Iterator[tuple[str, ...]]:
-    *cells, state = map(visible, _cells(branch, first, parent))
-    yield (*cells, _coloured(state, branch.state) if colour else state)
+    branch: Branch, first: str, rest: str, everything: bool, parent: str = ""
+) -> Iterator[tuple[State, tuple[str, ...]]]:
+    yield branch.state, tuple(map(visible, _cells(branch, first, parent)))
     shown = (
         list(folded(branch.children))
         if not everything
@@ -142,9 +154,10 @@ def _rows(
     for position, (child, more) in enumerate(shown):
         last = position == len(shown) - 1
         own, below = ("└─ ", "   ") if last and not more else ("├─ ", "│  ")
-        yield from _rows(child, rest + own, rest + below, everything, colour, branch.ref.name)
+        yield from _rows(child, rest + own, rest + below, everything, branch.ref.name)
         if more:
-            yield (f"{rest}{'└─ ' if last else '├─ '}{more} more, the same", "", "", "", "")
+            own = "└─ " if last else "├─ "
+            yield child.state, (f"{rest}{own}{more} more, the same", "", "", "", "")
 
 
 def _cells(branch: Branch, drawn: str, parent: str) -> tuple[str, ...]:

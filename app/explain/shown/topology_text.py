@@ -72,41 +72,43 @@ def domains_text(
 ) -> str:
     """Domains, each with the domains inside it that have most free GPUs."""
     shown = parents if everything else parents[:MOST_DOMAINS]
-    lines = [
-        visible(_domain_line(index, topology, report, everything=everything)) for report in shown
-    ]
+    rows = [_domain_cells(index, topology, report, everything=everything) for report in shown]
+    filled = [column for column in zip(*rows, strict=True) if any(column)]
+    lines = list(_aligned(list(zip(*filled, strict=True))))
     if len(parents) > len(shown):
         lines.append(f"… {len(parents) - len(shown)} more: --all")
     return "\n".join(lines)
 
 
-def _domain_line(
+def _domain_cells(
     index: Index, topology: Topology, report: DomainReport, *, everything: bool
-) -> str:
+) -> tuple[str, ...]:
+    """Return a domain, what is inside, its nodes, what is free and closed, and where most is."""
     depth = len(report.path)
-    cells = ["/".join(report.path)]
     inside: list[DomainReport] = []
+    within = ""
     if depth < len(topology.levels):
         inside = domain_reports(index, topology, depth + 1, report.path)
-        cells.append(counted(len(inside), topology.levels[depth].domain))
-    if depth + 1 < len(topology.levels):
-        cells.append(counted(report.nodes, "node"))
+        within = counted(len(inside), topology.levels[depth].domain)
+    nodes = counted(report.nodes, "node") if depth + 1 < len(topology.levels) else ""
+    closed = f"{report.closed} closed" if report.closed else ""
 
-    cells.append(_free(report))
-    if report.closed:
-        cells.append(f"{report.closed} closed")
+    return ("/".join(report.path), within, nodes, _free(report), closed, _most(inside, everything))
 
+
+def _most(inside: Sequence[DomainReport], everything: bool) -> str:
+    """Return the domains with most free GPUs, and how many these are."""
     most = sorted(
         (report for report in inside if report.free),
         key=lambda report: (-(report.free or 0), report.path),
     )
     names = [
-        f"{within.path[-1]} {plain(within.free or 0)}"
-        for within in (most if everything else most[:MOST_INSIDE])
+        f"{report.path[-1]} {plain(report.free or 0)}"
+        for report in (most if everything else most[:MOST_INSIDE])
     ]
     more = " …" if len(most) > len(names) else ""
 
-    return "   ".join([*cells, *([", ".join(names) + more] if names else [])])
+    return ", ".join(names) + more
 
 
 def _free(report: DomainReport) -> str:

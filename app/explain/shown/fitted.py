@@ -1,0 +1,96 @@
+"""Lines of text that keep to the width of a terminal."""
+
+import itertools
+import textwrap
+from collections.abc import Iterator, Sequence
+
+NARROWEST = 9
+"""No column of a table is made narrower than this."""
+
+_DRAWN = "│├└─ "
+
+_COMMANDS = (": kubectl ", ": grove-admission ")
+_INDENT = "     "
+"""Under the text of a numbered reason, and of what helps."""
+
+
+def fitted(text: str, width: int) -> str:
+    """Return a text whose lines have at most `width` characters; the same text if that is 0.
+
+    Lines are broken between words. Commands stay whole, so that they can be copied.
+    """
+    if not width:
+        return text
+    return "\n".join(part for line in text.splitlines() for part in _parts(line, width))
+
+
+def _parts(line: str, width: int) -> Iterator[str]:
+    if len(line) <= width or line.lstrip().startswith("kubectl "):
+        yield line
+        return
+
+    for command in _COMMANDS:
+        words, found, rest = line.partition(command)
+        if found:
+            yield from _broken(f"{words}:", width)
+            yield f"{_INDENT}{found[2:]}{rest}"
+            return
+    yield from _broken(line, width)
+
+
+def _broken(line: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        line,
+        width,
+        subsequent_indent=_INDENT if line.startswith(" ") else "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def narrowed(rows: Sequence[Sequence[str]], width: int) -> Iterator[list[tuple[str, ...]]]:
+    """Yield for each row of a table its lines, so that the table is at most `width` wide.
+
+    Cells are two spaces apart. Those that are too long go on in the lines below, first those of the
+    widest columns. The first column is that of a drawn tree, which goes on too. One line for each
+    row if `width` is 0.
+    """
+    widths = _widths(rows, width)
+    for row in rows:
+        cells = [_wrapped(cell, most) for cell, most in zip(row, widths, strict=True)]
+        drawn = [*cells[0], *[_branches(row[0])] * (max(map(len, cells)) - len(cells[0]))]
+        yield list(itertools.zip_longest(drawn, *cells[1:], fillvalue=""))
+
+
+def _widths(rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Return the widths of the columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    over = sum(widths) + 2 * (len(widths) - 1) - width if width else 0
+    for columns in (range(1, len(widths)), range(len(widths))):
+        while over > 0:
+            widest = max(columns, key=lambda column: widths[column])
+            if widths[widest] <= NARROWEST:
+                break
+            widths[widest] -= 1
+            over -= 1
+    return widths
+
+
+def _wrapped(cell: str, most: int) -> list[str]:
+    """Return the lines of a cell, broken at spaces and slashes if that can be."""
+    if len(cell) <= most:
+        return [cell]
+    drawn = _branches(cell)
+    parts = textwrap.wrap(
+        cell.replace("/", "/ "),
+        most,
+        subsequent_indent=drawn,
+        break_on_hyphens=False,
+    )
+    return [part.replace("/ ", "/") for part in parts]
+
+
+def _branches(cell: str) -> str:
+    """Return the lines of a tree that go on below a cell: `├─ PodGang` has `│`."""
+    drawn = cell[: len(cell) - len(cell.lstrip(_DRAWN))]
+    return drawn.replace("├─", "│ ").replace("└─", "  ")
