@@ -18,7 +18,7 @@ _POWERS = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18, "m": -3, "u
 _MOST_TEXT = 64
 """Characters of a quantity. What Kubernetes writes is shorter."""
 
-_MOST_THOUSANDTHS = (2**63 - 1) * 1000
+MOST_THOUSANDTHS = (2**63 - 1) * 1000
 """Kubernetes reads a larger quantity as 2^63 - 1, and has nothing smaller than its negative."""
 
 
@@ -41,7 +41,7 @@ def thousandths(quantity: str | int | float) -> int:
         amount = _read_quantity(quantity)
     except (ValueError, OverflowError):  # a number that is not finite, or that has two points
         return 0
-    return max(-_MOST_THOUSANDTHS, min(amount, _MOST_THOUSANDTHS))
+    return max(-MOST_THOUSANDTHS, min(amount, MOST_THOUSANDTHS))
 
 
 def _read_quantity(quantity: str | int | float) -> int:

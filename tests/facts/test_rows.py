@@ -13,6 +13,7 @@ from app.facts.kubernetes.pod import read_pod
 from app.facts.kubernetes.workload import PriorityClass, read_priority_class
 from app.facts.named import read_name
 from app.facts.nvidia.computedomain import DomainNode, read_domain_clique
+from app.facts.quantity import MOST_THOUSANDTHS
 
 NAMED: dict[str, Any] = {"metadata": {"namespace": "ns", "name": "a"}}
 
@@ -66,6 +67,14 @@ def test_a_bound_that_is_no_number_of_devices() -> None:
     gpu = {"quota": float("inf"), "limit": -1}
     queue = read_queue({**NAMED, "spec": {"resources": {"gpu": gpu}}})
     assert (queue.quota, queue.limit) == (None, None)
+
+
+@pytest.mark.parametrize("bound", [1e308, 10**400])
+def test_a_bound_beyond_all_quantities(bound: float) -> None:
+    resources = {name: {"quota": bound, "limit": bound} for name in ("gpu", "cpu", "memory")}
+    queue = read_queue({**NAMED, "spec": {"resources": resources}})
+    shares = queue.shares.values()
+    assert {(share.quota, share.limit) for share in shares} == {(MOST_THOUSANDTHS,) * 2}
 
 
 def test_a_request_without_a_class_asks_for_no_device() -> None:

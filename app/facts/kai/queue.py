@@ -7,7 +7,7 @@ from typing import Any
 
 from app.facts.labels import NODE_POOL
 from app.facts.named import Named
-from app.facts.quantity import amounts
+from app.facts.quantity import MOST_THOUSANDTHS, amounts
 from app.objects.shape import map_at, text_at
 
 _GPU = ("nvidia.com/gpu", "gpu")
@@ -85,11 +85,11 @@ def _share(resources: Mapping[str, Any], status: Mapping[str, Any], name: str, u
 
 def _bound(value: Any, unit: int) -> int | None:
     """Return a bound in thousandths, or None for -1, which is no bound, and for nothing."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if not math.isfinite(value):
+    if not 0 <= value < math.inf:
         return None
-    return round(value * unit)
+    return round(min(value * unit, MOST_THOUSANDTHS))
 
 
 def _gpus(quantities: Any) -> int:
