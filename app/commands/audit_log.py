@@ -128,7 +128,7 @@ class Replay:
         if write is None:
             return
 
-        self.report.changed_by.update(changing_webhooks(event))
+        self.report.add_recorded(changing_webhooks(event), write)
         await self._judge(write)
         if write.stored is not None:
             documents.take_in(self._cluster, write.stored)

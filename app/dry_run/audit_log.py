@@ -5,6 +5,7 @@ response if it is RequestResponse: https://kubernetes.io/docs/tasks/debug/debug-
 never contains the object before an update, which is taken from earlier events of the same log.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import orjson
 
 from app.admission.review import Request
-from app.objects.shape import map_of, text_of
+from app.objects.shape import int_of, map_of, text_of
 
 EVENT_VERSION = "audit.k8s.io/v1"
 OPERATIONS = {"create": "CREATE", "update": "UPDATE", "patch": "UPDATE", "delete": "DELETE"}
@@ -21,7 +22,7 @@ Target = tuple[str, str, str]
 Key = tuple[str, str, str, str]
 
 REJECTED_THEN = "it was rejected at the time"
-CONFLICT = "it conflicted with another write at the time, or its object was gone"
+CONFLICT = "it conflicted with another write at the time, or its object existed already or was gone"
 NOT_ANSWERED = "it failed at the time: a timeout, no right, too many requests or an error"
 NO_NODE = "the node that the Pod was bound to is not among the files: kubectl get nodes -o yaml"
 DRY_RUN = "it was a dry run"
@@ -30,6 +31,8 @@ NO_RESPONSE = (
     "the event of a patch has no response: the audit policy needs the level RequestResponse"
 )
 MUTATION = "mutation.webhook.admission.k8s.io/"
+DECISION = "authorization.k8s.io/decision"
+_DENIED = re.compile(r'^admission webhook "([^"]+)" denied the request')
 TRUNCATED = "the event was truncated, so its object is missing"
 NO_OLD_OBJECT = "the object before the change is not in the log"
 COLLECTION = "it deleted a collection, so the event names no object"
@@ -41,7 +44,7 @@ class Write:
 
     `request` is None if it can't be judged, for the reason in `problem`, or, if `problem` is "",
     because no webhook is called for the operation. `stored` is the object after the write. It is
-    None after a deletion, or if it is not known.
+    None if it is being deleted, or not known.
     """
 
     target: Target
@@ -104,13 +107,16 @@ class History:
     def _judgeable(self, event: Mapping[str, Any], write: Write, verb: str) -> Write:
         response = _object_in(event, "responseObject")
         obj = response if verb == "patch" else _object_in(event, "requestObject")
-        subresource = write.target[2]
-        if verb != "delete" and not subresource:
-            write = replace(write, stored=_in_namespace(response or obj, write.namespace))
-        before = self._replaced(write)
+        sent = None if verb == "delete" else obj
+        after = _in_namespace(response or sent, write.namespace)
+        if not write.target[2] and not _is_ending(after):
+            write = replace(write, stored=None if verb == "delete" else after)
+        before = self._replaced(write, after)
 
         if write.operation not in self._targets[write.target]:
             return write
+        if write.operation == "UPDATE" and _is_ending(before or after):
+            return write  # webhooks are not called for what is being deleted
         if write.operation != "CREATE" and before is None:
             return replace(write, problem=NO_OLD_OBJECT)
         if write.operation != "DELETE" and obj is None:
@@ -119,16 +125,26 @@ class History:
         write = replace(write, kind=_text(obj or before or {}, "kind") or write.kind)
         return replace(write, request=_request(write, obj, before))
 
-    def _replaced(self, write: Write) -> dict[str, Any] | None:
-        """Return the object before a write, and keep the one after it for the next write."""
+    def _replaced(self, write: Write, after: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Return the object before a write, and keep the one after it for the next write.
+
+        An object that is deleted stays as long as it has finalizers.
+        """
         group, plural, subresource = write.target
         key = (group, plural, write.namespace, write.name)
         before = self._objects.get(key)
-        if write.stored is not None:
-            self._objects[key] = write.stored
-        elif not subresource:
+        if subresource:
+            return before
+        if after is not None and (write.stored is not None or after["metadata"].get("finalizers")):
+            self._objects[key] = after
+        else:
             self._objects.pop(key, None)
         return before
+
+
+def _is_ending(obj: Mapping[str, Any] | None) -> bool:
+    """Return whether an object is being deleted."""
+    return obj is not None and bool(map_of(obj.get("metadata")).get("deletionTimestamp"))
 
 
 def _write(
@@ -152,26 +168,36 @@ def _problem(event: Mapping[str, Any], verb: str) -> str:
 
     "" if there is none.
     """
-    code = map_of(event.get("responseStatus")).get("code")
-    if isinstance(code, int) and code >= 400:
-        return _failure(code)
+    code = _code(event)
+    if code >= 400:
+        return _failure(event, code)
     if "dryRun=" in str(event.get("requestURI") or ""):
         return DRY_RUN
     return COLLECTION if verb == "deletecollection" else ""
 
 
-def _failure(code: int) -> str:
+def _code(event: Mapping[str, Any]) -> int:
+    return int_of(map_of(event.get("responseStatus")).get("code"))
+
+
+def _failure(event: Mapping[str, Any], code: int) -> str:
     """Return what an error code says: only a few are rejections."""
     if code in (404, 409, 410):
         return CONFLICT
-    return REJECTED_THEN if code in (400, 403, 422) else NOT_ANSWERED
+    may_not = map_of(event.get("annotations")).get(DECISION) == "forbid"
+    if may_not or code not in (400, 403, 422):
+        return NOT_ANSWERED
+    denied = _DENIED.match(_text(map_of(event.get("responseStatus")), "message"))
+    return f"{REJECTED_THEN}, by {denied[1]}" if denied else REJECTED_THEN
 
 
 def changing_webhooks(event: Mapping[str, Any]) -> list[str]:
-    """Return the webhooks that changed the object, as the API server recorded it.
+    """Return the webhooks that changed what was stored, as the API server recorded it.
 
     Source: https://kubernetes.io/docs/reference/labels-annotations-taints/audit-annotations/
     """
+    if _code(event) >= 400:
+        return []
     names = []
     for key, value in map_of(event.get("annotations")).items():
         if not key.startswith(MUTATION) or not isinstance(value, str):

@@ -4,7 +4,7 @@ It has counts for each user and namespace, and all findings, each with an exampl
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, astuple, dataclass, field
 
 from app.admission.verdict import Verdict
@@ -16,7 +16,8 @@ from app.visible import visible
 OUTCOMES = ("rejected", "changed", "warned")
 MISSING_FACTS = (
     "facts are missing: give the levels as --config FILE, or the objects from before the log as"
-    " files beside it (kubectl get clustertopologies,podcliquesets -A -o yaml > facts.yaml)"
+    " files beside it (kubectl get podcliquesets -A -o yaml > sets.yaml, and likewise"
+    " clustertopologybindings or clustertopologies)"
 )
 _MOST_ROWS = 50
 
@@ -51,7 +52,7 @@ class Report:
     `events` is the number of events, and `unreadable` that of lines that are no audit event.
     `not_judged` counts writes by the reason why they could not be judged. It `lacks_facts` if one
     of these reasons is that facts from before the log are missing. `changed_by` counts the writes
-    that a webhook has changed, as the API server recorded it.
+    that a webhook has changed, as the API server recorded it; `changed_first` has an example.
     """
 
     events: int = 0
@@ -62,6 +63,7 @@ class Report:
     not_judged: Counter[str] = field(default_factory=Counter)
     lacks_facts: bool = False
     changed_by: Counter[str] = field(default_factory=Counter)
+    changed_first: dict[str, str] = field(default_factory=dict)
 
     @property
     def judged(self) -> int:
@@ -87,8 +89,13 @@ class Report:
         counts.changed += verdict.allowed and bool(verdict.patch)
         counts.warned += bool(verdict.warnings)
         for finding in _findings(write, verdict):
-            place = "/".join(filter(None, (write.namespace, write.name)))
-            self.note(finding, f"{write.operation} {place} by {write.user} at {write.time}")
+            self.note(finding, _example(write))
+
+    def add_recorded(self, webhooks: Iterable[str], write: Write) -> None:
+        """Count a write that `webhooks` have changed."""
+        for webhook in webhooks:
+            self.changed_by[webhook] += 1
+            self.changed_first.setdefault(webhook, _example(write))
 
     def counts_of(self, user: str, namespace: str) -> Counts:
         return self.places.setdefault((user, namespace), Counts())
@@ -113,6 +120,7 @@ class Report:
             ],
             "notJudged": dict(self.not_judged.most_common()),
             "changedBy": dict(self.changed_by.most_common()),
+            "changedFirst": self.changed_first,
         }
 
     def lines(self) -> Iterator[str]:
@@ -144,9 +152,9 @@ class Report:
         if self.changed_by:
             yield ""
             yield "changed at the time, as the API server recorded it"
-            yield from (
-                f"  {count:>6,}  by {webhook}" for webhook, count in self.changed_by.most_common()
-            )
+        for webhook, count in self.changed_by.most_common():
+            yield f"  {count:>6,}  by {webhook}"
+            yield f"          first: {self.changed_first[webhook]}"
 
         if self.lacks_facts:
             yield MISSING_FACTS
@@ -185,6 +193,11 @@ class Report:
         return sorted(
             self.places.items(), key=lambda item: (-item[1].rejected, -item[1].warned, item[0])
         )
+
+
+def _example(write: Write) -> str:
+    place = "/".join(filter(None, (write.namespace, write.name)))
+    return f"{write.operation} {place} by {write.user} at {write.time}"
 
 
 def _findings(write: Write, verdict: Verdict) -> Iterator[ReportedMessage]:

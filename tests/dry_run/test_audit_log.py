@@ -15,6 +15,7 @@ from app.cli import main
 from app.dry_run.audit_log import (
     COLLECTION,
     CONFLICT,
+    DECISION,
     DRY_RUN,
     NO_NODE,
     NO_OBJECT,
@@ -83,6 +84,10 @@ def event(
 GOOD = pod_group("workers")
 BAD = pod_group("Workers")
 STATUS = {"kind": "Status", "metadata": {}, "status": "Success"}
+ENDED = {**GOOD, "metadata": {**GOOD["metadata"], "deletionTimestamp": "2026-11-21T10:00:00Z"}}
+ENDING = {**ENDED, "metadata": {**ENDED["metadata"], "finalizers": ["example.com/hold"]}}
+DENIED = 'admission webhook "podgroup.example.com" denied the request: the name is too long'
+REAL = Path(__file__).parents[1] / "testdata" / "audit"
 
 
 @pytest.mark.parametrize(
@@ -100,10 +105,29 @@ STATUS = {"kind": "Status", "metadata": {}, "status": "Success"}
             [event(obj=GOOD), event("delete", responseObject=STATUS), event("update", GOOD)],
             ["", "", NO_OLD_OBJECT],
         ),
+        (
+            # the object stays until its finalizer is removed, which no webhook is asked about
+            [
+                event(obj=GOOD),
+                event("delete", responseObject=ENDING),
+                event("patch", {}, responseObject=ENDED),
+                event("update", GOOD),
+            ],
+            ["", "", "", NO_OLD_OBJECT],
+        ),
+        ([event("patch", {}, responseObject=ENDED)], [""]),
         ([event()], [NO_OBJECT]),
         ([event(annotations={"audit.k8s.io/truncated": "true"})], [TRUNCATED]),
         ([event(obj=GOOD, responseStatus={"code": 403})], [REJECTED_THEN]),
         ([event(obj=GOOD, responseStatus={"code": 422})], [REJECTED_THEN]),
+        (
+            [event(obj=GOOD, responseStatus={"code": 403, "message": DENIED})],
+            [f"{REJECTED_THEN}, by podgroup.example.com"],
+        ),
+        (
+            [event(obj=GOOD, responseStatus={"code": 403}, annotations={DECISION: "forbid"})],
+            [NOT_ANSWERED],
+        ),
         ([event(obj=GOOD, responseStatus={"code": 409})], [CONFLICT]),
         ([event(obj=GOOD, responseStatus={"code": 504})], [NOT_ANSWERED]),
         ([event(obj=GOOD, responseStatus={"code": 429})], [NOT_ANSWERED]),
@@ -265,6 +289,8 @@ def test_what_the_api_server_recorded_as_changed_is_told() -> None:
         "authorization.k8s.io/decision": "allow",
     }
     assert changing_webhooks(event(annotations=recorded)) == ["podclique.example.com"]
+    refused = event(annotations=recorded, responseStatus={"code": 422})
+    assert changing_webhooks(refused) == []
     assert changing_webhooks(event()) == []
 
 
@@ -473,3 +499,28 @@ def test_logs_in_a_directory_are_read_in_their_order(
     assert main(["check", str(tmp_path), "--output", "json"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert (report["events"], report["judged"], report["notJudged"]) == (2, 2, {})
+
+
+@pytest.mark.parametrize("facts", [[], ["facts.yaml"]], ids=["alone", "with facts"])
+def test_the_report_on_a_real_log_was_compared_with_its_events(
+    facts: Sequence[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["real.log.gz", *facts]
+    assert main(["check", *(str(REAL / name) for name in names)]) == 0
+    expected = REAL / ("report-with-facts.txt" if facts else "report.txt")
+    assert capsys.readouterr().out == expected.read_text()
+
+
+def test_a_set_that_was_deleted_is_no_fact_for_what_follows() -> None:
+    history = History({GROUP: ("CREATE", "UPDATE")})
+    events = [
+        event(obj=GOOD),
+        event("delete", responseObject=ENDING),
+        event("patch", {}, responseObject=ENDED),
+    ]
+    writes = [history.write_of(item) for item in events]
+    assert [write is not None and write.stored is not None for write in writes] == [
+        True,
+        False,
+        False,
+    ]
