@@ -99,18 +99,9 @@ class Leader:
         self._mnnvl = MnnvlResources(client, cluster.facts, cluster.stores)
         self._owners = cluster.owners.written_by(client)
         self._cliques = Stores((CLIQUES,))
-        self._managed, self._kai = self._managed_topology(), self._kai_topology()
-        self.loops = [
-            self._topology_loop(self._managed),
-            self._topology_loop(self._kai),
-            self._podgang_loop(),
-            self._status_loop(),
-            self._coverage_loop(),
-            *self._mnnvl_loops(),
-        ]
-        if configuration.workloads.enabled:
-            self.loops.append(self._workload_loop())
-
+        self._managed = self._managed_topology()
+        self._kai = self._kai_topology()
+        self.loops = [*self._all_loops()]
         client.discovery.subscribe(self._served_changed)
 
     @property
@@ -179,6 +170,16 @@ class Leader:
             yield from duty.samples()
 
     # The reconcilers.
+
+    def _all_loops(self) -> Iterator[Loop]:
+        yield self._topology_loop(self._managed)
+        yield self._topology_loop(self._kai)
+        yield self._podgang_loop()
+        yield self._status_loop()
+        yield self._coverage_loop()
+        yield from self._mnnvl_loops()
+        if self._configuration.workloads.enabled:
+            yield self._workload_loop()
 
     def _managed_topology(self) -> ClusterTopologyReconciler:
         levels = self._configuration.levels if self._topology.enabled else None

@@ -37,6 +37,7 @@ from app.rules.mnnvl.demand import (
     plan_for,
     uses,
 )
+from app.rules.mnnvl.plan import ClaimMode
 from app.stores.stores import Stores
 
 SETTLE_SECONDS = 0.25
@@ -170,20 +171,17 @@ class MnnvlResourcesReconciler:
         if pcs is None or not lasting:
             return None
 
-        shared = any(demand.mode == "shared" for demand in lasting)
+        mode: ClaimMode = "template"
+        if any(demand.mode == "shared" for demand in lasting):
+            mode = "shared"
+
         pause = self._rewrites.pause(key)
         if pause is not None:
-            note = (
-                f'the MNNVL resources of "{key[1]}" are deleted again and again: not restored for a'
-                " while"
-            )
-            self._notices.say(key, [_regarding(pcs)], "MnnvlResourcesContested", note)
+            self._say_contested(key, pcs)
             return pause
 
         try:
-            created = await self._resources.restore(
-                plan_for(lasting, pcs), "shared" if shared else "template"
-            )
+            created = await self._resources.restore(plan_for(lasting, pcs), mode)
         except NotOurs as problem:
             self._notices.say(key, [_regarding(pcs)], "MnnvlResourcesMissing", str(problem))
             return NOT_OURS_SECONDS
@@ -204,6 +202,13 @@ class MnnvlResourcesReconciler:
 
         return None
 
+    def _say_contested(self, key: Key, pcs: PodCliqueSet) -> None:
+        note = (
+            f'the MNNVL resources of "{key[1]}" are deleted again and again: not restored for a'
+            " while"
+        )
+        self._notices.say(key, [_regarding(pcs)], "MnnvlResourcesContested", note)
+
     # Collect.
 
     async def _collect(self, key: Key) -> float | None:
@@ -218,13 +223,7 @@ class MnnvlResourcesReconciler:
             return None
 
         kinds = {resource for resource, _ in unneeded}
-        since, known = self._unneeded_since.get(key, (self._clock(), kinds))
-        if not kinds <= known:
-            since = self._clock()
-            known = kinds
-
-        self._unneeded_since[key] = since, known
-        remaining = since + self._collect_after - self._clock()
+        remaining = self._remaining(key, kinds)
         if remaining > 0:
             return remaining
         if await self._is_used(key[0], claim_names(kinds, key[1])):
@@ -244,6 +243,19 @@ class MnnvlResourcesReconciler:
             self._report_collected(deleted)
 
         return None
+
+    def _remaining(self, key: Key, kinds: set[Resource]) -> float:
+        """Return for how many seconds resources of `kinds` have to stay, which nothing needs.
+
+        The time begins anew if there is another kind of resource than before.
+        """
+        since, known = self._unneeded_since.get(key, (self._clock(), kinds))
+        if not kinds <= known:
+            since = self._clock()
+            known = kinds
+
+        self._unneeded_since[key] = since, known
+        return since + self._collect_after - self._clock()
 
     def _later(self) -> float:
         return min(IN_USE_SECONDS, self._collect_after)

@@ -57,18 +57,7 @@ def _is_plainly_valid(subgroups: list[Any]) -> bool:
 
 def _find_problems(subgroups: list[Any]) -> list[FieldError]:
     findings: list[FieldError] = []
-    members: list[_Member] = []
-    for position, subgroup in enumerate(subgroups):
-        if not isinstance(subgroup, dict):
-            findings.append(fields.wrong_type(_PATH.index(position), subgroup, "a map"))
-            continue
-        name = subgroup.get("name", "")
-        parent = subgroup.get("parent")
-        findings += _name_problems(position, name)
-        findings += _parent_problems(position, name, parent)
-        if isinstance(name, str):
-            members.append((position, name, parent if isinstance(parent, str) else None))
-
+    members = _read_members(subgroups, findings)
     parents: dict[str, str | None] = {}
     for position, name, parent in members:
         if name in parents:  # the first entry counts
@@ -94,6 +83,24 @@ def _find_problems(subgroups: list[Any]) -> list[FieldError]:
     _validate_cycles(members, parents, findings)
 
     return findings
+
+
+def _read_members(subgroups: list[Any], findings: list[FieldError]) -> list[_Member]:
+    """Return the entries that have a name, and add findings about each entry by itself."""
+    members: list[_Member] = []
+    for position, subgroup in enumerate(subgroups):
+        if not isinstance(subgroup, dict):
+            findings.append(fields.wrong_type(_PATH.index(position), subgroup, "a map"))
+            continue
+
+        name = subgroup.get("name", "")
+        parent = subgroup.get("parent")
+        findings += _name_problems(position, name)
+        findings += _parent_problems(position, name, parent)
+        if isinstance(name, str):
+            members.append((position, name, parent if isinstance(parent, str) else None))
+
+    return members
 
 
 def _finding(position: int, field: str, reason: str, text: str, message: str = "") -> FieldError:

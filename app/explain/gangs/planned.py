@@ -9,7 +9,13 @@ from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.known.index import Index
 from app.explain.known.podclique import PodClique
 from app.facts.constraint import UNBOUND, SchedulerConstraint
-from app.facts.grove.podcliqueset import Clique, SetWithStatus, UserConstraint, read_set_with_status
+from app.facts.grove.podcliqueset import (
+    Clique,
+    ScalingGroup,
+    SetWithStatus,
+    UserConstraint,
+    read_set_with_status,
+)
 from app.facts.kubernetes.pod import Shape, read_shape
 from app.facts.named import Ref
 from app.objects.shape import map_at, maps_of, text_at
@@ -71,25 +77,22 @@ class _Plan:
         members = [
             self._member(base, clique) for clique in self._pcs.cliques if clique.name not in grouped
         ]
-        units = []
+        units: list[Unit] = []
         for group in self._pcs.groups:
-            cliques = {
-                clique.name: clique for clique in self._pcs.cliques if clique.name in group.cliques
-            }
-            for number in range(min(group.replicas, MOST_REPLICAS)):
-                name = f"{base}-{group.name}-{number}"
-                inside = [
-                    self._member(name, cliques[clique])
-                    for clique in group.cliques
-                    if clique in cliques
-                ]
-                unit = Unit(name, self._told(group.asked), tuple(inside))
-                if number < group.minimum:
-                    units.append(unit)
-                else:
-                    yield self._tail(unit)
+            replicas = [*self._units(base, group)]
+            units += replicas[: max(0, group.minimum)]
+            yield from map(self._tail, replicas[max(0, group.minimum) :])
 
         yield self._gang(base, tuple(members), tuple(units))
+
+    def _units(self, base: str, group: ScalingGroup) -> Iterator[Unit]:
+        """Yield the replicas of a scaling group."""
+        cliques = {clique.name: clique for clique in self._pcs.cliques}
+        names = [name for name in group.cliques if name in cliques]
+        for number in range(min(group.replicas, MOST_REPLICAS)):
+            unit = f"{base}-{group.name}-{number}"
+            inside = tuple(self._member(unit, cliques[name]) for name in names)
+            yield Unit(unit, self._told(group.asked), inside)
 
     def _tail(self, unit: Unit) -> Gang:
         """Return the gang of a further replica of a group.

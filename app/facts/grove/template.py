@@ -156,7 +156,7 @@ class Template(NamedTuple):
     """A PodCliqueSet.
 
     `parts` are the set, then its groups and cliques in list order. `groups_of` has the scaling
-    groups of each clique by their names. `findings` are about parts that don't have the CRD's
+    groups of each clique, by its name. `findings` are about parts that don't have the CRD's
     shape, which count as absent.
     """
 
@@ -165,7 +165,7 @@ class Template(NamedTuple):
     parts: tuple[SetPart, ...]
     groups: tuple[GroupTemplate, ...]
     cliques: tuple[CliqueTemplate, ...]
-    groups_of: Mapping[str, Mapping[str, GroupTemplate]]
+    groups_of: Mapping[str, Mapping[Owner, GroupTemplate]]
     findings: tuple[FieldError, ...]
 
     @property
@@ -193,10 +193,9 @@ class Template(NamedTuple):
     def above(self, owner: Owner) -> list[Owner]:
         """Return the owners above `owner`: the set, and for a clique then its scaling groups."""
         kind, name = owner
-        if kind == "set":
-            return []
-        groups = self.groups_of.get(name, ()) if kind == "clique" else ()
-        return [SET, *(("group", group) for group in groups)]
+        if kind == "clique":
+            return [SET, *self.groups_of.get(name, ())]
+        return [] if kind == "set" else [SET]
 
 
 def read_template(obj: Mapping[str, Any], *, groups_read: bool = True) -> Template:
@@ -253,7 +252,7 @@ def _read_part(
 ) -> SetPart:
     """Return the part of this content. `annotated` has its annotations."""
     annotations = map_of(annotated.get("annotations"))
-    about_mnnvl = {key: annotations[key] for key in _KEYS if key in annotations}
+    about_mnnvl = annotations and {key: annotations[key] for key in _KEYS if key in annotations}
     part = SetPart(owner, position, content.get("topologyConstraint"), about_mnnvl)
     if part.constraint is None or isinstance(part.constraint, dict):
         return part
@@ -274,12 +273,12 @@ def _read_group(
     )
 
 
-def _groups_of(groups: tuple[GroupTemplate, ...]) -> Mapping[str, Mapping[str, GroupTemplate]]:
-    """Return the groups of each clique by their names."""
-    groups_of: dict[str, dict[str, GroupTemplate]] = {}
+def _groups_of(groups: tuple[GroupTemplate, ...]) -> Mapping[str, Mapping[Owner, GroupTemplate]]:
+    """Return the groups of each clique by their owners."""
+    groups_of: dict[str, dict[Owner, GroupTemplate]] = {}
     for group in groups:
         for member in group.members:
-            groups_of.setdefault(member, {}).setdefault(group.name, group)
+            groups_of.setdefault(member, {}).setdefault(group.part.owner, group)
     return groups_of
 
 
@@ -287,7 +286,7 @@ def _read_clique(
     own: SetPart,
     content: Mapping[str, Any],
     whole: SetPart,
-    groups_of: Mapping[str, Mapping[str, GroupTemplate]],
+    groups_of: Mapping[str, Mapping[Owner, GroupTemplate]],
     groups_read: bool,
 ) -> CliqueTemplate:
     name = own.owner[1]

@@ -208,33 +208,33 @@ def reservation_warning(plan: Plan, replicas: int, pcs: PodCliqueSet | None) -> 
 
 
 def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
-    """Return the number of pods that share a claim of `scope`.
+    """Return the number of pods that share the claim of `plan`.
 
     With scope `replica`, these are the cliques in no scaling group, those of its own group, and
     those of groups that inherit that scope.
     """
-    own_group = plan.member.place.group
     if plan.scope == "clique":
         return replicas
-    if not pcs.groups and plan.scope == "replica":
-        return sum(clique.replicas for clique in pcs.cliques)
 
     replicas_of = {clique.name: clique.replicas for clique in pcs.cliques}
-    pods_of = {
-        group.name: sum(replicas_of.get(name, 0) for name in group.cliques) for group in pcs.groups
-    }
+    own_group = plan.member.place.group
     if plan.scope == "scalingGroupReplica":
-        return pods_of.get(own_group, 0)
+        group = pcs.group_of(own_group)
+        return 0 if group is None else _pods_in(group, replicas_of)
 
-    grouped = {name for group in pcs.groups for name in group.cliques}
-    alone = sum(replicas_of[name] for name in replicas_of.keys() - grouped)
-    sharing = (
-        group
-        for group in pcs.groups
-        if group.name == own_group or _inherits_replica_scope(group, pcs)
-    )
+    pods = sum(replicas_of.values())
+    for group in pcs.groups:
+        pods_in_group = _pods_in(group, replicas_of)
+        pods -= pods_in_group
+        if group.name == own_group or _inherits_replica_scope(group, pcs):
+            pods += pods_in_group * group.replicas
 
-    return alone + sum(pods_of[group.name] * group.replicas for group in sharing)
+    return pods
+
+
+def _pods_in(group: ScalingGroup, replicas_of: Mapping[str, int]) -> int:
+    """Return the number of pods in one replica of `group`."""
+    return sum(replicas_of.get(name, 0) for name in group.cliques)
 
 
 def _inherits_replica_scope(group: ScalingGroup, pcs: PodCliqueSet) -> bool:

@@ -314,15 +314,16 @@ def _metadata_difference(
     for name in _MAPS:
         current = string_map(stored, name)
         entries = desired["metadata"][name]
+        gone = [key for key in _copied(stored, name) if key in current]
+        desired_values = {**dict.fromkeys(gone), **entries}
         excluded = only_at_creation if name == "labels" else ()
-        removed = [key for key in _copied(stored, name) if key in current and key not in entries]
-        changes: dict[str, Any] = {key: None for key in removed if key not in excluded}
-        changes |= {
+        changes = {
             key: value
-            for key, value in entries.items()
+            for key, value in desired_values.items()
             if current.get(key) != value and key not in excluded
         }
-        patch |= {name: changes} if changes else {}
+        if changes:
+            patch[name] = changes
 
     return patch
 
@@ -342,11 +343,9 @@ def _spec_difference(stored: Mapping[str, Any], desired: Mapping[str, Any]) -> d
     spec = {
         field: values.get(field) for field in fields if _value(current, field) != values.get(field)
     }
-    if spec.get("topologyConstraint") and current.get("topologyConstraint"):
-        removed = [
-            key for key in current["topologyConstraint"] if key not in spec["topologyConstraint"]
-        ]
-        spec["topologyConstraint"] = {**spec["topologyConstraint"], **dict.fromkeys(removed)}
+    if spec.get("topologyConstraint"):
+        former = dict.fromkeys(current.get("topologyConstraint") or ())
+        spec["topologyConstraint"] = former | spec["topologyConstraint"]
 
     return spec
 

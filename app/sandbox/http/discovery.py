@@ -42,16 +42,11 @@ def document(registry: Registry, parts: list[str], address: str) -> Object | Non
                 "serverAddressByClientCIDRs": addresses,
             }
         case ["apis"]:
-            groups = [
-                _group(name, versions) for name, versions in _versions(registry).items() if name
-            ]
-            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": _groups(registry)}
         case ["apis", name]:
-            versions = _versions(registry).get(name)
+            groups = {group["name"]: group for group in _groups(registry)}
             return (
-                {**_group(name, versions), "kind": "APIGroup", "apiVersion": "v1"}
-                if versions
-                else None
+                {**groups[name], "kind": "APIGroup", "apiVersion": "v1"} if name in groups else None
             )
         case ["api", version]:
             return _resource_list(registry, "", version)
@@ -68,6 +63,11 @@ def document(registry: Registry, parts: list[str], address: str) -> Object | Non
             return _openapi(registry, "/".join(path))
 
     return None
+
+
+def _groups(registry: Registry) -> list[Object]:
+    """Return all groups but the core group."""
+    return [_group(name, versions) for name, versions in _versions(registry).items() if name]
 
 
 def _versions(registry: Registry) -> dict[str, dict[str, list[Served]]]:

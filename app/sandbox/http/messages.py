@@ -91,15 +91,21 @@ class RequestTarget:
     def key(self) -> Key:
         return self.namespace, self.name
 
+    @property
+    def exists(self) -> bool:
+        """Whether the resource has such a path."""
+        if self.subresource and self.subresource not in self.served.subresources:
+            return False
+        return bool(self.namespace or not self.name or not self.served.namespaced)
+
 
 def find_target(registry: Registry, parts: list[str]) -> RequestTarget:
     """Return the target of a path `api/v1/...` or `apis/<group>/<version>/...`, split into `parts`.
 
     Raise 404 if it is not served.
     """
-    group, version, path = (
-        ("", parts[1], parts[2:]) if parts[0] == "api" else (parts[1], parts[2], parts[3:])
-    )
+    parts = ["", *parts[1:]] if parts[0] == "api" else parts[1:]
+    group, version, *path = parts
     namespace = ""
     if len(path) > 2 and path[0] == "namespaces" and registry.find(group, version, path[2]):
         namespace = path[1]
@@ -109,13 +115,11 @@ def find_target(registry: Registry, parts: list[str]) -> RequestTarget:
     if served is None or len(path) > 3 or (namespace and not served.namespaced):
         raise errors.not_served()
 
-    name, subresource = (*path[1:], "", "")[:2]
-    if (subresource and subresource not in served.subresources) or (
-        served.namespaced and name and not namespace
-    ):
+    target = RequestTarget(served, namespace, *(*path[1:], "", "")[:2])
+    if not target.exists:
         raise errors.not_served()
 
-    return RequestTarget(served, namespace, name, subresource)
+    return target
 
 
 def access_of(method: str, params: Mapping[str, str], target: RequestTarget) -> Access:

@@ -76,20 +76,24 @@ def prune(obj: Object) -> list[str]:
 
 def _check_shape(meta: Object) -> None:
     for name in _TEXTS:
-        if not isinstance(meta.get(name) or "", str):
-            raise errors.bad_request(f"metadata.{name} must be a string")
+        _require(isinstance(meta.get(name) or "", str), name, "a string")
 
     for name in _MAPS:
         pairs = meta.get(name) or {}
-        if not isinstance(pairs, dict) or not all(
-            isinstance(value, str) for value in pairs.values()
-        ):
-            raise errors.bad_request(f"metadata.{name} must be a map of strings")
+        values = list(pairs.values()) if isinstance(pairs, dict) else None
+        _require(_are_all(values, str), name, "a map of strings")
 
     for name, kind in _LISTS.items():
-        items = meta.get(name) or []
-        if not isinstance(items, list) or not all(isinstance(item, kind) for item in items):
-            raise errors.bad_request(f"metadata.{name} must be a list of {_SHAPES[kind]}")
+        _require(_are_all(meta.get(name) or [], kind), name, f"a list of {_SHAPES[kind]}")
+
+
+def _are_all(items: Any, kind: type) -> bool:
+    return isinstance(items, list) and all(isinstance(item, kind) for item in items)
+
+
+def _require(holds: bool, name: str, shape: str) -> None:
+    if not holds:
+        raise errors.bad_request(f"metadata.{name} must be {shape}")
 
 
 def check(served: Served, obj: Object) -> None:

@@ -60,12 +60,7 @@ class Collector:
     def _noticed(self, change: StoredChange) -> None:
         meta = metadata(change.obj)
         if change.type == "DELETED":
-            for place in self._storage.dependents(meta["uid"]):
-                self._deleted_owners.add(meta["uid"])
-                self._waiting.put_nowait(place)
-            self._namespace_emptied(meta.get("namespace") or "")
-            if change.table == CRDS:
-                self._definition_removed(change.obj)
+            self._removed(change)
         elif any(
             owner.get("uid") not in self._storage.uids
             for owner in meta.get("ownerReferences") or ()
@@ -75,6 +70,16 @@ class Collector:
         if change.type == "MODIFIED" and change.table == _NAMESPACES and is_deleting(change.obj):
             for place in self._storage.in_namespace(meta["name"]):
                 self._waiting.put_nowait(place)
+
+    def _removed(self, change: StoredChange) -> None:
+        meta = metadata(change.obj)
+        for place in self._storage.dependents(meta["uid"]):
+            self._deleted_owners.add(meta["uid"])
+            self._waiting.put_nowait(place)
+
+        self._namespace_emptied(meta.get("namespace") or "")
+        if change.table == CRDS:
+            self._definition_removed(change.obj)
 
     def _namespace_emptied(self, name: str) -> None:
         namespace = (

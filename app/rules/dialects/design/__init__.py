@@ -72,19 +72,11 @@ class Unserved(Dialect):
             return LevelsVerdict(findings=findings)
 
         warnings: list[str] = []
-        if managed and operation != "CREATE":
-            remaining = (
-                {level.domain for level in self.read_levels(obj)}
-                if operation == "UPDATE"
-                else set()
-            )
-            removed = {level.domain for level in self.read_levels(old or obj)} - remaining
-            warning = (
-                removed_levels_warning(removed, facts.sets_with_domains(removed))
-                if removed
-                else None
-            )
-            warnings += [] if warning is None else [warning]
+        if managed and operation == "UPDATE":
+            remaining = {level.domain for level in self.read_levels(obj)}
+            warnings += self._removal_warnings(old or obj, remaining, facts)
+        elif managed and operation == "DELETE":
+            warnings += self._removal_warnings(obj, set(), facts)
 
         if operation != "DELETE":
             warnings += [
@@ -93,6 +85,16 @@ class Unserved(Dialect):
             ]
 
         return LevelsVerdict(warnings=warnings)
+
+    def _removal_warnings(
+        self, before: Mapping[str, Any], remaining: set[str], facts: TopologyFacts
+    ) -> list[str]:
+        """Return a warning if sets have constraints on levels that do not remain."""
+        removed = {level.domain for level in self.read_levels(before)} - remaining
+        if not removed:
+            return []
+        warning = removed_levels_warning(removed, facts.sets_with_domains(removed))
+        return [] if warning is None else [warning]
 
     def validate_set(
         self, template: Template, former: Template | None, facts: TopologyFacts
@@ -107,9 +109,8 @@ class Unserved(Dialect):
         topology = facts.topology()
         findings, warnings = validate_constraints(constraints, former, topology)
         required = {constraint.owner: constraint.domain for constraint in constraints.all}
-        constrained = [constraint.owner for constraint in constraints.all]
 
-        return SetVerdict(findings, warnings, topology.levels, required, constrained)
+        return SetVerdict(findings, warnings, topology.levels, required, [*required])
 
     def condition(self, pcs: PodCliqueSet, topology: ManagedTopology | None) -> Condition | None:
         return constraint_condition(pcs, topology)

@@ -14,7 +14,7 @@ from app.facts.grove.template import Owner, SetPart, Template, owner_text
 from app.facts.grove.topology import DOMAINS
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath
-from app.rules.topology.levels import ManagedTopology, is_broader
+from app.rules.topology.levels import ManagedTopology
 
 NOT_ENABLED = "topology support is not enabled in the operator"
 
@@ -106,23 +106,24 @@ def _findings(constraints: Constraints, topology: ManagedTopology) -> list[Field
     if not topology.enabled:
         return [fields.forbidden(constraint.path, NOT_ENABLED) for constraint in constraints.all]
 
-    domains = {
-        constraint.owner: constraint.domain
+    ranks = {
+        constraint.owner: DOMAINS.index(constraint.domain)
         for constraint in constraints.all
         if constraint.domain in DOMAINS
     }
-    strictest = {owner: _strictest(constraints.template.above(owner), domains) for owner in domains}
+    strictest = {owner: _strictest(constraints.template.above(owner), ranks) for owner in ranks}
     existing = {level.domain for level in topology.levels}
     findings: list[FieldError] = []
     for constraint in constraints.all:
-        if constraint.domain not in DOMAINS:
-            findings.append(fields.not_supported(constraint.path, constraint.domain, DOMAINS))
+        domain = constraint.domain
+        if domain not in DOMAINS:
+            findings.append(fields.not_supported(constraint.path, domain, DOMAINS))
             continue
-        if constraint.domain not in existing:
+        if domain not in existing:
             findings.append(_not_found(constraint, topology))
         above = strictest[constraint.owner]
-        if above is not None and is_broader(constraint.domain, domains[above], DOMAINS):
-            findings.append(_too_broad(constraint, above, domains[above], topology))
+        if above is not None and ranks[above] > DOMAINS.index(domain):
+            findings.append(_too_broad(constraint, above, DOMAINS[ranks[above]], topology))
 
     return findings
 
@@ -150,7 +151,10 @@ def allowed_below(domain: str, topology: ManagedTopology) -> str:
     return ", ".join(allowed) or "none"
 
 
-def _strictest(owners: Iterable[Owner], domains: Mapping[Owner, str]) -> Owner | None:
-    """Return the first of `owners` with the strictest of `domains`, or None if none has one."""
-    constrained = (owner for owner in owners if owner in domains)
-    return max(constrained, key=lambda owner: DOMAINS.index(domains[owner]), default=None)
+def _strictest(owners: Iterable[Owner], ranks: Mapping[Owner, int]) -> Owner | None:
+    """Return the first of `owners` with the strictest constraint, or None if none has one.
+
+    `ranks` are positions in DOMAINS.
+    """
+    constrained = (owner for owner in owners if owner in ranks)
+    return max(constrained, key=ranks.__getitem__, default=None)
