@@ -6,7 +6,7 @@ It shows levels and their coverage, what is not a tree, where room is, and a map
 from typing import Any
 
 from app.console.map import drawn
-from app.console.page import ConsolePage, Query, reference
+from app.console.page import ConsolePage, Query, named, reference
 from app.console.revision import Revision
 from app.explain.answers.room import RoomAnswer, find_room
 from app.explain.answers.survey import DomainReport, Survey, domain_reports, survey
@@ -21,6 +21,8 @@ from app.explain.reasons.words import counted, listed, plain
 from app.explain.shown.topology_text import room_text
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import PodGang
+from app.facts.kubernetes.pod import Pod
+from app.facts.named import Ref
 
 MOST_OUTSIDE = 100
 MOST_NODES = 256
@@ -28,6 +30,7 @@ MOST_PODS = 100_000
 MOST_GPUS = 1024
 """The most pods, and GPUs of each, for which room is looked for."""
 _FEW_SETS = 40
+_FEW_GROUPS = 6
 _OF_SURVEY = ("nodes", "topologies", "kai_topologies")
 """The fields of the facts that a survey is made of."""
 
@@ -225,9 +228,7 @@ def _node(index: Index, position: int) -> dict[str, Any]:
     node = index.nodes[position]
     gpus = gpus_of(node.allocatable)
     free = plain(max(0, gpus - index.used_gpus.get(node.name, 0))) if index.room_is_known else "?"
-    groups = dict.fromkeys(
-        f"{pod.namespace}/{pod.group or pod.name}" for pod in index.pods_on.get(node.name, ())
-    )
+    groups = dict.fromkeys(_group_of(index, pod) for pod in index.pods_on.get(node.name, ()))
     why = ["cordoned"] if node.unschedulable else []
     why += [] if node.ready else ["not ready"]
     why += ["tainted"] if node.taints and not node.unschedulable else []
@@ -237,8 +238,20 @@ def _node(index: Index, position: int) -> dict[str, Any]:
         "free": f"{free} of {plain(gpus)}",
         "state": "warning" if why else "well",
         "words": ", ".join(why) or "takes pods",
-        "groups": listed(groups, 6),
+        "groups": [
+            {"object": named(ref), "name": f"{ref.namespace}/{ref.name}"}
+            for ref in list(groups)[:_FEW_GROUPS]
+        ],
+        "more": max(0, len(groups) - _FEW_GROUPS),
     }
+
+
+def _group_of(index: Index, pod: Pod) -> Ref:
+    """Return what a pod is in: its PodGang, else its PodGroup, else the pod itself."""
+    key = (pod.namespace, pod.group or "")
+    if key in index.gangs:
+        return Ref("PodGang", *key)
+    return Ref("PodGroup", *key) if key in index.pod_groups else pod.ref
 
 
 OPTIONS = ("at", "gang", "gpus", "level", "name", "pods")

@@ -148,7 +148,7 @@ async def _is_ready(console: Opened) -> bool:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1024, 1366])
+@pytest.mark.parametrize("width", [390, 1024, 1440])
 @pytest.mark.parametrize("name", list(PAGES))
 async def test_every_page_is_readable(
     browser: "Browser", console: Opened, name: str, width: int, scheme: str

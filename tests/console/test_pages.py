@@ -321,6 +321,18 @@ async def test_where_a_set_is_shown_and_domains_are_opened() -> None:
     assert unknown.heading.startswith("64 nodes")
 
 
+async def test_a_node_leads_to_the_gangs_that_are_on_it_and_to_itself() -> None:
+    async with console(Lists(objects())) as (client, _):
+        rack = await page(client, "topology?at=zone-a/block-a1/rack-a1")
+        everything = await page(client, "topology")
+        gang = rack.all("a", href="workloads?object=PodGang/inference/chat-70b-0")[0]
+        shown = await page(client, gang.attributes["href"])
+    assert gang.text == "inference/chat-70b-0"
+    assert shown.heading == "chat-70b-0 is placed as asked, 3 of 3 pods placed"
+    outside = everything.all("a", href="object?object=Node//gpu-c-15")
+    assert [link.text for link in outside] == ["gpu-c-15"]
+
+
 # Findings.
 
 
