@@ -72,6 +72,11 @@ BY_PROBLEM = (
     ("is listed above", "List the broadest level first."),
     ("must fit into one", "Require a broader domain, or fewer or smaller replicas."),
     ("has no effect", "Remove it, or name what the message says."),
+    (
+        "is not an API of this cluster",
+        "Install NVIDIA's DRA driver, or remove the annotations from its PodCliqueSet; until then,"
+        " it can't be created again.",
+    ),
 )
 """Words of a problem, and what helps against it."""
 

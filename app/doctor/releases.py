@@ -45,6 +45,13 @@ RELEASES = (
         "fcc3b3bb",
         "clustertopologybindings.grove.io",
     ),
+    Release(
+        "Grove",
+        "of August 2026 or near, without its CRD clustertopologybindings.grove.io",
+        "",
+        "podcliquesets.grove.io",
+        "updateStrategy",
+    ),
     Release("Grove", "of January 2026 or near", "a5b8e0dc", "podcliquesets.grove.io"),
     Release("KAI", "with minSubGroup", "d5bc503a", "podgroups.scheduling.run.ai", "minSubGroup"),
     Release("KAI", "without minSubGroup", "", "podgroups.scheduling.run.ai"),

@@ -183,12 +183,13 @@ async def _coverage(client: Client, dialect: Dialect) -> list[Check]:
         conditions = maps_of(value_at(obj, ("status", "conditions")))
         covered: Object = next((item for item in conditions if item.get("type") == CONDITION), {})
         if covered.get("status") == "False":
-            message = f"{dialect.resource.kind} {obj['metadata']['name']}: {covered.get('message')}"
-            checks.append(
-                Check(
-                    DIALECT, "warning", message, "Correct the labels of the nodes, or the levels."
-                )
+            # the leader writes it: without one, it may be older than the labels
+            title = (
+                f"{dialect.resource.kind} {obj['metadata']['name']}, by its condition {CONDITION}"
             )
+            message = f"{title}: {covered.get('message')}"
+            remedy = "Correct the labels of the nodes, or the levels."
+            checks.append(Check(DIALECT, "warning", message, remedy))
 
     return checks
 

@@ -450,6 +450,13 @@ def test_a_finding_as_text() -> None:
             ],
             "Require a level at or below the NVLink domain.",
         ),
+        (
+            "PodClique",
+            403,
+            ["ComputeDomain is not an API of this cluster (x): MNNVL can't be set up here"],
+            "Install NVIDIA's DRA driver, or remove the annotations from its PodCliqueSet; until"
+            " then, it can't be created again.",
+        ),
     ],
 )
 def test_a_remedy_is_that_of_the_problem(

@@ -59,7 +59,10 @@ async def said(client: MemoryClient) -> list[tuple[str, str]]:
                     "warning",
                     "ClusterTopologies are left over from a former release of Grove: t0, t1, t2, t3, t4 and 2 more",
                 ),
-                ("warning", "ClusterTopologyBinding gb200: no node has it"),
+                (
+                    "warning",
+                    "ClusterTopologyBinding gb200, by its condition LevelsCovered: no node has it",
+                ),
             ],
             id="an upgrade that has left something, and levels without nodes",
         ),

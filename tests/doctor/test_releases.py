@@ -32,7 +32,14 @@ def crd(name: str, *fields: str) -> dict[str, Any]:
         ([], []),
         ([crd(SETS)], ["Grove of January 2026 or near: tried at a5b8e0dc"]),
         (
-            [crd(SETS), crd(BINDINGS)],
+            [crd(SETS, "replicas", "updateStrategy")],
+            [
+                "Grove of August 2026 or near, without its CRD clustertopologybindings.grove.io: not"
+                " tried with this version"
+            ],
+        ),
+        (
+            [crd(SETS, "updateStrategy"), crd(BINDINGS)],
             [
                 "Grove with ClusterTopologyBindings, of August 2026 or near: tried at fcc3b3bb",
             ],
