@@ -19,6 +19,7 @@ from app.doctor import (
     ownership,
     permissions,
     policies,
+    queue_guard,
     rehearsal,
     releases,
     replicas,
@@ -65,6 +66,9 @@ async def examine(patient: Patient) -> list[Check]:
     checks += [check async for check in _webhooks(patient, installed)]
     checks += await _attempted(
         policies.SUBJECT, policies.check_policies(client, patient.configuration)
+    )
+    checks += await _attempted(
+        policies.SUBJECT, queue_guard.check_queue_guard(client, patient.configuration)
     )
     answering, endpoints = await _service(patient, installed)
     checks += answering

@@ -26,7 +26,6 @@ _INSTALL = (
     "Print the policies with the configuration of the server (`grove-admission policies`), and"
     " apply them with --prune, as in the manifests README."
 )
-_LABELS = f"app.kubernetes.io/name={NAME},app.kubernetes.io/component={RULES}"
 _NONE = (
     "no policy of ours is installed: while the server is down, what its webhooks let pass is not"
     " checked"
@@ -46,12 +45,17 @@ class Policies:
         return [
             name
             for name, policy in self.policies.items()
-            if any(_denies(binding) for binding in self.bindings.get(name, ()))
+            if any(denies(binding) for binding in self.bindings.get(name, ()))
             and _overlap(policy, webhook)
         ]
 
 
 NO_POLICIES = Policies({}, {})
+
+
+def labels_of(component: str) -> str:
+    """Return the selector of our policies of a component."""
+    return f"app.kubernetes.io/name={NAME},app.kubernetes.io/component={component}"
 
 
 async def read_policies(client: Client, labels: str = "") -> Policies:
@@ -73,33 +77,45 @@ async def read_policies(client: Client, labels: str = "") -> Policies:
 
 async def check_policies(client: Client, configuration: Configuration) -> list[Check]:
     """Return how our installed policies differ, and what each of them does."""
-    stored = await read_policies(client, _LABELS)
+    stored = await read_policies(client, labels_of(RULES))
     if not stored.policies and not stored.bindings:
         return [Check(SUBJECT, "ok", _NONE)]
-    return list(_compared(stored, admission_policies(configuration)))
+    desired = admission_policies(configuration)
+    return [*_effects(stored, desired), *differences(stored, desired, _INSTALL)]
 
 
-def _compared(stored: Policies, desired: Sequence[Object]) -> Iterator[Check]:
+def _effects(stored: Policies, desired: Sequence[Object]) -> Iterator[Check]:
+    """Yield what each policy of ours that is installed does."""
+    for policy in desired[::2]:
+        name = policy["metadata"]["name"]
+        bindings = stored.bindings.get(name, ())
+        if name in stored.policies and bindings:
+            yield Check(SUBJECT, "ok", _effect(stored.policies[name], bindings))
+
+
+def differences(stored: Policies, desired: Sequence[Object], remedy: str) -> Iterator[Check]:
+    """Yield how the stored policies are not `desired`: policies, each before its binding."""
+    for message in _differences(stored, desired):
+        yield Check(SUBJECT, "warning", message, remedy)
+
+
+def _differences(stored: Policies, desired: Sequence[Object]) -> Iterator[str]:
     names = [obj["metadata"]["name"] for obj in desired[::2]]
     for policy, binding in zip(desired[::2], desired[1::2], strict=True):
         name = policy["metadata"]["name"]
         found = stored.policies.get(name)
         bindings = stored.bindings.get(name, ())
         if found is None or not bindings:
-            yield Check(SUBJECT, "warning", f"{name} is not installed, or has no binding", _INSTALL)
+            yield f"{name} is not installed, or has no binding"
             continue
 
-        yield Check(SUBJECT, "ok", _effect(found, bindings))
         if _differs(found["spec"], policy["spec"]):
-            message = f"{name} is not that of this version and configuration"
-            yield Check(SUBJECT, "warning", message, _INSTALL)
+            yield f"{name} is not that of this version and configuration"
         if not any(not _differs(item["spec"], binding["spec"]) for item in bindings):
-            message = f"the binding of {name} is not that of this version and configuration"
-            yield Check(SUBJECT, "warning", message, _INSTALL)
+            yield f"the binding of {name} is not that of this version and configuration"
 
     for name in sorted({*stored.policies, *stored.bindings} - set(names)):
-        message = f"{name} is not of this version: a former one that was left behind"
-        yield Check(SUBJECT, "warning", message, _INSTALL)
+        yield f"{name} is not of this version: a former one that was left behind"
 
 
 def _effect(policy: Object, bindings: Sequence[Object]) -> str:
@@ -110,7 +126,7 @@ def _effect(policy: Object, bindings: Sequence[Object]) -> str:
         for rule in _rules(policy)
     )
     fate = "only warned of"
-    if any(_denies(binding) for binding in bindings):
+    if any(denies(binding) for binding in bindings):
         fate = "still refused"
     return f"while every webhook is down, {requests} that break its rules are {fate}: {name}"
 
@@ -125,7 +141,8 @@ def _resources(rule: Object) -> list[str]:
     return [f"{plural}.{group}" if group else plural for plural in texts_of(rule.get("resources"))]
 
 
-def _denies(binding: Object) -> bool:
+def denies(binding: Object) -> bool:
+    """Return whether a binding refuses what breaks the rules of its policy."""
     return "Deny" in texts_of(map_of(binding.get("spec")).get("validationActions"))
 
 

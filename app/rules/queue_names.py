@@ -1,4 +1,4 @@
-"""Where an object names a queue of KAI, as lists of names in CEL.
+"""Where an object names a queue or a PodGroup of KAI, as lists of names in CEL.
 
 Sources: KAI's podgrouper reads labels of the topmost owner of a Pod, of its Job if that is a
 CronJob, of its PodGang if that is of Grove, and of the Pod:
@@ -9,6 +9,7 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai
 
 from dataclasses import dataclass
 
+from app.facts.labels import POD_GROUP_NAME
 from app.rules.policy import text
 
 ROOT = "ROOT"
@@ -22,6 +23,8 @@ _TEMPLATE = (
 
 _JOB = "(has(ROOT.spec.jobTemplate) ? [ROOT.spec.jobTemplate] : [ROOT])"
 """The expression of the owner of Pods that KAI asks, in a list: the Job of a CronJob."""
+
+_CLIQUES = "ROOT.spec.template.cliques"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +67,38 @@ def of_set(keys: QueueKeys) -> str:
     A Pod gets the labels of its clique, and so a project, which KAI's podgrouper reads beside the
     Grove of January 2026.
     """
-    cliques = "ROOT.spec.template.cliques"
     parts = [of_metadata(keys)]
-    key = text(keys.queue)
-    for field in ("labels", "annotations"):
-        has_queue = f"has(c.{field}) && {key} in c.{field}"
-        parts.append(f"{cliques}.filter(c, {has_queue}).map(c, c.{field}[{key}])")
+    parts += [_of_cliques(field, keys.queue) for field in ("labels", "annotations")]
 
-    project = text(keys.project)
     is_ours = _is_of_kai("c.spec.podSpec", keys)
-    has_project = f"has(c.labels) && {project} in c.labels && !({key} in c.labels)"
     pool = text(keys.node_pool)
     suffix = f"({pool} in c.labels ? '-' + c.labels[{pool}] : '')"
-    named = f"c.labels[{project}] + {suffix}"
-    parts.append(f"{cliques}.filter(c, {has_project} && {is_ours}).map(c, {named})")
+    named = f"c.labels[{text(keys.project)}] + {suffix}"
+    parts.append(f"{_CLIQUES}.filter(c, {_has_project(keys)} && {is_ours}).map(c, {named})")
     return " + ".join(parts)
+
+
+def groups_of_set() -> str:
+    """Return the expression of the PodGroups that the Pods of a PodCliqueSet name."""
+    return _of_cliques("annotations", POD_GROUP_NAME)
+
+
+def projects_of_set(keys: QueueKeys) -> str:
+    """Return the expression of the projects of cliques, whoever schedules their Pods."""
+    project = text(keys.project)
+    return f"{_CLIQUES}.filter(c, {_has_project(keys)}).map(c, c.labels[{project}])"
+
+
+def _of_cliques(field: str, key: str) -> str:
+    """Return the expression of a label or an annotation of all cliques that have it."""
+    has_key = f"has(c.{field}) && {text(key)} in c.{field}"
+    return f"{_CLIQUES}.filter(c, {has_key}).map(c, c.{field}[{text(key)}])"
+
+
+def _has_project(keys: QueueKeys) -> str:
+    """Return the expression whether the clique `c` has a project, and no queue beside it."""
+    labels = "c.labels"
+    return f"has({labels}) && {text(keys.project)} in {labels} && !({text(keys.queue)} in {labels})"
 
 
 def of_clique(keys: QueueKeys) -> str:
@@ -105,6 +125,26 @@ def of_pods(keys: QueueKeys) -> str:
     of_owner = f"{_JOB}.map(j, {_project_of(keys, 'j', 'p')})[0]"
     projects = [f"{ours}.map(p, {_project_of(keys, 'p', 'p')})", f"{without}.map(p, {of_owner})"]
     return " + ".join((*metadata, *projects))
+
+
+def groups_of_metadata() -> str:
+    """Return the expression of the PodGroup that a PodClique or a Binding gives to its Pods."""
+    return f"[{entry(ROOT, 'annotations', POD_GROUP_NAME)}]"
+
+
+def groups_of_pods() -> str:
+    """Return the expression of the PodGroup that a Pod or its template names."""
+    return f"{_TEMPLATE}.map(p, {entry('p', 'annotations', POD_GROUP_NAME)})"
+
+
+def projects_of_templates(keys: QueueKeys) -> str:
+    """Return the expression of the projects of what is made of an object, whoever schedules it.
+
+    Kubernetes copies the labels of a template to a ReplicaSet and to Pods, and those of a CronJob
+    to Jobs. Each of them can be made the owner of a Pod of KAI.
+    """
+    jobs = "(has(ROOT.spec.jobTemplate) ? [ROOT.spec.jobTemplate] : [])"
+    return f"({jobs} + {_TEMPLATE}).map(t, {project_beside_no_queue(keys, 't')})"
 
 
 def project_beside_no_queue(keys: QueueKeys, holder: str) -> str:

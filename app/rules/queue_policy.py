@@ -1,7 +1,7 @@
 """Who may use which queue of KAI, in CEL. No webhook has this rule.
 
 Whoever names a queue in an object needs the verb `use` on that queue. `queue_names` has the places
-where objects name queues.
+where objects name queues, and `queue_demands` what is asked.
 """
 
 from collections.abc import Sequence
@@ -10,15 +10,28 @@ from dataclasses import replace
 from app.facts.kinds import K8S_POD_GROUP, POD_CLIQUE, POD_CLIQUE_SET, POD_GROUP, QUEUE, WORKLOAD
 from app.objects.resource import POD, Resource
 from app.rules.policy import Policy, PolicyDemand, sentence, texts
+from app.rules.queue_demands import (
+    DEMANDS_OF_GROUPS,
+    DEMANDS_OF_QUEUES,
+    demand_of_projects,
+    variables_of_groups,
+    variables_of_projects,
+    variables_of_queues,
+)
 from app.rules.queue_names import (
     ROOT,
     QueueKeys,
+    groups_of_metadata,
+    groups_of_pods,
+    groups_of_set,
     of_clique,
     of_metadata,
     of_pod_group,
     of_pods,
     of_set,
     project_beside_no_queue,
+    projects_of_set,
+    projects_of_templates,
 )
 
 PATH = ""
@@ -26,8 +39,7 @@ PATH = ""
 
 _BATCH = "batch"
 _APPS = "apps"
-_CONTROLLED = (
-    POD,
+_TEMPLATED = (
     Resource("", "replicationcontrollers", "ReplicationController", True, ("v1",)),
     Resource(_BATCH, "jobs", "Job", True, ("v1",)),
     Resource(_BATCH, "cronjobs", "CronJob", True, ("v1",)),
@@ -36,7 +48,11 @@ _CONTROLLED = (
     Resource(_APPS, "statefulsets", "StatefulSet", True, ("v1",)),
     Resource(_APPS, "daemonsets", "DaemonSet", True, ("v1",)),
 )
-"""Pods, and what Kubernetes itself makes Pods of."""
+"""What Kubernetes itself makes Pods of."""
+
+_POD_BINDING = Resource("", "pods/binding", "Binding", True, ("v1",))
+_BINDINGS = (_POD_BINDING, Resource("", "bindings", "Binding", True, ("v1",)))
+"""API servers copy the labels and annotations of a Binding to its Pod."""
 
 _ANY = Resource("*", "*", "", True, ("*",))
 
@@ -46,21 +62,26 @@ def queue_guards(keys: QueueKeys, trusted: Sequence[str]) -> list[Policy]:
 
     `trusted` are namespaces whose service accounts only copy the name from another object.
     """
-    kinds: dict[str, tuple[tuple[Resource, ...], str]] = {
-        "podgroups": ((POD_GROUP,), of_pod_group(keys)),
-        "podcliquesets": ((POD_CLIQUE_SET,), of_set(keys)),
-        "podcliques": ((POD_CLIQUE,), of_clique(keys)),
-        "workloads": ((WORKLOAD, K8S_POD_GROUP), of_metadata(keys)),
-        "pods": (_CONTROLLED, of_pods(keys)),
+    kinds: dict[str, tuple[tuple[Resource, ...], str, str]] = {
+        "podgroups": ((POD_GROUP,), of_pod_group(keys), ""),
+        "podcliquesets": ((POD_CLIQUE_SET,), of_set(keys), groups_of_set()),
+        "podcliques": ((POD_CLIQUE,), of_clique(keys), groups_of_metadata()),
+        "workloads": ((WORKLOAD, K8S_POD_GROUP), of_metadata(keys), ""),
+        "pods": ((POD, *_TEMPLATED), of_pods(keys), groups_of_pods()),
+        "bindings": (_BINDINGS, of_metadata(keys), groups_of_metadata()),
     }
     policies = [
-        _guard(f"queue-guard-{name}", resources, names, trusted)
-        for name, (resources, names) in kinds.items()
+        _guard(f"queue-guard-{name}", resources, expressions, trusted)
+        for name, (resources, *expressions) in kinds.items()
     ]
+    of_owner = f"[{project_beside_no_queue(keys, ROOT)}]"
+    any_owner = _of_projects("projects", (_ANY, _POD_BINDING), of_owner, keys, trusted)
     return [
         *policies,
         _of_any_owner(keys, trusted, policies),
-        _of_projects(keys, trusted),
+        replace(any_owner, label=keys.project, with_status=True),
+        _of_projects("template-projects", _TEMPLATED, projects_of_templates(keys), keys, trusted),
+        _of_projects("clique-projects", (POD_CLIQUE_SET,), projects_of_set(keys), keys, trusted),
         _of_shared_owners(),
     ]
 
@@ -75,58 +96,32 @@ def _of_any_owner(keys: QueueKeys, trusted: Sequence[str], others: Sequence[Poli
         f"{resource.plural}.{resource.group}" for policy in others for resource in policy.resources
     ]
     kind = "request.resource.resource + '.' + request.resource.group"
-    policy = _guard("queue-guard-owners", (_ANY,), of_metadata(keys), trusted)
+    policy = _guard("queue-guard-owners", (_ANY,), (of_metadata(keys), ""), trusted)
     conditions = {"of-no-other-policy": f"!({kind} in {texts(guarded)})"}
     return replace(policy, label=keys.queue, conditions={**conditions, **policy.conditions})
 
 
 def _guard(
-    name: str, resources: tuple[Resource, ...], names: str, trusted: Sequence[str]
+    name: str, resources: tuple[Resource, ...], expressions: Sequence[str], trusted: Sequence[str]
 ) -> Policy:
-    """Return the policy for queues that the expression `names` lists for the object ROOT.
+    """Return the policy for the queues and the PodGroups that two expressions list for ROOT.
 
-    To search every name among all former ones would cost more than an API server spends on a
-    PodCliqueSet of 1,000 cliques. So the two that were named first are compared one by one.
+    The second one is "" if a kind names no PodGroup.
     """
-    demands = (
-        PolicyDemand(
-            "manyQueues",
-            "variables.third",
-            sentence(
-                "names more than two queues ({names}): name one",
-                names="variables.added.join(', ')",
-            ),
-            "names more than two queues",
-            reason="Forbidden",
-        ),
-        _may_use("first"),
-        _may_use("second"),
-    )
+    queues, groups = expressions
+    demands: tuple[PolicyDemand, ...] = DEMANDS_OF_QUEUES
+    variables = variables_of_queues(queues)
+    if groups:
+        demands += DEMANDS_OF_GROUPS
+        variables |= variables_of_groups(groups)
+
     return Policy(
         name,
         PATH,
         resources,
         ("CREATE", "UPDATE"),
         demands,
-        variables={
-            "named": f"({names.replace(ROOT, 'object')}).filter(q, q != '')",
-            "former": (
-                f"request.operation != 'UPDATE' ? [] : ({names.replace(ROOT, 'oldObject')})"
-                ".filter(q, q != '')"
-            ),
-            "oneFormer": "variables.former.size() == 0 ? '' : variables.former[0]",
-            "laterFormer": "variables.former.filter(q, q != variables.oneFormer)",
-            "otherFormer": "variables.laterFormer.size() == 0 ? '' : variables.laterFormer[0]",
-            "lastFormer": "variables.laterFormer.filter(q, q != variables.otherFormer)",
-            "added": (
-                "variables.named.filter(q, q != variables.oneFormer && q != variables.otherFormer"
-                " && !(q in variables.lastFormer))"
-            ),
-            "first": "variables.added.filter(q, q == variables.added[0])",
-            "others": "variables.added.filter(q, q != variables.added[0])",
-            "second": "variables.others.filter(q, q == variables.others[0])",
-            "third": "variables.others.filter(q, q != variables.others[0])",
-        },
+        variables=variables,
         conditions=_not_copied(trusted),
         fails_closed=True,
         with_status=True,
@@ -145,44 +140,30 @@ def _not_copied(trusted: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _of_projects(keys: QueueKeys, trusted: Sequence[str]) -> Policy:
-    """Return the policy for the label `project` of every kind.
+def _of_projects(
+    name: str,
+    resources: tuple[Resource, ...],
+    projects: str,
+    keys: QueueKeys,
+    trusted: Sequence[str],
+) -> Policy:
+    """Return a policy for labels `project`, which the expression `projects` lists for ROOT.
 
-    If neither the topmost owner of a Pod nor the Pod names a queue, KAI takes that of this name, or
-    of `<project>-<pool of nodes>`. As other programs have labels of this name too, each Queue is a
-    parameter: a project that leads to no Queue is nobody's business.
+    If neither the topmost owner of a Pod nor the Pod names a queue, KAI takes that of this label.
+    As other programs have labels of this name too, each Queue is a parameter: a project that leads
+    to no Queue is nobody's business. The only condition is evaluated for each Queue.
     """
-    project = project_beside_no_queue(keys, "object")
-    former = project_beside_no_queue(keys, "oldObject")
-    queue = "params.metadata.name"
-    leads = f"{queue} == variables.project || {queue}.startsWith(variables.project + '-')"
-    demand = PolicyDemand(
-        "projectRefused",
-        "variables.project == '' || variables.project == variables.formerProject ||"
-        f" !({leads}) || {_check(queue)} ? [] : [{queue}]",
-        sentence(
-            f'label "{keys.project}": KAI takes it for queue "{{queue}}", and user "{{user}}" may'
-            f" not use that: name a queue beside it, in the label {keys.queue}",
-            queue=queue,
-            user="request.userInfo.username",
-        ),
-        "the label leads to a queue that the user may not use",
-        reason="Forbidden",
-    )
+    has_project = f"({projects.replace(ROOT, 'object')}).exists(p, p != '')"
+    (not_copied,) = _not_copied(trusted).values()
     return Policy(
-        "queue-guard-projects",
+        f"queue-guard-{name}",
         PATH,
-        (_ANY,),
+        resources,
         ("CREATE", "UPDATE"),
-        (demand,),
-        variables={
-            "project": project,
-            "formerProject": f"request.operation != 'UPDATE' ? '' : {former}",
-        },
-        conditions=_not_copied(trusted),
+        (demand_of_projects(keys),),
+        variables=variables_of_projects(projects),
+        conditions={"of-a-user-with-a-project": f"{has_project} && {not_copied}"},
         parameter=QUEUE,
-        label=keys.project,
-        with_status=True,
     )
 
 
@@ -209,30 +190,3 @@ def _of_shared_owners() -> Policy:
     return Policy(
         "queue-guard-shared-owners", PATH, (POD_GROUP,), ("CREATE",), (demand,), fails_closed=True
     )
-
-
-def _may_use(which: str) -> PolicyDemand:
-    """Return the demand that the user may use the queue of the variable `first` or `second`.
-
-    An API server can afford two checks in an expression, so that each has its own. A message can't
-    use variables that need the authorizer.
-    """
-    queue = f"variables.{which}[0]"
-    return PolicyDemand(
-        f"{which}Refused",
-        f"variables.{which}.size() == 0 || {_check(queue)} ? [] : [{queue}]",
-        sentence(
-            'queue "{queue}": user "{user}" may not use it, and needs the verb use on'
-            f" {QUEUE.plural}.{QUEUE.group}/{{queue}}",
-            queue=queue,
-            user="request.userInfo.username",
-        ),
-        "the user may not use this queue",
-        reason="Forbidden",
-    )
-
-
-def _check(queue: str) -> str:
-    """Return the expression whether the user may use the queue that the expression names."""
-    resource = f"authorizer.group('{QUEUE.group}').resource('{QUEUE.plural}')"
-    return f"{resource}.name({queue}).check('use').allowed()"

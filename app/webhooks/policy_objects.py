@@ -161,8 +161,8 @@ def _rules(resources: Sequence[Resource], operations: Sequence[str]) -> Iterator
 
 
 def _with_status(plurals: Sequence[str]) -> list[str]:
-    """Return resources with their subresource `status`."""
-    return [*plurals, *(f"{plural}/status" for plural in plurals)]
+    """Return resources with their subresource `status`. A subresource has none."""
+    return [*plurals, *(f"{plural}/status" for plural in plurals if "/" not in plural)]
 
 
 def _validation(demand: PolicyDemand) -> Object:

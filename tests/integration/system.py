@@ -65,27 +65,24 @@ class Users:
 @contextlib.asynccontextmanager
 async def users(api: ApiServer) -> AsyncIterator[Users]:
     names = ("admin", "grove", "user")
-    context = ssl.create_default_context(cafile=api.ca_file)
-    tokens = {
-        one["name"]: one["user"]["token"]
-        for one in yaml.safe_load(api.kubeconfig.read_text())["users"]
-    }
     async with contextlib.AsyncExitStack() as stack:
         admin, operator, user = [
             await stack.enter_async_context(await connect(api, name)) for name in names
         ]
-        raw = {
-            name: await stack.enter_async_context(
-                httpx.AsyncClient(
-                    base_url=api.url,
-                    verify=context,
-                    headers={"Authorization": f"Bearer {tokens[name]}"},
-                    timeout=30,
-                )
-            )
-            for name in names
-        }
+        raw = {name: await stack.enter_async_context(raw_client(api, name)) for name in names}
         yield Users(api, admin, operator, user, raw)
+
+
+def raw_client(api: ApiServer, user: str = "admin", timeout: float = 60.0) -> httpx.AsyncClient:
+    """A client for any request as `user`, such as one that impersonates others."""
+    known = yaml.safe_load(api.kubeconfig.read_text())["users"]
+    tokens = {item["name"]: item["user"]["token"] for item in known}
+    return httpx.AsyncClient(
+        base_url=api.url,
+        verify=ssl.create_default_context(cafile=api.ca_file),
+        headers={"Authorization": f"Bearer {tokens[user]}"},
+        timeout=timeout,
+    )
 
 
 async def connect(api: ApiServer, context: str) -> HttpClient:

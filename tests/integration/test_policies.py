@@ -9,7 +9,6 @@ import asyncio
 import copy
 import json
 import os
-import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from app.server.serve import Running
 from app.webhooks.configurations import UrlTarget, webhook_configurations
 from app.webhooks.policies import admission_policies
 from tests.integration.conftest import own_crd
-from tests.integration.system import Users, eventually, is_gone
+from tests.integration.system import Users, eventually, is_gone, raw_client
 from tests.policies.judge import TOPOLOGY, disagreement, other_binding
 from tests.policies.mutations import mutated, recorded
 from tests.reviews import PATHS, load
@@ -177,17 +176,7 @@ def requests_of(operators: Sequence[str], kind: str) -> list[Object]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def replay(api: ApiServer, clients: Users) -> AsyncIterator[Replay]:
-    tokens = {
-        user["name"]: user["user"]["token"]
-        for user in yaml.safe_load(api.kubeconfig.read_text())["users"]
-    }
-    async with httpx.AsyncClient(
-        base_url=api.url,
-        verify=ssl.create_default_context(cafile=api.ca_file),
-        headers={"Authorization": f"Bearer {tokens['admin']}"},
-        timeout=60,
-        limits=httpx.Limits(max_connections=AT_ONCE),
-    ) as client:
+    async with raw_client(api) as client:
         yield Replay(api, client)
 
 

@@ -23,12 +23,20 @@ FORMER = "former.grove-admission.grove.io"
 OTHERS = "others.example.com"
 
 
-def installation() -> list[Object]:
+HEADINGS = {
+    "policies": "### Rules that hold while every webhook is down",
+    "queue-guard": "### Who may use which queue",
+}
+"""The overlays, and where the README has the command that upgrades them."""
+
+
+def installation(overlay: str) -> list[Object]:
     """The policies, with one of a former version and one of somebody else beside them."""
-    objects = rendered("overlays/policies")
+    objects = rendered(f"overlays/{overlay}")
+    name_of_first = objects[0]["metadata"]["name"]
     for name in (FORMER, OTHERS):
-        of_guard = [obj for obj in objects if "topology-guard" in obj["metadata"]["name"]]
-        for obj in copy.deepcopy(of_guard[:2]):
+        of_first = [obj for obj in objects if obj["metadata"]["name"] == name_of_first]
+        for obj in copy.deepcopy(of_first):
             obj["metadata"]["name"] = name
             if name == OTHERS:
                 obj["metadata"]["labels"] = {"app.kubernetes.io/component": "policies-of-others"}
@@ -65,19 +73,22 @@ async def names(clients: Users) -> set[str]:
     return {name for name in found if not name.endswith(".k8s.io")}
 
 
+@pytest.mark.parametrize("overlay", HEADINGS)
 async def test_an_upgrade_deletes_what_this_version_does_not_have(
-    api: ApiServer, clients: Users, tmp_path: Path
+    api: ApiServer, clients: Users, overlay: str, tmp_path: Path
 ) -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("needs kubectl, which applies the policies")
-    (tmp_path / "former.yaml").write_text(yaml.safe_dump_all(installation()))
+    (tmp_path / "former.yaml").write_text(yaml.safe_dump_all(installation(overlay)))
     await kubectl(api, f"kubectl apply -f {tmp_path / 'former.yaml'}")
     assert {FORMER, OTHERS} <= await names(clients)
-    (command,) = commands("### Rules that hold while every webhook is down", "manifests/README.md")
+    (command,) = (
+        line for line in commands(HEADINGS[overlay], "manifests/README.md") if "--prune " in line
+    )
 
     await kubectl(api, command)
 
-    ours = {obj["metadata"]["name"] for obj in rendered("overlays/policies")}
+    ours = {obj["metadata"]["name"] for obj in rendered(f"overlays/{overlay}")}
     assert await names(clients) == {*ours, OTHERS}
-    await kubectl(api, "kubectl delete -k manifests/overlays/policies")
+    await kubectl(api, f"kubectl delete -k manifests/overlays/{overlay}")
     assert await names(clients) == {OTHERS}

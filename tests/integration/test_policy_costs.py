@@ -6,43 +6,33 @@ error is seen, and only warn, so that no refusal of another policy hides it.
 
 import asyncio
 import copy
-import os
-import ssl
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
-import yaml
 
 from app.commands.beside import ApiServer
 from app.config.schema import Configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_GROUP, QUEUE
 from app.kube.api import ObjectRef
 from app.objects.resource import CRD, Resource
-from app.sandbox.real import find_binaries
 from app.webhooks.policies import admission_policies, queue_policies
-from tests.integration.system import Users, eventually, is_gone
+from tests.integration.system import Users, eventually, is_gone, raw_client
 from tests.integration.test_policies import former_crds, todays_crds
 from tests.policies.largest import VALUE, Large, largest, levels
 
-pytestmark = pytest.mark.untraced
+pytestmark = [
+    pytest.mark.untraced,
+    pytest.mark.parametrize("kind", ["real"], indirect=True, scope="module"),
+]
 
 Object = dict[str, Any]
 
 NAMESPACE = "large"
 TENANT = "ann"
 ERRORS = ("resulted in error", "cost", "budget", "expression '", "compil")
-
-
-@pytest.fixture(scope="module", params=["real"])
-def kind(request: pytest.FixtureRequest) -> str:
-    try:
-        find_binaries(os.environ)
-    except FileNotFoundError as missing:
-        pytest.skip(f"needs a real API server, which alone counts costs: {missing}")
-    return str(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -191,14 +181,7 @@ def _parameters(resource: Resource) -> list[Object]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def costs(api: ApiServer, clients: Users) -> AsyncIterator[Costs]:
-    users = yaml.safe_load(api.kubeconfig.read_text())["users"]
-    tokens = {user["name"]: user["user"]["token"] for user in users}
-    async with httpx.AsyncClient(
-        base_url=api.url,
-        verify=ssl.create_default_context(cafile=api.ca_file),
-        headers={"Authorization": f"Bearer {tokens['admin']}"},
-        timeout=120,
-    ) as client:
+    async with raw_client(api, timeout=120.0) as client:
         yield Costs(client, clients)
 
 

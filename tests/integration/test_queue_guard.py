@@ -2,18 +2,17 @@
 
 import copy
 import json
-import ssl
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
-import yaml
 
 from app.commands.beside import ApiServer
-from tests.integration.system import Users, eventually
-from tests.policies.ways import Way, projects, ways
+from app.objects.resource import POD
+from tests.integration.system import Users, eventually, raw_client
+from tests.policies.ways import GROUP, QUEUE, Way, binding, groups, metadata, pod, projects, ways
 from tests.rendered import rendered
 
 pytestmark = pytest.mark.untraced
@@ -23,7 +22,7 @@ Object = dict[str, Any]
 NAMESPACE = "tenants"
 RBAC = "rbac.authorization.k8s.io"
 TENANTS = {"ann": "a", "bob": "b"}
-"""The queue that each tenant may use. All are administrators of the namespace."""
+"""The queue that each tenant may use, and the PodGroup. All are administrators of the namespace."""
 
 PODGROUPER = "system:serviceaccount:kai-scheduler:podgrouper"
 
@@ -47,7 +46,7 @@ def rights() -> list[Object]:
     for user, queue in TENANTS.items():
         use = {
             "apiGroups": ["scheduling.run.ai"],
-            "resources": ["queues"],
+            "resources": ["queues", "podgroups"],
             "resourceNames": [queue],
             "verbs": ["use"],
         }
@@ -114,6 +113,18 @@ class Tenants:
             headers=headers,
         )
 
+    async def bind(self, user: str, way: Way, obj: Object) -> httpx.Response:
+        """Bind a Pod with a Binding like `obj`."""
+        path, body = self._request(way)
+        named = {"apiVersion": "v1", "kind": "Binding", **copy.deepcopy(obj)}
+        named["metadata"]["name"] = body["metadata"]["name"]
+        return await self._client.post(
+            f"{path}/{body['metadata']['name']}/binding",
+            json=named,
+            params={"dryRun": "All"},
+            headers=_as(user),
+        )
+
     async def delete(self, way: Way) -> None:
         path, body = self._request(way)
         answer = await self._client.delete(f"{path}/{body['metadata']['name']}")
@@ -141,14 +152,7 @@ def _as(user: str) -> list[tuple[str, str]]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def tenants(api: ApiServer, clients: Users) -> AsyncIterator[Tenants]:
     await api.apply([*rights(), *rendered("overlays/queue-guard")])
-    users = yaml.safe_load(api.kubeconfig.read_text())["users"]
-    tokens = {user["name"]: user["user"]["token"] for user in users}
-    async with httpx.AsyncClient(
-        base_url=api.url,
-        verify=ssl.create_default_context(cafile=api.ca_file),
-        headers={"Authorization": f"Bearer {tokens['admin']}"},
-        timeout=60,
-    ) as client:
+    async with raw_client(api) as client:
         tenants = Tenants(client, clients)
         for last in (ways("b")["any owner of Pods"], projects("b")["a ConfigMap"]):
             await eventually(lambda way=last: tenants.create("ann", way), _is_error)  # type: ignore[misc]
@@ -244,6 +248,43 @@ async def test_a_write_of_the_status_changes_to_no_queue_of_others(
     is_kept = changed.is_success and changed.json()["metadata"]["labels"] == labels
     is_served = changed.status_code != 404
     assert is_kept or not is_served or _refusal(changed)[0] == 403, changed.text
+
+
+@pytest.mark.parametrize("case", groups("a"))
+async def test_a_tenant_joins_no_podgroup_of_another_namespace(
+    tenants: Tenants, case: str, kind: str
+) -> None:
+    await tenants.needs(groups("a")[case], kind)
+    answers = {
+        group: _refusal(await tenants.create("ann", groups(group)[case]))
+        for group in TENANTS.values()
+    }
+    told = 'annotation "pod-group-name": KAI may take PodGroup "b" of any namespace'
+    assert answers["a"] == (201, "")
+    code, message = answers["b"]
+    assert (code, message.partition(", with")[0]) == (403, told)
+
+
+BOUND = {
+    "nothing": ({}, {}, 201),
+    "the own queue": ({QUEUE: "a"}, {}, 201),
+    "a queue of others": ({QUEUE: "b"}, {}, 403),
+    "a project of others": ({"project": "b"}, {}, 403),
+    "a PodGroup of others": ({}, {GROUP: "b"}, 403),
+}
+
+
+@pytest.mark.parametrize("case", BOUND)
+async def test_a_binding_gives_its_pod_no_queue_of_others(
+    tenants: Tenants, case: str, kind: str
+) -> None:
+    labels, annotations, wanted = BOUND[case]
+    way = Way(POD, {**pod({QUEUE: "a"}), "metadata": metadata()})
+    await tenants.needs(way, kind)
+    (await tenants.create("ann", way, is_kept=True)).raise_for_status()
+    answer = await tenants.bind("ann", way, binding(labels, annotations))
+    await tenants.delete(way)
+    assert answer.status_code == wanted, answer.text
 
 
 async def test_kai_makes_no_podgroup_for_an_owner_that_all_tenants_share(tenants: Tenants) -> None:

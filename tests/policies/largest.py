@@ -7,7 +7,7 @@ from typing import Any
 
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GROUP
 from app.objects.resource import POD, Resource
-from tests.policies.ways import CONFIG_MAP, KAI, QUEUE, TEMPLATED, controlled, metadata, pod
+from tests.policies.ways import CONFIG_MAP, GROUP, KAI, QUEUE, TEMPLATED, controlled, metadata, pod
 
 Object = dict[str, Any]
 
@@ -60,15 +60,27 @@ def _pod_group(count: int) -> Large:
     )
 
 
-def pod_clique_set(cliques: int, groups: int, members: int, constraint: Object) -> Object:
+NAMES_OF_CLIQUES = {
+    "labels": {QUEUE: VALUE, "project": VALUE},
+    "annotations": {QUEUE: OTHER_VALUE, GROUP: VALUE},
+}
+"""What each clique names, as a PodCliqueSet has it."""
+
+
+def pod_clique_set(
+    cliques: int,
+    groups: int,
+    members: int,
+    constraint: Object,
+    names_of_cliques: Object = NAMES_OF_CLIQUES,
+) -> Object:
     """A set in which everything has a constraint, and each group has the last cliques."""
     names = _numbered(cliques, "c")
     containers = [{"name": "c", "image": "i"}]
     listed = [
         {
             "name": name,
-            "labels": {QUEUE: VALUE, "project": VALUE},
-            "annotations": {QUEUE: OTHER_VALUE},
+            **names_of_cliques,
             "topologyConstraint": constraint,
             "spec": {
                 "roleName": name,
@@ -100,7 +112,7 @@ SIZES = {
 }
 """Cliques, groups and members of each group, at the limit of what the policies judge."""
 
-HUGE = {"more than is judged": (1500, 300, 3)}
+HUGE = {"more than is judged": (1400, 300, 3)}
 """About what fits into etcd."""
 
 
@@ -113,6 +125,15 @@ def _sets(constraints: dict[str, Object]) -> Iterator[tuple[str, Large]]:
             obj = pod_clique_set(cliques, groups, members, constraints[narrow])
             old = pod_clique_set(cliques, groups, members, constraints[broad])
             yield f"a PodCliqueSet, {name}, {title}", Large(POD_CLIQUE_SET, obj, old)
+
+
+def _of_projects(constraint: Object) -> Large:
+    """A set whose cliques name no queue, but a project that leads to one, and another before."""
+    obj, old = (
+        pod_clique_set(1400, 0, 0, constraint, {"labels": {"project": project}})
+        for project in (VALUE, OTHER_VALUE)
+    )
+    return Large(POD_CLIQUE_SET, obj, old)
 
 
 def largest(*, is_design: bool) -> dict[str, Large]:
@@ -129,6 +150,7 @@ def largest(*, is_design: bool) -> dict[str, Large]:
             for domain in domains
         }
     found = dict(_sets(constraints))
+    found["a PodCliqueSet, projects of cliques"] = _of_projects(constraints["host"])
     for count in (300, 301, 9000):
         found[f"{count} SubGroups"] = _pod_group(count)
     if is_design:
@@ -137,7 +159,7 @@ def largest(*, is_design: bool) -> dict[str, Large]:
         for count in (16, 100, 101, 9000):
             found[f"{count} levels"] = _topology(CLUSTER_TOPOLOGY_BINDING, count, "k" * 57)
     annotations = {f"a{number}": "v" * 1000 for number in range(240)}
-    entries = {QUEUE: "q" * 20_000, **annotations}
+    entries = {QUEUE: "q" * 20_000, GROUP: "g" * 60, **annotations}
     labels = {QUEUE: VALUE, "project": VALUE, "kai.scheduler/node-pool": VALUE}
     labels |= {f"l{number}": VALUE for number in range(3000)}
     named = metadata(labels, entries)

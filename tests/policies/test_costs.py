@@ -24,6 +24,7 @@ FEW = {
     "queue-guard-workloads": "lastFormer is empty unless three queues were named",
     "queue-guard-pods": "lastFormer is empty unless three queues were named",
     "queue-guard-owners": "lastFormer is empty unless three queues were named",
+    "queue-guard-bindings": "lastFormer is empty unless three queues were named",
 }
 """Policies that compare only a few items, and why these are few."""
 

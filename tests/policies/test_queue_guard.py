@@ -1,6 +1,7 @@
 """Who may use which queue: every way to name one, in each kind."""
 
 import copy
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,12 +16,15 @@ from app.webhooks.policies import queue_policies
 from tests.policies.ways import (
     CONFIG_MAP,
     CRON_JOB,
+    GROUP,
     KAI,
     QUEUE,
     TEMPLATED,
+    binding,
     cliques,
     controlled,
     cron_job,
+    groups,
     metadata,
     pod,
     projects,
@@ -37,9 +41,9 @@ POLICIES = list(zip(_OBJECTS[::2], _OBJECTS[1::2], strict=True))
 
 
 def may_do(access: dict[str, str]) -> bool:
-    """Ann may use queue `a`, and no other."""
-    queues = {"group": "scheduling.run.ai", "resource": "queues", "verb": "use"}
-    return access == {**queues, "name": "a"}
+    """Ann may use queue and PodGroup `a`, and no others."""
+    kind = {"group": "scheduling.run.ai", "verb": "use", "name": "a"}
+    return access in [{**kind, "resource": plural} for plural in ("queues", "podgroups")]
 
 
 def said(
@@ -88,7 +92,7 @@ def of_project(queue: str) -> list[str]:
 
 def refusals(obj: Object) -> list[str]:
     """What is said of an object that names queue `b`, in its label `project` or elsewhere."""
-    if "project" in obj["metadata"]["labels"]:
+    if '"project"' in json.dumps(obj):
         return refusal("b") + of_project("b") + of_project("b-fast")
     return refusal("b")
 
@@ -109,8 +113,9 @@ def test_a_project_of_an_owner_leads_to_no_queue_of_others(way: str) -> None:
     other = projects("b")[way]
     assert said(other.resource, other.obj) == of_project("b") + of_project("b-fast")
     assert said(other.resource, other.obj, other.obj) == []
-    beside = copy.deepcopy(other.obj)
-    beside["metadata"]["labels"][QUEUE] = "a"
+    project = '"project": "b"'
+    text = json.dumps(other.obj).replace(project, f'{project}, "{QUEUE}": "a"')
+    beside = json.loads(text)
     assert said(other.resource, beside) == []
     assert of_project("b")[0] in said(other.resource, other.obj, beside)
 
@@ -145,7 +150,8 @@ def test_a_project_does_not_count_beside_the_label_of_a_queue(
 
 def test_a_project_counts_beside_a_queue_of_another_object() -> None:
     """A Job may have an owner, whose labels are not known here, and then its own don't count."""
-    assert said(JOB, controlled(JOB, OWN, pod(PROJECT))) == refusal("b")
+    way = controlled(JOB, OWN, pod(PROJECT))
+    assert said(JOB, way) == refusals(way)
 
 
 @pytest.mark.parametrize("kind", ["Namespace", "PriorityClass"])
@@ -163,13 +169,58 @@ def test_no_podgroup_belongs_to_what_all_tenants_share(kind: str) -> None:
 
 
 def test_writes_of_the_status_are_asked_about_too() -> None:
-    """API servers take labels of Pods and Jobs from them."""
+    """API servers take labels of Pods and Jobs from them, and no template."""
+    others = ("shared-owners", "template-projects", "clique-projects")
     for policy in _OBJECTS[::2]:
-        if policy["metadata"]["name"].startswith("queue-guard-shared-owners"):
+        if policy["metadata"]["name"].removeprefix("queue-guard-").startswith(others):
             continue
         for rule in policy["spec"]["matchConstraints"]["resourceRules"]:
-            plurals = [plural for plural in rule["resources"] if "/" not in plural]
-            assert rule["resources"] == plurals + [f"{plural}/status" for plural in plurals]
+            asked = set(rule["resources"])
+            plurals = {plural for plural in asked if "/" not in plural}
+            assert asked - {"pods/binding"} == plurals | {f"{plural}/status" for plural in plurals}
+
+
+def of_group(group: str) -> list[str]:
+    return [
+        f'annotation "pod-group-name": KAI may take PodGroup "{group}" of any namespace, with its'
+        f' queue. User "ann" needs the verb use on podgroups.scheduling.run.ai/{group} in the whole'
+        " cluster"
+    ]
+
+
+@pytest.mark.parametrize("way", groups("a"))
+def test_a_tenant_puts_no_pod_into_the_podgroup_of_another_namespace(way: str) -> None:
+    own = groups("a")[way]
+    assert said(own.resource, own.obj) == []
+    other = groups("b")[way]
+    assert said(other.resource, other.obj) == of_group("b")
+    assert said(other.resource, other.obj, own.obj) == of_group("b")
+    assert said(other.resource, other.obj, other.obj) == []
+
+
+def test_the_pods_of_two_cliques_do_not_name_two_podgroups() -> None:
+    two = cliques(*({"annotations": {GROUP: group}} for group in ("a", "b")))
+    assert said(POD_CLIQUE_SET, two) == [
+        'annotation "pod-group-name": names more than one PodGroup (a, b): name one'
+    ]
+
+
+@pytest.mark.parametrize(
+    ("obj", "wanted"),
+    [
+        (binding({QUEUE: "a", "project": "b"}, {GROUP: "a"}), []),
+        (binding({QUEUE: "b"}, {}), refusal("b")),
+        (binding({"project": "b"}, {}), of_project("b") + of_project("b-fast")),
+        (binding({}, {GROUP: "b"}), of_group("b")),
+    ],
+)
+@pytest.mark.parametrize("plural", ["pods/binding", "bindings"])
+def test_a_binding_gives_its_pod_no_queue_of_others(
+    plural: str, obj: Object, wanted: list[str]
+) -> None:
+    """API servers copy its labels and annotations."""
+    resource = Resource("", plural, "Binding", True, ("v1",))
+    assert said(resource, obj) == wanted
 
 
 CONTROLLERS = {
@@ -179,12 +230,13 @@ CONTROLLERS = {
 }
 
 
-@pytest.mark.parametrize("groups", CONTROLLERS.values(), ids=CONTROLLERS)
-def test_a_controller_copies_any_queue(groups: list[str]) -> None:
-    user = {"username": "system:serviceaccount:n:s", "groups": groups}
+@pytest.mark.parametrize("member_of", CONTROLLERS.values(), ids=CONTROLLERS)
+def test_a_controller_copies_any_queue(member_of: list[str]) -> None:
+    user = {"username": "system:serviceaccount:n:s", "groups": member_of}
+    every = [*ways("b").items(), *projects("b").items(), *groups("b").items()]
     refused = {
         name: said(way.resource, way.obj, user=user)
-        for name, way in ways("b").items()
+        for name, way in every
         if said(way.resource, way.obj, user=user)
     }
     assert refused == {}
@@ -248,4 +300,8 @@ def test_the_mode_that_warns_refuses_nothing_and_fails_open() -> None:
         for obj in _OBJECTS[::2]
         if obj["spec"]["failurePolicy"] != "Fail"
     ]
-    assert open_ones == ["queue-guard-projects"]
+    assert open_ones == [
+        "queue-guard-projects",
+        "queue-guard-template-projects",
+        "queue-guard-clique-projects",
+    ]

@@ -10,7 +10,9 @@ from app.objects.resource import POD, Resource
 Object = dict[str, Any]
 
 QUEUE = "kai.scheduler/queue"
+GROUP = "pod-group-name"
 KAI = "kai-scheduler"
+OTHER_SCHEDULER = "default-scheduler"
 
 CONFIG_MAP = Resource("", "configmaps", "ConfigMap", True, ("v1",))
 CRON_JOB = Resource("batch", "cronjobs", "CronJob", True, ("v1",))
@@ -72,10 +74,10 @@ def cron_job(template: Object, job: Object | None = None) -> Object:
     return {"metadata": metadata(), "spec": {"schedule": "0 0 1 1 *", "jobTemplate": jobs}}
 
 
-def cliques(*entries: Object) -> Object:
+def cliques(*entries: Object, scheduler: str = KAI) -> Object:
     """A PodCliqueSet with cliques; each of `entries` has metadata of one."""
     listed = [
-        {"name": f"w{number}", "spec": {**_clique(), "roleName": f"w{number}"}, **entry}
+        {"name": f"w{number}", "spec": {**_clique(scheduler), "roleName": f"w{number}"}, **entry}
         for number, entry in enumerate(entries or ({},))
     ]
     return {"metadata": metadata(), "spec": {"replicas": 1, "template": {"cliques": listed}}}
@@ -145,11 +147,15 @@ def ways(queue: str) -> dict[str, Way]:
 
 
 def projects(queue: str) -> dict[str, Way]:
-    """Each kind whose label `project` leads to `queue` if it owns a Pod, whoever schedules it."""
-    labels = metadata({"project": queue})
-    elsewhere = pod(scheduler="default-scheduler")
+    """Each kind whose label `project` leads to `queue` if it owns a Pod, whoever schedules it.
+
+    A controller copies the label of a template to an object, which a tenant makes such an owner.
+    """
+    project = {"project": queue}
+    labels = metadata(project)
+    elsewhere = pod(scheduler=OTHER_SCHEDULER)
     job = controlled(TEMPLATED[0], {}, elsewhere)
-    return {
+    listed = {
         "a ConfigMap": Way(CONFIG_MAP, {"metadata": labels}),
         "a PodGang": Way(POD_GANG, {"metadata": labels, "spec": {"podgroups": []}}),
         "a Workload": Way(WORKLOAD, {**_workload(), "metadata": labels}),
@@ -158,4 +164,39 @@ def projects(queue: str) -> dict[str, Way]:
         "a CronJob": Way(CRON_JOB, {**cron_job(pod()), "metadata": labels}),
         "a Job without KAI": Way(TEMPLATED[0], {**job, "metadata": labels}),
         "a Pod without KAI": Way(POD, {**elsewhere, "metadata": labels}),
+        "the Jobs of a CronJob without KAI": Way(
+            CRON_JOB, cron_job(pod(scheduler=OTHER_SCHEDULER), {"labels": project})
+        ),
+        "the Pods of a CronJob without KAI": Way(CRON_JOB, cron_job(pod(project, OTHER_SCHEDULER))),
+        "a clique without KAI": Way(
+            POD_CLIQUE_SET, cliques({"labels": project}, scheduler=OTHER_SCHEDULER)
+        ),
     }
+    for resource in TEMPLATED:
+        made = controlled(resource, {}, pod(project, OTHER_SCHEDULER))
+        listed[f"the Pods of a {resource.kind} without KAI"] = Way(resource, made)
+    return listed
+
+
+def groups(name: str) -> dict[str, Way]:
+    """Each way to put Pods into the PodGroup `name`, which may be of another namespace."""
+    group = {GROUP: name}
+    listed = {
+        "a Pod": Way(POD, pod(annotations=group)),
+        "a Pod without KAI": Way(POD, pod(scheduler=OTHER_SCHEDULER, annotations=group)),
+        "a CronJob": Way(CRON_JOB, cron_job(pod(annotations=group))),
+        "a clique": Way(POD_CLIQUE_SET, cliques({"annotations": group})),
+        "a PodClique": Way(
+            POD_CLIQUE, {"metadata": metadata(annotations=group), "spec": _clique()}
+        ),
+    }
+    for resource in TEMPLATED:
+        made = controlled(resource, {}, pod(annotations=group))
+        listed[f"a template of a {resource.kind}"] = Way(resource, made)
+    return listed
+
+
+def binding(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Object:
+    """A Binding, whose labels and annotations its Pod gets."""
+    target = {"apiVersion": "v1", "kind": "Node", "name": "n"}
+    return {"metadata": metadata(labels, annotations), "target": target}
