@@ -35,8 +35,8 @@ REACHED: dict[str, float] = {
     "tokens per line": 5.8,
     "tokens per code line": 8.6,
     "functions above 250 tokens": 9,
-    "functions above complexity 10": 56,
-    "functions above 5 parameters": 21,
+    "functions above complexity 10": 55,
+    "functions above 5 parameters": 17,
 }
 """Figures of today that are above their goals. They may only fall."""
 

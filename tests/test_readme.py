@@ -114,7 +114,7 @@ RULES = (
     "webhooks/*.py",
     "admission/*.py",
     "cluster/view.py",
-    "cluster/mnnvl.py",
+    "cluster/resources.py",
     "cluster/doubt.py",
 )
 OTHERWISE_SHOWN = {

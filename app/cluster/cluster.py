@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from app.cluster.dialects import OWNER_RULES
-from app.cluster.mnnvl import MnnvlResources
 from app.cluster.owners import MnnvlOwners
+from app.cluster.resources import MnnvlResources
 from app.cluster.view import ClusterView
 from app.config.schema import Configuration
 from app.facts.kinds import NEIGHBOURS

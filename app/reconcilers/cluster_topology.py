@@ -14,12 +14,12 @@ from typing import Any
 from app.cluster.view import ClusterView
 from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY
-from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef
+from app.kube.api import ClusterError, Conflict, Key, NotFound, Object, ObjectRef
 from app.kube.backoff import Backoff
-from app.kube.events import Recorder, Regarding
-from app.kube.rewrites import Rewrites
+from app.kube.events import Regarding
 from app.kube.store import WatchStore
 from app.objects.resource import CRD
+from app.reconcilers.writing import Writing
 from app.rules.dialects.dialect import Dialect
 from app.rules.topology.levels import desired_levels
 
@@ -54,22 +54,20 @@ class ClusterTopologyReconciler:
 
     def __init__(
         self,
-        client: Client,
+        writing: Writing,
         topology_name: str,
         levels: Sequence[Level] | None,
         topologies: WatchStore[Any],
-        events: Recorder,
-        rewrites: Rewrites | None = None,
         *,
         topology: ClusterView,
     ) -> None:
-        self.rewrites = rewrites or Rewrites()
+        self.rewrites = writing.rewrites
         self._topology = topology
         self._last: Dialect | None = None
-        self._client = client
+        self._client = writing.client
         self._name = topology_name
         self._topologies = topologies
-        self._events = events
+        self._events = writing.events
         self._levels = None if levels is None else desired_levels(levels)
 
     def all_keys(self) -> list[Key]:

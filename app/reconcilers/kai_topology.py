@@ -11,7 +11,6 @@ from datetime import datetime
 from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.kube.api import (
-    Client,
     ClusterError,
     Conflict,
     Key,
@@ -21,11 +20,11 @@ from app.kube.api import (
     Rejected,
     find,
 )
-from app.kube.events import Recorder, Regarding
-from app.kube.rewrites import Rewrites
+from app.kube.events import Regarding
 from app.kube.times import timestamp, utc_now
 from app.objects.conditions import Condition, has_condition, with_condition
 from app.reconcilers.conditions import status_patch
+from app.reconcilers.writing import Writing
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
 from app.rules.topology import kai
@@ -63,20 +62,18 @@ class KaiTopologyReconciler:
 
     def __init__(
         self,
-        client: Client,
+        writing: Writing,
         topology_name: str,
-        events: Recorder,
-        rewrites: Rewrites | None = None,
         *,
         dialect: Callable[[], Dialect],
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        self.rewrites = rewrites or Rewrites()
+        self.rewrites = writing.rewrites
         self.statuses_lost = 0
         """How many statuses could not be written, because the CRD of this cluster has none."""
-        self._client = client
+        self._client = writing.client
         self._name = topology_name
-        self._events = events
+        self._events = writing.events
         self._now = now
         self._dialect = dialect
         self._reported: tuple[str, Condition, str] | None = None

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
-from app.cluster.mnnvl import MnnvlResources
+from app.cluster.resources import MnnvlResources
 from app.cluster.rows import CLIQUES, StoredClique
 from app.cluster.workload_caches import WorkloadCaches
 from app.config.schema import Configuration, LeaderElection
@@ -30,6 +30,7 @@ from app.objects.resource import Resource
 from app.reconcilers import conditions, mnnvl_claims, mnnvl_resources, podgang, workload
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.kai_topology import KaiTopologyReconciler
+from app.reconcilers.writing import Writing
 from app.rules.workload.kai_podgroup import Conventions, LabelKeys
 from app.sample import Sample, counter, gauge
 from app.stores.stores import Stores
@@ -183,19 +184,17 @@ class Leader:
 
     def _managed_topology(self) -> ClusterTopologyReconciler:
         levels = self._configuration.levels if self._topology.enabled else None
-        rewrites = self._count("clustertopology")
-        name = self._topology.name
-        topologies = self._stores[TOPOLOGIES]
         return ClusterTopologyReconciler(
-            self._client, name, levels, topologies, self.events, rewrites, topology=self._facts
+            self._writing("clustertopology"),
+            self._topology.name,
+            levels,
+            self._stores[TOPOLOGIES],
+            topology=self._facts,
         )
 
     def _kai_topology(self) -> KaiTopologyReconciler:
-        rewrites = self._count("kai-topology")
-        name = self._topology.name
-        return KaiTopologyReconciler(
-            self._client, name, self.events, rewrites, dialect=self._facts.dialect
-        )
+        writing = self._writing("kai-topology")
+        return KaiTopologyReconciler(writing, self._topology.name, dialect=self._facts.dialect)
 
     def _topology_loop(self, reconciler: Reconciler) -> Loop:
         """Return a loop with the managed topology as its only key."""
@@ -214,16 +213,12 @@ class Leader:
         return loop
 
     def _podgang_loop(self) -> Loop:
-        gangs = self._stores[GANGS]
-        rewrites = self._count("podgang")
         loop = self._loop(
             podgang.PodGangReconciler(
-                self._client,
-                gangs,
+                self._writing("podgang"),
+                self._stores[GANGS],
                 self._facts,
                 self._owners,
-                self.events,
-                rewrites,
                 gives_back=lambda: self._resources_loop.depth > 0,
             )
         )
@@ -252,14 +247,12 @@ class Leader:
 
     def _mnnvl_resources_loop(self, cliques: WatchStore[StoredClique]) -> Loop:
         reconciler = mnnvl_resources.MnnvlResourcesReconciler(
-            self._client,
+            self._writing("mnnvl-resources", MANY_RESTORES),
             cliques,
             self._facts,
             self._stores,
             self._mnnvl,
             self._owners,
-            self.events,
-            self._count("mnnvl-resources", MANY_RESTORES),
             collect_after=self._configuration.mnnvl.collect_after_seconds,
         )
         loop = self._resources_loop = self._loop(reconciler, begin=reconciler.begin)
@@ -270,10 +263,8 @@ class Leader:
         return loop
 
     def _mnnvl_claims_loop(self, cliques: WatchStore[StoredClique]) -> Loop:
-        rewrites = self._count("mnnvl-claims", MANY_REPAIRS, REPAIR_SECONDS)
-        self._claims = mnnvl_claims.MnnvlClaimsReconciler(
-            self._client, cliques, self._facts, self.events, rewrites
-        )
+        writing = self._writing("mnnvl-claims", MANY_REPAIRS, REPAIR_SECONDS)
+        self._claims = mnnvl_claims.MnnvlClaimsReconciler(writing, cliques, self._facts)
         loop = self._loop(self._claims, workers=CLAIM_WORKERS, begin=self._claims.begin)
         mnnvl_claims.subscribe(loop, cliques, self._stores)
         return loop
@@ -306,6 +297,11 @@ class Leader:
         begin: Callable[[], None] = lambda: None,
     ) -> Loop:
         return Loop(reconciler, workers=workers, begin=begin, observe=self._observe)
+
+    def _writing(
+        self, name: str, tolerated: int = TOLERATED, window: float = WINDOW_SECONDS
+    ) -> Writing:
+        return Writing(self._client, self.events, self._count(name, tolerated, window))
 
     def _count(
         self, name: str, tolerated: int = TOLERATED, window: float = WINDOW_SECONDS

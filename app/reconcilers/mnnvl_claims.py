@@ -15,13 +15,13 @@ from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET
 from app.facts.table import BY_SET, SETS
-from app.kube.api import Client, ClusterError, Key, NotFound, ObjectRef, Rejected
-from app.kube.events import Notices, Recorder, Regarding
+from app.kube.api import ClusterError, Key, NotFound, ObjectRef, Rejected
+from app.kube.events import Notices, Regarding
 from app.kube.loop import Loop
-from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
 from app.objects.fields import listed
 from app.reconcilers.mnnvl_pods import WAIT_SECONDS, PodsWithoutClaim
+from app.reconcilers.writing import Writing
 from app.rules.mnnvl.demand import ClaimedClique
 from app.rules.mnnvl.missing import (
     Unclaimed,
@@ -94,20 +94,18 @@ class MnnvlClaimsReconciler:
 
     def __init__(
         self,
-        client: Client,
+        writing: Writing,
         cliques: WatchStore[StoredClique],
         facts: ClusterView,
-        events: Recorder,
-        rewrites: Rewrites,
     ) -> None:
-        self._client = client
+        self._client = writing.client
         self._cliques = cliques
         self._facts = facts
-        self._events = events
-        self._notices = Notices(events)
-        self._rewrites = rewrites
+        self._events = writing.events
+        self._notices = Notices(writing.events)
+        self._rewrites = writing.rewrites
         self._lacking: dict[Key, int] = {}
-        self._pods = PodsWithoutClaim(client, events)
+        self._pods = PodsWithoutClaim(writing.client, writing.events)
         self._pauses: dict[str, Pause] = {}
 
     @property

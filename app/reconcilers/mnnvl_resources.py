@@ -9,8 +9,8 @@ ones that stored PodCliques need, and deletes those that no PodClique needs any 
 import time
 from collections.abc import Callable
 
-from app.cluster.mnnvl import MnnvlResources, NotOurs
 from app.cluster.owners import MnnvlOwners
+from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.rows import BY_BASE, StoredClique
 from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet
@@ -19,14 +19,14 @@ from app.facts.nvidia.mnnvl import MnnvlResource
 from app.facts.nvidia.names import base_of, claim_name, domain_name
 from app.facts.place import read_place
 from app.facts.table import BY_SET, CLAIMS, DOMAINS, SETS
-from app.kube.api import Client, Key, Object, ObjectRef, Rejected, Selection, find
+from app.kube.api import Key, Object, ObjectRef, Rejected, Selection, find
 from app.kube.discovery import Discovery
-from app.kube.events import Notices, Recorder, Regarding
+from app.kube.events import Notices, Regarding
 from app.kube.loop import Loop
-from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
 from app.objects.metadata import labels_of
 from app.objects.resource import POD, Resource
+from app.reconcilers.writing import Writing
 from app.rules.mnnvl.demand import (
     ClaimedClique,
     claim_names,
@@ -70,28 +70,26 @@ class MnnvlResourcesReconciler:
 
     def __init__(
         self,
-        client: Client,
+        writing: Writing,
         cliques: WatchStore[StoredClique],
         facts: ClusterView,
         stores: Stores,
         resources: MnnvlResources,
         owners: MnnvlOwners,
-        events: Recorder,
-        rewrites: Rewrites,
         *,
         collect_after: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client = client
+        self._client = writing.client
         self._cliques = cliques
         self._facts = facts
         self._resources = resources
         self._owners = owners
         self._domains = stores[DOMAINS]
         self._claims = stores[CLAIMS]
-        self._events = events
-        self._notices = Notices(events)
-        self._rewrites = rewrites
+        self._events = writing.events
+        self._notices = Notices(writing.events)
+        self._rewrites = writing.rewrites
         self._collect_after = collect_after
         self._clock = clock
         self._unneeded_since: dict[Key, tuple[float, set[Resource]]] = {}

@@ -19,13 +19,14 @@ from app.facts.kinds import POD_GANG
 from app.facts.labels import MNNVL_ADOPTED
 from app.facts.nvidia.mnnvl import MnnvlResource
 from app.facts.table import BY_SET, CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES
-from app.kube.api import Client, Key, NotFound, ObjectRef, Unavailable
-from app.kube.events import Notices, Recorder, Regarding
+from app.kube.api import Key, NotFound, ObjectRef, Unavailable
+from app.kube.events import Notices, Regarding
 from app.kube.loop import Loop
-from app.kube.rewrites import Rewrites, same
+from app.kube.rewrites import same
 from app.kube.store import WatchStore
 from app.objects.edits import ABSENT, Edit, operations, value_at
 from app.objects.jsonpatch import Operation
+from app.reconcilers.writing import Writing
 from app.rules.mnnvl.demand import ClaimedClique
 from app.stores.stores import Stores
 
@@ -53,23 +54,21 @@ class PodGangReconciler:
 
     def __init__(
         self,
-        client: Client,
+        writing: Writing,
         gangs: WatchStore[StoredGang],
         facts: ClusterView,
         owners: MnnvlOwners,
-        events: Recorder,
-        rewrites: Rewrites | None = None,
         *,
         gives_back: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.rewrites = rewrites or Rewrites()
+        self.rewrites = writing.rewrites
         self._gives_back = gives_back
-        self._client = client
+        self._client = writing.client
         self._gangs = gangs
         self._facts = facts
         self._owners = owners
-        self._events = events
-        self._notices = Notices(events)
+        self._events = writing.events
+        self._notices = Notices(writing.events)
 
     def all_keys(self) -> list[Key]:
         return self._gangs.known_keys()

@@ -22,7 +22,7 @@ from app.admission.verdict import (
     not_allowed,
     patched,
 )
-from app.cluster.mnnvl import MnnvlResources, NotOurs
+from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.view import ClusterView
 from app.facts.grove.annotations import MnnvlAnnotations, read_mnnvl
 from app.facts.grove.podcliqueset import PodCliqueSet

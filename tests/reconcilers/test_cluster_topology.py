@@ -22,6 +22,7 @@ from app.reconcilers.cluster_topology import (
     ClusterTopologyReconciler,
     CreationFailed,
 )
+from app.reconcilers.writing import Writing
 from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.dialect import Dialect
 from tests import builders
@@ -56,7 +57,7 @@ def reconciler(
     recorder = Recorder(client, "test")
     topology = cast(ClusterView, Seen(client))
     return ClusterTopologyReconciler(
-        client, "grove-topology", levels, cache, recorder, rewrites, topology=topology
+        Writing(client, recorder, rewrites), "grove-topology", levels, cache, topology=topology
     )
 
 
@@ -219,12 +220,10 @@ def todays(
         setattr(seen, name, value)
     cache: WatchStore[ClusterTopology] = WatchStore(read_cluster_topology)
     return ClusterTopologyReconciler(
-        client,
+        Writing(client, Recorder(client, "test")),
         "grove-topology",
         levels,
         cache,
-        Recorder(client, "test"),
-        Rewrites(),
         topology=cast(ClusterView, seen),
     )
 

@@ -13,6 +13,7 @@ from app.kube.events import Recorder
 from app.kube.rewrites import Rewrites
 from app.objects.resource import EVENT
 from app.reconcilers.kai_topology import AGAIN_SECONDS, KaiTopologyReconciler
+from app.reconcilers.writing import Writing
 from tests import builders
 from tests.kube.memory.client import MemoryClient
 
@@ -21,16 +22,13 @@ TOPOLOGY = builders.cluster_topology("grove-topology", host="kubernetes.io/hostn
 LEVELS = [{"nodeLabel": "k/rack"}, {"nodeLabel": "kubernetes.io/hostname"}]
 
 
-def reconciler(client: MemoryClient, **options: Any) -> KaiTopologyReconciler:
+def reconciler(client: MemoryClient, rewrites: Rewrites | None = None) -> KaiTopologyReconciler:
     now = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
-    recorder = Recorder(client, "test")
     return KaiTopologyReconciler(
-        client,
+        Writing(client, Recorder(client, "test"), rewrites or Rewrites()),
         "grove-topology",
-        recorder,
         dialect=lambda: dialect_of(client),
         now=lambda: now,
-        **options,
     )
 
 

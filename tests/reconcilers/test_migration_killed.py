@@ -18,7 +18,7 @@ from app.admission.decide import Handler
 from app.admission.review import Request
 from app.admission.verdict import Later, Verdict
 from app.cluster.cluster import Cluster
-from app.cluster.mnnvl import MnnvlResources
+from app.cluster.resources import MnnvlResources
 from app.cluster.rows import CLIQUES
 from app.facts.kinds import (
     COMPUTE_DOMAIN,
@@ -37,6 +37,7 @@ from app.objects.resource import Resource
 from app.reconcilers import mnnvl_resources, podgang
 from app.reconcilers.mnnvl_resources import MnnvlResourcesReconciler
 from app.reconcilers.podgang import PodGangReconciler
+from app.reconcilers.writing import Writing
 from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
 from app.stores.stores import Stores, selection_of
 from app.webhooks.podgang import PodGangWebhook
@@ -168,12 +169,10 @@ class Server:
         rewrites = Rewrites(clock=virtual.now)
         gangs = cluster.stores[GANGS]
         reconciler = PodGangReconciler(
-            self.wire,
+            Writing(self.wire, self._recorder, rewrites),
             gangs,
             cluster.facts,
             cluster.owners,
-            self._recorder,
-            rewrites,
             gives_back=lambda: self._resources.depth > 0,
         )
         loop = Loop(reconciler, workers=2, random=lambda: 0.5)
@@ -185,14 +184,12 @@ class Server:
         cluster = self._cluster
         cliques = self._cliques[CLIQUES]
         reconciler = MnnvlResourcesReconciler(
-            self.wire,
+            Writing(self.wire, self._recorder, Rewrites(clock=virtual.now)),
             cliques,
             cluster.facts,
             cluster.stores,
             MnnvlResources(self.wire, cluster.facts, cluster.stores),
             cluster.owners,
-            self._recorder,
-            Rewrites(clock=virtual.now),
             collect_after=300.0,
             clock=virtual.now,
         )

@@ -27,6 +27,7 @@ from app.reconcilers.mnnvl_claims import (
     subscribe,
 )
 from app.reconcilers.mnnvl_pods import WAIT_SECONDS
+from app.reconcilers.writing import Writing
 from app.stores.stores import Stores, fill
 from tests import builders
 from tests.builders import injection_into
@@ -108,7 +109,7 @@ class World:
         self.events = Recorder(self.client, "test")
         self.rewrites = Rewrites(tolerated=2, window=300, clock=virtual.now)
         self.reconciler = MnnvlClaimsReconciler(
-            self.client, self.cliques, self.cluster.facts, self.events, self.rewrites
+            Writing(self.client, self.events, self.rewrites), self.cliques, self.cluster.facts
         )
 
     def look_again(self) -> None:

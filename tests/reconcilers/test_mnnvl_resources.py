@@ -46,6 +46,7 @@ from app.reconcilers.mnnvl_resources import (
     subscribe_to_apis,
     subscribe_to_owners,
 )
+from app.reconcilers.writing import Writing
 from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
 from app.stores.stores import Stores, fill
 from tests import builders
@@ -118,14 +119,12 @@ class World:
         self.events = Recorder(self.client, "test")
         self.rewrites = Rewrites(tolerated=2, clock=lambda: self.now)
         self.reconciler = MnnvlResourcesReconciler(
-            self.client,
+            Writing(self.client, self.events, self.rewrites),
             self.cliques,
             cluster.facts,
             self.stores,
             cluster.resources,
             self.owners,
-            self.events,
-            self.rewrites,
             collect_after=collect_after,
             clock=lambda: self.now,
         )

@@ -36,6 +36,7 @@ from app.kube.rewrites import Rewrites
 from app.kube.watch import run_store
 from app.objects.resource import Resource
 from app.reconcilers.podgang import PodGangReconciler, subscribe, subscribe_to_resources
+from app.reconcilers.writing import Writing
 from app.rules.mnnvl.plan import Plan
 from app.stores.stores import Stores
 from tests import builders
@@ -157,7 +158,9 @@ class Replica:
         self.owners = cluster.owners
         recorder = Recorder(client, "test")
         rewrites = Rewrites(clock=virtual.now)
-        reconciler = PodGangReconciler(client, self._gangs, facts, self.owners, recorder, rewrites)
+        reconciler = PodGangReconciler(
+            Writing(client, recorder, rewrites), self._gangs, facts, self.owners
+        )
         self._loop = Loop(reconciler, workers=4, random=random.random)
         subscribe(self._loop, stores, "grove-topology")
         subscribe_to_resources(self._loop, stores, Stores((CLIQUES,))[CLIQUES])

@@ -25,6 +25,7 @@ from app.reconcilers.podgang import (
     subscribe,
     subscribe_to_resources,
 )
+from app.reconcilers.writing import Writing
 from app.stores.stores import Stores, fill
 from tests import builders
 from tests.cluster.offline import configured
@@ -86,12 +87,10 @@ class World:
         self.events = Recorder(client, "test")
         self.gives_back = False
         self.reconciler = PodGangReconciler(
-            client,
+            Writing(client, self.events, rewrites or Rewrites()),
             self.gangs,
             facts,
             owners,
-            self.events,
-            rewrites,
             gives_back=lambda: self.gives_back,
         )
         self.cliques = Stores((CLIQUES,))[CLIQUES]

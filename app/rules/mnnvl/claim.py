@@ -1,6 +1,6 @@
 """The claim that a PodClique needs for MNNVL, and its injection into the pod spec.
 
-Source: `rules/README.md`. `app.cluster.mnnvl` creates the resources.
+Source: `rules/README.md`. `app.cluster.resources` creates the resources.
 """
 
 from collections.abc import Collection, Iterator, Mapping

@@ -102,6 +102,28 @@ def test_the_claim_says_what_is_asked_for_and_the_plan_is_that_of_admission(
     assert inherited_by(written, None) == MnnvlAnnotations("true", scope, None)
 
 
+@pytest.mark.parametrize(
+    ("device_class", "inherited"),
+    [
+        pytest.param("gpu.example.com", "gpu.example.com", id="a name"),
+        pytest.param("Not a name", None, id="no name"),
+    ],
+)
+def test_without_its_set_a_clique_inherits_what_the_stored_one_had(
+    device_class: str, inherited: str | None
+) -> None:
+    obj = clique()
+    before = stored(obj)
+    annotations = {"grove.io/mnnvl-device-class": device_class}
+    before = {**before, "metadata": {**before["metadata"], "annotations": annotations}}
+
+    written = read_written(obj, before, "ns")
+    assert inherited_by(written, None) == MnnvlAnnotations("true", "replica", inherited)
+
+    other = {**clique(), "metadata": {**before["metadata"], "labels": {}}}
+    assert inherited_by(read_written(obj, other, "ns"), None) == NO_ANNOTATIONS
+
+
 OTHERS = {"name": "mnnvl", "resourceClaimName": "somebody-s"}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.cluster.mnnvl import NotOurs
+from app.cluster.resources import NotOurs
 from app.facts.grove.gang import SlimPodGang, read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.nvidia.mnnvl import read_mnnvl_resource
