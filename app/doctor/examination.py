@@ -88,9 +88,7 @@ def _questions(
     yield replicas.SUBJECT, replicas.check_replicas(client, namespace, __version__)
     yield certificate.SUBJECT, _certificates(patient, installed, endpoints)
 
-    needs = permissions.needs_of(configuration)
-    asked = None if patient.is_server else namespace
-    yield permissions.SUBJECT, permissions.check_permissions(client, needs, asked)
+    yield permissions.SUBJECT, _permissions(patient)
     election = configuration.leader_election
     yield leader.SUBJECT, leader.check_leader(client, election, patient.now)
 
@@ -108,6 +106,14 @@ def _questions(
     yield grove.SUBJECT, grove.check_grove(client, configuration)
     if patient.all_webhooks:
         yield ALL_WEBHOOKS, rehearsal.check_all(client, patient.shake, patient.now)
+
+
+async def _permissions(patient: Patient) -> list[Check]:
+    needs = permissions.needs_of(patient.configuration)
+    namespace = None
+    if not patient.is_server:
+        namespace = patient.configuration.certificates.namespace
+    return await permissions.check_permissions(patient.client, needs, namespace)
 
 
 async def _attempted(subject: str, looking: Awaitable[list[Check]]) -> list[Check]:
