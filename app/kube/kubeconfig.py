@@ -84,8 +84,7 @@ class KubeconfigCredentials:
             ) from error
 
     async def _read(self) -> None:
-        if self._path is not None and not self._path.is_file():  # kubernetes_asyncio only logs this
-            raise ConfigException(f"there is no file {self._path}")
+        _require(self._path, self._context)
         path = None if self._path is None else str(self._path)
         await load_kube_config(path, self._context, self._configuration, persist_config=False)
         self.impersonation = _impersonation_of(self._path, self._context)
@@ -137,6 +136,26 @@ class KubeconfigCredentials:
                 await self._read()
             except _UNREADABLE as error:
                 raise Unavailable(f"credentials: {error}", reason="Credentials") from error
+
+
+def _require(path: Path | None, context: str | None) -> None:
+    """Raise ConfigException if there is no kubeconfig, or none with this context.
+
+    kubernetes_asyncio would only say which key it misses.
+    """
+    if path is not None and not path.is_file():
+        raise ConfigException(f"there is no file {path}")
+    usual = KUBE_CONFIG_DEFAULT_LOCATION
+    if path is None and not any(map(_is_file, usual.split(os.pathsep))):
+        raise ConfigException(f"there is no kubeconfig {usual}; give --kubeconfig FILE")
+
+    names = [str(item["name"]) for item in _contexts_in(path)[0]]
+    if context and names and context not in names:
+        raise ConfigException(f"no context is called {context}, but {', '.join(names)}")
+
+
+def _is_file(name: str) -> bool:
+    return Path(name).expanduser().is_file()
 
 
 def namespace_of(path: Path | None = None, context: str | None = None) -> str:

@@ -159,6 +159,42 @@ def test_a_reader_that_went_away_gets_no_traceback(arguments: tuple[str, ...]) -
     assert (process.returncode, said) == (141, b"")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["explain"], "there is no kubeconfig HOME/.kube/config; give --kubeconfig FILE"),
+        (["topology", "--kubeconfig", "nowhere"], "there is no file nowhere"),
+        (
+            ["doctor", "--kubeconfig", "CONFIG", "--context", "c"],
+            "no context is called c, but a, b",
+        ),
+    ],
+)
+def test_a_cluster_that_is_not_named_is_said_in_one_line(
+    arguments: list[str], message: str, tmp_path: Path
+) -> None:
+    contexts = [{"name": name, "context": {"cluster": "c", "user": "u"}} for name in ("a", "b")]
+    lists = {
+        "contexts": contexts,
+        "users": [{"name": "u", "user": {}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://localhost:1"}}],
+    }
+    (tmp_path / "config").write_text(yaml.safe_dump({"current-context": "a", **lists}))
+    given = [str(tmp_path / "config") if word == "CONFIG" else word for word in arguments]
+    environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+    ended = subprocess.run(
+        [sys.executable, "-m", "app", *given],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**environment, "HOME": str(tmp_path)},
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    said = ended.stderr.replace(str(tmp_path), "HOME")
+    assert said.endswith(f": no credentials for the cluster: {message}\n")
+    assert said.count("\n") == 1
+
+
 def test_a_user_may_be_refused_what_the_operator_may(capsys: Any) -> None:
     file = str(EXAMPLES / "facts" / "clustertopology.yaml")
     assert run(file) == 0
