@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         name = argv[0] if argv else ""
 
     if name in COMMANDS:
-        command: Command = importlib.import_module(f"app.commands.{name}").COMMAND
+        command: Command = _load(name)
         commands[name].description = command.description
         command.add_options(commands[name])
 
@@ -57,6 +57,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         # the reader of our output, such as `head`, has ended; this prevents the flush at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+
+
+def _load(name: str) -> Command:
+    """Return a command.
+
+    What its modules define is no garbage. The collector, which would look at it again and again,
+    rests meanwhile and never examines it.
+    """
+    path = f"app.commands.{name}"
+    if path not in sys.modules:
+        gc.disable()
+        try:
+            importlib.import_module(path)
+        finally:
+            gc.freeze()
+            gc.enable()
+    command: Command = sys.modules[path].COMMAND
+    return command
 
 
 def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:

@@ -159,7 +159,8 @@ async def _of_set(reading: Reading, resource: Resource, namespace: str, pcs: str
         await reading.list(resource, namespace)
         return
     for selector in SET_SELECTORS:
-        if await reading.list(resource, namespace, selector=selector.format(pcs)):
+        number = await reading.list(resource, namespace, selector=selector.format(pcs))
+        if number or reading.is_absent(resource):
             return
 
 

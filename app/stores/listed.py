@@ -88,6 +88,10 @@ class Reading:
     def of(self, field: str) -> list[Any]:
         return self._facts[field]
 
+    def is_absent(self, resource: Resource) -> bool:
+        """Return whether a list has shown that a resource is not served."""
+        return self.rows[resource].name in self._absent
+
     def skip(self, field: str) -> None:
         self._skipped.add(field)
 

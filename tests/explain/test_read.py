@@ -246,3 +246,9 @@ async def test_without_a_set_all_of_the_namespace_is_read(asked: Ref) -> None:
     own = [pod for pod in FULL.pods if pod.namespace == NAMESPACE]
     others = [pod for pod in own if pod.place.pcs != SET_REF.name]
     assert len(read.pods) == len(own) - len(others) * (asked is SET_REF)
+
+
+async def test_a_kind_that_is_not_served_is_asked_for_once() -> None:
+    cluster = Cluster(FULL, unserved=["podgangmaps"])
+    await read_for(cluster, SET_REF, room=False, now=NOW)
+    assert [plural for plural, _ in cluster.asked].count("podgangmaps") == 1

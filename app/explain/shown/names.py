@@ -1,6 +1,5 @@
 """What a user may have meant who asks about an object that doesn't exist."""
 
-import difflib
 from collections.abc import Iterable, Iterator, Sequence
 
 from app.explain.reasons.words import listed
@@ -40,5 +39,7 @@ def _similar(ref: Ref, others: Sequence[Ref]) -> Iterator[str]:
 
 def _near(name: str, others: Sequence[str]) -> list[str]:
     """Return the names that are most like `name`, or that begin with it."""
+    import difflib  # answers about objects that exist don't need it
+
     alike = difflib.get_close_matches(name, others, n=_MOST)
     return alike or [other for other in others if other.startswith(name)][:_MOST]
