@@ -34,17 +34,15 @@ def drawn(
     linked = len(reports) <= MOST_LINKED and depth < len(topology.keys)
     here = _places(index, topology, depth, gang_nodes)
     cell = partial(_cell, asked=asked, here=here, linked=linked)
-
-    bands: dict[str, list[dict[str, Any]]] = {}
-    for parent, inside in _by_parent(reports).items():
-        group = {**_group(parent, at, inside, asked), "cells": list(map(cell, inside))}
-        bands.setdefault(_band_of(parent, at), []).append(group)
-
+    groups = [
+        {**_group(parent, at, inside, asked), "cells": list(map(cell, inside))}
+        for parent, inside in _by_parent(reports).items()
+    ]
     levels = topology.levels[:depth]
 
     return {
         "level": levels[-1].domain,
-        "bands": [_band(name, groups, levels) for name, groups in bands.items()],
+        "bands": _bands(groups, levels),
         "count": len(reports),
         "linked": linked,
         "asked": room is not None,
@@ -115,6 +113,7 @@ def _group(
 
     return {
         "name": name,
+        "band": _band_of(parent, at),
         "at": "/".join(parent),
         "here": not shown,
         "marks": " ".join(asked.marks(parent)),
@@ -129,6 +128,13 @@ def _group(
 def _band_of(parent: Path, at: Path) -> str:
     """Return the domain of the broadest level that is drawn, "" if `parent` is of that level."""
     return parent[len(at)] if len(parent) > len(at) + 1 else ""
+
+
+def _bands(groups: Sequence[dict[str, Any]], levels: Sequence[Level]) -> list[dict[str, Any]]:
+    bands: dict[str, list[dict[str, Any]]] = {}
+    for group in groups:
+        bands.setdefault(group["band"], []).append(group)
+    return [_band(name, inside, levels) for name, inside in bands.items()]
 
 
 def _band(name: str, groups: Sequence[dict[str, Any]], levels: Sequence[Level]) -> dict[str, Any]:

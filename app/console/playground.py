@@ -92,9 +92,8 @@ class Judge:
         nodes = await asyncio.to_thread(roots, text)
         values["text"] = masked(text, nodes)
         cluster, unread = await self._cluster(read, with_cluster=values["cluster"])
-        default = next(iter(self._configuration.authorization.authorized_users), "console")
-        asker = Asker(values["user"] or default, values["operation"])
         routes = routes_over(self._configuration, cluster)
+        asker = self._asker(values)
         judged = [await judge(routes, document, asker) for document in read]
 
         snapshot = None
@@ -109,6 +108,10 @@ class Judge:
             "marks": _marks(verdicts),
             "headline": _headline(verdicts),
         }
+
+    def _asker(self, values: Mapping[str, str]) -> Asker:
+        default = next(iter(self._configuration.authorization.authorized_users), "console")
+        return Asker(values["user"] or default, values["operation"])
 
     async def _cluster(
         self, read: Sequence[Object], *, with_cluster: bool

@@ -134,11 +134,12 @@ def _shown(answer: Answer) -> dict[str, Any]:
     return {
         "ref": named(answer.ref),
         "kind": answer.ref.kind,
-        "heading": _heading(answer, causes),
+        "heading": _heading(answer),
         "headline": answer.headline,
         "state": answer.state,
         "words": _WORDS[answer.state],
         "reasons": answer.reasons,
+        "causes": answer.causes,
         "said": answer.said[:5],
         "rows": rows[:MOST_ROWS],
         "more": max(0, len(rows) - MOST_ROWS),
@@ -153,13 +154,14 @@ def _clause(text: str) -> str:
     return text.partition("; ")[0]
 
 
-def _heading(answer: Answer, causes: Sequence[str]) -> str:
+def _heading(answer: Answer) -> str:
     """Return the answer in one line: the state, and the first reason if there is one."""
     name = answer.ref.name
     if answer.state not in ("waits", "problem"):
         return answer.headline
-    if causes:
-        return f"{name} {_WORDS[answer.state].replace('not', 'is not')}: {causes[0]}"
+    if answer.causes:
+        cause = _clause(answer.causes[0].text)
+        return f"{name} {_WORDS[answer.state].replace('not', 'is not')}: {cause}"
     if answer.unknown:
         return f"{name} waits; why is not known, because not all may be read"
     return f"{name} waits: KAI says {answer.said[0]}" if answer.said else answer.headline

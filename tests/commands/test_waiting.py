@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from app.cli import main
+from app.explain.answers.answer import explain
 from app.explain.answers.waiting import WorkloadRow, rows, workloads
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
 from app.explain.shown.rights import VIEWER
+from app.explain.shown.text import text
 from app.explain.shown.waiting_text import exit_code, list_text, short
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kai.podgroup import KaiPodGroup
@@ -20,6 +22,7 @@ from app.facts.place import Place
 from tests.commands.test_explain import FULL, written
 from tests.explain import fleet
 from tests.explain.fleet import NOW, facts
+from tests.explain.table.row import without
 
 REASON = "No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2 (+1)"
 
@@ -197,6 +200,19 @@ def test_the_name_of_an_object_is_not_taken_for_a_file(
     given = [path if word == "FILE" else word for word in arguments]
     assert main(["explain", *given]) == 2
     assert capsys.readouterr().err == f"{message}\n"
+
+
+def test_a_note_is_not_why_something_waits() -> None:
+    """A node lacks a label, and the gang has a place without it: nothing is known that keeps it."""
+    given = facts(nodes=without(fleet.RACK, "gpu-13"))
+    answer = explain(Index(given), fleet.SET_REF)
+    assert answer is not None
+    (row,) = listed(given)
+    assert [(reason.id, reason.severity) for reason in answer.reasons] == [
+        ("LevelLabelMissing", "note")
+    ]
+    assert (answer.state, row.reason, row.who, row.more) == ("waits", "no known reason", "", 0)
+    assert "  No known reason applies" in text(answer)
 
 
 def test_what_was_not_examined_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,12 +14,15 @@ import pytest
 
 from tests.console.changing import shown
 from tests.console.chromium import tab
+from tests.console.fake import Lists
+from tests.console.objects import objects
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 STUCK = "PodCliqueSet/inference/llm-serve"
+RACK = "topology.kubernetes.io/rack"
 PAGES = {
     "workloads": f"workloads?object={STUCK}",
     "nothing found": "workloads?q=nothing-like-it&colour=red",
@@ -67,6 +70,22 @@ async def test_no_page_is_wider_than_a_phone(browser: "Browser", name: str) -> N
     async with opened(browser, name, 390) as page:
         sizes = await page.evaluate(SIZES)
     assert sizes == [390, 390]
+
+
+@pytest.mark.parametrize("path", [PAGES["workloads"], "topology"])
+async def test_a_note_is_laid_out_as_any_reason(browser: "Browser", path: str) -> None:
+    """Racks whose names repeat in each block are a habit, which is a note."""
+    lists = Lists(objects())
+    for node in lists.objects["nodes"]:
+        labels = node["metadata"]["labels"]
+        labels[RACK] = labels.get(RACK, "rack-0").replace("-a", "-").replace("-b", "-")
+    async with shown(lists) as served, tab(browser, served.url, path) as opened_tab:
+        notes = opened_tab.page.locator("section.reason.note")
+        await notes.first.wait_for()
+        ways = await notes.evaluate_all(
+            "(notes) => notes.map((e) => [e, e.querySelector('.s')].map((e) => getComputedStyle(e).display))"
+        )
+    assert ways == [["block", "inline"]] * len(ways)
 
 
 async def test_on_a_phone_the_answer_comes_before_the_list(browser: "Browser") -> None:

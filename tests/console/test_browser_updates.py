@@ -30,7 +30,14 @@ IS_FOCUSED = (
 
 
 @pytest.mark.parametrize(
-    "path", [STUCK, "topology?pods=3&gpus=8&level=rack", "findings", "playground?example"]
+    "path",
+    [
+        STUCK,
+        "topology?pods=3&gpus=8&level=rack",
+        "topology?at=zone-a/block-a1/rack-a1",
+        "findings",
+        "playground?example",
+    ],
 )
 async def test_every_control_keeps_the_focus(browser: "Browser", path: str) -> None:
     async with shown() as served_console, tab(browser, served_console.url, path) as opened_tab:

@@ -45,12 +45,19 @@ class Answer:
     room: tuple[DomainRoom, ...] = ()
 
     @property
+    def causes(self) -> tuple[Reason, ...]:
+        """The reasons; of what waits, without notes, which keep nothing from being placed."""
+        if self.state != "waits":
+            return self.reasons
+        return tuple(reason for reason in self.reasons if reason.severity != "note")
+
+    @property
     def exit_code(self) -> int:
         """0: all is placed, and no reason; 1: reasons, or it waits or ends; 2: not all was read.
 
         What was not asked for matters if the object waits and no other reason says why.
         """
-        unexplained = self.state == "waits" and not self.reasons and bool(self.skipped)
+        unexplained = self.state == "waits" and not self.causes and bool(self.skipped)
         if self.unknown or self.unseen or unexplained:
             return 2
         return 1 if self.reasons or self.state in ("waits", "warning") else 0

@@ -73,8 +73,8 @@ def row_of(index: Index, answer: Answer) -> WorkloadRow:
     row = WorkloadRow(
         answer.ref, answer.state, _since(index, answer.ref), answer.placed, answer.total
     )
-    if answer.reasons:
-        first = answer.reasons[0]
+    if answer.causes:
+        first = answer.causes[0]
         more = len(answer.reasons) - 1
         return replace(row, reason=first.text, id=first.id, who=first.who, more=more)
 

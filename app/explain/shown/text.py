@@ -68,7 +68,7 @@ def _reason_lines(reasons: Sequence[Reason]) -> Iterator[str]:
 
 def _said(answer: Answer) -> Iterator[str]:
     """KAI's words, and whether a reason was found beside them."""
-    if not answer.reasons and (answer.said or answer.state == "waits"):
+    if not answer.causes and (answer.said or answer.state == "waits"):
         none = "None of the reasons that were looked at" if answer.skipped else "No known reason"
         yield f"  {none} applies{_what_then(answer)}"
     if answer.said:
