@@ -6,6 +6,7 @@ Also with the rights of people: one who may view everything, one who may view a 
 
 import argparse
 import asyncio
+import json
 import subprocess
 import sys
 import time
@@ -310,6 +311,75 @@ async def test_the_command_says_what_waits_and_what_may_not_be_read(
     printed = texts.out + texts.err
     ids = document if arguments == ["-A"] else ""
     assert [text for text in expected if text not in printed + ids] == []
+
+
+LEVELS = """
+apiVersion: grove.io/v1alpha1
+kind: ClusterTopology
+metadata: {name: grove-topology}
+spec:
+  levels:
+    - {domain: zone, key: topology.kubernetes.io/zone}
+    - {domain: rack, key: example.com/nowhere}
+"""
+ASKED: dict[str, tuple[list[str], int, str]] = {
+    "more GPUs than a node has": (
+        ["topology", "--room", "4x16", "--in", "rack"],
+        1,
+        "no node has 16 GPUs: the largest has 8 GPUs",
+    ),
+    "a wider level has room": (
+        ["topology", "--room", "7x8", "--in", "rack"],
+        1,
+        "room for 7 pods of 8 GPUs in one zone: ",
+    ),
+    "a level that there is not": (
+        ["topology", "--room", "4x8", "--in", "rak"],
+        2,
+        "--in rak: no such level; there are zone, rack and host",
+    ),
+    "a key on no node": (
+        ["topology", "--levels", "FILE"],
+        1,
+        "! NO NODE has the label example.com/nowhere",
+    ),
+    "a name that is nearly right": (
+        ["explain", "lmm", "-n", fleet.NAMESPACE],
+        2,
+        "did you mean llm?",
+    ),
+    "an empty namespace": (
+        ["explain", "-n", "research"],
+        0,
+        "there is no workload in namespace research; -A lists all namespaces",
+    ),
+}
+"""What is asked of an API server, the exit code, and what is said, on a line of its own."""
+
+
+async def test_what_users_ask_is_answered_with_its_exit_code(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "levels.yaml").write_text(LEVELS)
+    answers: dict[str, tuple[int, bool]] = {}
+    documents = []
+    async with staged(tmp_path, "design", [viewer(), bound(VIEWER_ROLE)], kind) as (server, store):
+        await store.show(facts())
+        options = ["--kubeconfig", str(server.kubeconfig), "--context", "operator"]
+        for name, (words, _, expected) in ASKED.items():
+            given = [str(tmp_path / "levels.yaml") if word == "FILE" else word for word in words]
+            code = await asyncio.to_thread(main, [*given, *options])
+            printed = capsys.readouterr()
+            said = (printed.out + printed.err).splitlines()
+            answers[name] = (code, any(line.startswith(expected) for line in said))
+            await asyncio.to_thread(main, [*given, *options, "-o", "json"])
+            documents.append(capsys.readouterr().out)
+    assert answers == {name: (code, True) for name, (_, code, _) in ASKED.items()}
+    rooms = [json.loads(document)["room"] for document in documents[:2]]
+    assert [room["largestNode"] for room in rooms] == [8, 8]
+    assert rooms[1]["wider"]["level"] == "zone"
+    assert json.loads(documents[3])["preview"]["keysOnNoNode"] == ["example.com/nowhere"]
+    assert documents[4] == ""
 
 
 async def test_whoever_may_view_a_namespace_sees_what_waits_there_and_nothing_elsewhere(
