@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from heapq import nsmallest
 
 from app.explain.known.amounts import is_gpu
 from app.explain.known.domains import Path
@@ -95,7 +96,7 @@ class Trial:
         able = takers(self._free, asks, self._ground.fit[shape], nodes, {})
 
         left = count
-        for capacity, position in self._ranked(asks, able, scores):
+        for capacity, position in self._ranked(asks, able, scores, count):
             taken = min(capacity, left)
             have = self._free[position]
             self._journal.append((position, have))
@@ -113,8 +114,12 @@ class Trial:
         asks: Vector,
         able: list[Taker],
         scores: Scores,
+        most: int,
     ) -> list[Taker]:
-        """Nodes in KAI's order: by score, without GPUs for pods without, and the fullest first."""
+        """Return the first nodes in KAI's order, at most `most`, as each takes a pod.
+
+        The order is by score, without GPUs for pods without, and the fullest first.
+        """
         for_gpus = any(asks[position] for position in self._gpus)
         main = self._gpus if for_gpus else self._cpus
         free = self._free
@@ -126,7 +131,7 @@ class Trial:
             score = scores.get(position, 0) if scores is not None else 0
             return -score, has_gpus[position] and not for_gpus, have, position
 
-        return sorted(able, key=rank)
+        return nsmallest(most, able, key=rank)
 
     def _set(
         self,
