@@ -137,6 +137,7 @@ OTHERWISE_SHOWN = {
     "policy_objects.py": "objects, no messages",
     "protection_policy.py": "static manifests of API servers: manifests/README.md",
     "queue_policy.py": "the queue guard: manifests/README.md",
+    "queue_demands.py": "no verdict of a webhook: the policies of queues",
     "queue_names.py": "lists of names in CEL",
 }
 PARTS = {
