@@ -55,7 +55,8 @@ class MnnvlResources:
         self._client = client
         self._facts = facts
         self._gangs = stores[GANGS]
-        self._stores = {COMPUTE_DOMAIN: stores[DOMAINS], RESOURCE_CLAIM: stores[CLAIMS]}
+        self._domains = stores[DOMAINS]
+        self._claims = stores[CLAIMS]
         self._in_flight: dict[tuple[str, str], asyncio.Lock] = {}
 
     def is_ensured(self, plan: Plan, mode: ClaimMode) -> bool:
@@ -105,10 +106,10 @@ class MnnvlResources:
         return current not in ("", gang.set_uid)
 
     def _needed(self, plan: Plan, mode: ClaimMode) -> list[_Needed]:
-        domain = _Needed(COMPUTE_DOMAIN, self._stores[COMPUTE_DOMAIN], plan.compute_domain)
+        domain = _Needed(COMPUTE_DOMAIN, self._domains, plan.compute_domain)
         if mode == "template":
             return [domain]
-        return [domain, _Needed(RESOURCE_CLAIM, self._stores[RESOURCE_CLAIM], plan.claim)]
+        return [domain, _Needed(RESOURCE_CLAIM, self._claims, plan.claim)]
 
     async def ensure(
         self, plan: Plan, mode: ClaimMode, *, dry_run: bool, doubt: str | None = None

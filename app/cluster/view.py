@@ -74,6 +74,8 @@ class ClusterView:
     ) -> None:
         self._client = client
         self._stores = stores
+        self._sets = stores[table.SETS]
+        self._device_classes = stores[table.DEVICE_CLASSES]
         self.queues: Collection[str] = names_in(hints[table.QUEUE_NAMES])
         """The names of KAI's Queues. Empty while they are not known."""
         self._node_groups = NodeGroups(stores[table.NODES])
@@ -117,9 +119,7 @@ class ClusterView:
         return ready(self._stores[table.KAI_TOPOLOGIES], "KAI Topologies").get("", name)
 
     def users_of(self, binding: str) -> list[PodCliqueSet]:
-        sets = ready(self._stores[table.SETS], "PodCliqueSets").by_index(
-            table.OF_BINDING, ("", binding)
-        )
+        sets = ready(self._sets, "PodCliqueSets").by_index(table.OF_BINDING, ("", binding))
         return sorted(sets, key=lambda pcs: (pcs.namespace, pcs.name))
 
     def nodes(self) -> Nodes:
@@ -157,17 +157,15 @@ class ClusterView:
 
     def sets_with_groups(self, namespace: str) -> list[PodCliqueSet]:
         """Return the cached sets of `namespace` with MNNVL groups of Grove."""
-        sets = ready(self._stores[table.SETS], "PodCliqueSets").by_index(
-            table.OF_NAMESPACE, (namespace, "")
-        )
+        sets = ready(self._sets, "PodCliqueSets").by_index(table.OF_NAMESPACE, (namespace, ""))
         return sorted(sets, key=lambda pcs: pcs.name)
 
     def cached_set(self, namespace: str, name: str) -> PodCliqueSet | None:
         """Return a set from the cache, or None."""
-        return ready(self._stores[table.SETS], "PodCliqueSets").get(namespace, name)
+        return ready(self._sets, "PodCliqueSets").get(namespace, name)
 
     def sets_with_domains(self, domains: Collection[str]) -> list[PodCliqueSet]:
-        sets = ready(self._stores[table.SETS], "PodCliqueSets").values()
+        sets = ready(self._sets, "PodCliqueSets").values()
         matching = [pcs for pcs in sets if not pcs.domains.isdisjoint(domains)]
         return sorted(matching, key=lambda pcs: (pcs.namespace, pcs.name))
 
@@ -184,7 +182,7 @@ class ClusterView:
 
     def device_classes(self) -> Collection[str]:
         """Return the names of all DeviceClasses."""
-        return ready(self._stores[table.DEVICE_CLASSES], "DeviceClasses").values()
+        return ready(self._device_classes, "DeviceClasses").values()
 
     def node_labels(self, name: str) -> Mapping[str, str] | None:
         """Return the cached labels of a node, or None if the cache lacks it."""

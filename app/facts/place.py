@@ -43,32 +43,63 @@ class Place:
 NOWHERE = Place()
 
 
+_KEYS = (
+    labels.PCS_NAME,
+    labels.GROVE_PCS_NAME,
+    labels.PCS_REPLICA,
+    labels.GROVE_PCS_REPLICA,
+    labels.PCSG_NAME,
+    labels.GROVE_PCSG_NAME,
+    labels.PCSG_REPLICA,
+    labels.GROVE_PCSG_REPLICA,
+    labels.PODGANG,
+    labels.GROVE_CLIQUE_NAME,
+    labels.CLIQUE_NAME,
+    labels.BASE_PODGANG,
+)
+
+
 def read_place(of: Mapping[str, Any]) -> Place:
     """Return the place that the labels `of` an object tell.
 
-    The designs' labels count first. The value of Grove's scaling group label is
-    `<pcs>-<replica>-<group>`. Objects that are read one after the other share equal results,
-    because there may be very many.
+    Objects that are read one after the other share equal results, because there may be very many.
     """
-    pcs = text_of(of.get(labels.PCS_NAME)) or text_of(of.get(labels.GROVE_PCS_NAME))
-    replica = text_of(of.get(labels.PCS_REPLICA)) or text_of(of.get(labels.GROVE_PCS_REPLICA))
-    group = text_of(of.get(labels.PCSG_NAME))
-    if not group:
-        full = text_of(of.get(labels.GROVE_PCSG_NAME))
-        prefix = f"{pcs}-{replica}-"
-        group = full[len(prefix) :] if pcs and replica and full.startswith(prefix) else ""
-
-    return _shared(
-        pcs,
-        replica,
-        group,
-        text_of(of.get(labels.PCSG_REPLICA)) or text_of(of.get(labels.GROVE_PCSG_REPLICA)),
-        text_of(of.get(labels.PODGANG)),
-        text_of(of.get(labels.GROVE_CLIQUE_NAME)) or text_of(of.get(labels.CLIQUE_NAME)),
-        text_of(of.get(labels.BASE_PODGANG)),
-    )
+    values = tuple(map(of.get, _KEYS))
+    try:
+        return _place(values)
+    except TypeError:  # a list or a map, which has no hash
+        return _place(tuple(map(text_of, values)))
 
 
 @lru_cache(maxsize=256)
-def _shared(*values: str) -> Place:
-    return Place(*map(intern, values))
+def _place(values: tuple[Any, ...]) -> Place:
+    """Return the place for the values of _KEYS, which may be of any type.
+
+    The designs' labels count first. The value of Grove's scaling group label is
+    `<pcs>-<replica>-<group>`.
+    """
+    (
+        own_set,
+        grove_set,
+        own_replica,
+        grove_replica,
+        group,
+        grove_group,
+        own_index,
+        grove_index,
+        podgang,
+        grove_clique,
+        own_clique,
+        base_podgang,
+    ) = map(text_of, values)
+
+    pcs = own_set or grove_set
+    replica = own_replica or grove_replica
+    prefix = f"{pcs}-{replica}-"
+    if not group and pcs and replica and grove_group.startswith(prefix):
+        group = grove_group.removeprefix(prefix)
+
+    index = own_index or grove_index
+    clique = grove_clique or own_clique
+    place = (pcs, replica, group, index, podgang, clique, base_podgang)
+    return Place(*map(intern, place))

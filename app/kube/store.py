@@ -62,19 +62,16 @@ class WatchStore(Generic[T]):
         self._listed: set[Key] = set()
         self._subscribers: list[Change[T]] = []
         self._last_sign: float | None = None
-        self._synced = asyncio.Event()
+        self.synced = False
+        """Whether the first list has been read, or the resource is known not to be served."""
+        self._has_synced = asyncio.Event()
         self.served = True
         """Whether the cluster serves the resource."""
 
     # Reads.
 
-    @property
-    def synced(self) -> bool:
-        """Whether the first list has been read, or the resource is known not to be served."""
-        return self._synced.is_set()
-
     async def until_synced(self) -> None:
-        await self._synced.wait()
+        await self._has_synced.wait()
 
     def get(self, namespace: str, name: str) -> T | None:
         entry = self._entries.get((namespace, name))
@@ -130,7 +127,8 @@ class WatchStore(Generic[T]):
         for key in self.known_keys():
             self._set(key, None)
         self._noted.clear()
-        self._synced.clear()
+        self.synced = False
+        self._has_synced.clear()
         self._version = 0
         self._last_sign = None
         self.served = True
@@ -170,7 +168,7 @@ class WatchStore(Generic[T]):
         self._version = _number(resource_version)
         self.served = True
         self.problem = ""
-        self._synced.set()
+        self._set_synced()
         self.sign_of_life()
 
     def apply(self, event: WatchEvent) -> Version:
@@ -203,7 +201,11 @@ class WatchStore(Generic[T]):
         self.served = False
         self.problem = ""
         self._version = 0
-        self._synced.set()
+        self._set_synced()
+
+    def _set_synced(self) -> None:
+        self.synced = True
+        self._has_synced.set()
 
     def fail(self, problem: str, error: ClusterError) -> None:
         """Take note that the store is not up to date because of an error of a list or a watch."""

@@ -9,9 +9,8 @@ import pytest
 from app.cluster.resources import NotOurs
 from app.facts.grove.gang import SlimPodGang, read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.facts.nvidia.mnnvl import read_mnnvl_resource
 from app.facts.place import Place
-from app.facts.table import OF_GANG, gang_keys
+from app.facts.table import CLAIMS, DOMAINS
 from app.kube.api import Conflict, NotFound, ObjectRef, Unavailable, WatchEvent
 from app.kube.store import WatchStore
 from app.rules.dialects.design.owner import POD_GANG_OWNS
@@ -414,9 +413,8 @@ async def test_what_is_gone_can_not_be_adopted() -> None:
 
 def behind(cluster: OfflineCluster, resource: Any) -> OfflineCluster:
     """`cluster` whose cache of `resource` hasn't got its first list."""
-    store = WatchStore(read_mnnvl_resource, {OF_GANG: gang_keys})
-    cluster.resources._stores[resource] = store
-    cluster.owners._stores[resource] = store
+    row = DOMAINS if resource is COMPUTE_DOMAIN else CLAIMS
+    cluster.stores[row].forget()
     return cluster
 
 
