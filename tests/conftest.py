@@ -10,7 +10,10 @@ import sys
 from collections.abc import Generator, Iterator
 
 import pytest
+import xdist
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadGroupScheduling
 
 import app
 
@@ -22,17 +25,49 @@ settings.load_profile("parallel")
 os.environ.pop("COLUMNS", None)
 
 
+LIBRARIES = (
+    *("aiohttp", "cel", "cryptography.x509", "fastapi", "httpx", "jinja2", "jsonpatch"),
+    *("jsonschema", "kubernetes_asyncio", "prometheus_client", "pydantic", "trustme", "uvicorn"),
+)
+"""Whatever takes long to import. Coverage would have to look at each call that it makes."""
+
+
+class ModuleScheduling(LoadGroupScheduling):  # type: ignore[misc]
+    """The tests of a module are one piece of work, unless they have groups.
+
+    If each test were a piece, finding the next one would take time in proportion to the square of
+    their number.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return str(super()._split_scope(nodeid)).split("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ModuleScheduling:
+    return ModuleScheduling(config, log)
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Collects without coverage, which would take nearly as long again in each worker.
 
     What the modules of `app` run when they are imported is measured before.
     """
-    if sys.gettrace() is not None:
+    if sys.gettrace() is not None and not xdist.is_xdist_controller(session):
+        with untraced():
+            for name in LIBRARIES:
+                importlib.import_module(name)
         for module in pkgutil.walk_packages(app.__path__, "app."):
             importlib.import_module(module.name)
+
     with untraced():
         return (yield)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The workers of a run begin with what takes long, so that none of them ends much later."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def pytest_collection_finish() -> None:
@@ -40,7 +75,7 @@ def pytest_collection_finish() -> None:
     often: modules and tests stay to the end.
     """
     gc.freeze()
-    gc.set_threshold(20_000, 20, 100)
+    gc.set_threshold(100_000, 20, 100)
 
 
 @pytest.hookimpl(wrapper=True)

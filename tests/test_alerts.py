@@ -13,6 +13,8 @@ import yaml
 
 from tests.rendered import Object, of_kind, rendered
 
+pytestmark = pytest.mark.untraced
+
 Series = Mapping[str, str]
 
 MINUTES = 40

@@ -13,6 +13,8 @@ from scripts import chart as generator
 from tests.charts import CHART, RefusedError, Values, render
 from tests.rendered import MANIFESTS, Object, configuration, rendered, with_components
 
+pytestmark = pytest.mark.untraced
+
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 
 

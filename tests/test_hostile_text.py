@@ -47,6 +47,7 @@ def cluster(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -65,6 +66,7 @@ def test_commands_print_codes(
     assert_safe(capsys.readouterr().out)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -41,6 +41,7 @@ def test_some_characters_may_be_kept() -> None:
     assert visible("a\n\tb\x1b", kept="\n\t") == "a\n\tb\\x1b"
 
 
+@pytest.mark.untraced
 def test_no_character_of_unicode_gets_through_that_is_not_seen() -> None:
     unseen = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
     through = [

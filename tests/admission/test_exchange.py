@@ -304,6 +304,7 @@ async def test_the_largest_objects_that_etcd_stores_may_consist_of_fields() -> N
     assert (await post(Caller(), body)).json()["response"] == {"uid": UID, "allowed": True}
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("body", "mebibytes"),
     [

@@ -24,6 +24,7 @@ ENVIRONMENT = environment()
 OBJECT = f"PodCliqueSet/{SET_REF.namespace}/{SET_REF.name}"
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(("row", "dialect"), CASES)
 def test_the_page_and_the_text_have_the_reason(row: Row, dialect: str) -> None:
     index = Index(facts(**{**start(dialect), **row.hit}))

@@ -107,6 +107,7 @@ class _Endless(io.TextIOBase):
         return next(self._parts, "")
 
 
+@pytest.mark.untraced
 def test_only_one_document_is_in_memory() -> None:
     """So that a dump may be larger than the memory."""
     peaks = []

@@ -25,6 +25,7 @@ def is_of_objects(case: Any) -> bool:
     return "absent" not in row.hit
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(("row", "dialect"), [case for case in CASES if is_of_objects(case)])
 def test_the_answer_about_objects_is_that_about_facts(row: Row, dialect: str) -> None:
     given = facts(**{**start(dialect), **row.hit})

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fuzz.targets import TARGETS
 
-pytestmark = pytest.mark.untraced
+pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
 
 @pytest.mark.parametrize("name", TARGETS)

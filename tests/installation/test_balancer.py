@@ -9,6 +9,8 @@ import pytest
 
 from tests.installation.balancer import Balancer
 
+pytestmark = pytest.mark.untraced
+
 
 @dataclass
 class Listening:

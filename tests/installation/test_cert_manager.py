@@ -10,7 +10,7 @@ from tests.installation.checks import adopts, levels, verdict, works
 from tests.installation.cluster import CONFIGURATIONS, Cluster
 from tests.installation.readme import commands
 
-pytestmark = pytest.mark.untraced
+pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
 CRDS = Path(__file__).parent / "crds"
 CONFIGURATION = """

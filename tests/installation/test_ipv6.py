@@ -10,7 +10,7 @@ from tests.installation.checks import adopts, levels, works
 from tests.installation.cluster import Cluster
 from tests.installation.readme import commands
 
-pytestmark = pytest.mark.untraced
+pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
 CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1

@@ -24,7 +24,7 @@ from tests.installation.cluster import CONFIGURATIONS, Cluster
 from tests.installation.pods import DEPLOYMENT
 from tests.installation.readme import commands
 
-pytestmark = pytest.mark.untraced
+pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
 CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1

@@ -21,7 +21,7 @@ from tests.installation.readme import commands
 from tests.installation.repeating import repeating
 from tests.rendered import MANIFESTS
 
-pytestmark = pytest.mark.untraced
+pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
 FOLDER = Path(__file__).parent / "released"
 RELEASED = FOLDER / "0.5.0.yaml"

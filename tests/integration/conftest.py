@@ -52,9 +52,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests share the loop of their module's API server, so parallel workers don't share the tests
     of a module and kind of API server.
     """
-    here = Path(__file__).parent
+    here = f"{Path(__file__).parent}/"
     for item in items:
-        if here in item.path.parents:
+        if str(item.path).startswith(here):
             item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)
             item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} {_kind(item)}"))
 

@@ -164,6 +164,7 @@ async def test_todays_grove_writes_its_constraints_itself(
     assert stored["metadata"]["generation"] == 1
 
 
+@pytest.mark.untraced
 async def test_the_dialect_changes_both_ways_in_a_running_server(
     api: ApiServer, clients: Users, running: Running, namespace: str
 ) -> None:

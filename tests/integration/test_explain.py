@@ -458,6 +458,7 @@ async def test_a_line_is_printed_when_the_answer_changes(
     assert lines.count("llm: waits, 0 of 4 placed") == 0
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("width", [60, 80, 120])
 async def test_tables_of_an_api_server_keep_to_the_width(
     width: int,

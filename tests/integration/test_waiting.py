@@ -141,6 +141,7 @@ def counted(duty: WaitingDuty) -> dict[str, float]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.untraced
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.id}: {row.name}")
 async def test_a_state_is_told_and_passes(row: Row, system: System, clock: Clock) -> None:

@@ -405,6 +405,7 @@ class FaultyClient:
         task.add_done_callback(self._late.discard)
 
 
+@pytest.mark.slow
 @pytest.mark.untraced
 def test_never_two_leaders_in_200_runs_of_faults() -> None:
     async def one_run(seed: int) -> Stage:

@@ -159,6 +159,7 @@ def test_an_owner_is_read_once_until_it_is_no_longer_fresh() -> None:
     virtual.run(story())
 
 
+@pytest.mark.untraced
 def test_what_is_remembered_is_bounded() -> None:
     async def story() -> None:
         client = cluster(*(owned("Job", f"j{number}") for number in range(owners.REMEMBERED + 1)))

@@ -215,6 +215,7 @@ def bytes_per_object(prefix: str, count: int = 5_000) -> float:
     return used / count
 
 
+@pytest.mark.untraced
 def test_a_cached_object_costs_less_than_a_kibibyte() -> None:
     """Python's table of interned strings grows now and then by megabytes: that is no cost of these
     objects.

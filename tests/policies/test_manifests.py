@@ -16,6 +16,8 @@ from app.webhooks.policies import (
 from tests.charts import CHART, Values, render
 from tests.rendered import MANIFESTS, Object, rendered
 
+pytestmark = pytest.mark.untraced
+
 CONFIGURATION = load_configuration(MANIFESTS / "base" / "config.yaml")
 KAI = "kai-scheduler"
 

@@ -22,6 +22,7 @@ MIGRATIONS = range(3)
 AT_ONCE = 4
 
 
+@pytest.mark.slow
 @pytest.mark.untraced
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 # a killed server closes nothing
@@ -33,6 +34,7 @@ def test_whatever_happens_nothing_is_lost_leaked_or_stuck(tmp_path: Path) -> Non
     assert sum(report.faults for report in reports) > 100
 
 
+@pytest.mark.slow
 @pytest.mark.untraced
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 # a killed server closes nothing

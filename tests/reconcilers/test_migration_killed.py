@@ -394,6 +394,7 @@ async def migration(kill: Kill, late: frozenset[Resource]) -> Outcome:
     return Outcome(before, owners_of(api), calls, marked)
 
 
+@pytest.mark.slow
 @pytest.mark.untraced
 @pytest.mark.parametrize("adopting", [True, False], ids=["while adopting", "while giving back"])
 @pytest.mark.parametrize(

@@ -326,6 +326,7 @@ def check(server: MemoryClient, wanted: set[int]) -> None:
         assert set(owners(stored_resources(server, number))) <= {"uid-train"}, number
 
 
+@pytest.mark.slow
 @pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(200))
 def test_whatever_happens_everything_belongs_to_the_podgang_that_is_there(seed: int) -> None:

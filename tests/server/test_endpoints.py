@@ -349,6 +349,7 @@ async def test_every_verdict_is_counted_logged_and_no_longer_in_flight() -> None
     assert b"grove_admission_in_flight_requests 0.0" in metrics.exposition()
 
 
+@pytest.mark.untraced
 async def test_of_many_dry_runs_at_once_some_are_asked_to_come_again() -> None:
     served = Served()
     content = "\n---\n".join([CLIQUE] * 50)

@@ -164,6 +164,7 @@ def test_a_failure_is_written_at_once_and_a_verdict_with_the_next_flush() -> Non
     ]
 
 
+@pytest.mark.untraced
 def test_a_reader_that_is_too_slow_costs_lines_and_not_memory() -> None:
     blocked = threading.Event()
 

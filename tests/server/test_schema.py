@@ -8,6 +8,7 @@ FastAPI's, are added.
 import asyncio
 from typing import Any
 
+import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import CHECKS, load_all_checks
@@ -87,9 +88,19 @@ class Described:
 PATHS = {webhook.path for webhook in WEBHOOKS}
 load_all_checks()
 REJECTION, ACCEPTANCE = CHECKS.get_by_names(["negative_data_rejection", "positive_data_acceptance"])
-schema = schemathesis.openapi.from_asgi("/openapi.json", Described())
 
 
+@pytest.fixture(scope="module")
+def document() -> Any:
+    return schemathesis.openapi.from_asgi("/openapi.json", Described())
+
+
+# with a fixture, the worker that runs the test makes its requests, and not each one that collects it
+schema = schemathesis.pytest.from_fixture("document")
+
+
+@pytest.mark.untraced
+@pytest.mark.slow
 @schema.parametrize()
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_answers_are_what_the_document_says(case: schemathesis.Case[Any]) -> None:

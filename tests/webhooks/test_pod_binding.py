@@ -128,6 +128,7 @@ async def test_labels_for_a_new_level_are_known_although_nodes_are_not_listed_ag
         assert found.bound("n", zone="fake") == {RACK: "r1", ZONE: "z1"}
 
 
+@pytest.mark.untraced
 async def test_fifteen_thousand_nodes_are_answered_for_without_a_call() -> None:
     """Also while some of them are relabelled and removed."""
     nodes = [

@@ -24,6 +24,8 @@ from tests.reviews import (
     path_of,
 )
 
+pytestmark = pytest.mark.untraced
+
 EXPECTED: dict[str, Any] = json.loads((DIRECTORY.parent / "verdicts.json").read_text())
 BY_OPERATOR: dict[str, dict[str, Any]] = {
     operator: json.loads((DIRECTORY.parent / f"verdicts-{operator}.json").read_text())

@@ -11,7 +11,7 @@ from app.explain.answers.whatif.supposed import suppose
 from tests.explain.whatif import brute
 from tests.explain.whatif.clusters import cluster, edits
 
-pytestmark = pytest.mark.untraced
+pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
 CLUSTERS = 500
 _RANKS = ("fits", "restarts", "shrinks", "breaks", "placed", "waits")

@@ -238,6 +238,7 @@ def test_of_very_many_pods_without_a_gang_the_first_are_looked_at() -> None:
     )
 
 
+@pytest.mark.untraced
 def test_of_very_many_pods_that_wait_the_first_are_looked_at() -> None:
     many = tuple(
         replace(occupant("", number, gpus=0, group="", shape=Shape(((GPU, 1),))), phase="Pending")

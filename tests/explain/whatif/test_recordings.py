@@ -8,7 +8,7 @@ from app.explain.known.read import facts_of
 from app.explain.known.snapshot import Snapshot
 from tests.explain.decisions.recording import NOW, Recording, recordings
 
-pytestmark = pytest.mark.untraced
+pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
 
 def asked_about(recording: Recording, found: Effects) -> list[Fate]:

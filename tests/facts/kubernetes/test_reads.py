@@ -35,6 +35,17 @@ def test_of_a_pod_only_what_decides_on_placement_is_kept() -> None:
     )
 
 
+def test_a_pod_says_once_why_its_containers_wait() -> None:
+    statuses = [
+        {"state": {"waiting": {"reason": "ImagePullBackOff"}}},
+        {"state": {"waiting": {"reason": "ImagePullBackOff"}}},
+        {"state": {"waiting": {}}},
+        {"state": {"running": {}}},
+    ]
+    pod = read_pod({"metadata": {"name": "p"}, "status": {"containerStatuses": statuses}})
+    assert pod.waiting == ("ImagePullBackOff",)
+
+
 def test_objects_of_another_form_are_read_without_trust() -> None:
     odd: dict[str, Any] = {
         "metadata": None,
