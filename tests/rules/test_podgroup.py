@@ -31,17 +31,11 @@ def group(whole: dict[str, Any], *subgroups: dict[str, Any]) -> dict[str, Any]:
 
 
 def broader(at: str, preferred: str, required: str) -> str:
-    return (
-        f'{at}.preferredTopologyLevel "{preferred}" is broader than the required level "{required}":'
-        f" {NEVER}; remove it, or name a narrower level"
-    )
+    return f'{at}.preferredTopologyLevel "{preferred}" is broader than the required level "{required}": {NEVER}; remove it, or name a narrower level'
 
 
 def below(at: str, required: str, above: str) -> str:
-    return (
-        f'{at}.requiredTopologyLevel "{required}" is broader than "{above}", which the part above'
-        f" requires: {NEVER}; require a level that is as narrow"
-    )
+    return f'{at}.requiredTopologyLevel "{required}" is broader than "{above}", which the part above requires: {NEVER}; require a level that is as narrow'
 
 
 def unnamed(at: str, level: str) -> str:
@@ -110,8 +104,7 @@ def unnamed(at: str, level: str) -> str:
         pytest.param(
             group(c("row", "column")),
             [
-                f'{OF_WHOLE}.{field}TopologyLevel "{level}" is not a level of KAI Topology "t", which has: zone, rack,'
-                f" host; {NEVER}"
+                f'{OF_WHOLE}.{field}TopologyLevel "{level}" is not a level of KAI Topology "t", which has: zone, rack, host; {NEVER}'
                 for field, level in (("required", "row"), ("preferred", "column"))
             ],
             id="unknown levels",
@@ -129,6 +122,7 @@ def test_warnings(obj: dict[str, Any], warnings: list[str]) -> None:
     assert constraint_warnings(obj, TOPOLOGIES.get) == warnings
 
 
+@pytest.mark.untraced
 def test_a_long_chain_of_subgroups_takes_one_pass() -> None:
     chain = [{"name": str(n), "parent": str(n + 1), **c("zone")} for n in range(20_000)]
     found = constraint_warnings(group(c("rack"), *chain, {"name": "20000"}), TOPOLOGIES.get)

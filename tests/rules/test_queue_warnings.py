@@ -17,8 +17,7 @@ def pod_clique_set(metadata: Any, *cliques: Any) -> Any:
 
 def missing(path: str) -> list[str]:
     return [
-        f'{path}[{QUEUE}]: queue "gone" does not exist: KAI schedules none of these pods until it'
-        " does; there are: here, there"
+        f'{path}[{QUEUE}]: queue "gone" does not exist: KAI schedules none of these pods until it does; there are: here, there'
     ]
 
 
@@ -62,6 +61,5 @@ def test_a_group() -> None:
     assert warnings_of_group({"spec": {"queue": "q03"}}, many) == []
     assert warnings_of_group({"spec": {}}, many) == []
     assert warnings_of_group({"spec": {"queue": "gone"}}, many) == [
-        'spec.queue: queue "gone" does not exist: KAI schedules none of these pods until it does;'
-        " there are: q00, q01, q02, q03, q04, q05, q06, q07, q08, q09 and 2 more"
+        'spec.queue: queue "gone" does not exist: KAI schedules none of these pods until it does; there are: q00, q01, q02, q03, q04, q05, q06, q07, q08, q09 and 2 more'
     ]

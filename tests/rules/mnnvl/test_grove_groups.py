@@ -187,10 +187,7 @@ def test_what_an_update_leaves_as_it_was_may_stay() -> None:
 
 
 FORMER = {"metadata": {"annotations": {"grove.io/auto-mnnvl": "enabled"}}}
-FORMER_WARNING = (
-    "metadata.annotations[grove.io/auto-mnnvl] is read by no component of this cluster; use grove.io/mnnvl-group or "
-    "grove.io/mnnvl-enabled"
-)
+FORMER_WARNING = "metadata.annotations[grove.io/auto-mnnvl] is read by no component of this cluster; use grove.io/mnnvl-group or grove.io/mnnvl-enabled"
 GROVES = {"name": "mnnvl-claim", "resourceClaimTemplateName": "nvl-0-train"}
 THEIRS = {"name": "mnnvl-claim", "resourceClaimName": "mine"}
 
@@ -241,8 +238,7 @@ def test_both_in_clique_on_one_pod_clique(
             pcs(clique("worker"), group="train"),
             False,
             [
-                f"{OF_SET} is ignored: the Grove of this cluster doesn't read it; use grove.io/mnnvl-enabled and "
-                f"grove.io/mnnvl-scope"
+                f"{OF_SET} is ignored: the Grove of this cluster doesn't read it; use grove.io/mnnvl-enabled and grove.io/mnnvl-scope"
             ],
             id="Grove's, beside the Grove of the designs",
         ),
@@ -259,8 +255,7 @@ def test_both_in_clique_on_one_pod_clique(
             True,
             [
                 f"spec.template.cliques[0].annotations[{SCOPE}] has no effect without {ENABLED} in the same place",
-                f"spec.template.cliques[0].annotations[grove.io/mnnvl-device-class] has no effect without {ENABLED} in "
-                f"the same place",
+                f"spec.template.cliques[0].annotations[grove.io/mnnvl-device-class] has no effect without {ENABLED} in the same place",
             ],
             id="a scope alone",
         ),

@@ -47,8 +47,7 @@ SUPPORTED = 'supported values: "replica", "clique", "scalingGroupReplica"'
             pcs(WORKER, LEADER, enabled="true", scope="node", device_class="No Class"),
             [
                 f'{SCOPE}: Unsupported value: "node": {SUPPORTED}',
-                f'{CLASS}: Invalid value: "No Class": must be the name of a DeviceClass, such as '
-                f"compute-domain.nvidia.com",
+                f'{CLASS}: Invalid value: "No Class": must be the name of a DeviceClass, such as compute-domain.nvidia.com',
             ],
             id="values of the set that nobody supports, each once",
         ),
@@ -60,8 +59,7 @@ SUPPORTED = 'supported values: "replica", "clique", "scalingGroupReplica"'
         pytest.param(
             pcs(LEADER, enabled="true", pool={"scope": "node"}),
             [
-                f"spec.template.podCliqueScalingGroups[0].annotations[grove.io/mnnvl-scope]: Unsupported value: "
-                f'"node": {SUPPORTED}'
+                f'spec.template.podCliqueScalingGroups[0].annotations[grove.io/mnnvl-scope]: Unsupported value: "node": {SUPPORTED}'
             ],
             id="a value of a scaling group",
         ),
@@ -80,8 +78,7 @@ SUPPORTED = 'supported values: "replica", "clique", "scalingGroupReplica"'
         pytest.param(
             pcs(LEADER, WORKER, enabled="true", scope="scalingGroupReplica"),
             [
-                f'{SCOPE}: Invalid value: "scalingGroupReplica": clique "worker" is in no scaling group; give it '
-                f"another scope"
+                f'{SCOPE}: Invalid value: "scalingGroupReplica": clique "worker" is in no scaling group; give it another scope'
             ],
             id="a scope for scaling groups, and a clique in none",
         ),

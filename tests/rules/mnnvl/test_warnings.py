@@ -34,11 +34,7 @@ def warned(obj: Any, required: dict[tuple[str, str], str], nodes: Any) -> list[s
 
 
 RACK = {OF_SET: "rack"}
-LOOSE = (
-    'MNNVL of a replica of the PodCliqueSet: no required topology constraint keeps the pods of "w" within one NVLink '
-    "domain "
-    "(node label nvidia.com/gpu.clique): pods in different domains have no NVLink between them"
-)
+LOOSE = 'MNNVL of a replica of the PodCliqueSet: no required topology constraint keeps the pods of "w" within one NVLink domain (node label nvidia.com/gpu.clique): pods in different domains have no NVLink between them'
 
 
 @pytest.mark.parametrize(
@@ -81,9 +77,7 @@ LOOSE = (
             {("clique", "w"): "host"},
             [],
             [
-                'clique "w": its 2 pods must be on one node ("host"), but a node has one NVLink channel and takes '
-                "one of "
-                "them: the others will stay pending"
+                'clique "w": its 2 pods must be on one node ("host"), but a node has one NVLink channel and takes one of them: the others will stay pending'
             ],
             id="one node",
         ),
@@ -92,9 +86,7 @@ LOOSE = (
             RACK,
             [node(4, clique="a", count="8")],
             [
-                'clique "w": its pods ask for 4 of 8 GPUs of a node, but a node has one NVLink channel and takes one '
-                "pod "
-                "with such a claim: the other GPUs can't be used by this clique"
+                'clique "w": its pods ask for 4 of 8 GPUs of a node, but a node has one NVLink channel and takes one pod with such a claim: the other GPUs can\'t be used by this clique'
             ],
             id="half a node",
         ),
@@ -103,8 +95,7 @@ LOOSE = (
             RACK,
             [],
             [
-                'clique "w": each of its 2 pods asks for one GPU and needs a node of its own, because a node has one '
-                "NVLink channel; ask for all GPUs of a node in one pod"
+                'clique "w": each of its 2 pods asks for one GPU and needs a node of its own, because a node has one NVLink channel; ask for all GPUs of a node in one pod'
             ],
             id="single GPUs",
         ),
@@ -120,9 +111,7 @@ LOOSE = (
             RACK,
             [],
             [
-                'MNNVL of clique "w": 19 pods need 19 nodes, one NVLink channel each, but an NVLink domain of the '
-                "largest "
-                "kind has 18"
+                'MNNVL of clique "w": 19 pods need 19 nodes, one NVLink channel each, but an NVLink domain of the largest kind has 18'
             ],
             id="more than an NVLink domain can have",
         ),
@@ -146,9 +135,7 @@ LOOSE = (
             RACK,
             [node(4, clique="a")],
             [
-                'MNNVL of grove.io/mnnvl-group "train": 6 pods need 6 nodes, one NVLink channel each, but an NVLink '
-                "domain "
-                "in this cluster has 4"
+                'MNNVL of grove.io/mnnvl-group "train": 6 pods need 6 nodes, one NVLink channel each, but an NVLink domain in this cluster has 4'
             ],
             id="all replicas of a scaling group share Grove's ComputeDomain",
         ),
@@ -195,9 +182,7 @@ POOLED = pcs(
             RACK,
             [node(3, count="8")],
             [
-                'a replica of the PodCliqueSet must fit into one "rack", but it needs 32 GPUs and the largest has '
-                "24: its "
-                "pods will stay pending"
+                'a replica of the PodCliqueSet must fit into one "rack", but it needs 32 GPUs and the largest has 24: its pods will stay pending'
             ],
             id="the minAvailable replicas of a group count",
         ),
@@ -205,9 +190,7 @@ POOLED = pcs(
             {("clique", "w"): "host"},
             [node(3, count="8")],
             [
-                'a replica of clique "w" must fit into one "host", but the largest holds at most 1 pods of clique '
-                '"w" with '
-                "8 GPUs each, and it has 2: they will stay pending"
+                'a replica of clique "w" must fit into one "host", but the largest holds at most 1 pods of clique "w" with 8 GPUs each, and it has 2: they will stay pending'
             ],
             id="two pods on a node for one",
         ),
@@ -215,9 +198,7 @@ POOLED = pcs(
             {("group", "pool"): "rack"},
             [node(3, count="4")],
             [
-                'a replica of scaling group "pool" must fit into one "rack", but the largest holds at most 0 pods of '
-                "clique "
-                '"l" with 8 GPUs each, and it has 1: they will stay pending'
+                'a replica of scaling group "pool" must fit into one "rack", but the largest holds at most 0 pods of clique "l" with 8 GPUs each, and it has 1: they will stay pending'
             ],
             id="larger pods than nodes",
         ),
@@ -261,8 +242,7 @@ def test_pods_of_different_sizes_under_one_constraint(
         pytest.param(
             [node(4, count="8")],
             [
-                f'{OF_POOL} must fit into one "rack", but KAI counts each of its 5 pods like the largest, with 8 GPUs, and'
-                " no domain has room for that: they will stay pending"
+                f'{OF_POOL} must fit into one "rack", but KAI counts each of its 5 pods like the largest, with 8 GPUs, and no domain has room for that: they will stay pending'
             ],
             id="enough for all pods, but not for five of the largest",
         ),

@@ -49,8 +49,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             LEVELS,
             nodes(("zone=a rack=r", 3), ("zone=a", 2)),
             [
-                'NodesLackLevel: level "rack": the label k/rack is on 3 of 5 nodes, and pods with a required '
-                "constraint on it are never placed on the others"
+                'NodesLackLevel: level "rack": the label k/rack is on 3 of 5 nodes, and pods with a required constraint on it are never placed on the others'
             ],
             id="some nodes lack it",
         ),
@@ -58,8 +57,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             (ZONE, RACK),
             nodes(("zone=a rack=r1", 1), ("zone=b rack=r1", 1), ("zone=b rack=r2", 1)),
             [
-                'LevelsNotATree: levels "zone" and "rack" are not a tree: rack "r1" is in a and b; the scheduler '
-                "takes these for different domains"
+                'LevelsNotATree: levels "zone" and "rack" are not a tree: rack "r1" is in a and b; the scheduler takes these for different domains'
             ],
             id="a rack in two zones",
         ),
@@ -67,8 +65,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             (RACK, ZONE),
             TREE,
             [
-                'LevelsNotBroadestFirst: level "rack" is listed above "zone", but by the labels of the nodes each '
-                "rack is in one zone: list the broadest level first"
+                'LevelsNotBroadestFirst: level "rack" is listed above "zone", but by the labels of the nodes each rack is in one zone: list the broadest level first'
             ],
             id="the narrowest first",
         ),
@@ -76,9 +73,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             (ZONE, RACK),
             nodes(*((f"zone=z{zone} rack=r{rack}", 1) for zone in range(5) for rack in range(5))),
             [
-                'LevelsNotATree: levels "zone" and "rack" are not a tree: rack "r0" is in z0 and z1 and z2 and 2 '
-                'more, "r1" is in z0 and z1 and z2 and 2 more, "r2" is in z0 and z1 and z2 and 2 more and 2 more; the '
-                "scheduler takes these for different domains"
+                'LevelsNotATree: levels "zone" and "rack" are not a tree: rack "r0" is in z0 and z1 and z2 and 2 more, "r1" is in z0 and z1 and z2 and 2 more, "r2" is in z0 and z1 and z2 and 2 more and 2 more; the scheduler takes these for different domains'
             ],
             id="many racks in many zones",
         ),

@@ -83,14 +83,12 @@ def test_the_condition(
         ),
         pytest.param(
             2,
-            "2 PodCliqueSets have constraints on the removed levels ('block', 'rack'), which will be ignored: "
-            "ns/s0, ns/s1",
+            "2 PodCliqueSets have constraints on the removed levels ('block', 'rack'), which will be ignored: ns/s0, ns/s1",
             id="a few are all named",
         ),
         pytest.param(
             7,
-            "7 PodCliqueSets have constraints on the removed levels ('block', 'rack'), which will be ignored: "
-            "ns/s0, ns/s1, ns/s2, ns/s3, ns/s4 and 2 more",
+            "7 PodCliqueSets have constraints on the removed levels ('block', 'rack'), which will be ignored: ns/s0, ns/s1, ns/s2, ns/s3, ns/s4 and 2 more",
             id="of many the first",
         ),
     ],

@@ -73,8 +73,7 @@ def test_a_podgroup_whole() -> None:
                 "user": "eve@example.com",
                 "kai.scheduler/topology-preferred-placement": "host",
                 "grove.io/workload-group": "w/g/0",
-                "grove.io/copied-metadata": "labels/kai.scheduler/queue,labels/team,labels/user,"
-                "annotations/kai.scheduler/topology-preferred-placement,annotations/user,annotations/x",
+                "grove.io/copied-metadata": "labels/kai.scheduler/queue,labels/team,labels/user,annotations/kai.scheduler/topology-preferred-placement,annotations/user,annotations/x",
             },
             "ownerReferences": [OWNER],
         },
@@ -429,8 +428,7 @@ REQUIRED = "kai.scheduler/topology-required-placement"
             "queue",
             Remark(
                 "QueueDiffers",
-                'labels name the queue "q", spec.queue is "moved" and stays so: grove-admission writes it only at '
-                "creation. To move the group, change spec.queue",
+                'labels name the queue "q", spec.queue is "moved" and stays so: grove-admission writes it only at creation. To move the group, change spec.queue',
             ),
             id="another queue",
         ),
@@ -461,8 +459,7 @@ REQUIRED = "kai.scheduler/topology-required-placement"
             "topology",
             Remark(
                 "TopologyConflict",
-                'schedulingConstraints.topology asks for "rack", the annotation '
-                'kai.scheduler/topology-required-placement for "zone": the first counts. Remove one of them',
+                'schedulingConstraints.topology asks for "rack", the annotation kai.scheduler/topology-required-placement for "zone": the first counts. Remove one of them',
             ),
             id="both, and different",
         ),

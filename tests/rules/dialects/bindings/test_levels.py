@@ -42,8 +42,7 @@ def user(name: str, level: str, **metadata: Any) -> Any:
         pytest.param(
             binding(),
             [
-                "spec.levels: Required value: at least one level is needed, such as {domain: host, key: "
-                "kubernetes.io/hostname}"
+                "spec.levels: Required value: at least one level is needed, such as {domain: host, key: kubernetes.io/hostname}"
             ],
             id="no levels",
         ),
@@ -57,19 +56,13 @@ def user(name: str, level: str, **metadata: Any) -> Any:
                 7,
             ),
             [
-                "spec.levels[0].domain: Invalid value: \"Rack\": must be lowercase letters, digits and '-', begin "
-                "with a "
-                "letter, and have at most 63 characters",
+                "spec.levels[0].domain: Invalid value: \"Rack\": must be lowercase letters, digits and '-', begin with a letter, and have at most 63 characters",
                 'spec.levels[1].key: Duplicate value: "k/rack"',
                 'spec.levels[2].domain: Duplicate value: "rack"',
-                'spec.levels[2].key: Invalid value: "-": must be a qualified label name: alphanumeric characters, '
-                "'-', "
-                "'_' or '.', starting and ending with an alphanumeric character, with an optional DNS subdomain prefix "
-                "and '/', such as topology.kubernetes.io/rack",
+                "spec.levels[2].key: Invalid value: \"-\": must be a qualified label name: alphanumeric characters, '-', '_' or '.', starting and ending with an alphanumeric character, with an optional DNS subdomain prefix and '/', such as topology.kubernetes.io/rack",
                 "spec.levels[3].domain: Required value: a name for this level, such as rack",
                 "spec.levels[4].domain: Invalid value: 3: must be a string",
-                "spec.levels[4].key: Required value: the node label that holds this level, such as "
-                "topology.kubernetes.io/rack",
+                "spec.levels[4].key: Required value: the node label that holds this level, such as topology.kubernetes.io/rack",
                 "spec.levels[5]: Invalid value: 7: must be a map",
             ],
             id="everything wrong",
@@ -77,8 +70,8 @@ def user(name: str, level: str, **metadata: Any) -> Any:
         pytest.param(
             binding(HOST, RACK),
             [
-                'spec.levels[0].key: Invalid value: "kubernetes.io/hostname": KAI allows this key only at the last '
-                "level: " + EXITS
+                'spec.levels[0].key: Invalid value: "kubernetes.io/hostname": KAI allows this key only at the last level: '
+                + EXITS
             ],
             id="host first",
         ),
@@ -186,8 +179,7 @@ USERS = [user(f"set-{number}", "rack") for number in range(7)]
         ),
         (
             USERS,
-            'the constraints on "rack" would vanish from the PodGangs of PodCliqueSets ml/set-0, ml/set-1, ml/set-2, '
-            "ml/set-3, ml/set-4 and 2 more",
+            'the constraints on "rack" would vanish from the PodGangs of PodCliqueSets ml/set-0, ml/set-1, ml/set-2, ml/set-3, ml/set-4 and 2 more',
         ),
         ([user("a", "host")], ""),
         ([user("a", "rack", deletionTimestamp="now")], ""),

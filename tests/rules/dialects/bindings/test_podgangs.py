@@ -106,20 +106,15 @@ def test_levels_of_a_podgang_with_which_kai_never_places_it() -> None:
     spec = base["spec"]
     spec["topologyConstraint"]["packConstraint"]["required"] = "topology.kubernetes.io/rack"
     assert warnings(base) == [
-        'spec.topologyConstraint.packConstraint.preferred "topology.kubernetes.io/block" is broader than the required level'
-        ' "topology.kubernetes.io/rack": KAI never places these pods; remove it, or name a narrower level',
+        'spec.topologyConstraint.packConstraint.preferred "topology.kubernetes.io/block" is broader than the required level "topology.kubernetes.io/rack": KAI never places these pods; remove it, or name a narrower level',
     ]
 
     group = spec["topologyConstraintGroupConfigs"][0]["topologyConstraint"]["packConstraint"]
     del group["preferred"]
     spec["podgroups"][1]["topologyConstraint"] = {"packConstraint": {"required": "x"}}
     assert warnings(base)[1:] == [
-        'spec.topologyConstraintGroupConfigs[0].topologyConstraint.packConstraint.required "topology.kubernetes.io/block" is'
-        ' broader than "topology.kubernetes.io/rack", which the part above requires: KAI never places these pods; require'
-        " a level that is as narrow",
-        'spec.podgroups[1].topologyConstraint.packConstraint.required "x" is not a level of KAI Topology "grove-topology",'
-        " which has: topology.kubernetes.io/zone, topology.kubernetes.io/block, topology.kubernetes.io/rack,"
-        " kubernetes.io/hostname; KAI never places these pods",
+        'spec.topologyConstraintGroupConfigs[0].topologyConstraint.packConstraint.required "topology.kubernetes.io/block" is broader than "topology.kubernetes.io/rack", which the part above requires: KAI never places these pods; require a level that is as narrow',
+        'spec.podgroups[1].topologyConstraint.packConstraint.required "x" is not a level of KAI Topology "grove-topology", which has: topology.kubernetes.io/zone, topology.kubernetes.io/block, topology.kubernetes.io/rack, kubernetes.io/hostname; KAI never places these pods',
     ]
 
     del base["metadata"]["annotations"]["grove.io/topology-name"]

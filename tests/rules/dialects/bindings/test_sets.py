@@ -87,29 +87,23 @@ def c(name: str = "", required: str = "", preferred: str = "", former: str = "")
         pytest.param(
             pcs(c("gb200", "zone"), c("h100", "rack")),
             [
-                f'{OF_ROUTER}.topologyName: Invalid value: "h100": all topologyName values of a PodCliqueSet must be '
-                f"the "
-                f'same, and another one is "gb200"'
+                f'{OF_ROUTER}.topologyName: Invalid value: "h100": all topologyName values of a PodCliqueSet must be the same, and another one is "gb200"'
             ],
             id="two names",
         ),
         pytest.param(
             pcs(c("b200", "zone"), c("", "rack")),
             [
-                f'{OF_SET}.topologyName: Invalid value: "b200": ClusterTopologyBinding not found; these exist: gb200, '
-                f"h100"
+                f'{OF_SET}.topologyName: Invalid value: "b200": ClusterTopologyBinding not found; these exist: gb200, h100'
             ],
             id="an unknown binding is reported once",
         ),
         pytest.param(
             pcs(c("h100", "zone", "numa"), None, None, c("", "", "", "block")),
             [
-                f'{OF_SET}.pack.required: Invalid value: "zone": not a level of ClusterTopologyBinding "h100", which '
-                f"has: rack, host",
-                f'{OF_SET}.pack.preferred: Invalid value: "numa": not a level of ClusterTopologyBinding "h100", which '
-                f"has: rack, host",
-                f'{OF_LEADER}.packDomain: Invalid value: "block": not a level of ClusterTopologyBinding "h100", which '
-                f"has: rack, host",
+                f'{OF_SET}.pack.required: Invalid value: "zone": not a level of ClusterTopologyBinding "h100", which has: rack, host',
+                f'{OF_SET}.pack.preferred: Invalid value: "numa": not a level of ClusterTopologyBinding "h100", which has: rack, host',
+                f'{OF_LEADER}.packDomain: Invalid value: "block": not a level of ClusterTopologyBinding "h100", which has: rack, host',
                 f"{OF_LEADER}.packDomain: {FORMER_WORD}",
             ],
             id="unknown levels, all of them",
@@ -117,21 +111,16 @@ def c(name: str = "", required: str = "", preferred: str = "", former: str = "")
         pytest.param(
             pcs(c("gb200", "rack", "rack"), c("", "zone", "block"), c("", "host"), c("", "block")),
             [
-                f'{OF_ROUTER}.pack.required: Invalid value: "zone": broader than the required domain "rack" of the '
-                f"PodCliqueSet; allowed: rack, host",
-                f'{OF_ROUTER}.pack.preferred: Invalid value: "block": broader than the preferred domain "rack" of the '
-                f"PodCliqueSet; allowed: rack, host",
-                f'{OF_LEADER}.pack.required: Invalid value: "block": broader than the required domain "host" of '
-                f"scaling "
-                f'group "pool"; allowed: host',
+                f'{OF_ROUTER}.pack.required: Invalid value: "zone": broader than the required domain "rack" of the PodCliqueSet; allowed: rack, host',
+                f'{OF_ROUTER}.pack.preferred: Invalid value: "block": broader than the preferred domain "rack" of the PodCliqueSet; allowed: rack, host',
+                f'{OF_LEADER}.pack.required: Invalid value: "block": broader than the required domain "host" of scaling group "pool"; allowed: host',
             ],
             id="broader than what stands above, the narrowest of it",
         ),
         pytest.param(
             pcs(c("gb200", "", "", "rack"), c("", "", "", "zone")),
             [
-                f'{OF_ROUTER}.packDomain: Invalid value: "zone": broader than the required domain "rack" of the '
-                f"PodCliqueSet; allowed: rack, host",
+                f'{OF_ROUTER}.packDomain: Invalid value: "zone": broader than the required domain "rack" of the PodCliqueSet; allowed: rack, host',
                 f"{OF_SET}.packDomain: {FORMER_WORD}",
                 f"{OF_ROUTER}.packDomain: {FORMER_WORD}",
             ],
@@ -187,8 +176,7 @@ NAMED = pcs(c("gb200", "", "", "zone"), c("", "", "", "rack"))
             STORED,
             pcs(c("h100", "rack"), c("", "host")),
             [
-                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{topologyName: gb200, required: rack}}, "
-                f"would be {{topologyName: h100, required: rack}}"
+                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{topologyName: gb200, required: rack}}, would be {{topologyName: h100, required: rack}}"
             ],
             id="another binding",
         ),
@@ -196,9 +184,7 @@ NAMED = pcs(c("gb200", "", "", "zone"), c("", "", "", "rack"))
             pcs(),
             pcs(None, c("gb200", "rack", "host")),
             [
-                f"{OF_ROUTER}: Forbidden: cannot be changed after creation: was absent, would be {{topologyName: "
-                f"gb200, "
-                f"required: rack, preferred: host}}"
+                f"{OF_ROUTER}: Forbidden: cannot be changed after creation: was absent, would be {{topologyName: gb200, required: rack, preferred: host}}"
             ],
             id="added",
         ),
@@ -226,8 +212,7 @@ NAMED = pcs(c("gb200", "", "", "zone"), c("", "", "", "rack"))
             NAMED,
             pcs(c("gb200", "block"), c("", "", "", "rack")),
             [
-                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{topologyName: gb200, required: zone}}, "
-                f"would be {{topologyName: gb200, required: block}}"
+                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{topologyName: gb200, required: zone}}, would be {{topologyName: gb200, required: block}}"
             ],
             id="another level with that",
         ),
@@ -235,8 +220,7 @@ NAMED = pcs(c("gb200", "", "", "zone"), c("", "", "", "rack"))
             FORMER,
             pcs(c("h100", "", "", "zone"), c("", "", "", "rack")),
             [
-                f'{OF_SET}.packDomain: Invalid value: "zone": not a level of ClusterTopologyBinding "h100", which has: '
-                f"rack, host"
+                f'{OF_SET}.packDomain: Invalid value: "zone": not a level of ClusterTopologyBinding "h100", which has: rack, host'
             ],
             id="a name is added, and judged",
         ),
@@ -261,8 +245,7 @@ def test_findings_at_an_update(
 def test_what_is_stored_is_warned_about() -> None:
     _, warnings = validated(pcs(c("gone", "rack")), pcs(c("gone", "rack")), AROUND)
     assert warnings == [
-        f'topology constraint stored before, and allowed to stay: {OF_SET}.topologyName: Invalid value: "gone": '
-        f"ClusterTopologyBinding not found; these exist: gb200, h100"
+        f'topology constraint stored before, and allowed to stay: {OF_SET}.topologyName: Invalid value: "gone": ClusterTopologyBinding not found; these exist: gb200, h100'
     ]
 
 
@@ -283,8 +266,7 @@ def test_what_is_stored_is_warned_about() -> None:
         (
             pcs(None, None, c("gb200", "", "host"), c("", "rack")),
             [
-                f'{OF_LEADER}.pack.required "rack" allows what scaling group "pool" wants to avoid: it prefers the '
-                f'narrower "host", so that the preference may be ignored for clique "leader"'
+                f'{OF_LEADER}.pack.required "rack" allows what scaling group "pool" wants to avoid: it prefers the narrower "host", so that the preference may be ignored for clique "leader"'
             ],
         ),
     ],

@@ -21,8 +21,7 @@ def template(name: str, replicas: int = 1, /, **groups: tuple[int, int]) -> Temp
 
 def warning(name: str, length: int, more: int) -> list[str]:
     return [
-        f'the name of PodGang "{name}" would be {length} characters long, {more} more than a label holds: Grove never'
-        " creates its PodCliques. Use shorter names for the PodCliqueSet or its scaling groups"
+        f'the name of PodGang "{name}" would be {length} characters long, {more} more than a label holds: Grove never creates its PodCliques. Use shorter names for the PodCliqueSet or its scaling groups'
     ]
 
 
