@@ -7,14 +7,19 @@ import contextlib
 import itertools
 import os
 import re
+import ssl
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
 import orjson
+
+from app.server.listener import free_port
 
 ROOT = Path(__file__).parent.parent
 PATIENCE = 120.0
@@ -64,6 +69,50 @@ def server_options(directory: Path, port: int) -> list[str]:
         "--context",
         "operator",
     ]
+
+
+@dataclass(frozen=True)
+class ServerInPod:
+    """A server that runs as in a Pod: its process, since when it runs, and what reaches it."""
+
+    pid: int
+    begin: float
+    port: int
+    context: ssl.SSLContext
+    client: httpx.Client
+
+    def is_ready(self) -> bool:
+        try:
+            return self.client.get("/readyz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+
+@contextlib.contextmanager
+def server_in_pod(
+    program: str, directory: Path, configuration: str, environment: Mapping[str, str]
+) -> Iterator[ServerInPod]:
+    """Starts `serve` by a program whose first argument is the folder with the account's files.
+
+    `environment` is what Kubernetes sets in a Pod.
+    """
+    port = free_port()
+    (directory / "config.yaml").write_text(configuration)
+    options = ["--config", str(directory / "config.yaml"), "--certs", str(directory / "webhook")]
+    options += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"]
+    command = [sys.executable, "-c", program, str(directory), "serve", *options]
+    authority = directory / "webhook" / "ca.crt"
+    begin = time.monotonic()
+    with process(command, {**ENVIRONMENT, **environment}) as server:
+        until(authority.exists)
+        context = ssl.create_default_context(cafile=authority)
+        with httpx.Client(base_url=f"https://localhost:{port}", verify=context) as client:
+            yield ServerInPod(server.pid, begin, port, context, client)
+
+
+def environment_of_pod(host: str, port: str) -> dict[str, str]:
+    """Return what Kubernetes sets in a Pod for an API server."""
+    return {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
 
 
 def until(true: Callable[[], object], patience: float = PATIENCE) -> None:

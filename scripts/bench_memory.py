@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import base64
 import re
-import ssl
 import sys
 import tempfile
 import time
@@ -21,9 +20,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 import yaml
-from bench_common import ENVIRONMENT, api_calls, cached_objects, memory, process, until
+from bench_common import (
+    ServerInPod,
+    api_calls,
+    cached_objects,
+    environment_of_pod,
+    memory,
+    process,
+    server_in_pod,
+    until,
+)
 
 from app.facts.grove.gang import read_gang
 from app.facts.kinds import ALL, COMPUTE_DOMAIN, POD_GANG
@@ -34,7 +41,6 @@ from app.kube.transport import CallLimits
 from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan, read_member
 from app.sandbox.sandbox import Sandbox
-from app.server.listener import free_port
 
 NODES = 15_000
 GANGS = 10_000
@@ -313,41 +319,25 @@ def started(directory: Path, lease: str, cliques: int | None = None) -> Started:
     count. By then, its reconcilers have had nothing to do for a while, so that what they write is
     there for the next server.
     """
-    port = free_port()
-    (directory / "config.yaml").write_text(CONFIGURATION + ELECTION.format(lease))
-    options = [
-        "--config",
-        str(directory / "config.yaml"),
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-    ]
-    options += ["--certs", str(directory / "webhook"), "--log-level", "warning"]
-    environment = {**ENVIRONMENT, **service_account(directory)}
-    begin = time.monotonic()
-    with process(
-        [sys.executable, "-c", IN_A_POD, str(directory), "serve", *options], environment
-    ) as server:
-        until((directory / "webhook" / "ca.crt").exists)
-        context = ssl.create_default_context(cafile=directory / "webhook" / "ca.crt")
-        with httpx.Client(base_url=f"https://localhost:{port}", verify=context) as client:
-            until(lambda: is_ready(client))
-            seconds = time.monotonic() - begin
-            if cliques is not None:
-                until(lambda: "grove_admission_leader 1" in client.get("/metrics").text)
-            for _ in range(SETTLE_SECONDS):
-                time.sleep(1)
-                until(
-                    lambda: (
-                        not re.search(r"queue_depth\{[^}]*\} [1-9]", client.get("/metrics").text)
-                    ),
-                    PATIENCE,
-                )
-            text = client.get("/metrics").text
+    configuration = CONFIGURATION + ELECTION.format(lease)
+    environment = service_account(directory)
+    with server_in_pod(IN_A_POD, directory, configuration, environment) as server:
+        until(server.is_ready)
+        seconds = time.monotonic() - server.begin
+        if cliques is not None:
+            until(lambda: "grove_admission_leader 1" in server.client.get("/metrics").text)
+        for _ in range(SETTLE_SECONDS):
+            time.sleep(1)
+            until(lambda: has_nothing_to_do(server), PATIENCE)
+        text = server.client.get("/metrics").text
         resident = memory(server.pid, "VmRSS")
 
     return Started(seconds, resident, cached_objects(text) + (cliques or 0), api_calls(text))
+
+
+def has_nothing_to_do(server: ServerInPod) -> bool:
+    metrics = server.client.get("/metrics").text
+    return re.search(r"queue_depth\{[^}]*\} [1-9]", metrics) is None
 
 
 def service_account(directory: Path) -> dict[str, str]:
@@ -358,17 +348,7 @@ def service_account(directory: Path) -> dict[str, str]:
     (directory / "token").write_text(tokens["operator"])
     (directory / "ca.crt").write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
     address = urllib.parse.urlsplit(cluster["server"])
-    return {
-        "KUBERNETES_SERVICE_HOST": str(address.hostname),
-        "KUBERNETES_SERVICE_PORT": str(address.port),
-    }
-
-
-def is_ready(client: httpx.Client) -> bool:
-    try:
-        return client.get("/readyz").status_code == 200
-    except httpx.TransportError:
-        return False
+    return environment_of_pod(str(address.hostname), str(address.port))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import bench_verdicts
-import httpx
 import orjson
 from bench_common import (
     ENVIRONMENT,
@@ -29,14 +28,13 @@ from bench_common import (
     Connection,
     answer,
     cached_objects,
+    environment_of_pod,
     memory,
     process,
+    server_in_pod,
     until,
 )
 from bench_fleet import CONFIGURATION, Fleet, namespace_of, set_name
-from bench_memory import is_ready
-
-from app.server.listener import free_port
 
 SIZES = (0, 1_000, 15_000, 65_000)
 VERDICTS = 500
@@ -143,34 +141,18 @@ def column(nodes: int) -> Column:
 
 
 def served(directory: Path) -> Served:
-    port = free_port()
-    (directory / "config.yaml").write_text(CONFIGURATION)
-    options = ["--config", str(directory / "config.yaml"), "--certs", str(directory / "webhook")]
-    options += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"]
-    environment = {**ENVIRONMENT, **service(directory)}
-    begin = time.monotonic()
-    with process(
-        [sys.executable, "-c", WATCHED, str(directory), "serve", *options], environment
-    ) as server:
-        until((directory / "webhook" / "ca.crt").exists)
-        context = ssl.create_default_context(cafile=directory / "webhook" / "ca.crt")
-        with httpx.Client(base_url=f"https://localhost:{port}", verify=context) as client:
-            until(lambda: is_ready(client), 600.0)
-            seconds = time.monotonic() - begin
-            cpu = cpu_seconds(server.pid)
-            longest = float((directory / "longest").read_text())
-            objects = cached_objects(client.get("/metrics").text)
-            time.sleep(SETTLE_SECONDS)
-            resident = memory(server.pid, "VmRSS")
-        verdicts = asyncio.run(costs(server.pid, port, context))
+    environment = environment_of_pod("127.0.0.1", (directory / "port").read_text())
+    with server_in_pod(WATCHED, directory, CONFIGURATION, environment) as server:
+        until(server.is_ready, 600.0)
+        seconds = time.monotonic() - server.begin
+        cpu = cpu_seconds(server.pid)
+        longest = float((directory / "longest").read_text())
+        objects = cached_objects(server.client.get("/metrics").text)
+        time.sleep(SETTLE_SECONDS)
+        resident = memory(server.pid, "VmRSS")
+        verdicts = asyncio.run(costs(server.pid, server.port, server.context))
 
     return Served(seconds, cpu, longest, resident, objects, verdicts)
-
-
-def service(directory: Path) -> dict[str, str]:
-    """Return the environment that Kubernetes sets in a Pod."""
-    port = (directory / "port").read_text()
-    return {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": port}
 
 
 def cpu_seconds(pid: int) -> float:

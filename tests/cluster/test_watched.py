@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import gc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from app.kube.api import NotFound, Object, ObjectRef, Page, Selection, Unavailab
 from app.objects.resource import CRD, NODE, Resource
 from app.stores import watched
 from tests.cluster.offline import configured
-from tests.cluster.watched import WatchedMemory
+from tests.cluster.watched import WatchedMemory, in_background, until
 
 RACK = {"domain": "rack", "key": "k/rack"}
 ZONE = {"domain": "zone", "key": "k/zone"}
@@ -39,20 +39,9 @@ def node(**labels: str) -> Object:
 @contextlib.asynccontextmanager
 async def running(client: WatchedMemory, **options: Any) -> AsyncIterator[Cluster]:
     cluster = Cluster(client, configured("managed", True, **options), client.discovery)
-    task = asyncio.create_task(watched.run(cluster.stores, client, client.discovery))
-    try:
+    async with in_background(watched.run(cluster.stores, client, client.discovery)):
         await until(lambda: all(store.synced for store in cluster.stores.by_name().values()))
         yield cluster
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not true():  # noqa: ASYNC110 - what is waited for is a cache, which nothing announces
-            await asyncio.sleep(0.005)
 
 
 async def test_facts_follow_the_cluster() -> None:

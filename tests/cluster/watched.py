@@ -1,6 +1,8 @@
 """A cluster in memory with discovery, for caches that are kept in step by watches."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 from app.facts.kinds import ALL
@@ -8,6 +10,24 @@ from app.kube.api import Object, Page, Selection
 from app.kube.discovery import Discovery
 from app.objects.resource import Resource
 from tests.kube.memory.client import MemoryClient
+
+
+@contextlib.asynccontextmanager
+async def in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Runs `work` until the block ends."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(true: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not true():  # noqa: ASYNC110 - what is waited for is a cache, which nothing announces
+            await asyncio.sleep(0.005)
 
 
 class WatchedMemory(MemoryClient):

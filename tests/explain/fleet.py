@@ -39,6 +39,7 @@ RACK = "example.com/rack"
 HOST = "kubernetes.io/hostname"
 GPU = "nvidia.com/gpu"
 KEYS = (ZONE, RACK, HOST)
+RACKS = ("rack-a1", "rack-a2", "rack-b1", "rack-b2")
 NAMESPACE = "inference"
 SET = "llm"
 GANG = "llm-0"

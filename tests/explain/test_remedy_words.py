@@ -24,6 +24,7 @@ from tests.explain.fleet import (
     GPU,
     NAMESPACE,
     NOW,
+    RACKS,
     SET,
     SET_REF,
     WORKERS,
@@ -43,7 +44,6 @@ from tests.explain.fleet import (
 )
 from tests.explain.table.row import CHANNEL, TEMPLATED, Changes, channels, claiming, queues
 
-RACKS = ("rack-a1", "rack-a2", "rack-b1", "rack-b2")
 OTHER_GANG = Place(SET, "1", podgang="llm-1")
 
 

@@ -15,6 +15,7 @@ from tests.explain.fleet import (
     HOST,
     NAMESPACE,
     RACK,
+    RACKS,
     ROUTER,
     WORKERS,
     ZONE,
@@ -34,7 +35,6 @@ from tests.explain.fleet import (
     shape,
 )
 
-RACKS = ("rack-a1", "rack-a2", "rack-b1", "rack-b2")
 FREE_SETS = {"sets": (pcs(groups=(), cliques=()),), "pod_groups": ()}
 
 

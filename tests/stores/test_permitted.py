@@ -1,8 +1,7 @@
 """Stores that follow a cluster with whatever rights there are."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from app.facts.table import PODS, QUEUES, WIDE_SETS
 from app.kube.api import NotFound, Object, Page, Rejected, Selection
 from app.objects.resource import NAMESPACE, POD, Resource
 from app.stores.permitted import Namespaces, PermittedStores
-from tests.cluster.watched import WatchedMemory
+from tests.cluster.watched import WatchedMemory, in_background, until
 
 ROWS = (PODS, QUEUES)
 Scope = tuple[Resource, str | None]
@@ -38,23 +37,6 @@ class Guarded(WatchedMemory):
         if (selection.resource, selection.namespace) in self.denied:
             raise Rejected("denied", code=403)
         return await super().list(selection, **options)
-
-
-@contextlib.asynccontextmanager
-async def running(stores: PermittedStores) -> AsyncIterator[None]:
-    task = asyncio.create_task(stores.run())
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
-async def until(true: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not true():  # noqa: ASYNC110 - what is waited for is a cache, which nothing announces
-            await asyncio.sleep(0.005)
 
 
 def content(stores: PermittedStores) -> dict[Scope, int]:
@@ -122,7 +104,7 @@ async def test_what_is_read(
     client = Guarded(objects, missing)
     await client.discovery.refresh()
     stores = PermittedStores(client, ROWS, client.discovery, namespaces)
-    async with running(stores):
+    async with in_background(stores.run()):
         await until(lambda: stores.ready)
         found = {scope: count for scope, count in content(stores).items() if scope[0] is POD}
         assert (found, denied(stores)) == (read, unread)
@@ -134,7 +116,7 @@ async def test_a_right_that_is_given_later_is_noticed() -> None:
     names: list[str] = []
     stores = PermittedStores(client, ROWS, client.discovery, Namespaces(again=0.01))
     stores.subscribe(names.append)
-    async with running(stores):
+    async with in_background(stores.run()):
         await until(lambda: stores.ready and denied(stores) == {EVERYWHERE})
         client.denied.clear()
         await until(lambda: content(stores).get(EVERYWHERE) == 1 and not stores.denied)
@@ -145,7 +127,7 @@ async def test_a_right_that_is_taken_away_empties_its_scope() -> None:
     client = Guarded([pod("a")], [])
     await client.discovery.refresh()
     stores = PermittedStores(client, ROWS, client.discovery)
-    async with running(stores):
+    async with in_background(stores.run()):
         await until(lambda: content(stores).get(EVERYWHERE) == 1)
         client.denied |= {EVERYWHERE, NOWHERE}
         client.forget_history()
@@ -168,7 +150,7 @@ async def test_a_kind_that_is_gone_is_looked_for_again() -> None:
     client = Gone()
     stores = PermittedStores(client, [WIDE_SETS], client.discovery)
     discovering = asyncio.create_task(client.discovery.run())
-    async with running(stores):
+    async with in_background(stores.run()):
         await until(lambda: client.discovery.known)
         await until(lambda: client.discovery.served_version(POD_CLIQUE_SET) is None)
         assert (stores.ready, list(stores.problems())) == (True, [])

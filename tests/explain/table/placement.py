@@ -9,6 +9,7 @@ from app.facts.kai.podgroup import SubGroup
 from app.facts.kubernetes.selectors import Requirement, Taint
 from tests.explain.fleet import (
     RACK,
+    RACKS,
     ROUTER,
     WORKERS,
     ZONE,
@@ -26,7 +27,6 @@ from tests.explain.fleet import (
 )
 from tests.explain.table.row import Row, changed, event, without
 
-RACKS = ("rack-a1", "rack-a2", "rack-b1", "rack-b2")
 OWN = ("gpu-00", "gpu-01")
 RUNNING = placed("gpu-00", *OWN)
 ELASTIC = {
