@@ -1,6 +1,7 @@
 """Reads parts of objects that may not have the shape that their CRD requires.
 
-A part of the wrong type counts as absent.
+A part of the wrong type counts as absent. These functions are called some fifty times for each
+object that is read, so they don't call each other.
 """
 
 from collections.abc import Mapping
@@ -19,12 +20,16 @@ def list_of(value: Any) -> list[Any]:
 
 def maps_of(value: Any) -> list[dict[str, Any]]:
     """Return the maps in the list `value`. Empty if `value` is not a list."""
-    return [item for item in list_of(value) if isinstance(item, dict)]
+    if not isinstance(value, list):
+        return []
+    return [item for item in value if isinstance(item, dict)]
 
 
 def texts_of(value: Any) -> list[str]:
     """Return the strings in the list `value`. Empty if `value` is not a list."""
-    return [item for item in list_of(value) if isinstance(item, str)]
+    if not isinstance(value, list):
+        return []
+    return [item for item in value if isinstance(item, str)]
 
 
 def int_of(value: Any, default: int = 0) -> int:
@@ -39,11 +44,13 @@ def text_of(value: Any) -> str:
 
 def text_at(holder: Mapping[str, Any], key: str) -> str:
     """Return the string at `key` of a map, else an empty string."""
-    return text_of(holder.get(key))
+    value = holder.get(key)
+    return value if isinstance(value, str) else ""
 
 
 def map_at(obj: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
     """Return the map at a path of an object, which is empty if there is none."""
     for step in path:
-        obj = map_of(obj.get(step))
+        value = obj.get(step)
+        obj = value if isinstance(value, dict) else {}
     return obj
