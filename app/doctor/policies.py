@@ -30,7 +30,12 @@ _NONE = (
     "no policy of ours is installed: while the server is down, what its webhooks let pass is not"
     " checked"
 )
-_DEFAULTS: Mapping[str, Any] = {"matchPolicy": "Equivalent", "objectSelector": {}}
+_DEFAULTS: Mapping[str, Any] = {
+    "matchPolicy": "Equivalent",
+    "objectSelector": {},
+    "matchConditions": [],
+    "variables": [],
+}
 
 
 @dataclass(frozen=True, slots=True)

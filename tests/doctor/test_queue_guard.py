@@ -28,7 +28,11 @@ FORMER = "queue-guard-former.grove-admission.grove.io"
 
 
 def stored(mode: Mode = "refuse", namespace: str = "kai-scheduler") -> list[Object]:
-    return copy.deepcopy(queue_policies(CONFIGURATION, mode, namespace))
+    """The objects as an API server stores them: without empty lists."""
+    objects = copy.deepcopy(queue_policies(CONFIGURATION, mode, namespace))
+    for obj in objects:
+        obj["spec"] = {key: value for key, value in obj["spec"].items() if value != []}
+    return objects
 
 
 async def checks(objects: list[Object]) -> list[Check]:

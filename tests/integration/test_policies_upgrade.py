@@ -10,6 +10,10 @@ import pytest
 import yaml
 
 from app.commands.beside import ApiServer
+from app.config.read import read_configuration
+from app.doctor.policies import check_policies
+from app.doctor.queue_guard import check_queue_guard
+from app.doctor.report import Check
 from app.kube.api import Object, Selection
 from app.objects.resource import VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS
 from tests.installation.readme import commands
@@ -73,6 +77,14 @@ async def names(clients: Users) -> set[str]:
     return {name for name in found if not name.endswith(".k8s.io")}
 
 
+async def examined(clients: Users) -> list[Check]:
+    """What the doctor says of the policies that an API server has stored."""
+    text = (ROOT / "manifests" / "base" / "config.yaml").read_text()
+    configuration = read_configuration(text, "config.yaml")
+    of_rules = await check_policies(clients.admin, configuration)
+    return [*of_rules, *await check_queue_guard(clients.admin, configuration)]
+
+
 @pytest.mark.parametrize("overlay", HEADINGS)
 async def test_an_upgrade_deletes_what_this_version_does_not_have(
     api: ApiServer, clients: Users, overlay: str, tmp_path: Path
@@ -90,5 +102,6 @@ async def test_an_upgrade_deletes_what_this_version_does_not_have(
 
     ours = {obj["metadata"]["name"] for obj in rendered(f"overlays/{overlay}")}
     assert await names(clients) == {*ours, OTHERS}
+    assert [check for check in await examined(clients) if check.status != "ok"] == []
     await kubectl(api, f"kubectl delete -k manifests/overlays/{overlay}")
     assert await names(clients) == {OTHERS}
