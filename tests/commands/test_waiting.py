@@ -212,7 +212,7 @@ def test_a_note_is_not_why_something_waits() -> None:
         ("LevelLabelMissing", "note")
     ]
     assert (answer.state, row.reason, row.who, row.more) == ("waits", "no known reason", "", 0)
-    assert "  No known reason applies" in text(answer)
+    assert "  None of these notes is why it waits, and KAI has said" in text(answer)
 
 
 def test_what_was_not_examined_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,8 +69,12 @@ def _reason_lines(reasons: Sequence[Reason]) -> Iterator[str]:
 def _said(answer: Answer) -> Iterator[str]:
     """KAI's words, and whether a reason was found beside them."""
     if not answer.causes and (answer.said or answer.state == "waits"):
-        none = "None of the reasons that were looked at" if answer.skipped else "No known reason"
-        yield f"  {none} applies{_what_then(answer)}"
+        words = "No known reason applies"
+        if answer.skipped:
+            words = "None of the reasons that were looked at applies"
+        if answer.reasons and answer.state == "waits":
+            words = "None of these notes is why it waits"
+        yield f"  {words}{_what_then(answer)}"
     if answer.said:
         yield "  KAI says:"
         yield from (f"     {words}" for words in answer.said[:MOST_WORDS])
