@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.rendered import MANIFESTS, Object
+from tests.rendered import MANIFESTS, Object, documents
 
 CHART = MANIFESTS / "chart"
 
@@ -35,7 +34,7 @@ def render(
         texts = [_by_program(program, folder, values, namespace, release)]
     else:
         texts = _by_package(folder, values, namespace, release)
-    return [obj for text in texts for obj in yaml.safe_load_all(text) if obj]
+    return [obj for text in texts for obj in documents(text)]
 
 
 def _by_program(program: str, folder: Path, values: Values, namespace: str, release: str) -> str:

@@ -35,9 +35,12 @@ def rendered(folder: str) -> list[Object]:
 
     Skips the test if kubectl is missing.
     """
-    return [
-        obj for obj in yaml.load_all(kustomize(MANIFESTS / folder), Loader=yaml.CSafeLoader) if obj
-    ]
+    return documents(kustomize(MANIFESTS / folder))
+
+
+def documents(text: str) -> list[Object]:
+    """Return the objects of a YAML text, read by libyaml, which takes a tenth of the time."""
+    return [obj for obj in yaml.load_all(text, Loader=yaml.CSafeLoader) if obj]
 
 
 COMPONENTS = ("flow-control", "egress")

@@ -11,7 +11,7 @@ import yaml
 from app.config.schema import Configuration
 from scripts import chart as generator
 from tests.charts import CHART, RefusedError, Values, render
-from tests.rendered import MANIFESTS, Object, configuration, rendered, with_components
+from tests.rendered import MANIFESTS, Object, configuration, documents, rendered, with_components
 
 pytestmark = pytest.mark.untraced
 
@@ -101,12 +101,12 @@ def test_components_are_the_same_objects_in_chart_and_overlay(tmp_path: Path) ->
         "flowControl": {"enabled": True},
         "networkPolicy": {"egress": {"enabled": True}},
     }
-    assert by_name(render(CHART, values)) == by_name(list(yaml.safe_load_all(text)))
+    assert by_name(render(CHART, values)) == by_name(documents(text))
 
 
 def test_the_rights_of_waiting_come_with_the_option(tmp_path: Path) -> None:
     text = with_components("self-managed", tmp_path, ["waiting"])
-    expected = by_name(list(yaml.safe_load_all(text)))
+    expected = by_name(documents(text))
     config = {**DEFAULTS["config"], "waiting": {"enabled": True}}
     chart = by_name(render(CHART, {"config": config}))
     added = {key for key in expected if key[1] == "grove-admission-waiting"}

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from app.config.read import read_configuration
 from app.config.schema import Configuration, Waiting
@@ -17,6 +16,7 @@ from tests.rendered import (
     OVERLAYS,
     Permission,
     configuration,
+    documents,
     permissions,
     rendered,
     with_components,
@@ -52,7 +52,7 @@ def test_the_rules_of_every_overlay_allow_what_is_called_and_nothing_else(overla
 
 
 def test_the_component_allows_what_is_read_to_say_why_gangs_wait(tmp_path: Path) -> None:
-    objects = list(yaml.safe_load_all(with_components("self-managed", tmp_path, ["waiting"])))
+    objects = documents(with_components("self-managed", tmp_path, ["waiting"]))
     used = configuration(objects)
     enabled = used.model_copy(update={"waiting": used.waiting.model_copy(update={"enabled": True})})
     assert set(permissions(objects)) == needed(enabled)

@@ -24,7 +24,7 @@ from tests.installation.balancer import Balancer
 from tests.installation.kubernetes import Kubernetes, Object
 from tests.installation.pods import NAME, NAMESPACE, Pods, rebased
 from tests.installation.readme import ROOT
-from tests.rendered import MANIFESTS
+from tests.rendered import MANIFESTS, documents
 
 T = TypeVar("T")
 
@@ -203,5 +203,5 @@ async def cluster_of(api: ApiServer, folder: Path) -> AsyncIterator[Cluster]:
 
 
 def _readdress(cluster: Cluster, file: Path) -> None:
-    objects = cluster.addressed(list(yaml.safe_load_all(file.read_text())))
+    objects = cluster.addressed(documents(file.read_text()))
     file.write_text(yaml.safe_dump_all(objects, sort_keys=False))

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.installation.cert_manager import cert_manager
 from tests.installation.checks import adopts, levels, verdict, works
 from tests.installation.cluster import CONFIGURATIONS, Cluster
 from tests.installation.readme import commands
+from tests.rendered import documents
 
 pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
@@ -24,7 +24,7 @@ server: {drainSeconds: 0}
 
 
 async def test_it_is_installed_switched_off_and_uninstalled(cluster: Cluster) -> None:
-    await cluster.api.apply(list(yaml.safe_load_all((CRDS / "cert-manager.yaml").read_text())))
+    await cluster.api.apply(documents((CRDS / "cert-manager.yaml").read_text()))
     cluster.configure(CONFIGURATION)
     await cluster.run(*commands("### Install")[:2])
     before = await cluster.everything()

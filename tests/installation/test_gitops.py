@@ -13,6 +13,7 @@ from tests.installation.cluster import CONFIGURATIONS, Cluster
 from tests.installation.kubernetes import Object
 from tests.installation.readme import commands
 from tests.installation.test_upgrade import FOLDER, SHORT_DRAINING, writing
+from tests.rendered import documents
 
 pytestmark = pytest.mark.untraced
 
@@ -94,7 +95,7 @@ async def test_no_valid_write_is_refused_from_0_6_0_to_this_version_and_back_and
     if kind == "sandbox":
         pytest.skip("needs a real API server: the sandbox has no server-side apply")
     text = (FOLDER / "0.6.0.yaml").read_text().replace(*SHORT_DRAINING)
-    released = cluster.addressed(list(yaml.safe_load_all(text)))
+    released = cluster.addressed(documents(text))
     webhooks = [obj for obj in released if "webhooks" in obj]
     server = [obj for obj in released if "webhooks" not in obj]
     former = (

@@ -19,7 +19,7 @@ from tests.installation.cluster import Cluster
 from tests.installation.pods import CORE, NAMESPACE
 from tests.installation.readme import commands
 from tests.installation.repeating import repeating
-from tests.rendered import MANIFESTS
+from tests.rendered import MANIFESTS, documents
 
 pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
@@ -38,9 +38,7 @@ async def test_an_upgrade_repairs_what_was_released_and_leaves_nothing_behind(
 ) -> None:
     cluster.configure((MANIFESTS / "base/config.yaml").read_text().replace(*NO_DRAINING))
     before = await cluster.everything()
-    released = cluster.addressed(
-        list(yaml.safe_load_all(RELEASED.read_text().replace(*NO_DRAINING)))
-    )
+    released = cluster.addressed(documents(RELEASED.read_text().replace(*NO_DRAINING)))
     (cluster.folder / "released.yaml").write_text(yaml.safe_dump_all(released))
     await cluster.run("kubectl apply -f released.yaml")
     await cluster.until(lambda: why_not_ready(cluster), lambda reason: "cannot" in reason)
@@ -66,7 +64,7 @@ async def test_an_upgrade_repairs_what_was_released_and_leaves_nothing_behind(
 async def test_an_upgrade_and_a_rollback_refuse_no_write_that_is_valid(cluster: Cluster) -> None:
     cluster.configure((MANIFESTS / "base/config.yaml").read_text().replace(*SHORT_DRAINING))
     released = cluster.addressed(
-        list(yaml.safe_load_all((FOLDER / "0.6.0.yaml").read_text().replace(*SHORT_DRAINING)))
+        documents((FOLDER / "0.6.0.yaml").read_text().replace(*SHORT_DRAINING))
     )
     webhooks = [obj for obj in released if "webhooks" in obj]
     server = [obj for obj in released if "webhooks" not in obj]

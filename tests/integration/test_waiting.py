@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-import yaml
 
 from app.cluster.connect import limits
 from app.commands.beside import NAMESPACE, ApiServer
@@ -35,7 +34,7 @@ from tests.explain.test_reasons import ROWS, start
 from tests.integration.stage import Stage, skip_if_impossible, staged
 from tests.integration.system import FAST, eventually
 from tests.proof.clock import Clock
-from tests.rendered import with_components
+from tests.rendered import documents, with_components
 
 CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1
@@ -62,7 +61,7 @@ def rules(folder: Path) -> list[Object]:
     """The roles of the manifests with the component, for the user `operator`."""
     text = with_components("self-managed", folder, ["waiting"])
     kinds = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
-    objects = [obj for obj in yaml.safe_load_all(text) if obj["kind"] in kinds]
+    objects = [obj for obj in documents(text) if obj["kind"] in kinds]
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     return [namespace, *objects]
 

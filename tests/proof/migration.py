@@ -11,8 +11,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-import yaml
-
 from app.facts.kinds import (
     COMPUTE_DOMAIN,
     POD_CLIQUE,
@@ -39,6 +37,7 @@ from tests.proof.schedule import (
     Schedule,
     until,
 )
+from tests.rendered import documents
 
 CHAOS_SECONDS = 10.0
 INSTALLATION_SECONDS = 6.0
@@ -49,7 +48,7 @@ FORGIVEN_ROUNDS = 3
 """How long a resource may still go after Grove was to have less of it for a moment."""
 
 EPOCHS = TODAY.parents[1] / "epochs" / "grove.yaml"
-CRDS = [crd for file in (TODAY, EPOCHS) for crd in yaml.safe_load_all(file.read_text()) if crd]
+CRDS = [crd for file in (TODAY, EPOCHS) for crd in documents(file.read_text())]
 SCOPES = ("replica", "clique", "scalingGroupReplica")
 KEEPING = "collectAfterSeconds: 3600"
 """While there is chaos, nothing is collected that a PodClique has only lost the claim of."""
