@@ -69,7 +69,7 @@ def test_a_bound_that_is_no_number_of_devices() -> None:
     assert (queue.quota, queue.limit) == (None, None)
 
 
-@pytest.mark.parametrize("bound", [1e308, 10**400])
+@pytest.mark.parametrize("bound", [1e308, 10**400], ids=["1e308", "400 digits"])
 def test_a_bound_beyond_all_quantities(bound: float) -> None:
     resources = {name: {"quota": bound, "limit": bound} for name in ("gpu", "cpu", "memory")}
     queue = read_queue({**NAMED, "spec": {"resources": resources}})
