@@ -56,16 +56,19 @@ def how_to_get(unseen: Mapping[str, str], namespace: str = "") -> Iterator[str]:
         if row.name in fields and not resource.namespaced
     }
 
+    in_namespace = fields - wide if namespace else set()
     role = f"--clusterrole={VIEWER} --user=USER"
-    if wide or (fields and not namespace):
+    if in_namespace:
+        what = f"what is in {namespace}" if wide else "them"
         yield (
-            "a platform admin gives the right to read them:"
-            f" kubectl create clusterrolebinding USER-view {role}"
-        )
-    elif fields:
-        yield (
-            f"who may write RoleBindings in {namespace} gives the right to read them:"
+            f"who may write RoleBindings in {namespace} gives the right to read {what}:"
             f" kubectl -n {namespace} create rolebinding USER-view {role}"
+        )
+    if fields - in_namespace:
+        what = "all of it" if in_namespace else "them"
+        yield (
+            f"a platform admin gives the right to read {what}:"
+            f" kubectl create clusterrolebinding USER-view {role}"
         )
 
 

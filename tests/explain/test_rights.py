@@ -1,0 +1,58 @@
+"""Who gives the rights that are missing, and with which command."""
+
+import pytest
+
+from app.explain.shown.rights import how_to_get
+
+NO_RIGHT = "no right to list"
+ROLE = "--clusterrole=grove-admission-view --user=USER"
+
+
+@pytest.mark.parametrize(
+    ("unseen", "namespace", "lines"),
+    [
+        pytest.param({"sets": "not served"}, "ns", [], id="no right is missing"),
+        pytest.param(
+            {"sets": NO_RIGHT, "pods": NO_RIGHT},
+            "ns",
+            [
+                "who may write RoleBindings in ns gives the right to read them:"
+                f" kubectl -n ns create rolebinding USER-view {ROLE}"
+            ],
+            id="of one namespace",
+        ),
+        pytest.param(
+            {"sets": NO_RIGHT, "nodes": NO_RIGHT},
+            "ns",
+            [
+                "who may write RoleBindings in ns gives the right to read what is in ns:"
+                f" kubectl -n ns create rolebinding USER-view {ROLE}",
+                "a platform admin gives the right to read all of it:"
+                f" kubectl create clusterrolebinding USER-view {ROLE}",
+            ],
+            id="of one namespace and of the cluster",
+        ),
+        pytest.param(
+            {"nodes": NO_RIGHT},
+            "ns",
+            [
+                "a platform admin gives the right to read them:"
+                f" kubectl create clusterrolebinding USER-view {ROLE}"
+            ],
+            id="of the cluster",
+        ),
+        pytest.param(
+            {"sets": NO_RIGHT},
+            "",
+            [
+                "a platform admin gives the right to read them:"
+                f" kubectl create clusterrolebinding USER-view {ROLE}"
+            ],
+            id="of all namespaces",
+        ),
+    ],
+)
+def test_who_gives_what_is_missing(
+    unseen: dict[str, str], namespace: str, lines: list[str]
+) -> None:
+    assert list(how_to_get(unseen, namespace)) == lines
