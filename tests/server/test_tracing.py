@@ -62,7 +62,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def collector() -> Iterator[Collector]:
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    # milliseconds after which spans are sent, 5,000 if nobody says how many
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
     with Collector() as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
