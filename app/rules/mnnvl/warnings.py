@@ -222,14 +222,18 @@ def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
         group = pcs.group_of(own_group)
         return 0 if group is None else _pods_in(group, replicas_of)
 
-    pods = sum(replicas_of.values())
+    pods = _pods_in_no_group(pcs, replicas_of)
     for group in pcs.groups:
-        pods_in_group = _pods_in(group, replicas_of)
-        pods -= pods_in_group
         if group.name == own_group or _inherits_replica_scope(group, pcs):
-            pods += pods_in_group * group.replicas
+            pods += _pods_in(group, replicas_of) * group.replicas
 
     return pods
+
+
+def _pods_in_no_group(pcs: PodCliqueSet, replicas_of: Mapping[str, int]) -> int:
+    """Return the number of pods of the cliques in no scaling group."""
+    grouped = {name for group in pcs.groups for name in group.cliques}
+    return sum(replicas_of[name] for name in replicas_of.keys() - grouped)
 
 
 def _pods_in(group: ScalingGroup, replicas_of: Mapping[str, int]) -> int:

@@ -484,6 +484,13 @@ NARROW = MnnvlAnnotations("true", "scalingGroupReplica")
         pytest.param(clique(), pcs(200), "shared", None, id="201 pods are fine"),
         pytest.param(clique(), pcs(256), "shared", 257, id="257 pods of a replica are too many"),
         pytest.param(
+            clique(),
+            replace(pcs(256), groups=pcs(256).groups * 2),
+            "shared",
+            257,
+            id="a clique in two groups is left out once",
+        ),
+        pytest.param(
             clique(), pcs(256), "template", None, id="templates have a claim for each pod"
         ),
         pytest.param(

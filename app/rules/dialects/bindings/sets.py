@@ -408,9 +408,10 @@ def validate_change(packings: Packings, old: Packings) -> list[FieldError]:
     """
     may_add_names = needs_names(old)
     findings: list[FieldError] = []
-    for part in packings.template.parts:
-        new = packings.by_owner.get(part.owner)
-        stored = old.by_owner.get(part.owner)
+    parts = {part.owner: part for part in packings.template.parts}
+    for owner, part in parts.items():
+        new = packings.by_owner.get(owner)
+        stored = old.by_owner.get(owner)
         if _is_same(new, stored) or (may_add_names and _adds_name(new, stored)):
             continue
         text = f"cannot be changed after creation: was {_shown(stored)}, would be {_shown(new)}"

@@ -242,6 +242,15 @@ def test_findings_at_an_update(
     assert [str(finding) for finding in validated(new, old, AROUND)[0]] == findings
 
 
+def test_a_change_of_two_cliques_of_one_name_is_refused_once() -> None:
+    old = pcs(c("gb200", "zone"), c("gb200", "rack"))
+    new = pcs(c("gb200", "zone"))
+    cliques = new["spec"]["template"]["cliques"]
+    cliques.append(dict(cliques[0]))
+    findings = [str(finding) for finding in validated(new, old, AROUND)[0]]
+    assert len([text for text in findings if "cannot be changed" in text]) == 1
+
+
 def test_what_is_stored_is_warned_about() -> None:
     _, warnings = validated(pcs(c("gone", "rack")), pcs(c("gone", "rack")), AROUND)
     assert warnings == [
