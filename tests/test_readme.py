@@ -115,7 +115,6 @@ RULES = (
     "admission/*.py",
     "cluster/view.py",
     "cluster/resources.py",
-    "cluster/doubt.py",
 )
 OTHERWISE_SHOWN = {
     "connection.py": "no verdict",

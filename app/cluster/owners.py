@@ -14,8 +14,7 @@ from app.facts.grove.gang import SlimPodGang, read_gang
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.labels import MNNVL_ADOPTED, MNNVL_MANAGED, PCS_NAME, PCS_REPLICA
-from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
-from app.facts.nvidia.names import claim_name, domain_name
+from app.facts.nvidia.mnnvl import MnnvlResource, claim_name, domain_name, read_mnnvl_resource
 from app.facts.table import CLAIMS, DOMAINS, GANGS, OF_GANG
 from app.kube.api import Conflict, NotFound, Object, ObjectRef, Objects, Selection, find, list_all
 from app.kube.discovery import Discovery

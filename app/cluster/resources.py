@@ -10,10 +10,10 @@ their preconditions.
 import asyncio
 from typing import NamedTuple
 
-from app.cluster.doubt import doubt_about, former_set
 from app.cluster.view import ClusterView, ready
 from app.facts.grove.gang import SlimPodGang, read_gang
 from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.template import read_template
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
 from app.facts.table import CLAIMS, DOMAINS, GANGS
@@ -23,6 +23,7 @@ from app.objects.owners import OwnerRef
 from app.objects.resource import Resource
 from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
 from app.rules.mnnvl.plan import ClaimMode, Owner, Plan
+from app.rules.mnnvl.wanted import asks_for
 from app.stores.stores import Stores
 
 _OWNERS = {POD_CLIQUE_SET.kind: POD_CLIQUE_SET, POD_GANG.kind: POD_GANG}
@@ -143,11 +144,31 @@ class MnnvlResources:
 
     async def _ensure_asked(self, plan: Plan, mode: ClaimMode, doubt: str | None) -> list[Object]:
         if doubt is None:
-            doubt = await doubt_about(plan, self._client)
+            doubt = await self._doubt_about(plan)
         created = await self._ensure_all(plan, mode, dry_run=doubt is not None)
         if created and doubt is not None:
             raise Unavailable(doubt)
         return created
+
+    async def _doubt_about(self, plan: Plan) -> str | None:
+        """Return why the stored set doesn't ask for the resources of `plan`, or None if it does.
+
+        The set is read from the API server.
+        """
+        name = plan.owner.name
+        stored = await find(self._client, ObjectRef(POD_CLIQUE_SET, name, plan.namespace))
+        if stored is None:
+            return f'PodCliqueSet "{name}", which would own them, does not exist'
+
+        metadata = stored["metadata"]
+        if metadata.get("deletionTimestamp") is not None:
+            return f'PodCliqueSet "{name}", which would own them, is being deleted'
+        if plan.owner.uid not in ("", metadata.get("uid")):
+            return _former_set(name)
+        if not asks_for(read_template(stored), plan):
+            return f'the template of PodCliqueSet "{name}" does not ask for them'
+
+        return None
 
     async def _ensure_all(self, plan: Plan, mode: ClaimMode, dry_run: bool) -> list[Object]:
         created: list[Object] = []
@@ -200,7 +221,7 @@ class MnnvlResources:
             state = "is being deleted" if pcs else "does not exist"
             raise Unavailable(f'PodCliqueSet "{plan.owner.name}", which would own them, {state}')
         if plan.owner.uid and plan.owner.uid != pcs.uid:
-            raise Unavailable(former_set(pcs.name))
+            raise Unavailable(_former_set(pcs.name))
         return Owner(pcs.name, pcs.uid)
 
     async def _create(self, needed: _Needed, plan: Plan, dry_run: bool) -> Object | None:
@@ -292,3 +313,7 @@ def _is_ours(stored: MnnvlResource, plan: Plan) -> bool:
     That is the same replica of the same PodCliqueSet and of the same scaling group.
     """
     return stored.managed and plan.is_at(stored.place)
+
+
+def _former_set(name: str) -> str:
+    return f'the PodClique belongs to a former PodCliqueSet "{name}", which was created again'

@@ -8,6 +8,8 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]++(?:(?:-++|\.)[a-z0-9]++)*+")
 _QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 
 MAX_LABEL = 63
+_MAX_INDEX_DIGITS = 10
+"""The digits of the largest number of replicas in Kubernetes, 2,147,483,647."""
 MAX_SUBDOMAIN = 253
 
 LABEL_RULE = (
@@ -35,6 +37,15 @@ def label_problem(name: str) -> str | None:
 def is_subdomain(name: str) -> bool:
     """Return whether `name` is a DNS-1123 subdomain, as the names of most objects must be."""
     return len(name) <= MAX_SUBDOMAIN and _SUBDOMAIN.fullmatch(name) is not None
+
+
+def is_index(text: str, count: int) -> bool:
+    """Return whether `text` is a number from 0 below `count`, as Kubernetes writes numbers."""
+    if not (text.isascii() and text.isdecimal()) or len(text) > _MAX_INDEX_DIGITS:
+        return False
+
+    index = int(text)
+    return text == str(index) and index < count
 
 
 def label_key_problem(key: str) -> str | None:

@@ -15,8 +15,7 @@ from app.cluster.rows import BY_BASE, StoredClique
 from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
-from app.facts.nvidia.mnnvl import MnnvlResource
-from app.facts.nvidia.names import base_of, claim_name, domain_name
+from app.facts.nvidia.mnnvl import MnnvlResource, base_of, claim_name, domain_name
 from app.facts.place import read_place
 from app.facts.table import BY_SET, CLAIMS, DOMAINS, SETS
 from app.kube.api import Key, Object, ObjectRef, Rejected, Selection, find

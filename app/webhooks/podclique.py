@@ -24,22 +24,17 @@ from app.admission.verdict import (
 )
 from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.view import ClusterView
-from app.facts.grove.annotations import MnnvlAnnotations, read_mnnvl
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.kube.api import ClusterError, Object, Rejected
-from app.objects.fields import FieldError
-from app.objects.metadata import annotations_of
 from app.rules.mnnvl.claim import (
+    ClaimTerms,
     ConfiguredMode,
     Injection,
     WrittenClique,
-    claim_mode,
-    inherited_by,
-    inject,
+    injection_for,
     read_written,
 )
-from app.rules.mnnvl.plan import ClaimMode, Plan
-from app.rules.mnnvl.wanted import both_in_clique
+from app.rules.mnnvl.plan import Plan
 from app.rules.mnnvl.warnings import claim_warnings
 
 PATIENCE_SECONDS = 4.0
@@ -81,7 +76,10 @@ class PodCliqueWebhook:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 pcs = await self._facts.read_set(request.namespace, name)
         except (ClusterError, TimeoutError) as problem:
-            unread = (_unread(name, problem),)
+            unread = (
+                f'PodCliqueSet "{name}" could not be read ({_text(problem)}): its MNNVL annotations'
+                " count from the next update on",
+            )
         return self._judge(request, clique, pcs, unread)
 
     def _judge(
@@ -91,16 +89,9 @@ class PodCliqueWebhook:
         pcs: PodCliqueSet | None,
         unread: tuple[str, ...] = (),
     ) -> Verdict | Later:
-        inherited = inherited_by(clique, pcs)
-        annotations = clique.own.over(inherited)
-        if self._facts.dialect().reads_groups:
-            conflict = both_in_clique(clique.content, annotations)
-            if conflict is not None:
-                return _verdict_on_both(clique, conflict, inherited)
-
         classes = self._facts.device_classes()
-        mode = claim_mode(self._configured_mode, annotations, classes)
-        injection = inject(clique, annotations, mode)
+        terms = ClaimTerms(self._configured_mode, classes, self._facts.dialect().reads_groups)
+        injection = injection_for(clique, pcs, terms)
         warnings = (*unread, *claim_warnings(injection, pcs, classes))
         plan = injection.plan
         if plan is None:
@@ -108,7 +99,7 @@ class PodCliqueWebhook:
         if self._resources.is_ensured(plan, injection.mode):
             return patched(injection.patch, warnings=warnings)
 
-        doubt = _doubt(request, injection, mode)
+        doubt = _doubt(request, injection)
         injection = injection._replace(warnings=warnings)
         return Later(lambda: self._make_resources(request, plan, injection, doubt))
 
@@ -127,49 +118,25 @@ class PodCliqueWebhook:
         except (ClusterError, TimeoutError) as problem:
             if isinstance(problem, Rejected) and not problem.passes:
                 raise
-            warnings = (*warnings, _incomplete(plan, problem))
+            incomplete = (
+                f'the MNNVL resources of "{plan.base_name}" are not complete yet'
+                f" ({_text(problem)}): grove-admission makes them as soon as it can"
+            )
+            warnings = (*warnings, incomplete)
 
         effects = [Effect("create", obj) for obj in created]
 
         return patched(injection.patch, warnings=warnings, effects=effects)
 
 
-def _doubt(request: Request, injection: Injection, mode: ClaimMode) -> str | None:
+def _doubt(request: Request, injection: Injection) -> str | None:
     """Return why this review may not cause writes, or None if it may."""
     if not request.trusted:
         return "the review came over a path without a valid token"
-    if injection.mode != mode:
-        return f'the claim has the form "{injection.mode}", and new ones have "{mode}"'
+    if injection.mode != injection.new_mode:
+        new = injection.new_mode
+        return f'the claim has the form "{injection.mode}", and new ones have "{new}"'
     return None
-
-
-def _verdict_on_both(
-    clique: WrittenClique, conflict: FieldError, inherited: MnnvlAnnotations
-) -> Verdict:
-    """Reject annotations of both vocabularies.
-
-    If the stored PodClique already has both, it is allowed without a claim of ours, so that Grove
-    can still change and delete it.
-    """
-    if clique.old is not None:
-        stored = read_mnnvl(annotations_of(clique.old)).over(inherited)
-        if both_in_clique(clique.old, stored) is not None:
-            return judged([], [f"no claim was injected: {conflict}"])
-    return judged([conflict])
-
-
-def _incomplete(plan: Plan, problem: ClusterError | TimeoutError) -> str:
-    return (
-        f'the MNNVL resources of "{plan.base_name}" are not complete yet ({_text(problem)}):'
-        " grove-admission makes them as soon as it can"
-    )
-
-
-def _unread(name: str, problem: ClusterError | TimeoutError) -> str:
-    return (
-        f'PodCliqueSet "{name}" could not be read ({_text(problem)}): its MNNVL annotations count'
-        " from the next update on"
-    )
 
 
 def _text(problem: ClusterError | TimeoutError) -> str:

@@ -12,7 +12,7 @@ from app.facts.kinds import (
     POD_GANG,
     RESOURCE_CLAIM,
 )
-from app.facts.nvidia.names import base_of, claim_name, domain_name
+from app.facts.nvidia.mnnvl import base_of, claim_name, domain_name
 from app.kube.api import ClusterError, Object, Selection
 from app.kube.client import HttpClient
 from app.objects.metadata import labels_of

@@ -20,7 +20,7 @@ from app.facts.kinds import (
     RESOURCE_CLAIM,
 )
 from app.facts.labels import MNNVL_ADOPTED
-from app.facts.nvidia.names import base_of, claim_name, domain_name
+from app.facts.nvidia.mnnvl import base_of, claim_name, domain_name
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS

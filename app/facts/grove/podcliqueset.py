@@ -9,6 +9,7 @@ from app.facts.grove.status import LastError, StatusCondition, read_conditions, 
 from app.facts.kubernetes.requests import Requests, read_requests
 from app.facts.labels import MNNVL_GROUP
 from app.facts.named import Namespaced
+from app.facts.place import Place
 from app.objects.metadata import annotations_of
 from app.objects.shape import int_of, map_at, map_of, maps_of, text_at, text_of, texts_of
 from app.objects.time import seconds_since_1970
@@ -172,6 +173,11 @@ class PodCliqueSet(Namespaced):
 
     def group_of(self, name: str) -> ScalingGroup | None:
         return next((group for group in self.groups if group.name == name), None)
+
+    def mnnvl_at(self, place: Place) -> MnnvlAnnotations:
+        """Return what a PodClique at `place` inherits from its scaling group and this set."""
+        group = self.group_of(place.group) if place.group else None
+        return self.mnnvl if group is None else group.mnnvl.over(self.mnnvl)
 
 
 @dataclass(frozen=True, slots=True)

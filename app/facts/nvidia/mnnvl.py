@@ -5,13 +5,37 @@ from dataclasses import dataclass
 from sys import intern
 from typing import Any
 
-from app.facts.kinds import POD_GANG
+from app.facts.kinds import COMPUTE_DOMAIN, POD_GANG
 from app.facts.kubernetes.claim import awaited_classes
 from app.facts.labels import MNNVL_MANAGED
-from app.facts.nvidia.names import base_of
 from app.facts.place import Place, read_place
 from app.objects.metadata import labels_of
 from app.objects.owners import OwnerRef, owners_of
+
+_DOMAIN_SUFFIX = "-cd"
+_CLAIM_SUFFIX = "-mnnvl-claim"
+_TEMPLATE_SUFFIX = "-mnnvl-template"
+
+
+def domain_name(base_name: str) -> str:
+    return f"{base_name}{_DOMAIN_SUFFIX}"
+
+
+def claim_name(base_name: str) -> str:
+    return f"{base_name}{_CLAIM_SUFFIX}"
+
+
+def template_name(base_name: str) -> str:
+    return f"{base_name}{_TEMPLATE_SUFFIX}"
+
+
+def base_of(kind: str, name: str) -> str:
+    """Return the base name of a ComputeDomain or ResourceClaim.
+
+    "" if its name is not like those of ours.
+    """
+    suffix = _DOMAIN_SUFFIX if kind == COMPUTE_DOMAIN.kind else _CLAIM_SUFFIX
+    return name.removesuffix(suffix) if name.endswith(suffix) else ""
 
 
 @dataclass(frozen=True, slots=True)

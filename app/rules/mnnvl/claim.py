@@ -27,7 +27,7 @@ from app.rules.mnnvl.plan import (
     read_member,
     read_plan,
 )
-from app.rules.mnnvl.wanted import inherited_annotations
+from app.rules.mnnvl.wanted import both_in_clique
 
 CLAIM = "mnnvl"
 
@@ -77,11 +77,23 @@ class WrittenClique(NamedTuple):
     stored: Entry | None
 
 
+class ClaimTerms(NamedTuple):
+    """What decides about claims beside the PodClique and its set.
+
+    `configured` is the form of new claims, `classes` are the names of the DeviceClasses that exist,
+    and `reads_groups` is whether Grove reads `grove.io/mnnvl-group`.
+    """
+
+    configured: ConfiguredMode
+    classes: Collection[str]
+    reads_groups: bool
+
+
 class Injection(NamedTuple):
     """The result of the rule.
 
-    If `plan` is None, there is nothing to do. Otherwise, `mode` is the form of the claim, `patch`
-    brings it into the PodClique, and `replicas` is the number of its pods.
+    If `plan` is None, there is nothing to do. Otherwise, `mode` is the form of the claim, and
+    `new_mode` that of a new one. `patch` brings it into the PodClique, whose pods are `replicas`.
     """
 
     plan: Plan | None = None
@@ -90,6 +102,7 @@ class Injection(NamedTuple):
     replicas: int = 1
     findings: tuple[FieldError, ...] = ()
     warnings: tuple[str, ...] = ()
+    new_mode: ClaimMode = "shared"
 
 
 class ClaimingPods(NamedTuple):
@@ -120,13 +133,40 @@ def read_written(
     return WrittenClique(obj, old, read_member(obj, namespace), own, stored)
 
 
+def injection_for(clique: WrittenClique, pcs: PodCliqueSet | None, terms: ClaimTerms) -> Injection:
+    """Return the injection into `clique`, of whose set `pcs` is None if it is not known."""
+    inherited = inherited_by(clique, pcs)
+    annotations = clique.own.over(inherited)
+    if terms.reads_groups:
+        conflict = both_in_clique(clique.content, annotations)
+        if conflict is not None:
+            return _rejected(clique, conflict, inherited)
+
+    return inject(clique, annotations, claim_mode(terms.configured, annotations, terms.classes))
+
+
+def _rejected(
+    clique: WrittenClique, conflict: FieldError, inherited: MnnvlAnnotations
+) -> Injection:
+    """Reject annotations of both vocabularies.
+
+    If the stored PodClique already has both, it is allowed without a claim of ours, so that Grove
+    can still change and delete it.
+    """
+    if clique.old is not None:
+        stored = read_mnnvl(annotations_of(clique.old)).over(inherited)
+        if both_in_clique(clique.old, stored) is not None:
+            return Injection(warnings=(f"no claim was injected: {conflict}",))
+    return Injection(findings=(conflict,))
+
+
 def inherited_by(clique: WrittenClique, pcs: PodCliqueSet | None) -> MnnvlAnnotations:
     """Return the annotations that `clique` inherits from its scaling group and `pcs`.
 
     If the set is not known, these are the annotations for which the stored PodClique got its claim.
     """
     if pcs is not None:
-        return inherited_annotations(pcs, clique.member.place)
+        return pcs.mnnvl_at(clique.member.place)
     if clique.old is None:
         return NO_ANNOTATIONS
 
@@ -183,7 +223,9 @@ def inject(clique: WrittenClique, annotations: MnnvlAnnotations, new_mode: Claim
 
     patch = tuple(_operations(pods, claim.missing))
 
-    return Injection(claim.plan, claim.mode, patch, pods.replicas, warnings=warnings)
+    return Injection(
+        claim.plan, claim.mode, patch, pods.replicas, warnings=warnings, new_mode=new_mode
+    )
 
 
 def _read_pods(obj: Mapping[str, Any], findings: list[FieldError]) -> ClaimingPods:

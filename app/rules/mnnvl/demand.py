@@ -15,7 +15,7 @@ from app.facts.grove.annotations import read_mnnvl
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN
 from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED
-from app.facts.nvidia.names import base_of, claim_name, template_name
+from app.facts.nvidia.mnnvl import base_of, claim_name, template_name
 from app.facts.place import read_place
 from app.objects.edits import value_at
 from app.objects.metadata import annotations_of, labels_of
@@ -33,7 +33,6 @@ from app.rules.mnnvl.plan import (
     is_device_class,
     read_member,
 )
-from app.rules.mnnvl.wanted import inherited_annotations
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ def plan_for(demands: Sequence[ClaimedClique], pcs: PodCliqueSet) -> Plan:
     `pcs` owns them.
     """
     demand = next((demand for demand in demands if demand.device_class), demands[0])
-    inherited = inherited_annotations(pcs, demand.member.place)
+    inherited = pcs.mnnvl_at(demand.member.place)
     named = demand.device_class or device_class_of(inherited)
     device_class = named if is_device_class(named) else DEFAULT_DEVICE_CLASS
     return Plan(replace(demand.member, owner=Owner(pcs.name, pcs.uid)), demand.scope, device_class)

@@ -17,7 +17,7 @@ from app.objects.shape import map_of, maps_of, text_of
 from app.rules.mnnvl.claim import CLAIM, requests_gpus
 from app.rules.mnnvl.demand import ClaimedClique, interned, read_demand
 from app.rules.mnnvl.plan import CliqueMember, read_member, read_plan
-from app.rules.mnnvl.wanted import both_in_clique, inherited_annotations
+from app.rules.mnnvl.wanted import both_in_clique
 
 PUT_BACK = (
     "While the webhooks are registered, the leader puts the claim back within a minute; if not, the"
@@ -101,9 +101,7 @@ def lacking_claims(
         clique
         for clique in cliques
         if clique.member.owner.uid in ("", pcs.uid)
-        and lacks_claim(
-            clique, inherited_annotations(pcs, clique.member.place), reads_groups=reads_groups
-        )
+        and lacks_claim(clique, pcs.mnnvl_at(clique.member.place), reads_groups=reads_groups)
     )
     return sorted(lacking, key=lambda clique: clique.member.name)
 

@@ -25,7 +25,7 @@ from app.facts.labels import (
     PCSG_NAME,
     PCSG_REPLICA,
 )
-from app.facts.nvidia.names import claim_name, domain_name, template_name
+from app.facts.nvidia.mnnvl import claim_name, domain_name, template_name
 from app.facts.place import Place, read_place
 from app.objects.fields import FieldError, FieldPath, invalid, not_supported, required
 from app.objects.metadata import labels_of

@@ -15,7 +15,7 @@ from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.template import FORMER_ANNOTATION, CliqueTemplate, SetPart, Template
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.fields import FieldError, invalid, not_supported
-from app.objects.names import MAX_LABEL, is_label
+from app.objects.names import MAX_LABEL, is_index, is_label
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, SCOPES, is_device_class
 from app.rules.mnnvl.wanted import GROVE_CLAIM, both_in_set
 
@@ -192,7 +192,7 @@ def shared_domains(first: Groups, second: Groups) -> list[tuple[str, str, str]]:
     short, replicas_of_short, groups_of_short = first
     long, replicas_of_long, groups_of_long = second
     index, _, suffix = long.removeprefix(f"{short}-").partition("-")
-    if not long.startswith(f"{short}-") or not _is_index(index, replicas_of_short):
+    if not long.startswith(f"{short}-") or not is_index(index, max(replicas_of_short, 1)):
         return []
 
     begin = f"{suffix}-" if suffix else ""
@@ -200,24 +200,10 @@ def shared_domains(first: Groups, second: Groups) -> list[tuple[str, str, str]]:
     shared: list[tuple[str, str, str]] = []
     for group in sorted(groups_of_short):
         inner, _, rest = group.removeprefix(begin).partition("-")
-        if group.startswith(begin) and rest in known and _is_index(inner, replicas_of_long):
+        if group.startswith(begin) and rest in known and is_index(inner, max(replicas_of_long, 1)):
             shared.append((group, rest, f"{short}-{index}-{group}"))
 
     return shared
-
-
-_MOST_DIGITS = 10
-"""Of an index: replicas are 32-bit integers."""
-
-
-def _is_index(text: str, replicas: int) -> bool:
-    return (
-        text.isascii()
-        and text.isdecimal()
-        and len(text) <= _MOST_DIGITS
-        and str(int(text)) == text
-        and int(text) < max(replicas, 1)
-    )
 
 
 # Claims.

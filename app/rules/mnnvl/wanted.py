@@ -7,29 +7,19 @@ PodClique, and in a PodCliqueSet, whose PodCliques would be rejected one by one.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
-from app.facts.grove.podcliqueset import PodCliqueSet
-from app.facts.grove.template import Template, group_in, owner_text
-from app.facts.labels import MNNVL_ENABLED, MNNVL_GROUP
+from app.facts.grove.annotations import MnnvlAnnotations
+from app.facts.grove.template import CliqueTemplate, Template, group_in, owner_text
+from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, PCSG_REPLICA
 from app.facts.place import Place
 from app.objects.edits import value_at
 from app.objects.fields import FieldError, FieldPath, forbidden
 from app.objects.metadata import annotations_of
+from app.objects.names import is_index
 from app.objects.shape import maps_of
+from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, SCOPES, CliqueMember, Plan
 
 GROVE_CLAIM = "mnnvl-claim"
 """The name of the claim that Grove injects for a group."""
-
-
-def inherited_annotations(pcs: PodCliqueSet | None, place: Place) -> MnnvlAnnotations:
-    """Return the annotations that a PodClique at `place` inherits.
-
-    These are those of its scaling group, then those of `pcs`.
-    """
-    if pcs is None:
-        return NO_ANNOTATIONS
-    group = pcs.group_of(place.group) if place.group else None
-    return pcs.mnnvl if group is None else group.mnnvl.over(pcs.mnnvl)
 
 
 def both_in_clique(clique: Mapping[str, Any], annotations: MnnvlAnnotations) -> FieldError | None:
@@ -85,3 +75,49 @@ def _both(path: FieldPath, group: str, reason: str = "") -> FieldError:
         f" manages MNNVL here (autoMNNVLEnabled), and {MNNVL_ENABLED} otherwise; {MNNVL_GROUP}:"
         ' "none" takes a clique out of a group',
     )
+
+
+def asks_for(template: Template, plan: Plan) -> bool:
+    """Return whether a clique of `template` asks for the resources of `plan`, with the same labels.
+
+    A review of a PodClique that is created proves nothing: nothing is stored yet that it could be
+    compared with, and anybody who reaches the port can send one. So the webhook creates only what
+    the template of the stored set asks for, and the leader the rest when the PodClique is stored.
+
+    Scaling groups count as the template has them: one that was scaled out has replicas of which the
+    template knows nothing.
+    """
+    if not is_index(plan.member.place.replica, template.replicas):
+        return False
+
+    asked = (_plan_of(clique, template, plan) for clique in template.cliques)
+    return any(_shape(plan) == _shape(other) for other in asked if other is not None)
+
+
+def _shape(plan: Plan) -> tuple[object, ...]:
+    return plan.scope, plan.base_name, plan.device_class, plan.labels
+
+
+def _plan_of(clique: CliqueTemplate, template: Template, plan: Plan) -> Plan | None:
+    """Return the plan of `clique` in the replica of `plan`, or None if it asks for none."""
+    scope = next((scope for scope in SCOPES if scope == clique.scope), None)
+    if scope is None or clique.enabling is None or not clique.gpus:
+        return None
+
+    place = Place(template.name, plan.member.place.replica)
+    base = f"{place.pcs}-{place.replica}"
+    group = clique.group
+    if group is not None:
+        # Resources of a whole replica are named without the replica of a scaling group.
+        index = plan.labels.get(PCSG_REPLICA, "0")
+        if not is_index(index, group.replicas):
+            return None
+        place = Place(place.pcs, place.replica, group.name, index)
+        base = f"{base}-{group.name}-{index}"
+
+    member = CliqueMember(plan.namespace, f"{base}-{clique.name}", place, plan.owner)
+    part = clique.part_with(MNNVL_DEVICE_CLASS)
+    device_class = None
+    if part is not None:
+        device_class = part.annotations[MNNVL_DEVICE_CLASS]
+    return Plan(member, scope, str(device_class or DEFAULT_DEVICE_CLASS))

@@ -8,7 +8,7 @@ from jsonpatch import apply_patch
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
-from app.facts.nvidia.names import base_of
+from app.facts.nvidia.mnnvl import base_of
 from app.rules.mnnvl.claim import inherited_by, read_written
 from app.rules.mnnvl.demand import (
     ClaimedClique,
@@ -21,7 +21,6 @@ from app.rules.mnnvl.demand import (
     uses,
 )
 from app.rules.mnnvl.plan import Owner
-from app.rules.mnnvl.wanted import inherited_annotations
 from tests import builders
 from tests.builders import injection_into
 
@@ -207,11 +206,8 @@ def test_a_scaling_group_comes_before_its_set() -> None:
     known = pcs(mnnvl=MnnvlAnnotations("false", "clique", "c"))
     place = demand(clique()).member.place
     grouped = demand(clique("train-0-pool-2-leader", GROUPED)).member.place
-    assert inherited_annotations(known, place) == MnnvlAnnotations("false", "clique", "c")
-    assert inherited_annotations(known, grouped) == MnnvlAnnotations(
-        "true", "scalingGroupReplica", "c"
-    )
-    assert inherited_annotations(None, grouped) == NO_ANNOTATIONS
+    assert known.mnnvl_at(place) == MnnvlAnnotations("false", "clique", "c")
+    assert known.mnnvl_at(grouped) == MnnvlAnnotations("true", "scalingGroupReplica", "c")
 
 
 @pytest.mark.parametrize(
