@@ -67,7 +67,10 @@ BY_PROBLEM = (
     ("was not found", _PARENT),
     ("cycle detected", "Break the cycle of parents; until then, every change of it is rejected."),
     ("no node has the label", "Correct the key of the level, or label the nodes."),
-    ("never placed on the others", "Label the nodes that lack it."),
+    (
+        "never placed on the others",
+        "Label the nodes that lack it; grove-admission topology names them.",
+    ),
     ("are not a tree", "Give each domain a label value of its own."),
     ("is listed above", "List the broadest level first."),
     ("must fit into one", "Require a broader domain, or fewer or smaller replicas."),

@@ -22,6 +22,7 @@ from app.commands.options import (
     add_cluster_options,
     add_output,
     configured,
+    show,
 )
 from app.config.schema import Configuration
 from app.kube.api import Client, ClusterError, ObjectRef, Rejected
@@ -71,9 +72,15 @@ async def audit(
     auditor = Auditor(client, configuration, progress, datetime.now(UTC))
     async for finding in auditor.findings(namespace):
         progress.clear()
-        print(visible_json(finding.json()) if output == "json" else finding.text())
+        if output == "json":
+            print(visible_json(finding.json()))
+        else:
+            show(finding.text())
     tally = auditor.tally
-    print(visible_json({"summary": tally.json()}) if output == "json" else tally.summary())
+    if output == "json":
+        print(visible_json({"summary": tally.json()}))
+    else:
+        show(tally.summary())
     return tally.exit_code
 
 

@@ -13,7 +13,7 @@ from app.certificates.inspect import address_of
 from app.certificates.report import Material, describe, read_live, validate_material
 from app.certificates.rotate import Terms, rotated
 from app.cluster.connect import api_client
-from app.commands.options import Command, configured
+from app.commands.options import Command, configured, show
 from app.dry_run.budget import UnusableInput
 from app.kube.api import ClusterError, NotFound
 from app.objects.names import is_subdomain
@@ -144,8 +144,7 @@ def _show(arguments: argparse.Namespace) -> int:
     )
     if material == Material(None, None, None):
         raise UnusableInput(f"there is no {', '.join(MODES)} in {arguments.directory}")
-    for line in describe(material, datetime.now(UTC)):
-        print(line)
+    show("\n".join(describe(material, datetime.now(UTC))))
     return 0
 
 
@@ -159,7 +158,7 @@ def _check(arguments: argparse.Namespace) -> int:
     else:
         material = _stored(arguments.directory)
     findings = [*validate_material(material, names, datetime.now(UTC), arguments.within), *distrust]
-    print("\n".join(findings) or "ok")
+    show("\n".join(findings) or "ok")
     return WRONG if findings else 0
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from app.cluster import documents
 from app.commands.audit_log import is_audit_log, report_on
 from app.commands.files import documents_of, files_in
-from app.commands.options import REFUSED, UNUSABLE, Command, add_output
+from app.commands.options import REFUSED, UNUSABLE, Command, add_output, show
 from app.config.read import configuration_or_defaults
 from app.config.schema import Configuration
 from app.dry_run.judge import Asker, Judgement, describe, judge
@@ -80,7 +80,7 @@ def _check_logs(
     if output == "json":
         print(visible_json(report.json(), indented=True))
     else:
-        print("\n".join(report.lines()))
+        show("\n".join(report.lines()))
     sys.stdout.flush()
     return UNUSABLE if not report.judged else REFUSED if report.rejected else 0
 
@@ -112,22 +112,22 @@ def _print_text(
     before = ""
     for name, judgement in zip(names, judged, strict=True):
         if name != before:
-            print(visible(name))
+            show(visible(name))
             before = name
         for line in describe(judgement):
-            print(f"  {line}")
+            show(f"  {line}")
 
     judged_count = outcomes["allowed"] + outcomes["patched"] + outcomes["refused"]
-    print(
+    show(
         f"\n{judged_count} judged, {outcomes['refused']} refused, {outcomes['']} without a webhook"
     )
     if outcomes["failed"]:
-        print(
+        show(
             f"{outcomes['failed']} without a verdict: put what they need (a ClusterTopology, a"
             " PodCliqueSet) among the documents, or give --config"
         )
     elif not judged_count:
-        print("nothing was judged: see whether apiVersion and kind are right")
+        show("nothing was judged: see whether apiVersion and kind are right")
 
 
 COMMAND = Command(

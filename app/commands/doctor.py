@@ -19,6 +19,7 @@ from app.commands.options import (
     add_cluster_options,
     add_output,
     configured,
+    show,
 )
 from app.config.schema import Configuration
 from app.doctor.certificate import handshake
@@ -57,11 +58,10 @@ def run(arguments: argparse.Namespace) -> int:
         print(visible(f"can't examine the cluster: {problem}"), file=sys.stderr)
         return UNUSABLE
 
-    print(
-        visible_json(document(checks), indented=True)
-        if arguments.output == "json"
-        else "\n".join(lines(checks, everything=arguments.all))
-    )
+    if arguments.output == "json":
+        print(visible_json(document(checks), indented=True))
+    else:
+        show("\n".join(lines(checks, everything=arguments.all)))
 
     return exit_code(checks)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.explain.shown.fitted import fitted
 from app.visible import visible
 
 # pydantic takes a tenth of a second, which commands that read no configuration need not spend
@@ -106,6 +107,11 @@ def columns() -> int:
     if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
         return 0
     return shutil.get_terminal_size().columns
+
+
+def show(text: str) -> None:
+    """Print a text for people, as wide as the terminal; commands in it stay whole."""
+    print(fitted(text, columns()))
 
 
 def unreadable(failure: str, problem: Exception, arguments: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ import uvloop
 from app import logs
 from app.cluster.connect import reading_client
 from app.commands.files import documents_of, stream_of
-from app.commands.options import UNUSABLE, Command, add_reading_options, columns, unreadable
+from app.commands.options import UNUSABLE, Command, add_reading_options, show, unreadable
 from app.commands.whatif import add_option, edits_of, effects_of, print_unknown, read_everything
 from app.dry_run.budget import UnusableInput
 from app.explain.answers.preview import Preview, preview
@@ -29,7 +29,6 @@ from app.explain.known.levels import Topology
 from app.explain.known.read import facts_of, read_all
 from app.explain.known.snapshot import RESOURCES, Snapshot
 from app.explain.reasons.words import listed
-from app.explain.shown.fitted import fitted
 from app.explain.shown.json import preview_document, search_document, survey_document
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.topology_text import (
@@ -208,7 +207,7 @@ def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Na
     if arguments.output == "json":
         print(visible_json(report.document(), indented=True))
     else:
-        print(fitted(report.text(arguments), columns()))
+        show(report.text(arguments))
     return report.exit_code
 
 
@@ -233,7 +232,7 @@ def _report_effects(
     if arguments.output == "json":
         print(visible_json(_effects_document(effects, room), indented=True))
     else:
-        print(fitted(_effects_text(effects, after, room, arguments), columns()))
+        show(_effects_text(effects, after, room, arguments))
 
     if facts.unseen:
         return print_unknown(facts)

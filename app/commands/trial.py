@@ -11,7 +11,7 @@ import orjson
 
 from app.commands.audit_log import DAMAGED, lines_of, opened_log
 from app.commands.files import files_in
-from app.commands.options import REFUSED, UNUSABLE, Command
+from app.commands.options import REFUSED, UNUSABLE, Command, add_output, show
 from app.dry_run.audit_report import Report, ReportedMessage
 from app.dry_run.budget import UnusableInput
 from app.objects.shape import text_of
@@ -23,7 +23,7 @@ Entry = dict[str, Any]
 def add_options(parser: argparse.ArgumentParser) -> None:
     files = "logs of the server, also gzipped; directories of them; - for standard input"
     parser.add_argument("files", nargs="+", metavar="FILES", help=files)
-    parser.add_argument("--output", default="text", choices=("text", "json"), help="default: text")
+    add_output(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         print(visible_json(report.json(), indented=True))
     else:
-        print("\n".join(report.lines()))
+        show("\n".join(report.lines()))
     if not report.judged:
         return UNUSABLE
     return REFUSED if report.rejected else 0

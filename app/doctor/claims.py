@@ -115,9 +115,7 @@ def _check_pods(pods: Mapping[Key, list[str]], claimed: Collection[Key]) -> list
         "Pods run without the MNNVL claim that their PodClique has, outside of their NVLink"
         f" domain: {listed(without, _SHOWN)}"
     )
-    return [
-        Check(SUBJECT, "problem", message, f"{REPLACE} `grove-admission audit` lists them all.")
-    ]
+    return [Check(SUBJECT, "problem", message, f"{REPLACE} grove-admission audit lists them all.")]
 
 
 def _held(claim: Object, pods: Sequence[str]) -> Check:

@@ -23,7 +23,7 @@ SUBJECT = "policies"
 Object = Mapping[str, Any]
 
 _INSTALL = (
-    "Print the policies with the configuration of the server (`grove-admission policies`), and"
+    "Print the policies with the configuration of the server (grove-admission policies), and"
     " apply them with --prune, as in the manifests README."
 )
 _NONE = (

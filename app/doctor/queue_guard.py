@@ -30,8 +30,8 @@ async def check_queue_guard(client: Client, configuration: Configuration) -> lis
     namespace = _kai_namespace(stored, configuration)
     desired = queue_policies(configuration, mode, namespace)
     remedy = (
-        "Print the queue guard with the configuration of the server (`grove-admission policies"
-        f" --queues {mode} --kai-namespace {namespace}`), and apply it with --prune, as in the"
+        "Print the queue guard with the configuration of the server (grove-admission policies"
+        f" --queues {mode} --kai-namespace {namespace}), and apply it with --prune, as in the"
         " manifests README."
     )
     message = f"the queue guard looks at writes that name a queue, and {effect}"

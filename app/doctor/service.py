@@ -17,8 +17,8 @@ _ABSENT = (
     " the webhooks to that name."
 )
 _UNREADY = (
-    "See why its Pods aren't ready: their log says which check fails, and so does, beside `kubectl"
-    " port-forward`, `curl -k 'https://localhost:8443/readyz?verbose'`."
+    "See why its Pods aren't ready: their log says which check fails, and so does, beside kubectl"
+    " port-forward, curl -k 'https://localhost:8443/readyz?verbose'."
 )
 
 

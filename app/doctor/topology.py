@@ -188,7 +188,10 @@ async def _coverage(client: Client, dialect: Dialect) -> list[Check]:
                 f"{dialect.resource.kind} {obj['metadata']['name']}, by its condition {CONDITION}"
             )
             message = f"{title}: {covered.get('message')}"
-            remedy = "Correct the labels of the nodes, or the levels."
+            remedy = (
+                "Label the nodes that lack it, or correct the levels; grove-admission topology"
+                " names the nodes."
+            )
             checks.append(Check(DIALECT, "warning", message, remedy))
 
     return checks

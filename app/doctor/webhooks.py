@@ -20,7 +20,7 @@ _NO_TOKEN = (
     "See callers in /readyz?verbose. The annotation grove-admission.grove.io/paths: managed of the"
     " manifests lets the server write the path."
 )
-_INSTALL = "Apply the manifests of this version (or the output of `grove-admission webhooks`)."
+_INSTALL = "Apply the manifests of this version (or the output of grove-admission webhooks)."
 _NAME_LABEL = "kubernetes.io/metadata.name"
 _DEFAULTS: Mapping[str, Any] = {
     "objectSelector": {},
@@ -70,7 +70,7 @@ def check_enforcement(enforcement: Enforcement) -> list[Check]:
 
     message = f"in a trial period, what would be refused is stored: {', '.join(paths)}"
     remedy = (
-        "At the end of the trial period, set enforcement.mode to refuse; `grove-admission audit`"
+        "At the end of the trial period, set enforcement.mode to refuse; grove-admission audit"
         " lists what is then refused."
     )
     return [Check(SUBJECT, "warning", message, remedy)]

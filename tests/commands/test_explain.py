@@ -50,7 +50,7 @@ def test_reasons_are_1_and_have_numbers_and_remedies(
         "     helps: wait until pods of others leave room for 1 more in zone-b/rack-b1 (wait)",
         "  2  1 node of rack-b2 has no label example.com/rack; KAI leaves it out of every gang with a constraint: "
         "8 GPUs.  LevelLabelMissing",
-        "     helps: label the nodes: gpu-13 (platform)",
+        "     helps: label it (platform)",
         "            kubectl label node gpu-13 example.com/rack=rack-b2",
     ]
     assert printed[6:] == [
@@ -151,7 +151,7 @@ def test_topology_shows_levels_and_room(tmp_path: Path, capsys: pytest.CaptureFi
         "host   kubernetes.io/hostname       16 of 16  15",
         "  1  1 node of rack-b2 has no label example.com/rack; KAI leaves it out of every gang with a constraint: "
         "8 GPUs.  LevelLabelMissing",
-        "     helps: label the nodes: gpu-13 (platform)",
+        "     helps: label it (platform)",
         "            kubectl label node gpu-13 example.com/rack=rack-b2",
         "zone-a  2 racks  8 nodes  0 of 64 GPUs free",
         "zone-b  2 racks  7 nodes  16 of 56 GPUs free  rack-b1 16",

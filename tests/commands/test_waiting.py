@@ -80,7 +80,8 @@ def several() -> Snapshot:
             [
                 "1 of 1 workload in all namespaces waits",
                 "NAMESPACE  OBJECT   SINCE  PLACED  STATE  WHO   FIRST REASON",
-                f"inference  pcs/llm  14m    0/4     waits  wait  {REASON[:51]}…",
+                "inference  pcs/llm  14m    0/4     waits  wait  No rack has room for 3 pods of 8 GPUs; zone-b/",
+                "                                                rack-b1 has room for 2 (+1)",
             ],
         ),
         (

@@ -116,7 +116,7 @@ WITHOUT = (
     "problem",
     "Pods run without the MNNVL claim that their PodClique has, outside of their NVLink domain: ml/a",
     "Delete these Pods as soon as their workload can do without them: Grove's operator replaces them, and the new ones "
-    "have the claim. `grove-admission audit` lists them all.",
+    "have the claim. grove-admission audit lists them all.",
 )
 
 

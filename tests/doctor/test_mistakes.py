@@ -28,7 +28,7 @@ from tests.doctor.installation import (
 )
 
 LOGS = "kubectl -n grove-system logs deployment/grove-admission"
-INSTALL = "Apply the manifests of this version (or the output of `grove-admission webhooks`)."
+INSTALL = "Apply the manifests of this version (or the output of grove-admission webhooks)."
 RULES = "Apply manifests/base/rbac.yaml."
 KEEPER = "Self-managed: a running replica writes it, see its log. cert-manager: see its cainjector. Else: put the CA there."
 STORED_CERTIFICATE = (
@@ -37,8 +37,8 @@ STORED_CERTIFICATE = (
     "grove-admission-certificates."
 )
 UNREADY = (
-    "See why its Pods aren't ready: their log says which check fails, and so does, beside `kubectl port-forward`, "
-    "`curl -k 'https://localhost:8443/readyz?verbose'`."
+    "See why its Pods aren't ready: their log says which check fails, and so does, beside kubectl port-forward, "
+    "curl -k 'https://localhost:8443/readyz?verbose'."
 )
 PODS = f"See kubectl -n grove-system describe pods, and {LOGS}."
 

@@ -18,7 +18,7 @@ Change = Callable[[list[Object]], object]
 
 CONFIGURATION = Configuration()
 REMEDY = (
-    "Print the policies with the configuration of the server (`grove-admission policies`), and"
+    "Print the policies with the configuration of the server (grove-admission policies), and"
     " apply them with --prune, as in the manifests README."
 )
 GUARD = "topology-guard.grove-admission.grove.io"

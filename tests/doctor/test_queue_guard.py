@@ -41,8 +41,8 @@ async def checks(objects: list[Object]) -> list[Check]:
 
 def warning(message: str, mode: str = "refuse", namespace: str = "kai-scheduler") -> Check:
     remedy = (
-        "Print the queue guard with the configuration of the server (`grove-admission policies"
-        f" --queues {mode} --kai-namespace {namespace}`), and apply it with --prune, as in the"
+        "Print the queue guard with the configuration of the server (grove-admission policies"
+        f" --queues {mode} --kai-namespace {namespace}), and apply it with --prune, as in the"
         " manifests README."
     )
     return Check("policies", "warning", message, remedy)

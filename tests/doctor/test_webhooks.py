@@ -16,7 +16,7 @@ from app.webhooks.paths import with_token
 Object = dict[str, Any]
 MUTATING, VALIDATING = webhook_configurations(ServiceTarget())
 TOKEN = new_token(0)
-INSTALL = "Apply the manifests of this version (or the output of `grove-admission webhooks`)."
+INSTALL = "Apply the manifests of this version (or the output of grove-admission webhooks)."
 
 
 def stored(configuration: Object) -> Object:

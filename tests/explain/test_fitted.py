@@ -36,7 +36,7 @@ WAITING = facts(pods=(*pods(), *fill("rack-a1", "rack-a2", "rack-b1", "rack-b2")
             [
                 "who may write RoleBindings",
                 "  gives the right:",
-                "     kubectl -n a create rolebinding b",
+                "  kubectl -n a create rolebinding b",
             ],
             id="a command at the end of a sentence stays whole",
         ),

@@ -55,6 +55,20 @@ def own(*racks: str, but: tuple[str, ...] = ()) -> tuple[Any, ...]:
     )
 
 
+LAST = f"{WORKERS}-2, terminating for 10 minutes"
+
+
+def ending(**changes: Any) -> Changes:
+    """All pods but the last one run; it is terminating."""
+    first, *others, last = placed("gpu-00", "gpu-01", "gpu-02", "gpu-03")
+    return {"pods": (first, *others, replace(last, deleting=NOW - 600, **changes))}
+
+
+def dead(name: str) -> tuple[Any, ...]:
+    """All nodes, of which one is not ready."""
+    return tuple(replace(node, ready=node.name != name) for node in nodes())
+
+
 def own_channel(free: str) -> Changes:
     """A pod of the gang has the channel of a node that others of the gang would share."""
     claim = PodClaim("mnnvl", "llm-0-own", "llm-0-template")
@@ -169,7 +183,7 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "ClaimElsewhere",
         "our claim is bound to a node that the gang doesn't fit",
         bound_claim("gpu-00", name=CLAIM),
-        "use `claimMode: template`, which makes a claim for each pod",
+        "use claimMode: template, which makes a claim for each pod",
     ),
     (
         "ClaimElsewhere",
@@ -181,7 +195,7 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "ClaimElsewhere",
         "our claim is bound to a node that is gone",
         bound_claim("gpu-99", name=CLAIM),
-        "delete the claim: made anew, it is bound to other nodes; or use `claimMode: template`,"
+        "delete the claim: made anew, it is bound to other nodes; or use claimMode: template,"
         " which makes a claim for each pod",
     ),
     (
@@ -203,9 +217,29 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         unbound(StorageClass("fast")),
         "create the claim anew with one that exists",
     ),
+    ("GangIncomplete", "a pod ends", ending(), f"wait for the end of {LAST}"),
+    (
+        "GangIncomplete",
+        "a finalizer keeps a pod",
+        ending(finalizers=("example.com/backup",)),
+        f"ask the owner of the finalizer example.com/backup, which keeps {LAST}",
+    ),
+    (
+        "GangIncomplete",
+        "a pod can't end, because its node is dead",
+        {**ending(), "nodes": dead("gpu-03")},
+        f"bring gpu-03 back or, if that is off for good, delete the node: this ends {LAST}",
+    ),
     ("NothingMade", "the set is new", nothing(59), f"wait: Grove makes it within seconds; if it lasts, {LOG}"),
     ("NothingMade", "the set is a minute old", nothing(60), LOG),
 ]  # fmt: skip
+
+
+def test_nobody_is_to_wait_for_pods_of_a_set_that_ends() -> None:
+    """As in a namespace that is deleted: Grove makes no other pods."""
+    deleted = pcs(deleted_at=NOW - 300, finalizers=("example.com/hold",))
+    reasons = answer(facts(**ending(), sets=(deleted,))).reasons
+    assert [reason.id for reason in reasons] == ["SetBeingDeleted"]
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,7 @@ def _who_makes(gang: Gang, name: str) -> str:
         return ""
 
     return (
-        "run `grove-admission doctor`; check whether the webhook was off when the PodClique was"
-        " made"
+        "run grove-admission doctor; check whether the webhook was off when the PodClique was made"
     )
 
 

@@ -107,7 +107,7 @@ def _known_keys(gang: Gang, unknown: Sequence[str]) -> tuple[str, Who]:
     if gang.is_of_grove:
         remedy = (
             "wait for Grove or grove-admission to write the present levels; if it lasts, run"
-            " `grove-admission doctor`"
+            " grove-admission doctor"
         )
         return remedy, "platform"
 
@@ -160,7 +160,7 @@ def topology_unnamed(gang: Gang) -> Iterator[Reason]:
         " group its pods"
     )
     remedy = (
-        "check that the webhook for PodGangs is in place (`grove-admission doctor`), or that"
+        "check that the webhook for PodGangs is in place (grove-admission doctor), or that"
         " Grove's topology is on"
     )
     yield Reason(
@@ -213,7 +213,8 @@ def _unconstrained(
         )
     else:
         remedy = (
-            "grove-admission writes it within seconds: run `grove-admission doctor` if it lasts"
+            "wait: grove-admission writes it within seconds; if it lasts, run grove-admission"
+            " doctor"
         )
 
     return Reason(

@@ -41,6 +41,8 @@ def gang_incomplete(gang: Gang) -> Iterator[Reason]:
     short = _short_of_pods(gang)
     if not short or gang.whole.is_satisfied or gang.whole.is_ready:
         return
+    if gang.pcs is not None and gang.pcs.deleted_at is not None:
+        return  # as in a namespace that ends: nothing more is made
 
     needed = sum(member.minimum for member in gang.members)
     existing = sum(min(member.minimum, len(member.pods)) for member in gang.members)
@@ -78,16 +80,28 @@ def _what_ends(gang: Gang, gone: Sequence[Pod]) -> str:
     """Return what makes room for other pods in the place of those that are gone; "" if none are."""
     terminating = [pod for pod in gone if pod.deleting is not None]
     if terminating:
-        held_by = listed(sorted({name for pod in terminating for name in pod.finalizers}))
-        why = f" (finalizer {held_by})" if held_by else ""
-        first = terminating[0]
-        since = ago(gang.index.facts.now - (first.deleting or 0.0))
-        names = listed(pod.name for pod in terminating)
-        return f"wait for the end of {names}, terminating for {since}{why}"
+        since = ago(gang.index.facts.now - (terminating[0].deleting or 0.0))
+        names = f"{listed(pod.name for pod in terminating)}, terminating for {since}"
+        held_by = sorted({name for pod in terminating for name in pod.finalizers})
+        if held_by:
+            return f"ask the owner of the finalizer {listed(held_by)}, which keeps {names}"
+        dead = _dead_nodes(gang, terminating)
+        if dead:
+            return (
+                f"bring {listed(dead)} back or, if that is off for good, delete the node: this"
+                f" ends {names}"
+            )
+        return f"wait for the end of {names}"
     if gone:
         failed = listed(f"{pod.name} ({pod.phase})" for pod in gone)
         return f"delete what has ended, so that Grove makes others: {failed}"
     return ""
+
+
+def _dead_nodes(gang: Gang, pods: Iterable[Pod]) -> list[str]:
+    """Return the nodes of `pods` that are not ready: their pods don't end by themselves."""
+    dead = {node.name for node in gang.index.nodes if not node.ready}
+    return sorted({pod.node for pod in pods} & dead)
 
 
 def _short_of_pods(gang: Gang) -> list[Member]:
@@ -178,8 +192,9 @@ def gate_base_gang(gang: Gang) -> Iterator[Reason]:
             for clique, has, _ in short
         )
         text = f"Waits for gang {base.name}: {lacking}"
-        remedy = f"`explain podgang/{base.name}`"
-        yield Reason("GateBaseGang", refs(gated), text, remedy, "wait", evidence)
+        remedy = "see what that gang waits for"
+        command = f"grove-admission explain podgang/{base.name} -n {base.namespace}"
+        yield Reason("GateBaseGang", refs(gated), text, remedy, "wait", evidence, (command,))
 
 
 def gate_opens(gang: Gang) -> Iterator[Reason]:

@@ -91,7 +91,7 @@ def _unbinding(
     is_ours = _is_ours(gang, claim)
     each = "a ResourceClaimTemplate, which makes a claim for each pod"
     if is_ours:
-        each = "`claimMode: template`, which makes a claim for each pod"
+        each = "claimMode: template, which makes a claim for each pod"
     if not is_gone:
         return f"use {each}", "platform" if is_ours else "you"
 

@@ -74,7 +74,7 @@ def _note(nodes: list[Node]) -> Reason:
     )
     refs = tuple(node.ref for node in nodes)
     evidence = (Evidence(refs[0], "metadata.labels", "incomplete"),)
-    remedy = "see `grove-admission topology`"
+    remedy = "see grove-admission topology"
 
     return Reason(
         "LevelLabelMissing",
@@ -151,12 +151,15 @@ def _missing_label(
         f" {them} out of every gang with a constraint{cost}"
     )
     names = [node.name for node in nodes]
-    label_value = value if len(keys) == 1 and value else "VALUE"
+    is_guessed = len(keys) == 1 and value
+    label_value = value if is_guessed else "VALUE"
     labels = [f"{key}={label_value}" for key in keys]
     refs = tuple(Ref("Node", "", name) for name in names)
     evidence = tuple(Evidence(refs[0], f"metadata.labels[{key}]", "absent") for key in keys)
     command = f"kubectl label node {shlex.join([*names, *labels])}"
-    remedy = f"label the nodes: {listed(names)}"
+    remedy = f"label {them}"
+    if not is_guessed:
+        remedy = f"label {them}; VALUE is the domain that a node is in"
     severity: Severity = "warning" if gpus else "note"
 
     return Reason(
@@ -330,7 +333,7 @@ def topology_differs(gang: Gang) -> Iterator[Reason]:
 
 
 def _difference(ref: Ref, text: str, *evidence: Evidence) -> Reason:
-    remedy = "run `grove-admission doctor`, and check who owns the Topology"
+    remedy = "run grove-admission doctor, and check who owns the Topology"
     return Reason("TopologyDiffers", (ref,), text, remedy, "platform", evidence)
 
 

@@ -1,6 +1,7 @@
 """Lines of text that keep to the width of a terminal."""
 
 import itertools
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
@@ -9,9 +10,11 @@ NARROWEST = 9
 
 _DRAWN = "│├└─ "
 
-_COMMANDS = (": kubectl ", ": grove-admission ")
-_INDENT = "     "
-"""Under the text of a numbered reason, and of what helps."""
+_COMMANDS = ("kubectl ", "grove-admission ")
+_HEAD = re.compile(r" +(\S{1,10} {2,})?")
+"""The begin of a line that is indented: also a number or a word that stands apart, before the text
+under which the next line begins.
+"""
 
 
 def fitted(text: str, width: int) -> str:
@@ -25,15 +28,15 @@ def fitted(text: str, width: int) -> str:
 
 
 def _parts(line: str, width: int) -> Iterator[str]:
-    if len(line) <= width or line.lstrip().startswith("kubectl "):
+    if len(line) <= width or line.lstrip().startswith(_COMMANDS):
         yield line
         return
 
     for command in _COMMANDS:
-        words, found, rest = line.partition(command)
-        if found:
+        words, colon, rest = line.partition(f": {command}")
+        if colon:
             yield from _broken(f"{words}:", width)
-            yield f"{_INDENT}{found[2:]}{rest}"
+            yield f"{_indent(line)}{command}{rest}"
             return
     yield from _broken(line, width)
 
@@ -42,10 +45,16 @@ def _broken(line: str, width: int) -> list[str]:
     return textwrap.wrap(
         line,
         width,
-        subsequent_indent=_INDENT if line.startswith(" ") else "  ",
+        subsequent_indent=_indent(line),
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def _indent(line: str) -> str:
+    """Return the spaces before the text of a line, for the lines that go on below it."""
+    head = _HEAD.match(line)
+    return " " * head.end() if head else "  "
 
 
 def narrowed(rows: Sequence[Sequence[str]], width: int) -> Iterator[list[tuple[str, ...]]]:

@@ -1,5 +1,6 @@
 """The list of what waits for people, as lines of text, and for programs, as maps."""
 
+import itertools
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +10,7 @@ from app.explain.answers.branch import State
 from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.words import counted
+from app.explain.shown.fitted import narrowed
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.text import not_seen, table
 from app.visible import visible
@@ -98,29 +100,22 @@ def exit_code(rows: Sequence[WorkloadRow], facts: Snapshot) -> int:
 
 def _table(rows: Sequence[WorkloadRow], facts: Snapshot, width: int) -> Iterator[str]:
     """Yield the rows with their reasons beside them, or below them if there is too little space."""
-    texts = [[visible(cell) for cell in cells(row, facts)] for row in rows]
-    heads = [title.upper() for title in COLUMNS[:-1]]
-    lines = list(table([heads, *texts]))
-    left = max(map(len, lines)) + 2
-    if width and width - left < _NARROWEST:
-        yield lines[0]
-        for row, line in zip(rows, lines[1:], strict=True):
-            yield from (line, *_wrapped(row, width))
+    texts = [
+        [title.upper() for title in COLUMNS],
+        *([*map(visible, (*cells(row, facts), first_reason(row)))] for row in rows),
+    ]
+    without = [text[:-1] for text in texts]
+    left = max(map(len, table(without))) + 2
+    if not width or width - left >= _NARROWEST:
+        yield from table(list(itertools.chain.from_iterable(narrowed(texts, width))))
         return
 
-    yield f"{lines[0]:{left}}{COLUMNS[-1].upper()}"
-    for row, line in zip(rows, lines[1:], strict=True):
-        yield f"{line:{left}}{_cut(visible(first_reason(row)), width - left)}".rstrip()
-
-
-def _cut(text: str, width: int) -> str:
-    """Return a text of at most `width` characters; the whole text if that is not positive."""
-    return f"{text[: width - 1]}…" if 0 < width < len(text) else text
-
-
-def _wrapped(row: WorkloadRow, width: int) -> list[str]:
-    reason = visible(first_reason(row))
-    return textwrap.wrap(reason, width, initial_indent="  ", subsequent_indent="  ")
+    blocks = list(narrowed(without, width))
+    lines = table(list(itertools.chain.from_iterable(blocks)))
+    for (*_, reason), block in zip(texts, blocks, strict=True):
+        yield from itertools.islice(lines, len(block))
+        if block is not blocks[0]:
+            yield from textwrap.wrap(reason, width, initial_indent="  ", subsequent_indent="  ")
 
 
 def cells(row: WorkloadRow, facts: Snapshot) -> tuple[str, ...]:
