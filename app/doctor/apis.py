@@ -6,8 +6,9 @@ not established, so that the API server does not serve what they define.
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from app.doctor.releases import recognised
 from app.doctor.report import Check, Status
 from app.facts import kinds
 from app.kube.api import Client, NotFound, Object, Selection
@@ -38,6 +39,7 @@ class Api:
 
 _GROVE = "Install Grove, unless nothing here is to use it."
 _KAI = "Install the KAI Scheduler, unless nothing here is to use it."
+_BINDINGS = f"Apply the CRD {kinds.CLUSTER_TOPOLOGY_BINDING} of your release of Grove."
 _MNNVL = "PodCliques that ask for MNNVL are refused"
 
 APIS = (
@@ -76,7 +78,11 @@ async def check_apis(client: Client, read: Read) -> list[Check]:
     """
     crds = (await client.list(Selection(CRD), limit=0)).items
     broken = check_definitions(crds, {api.resource.group for api in APIS})
-    checks = [check for api in APIS for check in await _check(client, read, api, broken)]
+    topologies, *others = APIS
+    if any(release.has_bindings for release in recognised(crds)):
+        topologies = replace(topologies, remedy=_BINDINGS)
+    apis = (topologies, *others)
+    checks = [check for api in apis for check in await _check(client, read, api, broken)]
     return [*await _check_version(read), *checks, *broken.values()]
 
 

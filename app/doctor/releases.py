@@ -25,7 +25,8 @@ Object = Mapping[str, Any]
 class Release:
     """A range of releases of a neighbour, which is recognised by a CRD and a field of its spec.
 
-    `tried` is the commit that this version was tried with, "" if none was.
+    `tried` is the commit that this version was tried with, "" if none was. With `has_bindings`,
+    topologies are ClusterTopologyBindings.
     """
 
     neighbour: str
@@ -33,11 +34,16 @@ class Release:
     tried: str
     crd: str
     field: str = ""
+    has_bindings: bool = False
 
 
 RELEASES = (
     Release(
-        "Grove", "with PodGangMaps, 0.1.0-alpha.12 or later", "616762f7", "podgangmaps.grove.io"
+        "Grove",
+        "with PodGangMaps, 0.1.0-alpha.12 or later",
+        "616762f7",
+        "podgangmaps.grove.io",
+        has_bindings=True,
     ),
     Release(
         "Grove",
@@ -51,6 +57,7 @@ RELEASES = (
         "",
         "podcliquesets.grove.io",
         "updateStrategy",
+        has_bindings=True,
     ),
     Release("Grove", "of January 2026 or near", "a5b8e0dc", "podcliquesets.grove.io"),
     Release("KAI", "with minSubGroup", "d5bc503a", "podgroups.scheduling.run.ai", "minSubGroup"),

@@ -7,6 +7,7 @@ from app.doctor.report import Check
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, WORKLOAD
 from app.kube.api import NotFound, Object
 from app.objects.resource import CRD
+from tests.doctor.test_releases import crd
 from tests.kube.memory.client import MemoryClient
 
 GROUPS: dict[str, Object] = {
@@ -38,6 +39,19 @@ async def test_the_topology_api_that_grove_has_is_enough() -> None:
     client = MemoryClient(served={CRD: "v1", CLUSTER_TOPOLOGY_BINDING: "v1alpha1"})
     message = "clustertopologybindings.grove.io: v1alpha1, in place of clustertopologies.grove.io"
     assert (await check_apis(client, read))[0] == Check("APIs", "ok", message)
+
+
+async def test_a_grove_that_lacks_its_crd_of_topologies_gets_that_one() -> None:
+    """And not that of its former releases, which this Grove does not read."""
+    client = MemoryClient([crd("podcliquesets.grove.io", "updateStrategy")])
+    client.served.pop(CLUSTER_TOPOLOGY)
+    client.served.pop(CLUSTER_TOPOLOGY_BINDING, None)
+    assert (await check_apis(client, read))[0] == Check(
+        "APIs",
+        "problem",
+        "clustertopologies.grove.io is not installed: topology constraints can't be checked",
+        "Apply the CRD clustertopologybindings.grove.io of your release of Grove.",
+    )
 
 
 async def test_what_is_missing_says_what_then_does_not_work() -> None:

@@ -12,9 +12,7 @@ _DRAWN = "│├└─ "
 
 _COMMANDS = ("kubectl ", "grove-admission ")
 _HEAD = re.compile(r" +(\S{1,10} {2,})?")
-"""The begin of a line that is indented: also a number or a word that stands apart, before the text
-under which the next line begins.
-"""
+"""The begin of an indented line, up to the text under which the next line begins."""
 
 
 def fitted(text: str, width: int) -> str:
