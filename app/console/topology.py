@@ -8,7 +8,7 @@ from typing import Any
 from app.console.map import drawn
 from app.console.page import ConsolePage, Query, named, reference
 from app.console.revision import Revision
-from app.explain.answers.room import RoomAnswer, find_room
+from app.explain.answers.room import RoomSearch, search_room
 from app.explain.answers.survey import DomainReport, Survey, domain_reports, survey
 from app.explain.gangs.assembly import gang_of, gangs_of_set
 from app.explain.known.amounts import gpus_of
@@ -18,7 +18,7 @@ from app.explain.known.kinds import EXPLAINED
 from app.explain.known.levels import Topology
 from app.explain.known.snapshot import TITLES
 from app.explain.reasons.words import counted, listed, plain
-from app.explain.shown.topology_text import room_text
+from app.explain.shown.topology_text import search_text
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import PodGang
 from app.facts.kubernetes.pod import Pod
@@ -47,6 +47,7 @@ def _read(snapshot: Revision, query: Query) -> dict[str, Any]:
     examined = surveyed(index, name)
     at = _path(index, topology, query.get("at", ""))
     room = _room(index, topology, query)
+    answer = room.answer if room else None
     gang = query.get("gang", "")
     unseen = index.facts.unseen.keys()
 
@@ -60,7 +61,7 @@ def _read(snapshot: Revision, query: Query) -> dict[str, Any]:
         "gangs": _gangs(index, gang),
         "at": "/".join(at),
         "crumbs": _crumbs(at),
-        "map": drawn(index, topology, at, room, _nodes_of(index, gang)),
+        "map": drawn(index, topology, at, answer, _nodes_of(index, gang)),
         "nodes": _nodes(index, topology, at),
         "ignored": _ignored(index, topology, query, at),
         "time": snapshot.time,
@@ -78,10 +79,10 @@ def _of_survey(index: Index, examined: Survey, topology: Topology, at: Path) -> 
     }
 
 
-def _of_room(index: Index, query: Query, room: RoomAnswer | None) -> dict[str, Any]:
+def _of_room(index: Index, query: Query, room: RoomSearch | None) -> dict[str, Any]:
     return {
-        "room": room_text(room) if room else "",
-        "room_fits": bool(room and room.enough),
+        "room": search_text(room).splitlines() if room else [],
+        "room_fits": bool(room and room.answer.enough),
         "room_unknown": bool(query.get("pods")) and not index.room_is_known,
     }
 
@@ -158,12 +159,12 @@ def _path(index: Index, topology: Topology, given: str) -> Path:
     return at if index.domains(topology.keys).within(len(at), at) else ()
 
 
-def _room(index: Index, topology: Topology, query: Query) -> RoomAnswer | None:
+def _room(index: Index, topology: Topology, query: Query) -> RoomSearch | None:
     pods = _number(query, "pods", range(1, MOST_PODS + 1))
     gpus = _number(query, "gpus", range(MOST_GPUS + 1))
     if pods is None or gpus is None or not index.room_is_known:
         return None
-    return find_room(index, topology, query.get("level", ""), pods, gpus * 1000)
+    return search_room(index, topology, query.get("level", ""), pods, gpus * 1000)
 
 
 def _number(query: Query, name: str, allowed: range) -> int | None:

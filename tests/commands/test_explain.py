@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -444,6 +445,24 @@ def test_room_in_json_has_the_next_wider_level(
     assert main(["topology", "--room", "6x8", "--in", "rack", "-o", "json", "--offline", path]) == 1
     room = json.loads(capsys.readouterr().out)["room"]
     assert (room["level"], room["wider"]["level"], room["largestNode"]) == ("rack", "zone", 8)
+
+
+def test_room_says_that_the_nodes_of_all_node_pools_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = [
+        replace(node, labels={**node.labels, "kai.scheduler/node-pool": "gold"})
+        for node in fleet.nodes()[:8]
+    ]
+    path = written(tmp_path, facts(nodes=(*nodes, *fleet.nodes()[8:])))
+    arguments = ["topology", "--room", "8x8", "--in", "zone", "--offline", path]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "room for 8 pods of 8 GPUs in one zone: 2 of 2 zones; zone-a and zone-b",
+        "the nodes of all node pools are counted (no pool and gold); a gang uses those of one",
+    ]
+    assert main([*arguments, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["room"]["nodePools"] == ["", "gold"]
 
 
 def test_a_key_on_no_node_is_said_loudly_and_gets_no_command(

@@ -6,7 +6,7 @@ from typing import Any
 from app.console.page import reference
 from app.explain.answers.answer import explain
 from app.explain.answers.preview import preview
-from app.explain.answers.room import find_room
+from app.explain.answers.room import search_room
 from app.explain.answers.survey import domain_reports, survey
 from app.explain.answers.waiting import rows, workloads
 from app.explain.gangs.planned import planned
@@ -15,13 +15,13 @@ from app.explain.known.kinds import EXPLAINED
 from app.explain.known.read import facts_of
 from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.table import examine
-from app.explain.shown.json import document, preview_document, room_document, survey_document
+from app.explain.shown.json import document, preview_document, search_document, survey_document
 from app.explain.shown.text import text
 from app.explain.shown.topology_text import (
     domains_text,
     nodes_text,
     preview_text,
-    room_text,
+    search_text,
     survey_text,
 )
 from app.explain.shown.waiting_text import list_document, list_text
@@ -73,10 +73,10 @@ def _check_topology(index: Index, facts: Snapshot) -> None:
         check_text(nodes_text(index, report, topology, everything=True))
     check_json(survey_document(examined, facts, reports))
     for level in topology.levels:
-        room = find_room(index, topology, level.domain, 4, 8000)
+        room = search_room(index, topology, level.domain, 4, 8000)
         if room is not None:
-            check_text(room_text(room))
-            check_json(room_document(room))
+            check_text(search_text(room))
+            check_json(search_document(room))
 
 
 def check_text(shown: str) -> None:

@@ -13,6 +13,7 @@ from app.explain.placing.placements import Placements
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.topology import guessed_labels, outside_nodes
 from app.facts.kubernetes.pod import Shape
+from app.facts.labels import NODE_POOL
 
 GPU = "nvidia.com/gpu"
 
@@ -43,12 +44,14 @@ class RoomSearch:
     """The room at the level that was asked for, and at the next wider one that has enough.
 
     `wider` is None if no wider level has enough, or none is needed. `largest` are the GPUs of the
-    node that has most, in thousandths.
+    node that has most, in thousandths. `pools` are KAI's node pools, whose nodes are all counted;
+    "" stands for the nodes in none.
     """
 
     answer: RoomAnswer
     wider: RoomAnswer | None
     largest: int
+    pools: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -71,7 +74,8 @@ def search_room(
     wider = None
     if not answer.enough and gpus <= largest:
         wider = _next_wider(index, topology, answer)
-    return RoomSearch(answer, wider, largest)
+    pools = {node.labels.get(NODE_POOL, "") for node in index.nodes} if index.has_pools else ()
+    return RoomSearch(answer, wider, largest, tuple(sorted(pools)))
 
 
 def _next_wider(index: Index, topology: Topology, answer: RoomAnswer) -> RoomAnswer | None:

@@ -31,7 +31,7 @@ def level_of(gang: Gang, demand: Demand) -> str:
 
 def nodes_in(placements: Placements, domain: Domain) -> list[Node]:
     """Return the nodes of a domain."""
-    # once: to find the domains costs more than to take a node of them
+    # before the loop, because each `placements.domains` looks for the tree of domains again
     nodes = placements.domains.nodes
     return [nodes[position] for position in domain.nodes]
 

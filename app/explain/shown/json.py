@@ -76,10 +76,18 @@ def room_document(answer: RoomAnswer) -> dict[str, Any]:
 
 
 def search_document(search: RoomSearch) -> dict[str, Any]:
-    """Like `room_document`; `wider` is the next wider level that has room, or null."""
+    """Like `room_document`; `wider` is the next wider level that has room, or null.
+
+    `nodePools` are all of KAI's, "" for the nodes in none; empty if there are none.
+    """
     wider = None if search.wider is None else room_document(search.wider)
     largest = _gpus(search.largest)
-    return {**room_document(search.answer), "wider": wider, "largestNode": largest}
+    return {
+        **room_document(search.answer),
+        "wider": wider,
+        "largestNode": largest,
+        "nodePools": list(search.pools),
+    }
 
 
 def preview_document(preview: Preview) -> dict[str, Any]:

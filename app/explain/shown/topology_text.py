@@ -152,10 +152,6 @@ def nodes_text(
 
 def room_text(answer: RoomAnswer) -> str:
     """Return `room for 10 pods of 8 GPUs in one rack: none; zone-b/rack-b5 9, zone-c/rack-c6 8`."""
-    return visible(_room_text(answer))
-
-
-def _room_text(answer: RoomAnswer) -> str:
     what = f"room for {pods_of_size(answer.pods, answer.gpus)} in one {answer.level}"
     labels = {room.domain.path: room.pods for room in answer.with_labels}
 
@@ -173,8 +169,8 @@ def _room_text(answer: RoomAnswer) -> str:
 
 
 def search_text(search: RoomSearch) -> str:
-    """Return the answer in one line, and in a second one what helps if there is no room."""
-    return "\n".join(_search_lines(search))
+    """Return the answer in one line, what helps if there is no room, and what was counted."""
+    return "\n".join(map(visible, _search_lines(search)))
 
 
 def _search_lines(search: RoomSearch) -> Iterator[str]:
@@ -185,7 +181,7 @@ def _search_lines(search: RoomSearch) -> Iterator[str]:
             if search.largest
             else "none has any"
         )
-        yield visible(f"no node has {amount('/gpu', answer.gpus)}: {has}")
+        yield f"no node has {amount('/gpu', answer.gpus)}: {has}"
         return
 
     yield room_text(answer)
@@ -193,6 +189,9 @@ def _search_lines(search: RoomSearch) -> Iterator[str]:
         yield room_text(search.wider)
     elif not answer.enough:
         yield "no wider level has room either"
+    if search.pools:
+        pools = listed(pool or "no pool" for pool in search.pools)
+        yield f"the nodes of all node pools are counted ({pools}); a gang uses those of one"
 
 
 def preview_text(preview: Preview) -> str:
