@@ -21,15 +21,13 @@ def required_violated(gang: Gang) -> Iterator[Reason]:
         told += [(part, key) for part, key in _unnamed(gang) if (part, key) not in told]
 
     for part, key in told:
-        domains = _domains_of(gang, part, key)
-        if len(domains) < 2:
+        domains, unlabelled = _domains_of(gang, part, key)
+        if len(domains) + len(unlabelled) < 2:
             continue
         level = gang.topology.name_of(key)
-        names = listed(sorted("/".join(path) for path in domains))
-        text = (
-            f"{part.name} requires {level}, and its {counted(len(part.placed), 'pod')} are in"
-            f" {counted(len(domains), level)}: {names}"
-        )
+        pods = counted(len(part.placed), "pod")
+        where = _places(level, domains, unlabelled)
+        text = f"{part.name} requires {level}, and its {pods} are {where}"
         remedy = (
             f"restart all pods of {part.name} together: KAI looks for a {level} only for those that"
             " it places at once"
@@ -38,6 +36,14 @@ def required_violated(gang: Gang) -> Iterator[Reason]:
         yield Reason(
             "RequiredViolated", (gang.ref,), text, remedy, "you", evidence, parts=(part.name,)
         )
+
+
+def _places(level: str, domains: set[Path], unlabelled: set[str]) -> str:
+    """Return where pods are: in domains of a level, and on nodes that lack its label."""
+    names = listed(sorted("/".join(path) for path in domains))
+    inside = f"in {counted(len(domains), level)}: {names}" if domains else ""
+    outside = f"on {listed(sorted(unlabelled))}, without its label" if unlabelled else ""
+    return ", and ".join(filter(None, (inside, outside)))
 
 
 def node_gone(gang: Gang) -> Iterator[Reason]:
@@ -67,22 +73,26 @@ def _unnamed(gang: Gang) -> list[tuple[Unit | Member, str]]:
     return [(part, key) for part, key in pairs if key]
 
 
-def _domains_of(
-    gang: Gang,
-    part: Unit | Member,
-    key: str,
-) -> set[Path]:
-    """Return the domains of a level in which the part has pods, by the labels of their nodes."""
+def _domains_of(gang: Gang, part: Unit | Member, key: str) -> tuple[set[Path], set[str]]:
+    """Return the domains of a level in which the part has pods, by the labels of their nodes.
+
+    Also return the names of those nodes that lack a label of them.
+    """
     domains = gang.index.domains(gang.topology.keys)
     depth = domains.depth(key)
     found: set[Path] = set()
-    for pod in part.placed:
-        position = domains.positions.get(pod.node)
+    unlabelled: set[str] = set()
+    for name in {pod.node for pod in part.placed}:
+        position = domains.positions.get(name)
         if depth is None or position is None:
             continue
-        path = domains.paths[position]
-        found.add(path[:depth] if path is not None else ("", pod.node))
-    return found
+        labels = domains.nodes[position].labels
+        path = tuple(labels[level] for level in domains.keys[:depth] if level in labels)
+        if len(path) == depth:
+            found.add(path)
+        else:
+            unlabelled.add(name)
+    return found, unlabelled
 
 
 def not_as_preferred(gang: Gang) -> Iterator[Reason]:

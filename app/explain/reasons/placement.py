@@ -65,7 +65,7 @@ def _has_another_cause(obstacle: Obstacle) -> bool:
     """Return whether another reason says better why nothing is large enough."""
     if obstacle.gang.whole.is_satisfied or _prefers_broader(obstacle.gang):
         return True
-    if obstacle.unmatched is not None or _bound_for_ever(obstacle):
+    if obstacle.unmatched is not None or _bound_for_ever(obstacle) or obstacle.is_bound_outside:
         return True
     return obstacle.is_of_pool or obstacle.is_of_shared_domain or obstacle.is_of_sizes
 
@@ -202,6 +202,8 @@ def _no_room_for_more(obstacle: Obstacle) -> Iterator[Reason]:
     short = obstacle.short
     if not gang.whole.is_satisfied or _bound_for_ever(obstacle) or obstacle.unmatched is not None:
         return
+    if obstacle.is_bound_outside:
+        return
 
     text = (
         f"The minimum of {gang.ref.name} runs; for {pods_of(short.shapes)} more there is no room"
@@ -332,29 +334,45 @@ def bound_to_domain(gang: Gang) -> Iterator[Reason]:
     short = obstacle.short
     if not short.occupied or short.key not in gang.topology.keys:
         return
-    if obstacle.is_for_ever and not _bound_for_ever(obstacle):
+    if obstacle.is_for_ever and not (_bound_for_ever(obstacle) or obstacle.is_bound_outside):
         return
 
-    part = next(part for part in gang.whole.parts() if part.name == short.name)
-    best = obstacle.placements.now.best
-    if best is None:
-        return
-
-    text = (
-        f"{len(part.placed)} of {counted(part.expected, 'pod')} of {short.name} run in"
-        f" {best.domain}, the rest must join them, and it has room for {best.pods} of"
-        f" {pods_of(short.shapes)}"
-    )
+    text, remedy = _bound(obstacle)
     evidence = (Evidence(gang.ref, "spec.topologyConstraint", short.key),)
     yield Reason(
         "BoundToDomain",
         (gang.ref,),
         text,
-        _rejoined(obstacle, best),
+        remedy,
         "you",
         evidence,
         parts=parts(obstacle.demand, short),
     )
+
+
+def _bound(obstacle: Obstacle) -> tuple[str, str]:
+    """Return what the rest of a part is bound to, and what helps."""
+    gang = obstacle.gang
+    short = obstacle.short
+    part = next(part for part in gang.whole.parts() if part.name == short.name)
+    run = f"{len(part.placed)} of {counted(part.expected, 'pod')} of {short.name} run"
+    best = obstacle.placements.now.best
+    if best is None:
+        where = f"on {listed(sorted(short.occupied))}, in no {level_of(gang, short)} that KAI knows"
+        return f"{run} {where}, and the rest must join them", _back_inside(obstacle)
+
+    has = f"it has room for {best.pods} of {pods_of(short.shapes)}"
+    text = f"{run} in {best.domain}, the rest must join them, and {has}"
+    return text, _rejoined(obstacle, best)
+
+
+def _back_inside(obstacle: Obstacle) -> str:
+    """Return what helps a gang whose pods run where KAI finds no domain."""
+    gang = obstacle.gang
+    again = "restart the gang: it fits elsewhere" if gang.anew.now.fits else _without_room(obstacle)
+    own = (node for node in gang.index.nodes if node.name in obstacle.short.occupied)
+    lacking = [node.name for node in own if not set(gang.topology.keys) <= node.labels.keys()]
+    return f"have {listed(lacking)} labelled, or {again}" if lacking else again
 
 
 def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:

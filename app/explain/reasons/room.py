@@ -56,6 +56,12 @@ class Obstacle:
         return not self.placements.under(EMPTY).fits
 
     @cached_property
+    def is_bound_outside(self) -> bool:
+        """Whether its pods run on nodes that are in no domain of the level that it requires."""
+        is_bound = self.short.occupied and self.short.key in self.gang.topology.keys
+        return bool(is_bound) and self.placements.now.best is None
+
+    @cached_property
     def is_held_by_others(self) -> bool:
         """Whether it has a place once pods of others end, on the nodes that are open to it."""
         emptied = Assumption(free="empty")

@@ -29,6 +29,7 @@ from tests.explain.table.row import Row, changed, event, without
 
 OWN = ("gpu-00", "gpu-01")
 RUNNING = placed("gpu-00", *OWN)
+ONE_RUNS = (*placed("gpu-01", "gpu-00"), pod(WORKERS, 1), pod(WORKERS, 2))
 ELASTIC = {
     "cliques": (cliques()[0], replace(cliques()[1], minimum=2)),
     "gangs": (
@@ -180,6 +181,15 @@ PLACEMENT = (
         "1 pod of 8 GPUs",
         "you",
         {"pods": (*placed("gpu-00", "gpu-01", "gpu-02"), pod(WORKERS, 2), occupant("gpu-00"))},
+    ),
+    Row(
+        "BoundToDomain",
+        "one of three workers runs on a node that has lost its label",
+        {"nodes": without(RACK, "gpu-00"), "pods": ONE_RUNS},
+        "1 of 3 pods of llm-0-pool-0 run on gpu-00, in no rack that KAI knows, and the rest must join them",
+        "you",
+        {"pods": ONE_RUNS},
+        also=("LevelLabelMissing",),
     ),
     Row(
         "NodesUnfit",

@@ -17,7 +17,7 @@ from tests.explain.fleet import (
     pod_group,
     shape,
 )
-from tests.explain.table.row import Row
+from tests.explain.table.row import Row, without
 
 
 def racks(*names: str) -> tuple[object, ...]:
@@ -123,5 +123,17 @@ REFUSED = (
         " zone-a/rack-a2",
         "you",
         {"pods": placed("gpu-04", "gpu-00", "gpu-01", "gpu-02")},
+    ),
+    Row(
+        "RequiredViolated",
+        "one of the workers that require a rack is on a node without its label",
+        {
+            "nodes": without(RACK, "gpu-02"),
+            "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"),
+        },
+        "llm-0-pool-0 requires rack, and its 3 pods are in 1 rack: zone-a/rack-a1, and on gpu-02,"
+        " without its label",
+        "you",
+        {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")},
     ),
 )
