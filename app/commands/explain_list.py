@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from app.commands.options import columns
+from app.commands.options import columns, show
 from app.explain.answers.waiting import rows, workloads
 from app.explain.known.index import Index
 from app.explain.shown.waiting_text import exit_code, list_document, list_text
@@ -17,6 +17,6 @@ def print_list(index: Index, namespace: str, arguments: argparse.Namespace) -> i
     if arguments.output == "json":
         print(visible_json(list_document(listed, facts), indented=True))
     else:
-        print(list_text(listed, facts, namespace, everything=arguments.all, width=columns()))
+        show(list_text(listed, facts, namespace, everything=arguments.all, width=columns()))
     sys.stdout.flush()
     return exit_code(listed, facts)

@@ -16,6 +16,7 @@ import yaml
 from app import __version__
 from app.certificates.issue import make_ca
 from app.cli import main
+from app.commands import COMMANDS
 from tests.reviews import load
 
 EXAMPLES = Path(__file__).parent.parent.parent / "manifests" / "examples"
@@ -180,10 +181,10 @@ def test_a_cluster_that_is_not_named_is_said_in_one_line(
         "clusters": [{"name": "c", "cluster": {"server": "https://localhost:1"}}],
     }
     (tmp_path / "config").write_text(yaml.safe_dump({"current-context": "a", **lists}))
-    given = [str(tmp_path / "config") if word == "CONFIG" else word for word in arguments]
+    words = [str(tmp_path / "config") if word == "CONFIG" else word for word in arguments]
     environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
     ended = subprocess.run(
-        [sys.executable, "-m", "app", *given],
+        [sys.executable, "-m", "app", *words],
         capture_output=True,
         text=True,
         check=False,
@@ -257,6 +258,20 @@ def test_the_version(capsys: Any) -> None:
     assert capsys.readouterr().out == f"grove-admission {__version__}\n"
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_keeps_to_the_width(
+    command: str, width: int, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    with pytest.raises(SystemExit) as ended:
+        main([*filter(None, [command]), "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert ended.value.code == 0
+    assert [line for line in lines if len(line) > width] == []
+    assert lines[0].startswith(f"usage: grove-admission {command}".rstrip())
+
+
 def test_serve_outside_a_cluster_says_so(tmp_path: Path) -> None:
     options = [
         "--config",
@@ -303,9 +318,9 @@ def test_webhook_configurations_for_a_url(capsys: Any, tmp_path: Path) -> None:
         == 0
     )
     mutating, validating = yaml.safe_load_all(capsys.readouterr().out)
-    urls = [one["clientConfig"] for one in [*mutating["webhooks"], *validating["webhooks"]]]
-    assert {base64.b64decode(one["caBundle"]) for one in urls} == {bundle}
-    assert urls[0]["url"] == "https://localhost:8443/mutate/podclique"
+    targets = [hook["clientConfig"] for hook in [*mutating["webhooks"], *validating["webhooks"]]]
+    assert {base64.b64decode(target["caBundle"]) for target in targets} == {bundle}
+    assert targets[0]["url"] == "https://localhost:8443/mutate/podclique"
 
 
 @pytest.mark.parametrize(

@@ -456,39 +456,3 @@ async def test_a_line_is_printed_when_the_answer_changes(
             watching.cancel()
             await asyncio.wait({watching})
     assert lines.count("llm: waits, 0 of 4 placed") == 0
-
-
-@pytest.mark.untraced
-@pytest.mark.parametrize("width", [60, 80, 120])
-async def test_tables_of_an_api_server_keep_to_the_width(
-    width: int,
-    kind: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    async with staged(tmp_path, "design", [viewer(), bound(VIEWER_ROLE)], kind) as (server, store):
-        await store.show(facts(pods=(*fleet.pods(), *fleet.fill("rack-a1", "rack-a2", "rack-b1"))))
-        options = ["--kubeconfig", str(server.kubeconfig), "--context", "operator"]
-        await asyncio.to_thread(main, ["explain", "-A", *options])
-        table = capsys.readouterr().out.splitlines()
-        code = await asyncio.to_thread(
-            main, ["topology", "--room", "4x8", "--in", "rack", *options]
-        )
-        room = capsys.readouterr().out
-        none = await asyncio.to_thread(
-            main, ["topology", "--room", "5x8", "--in", "rack", *options]
-        )
-        nowhere = capsys.readouterr().out
-        await asyncio.to_thread(main, ["explain", "llm", "-n", fleet.NAMESPACE, *options])
-        answer = capsys.readouterr().out.splitlines()
-    assert table[1].startswith("NAMESPACE  OBJECT")
-    assert max(map(len, table)) <= width
-    assert answer[0].startswith("llm waits, 0 of 4 pods placed")
-    assert max(len(line) for line in answer if "kubectl" not in line) <= width
-    assert max(map(len, (room + nowhere).splitlines())) <= width
-    assert (code, none) == (0, 1)
-    there = "room for 4 pods of 8 GPUs in one rack: 1 of 4 racks; zone-b/rack-b2 ClusterTopology"
-    assert " ".join(room.split()).startswith(there)
-    assert "\nno wider level has room either\n" in nowhere

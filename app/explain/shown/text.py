@@ -34,10 +34,10 @@ def text(answer: Answer, *, everything: bool = False, colour: bool = False, widt
     tree ends so that there are at most 40 lines. With `colour`, states have the colours of a
     terminal.
     """
-    headline = visible(answer.headline)
-    headline = _coloured(headline, answer.state) if colour else headline
-    below = [*reason_lines(answer.reasons), *map(visible, _said(answer))]
-    head = [headline, *_fitted(below, width)]
+    head = _fitted([visible(answer.headline)], width)
+    if colour:
+        head = [_coloured(line, answer.state) for line in head]
+    head += _fitted([*reason_lines(answer.reasons), *map(visible, _said(answer))], width)
     foot = _fitted(map(visible, _foot(answer)), width)
     tree = tree_lines(answer.tree, everything=everything, colour=colour, width=width)
     room = MOST_LINES - len(head) - len(foot)
