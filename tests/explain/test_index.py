@@ -1,6 +1,9 @@
 """An index that follows an earlier one gives what an index made anew gives."""
 
+import gc
 import random
+import weakref
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -10,10 +13,13 @@ import pytest
 from app.explain.answers.answer import explain
 from app.explain.answers.room import find_room
 from app.explain.answers.survey import domain_reports, survey
+from app.explain.gangs.assembly import gangs_of_set
 from app.explain.known.belongings import Belongings
 from app.explain.known.index import MADE_OF, Index
 from app.explain.known.lookup import Join, change
 from app.explain.known.snapshot import Snapshot
+from app.explain.placing.ground import Ground
+from app.explain.placing.trial import Trial
 from tests.explain import fleet
 from tests.explain.fleet import NAMESPACE, SET_REF, facts, fill, nodes, occupant, placed, pods
 from tests.explain.table.row import event
@@ -165,6 +171,33 @@ def test_what_is_remembered_lasts_until_a_field_of_it_changes() -> None:
 
     index.follow(replace(index.facts, unseen={"events": "no right to list"}))
     assert index.remembered("of nodes", lambda: 4, ["nodes"]) == 4
+
+
+@pytest.fixture
+def collector_stopped() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("collector_stopped")
+def test_what_was_tried_for_an_earlier_state_is_freed_without_the_collector() -> None:
+    index = Index(facts())
+    (gang,) = gangs_of_set(index, index.facts.sets[0])
+    tried = weakref.ref(gang.placements), weakref.ref(gang.placements.now)
+    del gang
+    index.follow(STATES["a node is cordoned"])
+    assert [each() for each in tried] == [None, None]
+
+
+@pytest.mark.usefixtures("collector_stopped")
+def test_a_trial_is_freed_without_the_collector() -> None:
+    index = Index(facts())
+    trial = Trial(Ground(index.domains(fleet.KEYS), ("pods",), index.free(("pods",)), {}))
+    assert len(trial.order((1000,), ())) == len(index.domains(fleet.KEYS).at(1))
+    freed = weakref.ref(trial)
+    del trial
+    assert freed() is None
 
 
 def test_every_property_that_is_kept_says_what_it_is_made_of() -> None:

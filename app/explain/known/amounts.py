@@ -134,7 +134,8 @@ def have_the_same(nodes: Sequence[Node], earlier: Sequence[Node]) -> bool:
         return False
     pairs = zip(nodes, earlier, strict=True)
     return all(
-        node.name == other.name and node.allocatable == other.allocatable for node, other in pairs
+        node is other or (node.name, node.allocatable) == (other.name, other.allocatable)
+        for node, other in pairs
     )
 
 

@@ -29,15 +29,13 @@ class Domains:
     A node that lacks one of the keys is outside, as in KAI. Domains of the same name in different
     parents are different domains, unless KAI takes them for one: it joins the names from the
     broadest level on with dots, so rack `b.c` of zone `a` is rack `c` of zone `a.b`. Nodes that are
-    not `visible` do not exist for the scheduler. Those of `earlier` nodes are taken over if every
-    position has the same path.
+    not `visible` do not exist for the scheduler.
     """
 
     def __init__(
         self,
         nodes: Sequence[Node],
         keys: Sequence[str],
-        earlier: "Domains | None" = None,
         visible: Sequence[bool] | None = None,
     ) -> None:
         self.nodes = nodes
@@ -49,15 +47,20 @@ class Domains:
             self.paths = [
                 path if seen else None for path, seen in zip(self.paths, visible, strict=True)
             ]
+        self._grouped: dict[tuple[int, int], dict[Path, list[Domain]]] = {}
 
-        same = (
-            earlier is not None
-            and visible is None
-            and (earlier.keys, earlier.paths) == (self.keys, self.paths)
-        )
-        self._grouped: dict[tuple[int, int], dict[Path, list[Domain]]] = (
-            earlier._grouped if same and earlier else {}
-        )
+    def follow(self, nodes: Sequence[Node]) -> bool:
+        """Become the tree of the same nodes after a change. False if one is in another domain."""
+        if nodes is self.nodes:
+            return True
+        pairs = zip(nodes, self.nodes, strict=True)
+        if any(
+            node is not other and _path(node, self.keys) != _path(other, self.keys)
+            for node, other in pairs
+        ):
+            return False
+        self.nodes = nodes
+        return True
 
     def depth(self, key: str) -> int | None:
         """1 for the broadest level; None for a key that is no level."""

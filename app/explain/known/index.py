@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import TypeVar, cast
 
 from app.explain.known import amounts
@@ -39,6 +40,7 @@ class Index(Belongings):
         self._free: dict[_Kind, _Free] = {}
         self._was_free: dict[_Kind, _Free] = {}
         self._memory: dict[object, tuple[object, frozenset[str]]] = {}
+        self._take_nodes()
 
     def remembered(self, key: object, make: Callable[[], T], of: Iterable[str] = ()) -> T:
         """Return what `make` gave for this key the first time.
@@ -64,15 +66,21 @@ class Index(Belongings):
 
         changed = {*changes, *_limits_changed(before, facts)}
         if _OF_NODES & changed:
-            self._note_nodes(changed)
+            nodes = self.nodes
+            self._take_nodes()
+            if not amounts.have_the_same(self.nodes, nodes):
+                changed.add(_CAPACITY)
         self._forget(changed)
 
-    def _note_nodes(self, changed: set[str]) -> None:
-        """Add to what has changed whether nodes have other resources than before."""
-        before = self.__dict__.pop("nodes", ())
-        self.__dict__.pop("slices", None)
-        if not amounts.have_the_same(self.nodes, before):
-            changed.add(_CAPACITY)
+    def _take_nodes(self) -> None:
+        self.slices: Sequence[ResourceSlice] = current(self.facts.slices)
+        """Those of nodes that are in force."""
+        nodes = with_gpus(self.facts.nodes, self.slices)
+        self.nodes: tuple[Node, ...] = tuple(sorted(nodes, key=attrgetter("name")))
+        """By name, with the GPUs that DRA allocates.
+
+        Positions in it are used by `domains` and `room`.
+        """
 
     def _forget(self, changed: set[str]) -> None:
         """Forget what was made of something that has changed."""
@@ -81,6 +89,7 @@ class Index(Belongings):
                 self.__dict__.pop(name, None)
 
         if _CAPACITY in changed:
+            self._domains = {}
             self._free = {}
             self._was_free = {}
         if _OF_USE & changed:
@@ -103,18 +112,6 @@ class Index(Belongings):
         unread = self.facts.unseen.keys() | self.facts.skipped
         devices = {CHANNELS} if any(part.gpus for part in self.slices) else set()
         return not ({"nodes", ROOM} | devices) & unread and "slices" not in self.facts.unseen
-
-    @cached_property
-    def nodes(self) -> tuple[Node, ...]:
-        """By name, with the GPUs that DRA allocates.
-
-        Positions in it are used by `domains` and `room`.
-        """
-        return tuple(sorted(with_gpus(self.facts.nodes, self.slices), key=lambda node: node.name))
-
-    @cached_property
-    def slices(self) -> Sequence[ResourceSlice]:
-        return current(self.facts.slices)
 
     @cached_property
     def open_nodes(self) -> list[bool]:
@@ -237,8 +234,8 @@ class Index(Belongings):
         """Return the tree of `nodes` that these labels make."""
         key = tuple(keys)
         known = self._domains.get(key)
-        if known is None or known.nodes is not self.nodes:
-            known = self._domains[key] = Domains(self.nodes, key, known)
+        if known is None or not known.follow(self.nodes):
+            known = self._domains[key] = Domains(self.nodes, key)
         return known
 
     @cached_property
@@ -274,8 +271,6 @@ _NOTHING: Amounts = {}
 _OF_NODES = {"nodes", "slices"}
 _OF_USE = {"pods", "claims", "slices"}
 MADE_OF = {
-    "nodes": _OF_NODES,
-    "slices": {"slices"},
     "open_nodes": _OF_NODES,
     "has_pools": {"nodes"},
     "gpus": {_CAPACITY},

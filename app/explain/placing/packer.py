@@ -225,8 +225,8 @@ class Packer:
         """
         trial = self._trial
         if not self._rules.sizes or not alike(demand, self._ground.names):
-            asked = self._asked(demand)
-            return lambda path: trial.tightness(asked, path) <= 1
+            tightness = trial.tightness(self._asked(demand))
+            return lambda path: tightness(path) <= 1
 
         largest = self._largest(demand)
         named = zip(largest, self._ground.names, strict=True)

@@ -70,18 +70,18 @@ NOBODY = Own()
 
 
 class Outcome:
-    """Whether KAI finds a place for a demand under an assumption, and what has none if not."""
+    """Whether KAI finds a place for a demand on a ground, and what has none if not."""
 
     def __init__(
         self,
-        placements: "Placements",
-        assumption: Assumption,
+        demand: Demand,
+        ground: Ground,
+        rules: Rules,
     ) -> None:
-        self._placements = placements
-        self._parts = list(placements.demand.flat())
-        self._assumption = assumption
-        self._packer = placements.packer(assumption)
-        self.fits = self._packer.places(placements.demand)
+        self._parts = list(demand.flat())
+        self._ground = ground
+        self._packer = Packer(ground, rules)
+        self.fits = self._packer.places(demand)
         if not self.fits:
             self._packer.reset()
 
@@ -108,12 +108,12 @@ class Outcome:
         """The room for what is short in every domain that it may go to, the roomiest first."""
         if self.fits:
             return ()
-        return self._placements.board(self._assumption).rooms(self._parts[self._position])
+        return RoomCounter(self._ground).rooms(self._parts[self._position])
 
     @property
     def nodes(self) -> frozenset[str]:
         """The names of the nodes that KAI would place the demand on; none if it would not."""
-        nodes = self._placements.domains.nodes
+        nodes = self._ground.domains.nodes
         return frozenset(nodes[position].name for position in self._packer.used)
 
     @property
@@ -177,7 +177,8 @@ class Placements:
         """Return whether KAI finds a place for the demand under an assumption."""
         assumption = self._in_short(assumption)
         if assumption not in self._outcomes:
-            self._outcomes[assumption] = Outcome(self, assumption)
+            ground = self._ground(assumption)
+            self._outcomes[assumption] = Outcome(self.demand, ground, assumption.rules)
         return self._outcomes[assumption]
 
     def _in_short(self, assumption: Assumption) -> Assumption:
@@ -243,10 +244,6 @@ class Placements:
         )
         index = Index(replace(self._index.facts, nodes=nodes))
         return Placements(index, self._topology, self.demand, self.pool, self._own)
-
-    def packer(self, assumption: Assumption) -> Packer:
-        """Return a trial of placing demands as KAI does."""
-        return Packer(self._ground(assumption), assumption.rules)
 
     def board(self, assumption: Assumption) -> RoomCounter:
         """Return a count of the room in domains."""

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import nsmallest
 
 from app.explain.known.amounts import is_gpu
@@ -67,22 +67,24 @@ class Trial:
         orders = self._orders.setdefault(path, {})
         if asked not in orders:
             children = [child.path for child in self._domains.children(path)]
-            orders[asked] = Order(children, lambda child: self.tightness(asked, child))
+            orders[asked] = Order(children, self.tightness(asked))
         return orders[asked].paths()
 
-    def tightness(
-        self,
-        asked: Vector,
-        path: Path,
-    ) -> float:
-        """Return the largest part of what a domain has free that is asked for.
+    def tightness(self, asked: Vector) -> Callable[[Path], float]:
+        """Return the largest part of what a domain has free that is asked for, by the domain.
 
         Pods are not counted.
         """
-        free = self._sums.of(path)
-        return max(
-            (_part(asked[position], free[position]) for position in self._counted), default=0.0
-        )
+        # A function that knew the trial, which keeps it, would be freed long after its use.
+        left = self._sums
+        counted = self._counted
+
+        def of(path: Path) -> float:
+            free = left.of(path)
+            parts = (_part(asked[position], free[position]) for position in counted)
+            return max(parts, default=0.0)
+
+        return of
 
     def fill(
         self,
