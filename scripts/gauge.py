@@ -32,10 +32,10 @@ GOALS = {
 }
 
 REACHED: dict[str, float] = {
-    "tokens per line": 5.78,
-    "tokens per code line": 8.56,
+    "tokens per line": 5.77,
+    "tokens per code line": 8.54,
     "functions above 250 tokens": 7,
-    "functions above complexity 10": 55,
+    "functions above complexity 10": 22,
     "functions above 5 parameters": 17,
 }
 """Figures of today that are above their goals. They may only fall."""

@@ -46,7 +46,7 @@ SAMPLES: dict[str, str] = {
     "objects/time.py _DURATION": "1.5h30ms",
     "objects/time.py _TIME": "2026-11-22T10:00:00.123Z",
     "explain/answers/whatif/edits.py _VALUE": "rack-a.1_b",
-    "explain/reasons/topology.py _NUMBER": "node-a1-22",
+    "explain/known/guesses.py _NUMBER": "node-a1-22",
     "kube/impersonation.py _NOT_IN_NAMES": "a b\x00",
     "kube/impersonation.py _UNSAFE": "a\x00\nb",
     "objects/names.py _LABEL": "ab-c-0",

@@ -89,7 +89,10 @@ def explain(index: Index, ref: Ref) -> Answer | None:
         ref=ref,
         state=state,
         headline=_headline(
-            about, of, state, is_looked_at="RequiredViolated" not in examined.skipped
+            about,
+            of,
+            state,
+            is_looked_at="RequiredViolated" not in examined.skipped,
         ),
         placed=of.placed,
         total=of.total,
@@ -124,7 +127,11 @@ def _part_asked_about(about: Subject, tree: Branch) -> Branch:
 
 
 def _state(
-    about: Subject, placement: State, reasons: Sequence[Reason], unseen: bool, index: Index
+    about: Subject,
+    placement: State,
+    reasons: Sequence[Reason],
+    unseen: bool,
+    index: Index,
 ) -> State:
     if _missing_replicas(about, index) or placement == "waits":
         return "waits"
@@ -166,34 +173,21 @@ def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -
 
     Unless `is_looked_at`, nodes were not read: whether constraints are kept is then not said.
     """
-    index = about.index
     name = about.ref.name
-    asked = _asked_at(about)
-    since = (
-        f", asked {ago(index.facts.now - asked)} ago"
-        if asked is not None and index.facts.now
-        else ""
-    )
+    since = _asked_since(about)
     if of.total is None:
         return f"{name}: whether it is placed is not known"
     if not of.total and about.pcs is not None and about.is_set:
-        nothing = f"{name} waits, nothing of it is made yet{since}"
-        return (
-            nothing if about.pcs.replicas else f"{name} has no replicas: there is nothing to place"
-        )
+        if not about.pcs.replicas:
+            return f"{name} has no replicas: there is nothing to place"
+        return f"{name} waits, nothing of it is made yet{since}"
 
-    of_gang = " of its gang" if about.gangs else " of its set"
-    if about.ref.kind in _WHOLE:
-        of_gang = ""
-    pods = f"{of.placed} of {counted(of.total, 'pod')}{of_gang} placed"
-    if about.pcs is not None and _missing_replicas(about, index):
-        missing = _missing_replicas(about, index)
-        pods = f"{pods}, {missing} of {counted(about.pcs.replicas, 'replica')} not made yet"
-
-    ends = _how_it_ends(about, index)
+    pods = _pods_words(about, of)
+    ends = _how_it_ends(about, about.index)
     if ends:
-        is_alone = all(gang.ref == about.ref for gang in about.gangs)
-        return f"{name} {ends}" if is_alone else f"{name} {ends}; {pods}"
+        return f"{name} {ends}" if _is_alone(about) else f"{name} {ends}; {pods}"
+    if state == "well" and not is_looked_at:
+        return f"{name} is placed, {pods}; whether as asked was not looked at"
 
     words = {
         "waits": f"{name} waits, {pods}{since}",
@@ -202,10 +196,30 @@ def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -
         "problem": f"{name} is placed, {pods}, but not in order",
         "unknown": f"{name}: {pods}; whether as asked is not known",
     }
-    if state == "well" and not is_looked_at:
-        return f"{name} is placed, {pods}; whether as asked was not looked at"
-
     return words[state]
+
+
+def _pods_words(about: Subject, of: Branch) -> str:
+    """Return how many pods are placed, and how many replicas have none yet."""
+    of_gang = " of its gang" if about.gangs else " of its set"
+    if about.ref.kind in _WHOLE:
+        of_gang = ""
+    pods = f"{of.placed} of {counted(of.total or 0, 'pod')}{of_gang} placed"
+
+    missing = _missing_replicas(about, about.index)
+    if about.pcs is not None and missing:
+        return f"{pods}, {missing} of {counted(about.pcs.replicas, 'replica')} not made yet"
+    return pods
+
+
+def _is_alone(about: Subject) -> bool:
+    return all(gang.ref == about.ref for gang in about.gangs)
+
+
+def _asked_since(about: Subject) -> str:
+    asked = _asked_at(about)
+    now = about.index.facts.now
+    return f", asked {ago(now - asked)} ago" if asked is not None and now else ""
 
 
 def _asked_at(about: Subject) -> float | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
+from app.explain.known.domains import Domains, Path
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.reasons.words import counted
@@ -99,7 +100,7 @@ def place_words(index: Index, topology: Topology, pods: Iterable[Pod], key: str 
     if not names or not names <= domains.positions.keys():
         return ""
 
-    paths = [path for name in names if (path := domains.paths[domains.positions[name]]) is not None]
+    paths = _paths_of(domains, names)
     if len(paths) < len(names) or not topology.keys:
         return counted(len(names), "node")
 
@@ -108,6 +109,12 @@ def place_words(index: Index, topology: Topology, pods: Iterable[Pod], key: str 
     if len(places) == 1:
         return "/".join(min(places))
     return counted(len(places), topology.levels[depth - 1].domain)
+
+
+def _paths_of(domains: Domains, names: Iterable[str]) -> list[Path]:
+    """Return the paths of the nodes that have all labels."""
+    paths = (domains.paths[domains.positions[name]] for name in names)
+    return [path for path in paths if path is not None]
 
 
 def _shared_depth(paths: Sequence[Sequence[str]]) -> int:

@@ -75,10 +75,16 @@ def _effects(
             constraint = f"{'required' if required else 'preferred'} {domain}{of}"
             text = _effect(constraint, domain, before, after)
             if text:
-                yield ConstraintChange(
-                    pcs.ref, field, text, required and after.key_of(domain) is None
-                )
+                is_lost = required and after.key_of(domain) is None
+                yield ConstraintChange(pcs.ref, field, text, is_lost)
 
+    yield from _broadened(pcs, before, after)
+
+
+def _broadened(
+    pcs: SetWithStatus, before: ClusterTopology | None, after: ClusterTopology
+) -> Iterator[ConstraintChange]:
+    """Yield the constraints that become broader than that of their set."""
     whole = pcs.asked.required
     for where, asked in pcs.constraints:
         is_broader = _rank(after, asked.required) < _rank(after, whole)
@@ -91,7 +97,10 @@ def _effects(
 
 
 def _effect(
-    constraint: str, domain: str, before: ClusterTopology | None, after: ClusterTopology
+    constraint: str,
+    domain: str,
+    before: ClusterTopology | None,
+    after: ClusterTopology,
 ) -> str:
     old = before.key_of(domain) if before else None
     new = after.key_of(domain)

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.explain.known.domains import Path
+from app.explain.known.guesses import guessed_labels
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.placing.demand import Demand
 from app.explain.placing.placements import Placements
 from app.explain.placing.room import DomainRoom
-from app.explain.reasons.topology import guessed_labels, outside_nodes
+from app.explain.reasons.topology import outside_nodes
 from app.facts.kubernetes.pod import Shape
 from app.facts.labels import NODE_POOL
 
@@ -60,7 +61,11 @@ class RoomSearch:
 
 
 def search_room(
-    index: Index, topology: Topology, level: str, pods: int, gpus: int
+    index: Index,
+    topology: Topology,
+    level: str,
+    pods: int,
+    gpus: int,
 ) -> RoomSearch | None:
     """Look for room for `pods` pods of `gpus` GPUs (thousandths) each.
 
@@ -88,27 +93,35 @@ def _next_wider(index: Index, topology: Topology, answer: RoomAnswer) -> RoomAns
 
 
 def find_room(
-    index: Index, topology: Topology, level: str, pods: int, gpus: int
+    index: Index,
+    topology: Topology,
+    level: str,
+    pods: int,
+    gpus: int,
 ) -> RoomAnswer | None:
     """Return where pods fit in one domain of a level.
 
     There are `pods` pods of `gpus` GPUs each (thousandths). None for an unknown level.
     """
-    keys = [known.key for known in topology.levels if known.domain == level]
-    if not keys:
+    key = next((known.key for known in topology.levels if known.domain == level), None)
+    if key is None:
         return None
 
-    demands = [Demand("", keys[0], ((shape, pods),)) for shape in _shapes(index, gpus)]
+    demands = [Demand("", key, ((shape, pods),)) for shape in _shapes(index, gpus)]
     placements = [Placements(index, topology, demand) for demand in demands]
     rooms = _sum([each.rooms() for each in placements], pods)
     gained: tuple[DomainRoom, ...] = ()
     labels = guessed_labels(index, topology) if outside_nodes(index, topology) else {}
     if labels:
         more = _sum([each.with_labels(labels).rooms() for each in placements], pods)
-        before = {room.domain.path: room.pods for room in rooms}
-        gained = tuple(room for room in more if room.pods > before.get(room.domain.path, 0))
+        gained = _gained(rooms, more)
 
     return RoomAnswer(level, pods, gpus, rooms, gained)
+
+
+def _gained(rooms: Sequence[DomainRoom], more: Sequence[DomainRoom]) -> tuple[DomainRoom, ...]:
+    before = {room.domain.path: room.pods for room in rooms}
+    return tuple(room for room in more if room.pods > before.get(room.domain.path, 0))
 
 
 def _shapes(index: Index, gpus: int) -> list[Shape]:

@@ -87,7 +87,13 @@ def survey(index: Index, name: str = "") -> Survey:
     unknown = tuple(Unknown(id, needs) for id, needs in missing.items() if needs)
 
     return Survey(
-        topology.cluster, topology.kai, levels, len(index.nodes), outside, reasons, unknown
+        topology.cluster,
+        topology.kai,
+        levels,
+        len(index.nodes),
+        outside,
+        reasons,
+        unknown,
     )
 
 
@@ -102,7 +108,10 @@ def _reasons(index: Index, topology: Topology) -> tuple[Reason, ...]:
 
 
 def _level(
-    index: Index, topology: Topology, level: Level, reasons: Sequence[Reason]
+    index: Index,
+    topology: Topology,
+    level: Level,
+    reasons: Sequence[Reason],
 ) -> LevelReport:
     domains = index.domains(topology.keys)
     lacking = sum(
@@ -112,12 +121,19 @@ def _level(
     findings = sum(1 for reason in reasons if any(item.field == field for item in reason.evidence))
     depth = domains.depth(level.key) or 0
     return LevelReport(
-        level, len(index.nodes) - lacking, len(index.nodes), len(domains.at(depth)), findings
+        level,
+        len(index.nodes) - lacking,
+        len(index.nodes),
+        len(domains.at(depth)),
+        findings,
     )
 
 
 def domain_reports(
-    index: Index, topology: Topology, depth: int, parent: Path = ()
+    index: Index,
+    topology: Topology,
+    depth: int,
+    parent: Path = (),
 ) -> list[DomainReport]:
     """Return the domains of one level inside a broader one, by name."""
     return [_report(index, domain) for domain in index.domains(topology.keys).within(depth, parent)]
@@ -130,5 +146,10 @@ def _report(index: Index, domain: Domain) -> DomainReport:
     free = sum(map(index.free_gpus.__getitem__, domain.nodes)) if known else None
     soon = sum(map(index.soon_free_gpus.__getitem__, domain.nodes)) if known else None
     return DomainReport(
-        domain.path, len(domain.nodes), len(domain.nodes) - opened, gpus, free, soon
+        domain.path,
+        len(domain.nodes),
+        len(domain.nodes) - opened,
+        gpus,
+        free,
+        soon,
     )

@@ -58,9 +58,11 @@ class _Grower:
 
     def root(self, subject: Subject) -> Branch:
         pcs = subject.pcs
-        gangs = tuple(self._gang(gang) for gang in (subject.siblings if pcs else subject.gangs))
         if pcs is None:
+            gangs = tuple(map(self._gang, subject.gangs))
             return gangs[0] if len(gangs) == 1 else self._bundle(subject.ref, gangs)
+
+        gangs = tuple(map(self._gang, subject.siblings))
         inside = {member.name for gang in subject.siblings for member in gang.members}
         cliques = self._index.cliques_of_set.get((pcs.namespace, pcs.name), ())
         others = tuple(self._lone_clique(clique) for clique in cliques if clique.name not in inside)
@@ -101,7 +103,12 @@ class _Grower:
         children = [self._unit(gang, part) for part in unit.units]
         children += [self._member(gang, member, unit) for member in unit.members]
         return self._part(
-            gang, Ref("Replica", gang.namespace, unit.name), unit, children, "waits", well=""
+            gang,
+            Ref("Replica", gang.namespace, unit.name),
+            unit,
+            children,
+            "waits",
+            well="",
         )
 
     def _member(self, gang: Gang, member: Member, unit: Unit | None = None) -> Branch:
@@ -156,7 +163,12 @@ class _Grower:
         children = tuple(self._pod(pod) for pod in pods)
         words = {"unknown": "", "well": "in no gang"}.get(state, "in no gang yet")
         return self._branch(
-            clique.ref, placed=placed, total=total, state=state, words=words, children=children
+            clique.ref,
+            placed=placed,
+            total=total,
+            state=state,
+            words=words,
+            children=children,
         )
 
     def _pod(self, pod: Pod) -> Branch:

@@ -71,7 +71,11 @@ def _rows(index: Index, refs: Iterable[Ref]) -> Iterator[WorkloadRow]:
 def row_of(index: Index, answer: Answer) -> WorkloadRow:
     """Return the row of a workload that has been explained."""
     row = WorkloadRow(
-        answer.ref, answer.state, _since(index, answer.ref), answer.placed, answer.total
+        answer.ref,
+        answer.state,
+        _since(index, answer.ref),
+        answer.placed,
+        answer.total,
     )
     if answer.causes:
         first = answer.causes[0]

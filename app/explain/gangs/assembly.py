@@ -185,7 +185,11 @@ def _distinct(subgroups: Iterable[SubGroup]) -> list[SubGroup]:
 
 
 def _member_of_subgroup(
-    index: Index, sub: SubGroup, pods: tuple[Pod, ...], *, optional: bool
+    index: Index,
+    sub: SubGroup,
+    pods: tuple[Pod, ...],
+    *,
+    optional: bool,
 ) -> Member:
     """Return the member of a SubGroup without children.
 

@@ -4,7 +4,7 @@ It is a PodGang, or a KAI PodGroup without one, or a pod alone; one form for all
 """
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -79,14 +79,23 @@ class Member:
         occupied = frozenset(pod.node for pod in placed)
         pods = tuple(self._runs_to_come(max(count, 0), anew))
         return Demand(
-            self.name, self.told.required, pods, (), occupied, preferred=self.told.preferred
+            self.name,
+            self.told.required,
+            pods,
+            (),
+            occupied,
+            preferred=self.told.preferred,
         )
 
     def whole_demand(self) -> Demand:
         """Return all its pods, as if none were placed."""
-        shapes = self.shapes or (self.shape,) * len(self.pods)
-        pods = tuple(_runs(shapes))
+        pods = tuple(_runs(self._shapes))
         return Demand(self.name, self.told.required, pods, preferred=self.told.preferred)
+
+    @property
+    def _shapes(self) -> Sequence[Shape]:
+        """The shape of each of its pods."""
+        return self.shapes or (self.shape,) * len(self.pods)
 
     def _runs_to_come(
         self,
@@ -102,7 +111,7 @@ class Member:
             for position, pod in enumerate(self.pods)
             if anew or not pod.node
         ]
-        shapes = self.shapes or (self.shape,) * len(self.pods)
+        shapes = self._shapes
         chosen = [shapes[position] for _, _, position in sorted(known)[:count]]
         runs = list(_runs(chosen))
         rest = count - len(chosen)

@@ -121,7 +121,10 @@ class _Plan:
         told = self._told(template.asked)
         own = self._shapes[template.name]
         clique = PodClique(
-            self._pcs.namespace, name, replicas=template.replicas, minimum=template.minimum
+            self._pcs.namespace,
+            name,
+            replicas=template.replicas,
+            minimum=template.minimum,
         )
         return Member(name, template.minimum, template.replicas, own, (), told, clique)
 

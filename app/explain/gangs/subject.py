@@ -50,11 +50,13 @@ class Subject:
             names.update(base.name for base in new)
             gangs += [gang_of(self.index, base) for base in new]
 
-        if gangs:
-            return gangs
+        return gangs or [self._to_come]
+
+    @property
+    def _to_come(self) -> Gang:
         if self.pcs is not None:
-            return [gang_to_come(self.index, self.pcs)]
-        return [Gang(self.index, self.ref, Unit(self.ref.name), self.index.topology())]
+            return gang_to_come(self.index, self.pcs)
+        return Gang(self.index, self.ref, Unit(self.ref.name), self.index.topology())
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Nodes by topology domain: the tree that the labels of the levels make."""
 
+import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -102,7 +103,7 @@ class Domains:
     def joined(self) -> Mapping[Path, Path]:
         """For domains that KAI takes for another one because of dots in names: that other one."""
         parents = {path[:-1] for path in self.paths if path}
-        if not any("." in value for path in parents for value in path):
+        if not any("." in value for value in itertools.chain.from_iterable(parents)):
             return {}
         called: dict[tuple[int, str], Path] = {}
         paths = {path[: depth + 1] for path in self.paths if path for depth in range(len(path))}

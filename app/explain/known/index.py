@@ -146,7 +146,10 @@ class Index(Belongings):
         return self._without("lasting", self.used_by_lasting, names)
 
     def _without(
-        self, whose: str, used: Mapping[str, Amounts], names: tuple[str, ...]
+        self,
+        whose: str,
+        used: Mapping[str, Amounts],
+        names: tuple[str, ...],
     ) -> list[tuple[int, ...]]:
         """Return what each node has left, computed anew where its pods have changed."""
         kind = (whose, names)

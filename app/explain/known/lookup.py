@@ -39,10 +39,11 @@ def change(before: Sequence[Any], after: Sequence[Any]) -> Change:
 
     earlier = set(map(id, before))
     later = set(map(id, after))
-    return Change(
-        [fact for fact in before if id(fact) not in later] if earlier - later else [],
-        [fact for fact in after if id(fact) not in earlier] if later - earlier else [],
-    )
+    return Change(_among(before, earlier - later), _among(after, later - earlier))
+
+
+def _among(facts: Sequence[Any], ids: set[int]) -> list[Any]:
+    return [fact for fact in facts if id(fact) in ids] if ids else []
 
 
 class _ByKey(Generic[M]):
@@ -77,7 +78,10 @@ class Join(_ByKey[Mapping[K, Sequence[T]]]):
     """How facts are grouped: each has some `keys`, and a place in its groups by `order`."""
 
     def __init__(
-        self, field: str, keys: Callable[[T], Iterable[K]], order: Callable[[T], Any]
+        self,
+        field: str,
+        keys: Callable[[T], Iterable[K]],
+        order: Callable[[T], Any],
     ) -> None:
         super().__init__(field)
         self.keys = keys

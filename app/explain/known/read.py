@@ -19,7 +19,12 @@ from app.stores.listed import Reading
 
 
 async def read_for(
-    client: Reader, ref: Ref, *, room: bool, now: float, page: int = PAGE
+    client: Reader,
+    ref: Ref,
+    *,
+    room: bool,
+    now: float,
+    page: int = PAGE,
 ) -> Snapshot:
     """Return what is needed to explain one object, without `room` less than that."""
     reading = Reading(client, BY_RESOURCE, page)
@@ -37,7 +42,11 @@ async def read_list(client: Reader, namespace: str, *, room: bool, now: float) -
 
 
 async def read_all(
-    client: Reader, *, now: float, page: int = PAGE, only: Iterable[Resource] = BY_RESOURCE
+    client: Reader,
+    *,
+    now: float,
+    page: int = PAGE,
+    only: Iterable[Resource] = BY_RESOURCE,
 ) -> Snapshot:
     """Return every kind, or `only` these, for the whole cluster."""
     reading = Reading(client, BY_RESOURCE, page)

@@ -131,19 +131,20 @@ class _Search:
     def _candidates(self, task: _PartTask) -> Iterator[Domain]:
         """Yield the domains that a part may go to, those of its preferred level first."""
         demand = task.demand
+        if not (demand.key or demand.preferred):
+            yield task.scope
+            return
+
         domains = self._grounds[task.number].domains
         required = domains.depth(demand.key) if demand.key else 0
         preferred = domains.depth(demand.preferred) if demand.preferred else required
         if required is None or preferred is None or preferred < required:
             return
-        if not (demand.key or demand.preferred):
-            yield task.scope
-            return
-
         for depth in dict.fromkeys((preferred, required)):
-            for domain in self._at(task, depth):
-                if self._has_own(task, required, domain):
-                    yield domain
+            yield from self._open_at(task, depth, required)
+
+    def _open_at(self, task: _PartTask, depth: int, required: int) -> Iterator[Domain]:
+        return (domain for domain in self._at(task, depth) if self._has_own(task, required, domain))
 
     def _at(self, task: _PartTask, depth: int) -> Iterator[Domain]:
         """Yield the domains of a level inside of the scope, the scope itself if it is narrower."""

@@ -216,26 +216,30 @@ def channel_taken(gang: Gang) -> Iterator[Reason]:
     if not placements.now.fits or not _waits_for_channel(gang):
         return
 
+    takers = _channel_takers(gang.index)
+    if not takers or placements.under(only(gang, lambda node: node.name not in takers)).fits:
+        return
+
+    number = counted(len(gang.index.nodes), "node")
+    holders = listed(dict.fromkeys(claim.name for claim in takers.values()))
+    text = f"{len(takers)} of {number} have their channel taken by {holders}"
+    objects = tuple(Ref("Node", "", name) for name in takers)
+    evidence = tuple(
+        Evidence(claim.ref, "status.allocation.devices", name)
+        for name, claim in list(takers.items())[:8]
+    )
+    yield Reason("ChannelTaken", objects, text, _freeing(gang, takers), "you", evidence)
+
+
+def _channel_takers(index: Index) -> dict[str, ResourceClaim]:
+    """Return the claims that have the channels of nodes, by the name of the node."""
     takers = {
         device.pool: claim
-        for claim in gang.index.facts.claims
+        for claim in index.facts.claims
         for device in claim.devices
         if (device.driver, device.device) == (CHANNEL_DRIVER, CHANNEL)
     }
-    taken = [node.name for node in gang.index.nodes if node.name in takers]
-    if not taken or placements.under(only(gang, lambda node: node.name not in takers)).fits:
-        return
-
-    holders = listed(dict.fromkeys(takers[name].name for name in taken))
-    text = (
-        f"{len(taken)} of {counted(len(gang.index.nodes), 'node')} have their channel taken by"
-        f" {holders}"
-    )
-    objects = tuple(Ref("Node", "", name) for name in taken)
-    evidence = tuple(
-        Evidence(takers[name].ref, "status.allocation.devices", name) for name in taken[:8]
-    )
-    yield Reason("ChannelTaken", objects, text, _freeing(gang, takers), "you", evidence)
+    return {node.name: takers[node.name] for node in index.nodes if node.name in takers}
 
 
 def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:
@@ -265,27 +269,24 @@ def domain_not_ready(gang: Gang) -> Iterator[Reason]:
     """Pods are placed and wait for their ComputeDomain."""
     for domain in compute_domains_of(gang):
         pods = [pod for pod in gang.placed if _uses(pod, domain)]
-        if not any(CREATING in pod.waiting for pod in pods):
-            continue
-        ready = ready_nodes(gang.index, domain)
-        nodes = sorted({pod.node for pod in pods})
-        missing = [name for name in nodes if name not in ready]
-        if not missing and (domain.ready or domain.number == 0):
-            continue
-        total = max(domain.number, len(nodes))
-        lacking = f", missing {listed(missing)}" if missing else ""
-        well = min(len(ready), total - len(missing))
-        text = f"ComputeDomain {domain.name}: {well} of {counted(total, 'node')} ready{lacking}"
-        evidence = (Evidence(domain.ref, "status", "Ready" if domain.ready else "NotReady"),)
-        remedy = "see the daemon pods on those nodes, and their label nvidia.com/gpu.clique"
-        yield Reason(
-            "DomainNotReady",
-            (domain.ref,),
-            text,
-            remedy,
-            "platform",
-            evidence,
-        )
+        if any(CREATING in pod.waiting for pod in pods):
+            yield from _lacking_nodes(gang, domain, sorted({pod.node for pod in pods}))
+
+
+def _lacking_nodes(gang: Gang, domain: ComputeDomain, nodes: list[str]) -> Iterator[Reason]:
+    """`nodes` are those of pods that wait for it."""
+    ready = ready_nodes(gang.index, domain)
+    missing = [name for name in nodes if name not in ready]
+    if not missing and (domain.ready or domain.number == 0):
+        return
+
+    total = max(domain.number, len(nodes))
+    lacking = f", missing {listed(missing)}" if missing else ""
+    well = min(len(ready), total - len(missing))
+    text = f"ComputeDomain {domain.name}: {well} of {counted(total, 'node')} ready{lacking}"
+    evidence = (Evidence(domain.ref, "status", "Ready" if domain.ready else "NotReady"),)
+    remedy = "see the daemon pods on those nodes, and their label nvidia.com/gpu.clique"
+    yield Reason("DomainNotReady", (domain.ref,), text, remedy, "platform", evidence)
 
 
 def domain_deleted(gang: Gang) -> Iterator[Reason]:

@@ -26,31 +26,12 @@ def level_unknown(gang: Gang) -> Iterator[Reason]:
 
 def _unknown_domains(pcs: SetWithStatus, topology: Topology) -> Iterator[Reason]:
     cluster = topology.cluster
-    constraints = [asked for _, asked in pcs.constraints]
     if cluster is None:
-        for asked in [asked for asked in constraints if asked.topology][:1]:
-            text = f"There is no topology {asked.topology}, which the set names"
-            constraint = (
-                asked.field.removesuffix(".required")
-                .removesuffix(".pack")
-                .removesuffix(".packDomain")
-            )
-            evidence = (Evidence(pcs.ref, f"{constraint}.topologyName", asked.topology),)
-            remedy = "correct topologyName, or have a ClusterTopologyBinding of this name made"
-            yield Reason(
-                "LevelUnknown",
-                (pcs.ref,),
-                text,
-                remedy,
-                "you",
-                evidence,
-            )
+        yield from _unknown_topology(pcs)
         return
 
     known = listed((level.domain for level in cluster.levels), 16) or "none"
-    for field, domain, _ in (
-        constraint for asked in constraints for constraint in asked.constraints
-    ):
+    for field, domain, _ in (part for _, asked in pcs.constraints for part in asked.constraints):
         if cluster.key_of(domain) is None:
             text = (
                 f'"{domain}" is no level of the {cluster.kind} {cluster.name}: its levels are'
@@ -58,8 +39,33 @@ def _unknown_domains(pcs: SetWithStatus, topology: Topology) -> Iterator[Reason]
             )
             evidence = (Evidence(pcs.ref, field, domain),)
             yield Reason(
-                "LevelUnknown", (pcs.ref,), text, f"ask for one of them in {field}", "you", evidence
+                "LevelUnknown",
+                (pcs.ref,),
+                text,
+                f"ask for one of them in {field}",
+                "you",
+                evidence,
             )
+
+
+def _unknown_topology(pcs: SetWithStatus) -> Iterator[Reason]:
+    asked = next((asked for _, asked in pcs.constraints if asked.topology), None)
+    if asked is None:
+        return
+
+    text = f"There is no topology {asked.topology}, which the set names"
+    constraint, _, _ = asked.field.partition(".topologyConstraint")
+    field = f"{constraint}.topologyConstraint.topologyName"
+    evidence = (Evidence(pcs.ref, field, asked.topology),)
+    remedy = "correct topologyName, or have a ClusterTopologyBinding of this name made"
+    yield Reason(
+        "LevelUnknown",
+        (pcs.ref,),
+        text,
+        remedy,
+        "you",
+        evidence,
+    )
 
 
 def _unavailable(pcs: SetWithStatus) -> Iterator[Reason]:
@@ -74,7 +80,12 @@ def _unavailable(pcs: SetWithStatus) -> Iterator[Reason]:
                 Evidence(pcs.ref, f"status.conditions[{condition.type}]", condition.reason),
             )
             yield Reason(
-                "LevelUnknown", (pcs.ref,), text, "ask for a level that exists", "you", evidence
+                "LevelUnknown",
+                (pcs.ref,),
+                text,
+                "ask for a level that exists",
+                "you",
+                evidence,
             )
 
 
@@ -228,7 +239,10 @@ def _unconstrained(
 
 
 def _untold(
-    pcs: SetWithStatus, whole: Unit, cluster: ClusterTopology, keys: Sequence[str]
+    pcs: SetWithStatus,
+    whole: Unit,
+    cluster: ClusterTopology,
+    keys: Sequence[str],
 ) -> Iterator[str]:
     """Yield the levels that the set, its groups and its cliques ask for and the PodGang lacks."""
 
@@ -240,14 +254,17 @@ def _untold(
     if cluster.key_of(pcs.asked.preferred) and not whole.told.preferred:
         yield f"{pcs.asked.preferred} (preferred)"
     for name, rank in _ranks(whole, -1, keys):
-        # Grove ends the name of a PodClique with that of its template.
-        named = (template for template in pcs.cliques if name.endswith(f"-{template.name}"))
-        template = max(named, key=lambda template: len(template.name), default=None)
-        if template is not None:
-            above = (group.asked for group in pcs.groups if template.name in group.cliques)
-            yield from (
-                asked.required for asked in (template.asked, *above) if rank < rank_of(asked)
-            )
+        yield from (asked.required for asked in _asked_for(pcs, name) if rank < rank_of(asked))
+
+
+def _asked_for(pcs: SetWithStatus, name: str) -> Iterator[UserConstraint]:
+    """Yield the constraints of the template of a PodClique, and of its scaling groups."""
+    # Grove ends the name of a PodClique with that of its template.
+    named = (template for template in pcs.cliques if name.endswith(f"-{template.name}"))
+    template = max(named, key=lambda template: len(template.name), default=None)
+    if template is not None:
+        yield template.asked
+        yield from (group.asked for group in pcs.groups if template.name in group.cliques)
 
 
 def _ranks(
@@ -290,7 +307,10 @@ def min_above_replicas(gang: Gang) -> Iterator[Reason]:
             needs = f"{member.name} needs {member.minimum}"
             possible = member.clique.replicas
             yield _never(gang.ref, needs, member.minimum, possible, "minReplicas")
+    yield from _never_by_pod_group(gang)
 
+
+def _never_by_pod_group(gang: Gang) -> Iterator[Reason]:
     group = gang.pod_group
     cliques = [member.clique for member in gang.members]
     possible = sum(clique.replicas for clique in cliques if clique is not None)
@@ -319,5 +339,10 @@ def _never(
     text = f"{needs}, and {possible} can exist: it is never placed"
     remedy = "lower minAvailable, or raise replicas"
     return Reason(
-        "MinAboveReplicas", (ref,), text, remedy, "you", (Evidence(ref, field, str(minimum)),)
+        "MinAboveReplicas",
+        (ref,),
+        text,
+        remedy,
+        "you",
+        (Evidence(ref, field, str(minimum)),),
     )

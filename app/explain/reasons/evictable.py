@@ -5,7 +5,7 @@ See `pkg/scheduler/actions/preempt` and `pkg/common/podgroup` of KAI.
 
 from collections.abc import Iterator
 
-from app.explain.known.belongings import key_of
+from app.explain.known.belongings import Key, key_of
 from app.explain.known.index import Index
 from app.explain.placing.placements import Assumption
 from app.explain.reasons.room import Obstacle
@@ -30,12 +30,7 @@ def evicted_for(obstacle: Obstacle) -> list[Pod]:
     if group is None or "priorities" in facts.unseen.keys() | facts.skipped:
         return []
 
-    own = priority_of(gang.index, group.priority_class)
-    losing = {
-        key_of(other)
-        for other in facts.pod_groups
-        if other.queue == group.queue and _loses_against(gang.index, other, own)
-    }
+    losing = _losing_against(gang.index, group)
     if not losing:
         return []
 
@@ -48,10 +43,16 @@ def evicted_for(obstacle: Obstacle) -> list[Pod]:
     return victims if victims and obstacle.placements.under(Assumption(gone=gone)).fits else []
 
 
-def _loses_against(index: Index, group: KaiPodGroup, priority: int) -> bool:
-    """Return whether KAI evicts a PodGroup for one of this priority in the same queue."""
-    is_lower = priority_of(index, group.priority_class) < priority
-    return is_lower and group_is_preemptible(index, group)
+def _losing_against(index: Index, group: KaiPodGroup) -> set[Key]:
+    """Return the PodGroups in the same queue that KAI evicts for `group`."""
+    own = priority_of(index, group.priority_class)
+    return {
+        key_of(other)
+        for other in index.facts.pod_groups
+        if other.queue == group.queue
+        and priority_of(index, other.priority_class) < own
+        and group_is_preemptible(index, other)
+    }
 
 
 def _pods_in_the_way(obstacle: Obstacle) -> Iterator[Pod]:

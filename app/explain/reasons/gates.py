@@ -11,7 +11,7 @@ from app.explain.gangs.bases import base_gangs
 from app.explain.gangs.gang import Gang, Member
 from app.explain.known.index import Index
 from app.explain.reasons.made import said_when
-from app.explain.reasons.reason import Evidence, Reason
+from app.explain.reasons.reason import Evidence, Reason, Who
 from app.explain.reasons.said import is_of_kai
 from app.explain.reasons.words import ago, counted, listed
 from app.facts.grove.podgang import PodGang
@@ -47,7 +47,7 @@ def gang_incomplete(gang: Gang) -> Iterator[Reason]:
     needed = sum(member.minimum for member in gang.members)
     existing = sum(min(member.minimum, len(member.pods)) for member in gang.members)
     lacks = listed(f"{member.name} lacks {member.minimum - len(member.pods)}" for member in short)
-    gone = [pod for member in short for pod in _gone(gang, member)]
+    gone = _gone(gang, short)
     exist = "exists" if existing == 1 else "exist"
     text = f"{existing} of {counted(needed, 'pod')} {exist}; {lacks}"
     evidence = (
@@ -65,37 +65,46 @@ def gang_incomplete(gang: Gang) -> Iterator[Reason]:
     )
 
 
-def _gone(gang: Gang, member: Member) -> list[Pod]:
-    """Return the pods of a part that have failed or are terminating.
+def _gone(gang: Gang, members: Iterable[Member]) -> list[Pod]:
+    """Return the pods of parts that have failed or are terminating.
 
     Grove makes none in their place.
     """
     if not gang.is_of_grove:
         return []
-    pods = gang.index.pods_of_clique(gang.namespace, member.name)
-    return [pod for pod in pods if pod.finished or pod.deleting is not None]
+    return [
+        pod
+        for member in members
+        for pod in gang.index.pods_of_clique(gang.namespace, member.name)
+        if pod.finished or pod.deleting is not None
+    ]
 
 
 def _what_ends(gang: Gang, gone: Sequence[Pod]) -> str:
     """Return what makes room for other pods in the place of those that are gone; "" if none are."""
     terminating = [pod for pod in gone if pod.deleting is not None]
     if terminating:
-        since = ago(gang.index.facts.now - (terminating[0].deleting or 0.0))
-        names = f"{listed(pod.name for pod in terminating)}, terminating for {since}"
-        held_by = sorted({name for pod in terminating for name in pod.finalizers})
-        if held_by:
-            return f"ask the owner of the finalizer {listed(held_by)}, which keeps {names}"
-        dead = _dead_nodes(gang, terminating)
-        if dead:
-            return (
-                f"bring {listed(dead)} back or, if that is off for good, delete the node: this"
-                f" ends {names}"
-            )
-        return f"wait for the end of {names}"
+        return _end_of(gang, terminating)
     if gone:
         failed = listed(f"{pod.name} ({pod.phase})" for pod in gone)
         return f"delete what has ended, so that Grove makes others: {failed}"
     return ""
+
+
+def _end_of(gang: Gang, pods: Sequence[Pod]) -> str:
+    """Return what ends pods that are terminating."""
+    since = ago(gang.index.facts.now - (pods[0].deleting or 0.0))
+    names = f"{listed(pod.name for pod in pods)}, terminating for {since}"
+    held_by = sorted({name for pod in pods for name in pod.finalizers})
+    if held_by:
+        return f"ask the owner of the finalizer {listed(held_by)}, which keeps {names}"
+    dead = _dead_nodes(gang, pods)
+    if dead:
+        return (
+            f"bring {listed(dead)} back or, if that is off for good, delete the node: this"
+            f" ends {names}"
+        )
+    return f"wait for the end of {names}"
 
 
 def _dead_nodes(gang: Gang, pods: Iterable[Pod]) -> list[str]:
@@ -204,8 +213,7 @@ def gate_opens(gang: Gang) -> Iterator[Reason]:
         return
 
     referenced = {name for part in gang.pod_gang.parts for name in part.pods}
-    bases_wait = any(any(_below_minimum(gang.index, base)) for base in base_gangs(gang))
-    if bases_wait or not referenced.issuperset(pod.name for pod in gated):
+    if _waits_for_base(gang) or not referenced.issuperset(pod.name for pod in gated):
         return
 
     text = (
@@ -215,6 +223,10 @@ def gate_opens(gang: Gang) -> Iterator[Reason]:
     remedy = "wait; if it lasts longer than a minute, see the log of Grove's operator"
     evidence = (Evidence(gated[0].ref, "spec.schedulingGates", GROVE_GATE),)
     yield Reason("GateOpens", refs(gated), text, remedy, "wait", evidence)
+
+
+def _waits_for_base(gang: Gang) -> bool:
+    return any(any(_below_minimum(gang.index, base)) for base in base_gangs(gang))
 
 
 def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, int, int]]:
@@ -268,7 +280,12 @@ def _missing(
         text = f"{counted(len(pods), 'pod')} {verb} for {kind} {name}, which does not exist"
         evidence = (Evidence(objects[0], field, name),)
         yield Reason(
-            "WorkloadMissing", objects, text, "create it, or correct the name", "you", evidence
+            "WorkloadMissing",
+            objects,
+            text,
+            "create it, or correct the name",
+            "you",
+            evidence,
         )
 
 
@@ -287,7 +304,11 @@ def _missing_workload(index: Index, pod: Pod) -> tuple[str, str, str] | None:
 
 
 def _missing_part(
-    index: Index, namespace: str, name: str, part: str, field: str
+    index: Index,
+    namespace: str,
+    name: str,
+    part: str,
+    field: str,
 ) -> tuple[str, str, str] | None:
     workload = index.workloads.get((namespace, name))
     if name and workload is None:
@@ -299,38 +320,32 @@ def _missing_part(
 
 def not_grouped(gang: Gang) -> Iterator[Reason]:
     """A pod for KAI that KAI's pod-grouper has not taken up, and that nothing else holds back."""
-    pods_of_kai = [pod for pod in gang.waiting if pod.scheduler == KAI_SCHEDULER]
-    untaken = [
-        pod
-        for pod in pods_of_kai
-        if not (pod.group or pod.gates or pod.workload or pod.workload_group)
-    ]
+    untaken = filter(_is_untaken, gang.waiting)
     for words, pods in grouped(
         (next(iter(grouper_warnings(gang.index, pod)), ""), pod) for pod in untaken
     ):
         objects = refs(pods)
         evidence = (Evidence(objects[0], f"metadata.annotations[{POD_GROUP_NAME}]", "absent"),)
         text = f"KAI has not taken up {counted(len(pods), 'pod')}"
+        who: Who = "platform"
+        remedy = "wait; if it lasts longer than a minute, see KAI's pod-grouper"
         if words:
+            text = f"{text}: {words}"
+            who = "you"
             remedy = "correct what KAI's words name"
-            yield Reason(
-                "NotGrouped",
-                objects,
-                f"{text}: {words}",
-                remedy,
-                "you",
-                evidence,
-            )
-        else:
-            remedy = "wait; if it lasts longer than a minute, see KAI's pod-grouper"
-            yield Reason(
-                "NotGrouped",
-                objects,
-                text,
-                remedy,
-                "platform",
-                evidence,
-            )
+        yield Reason(
+            "NotGrouped",
+            objects,
+            text,
+            remedy,
+            who,
+            evidence,
+        )
+
+
+def _is_untaken(pod: Pod) -> bool:
+    is_held = pod.group or pod.gates or pod.workload or pod.workload_group
+    return pod.scheduler == KAI_SCHEDULER and not is_held
 
 
 def grouper_warnings(index: Index, pod: Pod) -> list[str]:

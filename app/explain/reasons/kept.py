@@ -34,7 +34,13 @@ def required_violated(gang: Gang) -> Iterator[Reason]:
         )
         evidence = (Evidence(gang.ref, "required", key),)
         yield Reason(
-            "RequiredViolated", (gang.ref,), text, remedy, "you", evidence, parts=(part.name,)
+            "RequiredViolated",
+            (gang.ref,),
+            text,
+            remedy,
+            "you",
+            evidence,
+            parts=(part.name,),
         )
 
 

@@ -104,7 +104,12 @@ def pod_gang_missing(gang: Gang) -> Iterator[Reason]:
         text = f"Grove has made PodCliques of {pcs.name}, and no PodGang: KAI can't group its pods"
         evidence = (Evidence(pcs.ref, "PodGangs", "0"), *_errors(gang, pcs))
         yield Reason(
-            "PodGangMissing", (pcs.ref,), text, _until_made(gang, pcs), "platform", evidence
+            "PodGangMissing",
+            (pcs.ref,),
+            text,
+            _until_made(gang, pcs),
+            "platform",
+            evidence,
         )
 
 

@@ -218,36 +218,29 @@ def outside_pool(gang: Gang) -> Iterator[Reason]:
     if obstacle is None or not obstacle.is_of_pool:
         return
 
-    pools = Counter(node.labels.get(NODE_POOL, "") for node in gang.index.nodes)
-    inside = pools[gang.pool]
-    others = {pool: count for pool, count in pools.items() if pool != gang.pool}
-    where = listed(_in_pool(pool, count) for pool, count in sorted(others.items()))
-    number = counted(inside, "node")
     ref = gang.pod_group.ref if gang.pod_group is not None else gang.ref
-    if gang.pool:
-        text = (
-            f'Its node pool "{gang.pool}" has {number} and no place for it; of the others, {where}'
-        )
-        remedy = (
-            f"label nodes {NODE_POOL}={gang.pool}, or leave the pool out of the workload and its"
-            " queue"
-        )
-    else:
-        text = (
-            f"It is in no node pool, and there is no place for it on the {number} in none; {where}"
-        )
-        remedy = f"remove the label {NODE_POOL} from nodes, or have the workload use that pool"
+    text, remedy = _outside_words(gang)
     shapes = [shape for shape, _ in obstacle.short.shapes]
     if not any(is_selected(shape, node) for shape in shapes for node in gang.index.nodes):
         remedy = f"{remedy}, and correct the selector"
     evidence = (Evidence(ref, f"metadata.labels[{NODE_POOL}]", gang.pool or "absent"),)
-    yield Reason(
-        "OutsidePool",
-        (ref,),
-        text,
-        remedy,
-        "platform",
-        evidence,
+    yield Reason("OutsidePool", (ref,), text, remedy, "platform", evidence)
+
+
+def _outside_words(gang: Gang) -> tuple[str, str]:
+    """Return where there is room for a gang, and the remedy."""
+    pools = Counter(node.labels.get(NODE_POOL, "") for node in gang.index.nodes)
+    number = counted(pools.pop(gang.pool, 0), "node")
+    where = listed(_in_pool(pool, count) for pool, count in sorted(pools.items()))
+    if gang.pool:
+        return (
+            f'Its node pool "{gang.pool}" has {number} and no place for it; of the others, {where}',
+            f"label nodes {NODE_POOL}={gang.pool}, or leave the pool out of the workload and its"
+            " queue",
+        )
+    return (
+        f"It is in no node pool, and there is no place for it on the {number} in none; {where}",
+        f"remove the label {NODE_POOL} from nodes, or have the workload use that pool",
     )
 
 

@@ -172,12 +172,14 @@ def preemption_delay(gang: Gang) -> Iterator[Reason]:
     if group is None or said is None:
         return
 
-    since = max((time for time in (group.created, group.evicted) if time is not None), default=None)
-    when = clock(since + group.delay) if since is not None and group.delay else ""
-    if since is not None and group.delay and since + group.delay <= gang.index.facts.now:
-        return
+    text = "May not push others out yet"
+    since = max(filter(None, (group.created, group.evicted)), default=None)
+    if since is not None and group.delay:
+        end = since + group.delay
+        if end <= gang.index.facts.now:
+            return
+        text = f"May push others out from {clock(end)} on"
 
-    text = f"May push others out from {when} on" if when else "May not push others out yet"
     evidence = (Evidence(group.ref, CONDITION, said.reason),)
     yield Reason(
         "PreemptionDelay",
@@ -198,5 +200,10 @@ def _as_said(
     """KAI's own words, if they have no numbers that could be put better."""
     evidence = (Evidence(group.ref, CONDITION, said.reason),)
     return Reason(
-        reason, (group.ref,), f"KAI says: {said.message or said.reason}", remedy, "you", evidence
+        reason,
+        (group.ref,),
+        f"KAI says: {said.message or said.reason}",
+        remedy,
+        "you",
+        evidence,
     )

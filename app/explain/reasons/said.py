@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.words import ago, listed
 from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER
 
 _KAI_COMPONENTS = {"kai-scheduler", "binder", "pod-grouper", "podgrouper"}
@@ -21,13 +22,18 @@ def silence(gangs: Sequence[Gang], asked: float | None) -> str:
         return f"the pods are placed by {listed(sorted(schedulers))}, not by KAI"
 
     age = _age(waiting, asked)
-    pools = sorted({gang.pool for gang in waiting if gang.pool})
+    serves = _serves_pools(waiting)
     if age < _SOON:
-        served = f", if its scheduler serves node pool {listed(pools)}" if pools else ""
-        return f"KAI has said nothing: it should decide within seconds{served}"
+        if_served = f", if its scheduler {serves}" if serves else ""
+        return f"KAI has said nothing: it should decide within seconds{if_served}"
 
-    serves = f" and serves node pool {listed(pools)}" if pools else ""
-    return f"KAI has said nothing for {ago(age)}: see whether its scheduler runs{serves}"
+    and_serves = f" and {serves}" if serves else ""
+    return f"KAI has said nothing for {ago(age)}: see whether its scheduler runs{and_serves}"
+
+
+def _serves_pools(waiting: Sequence[Gang]) -> str:
+    pools = sorted({gang.pool for gang in waiting if gang.pool})
+    return f"serves node pool {listed(pools)}" if pools else ""
 
 
 def _age(waiting: Sequence[Gang], asked: float | None) -> float:
@@ -61,16 +67,20 @@ def words_of_kai(gang: Gang) -> str:
 def _words_about(gang: Gang) -> list[tuple[str, float | None]]:
     """Words and their time: of the PodGroup, else of pods of KAI, else of events about them."""
     group = gang.pod_group
-    said = [(said.message or said.reason, said.time) for said in group.said] if group else []
-    if said:
-        return said
+    if group is not None and group.said:
+        return [(said.message or said.reason, said.time) for said in group.said]
 
     pods = [pod for pod in gang.waiting if pod.scheduler == KAI_SCHEDULER]
-    said = [(pod.unscheduled, None) for pod in pods if pod.unscheduled]
-    if said:
-        return said
+    of_pods: list[tuple[str, float | None]]
+    of_pods = [(pod.unscheduled, None) for pod in pods if pod.unscheduled]
+    return of_pods or _events_about(gang, pods)
 
-    uids = [*([group.uid] if group is not None else []), *(pod.uid for pod in pods)]
+
+def _events_about(gang: Gang, pods: Sequence[Pod]) -> list[tuple[str, float | None]]:
+    uids = [pod.uid for pod in pods]
+    if gang.pod_group is not None:
+        uids.insert(0, gang.pod_group.uid)
+
     latest = (_of_kai(gang.index.events.get(uid, ())) for uid in uids)
     return [(event.message, event.time) for event in latest if event is not None]
 

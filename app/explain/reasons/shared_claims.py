@@ -1,7 +1,7 @@
 """Reasons in ResourceClaims that pods share by name."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from app.explain.gangs.gang import Gang
@@ -112,31 +112,36 @@ def claim_being_deleted(gang: Gang) -> Iterator[Reason]:
     names = {c.claim for pod in gang.pods for c in pod.claims if c.claim and not c.template}
     for name in sorted(names):
         claim = gang.index.claims.get((gang.namespace, name))
-        users = _lasting_users(gang, claim) if claim is not None else []
-        if claim is None or claim.deleting is None or not users:
-            continue
-        verb = "uses" if len(users) == 1 else "use"
-        pods = counted(len(users), "pod")
-        text = f"The claim {name} is being deleted, and {pods} still {verb} it, so no other gets it"
-        anew = "is made anew with its pods" if _is_ours(gang, claim) else "can be created again"
-        remedy = (
-            "delete these pods together as soon as the workload can do without them: then the claim"
-            f" goes, and {anew}"
-        )
-        command = f"kubectl delete pod -n {gang.namespace} {shlex.join(users)}"
-        evidence = (Evidence(claim.ref, "metadata.deletionTimestamp", "set"),)
-        waits = any(c.claim == name for pod in gang.waiting for c in pod.claims)
-        severity: Severity = "problem" if waits else "warning"
-        yield Reason(
-            "ClaimBeingDeleted",
-            (claim.ref,),
-            text,
-            remedy,
-            "you",
-            evidence,
-            (command,),
-            severity,
-        )
+        if claim is not None and claim.deleting is not None:
+            users = _lasting_users(gang, claim)
+            if users:
+                yield _being_deleted(gang, claim, users)
+
+
+def _being_deleted(gang: Gang, claim: ResourceClaim, users: Sequence[str]) -> Reason:
+    name = claim.name
+    verb = "uses" if len(users) == 1 else "use"
+    pods = counted(len(users), "pod")
+    text = f"The claim {name} is being deleted, and {pods} still {verb} it, so no other gets it"
+    anew = "is made anew with its pods" if _is_ours(gang, claim) else "can be created again"
+    remedy = (
+        "delete these pods together as soon as the workload can do without them: then the claim"
+        f" goes, and {anew}"
+    )
+    command = f"kubectl delete pod -n {gang.namespace} {shlex.join(users)}"
+    evidence = (Evidence(claim.ref, "metadata.deletionTimestamp", "set"),)
+    waits = any(used.claim == name for pod in gang.waiting for used in pod.claims)
+    severity: Severity = "problem" if waits else "warning"
+    return Reason(
+        "ClaimBeingDeleted",
+        (claim.ref,),
+        text,
+        remedy,
+        "you",
+        evidence,
+        (command,),
+        severity,
+    )
 
 
 def _lasting_users(gang: Gang, claim: ResourceClaim) -> list[str]:

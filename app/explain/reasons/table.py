@@ -303,7 +303,10 @@ RULES: tuple[Rule, ...] = (
         Gang.may_wait,
     ),
     Rule(
-        "FairShare", queue.fair_share, ("pod_groups", "queues", "nodes", *TOPOLOGY, ROOM), _grouped
+        "FairShare",
+        queue.fair_share,
+        ("pod_groups", "queues", "nodes", *TOPOLOGY, ROOM),
+        _grouped,
     ),
     Rule(
         "PreemptionDelay",
@@ -337,7 +340,10 @@ RULES: tuple[Rule, ...] = (
         claims.uses_claims,
     ),
     Rule(
-        "DomainNotReady", claims.domain_not_ready, ("pods", "compute_domains"), claims.uses_claims
+        "DomainNotReady",
+        claims.domain_not_ready,
+        ("pods", "compute_domains"),
+        claims.uses_claims,
     ),
     Rule(
         "RequiredViolated",
@@ -379,7 +385,10 @@ RULES: tuple[Rule, ...] = (
         Gang.is_constrained,
     ),
     Rule(
-        "LevelLabelMissing", topology.level_label_missing, ("nodes", *TOPOLOGY), _waits_constrained
+        "LevelLabelMissing",
+        topology.level_label_missing,
+        ("nodes", *TOPOLOGY),
+        _waits_constrained,
     ),
     Rule(
         "NotATree",
@@ -426,12 +435,12 @@ def examine(gangs: Iterable[Gang]) -> Examined:
     skipped: dict[str, None] = {}
 
     for rule in RULES:
-        applying = [gang for gang in gangs if rule.applies(gang)]
+        applying = list(filter(rule.applies, gangs))
         if not applying:
             continue
         facts = applying[0].index.facts
         needs = _needs(rule, applying)
-        missing = tuple(need for need in needs if need in facts.unseen)
+        missing = tuple(filter(facts.unseen.__contains__, needs))
         if missing:
             unknown.setdefault(rule.id, Unknown(rule.id, missing))
         elif facts.skipped.intersection(needs):

@@ -3,7 +3,6 @@
 Constraints that did not reach the scheduler are among them.
 """
 
-import re
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from dataclasses import replace
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Domains
+from app.explain.known.guesses import guessed_labels
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.placing.fitness import is_selected
@@ -20,12 +20,9 @@ from app.explain.reasons.words import amount, counted, listed
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.node import Labels, Node
-from app.facts.labels import NODE_POOL
 from app.facts.named import Ref
 from app.objects.owners import OwnerRef
 from app.rules.topology.levels import HOSTNAME_KEY
-
-_NUMBER = re.compile(r"(.*?[^0-9]|)([0-9]{1,18})")
 
 
 def level_label_missing(gang: Gang) -> Iterator[Reason]:
@@ -43,16 +40,25 @@ def level_label_missing(gang: Gang) -> Iterator[Reason]:
 
     absent = absent_keys(index, topology)
     yield from (_absent_key(index, topology, key) for key in absent)
-    has_place = not index.room_is_known or gang.placements.now.fits
-    if gang.members and has_place and not absent:
+    if not absent and gang.members and _has_place(gang):
         yield _note(outside)
-        return
+    else:
+        keys = [key for key in topology.keys if key not in absent]
+        yield from _missing_labels(gang, outside, keys)
 
-    guesses = guessed_labels(index, topology)
-    would_fit = bool(guesses) and not has_place and gang.placements.with_labels(guesses).now.fits
-    groups = _by_missing_keys(outside, [key for key in topology.keys if key not in absent], guesses)
-    for (keys, value), nodes in sorted(groups.items()):
-        yield _missing_label(keys, value, nodes, helps=would_fit and bool(value))
+
+def _has_place(gang: Gang) -> bool:
+    return not gang.index.room_is_known or gang.placements.now.fits
+
+
+def _missing_labels(gang: Gang, outside: list[Node], keys: list[str]) -> Iterator[Reason]:
+    guesses = guessed_labels(gang.index, gang.topology)
+    would_fit = False
+    if guesses and not _has_place(gang):
+        would_fit = gang.placements.with_labels(guesses).now.fits
+
+    for (missing, value), nodes in sorted(_by_missing_keys(outside, keys, guesses).items()):
+        yield _missing_label(missing, value, nodes, helps=would_fit and bool(value))
 
 
 def _could_use(gang: Gang, node: Node) -> bool:
@@ -127,29 +133,9 @@ def outside_nodes(index: Index, topology: Topology) -> list[Node]:
     return [index.nodes[position] for position in index.domains(topology.keys).outside]
 
 
-def _missing_label(
-    keys: tuple[str, ...],
-    value: str,
-    nodes: list[Node],
-    *,
-    helps: bool,
-) -> Reason:
+def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], *, helps: bool) -> Reason:
     """`helps`: with the labels that are suggested, the gang that waits would fit."""
     gpus = sum(gpus_of(node.allocatable) for node in nodes)
-    whose = f" of {value}" if value else ""
-    cost = f": {amount('/gpu', gpus)}" if gpus else ", which have no GPUs"
-    verb, them = ("has", "it") if len(nodes) == 1 else ("have", "them")
-    fits = (
-        f"; with {them} it fits"
-        if helps and len(nodes) > 1
-        else "; with it the gang fits"
-        if helps
-        else ""
-    )
-    text = (
-        f"{counted(len(nodes), 'node')}{whose} {verb} no label {listed(keys)}{fits}; KAI leaves"
-        f" {them} out of every gang with a constraint{cost}"
-    )
     names = [node.name for node in nodes]
     is_guessed = len(keys) == 1 and value
     label_value = value if is_guessed else "VALUE"
@@ -157,71 +143,40 @@ def _missing_label(
     refs = tuple(Ref("Node", "", name) for name in names)
     evidence = tuple(Evidence(refs[0], f"metadata.labels[{key}]", "absent") for key in keys)
     command = f"kubectl label node {shlex.join([*names, *labels])}"
-    remedy = f"label {them}"
+    text = _missing_text(keys, value, len(nodes), gpus, helps)
+    remedy = "label it" if len(nodes) == 1 else "label them"
     if not is_guessed:
-        remedy = f"label {them}; VALUE is the domain that a node is in"
+        remedy = f"{remedy}; VALUE is the domain that a node is in"
     severity: Severity = "warning" if gpus else "note"
 
     return Reason(
-        "LevelLabelMissing", refs, text, remedy, "platform", evidence, (command,), severity
+        "LevelLabelMissing",
+        refs,
+        text,
+        remedy,
+        "platform",
+        evidence,
+        (command,),
+        severity,
     )
 
 
-def guessed_labels(index: Index, topology: Topology) -> Mapping[str, Labels]:
-    """Return the values that a missing label of a level probably has, by node.
+def _missing_text(keys: tuple[str, ...], value: str, nodes: int, gpus: int, helps: bool) -> str:
+    whose = f" of {value}" if value else ""
+    cost = f": {amount('/gpu', gpus)}" if gpus else ", which have no GPUs"
+    verb = "have"
+    them = "them"
+    fits = "; with them it fits"
+    if nodes == 1:
+        verb = "has"
+        them = "it"
+        fits = "; with it the gang fits"
+    if not helps:
+        fits = ""
 
-    The nodes before and after it by name must have the same value, and agree with it in pool and in
-    all other levels.
-    """
-    series: dict[str, list[tuple[int, Node]]] = defaultdict(list)
-    for node in index.nodes:
-        match = _NUMBER.fullmatch(node.name)
-        if match:
-            series[match[1]].append((int(match[2]), node))
-
-    guesses: dict[str, Labels] = {}
-    for members in series.values():
-        ordered = [
-            node for _, node in sorted(members, key=lambda member: (member[0], member[1].name))
-        ]
-        guesses |= _guesses_in(ordered, topology.keys)
-
-    return guesses
-
-
-def _guesses_in(
-    nodes: list[Node],
-    keys: tuple[str, ...],
-) -> dict[str, Labels]:
-    """In a series of nodes whose names count up."""
-    before: list[Node | None] = []
-    last: Node | None = None
-    for node in nodes:
-        before.append(last)
-        last = node if all(key in node.labels for key in keys) else last
-
-    guesses: dict[str, Labels] = {}
-    following: Node | None = None
-    for node, preceding in zip(reversed(nodes), reversed(before), strict=True):
-        missing = [key for key in keys if key not in node.labels]
-        if not missing:
-            following = node
-        elif len(missing) == 1 and _agree(node, preceding, following, keys, missing[0]):
-            guesses[node.name] = {missing[0]: (preceding or node).labels[missing[0]]}
-
-    return guesses
-
-
-def _agree(
-    node: Node, before: Node | None, after: Node | None, keys: tuple[str, ...], missing: str
-) -> bool:
-    if before is None or after is None or before.labels[missing] != after.labels[missing]:
-        return False
-    compared = [key for key in (*keys, NODE_POOL) if key not in (missing, HOSTNAME_KEY)]
-    return all(
-        node.labels.get(key) == other.labels.get(key)
-        for key in compared
-        for other in (before, after)
+    return (
+        f"{counted(nodes, 'node')}{whose} {verb} no label {listed(keys)}{fits}; KAI leaves {them}"
+        f" out of every gang with a constraint{cost}"
     )
 
 
@@ -250,7 +205,11 @@ def not_a_tree(gang: Gang) -> Iterator[Reason]:
 
 
 def _habit(
-    domains: Domains, level: Level, above: Level, shared: Mapping[str, object], total: int
+    domains: Domains,
+    level: Level,
+    above: Level,
+    shared: Mapping[str, object],
+    total: int,
 ) -> Iterator[Reason]:
     if not shared:
         return
@@ -277,7 +236,11 @@ def _habit(
 
 
 def _two_parents(
-    domains: Domains, level: str, key: str, value: str, parents: list[tuple[str, ...]]
+    domains: Domains,
+    level: str,
+    key: str,
+    value: str,
+    parents: list[tuple[str, ...]],
 ) -> Reason:
     depth = len(parents[0]) + 1
     sizes = [len(domain.nodes) for domain in domains.at(depth) if domain.path[-1] == value]

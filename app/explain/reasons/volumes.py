@@ -12,7 +12,7 @@ from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.reason import Evidence, Reason, Who
 from app.explain.reasons.words import counted, listed
 from app.facts.kubernetes.pod import Pod
-from app.facts.kubernetes.volume import StorageClass, VolumeClaim
+from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
 from app.facts.named import Ref
 
 
@@ -97,13 +97,16 @@ def volume_elsewhere(gang: Gang) -> Iterator[Reason]:
         volume = gang.index.volumes.get(stored.volume) if stored is not None else None
         if volume is None or not volume.nodes or len(pods) < len(gang.waiting):
             continue
-        allowed = partial(matches_any, volume.nodes)
-        if gang.placements.under(only(gang, allowed)).fits:
+        if gang.placements.under(only(gang, partial(matches_any, volume.nodes))).fits:
             continue
-        nodes = [node.name for node in gang.index.nodes if allowed(node)]
-        where = f"only on {listed(nodes)}" if nodes else "on no node that exists"
+        where = _where(gang.index, volume)
         volume_of = f"The volume of PersistentVolumeClaim {name}"
         text = f"{volume_of} is {where}: the pods have no place there"
         evidence = (Evidence(volume.ref, "spec.nodeAffinity", where),)
         remedy = "wait until pods of others end there, or use a volume that is elsewhere"
         yield Reason("VolumeElsewhere", refs(pods), text, remedy, "you", evidence)
+
+
+def _where(index: Index, volume: Volume) -> str:
+    nodes = [node.name for node in index.nodes if matches_any(volume.nodes, node)]
+    return f"only on {listed(nodes)}" if nodes else "on no node that exists"

@@ -166,23 +166,26 @@ def _rows(
 
 def _cells(branch: Branch, drawn: str, parent: str) -> tuple[str, ...]:
     kind, name = branch.label(parent)
-    pods = (
-        "?" if branch.placed is None and branch.total is None else f"{branch.placed}/{branch.total}"
-    )
-    count = "" if branch.placed is None and branch.state != "unknown" else pods
     numbers = ", ".join(map(str, branch.reasons))
-    state = ", ".join(
-        filter(None, (branch.words if not numbers or branch.state != "waits" else "", numbers))
-    )
+    says_why = bool(numbers) and branch.state == "waits"
+    words = "" if says_why else branch.words
     mark = " *" if branch.marked and parent else ""
 
     return (
         f"{drawn}{kind} {name}{mark}",
         branch.asked or "-",
         branch.where or "-",
-        count,
-        state or branch.words,
+        _pods_cell(branch),
+        ", ".join(filter(None, (words, numbers))) or branch.words,
     )
+
+
+def _pods_cell(branch: Branch) -> str:
+    if branch.placed is None and branch.state != "unknown":
+        return ""
+    if branch.placed is None and branch.total is None:
+        return "?"
+    return f"{branch.placed}/{branch.total}"
 
 
 def without_pods(branch: Branch) -> Branch:

@@ -88,14 +88,17 @@ def _without_rows(facts: Snapshot, namespace: str, where: str) -> str:
 def exit_code(rows: Sequence[WorkloadRow], facts: Snapshot) -> int:
     """Return 0 if all is placed, 1 if something waits or is not in order, 2 if not all is known."""
     states = {row.state for row in rows}
-    unexplained = any(row.state == "waits" and not row.id for row in rows)
     if "unknown" in states or "sets" in facts.unseen:
         return 2
     if not rows and "sets" in facts.skipped:
         return 2
-    if unexplained and (facts.unseen or facts.skipped):
+    if _is_unexplained(rows) and (facts.unseen or facts.skipped):
         return 2
     return 1 if {"waits", "problem"} & states else 0
+
+
+def _is_unexplained(rows: Sequence[WorkloadRow]) -> bool:
+    return any(row.state == "waits" and not row.id for row in rows)
 
 
 def _table(rows: Sequence[WorkloadRow], facts: Snapshot, width: int) -> Iterator[str]:

@@ -43,10 +43,7 @@ def _lines(effects: Effects, most: int | None) -> Iterator[str]:
     yield from _worse_lines(effects, most)
     placed = _placed(effects)
     yield from _section("gets a place", "get a place", placed, most)
-    waiting = [fate for fate in effects.waits if fate.how == "waits" and fate not in placed]
-    if waiting:
-        doubt = _doubt(waiting)
-        yield f"{counted(len(waiting), 'gang')} would still wait for room{doubt}"
+    yield from _still_waiting(effects, placed)
 
     yield from (f"! {reason.text}  {reason.id}" for reason in effects.topology)
     if not (effects.moves or placed or effects.worse or effects.others):
@@ -54,6 +51,12 @@ def _lines(effects: Effects, most: int | None) -> Iterator[str]:
     yield MEANING
     if any(not fate.certain for fate in (*effects.moves, *effects.waits)):
         yield DOUBT
+
+
+def _still_waiting(effects: Effects, placed: Sequence[Fate]) -> Iterator[str]:
+    waiting = [fate for fate in effects.waits if fate.how == "waits" and fate not in placed]
+    if waiting:
+        yield f"{counted(len(waiting), 'gang')} would still wait for room{_doubt(waiting)}"
 
 
 def _placed(effects: Effects) -> list[Fate]:

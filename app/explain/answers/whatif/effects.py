@@ -140,7 +140,10 @@ def effects(
 
 
 def _fates(
-    before: Index, after: Index, moving: Sequence[Seeker], waiting: Sequence[Seeker]
+    before: Index,
+    after: Index,
+    moving: Sequence[Seeker],
+    waiting: Sequence[Seeker],
 ) -> tuple[tuple[Fate, ...], tuple[Fate, ...]]:
     """Return what becomes of the gangs that must move, and of those that wait."""
     had_place = _placed_now(before)

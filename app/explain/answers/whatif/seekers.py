@@ -151,7 +151,12 @@ def _demand_of(member: Member, takes: Callable[[Pod], bool]) -> Demand:
     ]
     told = member.told
     return Demand(
-        member.name, told.required, tuple(chosen), (), _nodes(member.placed), told.preferred
+        member.name,
+        told.required,
+        tuple(chosen),
+        (),
+        _nodes(member.placed),
+        told.preferred,
     )
 
 

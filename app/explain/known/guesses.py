@@ -1,0 +1,73 @@
+"""The values that missing labels of nodes probably have, by the names of the nodes."""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+
+from app.explain.known.index import Index
+from app.explain.known.levels import Topology
+from app.facts.kubernetes.node import Labels, Node
+from app.facts.labels import NODE_POOL
+from app.rules.topology.levels import HOSTNAME_KEY
+
+_NUMBER = re.compile(r"(.*?[^0-9]|)([0-9]{1,18})")
+
+
+def guessed_labels(index: Index, topology: Topology) -> Mapping[str, Labels]:
+    """Return the values that a missing label of a level probably has, by node.
+
+    The nodes before and after it by name must have the same value, and agree with it in pool and in
+    all other levels.
+    """
+    series: dict[str, list[tuple[int, Node]]] = defaultdict(list)
+    for node in index.nodes:
+        match = _NUMBER.fullmatch(node.name)
+        if match:
+            series[match[1]].append((int(match[2]), node))
+
+    guesses: dict[str, Labels] = {}
+    for members in series.values():
+        ordered = [
+            node for _, node in sorted(members, key=lambda member: (member[0], member[1].name))
+        ]
+        guesses |= _guesses_in(ordered, topology.keys)
+
+    return guesses
+
+
+def _guesses_in(nodes: list[Node], keys: tuple[str, ...]) -> dict[str, Labels]:
+    """In a series of nodes whose names count up."""
+    following = _labelled_before(list(reversed(nodes)), keys)
+    neighbours = zip(nodes, _labelled_before(nodes, keys), reversed(following), strict=True)
+
+    guesses: dict[str, Labels] = {}
+    for node, before, after in neighbours:
+        missing = [key for key in keys if key not in node.labels]
+        if len(missing) == 1 and before is not None and after is not None:
+            key = missing[0]
+            if _agree(node, before, after, keys, key):
+                guesses[node.name] = {key: before.labels[key]}
+
+    return guesses
+
+
+def _labelled_before(nodes: list[Node], keys: tuple[str, ...]) -> list[Node | None]:
+    """Return for each node the last one before it that has all labels."""
+    before: list[Node | None] = []
+    last: Node | None = None
+    for node in nodes:
+        before.append(last)
+        if all(key in node.labels for key in keys):
+            last = node
+    return before
+
+
+def _agree(node: Node, before: Node, after: Node, keys: tuple[str, ...], missing: str) -> bool:
+    if before.labels[missing] != after.labels[missing]:
+        return False
+    compared = [key for key in (*keys, NODE_POOL) if key not in (missing, HOSTNAME_KEY)]
+    return all(
+        node.labels.get(key) == other.labels.get(key)
+        for key in compared
+        for other in (before, after)
+    )
