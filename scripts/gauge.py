@@ -35,8 +35,8 @@ REACHED: dict[str, float] = {
     "tokens per line": 5.77,
     "tokens per code line": 8.54,
     "functions above 250 tokens": 7,
-    "functions above complexity 10": 22,
-    "functions above 5 parameters": 17,
+    "functions above complexity 10": 8,
+    "functions above 5 parameters": 14,
 }
 """Figures of today that are above their goals. They may only fall."""
 

@@ -107,23 +107,21 @@ class History:
     def _judgeable(self, event: Mapping[str, Any], write: Write, verb: str) -> Write:
         response = _object_in(event, "responseObject")
         obj = response if verb == "patch" else _object_in(event, "requestObject")
-        sent = None if verb == "delete" else obj
-        after = _in_namespace(response or sent, write.namespace)
+        if verb == "delete":
+            after = _in_namespace(response, write.namespace)
+            stored = None
+        else:
+            after = _in_namespace(response or obj, write.namespace)
+            stored = after
         if not write.target[2] and not _is_ending(after):
-            write = replace(write, stored=None if verb == "delete" else after)
+            write = replace(write, stored=stored)
         before = self._replaced(write, after)
 
         if write.operation not in self._targets[write.target]:
             return write
         if write.operation == "UPDATE" and _is_ending(before or after):
             return write  # webhooks are not called for what is being deleted
-        if write.operation != "CREATE" and before is None:
-            return replace(write, problem=NO_OLD_OBJECT)
-        if write.operation != "DELETE" and obj is None:
-            return replace(write, problem=_missing(event, verb))
-
-        write = replace(write, kind=_text(obj or before or {}, "kind") or write.kind)
-        return replace(write, request=_request(write, obj, before))
+        return _with_request(write, obj, before, _missing(event, verb))
 
     def _replaced(self, write: Write, after: dict[str, Any] | None) -> dict[str, Any] | None:
         """Return the object before a write, and keep the one after it for the next write.
@@ -140,6 +138,22 @@ class History:
         else:
             self._objects.pop(key, None)
         return before
+
+
+def _with_request(
+    write: Write, obj: dict[str, Any] | None, before: dict[str, Any] | None, missing: str
+) -> Write:
+    """Return a write with its request, or with the problem that it can't be judged.
+
+    `missing` is the problem if the log lacks the object that was written.
+    """
+    if write.operation != "CREATE" and before is None:
+        return replace(write, problem=NO_OLD_OBJECT)
+    if write.operation != "DELETE" and obj is None:
+        return replace(write, problem=missing)
+
+    write = replace(write, kind=_text(obj or before or {}, "kind") or write.kind)
+    return replace(write, request=_request(write, obj, before))
 
 
 def _is_ending(obj: Mapping[str, Any] | None) -> bool:

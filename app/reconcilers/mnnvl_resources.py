@@ -226,6 +226,9 @@ class MnnvlResourcesReconciler:
         if await self._is_used(key[0], claim_names(kinds, key[1])):
             return self._later()
 
+        return await self._delete_all(key, unneeded)
+
+    async def _delete_all(self, key: Key, unneeded: list[tuple[Resource, str]]) -> float | None:
         deleted: list[Object] = []
         for resource, name in unneeded:
             current = await self._read(resource, key[0], name)

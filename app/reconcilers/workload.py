@@ -180,7 +180,7 @@ class WorkloadReconciler:
         exists = self._caches.pod_groups.get(pods[0].namespace, name) is not None
         unsettled = [pod for pod in pods if pod.settled_group != name or not exists]
         joining, top_owners = await self._not_opted_out(key, unsettled)
-        opted_out = {pod.uid for pod in unsettled} - {pod.uid for pod in joining}
+        opted_out = _uids(unsettled) - _uids(joining)
         pods = [pod for pod in pods if pod.uid not in opted_out]
         if not pods:
             return None
@@ -337,6 +337,10 @@ def _reference(obj: Object) -> Object:
         "name": metadata["name"],
         "uid": metadata["uid"],
     }
+
+
+def _uids(pods: Iterable[StoredPod]) -> set[str]:
+    return {pod.uid for pod in pods}
 
 
 def _soonest(*seconds: float | None) -> float | None:

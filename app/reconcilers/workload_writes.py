@@ -6,7 +6,7 @@ while.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from typing import Any
 
@@ -205,26 +205,41 @@ class PodWriter:
     async def _write(
         self, key: Key, pods: Sequence[StoredPod], annotations: dict[str, Any], purpose: str
     ) -> float | None:
-        counted = {pod.uid: (pod.namespace, f"{pod.uid}/{purpose}") for pod in pods}
-        pauses = {pod.uid: self._rewrites.pause(counted[pod.uid]) for pod in pods}
-        self._report(key, [pod for pod in pods if pauses[pod.uid] is not None])
-        waiting = iter([pod for pod in pods if pauses[pod.uid] is None])
-        failures = list[ClusterError]()
+        contested: list[StoredPod] = []
+        free: list[StoredPod] = []
+        pauses: list[float] = []
+        for pod in pods:
+            pause = self._rewrites.pause(_counted(pod, purpose))
+            if pause is None:
+                free.append(pod)
+            else:
+                contested.append(pod)
+                pauses.append(pause)
 
-        async def worker() -> None:
-            for pod in waiting:
-                try:
-                    await self._patch(pod, annotations)
-                    self._rewrites.count(counted[pod.uid])
-                except NotFound:
-                    continue
-                except ClusterError as error:
-                    failures.append(error)
-
-        await asyncio.gather(*(worker() for _ in range(min(AT_ONCE, len(pods)))))
+        self._report(key, contested)
+        waiting = iter(free)
+        workers = (
+            self._patch_each(waiting, annotations, purpose) for _ in range(min(AT_ONCE, len(pods)))
+        )
+        failures = [error for errors in await asyncio.gather(*workers) for error in errors]
         if failures:
             raise failures[0]
-        return min((pause for pause in pauses.values() if pause is not None), default=None)
+        return min(pauses, default=None)
+
+    async def _patch_each(
+        self, pods: Iterator[StoredPod], annotations: dict[str, Any], purpose: str
+    ) -> list[ClusterError]:
+        """Patch the next of `pods`, which workers share, until none is left. Return the errors."""
+        failures: list[ClusterError] = []
+        for pod in pods:
+            try:
+                await self._patch(pod, annotations)
+                self._rewrites.count(_counted(pod, purpose))
+            except NotFound:
+                continue
+            except ClusterError as error:
+                failures.append(error)
+        return failures
 
     async def _patch(self, pod: StoredPod, annotations: dict[str, Any]) -> None:
         patch = {"metadata": {"uid": pod.uid, "annotations": annotations}}
@@ -242,6 +257,11 @@ class PodWriter:
             " alone for a while"
         )
         self._notices.say(subject, first_pods(contested), "PodGroupNameContested", note)
+
+
+def _counted(pod: StoredPod, purpose: str) -> Key:
+    """Return the key by which the writes of a Pod for a purpose are counted."""
+    return pod.namespace, f"{pod.uid}/{purpose}"
 
 
 def first_pods(pods: Iterable[StoredPod]) -> list[Regarding]:

@@ -22,6 +22,9 @@ _WAITING_CHUNKS = 200
 _Subject = tuple[str, str, str, str, bool]
 """User, operation, namespace and name of a request, and whether it is a dry run."""
 
+_Record = tuple[float, str, str, _Subject | None, Verdict, float]
+"""When a verdict was given, its path, uid and subject, the verdict, and its seconds."""
+
 
 class VerdictLog:
     """The writer of a line for each verdict to `stream`.
@@ -37,7 +40,7 @@ class VerdictLog:
         """`readable` lines are short, for a terminal. Otherwise each line is JSON."""
         self._stream = stream
         self._form = self._readable if readable else self._line
-        self._records: list[tuple[float, str, str, _Subject | None, Verdict, float]] = []
+        self._records: list[_Record] = []
         self._queue: queue.Queue[bytes | None] = queue.Queue(_WAITING_CHUNKS)
         self.lost = 0
         """The number of lines that were dropped because the reader of the log was too slow."""
@@ -70,20 +73,13 @@ class VerdictLog:
             self._records = []
             try:
                 self._queue.put_nowait(
-                    b"\n".join([*(self._form(*record) for record in records), b""])
+                    b"\n".join([*(self._form(record) for record in records), b""])
                 )
             except queue.Full:
                 self.lost += len(records)
 
-    def _readable(
-        self,
-        at: float,
-        path: str,
-        uid: str,
-        subject: _Subject | None,
-        verdict: Verdict,
-        seconds: float,
-    ) -> bytes:
+    def _readable(self, record: _Record) -> bytes:
+        at, path, _, subject, verdict, _ = record
         user, operation, namespace, name, dry_run = subject or (
             "somebody",
             "a request",
@@ -99,15 +95,8 @@ class VerdictLog:
 
         return visible(line).encode()
 
-    def _line(
-        self,
-        at: float,
-        path: str,
-        uid: str,
-        subject: _Subject | None,
-        verdict: Verdict,
-        seconds: float,
-    ) -> bytes:
+    def _line(self, record: _Record) -> bytes:
+        at, path, uid, subject, verdict, seconds = record
         line: dict[str, object] = {
             "time": self._timestamp(at),
             "level": "error" if verdict.code >= 500 else "info",

@@ -112,7 +112,7 @@ def waiting_gangs(index: Index) -> Iterator[tuple[Gang, Ref]]:
 
     Only what may wait is looked at: most gangs of a cluster have all their pods placed.
     """
-    pods = [pod for pod in index.facts.pods if _waits(pod)]
+    pods = list(filter(_waits, index.facts.pods))
     sets = {(pod.namespace, pod.place.pcs) for pod in pods} | set(_incomplete(index))
     for key in sorted(sets):
         pcs = index.sets.get(key)
@@ -121,9 +121,7 @@ def waiting_gangs(index: Index) -> Iterator[tuple[Gang, Ref]]:
         gangs = gangs_of_set(index, pcs)
         if not gangs and pcs.replicas:
             yield gang_to_come(index, pcs), pcs.ref
-        for gang in gangs:
-            if gang.waits:
-                yield gang, pcs.ref
+        yield from ((gang, pcs.ref) for gang in gangs if gang.waits)
 
     others = [pod for pod in pods if (pod.namespace, pod.place.pcs) not in index.sets]
     yield from _without_set(index, others)

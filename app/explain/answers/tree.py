@@ -108,7 +108,6 @@ class _Grower:
             unit,
             children,
             "waits",
-            well="",
         )
 
     def _member(self, gang: Gang, member: Member, unit: Unit | None = None) -> Branch:
@@ -134,12 +133,9 @@ class _Grower:
         part: Unit | Member,
         children: Sequence[Branch],
         waits: str,
-        well: str = "placed",
     ) -> Branch:
-        """Return the branch of a part of a gang.
-
-        `waits` and `well` are the words for these states.
-        """
+        """Return the branch of a part of a gang. `waits` are the words for this state."""
+        well = "" if ref.kind == "Replica" else "placed"
         placed, total = (len(part.placed), part.expected) if self._seen else (None, None)
         state, words = state_of(placed, total, part.expected > 0)
         return self._branch(

@@ -41,8 +41,6 @@ def gang_incomplete(gang: Gang) -> Iterator[Reason]:
     short = _short_of_pods(gang)
     if not short or gang.whole.is_satisfied or gang.whole.is_ready:
         return
-    if gang.pcs is not None and gang.pcs.deleted_at is not None:
-        return  # as in a namespace that ends: nothing more is made
 
     needed = sum(member.minimum for member in gang.members)
     existing = sum(min(member.minimum, len(member.pods)) for member in gang.members)
@@ -120,6 +118,8 @@ def _short_of_pods(gang: Gang) -> list[Member]:
     """
     if any(pod.gates for pod in gang.pods):
         return []
+    if gang.pcs is not None and gang.pcs.deleted_at is not None:
+        return []  # as in a namespace that ends: nothing more is made
     short = [member for member in gang.members if len(member.pods) < member.minimum]
     return [member for member in short if member.minimum <= member.replicas] or short
 

@@ -144,9 +144,8 @@ def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], *, help
     evidence = tuple(Evidence(refs[0], f"metadata.labels[{key}]", "absent") for key in keys)
     command = f"kubectl label node {shlex.join([*names, *labels])}"
     text = _missing_text(keys, value, len(nodes), gpus, helps)
-    remedy = "label it" if len(nodes) == 1 else "label them"
-    if not is_guessed:
-        remedy = f"{remedy}; VALUE is the domain that a node is in"
+    meaning = "" if is_guessed else "; VALUE is the domain that a node is in"
+    remedy = f"label {_them(len(nodes))}{meaning}"
     severity: Severity = "warning" if gpus else "note"
 
     return Reason(
@@ -164,20 +163,19 @@ def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], *, help
 def _missing_text(keys: tuple[str, ...], value: str, nodes: int, gpus: int, helps: bool) -> str:
     whose = f" of {value}" if value else ""
     cost = f": {amount('/gpu', gpus)}" if gpus else ", which have no GPUs"
-    verb = "have"
-    them = "them"
-    fits = "; with them it fits"
-    if nodes == 1:
-        verb = "has"
-        them = "it"
-        fits = "; with it the gang fits"
-    if not helps:
-        fits = ""
+    verb = "has" if nodes == 1 else "have"
+    fits = ""
+    if helps:
+        fits = "; with it the gang fits" if nodes == 1 else "; with them it fits"
 
     return (
-        f"{counted(nodes, 'node')}{whose} {verb} no label {listed(keys)}{fits}; KAI leaves {them}"
-        f" out of every gang with a constraint{cost}"
+        f"{counted(nodes, 'node')}{whose} {verb} no label {listed(keys)}{fits}; KAI leaves"
+        f" {_them(nodes)} out of every gang with a constraint{cost}"
     )
+
+
+def _them(count: int) -> str:
+    return "it" if count == 1 else "them"
 
 
 def not_a_tree(gang: Gang) -> Iterator[Reason]:

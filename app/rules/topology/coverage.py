@@ -112,7 +112,7 @@ class Nodes:
         labelled = self.with_labels([key for key in keys if key != HOSTNAME_KEY])
         for depth, key in enumerate(keys):
             if key == HOSTNAME_KEY:
-                domains = sum(count for _, count in labelled)
+                domains = _number_of(labelled)
             else:
                 domains = len({labels[key] for labels, _ in labelled})
             if domains != 1:
@@ -158,14 +158,14 @@ def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[Le
     The levels are listed broadest first. Empty if there are no nodes.
     """
     nodes = nodes_with([level.key for level in levels])
-    total = sum(count for _, count in nodes)
+    total = _number_of(nodes)
     if not total:
         return []
 
     problems: list[LevelProblem] = []
     shared = [level for level in levels if level.key != HOSTNAME_KEY]
     for level in shared:
-        number = sum(count for _, count in nodes.with_labels([level.key]))
+        number = _number_of(nodes.with_labels([level.key]))
         if number == 0:
             problems.append(_without_nodes(level))
         elif number < total:
@@ -175,6 +175,10 @@ def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[Le
         problems += _order_problems(broader, narrower, nodes)
 
     return problems
+
+
+def _number_of(nodes: Iterable[tuple[Mapping[str, str], int]]) -> int:
+    return sum(count for _, count in nodes)
 
 
 def coverage_condition(problems: Sequence[LevelProblem], generation: int) -> Condition:
@@ -226,7 +230,7 @@ def _order_problems(broader: Level, narrower: Level, nodes: Nodes) -> Iterator[L
     torn = sorted(value for value, above in parents.items() if len(above) > 1)
     if not torn:
         return
-    if len(children) > len(parents) and all(len(below) == 1 for below in children.values()):
+    if len(children) > len(parents) and {*map(len, children.values())} == {1}:
         text = (
             f'level "{broader.domain}" is listed above "{narrower.domain}", but by the labels of'
             f" the nodes each {broader.domain} is in one {narrower.domain}: list the broadest level"
@@ -235,13 +239,10 @@ def _order_problems(broader: Level, narrower: Level, nodes: Nodes) -> Iterator[L
         yield LevelProblem("LevelsNotBroadestFirst", text)
         return
 
-    shown = listed(
-        [f'"{value}" is in {listed(sorted(parents[value]), _SHOWN, " and ")}' for value in torn],
-        _SHOWN,
-    )
+    shown = [f'"{value}" is in {listed(sorted(parents[value]), _SHOWN, " and ")}' for value in torn]
     text = (
         f'levels "{broader.domain}" and "{narrower.domain}" are not a tree: {narrower.domain}'
-        f" {shown}; the scheduler takes these for different domains"
+        f" {listed(shown, _SHOWN)}; the scheduler takes these for different domains"
     )
     yield LevelProblem("LevelsNotATree", text)
 

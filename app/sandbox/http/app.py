@@ -79,7 +79,7 @@ class SandboxApi:
         return acting_user(request.headers, user, self.authorizer)
 
     async def _dispatch(self, request: Request, caller: Caller) -> Response:
-        parts = [part for part in request.path_params["path"].split("/") if part]
+        parts = list(filter(None, request.path_params["path"].split("/")))
         is_resource = bool(parts) and len(parts) > {"api": 2, "apis": 3}.get(parts[0], len(parts))
         if not is_resource:
             document = discovery.document(self.registry, parts, request.headers.get("host", ""))

@@ -44,10 +44,7 @@ def document(registry: Registry, parts: list[str], address: str) -> Object | Non
         case ["apis"]:
             return {"kind": "APIGroupList", "apiVersion": "v1", "groups": _groups(registry)}
         case ["apis", name]:
-            groups = {group["name"]: group for group in _groups(registry)}
-            return (
-                {**groups[name], "kind": "APIGroup", "apiVersion": "v1"} if name in groups else None
-            )
+            return _group_document(registry, name)
         case ["api", version]:
             return _resource_list(registry, "", version)
         case ["apis", name, version]:
@@ -62,6 +59,13 @@ def document(registry: Registry, parts: list[str], address: str) -> Object | Non
         case ["openapi", "v3", *path]:
             return _openapi(registry, "/".join(path))
 
+    return None
+
+
+def _group_document(registry: Registry, name: str) -> Object | None:
+    for group in _groups(registry):
+        if group["name"] == name:
+            return {**group, "kind": "APIGroup", "apiVersion": "v1"}
     return None
 
 

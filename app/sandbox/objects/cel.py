@@ -63,13 +63,17 @@ def broken_rules(schema: Object, value: Any, old: Any, path: Path = ()) -> Itera
         for index, item in enumerate(value):
             yield from broken_rules(schema.get("items") or {}, item, MISSING, (*path, index))
     elif isinstance(value, dict):
-        properties = schema.get("properties") or {}
-        additional = schema.get("additionalProperties")
-        for name, item in value.items():
-            part = properties.get(name, additional)
-            if isinstance(part, dict):
-                before = old.get(name, MISSING) if isinstance(old, dict) else MISSING
-                yield from broken_rules(part, item, before, (*path, name))
+        yield from _broken_in_fields(schema, value, old, path)
+
+
+def _broken_in_fields(schema: Object, value: Object, old: Any, path: Path) -> Iterator[Object]:
+    properties = schema.get("properties") or {}
+    additional = schema.get("additionalProperties")
+    for name, item in value.items():
+        part = properties.get(name, additional)
+        if isinstance(part, dict):
+            before = old.get(name, MISSING) if isinstance(old, dict) else MISSING
+            yield from broken_rules(part, item, before, (*path, name))
 
 
 def _problem(rule: Object, value: Any, before: Any) -> str:

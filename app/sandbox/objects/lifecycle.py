@@ -39,19 +39,23 @@ def check_identity(served: Served, obj: Object, namespace: str, name: str) -> No
         raise errors.bad_request("metadata must be an object")
 
     meta = obj["metadata"]
-    if served.namespaced and (meta.setdefault("namespace", namespace) or namespace) != namespace:
-        raise errors.bad_request(
-            f"the namespace of the object ({meta['namespace']}) does not match that on the request"
-            f" ({namespace})"
-        )
-
-    if not served.namespaced:
+    if served.namespaced:
+        _check_namespace(meta, namespace)
+    else:
         meta.pop("namespace", None)
     if name and (meta.setdefault("name", name) or name) != name:
         message = (
             f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
         )
         raise errors.bad_request(message)
+
+
+def _check_namespace(meta: Object, namespace: str) -> None:
+    if (meta.setdefault("namespace", namespace) or namespace) != namespace:
+        raise errors.bad_request(
+            f"the namespace of the object ({meta['namespace']}) does not match that on the request"
+            f" ({namespace})"
+        )
 
 
 def strip_for_create(served: Served, obj: Object) -> None:

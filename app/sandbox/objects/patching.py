@@ -115,9 +115,11 @@ def _merged(current: Any, patch: Object, strategic: bool) -> Object:
         else:
             target[key] = value
 
-    if strategic:
-        return {key: value for key, value in target.items() if not key.startswith("$")}
-    return target
+    return _without_directives(target) if strategic else target
+
+
+def _without_directives(obj: Object) -> Object:
+    return {key: value for key, value in obj.items() if not key.startswith("$")}
 
 
 def _merge_list(target: Object, key: str, items: list[Any]) -> None:

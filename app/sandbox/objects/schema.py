@@ -80,9 +80,7 @@ def _translated(schema: Object) -> Object:
     if schema.get("x-kubernetes-int-or-string"):
         out = {"type": ["integer", "string"]}
     if schema.get("nullable") and "type" in out:
-        out["type"] = (
-            [out["type"], "null"] if isinstance(out["type"], str) else [*out["type"], "null"]
-        )
+        out["type"] = _with_null(out["type"])
 
     if "properties" in out:
         out["properties"] = {name: _translated(part) for name, part in out["properties"].items()}
@@ -93,9 +91,13 @@ def _translated(schema: Object) -> Object:
 
     for key in ("allOf", "anyOf", "oneOf"):
         if key in out:
-            out[key] = [_translated(part) for part in out[key]]
+            out[key] = list(map(_translated, out[key]))
 
     return out
+
+
+def _with_null(types: str | list[str]) -> list[str]:
+    return [types, "null"] if isinstance(types, str) else [*types, "null"]
 
 
 def _settle(value: Any, schema: Object, path: str, dropped: list[str]) -> None:

@@ -67,22 +67,19 @@ class Unserved(Dialect):
         facts: TopologyFacts,
         managed: bool,
     ) -> LevelsVerdict:
-        findings = [] if operation == "DELETE" else validate_cluster_topology(obj)
+        if operation == "DELETE":
+            removed = self._removal_warnings(obj, set(), facts) if managed else ()
+            return LevelsVerdict(warnings=removed)
+
+        findings = validate_cluster_topology(obj)
         if findings:
             return LevelsVerdict(findings=findings)
 
-        warnings: list[str] = []
+        levels = self.read_levels(obj)
+        warnings = [problem.text for problem in coverage_problems(levels, facts.nodes_with)]
         if managed and operation == "UPDATE":
-            remaining = {level.domain for level in self.read_levels(obj)}
-            warnings += self._removal_warnings(old or obj, remaining, facts)
-        elif managed and operation == "DELETE":
-            warnings += self._removal_warnings(obj, set(), facts)
-
-        if operation != "DELETE":
-            warnings += [
-                problem.text
-                for problem in coverage_problems(self.read_levels(obj), facts.nodes_with)
-            ]
+            remaining = {level.domain for level in levels}
+            warnings = self._removal_warnings(old or obj, remaining, facts) + warnings
 
         return LevelsVerdict(warnings=warnings)
 

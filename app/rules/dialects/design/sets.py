@@ -6,7 +6,7 @@ Source: `rules/README.md`. Whether scaling groups name cliques that exist is che
 webhook.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -111,21 +111,28 @@ def _findings(constraints: Constraints, topology: ManagedTopology) -> list[Field
         for constraint in constraints.all
         if constraint.domain in DOMAINS
     }
-    strictest = {owner: _strictest(constraints.template.above(owner), ranks) for owner in ranks}
-    existing = {level.domain for level in topology.levels}
     findings: list[FieldError] = []
     for constraint in constraints.all:
-        domain = constraint.domain
-        if domain not in DOMAINS:
-            findings.append(fields.not_supported(constraint.path, domain, DOMAINS))
-            continue
-        if domain not in existing:
-            findings.append(_not_found(constraint, topology))
-        above = strictest[constraint.owner]
-        if above is not None and ranks[above] > DOMAINS.index(domain):
-            findings.append(_too_broad(constraint, above, DOMAINS[ranks[above]], topology))
+        if constraint.domain in DOMAINS:
+            above = _strictest(constraints.template.above(constraint.owner), ranks)
+            findings += _findings_of(constraint, above, ranks, topology)
+        else:
+            findings.append(fields.not_supported(constraint.path, constraint.domain, DOMAINS))
 
     return findings
+
+
+def _findings_of(
+    constraint: Constraint,
+    above: Owner | None,
+    ranks: Mapping[Owner, int],
+    topology: ManagedTopology,
+) -> Iterator[FieldError]:
+    """Yield findings about a constraint. `above` is the strictest of the owners above it."""
+    if not any(level.domain == constraint.domain for level in topology.levels):
+        yield _not_found(constraint, topology)
+    if above is not None and ranks[above] > DOMAINS.index(constraint.domain):
+        yield _too_broad(constraint, above, DOMAINS[ranks[above]], topology)
 
 
 def _not_found(constraint: Constraint, topology: ManagedTopology) -> FieldError:
