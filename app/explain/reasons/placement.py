@@ -359,20 +359,12 @@ def _bound(obstacle: Obstacle) -> tuple[str, str]:
     best = obstacle.placements.now.best
     if best is None:
         where = f"on {listed(sorted(short.occupied))}, in no {level_of(gang, short)} that KAI knows"
-        return f"{run} {where}, and the rest must join them", _back_inside(obstacle)
+        helps = "restart the gang: it fits elsewhere" if gang.anew.now.fits else ""
+        return f"{run} {where}, and the rest must join them", helps or _without_room(obstacle)
 
     has = f"it has room for {best.pods} of {pods_of(short.shapes)}"
     text = f"{run} in {best.domain}, the rest must join them, and {has}"
     return text, _rejoined(obstacle, best)
-
-
-def _back_inside(obstacle: Obstacle) -> str:
-    """Return what helps a gang whose pods run where KAI finds no domain."""
-    gang = obstacle.gang
-    again = "restart the gang: it fits elsewhere" if gang.anew.now.fits else _without_room(obstacle)
-    own = (node for node in gang.index.nodes if node.name in obstacle.short.occupied)
-    lacking = [node.name for node in own if not set(gang.topology.keys) <= node.labels.keys()]
-    return f"have {listed(lacking)} labelled, or {again}" if lacking else again
 
 
 def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
