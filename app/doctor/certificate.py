@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from app.certificates.inspect import check_certificate, inspect, split_bundle
@@ -21,7 +21,7 @@ from app.doctor.service import Endpoint
 from app.kube.api import Client, ClusterError, NotFound, ObjectRef
 from app.kube.authorities import trusting
 from app.objects.resource import SECRET
-from app.objects.shape import map_of, maps_of, text_of
+from app.objects.shape import JsonMap, map_of, maps_of, text_of
 
 SUBJECT = "certificate"
 _KEEPER = (
@@ -95,7 +95,7 @@ class Shown:
     is_readable: bool = True
 
 
-def bundles_of(configurations: Iterable[Mapping[str, Any]]) -> list[Bundle]:
+def bundles_of(configurations: Iterable[JsonMap]) -> list[Bundle]:
     """Return the different caBundles of stored webhook configurations, in order."""
     webhooks: dict[tuple[str, Target], list[str]] = {}
     for configuration in configurations:
@@ -106,7 +106,7 @@ def bundles_of(configurations: Iterable[Mapping[str, Any]]) -> list[Bundle]:
     return [Bundle(bundle, target, tuple(names)) for (bundle, target), names in webhooks.items()]
 
 
-def _target(client: Mapping[str, Any]) -> Target:
+def _target(client: JsonMap) -> Target:
     if "url" in client:
         return _target_of_url(text_of(client["url"]))
     service = map_of(client.get("service"))

@@ -19,7 +19,7 @@ from app.dry_run.documents import read_documents
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import Client, ClusterError, Object, Selection
 from app.objects.resource import CONFIG_MAP, VALIDATING_WEBHOOKS
-from app.objects.shape import map_of, maps_of, text_of
+from app.objects.shape import JsonMap, map_of, maps_of, text_of
 
 SUBJECT = "Grove"
 AUTHORIZER = "authorizer.webhooks.grove.io"
@@ -33,9 +33,9 @@ class Operator:
     """The configuration of Grove's operator, {} if it is not known, and its namespace."""
 
     namespace: str
-    settings: Mapping[str, Any]
+    settings: JsonMap
 
-    def section(self, name: str) -> Mapping[str, Any]:
+    def section(self, name: str) -> JsonMap:
         section = self.settings.get(name)
         return section if isinstance(section, dict) else {}
 
@@ -115,7 +115,7 @@ async def _read_operator(client: Client) -> Operator | None:
     return None
 
 
-def _settings(text: Any) -> Mapping[str, Any] | None:
+def _settings(text: Any) -> JsonMap | None:
     try:
         (settings,) = read_documents(text if isinstance(text, str) else "")
     except ValueError:  # it can't be read, or has several documents

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from app.doctor.patterns import overlap
 from app.doctor.policies import NO_POLICIES, Policies, read_policies
@@ -15,9 +14,8 @@ from app.objects.resource import (
     SERVICE,
     VALIDATING_WEBHOOKS,
 )
-from app.objects.shape import map_of, maps_of, texts_of
+from app.objects.shape import JsonMap, map_of, maps_of, texts_of
 
-Object = Mapping[str, Any]
 ServiceKey = tuple[str, str]
 
 ALL_WEBHOOKS = "all webhooks"
@@ -33,7 +31,7 @@ class StoredWebhook:
 
     configuration: str
     is_mutating: bool
-    content: Object
+    content: JsonMap
 
     @property
     def name(self) -> str:
@@ -79,7 +77,7 @@ class StoredWebhook:
         )
 
 
-def _is_in_scope(rule: Object, scope: str) -> bool:
+def _is_in_scope(rule: JsonMap, scope: str) -> bool:
     return scope == "*" or rule.get("scope", "*") in ("*", scope)
 
 
@@ -87,8 +85,8 @@ def _is_in_scope(rule: Object, scope: str) -> bool:
 class Surroundings:
     """What webhooks depend on: Services, their EndpointSlices, and the labels of namespaces."""
 
-    services: Mapping[ServiceKey, Object]
-    slices: Mapping[ServiceKey, Sequence[Object]]
+    services: Mapping[ServiceKey, JsonMap]
+    slices: Mapping[ServiceKey, Sequence[JsonMap]]
     namespaces: Mapping[str, Mapping[str, str]]
 
 
@@ -96,7 +94,7 @@ class Surroundings:
 class Installed:
     """All webhook configurations, by kind and name, their webhooks, and what these depend on."""
 
-    configurations: Mapping[str, Object]
+    configurations: Mapping[str, JsonMap]
     webhooks: Sequence[StoredWebhook]
     surroundings: Surroundings
     policies: Policies = NO_POLICIES
@@ -104,7 +102,7 @@ class Installed:
 
 async def read_installed(client: Client) -> Installed:
     """Return what the rehearsal needs. Raise ClusterError if something cannot be read."""
-    configurations: dict[str, Object] = {}
+    configurations: dict[str, JsonMap] = {}
     webhooks: list[StoredWebhook] = []
     for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
         is_mutating = resource is MUTATING_WEBHOOKS
@@ -118,7 +116,7 @@ async def read_installed(client: Client) -> Installed:
 
 
 async def _read_surroundings(client: Client) -> Surroundings:
-    slices: dict[ServiceKey, list[Object]] = {}
+    slices: dict[ServiceKey, list[JsonMap]] = {}
     for item in (await client.list(Selection(ENDPOINT_SLICE), limit=0)).items:
         key = item["metadata"].get("namespace", ""), labels_of(item).get(_SERVICE_LABEL, "")
         slices.setdefault(key, []).append(item)

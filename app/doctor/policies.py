@@ -13,14 +13,12 @@ from app.doctor.patterns import overlap
 from app.doctor.report import Check
 from app.kube.api import Client, NotServed, Selection
 from app.objects.resource import VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS
-from app.objects.shape import map_of, maps_of, text_of, texts_of
+from app.objects.shape import JsonMap, map_of, maps_of, text_of, texts_of
 from app.webhooks.configurations import NAME
 from app.webhooks.policies import admission_policies
 from app.webhooks.policy_objects import RULES
 
 SUBJECT = "policies"
-
-Object = Mapping[str, Any]
 
 _INSTALL = (
     "Print the policies with the configuration of the server (grove-admission policies), and"
@@ -30,7 +28,7 @@ _NONE = (
     "no policy of ours is installed: while the server is down, what its webhooks let pass is not"
     " checked"
 )
-_DEFAULTS: Mapping[str, Any] = {
+_DEFAULTS: JsonMap = {
     "matchPolicy": "Equivalent",
     "objectSelector": {},
     "matchConditions": [],
@@ -42,10 +40,10 @@ _DEFAULTS: Mapping[str, Any] = {
 class Policies:
     """The stored policies by name, and the bindings of each."""
 
-    policies: Mapping[str, Object]
-    bindings: Mapping[str, Sequence[Object]]
+    policies: Mapping[str, JsonMap]
+    bindings: Mapping[str, Sequence[JsonMap]]
 
-    def refusing(self, webhook: Object) -> list[str]:
+    def refusing(self, webhook: JsonMap) -> list[str]:
         """Return the policies that refuse requests that `webhook` is called for."""
         return [
             name
@@ -72,7 +70,7 @@ async def read_policies(client: Client, labels: str = "") -> Policies:
     except NotServed:
         return NO_POLICIES
 
-    by_policy: dict[str, list[Object]] = {}
+    by_policy: dict[str, list[JsonMap]] = {}
     for binding in bindings:
         by_policy.setdefault(text_of(map_of(binding.get("spec")).get("policyName")), []).append(
             binding
@@ -89,7 +87,7 @@ async def check_policies(client: Client, configuration: Configuration) -> list[C
     return [*_effects(stored, desired), *differences(stored, desired, _INSTALL)]
 
 
-def _effects(stored: Policies, desired: Sequence[Object]) -> Iterator[Check]:
+def _effects(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[Check]:
     """Yield what each policy of ours that is installed does."""
     for policy in desired[::2]:
         name = policy["metadata"]["name"]
@@ -98,13 +96,13 @@ def _effects(stored: Policies, desired: Sequence[Object]) -> Iterator[Check]:
             yield Check(SUBJECT, "ok", _effect(stored.policies[name], bindings))
 
 
-def differences(stored: Policies, desired: Sequence[Object], remedy: str) -> Iterator[Check]:
+def differences(stored: Policies, desired: Sequence[JsonMap], remedy: str) -> Iterator[Check]:
     """Yield how the stored policies are not `desired`: policies, each before its binding."""
     for message in _differences(stored, desired):
         yield Check(SUBJECT, "warning", message, remedy)
 
 
-def _differences(stored: Policies, desired: Sequence[Object]) -> Iterator[str]:
+def _differences(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[str]:
     names = [obj["metadata"]["name"] for obj in desired[::2]]
     for policy, binding in zip(desired[::2], desired[1::2], strict=True):
         name = policy["metadata"]["name"]
@@ -123,7 +121,7 @@ def _differences(stored: Policies, desired: Sequence[Object]) -> Iterator[str]:
         yield f"{name} is not of this version: a former one that was left behind"
 
 
-def _effect(policy: Object, bindings: Sequence[Object]) -> str:
+def _effect(policy: JsonMap, bindings: Sequence[JsonMap]) -> str:
     """Return what a policy does while the server is down."""
     name = policy["metadata"]["name"]
     requests = " and ".join(
@@ -136,22 +134,22 @@ def _effect(policy: Object, bindings: Sequence[Object]) -> str:
     return f"while every webhook is down, {requests} that break its rules are {fate}: {name}"
 
 
-def _rules(policy: Object) -> list[dict[str, Any]]:
+def _rules(policy: JsonMap) -> list[dict[str, Any]]:
     constraints = map_of(map_of(policy.get("spec")).get("matchConstraints"))
     return maps_of(constraints.get("resourceRules"))
 
 
-def _resources(rule: Object) -> list[str]:
+def _resources(rule: JsonMap) -> list[str]:
     group = next(iter(texts_of(rule.get("apiGroups"))), "")
     return [f"{plural}.{group}" if group else plural for plural in texts_of(rule.get("resources"))]
 
 
-def denies(binding: Object) -> bool:
+def denies(binding: JsonMap) -> bool:
     """Return whether a binding refuses what breaks the rules of its policy."""
     return "Deny" in texts_of(map_of(binding.get("spec")).get("validationActions"))
 
 
-def _overlap(policy: Object, webhook: Object) -> bool:
+def _overlap(policy: JsonMap, webhook: JsonMap) -> bool:
     """Return whether a policy and a webhook have a resource and an operation in common."""
     return any(
         all(

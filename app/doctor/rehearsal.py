@@ -15,7 +15,6 @@ from app.doctor.certificate import Bundle, Shake, Shown, bundles_of, check_bundl
 from app.doctor.installed import (
     ALL_WEBHOOKS,
     Installed,
-    Object,
     StoredWebhook,
     Surroundings,
     read_installed,
@@ -26,7 +25,7 @@ from app.doctor.targets import check_targets, endpoints_of, fault_of
 from app.doctor.webhooks import while_down
 from app.kube.api import Client
 from app.objects.selector import selects
-from app.objects.shape import map_of, maps_of
+from app.objects.shape import JsonMap, map_of, maps_of
 
 _SYSTEM = "kube-system"
 _LIMIT_SECONDS = 60
@@ -233,7 +232,7 @@ async def check_certificates(installed: Installed, shake: Shake, now: datetime) 
 
 async def _check_bundle(
     bundle: Bundle,
-    webhooks: Sequence[Object],
+    webhooks: Sequence[JsonMap],
     surroundings: Surroundings,
     shake: Shake,
     now: datetime,

@@ -6,19 +6,16 @@ CRDs carry no version of their product. The table in `manifests/README.md` has w
 the pairs that are known not to work with the check that finds each.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from app.doctor.report import Check
 from app.kube.api import Client, Selection
 from app.objects.edits import value_at
 from app.objects.resource import CRD
-from app.objects.shape import map_of, maps_of
+from app.objects.shape import JsonMap, map_of, maps_of
 
 SUBJECT = "releases"
-
-Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,7 @@ async def check_releases(client: Client) -> list[Check]:
     return [Check(SUBJECT, "ok", _text(release)) for release in recognised(crds)]
 
 
-def recognised(crds: Iterable[Object]) -> Iterator[Release]:
+def recognised(crds: Iterable[JsonMap]) -> Iterator[Release]:
     """Yield the release of each neighbour that is installed, in the order of RELEASES."""
     stored = {crd["metadata"]["name"]: crd for crd in crds}
     known: set[str] = set()
@@ -98,7 +95,7 @@ def recognised(crds: Iterable[Object]) -> Iterator[Release]:
         yield release
 
 
-def _fields(crd: Object) -> set[str]:
+def _fields(crd: JsonMap) -> set[str]:
     """Return the names of the fields of the spec, in all versions."""
     path = ("schema", "openAPIV3Schema", "properties", "spec", "properties")
     versions = maps_of(map_of(crd.get("spec")).get("versions"))

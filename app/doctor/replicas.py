@@ -2,14 +2,13 @@
 
 import contextlib
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
 
 from app.doctor.report import Check
 from app.kube.api import Client, ClusterError, Object, ObjectRef, Selection, find
 from app.objects.edits import value_at
 from app.objects.resource import DEPLOYMENT, POD
-from app.objects.shape import int_of, map_of, maps_of, text_of
+from app.objects.shape import JsonMap, int_of, map_of, maps_of, text_of
 
 SUBJECT = "replicas"
 NAME = "grove-admission"
@@ -63,7 +62,7 @@ async def _reasons(client: Client, namespace: str, deployment: Object) -> AsyncI
                 yield reason
 
 
-def _pod_reasons(status: Mapping[str, Any]) -> Iterator[str]:
+def _pod_reasons(status: JsonMap) -> Iterator[str]:
     """Yield why the Pod is not scheduled, or its containers do not run."""
     for condition in maps_of(status.get("conditions")):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":

@@ -1,14 +1,13 @@
 """The Service that API servers call, and its endpoints."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from app.doctor.report import Check
 from app.kube.api import Client, Object, ObjectRef, Selection, find
 from app.objects.edits import value_at
 from app.objects.resource import ENDPOINT_SLICE, SERVICE
-from app.objects.shape import int_of, map_of, maps_of, texts_of
+from app.objects.shape import JsonMap, int_of, map_of, maps_of, texts_of
 
 SUBJECT = "service"
 _PORT = 443
@@ -80,7 +79,7 @@ def _judge(title: str, ready: int) -> Check:
     return Check(SUBJECT, "ok", f"{title} has {ready} ready endpoints")
 
 
-def ready_endpoints(endpoint_slice: Mapping[str, Any], port_name: str) -> Iterator[Endpoint]:
+def ready_endpoints(endpoint_slice: JsonMap, port_name: str) -> Iterator[Endpoint]:
     """Yield the ready endpoints of an EndpointSlice.
 
     Without the condition, an endpoint counts as ready:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from app.doctor.installed import ALL_WEBHOOKS, Object, ServiceKey, StoredWebhook, Surroundings
+from app.doctor.installed import ALL_WEBHOOKS, ServiceKey, StoredWebhook, Surroundings
 from app.doctor.report import Check, Status
 from app.doctor.service import Endpoint, ready_endpoints
-from app.objects.shape import map_of, maps_of
+from app.objects.shape import JsonMap, map_of, maps_of
 
 _CALLED = "See what installed it. If nobody needs it any more, delete the configuration."
 _PORT = "Correct clientConfig.service.port, or the Service."
@@ -77,7 +77,7 @@ def fault_of(webhook: StoredWebhook, surroundings: Surroundings) -> Fault | None
     return None
 
 
-def _service_port(service: Object, number: int) -> Object | None:
+def _service_port(service: JsonMap, number: int) -> JsonMap | None:
     ports = maps_of(map_of(service.get("spec")).get("ports"))
     return next((port for port in ports if port.get("port") == number), None)
 

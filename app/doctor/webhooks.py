@@ -5,12 +5,12 @@ those that this version installs. Their caBundles are checked in `certificate`.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from app.config.schema import Enforcement
 from app.doctor.report import Check
-from app.objects.shape import map_of, maps_of, text_of, texts_of
+from app.objects.shape import JsonMap, map_of, maps_of, text_of, texts_of
 from app.objects.tokens import split_token
 from app.webhooks.paths import PATHS, path_of
 from app.webhooks.registry import warning_paths
@@ -22,18 +22,16 @@ _NO_TOKEN = (
 )
 _INSTALL = "Apply the manifests of this version (or the output of grove-admission webhooks)."
 _NAME_LABEL = "kubernetes.io/metadata.name"
-_DEFAULTS: Mapping[str, Any] = {
+_DEFAULTS: JsonMap = {
     "objectSelector": {},
     "namespaceSelector": {},
     "reinvocationPolicy": "Never",
 }
 """The defaults of the API server."""
 
-Object = Mapping[str, Any]
-
 
 def check_webhooks(
-    installed: Object | None, desired: Object, others: Iterable[Object] = ()
+    installed: JsonMap | None, desired: JsonMap, others: Iterable[JsonMap] = ()
 ) -> list[Check]:
     """Return the checks of a webhook configuration.
 
@@ -76,7 +74,7 @@ def check_enforcement(enforcement: Enforcement) -> list[Check]:
     return [Check(SUBJECT, "warning", message, remedy)]
 
 
-def _missing(title: str, desired: Object, others: Iterable[Object]) -> Check:
+def _missing(title: str, desired: JsonMap, others: Iterable[JsonMap]) -> Check:
     ours = _webhook_names(desired)
     names = [other["metadata"]["name"] for other in others if ours & _webhook_names(other)]
     if not names:
@@ -99,16 +97,16 @@ def _missing(title: str, desired: Object, others: Iterable[Object]) -> Check:
     return Check(SUBJECT, "problem", message, remedy)
 
 
-def webhooks_in(configuration: Object) -> list[dict[str, Any]]:
+def webhooks_in(configuration: JsonMap) -> list[dict[str, Any]]:
     """Return the webhooks of a stored configuration."""
     return maps_of(configuration.get("webhooks"))
 
 
-def _webhook_names(configuration: Object) -> set[str]:
+def _webhook_names(configuration: JsonMap) -> set[str]:
     return {text_of(webhook.get("name")) for webhook in webhooks_in(configuration)}
 
 
-def _check(stored: Object, desired: Object) -> Iterator[Check]:
+def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:
     name = desired["name"]
     yield Check(SUBJECT, "ok", f"{name}: {while_down(stored)}")
     for difference in differences(stored, desired):
@@ -126,19 +124,19 @@ def _check(stored: Object, desired: Object) -> Iterator[Check]:
         yield Check(SUBJECT, "problem", f"{name}: {difference}", _INSTALL)
 
 
-def _has_token(client: Object) -> bool:
+def _has_token(client: JsonMap) -> bool:
     """Return whether the path of a clientConfig has a token, which is never shown."""
     return bool(split_token(path_of(client))[0])
 
 
-def while_down(webhook: Object) -> str:
+def while_down(webhook: JsonMap) -> str:
     """Return what happens to the requests of `webhook` while the server is down."""
     requests = " and ".join(_rule(rule) for rule in maps_of(webhook.get("rules")))
     fate = "pass unchanged" if webhook.get("failurePolicy") == "Ignore" else "are refused"
     return f"while the server is down, {requests or 'no requests'} {fate}{_limits(webhook)}"
 
 
-def _rule(rule: Object) -> str:
+def _rule(rule: JsonMap) -> str:
     resources = ", ".join(
         f"{plural}.{group}" if group else plural
         for group in texts_of(rule.get("apiGroups"))
@@ -147,7 +145,7 @@ def _rule(rule: Object) -> str:
     return f"{', '.join(texts_of(rule.get('operations')))} of {resources}"
 
 
-def _limits(webhook: Object) -> str:
+def _limits(webhook: JsonMap) -> str:
     """Return the conditions under which the webhook is called.
 
     A namespaceSelector does not apply to cluster-scoped objects.
@@ -165,7 +163,7 @@ def _limits(webhook: Object) -> str:
     return limits + (f", where its matchConditions hold ({names})" if conditions else "")
 
 
-def _namespaces(selector: Object) -> str:
+def _namespaces(selector: JsonMap) -> str:
     expressions = maps_of(selector.get("matchExpressions"))
     if len(expressions) == 1 and not selector.get("matchLabels"):
         (expression,) = expressions
@@ -174,7 +172,7 @@ def _namespaces(selector: Object) -> str:
     return f", in namespaces that {_text(selector)} selects"
 
 
-def differences(stored: Object, desired: Object) -> Iterator[str]:
+def differences(stored: JsonMap, desired: JsonMap) -> Iterator[str]:
     """Yield the differences of two webhooks, apart from defaults and clientConfig."""
     for key in sorted({*stored, *desired} - {"clientConfig", "name"}):
         default = _DEFAULTS.get(key)
@@ -184,7 +182,7 @@ def differences(stored: Object, desired: Object) -> Iterator[str]:
             yield f"{key} is {_text(current)}; this version installs {_text(ours)}"
 
 
-def _client_differences(name: str, stored: Object, desired: Object) -> Iterator[str]:
+def _client_differences(name: str, stored: JsonMap, desired: JsonMap) -> Iterator[str]:
     """Yield how a clientConfig differs. A token in its path is left out."""
     path = PATHS.get(name) or desired["service"]["path"]
     actual = split_token(path_of(stored))[1]

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from app.admission.review import Request
-from app.objects.shape import int_of, map_of, text_of
+from app.objects.shape import JsonMap, int_of, map_of, text_of
 
 EVENT_VERSION = "audit.k8s.io/v1"
 OPERATIONS = {"create": "CREATE", "update": "UPDATE", "patch": "UPDATE", "delete": "DELETE"}
@@ -82,7 +82,7 @@ class History:
         self._exempt = frozenset(exempt)
         self._objects: dict[Key, dict[str, Any]] = {}
 
-    def write_of(self, event: Mapping[str, Any]) -> Write | None:
+    def write_of(self, event: JsonMap) -> Write | None:
         """Return the write of an event.
 
         None if the event is no write or is not complete, or if there is no webhook for it.
@@ -104,7 +104,7 @@ class History:
 
         return self._judgeable(event, write, verb)
 
-    def _judgeable(self, event: Mapping[str, Any], write: Write, verb: str) -> Write:
+    def _judgeable(self, event: JsonMap, write: Write, verb: str) -> Write:
         response = _object_in(event, "responseObject")
         obj = response if verb == "patch" else _object_in(event, "requestObject")
         if verb == "delete":
@@ -156,14 +156,12 @@ def _with_request(
     return replace(write, request=_request(write, obj, before))
 
 
-def _is_ending(obj: Mapping[str, Any] | None) -> bool:
+def _is_ending(obj: JsonMap | None) -> bool:
     """Return whether an object is being deleted."""
     return obj is not None and bool(map_of(obj.get("metadata")).get("deletionTimestamp"))
 
 
-def _write(
-    event: Mapping[str, Any], ref: Mapping[str, Any], target: Target, operation: str
-) -> Write:
+def _write(event: JsonMap, ref: JsonMap, target: Target, operation: str) -> Write:
     response = map_of(map_of(event.get("responseObject")).get("metadata"))
     request = map_of(map_of(event.get("requestObject")).get("metadata"))
     name = _text(ref, "name") or _text(response, "name") or _text(request, "name")
@@ -177,7 +175,7 @@ def _write(
     return Write(target, user, _text(ref, "namespace"), kind, name, time, operation)
 
 
-def _problem(event: Mapping[str, Any], verb: str) -> str:
+def _problem(event: JsonMap, verb: str) -> str:
     """Return the reason why an event can't be judged, even if the object before it is known.
 
     "" if there is none.
@@ -190,11 +188,11 @@ def _problem(event: Mapping[str, Any], verb: str) -> str:
     return COLLECTION if verb == "deletecollection" else ""
 
 
-def _code(event: Mapping[str, Any]) -> int:
+def _code(event: JsonMap) -> int:
     return int_of(map_of(event.get("responseStatus")).get("code"))
 
 
-def _failure(event: Mapping[str, Any], code: int) -> str:
+def _failure(event: JsonMap, code: int) -> str:
     """Return what an error code says: only a few are rejections."""
     if code in (404, 409, 410):
         return CONFLICT
@@ -205,7 +203,7 @@ def _failure(event: Mapping[str, Any], code: int) -> str:
     return f"{REJECTED_THEN}, by {denied[1]}" if denied else REJECTED_THEN
 
 
-def changing_webhooks(event: Mapping[str, Any]) -> list[str]:
+def changing_webhooks(event: JsonMap) -> list[str]:
     """Return the webhooks that changed what was stored, as the API server recorded it.
 
     Source: https://kubernetes.io/docs/reference/labels-annotations-taints/audit-annotations/
@@ -232,7 +230,7 @@ def node_of_binding(write: Write) -> str:
     return text_of(map_of(write.request.object.get("target")).get("name"))
 
 
-def _missing(event: Mapping[str, Any], verb: str) -> str:
+def _missing(event: JsonMap, verb: str) -> str:
     if map_of(event.get("annotations")).get("audit.k8s.io/truncated") == "true":
         return TRUNCATED
     return NO_RESPONSE if verb == "patch" and event.get("requestObject") is not None else NO_OBJECT
@@ -268,7 +266,7 @@ def _in_namespace(obj: dict[str, Any] | None, namespace: str) -> dict[str, Any] 
     return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
 
 
-def _object_in(event: Mapping[str, Any], field: str) -> dict[str, Any] | None:
+def _object_in(event: JsonMap, field: str) -> dict[str, Any] | None:
     """Return the object in `field` of an event. None if it is missing or a Status."""
     value = event.get(field)
     if (
@@ -280,5 +278,5 @@ def _object_in(event: Mapping[str, Any], field: str) -> dict[str, Any] | None:
     return value
 
 
-def _text(holder: Mapping[str, Any], key: str) -> str:
+def _text(holder: JsonMap, key: str) -> str:
     return text_of(holder.get(key))

@@ -19,7 +19,7 @@ from app.admission.verdict import Verdict, bad_request
 from app.facts.kinds import ALL
 from app.objects.fields import FieldError, FieldPath
 from app.objects.resource import POD, Resource
-from app.objects.shape import map_of, text_of
+from app.objects.shape import JsonMap, map_of, text_of
 from app.visible import visible
 
 _TIMEOUT = 10.0
@@ -102,7 +102,7 @@ def _objects(verdict: Verdict, action: str) -> list[dict[str, Any]]:
     return [effect.object for effect in verdict.effects if effect.action == action]
 
 
-def identify(document: Mapping[str, Any]) -> tuple[str, str, str, str]:
+def identify(document: JsonMap) -> tuple[str, str, str, str]:
     """Return apiVersion, kind, namespace and name of a document.
 
     For an AdmissionReview, they are those of the object in it.
@@ -167,7 +167,7 @@ async def _judge_review(routes: Mapping[str, Route], review: dict[str, Any]) -> 
     return Judgement(inner if isinstance(inner, dict) else review, route.path, verdict)
 
 
-def _resource_of(document: Mapping[str, Any]) -> tuple[Resource | None, str]:
+def _resource_of(document: JsonMap) -> tuple[Resource | None, str]:
     api_version = str(document.get("apiVersion", ""))
     kind = str(document.get("kind", ""))
     if (api_version, kind) == _BINDING:
@@ -210,7 +210,7 @@ def _request(
     )
 
 
-def _subject(document: Mapping[str, Any]) -> tuple[str, str, str]:
+def _subject(document: JsonMap) -> tuple[str, str, str]:
     """Return kind, namespace and name of the object that a document is about.
 
     If it has no namespace, it is in `default`.

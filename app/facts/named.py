@@ -4,13 +4,11 @@ Times of facts are seconds since 1970, None if an object has none.
 """
 
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from app.objects.shape import text_of
+from app.objects.shape import JsonMap, text_of
 
-Object = Mapping[str, Any]
 Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-scoped object is ""."""
 
@@ -52,5 +50,5 @@ def interned(value: Any) -> str:
     return sys.intern(text_of(value))
 
 
-def read_name(obj: Object) -> str:
+def read_name(obj: JsonMap) -> str:
     return str(obj["metadata"]["name"])

@@ -1,13 +1,12 @@
 """Where in a PodCliqueSet an object belongs, from its labels of both vocabularies."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
 from typing import Any
 
 from app.facts import labels
-from app.objects.shape import text_of
+from app.objects.shape import JsonMap, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ _KEYS = (
 )
 
 
-def read_place(of: Mapping[str, Any]) -> Place:
+def read_place(of: JsonMap) -> Place:
     """Return the place that the labels `of` an object tell.
 
     Objects that are read one after the other share equal results, because there may be very many.

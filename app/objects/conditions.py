@@ -3,11 +3,10 @@
 The transition time changes only with the status.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from app.objects.shape import maps_of
+from app.objects.shape import JsonMap, maps_of
 
 Status = Literal["True", "False", "Unknown"]
 
@@ -49,7 +48,7 @@ def has_condition(conditions: Any, desired: Condition) -> bool:
     return any(_equals(condition, desired) for condition in maps_of(conditions))
 
 
-def _equals(condition: Mapping[str, Any], desired: Condition) -> bool:
+def _equals(condition: JsonMap, desired: Condition) -> bool:
     stored = tuple(
         condition.get(key) for key in ("type", "status", "reason", "message", "observedGeneration")
     )
@@ -62,7 +61,7 @@ def _equals(condition: Mapping[str, Any], desired: Condition) -> bool:
     )
 
 
-def _as_map(desired: Condition, stored: Mapping[str, Any], now: str) -> dict[str, Any]:
+def _as_map(desired: Condition, stored: JsonMap, now: str) -> dict[str, Any]:
     since = stored.get("lastTransitionTime") if stored.get("status") == desired.status else None
     return {
         "type": desired.type,

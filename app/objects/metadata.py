@@ -1,10 +1,9 @@
 """Labels and annotations of an object."""
 
-from collections.abc import Mapping
-from typing import Any
+from app.objects.shape import JsonMap
 
 
-def string_map(holder: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def string_map(holder: JsonMap, name: str) -> JsonMap:
     """Return the map `name` of the metadata, such as `labels`.
 
     It is empty if it is absent or not a map.
@@ -14,9 +13,9 @@ def string_map(holder: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def labels_of(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+def labels_of(obj: JsonMap) -> JsonMap:
     return string_map(obj, "labels")
 
 
-def annotations_of(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+def annotations_of(obj: JsonMap) -> JsonMap:
     return string_map(obj, "annotations")

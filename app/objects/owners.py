@@ -1,11 +1,9 @@
 """The owner references of an object."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from sys import intern
-from typing import Any
 
-from app.objects.shape import map_of, maps_of, text_at
+from app.objects.shape import JsonMap, map_of, maps_of, text_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +16,7 @@ class OwnerRef:
     controller: bool = True
 
 
-def owners_of(obj: Mapping[str, Any]) -> tuple[OwnerRef, ...]:
+def owners_of(obj: JsonMap) -> tuple[OwnerRef, ...]:
     """Return the owner references of `obj`.
 
     They share their texts with others, because there may be very many.

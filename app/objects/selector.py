@@ -7,7 +7,7 @@ https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#resour
 from collections.abc import Mapping
 from typing import Any
 
-from app.objects.shape import list_of, map_of, maps_of
+from app.objects.shape import JsonMap, list_of, map_of, maps_of
 
 Labels = Mapping[str, str]
 
@@ -20,7 +20,7 @@ def selects(selector: Any, labels: Labels) -> bool:
     return all(_holds(term, labels) for term in maps_of(content.get("matchExpressions")))
 
 
-def _holds(term: Mapping[str, Any], labels: Labels) -> bool:
+def _holds(term: JsonMap, labels: Labels) -> bool:
     key = str(term.get("key"))
     value = labels.get(key)
     match term.get("operator"):

@@ -7,8 +7,11 @@ object that is read, so they don't call each other.
 from collections.abc import Mapping
 from typing import Any
 
+JsonMap = Mapping[str, Any]
+"""A Kubernetes object, or a part of one, that is only read."""
 
-def map_of(value: Any) -> Mapping[str, Any]:
+
+def map_of(value: Any) -> JsonMap:
     """`value` if it is a map, else an empty map."""
     return value if isinstance(value, dict) else {}
 
@@ -42,13 +45,13 @@ def text_of(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def text_at(holder: Mapping[str, Any], key: str) -> str:
+def text_at(holder: JsonMap, key: str) -> str:
     """Return the string at `key` of a map, else an empty string."""
     value = holder.get(key)
     return value if isinstance(value, str) else ""
 
 
-def map_at(obj: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+def map_at(obj: JsonMap, *path: str) -> JsonMap:
     """Return the map at a path of an object, which is empty if there is none."""
     for step in path:
         value = obj.get(step)

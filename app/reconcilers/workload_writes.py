@@ -6,7 +6,7 @@ while.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
 from typing import Any
 
@@ -18,6 +18,7 @@ from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, 
 from app.kube.events import Notices, Regarding
 from app.kube.rewrites import Rewrites, same
 from app.objects.resource import POD
+from app.objects.shape import JsonMap
 from app.rules.workload.groups import SKIP_PODGROUPER, DefinedGroup
 from app.rules.workload.kai_podgroup import (
     LabelKeys,
@@ -58,7 +59,7 @@ class PodGroupWriter:
         namespace: str,
         group: DefinedGroup,
         desired: Object,
-        common_owner: Mapping[str, Any] | None,
+        common_owner: JsonMap | None,
     ) -> tuple[Object | None, float | None]:
         """Create or correct the PodGroup of `group`, so that it becomes as `desired`.
 
@@ -81,7 +82,7 @@ class PodGroupWriter:
         namespace: str,
         group: DefinedGroup,
         desired: Object,
-        common_owner: Mapping[str, Any] | None,
+        common_owner: JsonMap | None,
     ) -> tuple[Object | None, float | None]:
         cached = self._caches.pod_groups.get(namespace, group.pod_group_name)
         version = self._caches.pod_groups.resource_version(namespace, group.pod_group_name)

@@ -3,17 +3,14 @@
 Source: https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/pkg/apis/scheduling/v2alpha2/podgroup_types.go
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from app.objects.fields import FieldPath
-from app.objects.shape import list_of, map_of, text_of
+from app.objects.shape import JsonMap, list_of, map_of, text_of
 from app.rules.topology.placing import WHOLE, PartLevels, TopologyOf, placing_warnings
 
 _SPEC = FieldPath("spec")
 
 
-def constraint_warnings(obj: Mapping[str, Any], topology_of: TopologyOf) -> list[str]:
+def constraint_warnings(obj: JsonMap, topology_of: TopologyOf) -> list[str]:
     """Return warnings about constraints of the PodGroup `obj` that KAI ignores, or never satisfies.
 
     The names and parents of its SubGroups are valid.
@@ -30,7 +27,7 @@ def constraint_warnings(obj: Mapping[str, Any], topology_of: TopologyOf) -> list
     return placing_warnings(parts, topology_of)
 
 
-def _is_constrained(spec: Mapping[str, Any]) -> bool:
+def _is_constrained(spec: JsonMap) -> bool:
     """Return whether the gang or a SubGroup may have a constraint. Most have none."""
     if "topologyConstraint" in spec:
         return True
@@ -40,7 +37,7 @@ def _is_constrained(spec: Mapping[str, Any]) -> bool:
     return False
 
 
-def _part(holder: Mapping[str, Any], at: FieldPath, parent: str) -> PartLevels:
+def _part(holder: JsonMap, at: FieldPath, parent: str) -> PartLevels:
     constraint = map_of(holder.get("topologyConstraint"))
     path = at.child("topologyConstraint")
     return PartLevels(

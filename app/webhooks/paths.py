@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from app.objects.shape import map_of, text_of
+from app.objects.shape import JsonMap, map_of, text_of
 from app.objects.tokens import split_token
 from app.webhooks.registry import WEBHOOKS
 
@@ -25,16 +25,14 @@ PATHS: Mapping[str, str] = {
 }
 """The path without a token of each webhook whose reviews can cause writes, by its name."""
 
-Object = Mapping[str, Any]
 
-
-def are_ours(configuration: Object) -> bool:
+def are_ours(configuration: JsonMap) -> bool:
     """Return whether the server writes the paths in `configuration`."""
     annotations = configuration["metadata"].get("annotations") or {}
     return bool(annotations.get(PATHS_ARE_OURS) == MANAGED)
 
 
-def tokens_in(configuration: Object) -> set[str]:
+def tokens_in(configuration: JsonMap) -> set[str]:
     """Return the tokens in the paths of `configuration`; "" for a path without one."""
     return {
         split_token(path_of(webhook.get("clientConfig") or {}))[0]
@@ -43,7 +41,7 @@ def tokens_in(configuration: Object) -> set[str]:
     }
 
 
-def path_of(client: Object) -> str:
+def path_of(client: JsonMap) -> str:
     """Return the path of a clientConfig, "" if it has none that can be read."""
     if "url" not in client:
         return text_of(map_of(client.get("service")).get("path"))
@@ -53,7 +51,7 @@ def path_of(client: Object) -> str:
         return ""
 
 
-def with_token(configuration: Object, token: str) -> list[dict[str, Any]]:
+def with_token(configuration: JsonMap, token: str) -> list[dict[str, Any]]:
     """Return the webhooks of `configuration`, with `token` in the paths of those in PATHS.
 
     If `token` is "", these have their path without one.

@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from app.explain.known.snapshot import BY_RESOURCE, Snapshot, projected
-from app.facts.named import Object, Ref
+from app.facts.named import Ref
 from app.facts.table import CHANNELS, ROOM
 from app.kube.api import Reader
 from app.kube.pages import PAGE
 from app.objects.resource import Resource
+from app.objects.shape import JsonMap
 from app.stores.around import read_around, read_everywhere, read_namespace
 from app.stores.collector import paused
 from app.stores.listed import Reading
@@ -55,7 +56,7 @@ async def read_all(
     return Snapshot(**reading.found(), now=now)
 
 
-def facts_of(documents: Iterable[Object], now: float) -> Snapshot:
+def facts_of(documents: Iterable[JsonMap], now: float) -> Snapshot:
     """Return the facts of files. Kinds of which there is no document are not judged."""
     facts = projected(documents)
     missing = {row.name for row in BY_RESOURCE.values()} - facts.keys()

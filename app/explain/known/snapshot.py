@@ -22,10 +22,10 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
-from app.facts.named import Object
 from app.facts.nvidia.computedomain import ComputeDomain, DomainClique
 from app.facts.table import CHANNELS, ROOM, Row
 from app.objects.resource import EVENT, Resource
+from app.objects.shape import JsonMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ _BY_KIND = {(resource.group, resource.kind): row for resource, row in BY_RESOURC
 _BY_KIND["", EVENT.kind] = BY_RESOURCE[EVENT]
 
 
-def projected(objects: Iterable[Object]) -> dict[str, list[Any]]:
+def projected(objects: Iterable[JsonMap]) -> dict[str, list[Any]]:
     """Return facts by field, of objects of any kinds; those that explain nothing are left out."""
     facts: dict[str, list[Any]] = {}
     for obj in objects:

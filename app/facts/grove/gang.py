@@ -3,7 +3,7 @@
 A `PodGang` of `podgang` takes more than twice as much memory, and a server has one for each.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from sys import intern
 from typing import Any
@@ -15,7 +15,7 @@ from app.objects.edits import ABSENT, value_at
 from app.objects.metadata import labels_of
 from app.objects.owners import owners_of
 from app.objects.packed import packed, unpacked
-from app.objects.shape import map_of, maps_of, text_of
+from app.objects.shape import JsonMap, map_of, maps_of, text_of
 
 _ANNOTATIONS = (TOPOLOGY_NAME, MNNVL_ADOPTED)
 _CONSTRAINTS = ("topologyConstraint", "topologyConstraintGroupConfigs")
@@ -49,7 +49,7 @@ class SlimPodGang:
         return self.podgroups
 
 
-def read_gang(obj: Mapping[str, Any], namespace: str) -> SlimPodGang:
+def read_gang(obj: JsonMap, namespace: str) -> SlimPodGang:
     """Read a PodGang."""
     metadata = map_of(obj.get("metadata"))
     labels = labels_of(obj)
@@ -65,13 +65,13 @@ def read_gang(obj: Mapping[str, Any], namespace: str) -> SlimPodGang:
     )
 
 
-def read_podgroups(obj: Mapping[str, Any]) -> tuple[str, ...]:
+def read_podgroups(obj: JsonMap) -> tuple[str, ...]:
     """Return the names of the PodGroups of a PodGang, which are those of its PodCliques."""
     podgroups = maps_of(value_at(obj, ("spec", "podgroups")))
     return tuple(text_of(podgroup.get("name")) for podgroup in podgroups)
 
 
-def _set_uid(obj: Mapping[str, Any]) -> str:
+def _set_uid(obj: JsonMap) -> str:
     kind = POD_CLIQUE_SET.kind
     owners = (owner for owner in owners_of(obj) if owner.controller and owner.kind == kind)
     return next((owner.uid for owner in owners), "")

@@ -1,6 +1,5 @@
 """The parts of a stored PodCliqueSet that rules need. Source: Grove's PodCliqueSet CRD."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +10,7 @@ from app.facts.labels import MNNVL_GROUP
 from app.facts.named import Namespaced
 from app.facts.place import Place
 from app.objects.metadata import annotations_of
-from app.objects.shape import int_of, map_at, map_of, maps_of, text_at, text_of, texts_of
+from app.objects.shape import JsonMap, int_of, map_at, map_of, maps_of, text_at, text_of, texts_of
 from app.objects.time import seconds_since_1970
 
 CONDITION = "TopologyConstraintSatisfied"
@@ -217,7 +216,7 @@ class SetWithStatus(PodCliqueSet):
         return next((asked.topology for _, asked in self.constraints if asked.topology), "")
 
 
-def read_set_with_status(obj: Mapping[str, Any]) -> SetWithStatus:
+def read_set_with_status(obj: JsonMap) -> SetWithStatus:
     metadata = map_at(obj, "metadata")
     status = map_at(obj, "status")
     return SetWithStatus(
@@ -230,12 +229,12 @@ def read_set_with_status(obj: Mapping[str, Any]) -> SetWithStatus:
     )
 
 
-def read_pod_clique_set(obj: Mapping[str, Any]) -> PodCliqueSet:
+def read_pod_clique_set(obj: JsonMap) -> PodCliqueSet:
     """Read a stored PodCliqueSet. Parts that don't have the CRD's shape count as absent."""
     return PodCliqueSet(**_spec(obj))
 
 
-def _spec(obj: Mapping[str, Any]) -> dict[str, Any]:
+def _spec(obj: JsonMap) -> dict[str, Any]:
     """Return the fields of a `PodCliqueSet`."""
     metadata = map_of(obj.get("metadata"))
     template = map_of(map_of(obj.get("spec")).get("template"))
@@ -256,7 +255,7 @@ def _spec(obj: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _read_group(item: Mapping[str, Any]) -> ScalingGroup:
+def _read_group(item: JsonMap) -> ScalingGroup:
     return ScalingGroup(
         item["name"],
         tuple(texts_of(item.get("cliqueNames"))),
@@ -268,7 +267,7 @@ def _read_group(item: Mapping[str, Any]) -> ScalingGroup:
     )
 
 
-def _read_clique(item: Mapping[str, Any]) -> Clique:
+def _read_clique(item: JsonMap) -> Clique:
     spec = map_of(item.get("spec"))
     replicas = int_of(spec.get("replicas"), 1)
     return Clique(
@@ -281,7 +280,7 @@ def _read_clique(item: Mapping[str, Any]) -> Clique:
     )
 
 
-def _mnnvl_groups(metadata: Mapping[str, Any], template: Mapping[str, Any]) -> tuple[str, ...]:
+def _mnnvl_groups(metadata: JsonMap, template: JsonMap) -> tuple[str, ...]:
     holders = (
         metadata,
         *_named(template.get("podCliqueScalingGroups")),
@@ -293,13 +292,13 @@ def _mnnvl_groups(metadata: Mapping[str, Any], template: Mapping[str, Any]) -> t
     )
 
 
-def pack_domain(holder: Mapping[str, Any]) -> str | None:
+def pack_domain(holder: JsonMap) -> str | None:
     """Return `topologyConstraint.packDomain` of `holder`, or None."""
     value = map_of(holder.get("topologyConstraint")).get("packDomain")
     return value if isinstance(value, str) and value else None
 
 
-def read_pack(holder: Mapping[str, Any]) -> Pack | None:
+def read_pack(holder: JsonMap) -> Pack | None:
     """Return the constraint of `holder` in the dialect `bindings`, or None.
 
     A constraint with other fields than packDomain counts as one, so that the dialect `design`
@@ -313,7 +312,7 @@ def read_pack(holder: Mapping[str, Any]) -> Pack | None:
     return Pack(*map(text_of, values))
 
 
-def _condition(status: Mapping[str, Any]) -> tuple[str, str, str, int] | None:
+def _condition(status: JsonMap) -> tuple[str, str, str, int] | None:
     for item in maps_of(status.get("conditions")):
         if item.get("type") == CONDITION:
             texts = (str(item.get(name, "")) for name in ("status", "reason", "message"))

@@ -1,14 +1,12 @@
 """PodGangs."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from app.facts.constraint import UNBOUND, SchedulerConstraint
 from app.facts.labels import POD_GANG_EPOCH, POD_GANG_ROLE, TOPOLOGY_NAME
 from app.facts.named import Namespaced, interned
 from app.facts.place import NOWHERE, Place, read_place
-from app.objects.shape import int_of, map_at, maps_of, text_at, texts_of
+from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_of
 from app.objects.time import seconds_since_1970
 
 TOPOLOGY_NAMES = (TOPOLOGY_NAME, "kai.scheduler/topology")
@@ -64,7 +62,7 @@ class PodGang(Namespaced):
         )
 
 
-def read_pod_gang(obj: Mapping[str, Any]) -> PodGang:
+def read_pod_gang(obj: JsonMap) -> PodGang:
     metadata = map_at(obj, "metadata")
     labels = map_at(metadata, "labels")
     annotations = map_at(metadata, "annotations")
@@ -85,17 +83,17 @@ def read_pod_gang(obj: Mapping[str, Any]) -> PodGang:
     )
 
 
-def _part(item: Mapping[str, Any]) -> GangPart:
+def _part(item: JsonMap) -> GangPart:
     pods = frozenset(text_at(pod, "name") for pod in maps_of(item.get("podReferences")))
     minimum = int_of(item.get("minReplicas"), 1)
     return GangPart(text_at(item, "name"), minimum, pods, _constraint(item))
 
 
-def _group(item: Mapping[str, Any]) -> GangGroup:
+def _group(item: JsonMap) -> GangGroup:
     parts = tuple(texts_of(item.get("podGroupNames")))
     return GangGroup(text_at(item, "name"), parts, _constraint(item))
 
 
-def _constraint(holder: Mapping[str, Any]) -> SchedulerConstraint:
+def _constraint(holder: JsonMap) -> SchedulerConstraint:
     pack = map_at(holder, "topologyConstraint", "packConstraint")
     return SchedulerConstraint(text_at(pack, "required"), text_at(pack, "preferred"))

@@ -1,11 +1,9 @@
 """PodGangMaps, of releases with epochs."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from app.facts.named import Namespaced, interned
-from app.objects.shape import map_at, maps_of, text_at, texts_of
+from app.objects.shape import JsonMap, map_at, maps_of, text_at, texts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +28,7 @@ class PodGangMap(Namespaced):
         }
 
 
-def read_pod_gang_map(obj: Mapping[str, Any]) -> PodGangMap:
+def read_pod_gang_map(obj: JsonMap) -> PodGangMap:
     metadata = map_at(obj, "metadata")
     entries = tuple(
         MapEntry(text_at(item, "epoch"), tuple(texts_of(item.get("dependsOn"))))

@@ -1,10 +1,8 @@
 """What Grove writes into the status of its objects."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from app.objects.shape import maps_of, text_at
+from app.objects.shape import JsonMap, maps_of, text_at
 from app.objects.time import seconds_since_1970
 
 
@@ -26,7 +24,7 @@ class LastError:
     time: float | None = None
 
 
-def read_conditions(status: Mapping[str, Any]) -> tuple[StatusCondition, ...]:
+def read_conditions(status: JsonMap) -> tuple[StatusCondition, ...]:
     fields = ("type", "status", "reason", "message")
     return tuple(
         StatusCondition(*(text_at(item, field) for field in fields))
@@ -34,7 +32,7 @@ def read_conditions(status: Mapping[str, Any]) -> tuple[StatusCondition, ...]:
     )
 
 
-def read_last_errors(status: Mapping[str, Any]) -> tuple[LastError, ...]:
+def read_last_errors(status: JsonMap) -> tuple[LastError, ...]:
     return tuple(
         LastError(text_at(item, "description"), seconds_since_1970(item.get("observedAt")))
         for item in maps_of(status.get("lastErrors"))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.fields import FieldError, FieldPath, as_map, walk_list, walk_map
-from app.objects.shape import int_of, list_of, map_of
+from app.objects.shape import JsonMap, int_of, list_of, map_of
 
 Owner = tuple[str, str]
 """("set", ""), ("group", name) or ("clique", name), whatever the order of the lists."""
@@ -48,7 +48,7 @@ def owner_text(owner: Owner) -> str:
     }[kind]
 
 
-def group_in(annotations: Mapping[str, Any]) -> str | None:
+def group_in(annotations: JsonMap) -> str | None:
     """Return the value of `grove.io/mnnvl-group`.
 
     "" to opt out, None if there is no such annotation.
@@ -68,8 +68,8 @@ class SetPart(NamedTuple):
 
     owner: Owner
     position: int
-    constraint: Mapping[str, Any] | None
-    annotations: Mapping[str, Any]
+    constraint: JsonMap | None
+    annotations: JsonMap
 
     @property
     def path(self) -> FieldPath:
@@ -198,7 +198,7 @@ class Template(NamedTuple):
         return [] if kind == "set" else [SET]
 
 
-def read_template(obj: Mapping[str, Any], *, groups_read: bool = True) -> Template:
+def read_template(obj: JsonMap, *, groups_read: bool = True) -> Template:
     """Read a PodCliqueSet.
 
     Unless Grove reads `grove.io/mnnvl-group` (`groups_read`), no clique is in a group.
@@ -246,8 +246,8 @@ def _parts_in(
 def _read_part(
     owner: Owner,
     position: int,
-    content: Mapping[str, Any],
-    annotated: Mapping[str, Any],
+    content: JsonMap,
+    annotated: JsonMap,
     findings: list[FieldError],
 ) -> SetPart:
     """Return the part of this content. `annotated` has its annotations."""
@@ -284,7 +284,7 @@ def _groups_of(groups: tuple[GroupTemplate, ...]) -> Mapping[str, Mapping[Owner,
 
 def _read_clique(
     own: SetPart,
-    content: Mapping[str, Any],
+    content: JsonMap,
     whole: SetPart,
     groups_of: Mapping[str, Mapping[Owner, GroupTemplate]],
     groups_read: bool,
@@ -311,7 +311,7 @@ def _read_clique(
     )
 
 
-def _claims(pod_spec: Mapping[str, Any], clique: SetPart) -> tuple[tuple[FieldPath, str], ...]:
+def _claims(pod_spec: JsonMap, clique: SetPart) -> tuple[tuple[FieldPath, str], ...]:
     """Return the names in the resourceClaims of a clique, with their paths."""
     claims = list_of(pod_spec.get("resourceClaims"))
     if not claims:

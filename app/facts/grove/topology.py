@@ -1,12 +1,12 @@
 """ClusterTopologies, ClusterTopologyBindings, and their levels."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from app.facts.labels import KAI_SCHEDULER
 from app.facts.named import Ref
-from app.objects.shape import map_at, map_of, maps_of, text_at
+from app.objects.shape import JsonMap, map_at, map_of, maps_of, text_at
 
 DOMAINS = ("region", "zone", "datacenter", "block", "rack", "host", "numa")
 """All domains of a ClusterTopology, broadest first."""
@@ -48,20 +48,20 @@ class ClusterTopology:
         return next((level.key for level in self.levels if level.domain == domain), None)
 
 
-def read_cluster_topology(obj: Mapping[str, Any]) -> ClusterTopology:
+def read_cluster_topology(obj: JsonMap) -> ClusterTopology:
     metadata = map_at(obj, "metadata")
     name = text_at(metadata, "name")
     levels = levels_of_cluster_topology(obj)
     return ClusterTopology("ClusterTopology", name, text_at(metadata, "uid"), levels, kai=name)
 
 
-def levels_of_cluster_topology(obj: Mapping[str, Any]) -> tuple[Level, ...]:
+def levels_of_cluster_topology(obj: JsonMap) -> tuple[Level, ...]:
     """Return the valid levels of a ClusterTopology, whose list may be in any order."""
     levels = {level.domain: level for level in _levels(obj) if level.domain in DOMAINS}
     return broadest_first(levels.values())
 
 
-def read_cluster_topology_binding(obj: Mapping[str, Any]) -> ClusterTopology:
+def read_cluster_topology_binding(obj: JsonMap) -> ClusterTopology:
     metadata = map_at(obj, "metadata")
     name = text_at(metadata, "name")
     spec = map_at(obj, "spec")
@@ -84,17 +84,17 @@ def read_cluster_topology_binding(obj: Mapping[str, Any]) -> ClusterTopology:
     )
 
 
-def levels_of_binding(obj: Mapping[str, Any]) -> tuple[Level, ...]:
+def levels_of_binding(obj: JsonMap) -> tuple[Level, ...]:
     """Return the levels of a ClusterTopologyBinding, in the order of its list."""
     return tuple(level for level in _levels(obj) if level.domain and level.key)
 
 
-def _of_kai(holder: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
+def _of_kai(holder: JsonMap, field: str) -> list[dict[str, Any]]:
     items = maps_of(holder.get(field))
     return [item for item in items if item.get("schedulerName") == KAI_SCHEDULER]
 
 
-def _levels(obj: Mapping[str, Any]) -> list[Level]:
+def _levels(obj: JsonMap) -> list[Level]:
     """Return the levels that have a domain and a key which are texts."""
     items = maps_of(map_of(obj.get("spec")).get("levels"))
     return [

@@ -1,6 +1,5 @@
 """KAI's PodGroups."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,7 +8,7 @@ from app.facts.labels import NODE_POOL
 from app.facts.named import Namespaced, interned
 from app.facts.quantity import Amounts, amounts
 from app.objects.owners import owners_of
-from app.objects.shape import int_of, map_at, maps_of, text_at
+from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at
 from app.objects.time import duration, seconds_since_1970
 
 LAST_EVICTION = "kai.scheduler/last-eviction-timestamp"
@@ -72,7 +71,7 @@ class KaiPodGroup(Namespaced):
     priority_class: str = ""
 
 
-def read_kai_pod_group(obj: Mapping[str, Any]) -> KaiPodGroup:
+def read_kai_pod_group(obj: JsonMap) -> KaiPodGroup:
     metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
     annotations = map_at(metadata, "annotations")
@@ -99,7 +98,7 @@ def read_kai_pod_group(obj: Mapping[str, Any]) -> KaiPodGroup:
     )
 
 
-def _subgroup(item: Mapping[str, Any]) -> SubGroup:
+def _subgroup(item: JsonMap) -> SubGroup:
     told, unnamed = _constraints(item)
     return SubGroup(
         text_at(item, "name"),
@@ -111,7 +110,7 @@ def _subgroup(item: Mapping[str, Any]) -> SubGroup:
     )
 
 
-def _constraints(holder: Mapping[str, Any]) -> tuple[SchedulerConstraint, SchedulerConstraint]:
+def _constraints(holder: JsonMap) -> tuple[SchedulerConstraint, SchedulerConstraint]:
     """Return the levels that KAI places by, and those that it ignores.
 
     It ignores levels that don't say which topology they are of.
@@ -123,12 +122,12 @@ def _constraints(holder: Mapping[str, Any]) -> tuple[SchedulerConstraint, Schedu
     return (levels, UNBOUND) if text_at(constraint, "topology") else (UNBOUND, levels)
 
 
-def _minimum_of_subgroups(holder: Mapping[str, Any]) -> int | None:
+def _minimum_of_subgroups(holder: JsonMap) -> int | None:
     value = holder.get("minSubGroup")
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _topology(spec: Mapping[str, Any]) -> str:
+def _topology(spec: JsonMap) -> str:
     """Return that of the whole group, or else of the first SubGroup that has one."""
     holders = (spec, *maps_of(spec.get("subGroups")))
     names = (text_at(map_at(holder, "topologyConstraint"), "topology") for holder in holders)
@@ -140,7 +139,7 @@ def _said(conditions: Any) -> tuple[Said, ...]:
 
     They are the condition's own words if it has no reasons, as in older releases.
     """
-    latest: dict[str, Mapping[str, Any]] = {}
+    latest: dict[str, JsonMap] = {}
     for condition in maps_of(conditions):
         if condition.get("type") == "UnschedulableOnNodePool":
             latest[text_at(condition, "nodePool")] = condition
@@ -151,7 +150,7 @@ def _said(conditions: Any) -> tuple[Said, ...]:
     return tuple(said for condition in holding for said in _reasons(condition))
 
 
-def _reasons(condition: Mapping[str, Any]) -> tuple[Said, ...]:
+def _reasons(condition: JsonMap) -> tuple[Said, ...]:
     time = seconds_since_1970(condition.get("lastTransitionTime"))
     reasons = [_reason(item) for item in maps_of(condition.get("reasons"))]
     if not reasons and (condition.get("message") or condition.get("reason")):
@@ -159,7 +158,7 @@ def _reasons(condition: Mapping[str, Any]) -> tuple[Said, ...]:
     return tuple(replace(reason, time=time) for reason in reasons)
 
 
-def _reason(item: Mapping[str, Any]) -> Said:
+def _reason(item: JsonMap) -> Said:
     details = map_at(item, "details", "queueDetails")
     return Said(
         text_at(item, "reason"),

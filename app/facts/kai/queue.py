@@ -8,7 +8,7 @@ from typing import Any
 from app.facts.labels import NODE_POOL
 from app.facts.named import Named
 from app.facts.quantity import MOST_THOUSANDTHS, amounts
-from app.objects.shape import map_at, text_at
+from app.objects.shape import JsonMap, map_at, text_at
 
 _GPU = ("nvidia.com/gpu", "gpu")
 
@@ -52,7 +52,7 @@ class Queue(Named):
         return {"nvidia.com/gpu": gpus, "cpu": self.cpu, "memory": self.memory}
 
 
-def read_queue(obj: Mapping[str, Any]) -> Queue:
+def read_queue(obj: JsonMap) -> Queue:
     metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
     resources = map_at(spec, "resources")
@@ -71,7 +71,7 @@ def read_queue(obj: Mapping[str, Any]) -> Queue:
     )
 
 
-def _share(resources: Mapping[str, Any], status: Mapping[str, Any], name: str, unit: int) -> Share:
+def _share(resources: JsonMap, status: JsonMap, name: str, unit: int) -> Share:
     """Return the share of a resource whose bounds are in a unit of this many thousandths."""
     bounds = map_at(resources, name)
     share = Share(

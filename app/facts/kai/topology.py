@@ -1,12 +1,11 @@
 """KAI's Topologies."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from app.facts.named import Named, Ref
 from app.objects.owners import OwnerRef, owners_of
-from app.objects.shape import map_at, maps_of, text_at
+from app.objects.shape import JsonMap, map_at, maps_of, text_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class KaiTopology(Named):
         return self.keys.index(key) if key in self.keys else None
 
 
-def read_kai_topology(obj: Mapping[str, Any]) -> KaiTopology:
+def read_kai_topology(obj: JsonMap) -> KaiTopology:
     metadata = map_at(obj, "metadata")
     return KaiTopology(
         text_at(metadata, "name"),
@@ -51,7 +50,7 @@ def read_kai_topology(obj: Mapping[str, Any]) -> KaiTopology:
     )
 
 
-def level_labels(obj: Mapping[str, Any]) -> tuple[str, ...]:
+def level_labels(obj: JsonMap) -> tuple[str, ...]:
     """Return the node labels of the levels of a KAI Topology, broadest first.
 
     Aliases are left out: administrators may set them, and KAI accepts them wherever it accepts the
@@ -61,10 +60,10 @@ def level_labels(obj: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(filter(None, labels))
 
 
-def _aliases(obj: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _aliases(obj: JsonMap) -> tuple[tuple[str, str], ...]:
     names = ((text_at(level, "alias"), text_at(level, "nodeLabel")) for level in _levels(obj))
     return tuple((alias, label) for alias, label in names if alias)
 
 
-def _levels(obj: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _levels(obj: JsonMap) -> list[dict[str, Any]]:
     return maps_of(map_at(obj, "spec").get("levels"))

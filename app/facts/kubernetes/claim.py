@@ -1,16 +1,14 @@
 """Claims for devices, the devices of nodes, and their classes."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from app.facts.kubernetes.selectors import Term, node_selector_terms
 from app.facts.labels import KAI_QUEUE
 from app.facts.named import Named, Namespaced, interned
 from app.facts.place import NOWHERE, Place, read_place
-from app.objects.shape import int_of, map_at, maps_of, text_at
+from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at
 from app.objects.time import seconds_since_1970
 
 MOST_DEVICES = 32
@@ -59,7 +57,7 @@ class ResourceClaim(Namespaced):
     queue: str = ""
 
 
-def read_resource_claim(obj: Mapping[str, Any]) -> ResourceClaim:
+def read_resource_claim(obj: JsonMap) -> ResourceClaim:
     metadata = map_at(obj, "metadata")
     status = map_at(obj, "status")
     allocation = map_at(status, "allocation")
@@ -77,13 +75,13 @@ def read_resource_claim(obj: Mapping[str, Any]) -> ResourceClaim:
     )
 
 
-def _requests(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _requests(spec: JsonMap) -> list[JsonMap]:
     """Return what is requested, which v1beta1 has on the request itself."""
     items = maps_of(map_at(spec, "devices").get("requests"))
     return [map_at(item, "exactly") or item for item in items]
 
 
-def _classes(spec: Mapping[str, Any]) -> tuple[str, ...]:
+def _classes(spec: JsonMap) -> tuple[str, ...]:
     """Return the DeviceClass of each device.
 
     Of a request for all devices, one is counted. One of several alternatives (`firstAvailable`)
@@ -98,7 +96,7 @@ def _classes(spec: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(classes)
 
 
-def _devices(allocation: Mapping[str, Any]) -> tuple[Device, ...]:
+def _devices(allocation: JsonMap) -> tuple[Device, ...]:
     """Return the devices without those that the claim leaves to others.
 
     Of these, it only has `adminAccess`.
@@ -110,7 +108,7 @@ def _devices(allocation: Mapping[str, Any]) -> tuple[Device, ...]:
     )
 
 
-def _consumers(status: Mapping[str, Any]) -> tuple[Consumer, ...]:
+def _consumers(status: JsonMap) -> tuple[Consumer, ...]:
     return tuple(
         Consumer(text_at(item, "name"), text_at(item, "uid"))
         for item in maps_of(status.get("reservedFor"))
@@ -118,7 +116,7 @@ def _consumers(status: Mapping[str, Any]) -> tuple[Consumer, ...]:
     )
 
 
-def awaited_classes(obj: Mapping[str, Any]) -> tuple[str, ...]:
+def awaited_classes(obj: JsonMap) -> tuple[str, ...]:
     """Return the DeviceClasses that a stored ResourceClaim requests.
 
     Empty if it is allocated, and for other objects. Equal results are one object, because most
@@ -142,7 +140,7 @@ class ClaimTemplate(Namespaced):
     classes: tuple[str, ...] = ()
 
 
-def read_claim_template(obj: Mapping[str, Any]) -> ClaimTemplate:
+def read_claim_template(obj: JsonMap) -> ClaimTemplate:
     metadata = map_at(obj, "metadata")
     classes = _classes(map_at(obj, "spec", "spec"))
     return ClaimTemplate(interned(metadata.get("namespace")), text_at(metadata, "name"), classes)
@@ -159,7 +157,7 @@ class DeviceClass(Named):
     gpus: str = ""
 
 
-def read_device_class(obj: Mapping[str, Any]) -> DeviceClass:
+def read_device_class(obj: JsonMap) -> DeviceClass:
     """Read a DeviceClass.
 
     Its selectors are CEL. They are read for the driver and the type of device that they compare,
@@ -196,7 +194,7 @@ class ResourceSlice:
     gpus: tuple[str, ...] = ()
 
 
-def read_resource_slice(obj: Mapping[str, Any]) -> ResourceSlice:
+def read_resource_slice(obj: JsonMap) -> ResourceSlice:
     spec = map_at(obj, "spec")
     pool = map_at(spec, "pool")
     return ResourceSlice(
@@ -208,7 +206,7 @@ def read_resource_slice(obj: Mapping[str, Any]) -> ResourceSlice:
     )
 
 
-def _gpus(spec: Mapping[str, Any]) -> tuple[str, ...]:
+def _gpus(spec: JsonMap) -> tuple[str, ...]:
     driver = text_at(spec, "driver")
     names: list[str] = []
     for item in maps_of(spec.get("devices")):

@@ -1,11 +1,9 @@
 """Events about objects."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from app.facts.named import Ref
-from app.objects.shape import map_at, text_at
+from app.objects.shape import JsonMap, map_at, text_at
 from app.objects.time import seconds_since_1970
 
 
@@ -24,7 +22,7 @@ class Event:
     source: str = ""
 
 
-def read_event(obj: Mapping[str, Any]) -> Event:
+def read_event(obj: JsonMap) -> Event:
     """Read an event of events.k8s.io or of the core group."""
     about = map_at(obj, "regarding") or map_at(obj, "involvedObject")
     values = (obj.get("deprecatedLastTimestamp"), obj.get("lastTimestamp"), obj.get("eventTime"))

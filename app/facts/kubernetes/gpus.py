@@ -1,11 +1,10 @@
 """The GPUs that pods and their containers ask for, as the CRD of a PodClique writes them."""
 
-from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from math import ceil
 from typing import Any, NamedTuple
 
-from app.objects.shape import map_of, maps_of
+from app.objects.shape import JsonMap, map_of, maps_of
 
 GPU = "nvidia.com/gpu"
 
@@ -23,7 +22,7 @@ class Gpus(NamedTuple):
     whole: int
 
 
-def gpus_of_pod(pod_spec: Mapping[str, Any]) -> Gpus:
+def gpus_of_pod(pod_spec: JsonMap) -> Gpus:
     """Return the GPUs of a pod.
 
     This is the sum of the GPUs of all containers, or the GPUs of the largest init container if
@@ -55,7 +54,7 @@ def _gpus(resources: Any) -> Gpus:
     return Gpus(max(limits.every, requests.every), max(limits.whole, requests.whole))
 
 
-def _counted(amounts: Mapping[str, Any]) -> Gpus:
+def _counted(amounts: JsonMap) -> Gpus:
     counts = {str(name): gpu_count(amount) for name, amount in amounts.items() if is_gpu(str(name))}
     return Gpus(sum(counts.values()), counts.get(GPU, 0))
 

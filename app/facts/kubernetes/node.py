@@ -10,7 +10,7 @@ from app.facts.kubernetes.selectors import Taint, read_taints
 from app.facts.named import Named, interned
 from app.facts.quantity import Amounts, amounts
 from app.objects.metadata import labels_of
-from app.objects.shape import map_at, map_of, maps_of
+from app.objects.shape import JsonMap, map_at, map_of, maps_of
 
 Labels = Mapping[str, str]
 Texts = tuple[str, ...]
@@ -43,7 +43,7 @@ class NodeLabels:
         )
 
 
-def read_node_labels(obj: Mapping[str, Any]) -> NodeLabels:
+def read_node_labels(obj: JsonMap) -> NodeLabels:
     pairs = sorted(labels_of(obj).items())
     keys = _stored_once(tuple(intern(key) for key, _ in pairs))
     return NodeLabels(keys, tuple(intern(value) for _, value in pairs))
@@ -72,7 +72,7 @@ class Node(Named):
     ready: bool = True
 
 
-def read_node(obj: Mapping[str, Any]) -> Node:
+def read_node(obj: JsonMap) -> Node:
     metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
     status = map_at(obj, "status")

@@ -3,7 +3,6 @@
 What decides on placement is kept; env, args and other annotations are not.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -21,7 +20,7 @@ from app.facts.named import Namespaced, interned
 from app.facts.place import NOWHERE, Place, read_place
 from app.facts.quantity import thousandths
 from app.objects.owners import owners_of
-from app.objects.shape import int_of, map_at, maps_of, text_at, texts_of
+from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_of
 from app.objects.time import seconds_since_1970
 
 GATED = "SchedulingGated"
@@ -56,7 +55,7 @@ class PodClaim:
     template: str = ""
 
 
-def read_pod_claims(spec: Mapping[str, Any], statuses: Any = None) -> tuple[PodClaim, ...]:
+def read_pod_claims(spec: JsonMap, statuses: Any = None) -> tuple[PodClaim, ...]:
     """Return the claims of a pod spec.
 
     Those made from templates have the name that `resourceClaimStatuses` gives.
@@ -74,7 +73,7 @@ def read_pod_claims(spec: Mapping[str, Any], statuses: Any = None) -> tuple[PodC
     )
 
 
-def read_shape(spec: Mapping[str, Any], share: Any = None) -> Shape:
+def read_shape(spec: JsonMap, share: Any = None) -> Shape:
     """Return what the pods of a pod spec ask of a node.
 
     Limits stand in for requests that are not set, as at admission. `share` is the part of a GPU
@@ -143,7 +142,7 @@ class Pod(Namespaced):
         return self.phase in ("Succeeded", "Failed")
 
 
-def read_pod(obj: Mapping[str, Any]) -> Pod:
+def read_pod(obj: JsonMap) -> Pod:
     metadata = map_at(obj, "metadata")
     labels = map_at(metadata, "labels")
     annotations = map_at(metadata, "annotations")
@@ -178,17 +177,17 @@ def read_pod(obj: Mapping[str, Any]) -> Pod:
     )
 
 
-def _volumes(spec: Mapping[str, Any]) -> tuple[str, ...]:
+def _volumes(spec: JsonMap) -> tuple[str, ...]:
     """Return the PersistentVolumeClaims that a pod names; few pods have any."""
     sources = (map_at(volume, "persistentVolumeClaim") for volume in maps_of(spec.get("volumes")))
     return tuple(filter(None, (text_at(source, "claimName") for source in sources)))
 
 
-def _controller(obj: Mapping[str, Any]) -> str:
+def _controller(obj: JsonMap) -> str:
     return next((owner.uid for owner in owners_of(obj) if owner.controller), "")
 
 
-def _unscheduled(status: Mapping[str, Any]) -> str:
+def _unscheduled(status: JsonMap) -> str:
     for condition in maps_of(status.get("conditions")):
         is_false = condition.get("type") == "PodScheduled" and condition.get("status") == "False"
         if is_false and condition.get("reason") != GATED:
@@ -197,7 +196,7 @@ def _unscheduled(status: Mapping[str, Any]) -> str:
     return ""
 
 
-def _waiting(status: Mapping[str, Any]) -> tuple[str, ...]:
+def _waiting(status: JsonMap) -> tuple[str, ...]:
     containers = maps_of(status.get("containerStatuses"))
     states = (map_at(container, "state", "waiting") for container in containers)
     reasons = (interned(state.get("reason")) for state in states if state.get("reason"))

@@ -5,16 +5,15 @@ Source: https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#r
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 from app.facts.quantity import amounts
-from app.objects.shape import maps_of
+from app.objects.shape import JsonMap, maps_of
 
 Requests = tuple[tuple[str, int], ...]
 """The names of resources, sorted, with their amounts in thousandths."""
 
 
-def pod_requests(spec: Mapping[str, Any]) -> dict[str, int]:
+def pod_requests(spec: JsonMap) -> dict[str, int]:
     """Return the requests of the pods of `spec`, a pod spec, in thousandths, and one of `pods`.
 
     Containers and sidecars count together, or the largest moment of the init containers if that is
@@ -42,7 +41,7 @@ def pod_requests(spec: Mapping[str, Any]) -> dict[str, int]:
     return {**{name: amount for name, amount in total.items() if amount}, "pods": 1000}
 
 
-def read_requests(spec: Mapping[str, Any]) -> Requests:
+def read_requests(spec: JsonMap) -> Requests:
     """Return the requests of the pods of `spec`, and its claims by the names of their templates.
 
     Equal results are one object, because many PodCliqueSets ask for the same.
@@ -60,7 +59,7 @@ def _shared(requests: Requests) -> Requests:
     return requests
 
 
-def _requests(holder: Mapping[str, Any]) -> dict[str, int]:
+def _requests(holder: JsonMap) -> dict[str, int]:
     resources = holder.get("resources")
     if not isinstance(resources, dict):
         return {}

@@ -1,10 +1,9 @@
 """Selectors, taints and tolerations of Kubernetes as values."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.objects.shape import map_at, map_of, maps_of, text_at, texts_of
+from app.objects.shape import JsonMap, map_at, map_of, maps_of, text_at, texts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +44,14 @@ def node_selector_terms(selector: Any) -> tuple[Term, ...]:
     return tuple(_term(term) for term in maps_of(map_of(selector).get("nodeSelectorTerms")))
 
 
-def required_affinity(spec: Mapping[str, Any]) -> tuple[Term, ...]:
+def required_affinity(spec: JsonMap) -> tuple[Term, ...]:
     """Return the terms of a pod spec's required node affinity, of which one must hold."""
     return node_selector_terms(
         map_at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     )
 
 
-def node_selector(spec: Mapping[str, Any]) -> Term:
+def node_selector(spec: JsonMap) -> Term:
     wished = map_of(spec.get("nodeSelector"))
     return tuple(Requirement(key, "In", (str(value),)) for key, value in sorted(wished.items()))
 
@@ -66,7 +65,7 @@ def read_taints(taints: Any) -> tuple[Taint, ...]:
     )
 
 
-def tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
+def tolerations(spec: JsonMap) -> tuple[Toleration, ...]:
     return tuple(
         Toleration(
             text_at(item, "key"),
@@ -78,7 +77,7 @@ def tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
     )
 
 
-def _term(term: Mapping[str, Any]) -> Term:
+def _term(term: JsonMap) -> Term:
     expressions = [*maps_of(term.get("matchExpressions")), *maps_of(term.get("matchFields"))]
     return tuple(
         Requirement(text_at(item, "key"), text_at(item, "operator"), _values(item))
@@ -86,5 +85,5 @@ def _term(term: Mapping[str, Any]) -> Term:
     )
 
 
-def _values(item: Mapping[str, Any]) -> tuple[str, ...]:
+def _values(item: JsonMap) -> tuple[str, ...]:
     return tuple(texts_of(item.get("values")))

@@ -1,12 +1,10 @@
 """PersistentVolumeClaims, the volumes that they are bound to, and StorageClasses."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from app.facts.kubernetes.selectors import Term, node_selector_terms
 from app.facts.named import Named, Namespaced, interned
-from app.objects.shape import map_at, text_at
+from app.objects.shape import JsonMap, map_at, text_at
 from app.objects.time import seconds_since_1970
 
 _IS_DEFAULT = "storageclass.kubernetes.io/is-default-class"
@@ -46,7 +44,7 @@ class StorageClass(Named):
     is_default: bool = False
 
 
-def read_volume_claim(obj: Mapping[str, Any]) -> VolumeClaim:
+def read_volume_claim(obj: JsonMap) -> VolumeClaim:
     metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
     name = spec.get("storageClassName")
@@ -60,12 +58,12 @@ def read_volume_claim(obj: Mapping[str, Any]) -> VolumeClaim:
     )
 
 
-def read_volume(obj: Mapping[str, Any]) -> Volume:
+def read_volume(obj: JsonMap) -> Volume:
     required = map_at(obj, "spec", "nodeAffinity", "required")
     return Volume(text_at(map_at(obj, "metadata"), "name"), node_selector_terms(required))
 
 
-def read_storage_class(obj: Mapping[str, Any]) -> StorageClass:
+def read_storage_class(obj: JsonMap) -> StorageClass:
     metadata = map_at(obj, "metadata")
     return StorageClass(
         text_at(metadata, "name"),

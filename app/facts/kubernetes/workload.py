@@ -1,11 +1,9 @@
 """The Kubernetes Workload API, and PriorityClasses."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from app.facts.named import Named, Namespaced, interned
-from app.objects.shape import int_of, map_at, maps_of, text_at
+from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +19,7 @@ class PriorityClass(Named):
     is_default: bool = False
 
 
-def read_priority_class(obj: Mapping[str, Any]) -> PriorityClass:
+def read_priority_class(obj: JsonMap) -> PriorityClass:
     name = text_at(map_at(obj, "metadata"), "name")
     return PriorityClass(name, int_of(obj.get("value")), obj.get("globalDefault") is True)
 
@@ -34,7 +32,7 @@ class Workload(Namespaced):
     groups: tuple[str, ...] = ()
 
 
-def read_workload(obj: Mapping[str, Any]) -> Workload:
+def read_workload(obj: JsonMap) -> Workload:
     """Read `podGroups` of Kubernetes 1.35, or `podGroupTemplates` since 1.36."""
     metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
@@ -53,7 +51,7 @@ class WorkloadGroup(Namespaced):
     workload: str = ""
 
 
-def read_workload_group(obj: Mapping[str, Any]) -> WorkloadGroup:
+def read_workload_group(obj: JsonMap) -> WorkloadGroup:
     """Read `podGroupTemplateRef` of Kubernetes 1.36, or `workloadRef` since 1.37."""
     metadata = map_at(obj, "metadata")
     template = map_at(obj, "spec", "podGroupTemplateRef")

@@ -1,12 +1,11 @@
 """ComputeDomains and the cliques of their nodes."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from app.facts.named import Namespaced, interned
 from app.facts.place import NOWHERE, Place, read_place
-from app.objects.shape import int_of, map_at, maps_of, text_at, texts_of
+from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class ComputeDomain(Namespaced):
     held_by: tuple[str, ...] = ()
 
 
-def read_compute_domain(obj: Mapping[str, Any]) -> ComputeDomain:
+def read_compute_domain(obj: JsonMap) -> ComputeDomain:
     metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
     status = map_at(obj, "status")
@@ -60,7 +59,7 @@ class DomainClique(Namespaced):
     nodes: tuple[DomainNode, ...] = ()
 
 
-def read_domain_clique(obj: Mapping[str, Any]) -> DomainClique:
+def read_domain_clique(obj: JsonMap) -> DomainClique:
     metadata = map_at(obj, "metadata")
     namespace = interned(metadata.get("namespace"))
     return DomainClique(namespace, text_at(metadata, "name"), _nodes(obj.get("daemons")))

@@ -8,7 +8,7 @@ nothing. A constraint in fields that a dialect does not read is never changed an
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.template import Owner, Template
@@ -18,6 +18,7 @@ from app.objects.conditions import Condition
 from app.objects.edits import Edit
 from app.objects.fields import FieldError
 from app.objects.resource import Resource
+from app.objects.shape import JsonMap
 from app.rules.dialects.owner import OwnerRule
 from app.rules.topology.coverage import Nodes
 from app.rules.topology.levels import ManagedTopology
@@ -115,7 +116,7 @@ class Dialect(ABC):
     reads_groups = False
 
     @abstractmethod
-    def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:
+    def read_levels(self, obj: JsonMap) -> tuple[Level, ...]:
         """Return the valid levels of a stored object of `resource`, broadest first."""
 
     @abstractmethod
@@ -128,8 +129,8 @@ class Dialect(ABC):
     @abstractmethod
     def validate_levels(
         self,
-        obj: Mapping[str, Any],
-        old: Mapping[str, Any] | None,
+        obj: JsonMap,
+        old: JsonMap | None,
         operation: str,
         facts: TopologyFacts,
         managed: bool,
@@ -153,12 +154,12 @@ class Dialect(ABC):
         """Return further warnings about a PodCliqueSet, which depend on no fact."""
         return []
 
-    def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
+    def validate_podgang(self, gang: JsonMap) -> list[FieldError]:
         """Return findings about the parts of a PodGang that `podgang_changes` reads."""
         return []
 
     def podgang_changes(
-        self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, facts: TopologyFacts
+        self, gang: JsonMap, pcs: PodCliqueSet | None, facts: TopologyFacts
     ) -> list[Edit]:
         """Return the changes that make the constraints of a PodGang those of its set.
 
@@ -166,12 +167,12 @@ class Dialect(ABC):
         """
         return []
 
-    def podgang_warnings(self, gang: Mapping[str, Any], facts: TopologyFacts) -> list[str]:
+    def podgang_warnings(self, gang: JsonMap, facts: TopologyFacts) -> list[str]:
         """Return warnings about the constraints of a PodGang that this program does not write."""
         return []
 
     def drifted(
-        self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, facts: TopologyFacts
+        self, name: str, gang: JsonMap, pcs: PodCliqueSet, facts: TopologyFacts
     ) -> list[str]:
         """Return the wrong constraints of the stored PodGang `name`.
 

@@ -3,7 +3,7 @@
 Source: `rules/README.md`. `app.cluster.resources` creates the resources.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any, Literal, NamedTuple
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
@@ -14,7 +14,7 @@ from app.objects.edits import value_at
 from app.objects.fields import FieldError, FieldPath, as_map, invalid, quote, walk_list, walk_map
 from app.objects.jsonpatch import Operation
 from app.objects.metadata import annotations_of
-from app.objects.shape import int_of, map_of
+from app.objects.shape import JsonMap, int_of, map_of
 from app.rules.mnnvl.plan import (
     DEFAULT_DEVICE_CLASS,
     ClaimMode,
@@ -48,7 +48,7 @@ _SPEC = FieldPath("spec")
 _POD_SPEC = FieldPath("spec.podSpec")
 _CONTAINERS = {field: _POD_SPEC.child(field) for field in ("initContainers", "containers")}
 
-Entry = Mapping[str, Any]
+Entry = JsonMap
 """An item of `spec.podSpec.resourceClaims`."""
 
 
@@ -70,8 +70,8 @@ class WrittenClique(NamedTuple):
     the annotations of the PodClique itself.
     """
 
-    content: Mapping[str, Any]
-    old: Mapping[str, Any] | None
+    content: JsonMap
+    old: JsonMap | None
     member: CliqueMember
     own: MnnvlAnnotations
     stored: Entry | None
@@ -121,9 +121,7 @@ class ChosenClaim(NamedTuple):
     missing: Entry | None = None
 
 
-def read_written(
-    obj: Mapping[str, Any], old: Mapping[str, Any] | None, namespace: str
-) -> WrittenClique:
+def read_written(obj: JsonMap, old: JsonMap | None, namespace: str) -> WrittenClique:
     """Read the PodClique `obj`. `old` is the object that an UPDATE replaces, or None."""
     stored = None
     if old is not None:
@@ -228,14 +226,14 @@ def inject(clique: WrittenClique, annotations: MnnvlAnnotations, new_mode: Claim
     )
 
 
-def _read_pods(obj: Mapping[str, Any], findings: list[FieldError]) -> ClaimingPods:
+def _read_pods(obj: JsonMap, findings: list[FieldError]) -> ClaimingPods:
     spec = walk_map(obj, "spec", _ROOT, findings)
     pod_spec = walk_map(spec, "podSpec", _SPEC, findings)
     replicas = int_of(spec.get("replicas"), 1)
     return ClaimingPods(pod_spec, replicas, _gpu_containers(pod_spec, findings))
 
 
-def requests_gpus(pod_spec: Mapping[str, Any]) -> bool:
+def requests_gpus(pod_spec: JsonMap) -> bool:
     """Return whether a container or init container of a stored `pod_spec` requests a GPU."""
     return bool(_gpu_containers(dict(pod_spec), []))
 

@@ -6,10 +6,9 @@ A stored PodClique needs the resources that its claim names, even if its annotat
 because its pods can't start without them.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from sys import intern
-from typing import Any
 
 from app.facts.grove.annotations import read_mnnvl
 from app.facts.grove.podcliqueset import PodCliqueSet
@@ -20,7 +19,7 @@ from app.facts.place import read_place
 from app.objects.edits import value_at
 from app.objects.metadata import annotations_of, labels_of
 from app.objects.resource import Resource
-from app.objects.shape import map_of, maps_of
+from app.objects.shape import JsonMap, map_of, maps_of
 from app.rules.mnnvl.claim import CLAIM, form_of_entry, scope_of_entry
 from app.rules.mnnvl.plan import (
     DEFAULT_DEVICE_CLASS,
@@ -50,7 +49,7 @@ class ClaimedClique:
     deleting: bool
 
 
-def read_demand(obj: Mapping[str, Any]) -> ClaimedClique | None:
+def read_demand(obj: JsonMap) -> ClaimedClique | None:
     """Read a stored PodClique.
 
     Returns None if it has no claim of ours. The texts of the result are interned, because there may
@@ -125,7 +124,7 @@ def plan_for(demands: Sequence[ClaimedClique], pcs: PodCliqueSet) -> Plan:
     return Plan(replace(demand.member, owner=Owner(pcs.name, pcs.uid)), demand.scope, device_class)
 
 
-def is_made_by_us(obj: Mapping[str, Any]) -> bool:
+def is_made_by_us(obj: JsonMap) -> bool:
     """Return whether we made a stored ComputeDomain or ResourceClaim.
 
     It then has both of our labels and those of a replica, its name begins with that of the
@@ -149,7 +148,7 @@ def is_made_by_us(obj: Mapping[str, Any]) -> bool:
     return (base == start or base.startswith(f"{start}-")) and not of_pod
 
 
-def is_reserved(obj: Mapping[str, Any]) -> bool:
+def is_reserved(obj: JsonMap) -> bool:
     """Return whether a pod reserves the stored ResourceClaim `obj`."""
     return bool(map_of(obj.get("status")).get("reservedFor"))
 
@@ -163,7 +162,7 @@ def claim_names(resources: Iterable[Resource], base_name: str) -> set[str]:
     return names | {template_name(base_name)} if COMPUTE_DOMAIN in resources else names
 
 
-def uses(pod: Mapping[str, Any], names: Collection[str]) -> bool:
+def uses(pod: JsonMap, names: Collection[str]) -> bool:
     """Return whether `pod` has not finished and names a claim or template of claims in `names`."""
     if map_of(pod.get("status")).get("phase") in ("Succeeded", "Failed"):
         return False

@@ -4,16 +4,15 @@ While no webhook answers, the next write of Grove's operator resets the spec of 
 template, without the claim. The operator sees no difference afterwards, so it does not write again.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from app.facts.grove.annotations import MnnvlAnnotations, read_mnnvl
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE
 from app.objects.edits import value_at
 from app.objects.metadata import annotations_of
-from app.objects.shape import map_of, maps_of, text_of
+from app.objects.shape import JsonMap, map_of, maps_of, text_of
 from app.rules.mnnvl.claim import CLAIM, requests_gpus
 from app.rules.mnnvl.demand import ClaimedClique, interned, read_demand
 from app.rules.mnnvl.plan import CliqueMember, read_member, read_plan
@@ -45,7 +44,7 @@ class Unclaimed:
     deleting: bool
 
 
-def read_clique(obj: Mapping[str, Any]) -> ClaimedClique | Unclaimed | None:
+def read_clique(obj: JsonMap) -> ClaimedClique | Unclaimed | None:
     """Read a stored PodClique.
 
     Returns None if it has no claim of ours and can't need one.
@@ -53,7 +52,7 @@ def read_clique(obj: Mapping[str, Any]) -> ClaimedClique | Unclaimed | None:
     return read_demand(obj) or read_unclaimed(obj)
 
 
-def read_unclaimed(obj: Mapping[str, Any]) -> Unclaimed | None:
+def read_unclaimed(obj: JsonMap) -> Unclaimed | None:
     """Read a stored PodClique that has no claim of ours.
 
     Returns None if it can't need one: without GPUs, if its own annotation says so, and if a
@@ -106,14 +105,14 @@ def lacking_claims(
     return sorted(lacking, key=lambda clique: clique.member.name)
 
 
-def clique_of_pod(pod: Mapping[str, Any]) -> str:
+def clique_of_pod(pod: JsonMap) -> str:
     """Return the name of the PodClique that owns `pod`, or ""."""
     owners = maps_of(map_of(pod.get("metadata")).get("ownerReferences"))
     names = (text_of(owner.get("name")) for owner in owners if owner.get("kind") == POD_CLIQUE.kind)
     return next(names, "")
 
 
-def runs_without_claim(pod: Mapping[str, Any]) -> bool:
+def runs_without_claim(pod: JsonMap) -> bool:
     """Return whether `pod` requests GPUs and has no claim of ours.
 
     False if it has finished or is being deleted.
@@ -122,14 +121,14 @@ def runs_without_claim(pod: Mapping[str, Any]) -> bool:
     return not is_ending(pod) and not _has_claim(spec) and requests_gpus(spec)
 
 
-def is_ending(pod: Mapping[str, Any]) -> bool:
+def is_ending(pod: JsonMap) -> bool:
     """Return whether `pod` has finished or is being deleted."""
     phase = map_of(pod.get("status")).get("phase")
     deleted = map_of(pod.get("metadata")).get("deletionTimestamp")
     return phase in ("Succeeded", "Failed") or deleted is not None
 
 
-def reserving_pods(claim: Mapping[str, Any]) -> set[str]:
+def reserving_pods(claim: JsonMap) -> set[str]:
     """Return the names of the Pods that reserve a ResourceClaim which is being deleted.
 
     Empty if it is not being deleted.
@@ -155,5 +154,5 @@ def held_in_deletion(namespace: str, pods: Sequence[str]) -> tuple[str, str]:
     return problem, remedy
 
 
-def _has_claim(pod_spec: Mapping[str, Any]) -> bool:
+def _has_claim(pod_spec: JsonMap) -> bool:
     return any(claim.get("name") == CLAIM for claim in maps_of(pod_spec.get("resourceClaims")))

@@ -3,7 +3,6 @@
 It says which ComputeDomain and ResourceClaim a PodClique shares, their names and labels.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -30,7 +29,7 @@ from app.facts.place import Place, read_place
 from app.objects.fields import FieldError, FieldPath, invalid, not_supported, required
 from app.objects.metadata import labels_of
 from app.objects.names import MAX_LABEL, is_subdomain
-from app.objects.shape import map_of, maps_of, text_of
+from app.objects.shape import JsonMap, map_of, maps_of, text_of
 
 ClaimMode = Literal["shared", "template"]
 Scope = Literal["replica", "clique", "scalingGroupReplica"]
@@ -151,7 +150,7 @@ class Plan:
         return self.scope != "replica" and bool(place.group and place.group_replica)
 
 
-def read_member(obj: Mapping[str, Any], namespace: str) -> CliqueMember:
+def read_member(obj: JsonMap, namespace: str) -> CliqueMember:
     """Read a PodClique. A value that is missing or has the wrong type is "" in the result."""
     labels = labels_of(obj)
     metadata = map_of(obj.get("metadata"))

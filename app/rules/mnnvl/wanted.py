@@ -4,8 +4,7 @@ There are two vocabularies, ours and `grove.io/mnnvl-group` of Grove. They exclu
 PodClique, and in a PodCliqueSet, whose PodCliques would be rejected one by one.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.grove.template import CliqueTemplate, Template, group_in, owner_text
@@ -15,14 +14,14 @@ from app.objects.edits import value_at
 from app.objects.fields import FieldError, FieldPath, forbidden
 from app.objects.metadata import annotations_of
 from app.objects.names import is_index
-from app.objects.shape import maps_of
+from app.objects.shape import JsonMap, maps_of
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, SCOPES, CliqueMember, Plan
 
 GROVE_CLAIM = "mnnvl-claim"
 """The name of the claim that Grove injects for a group."""
 
 
-def both_in_clique(clique: Mapping[str, Any], annotations: MnnvlAnnotations) -> FieldError | None:
+def both_in_clique(clique: JsonMap, annotations: MnnvlAnnotations) -> FieldError | None:
     """Return a finding if our `annotations` and a group of Grove both apply to a PodClique.
 
     The annotations are its own or inherited. It is in a group of Grove by its own annotation, or
@@ -36,7 +35,7 @@ def both_in_clique(clique: Mapping[str, Any], annotations: MnnvlAnnotations) -> 
     return _both(FieldPath("metadata.annotations"), group) if group else None
 
 
-def _group_of_claim(clique: Mapping[str, Any]) -> str:
+def _group_of_claim(clique: JsonMap) -> str:
     """Return the name of the ComputeDomain whose claim Grove has injected, or ""."""
     claims = maps_of(value_at(clique, ("spec", "podSpec", "resourceClaims")))
     names = (

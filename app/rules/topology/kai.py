@@ -4,13 +4,13 @@ Source: `rules/README.md`. In KAI's CRD, levels are immutable and unique, and on
 the last one may be `kubernetes.io/hostname`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.objects.conditions import Condition
-from app.objects.shape import maps_of
+from app.objects.shape import JsonMap, maps_of
 from app.rules.topology.levels import HOSTNAME_KEY
 
 READY = "Ready"
@@ -33,9 +33,7 @@ def mapping_problem(levels: Sequence[Level]) -> str | None:
     return None
 
 
-def desired_kai_topology(
-    cluster_topology: Mapping[str, Any], levels: Sequence[Level]
-) -> dict[str, Any]:
+def desired_kai_topology(cluster_topology: JsonMap, levels: Sequence[Level]) -> dict[str, Any]:
     """Return the KAI Topology of a stored ClusterTopology, which owns it.
 
     `levels` are listed broadest first.
@@ -50,13 +48,13 @@ def desired_kai_topology(
     }
 
 
-def is_owned(kai: Mapping[str, Any], uid: str) -> bool:
+def is_owned(kai: JsonMap, uid: str) -> bool:
     """Return whether the ClusterTopology `uid` controls the stored KAI Topology."""
     owners = kai["metadata"].get("ownerReferences") or []
     return any(owner.get("uid") == uid and owner.get("controller") is True for owner in owners)
 
 
-def is_orphan(kai: Mapping[str, Any], name: str, uid: str) -> bool:
+def is_orphan(kai: JsonMap, name: str, uid: str) -> bool:
     """Return whether a former ClusterTopology of the same name owns the stored KAI Topology.
 
     The garbage collector will then delete it. `uid` is that of the current ClusterTopology.

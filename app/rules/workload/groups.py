@@ -8,10 +8,10 @@ https://github.com/kubernetes/enhancements/tree/master/keps/sig-scheduling/4671-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
 
 from app.objects.edits import Edit
 from app.objects.metadata import annotations_of, labels_of
+from app.objects.shape import JsonMap
 
 IGNORE = "kai.scheduler/ignore-workload-api"
 """If this annotation of a Pod or of its top owner is "true", the Pod opts out of its group."""
@@ -136,7 +136,7 @@ def shortened(name: str) -> str:
     return f"{name[: MAX_NAME - 11].rstrip('-.')}-{digest}"
 
 
-def group_ref(pod: Mapping[str, Any]) -> GroupRef | None:
+def group_ref(pod: JsonMap) -> GroupRef | None:
     """Return the group that `pod` names in either field.
 
     None if it names none or has opted out.
@@ -159,12 +159,12 @@ def group_ref(pod: Mapping[str, Any]) -> GroupRef | None:
     return None
 
 
-def layer_of(obj: Mapping[str, Any]) -> MetadataLayer:
+def layer_of(obj: JsonMap) -> MetadataLayer:
     """Return the labels and annotations of `obj`, without those of the tools that created it."""
     return MetadataLayer(_copied(labels_of(obj)), _copied(annotations_of(obj)))
 
 
-def _copied(entries: Mapping[str, Any]) -> dict[str, str]:
+def _copied(entries: JsonMap) -> dict[str, str]:
     return {
         key: value
         for key, value in entries.items()
@@ -187,7 +187,7 @@ def group_keys(identity: str, name: str) -> list[str]:
     return [own_key, instance_key(instance) if instance else shared_key(workload, group)]
 
 
-def admission_changes(pod: Mapping[str, Any], scheduler_name: str) -> list[Edit]:
+def admission_changes(pod: JsonMap, scheduler_name: str) -> list[Edit]:
     """Return the change that annotates a new Pod.
 
     KAI then does not schedule it alone before its PodGroup exists.

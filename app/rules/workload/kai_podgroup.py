@@ -16,6 +16,7 @@ from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import K8S_POD_GROUP, POD_GROUP
 from app.facts.labels import KAI_QUEUE, MANAGED_BY, MANAGER
 from app.objects.metadata import annotations_of, labels_of, string_map
+from app.objects.shape import JsonMap
 from app.rules.topology.placing import TopologyOf, is_broader_level
 from app.rules.workload.groups import DefinedGroup, MetadataLayer
 
@@ -90,7 +91,7 @@ class Sources:
     owner: MetadataLayer
     pod: MetadataLayer
     kind: tuple[str, str]
-    common_owner: Mapping[str, Any] | None
+    common_owner: JsonMap | None
     priority_classes: Collection[str]
     topology_of: TopologyOf = _unknown
 
@@ -245,7 +246,7 @@ def _is_never_placed(constraint: Mapping[str, str], sources: Sources) -> bool:
 
 
 def remarks(
-    stored: Mapping[str, Any], group: DefinedGroup, sources: Sources, conventions: Conventions
+    stored: JsonMap, group: DefinedGroup, sources: Sources, conventions: Conventions
 ) -> dict[str, Remark | None]:
     """Return remarks about the stored PodGroup by subject.
 
@@ -258,7 +259,7 @@ def remarks(
     }
 
 
-def _queue_remark(stored: Mapping[str, Any], queue: str | None) -> Remark | None:
+def _queue_remark(stored: JsonMap, queue: str | None) -> Remark | None:
     current = (stored.get("spec") or {}).get("queue") or ""
     if queue is None or queue == current:
         return None
@@ -292,9 +293,7 @@ def _levels_remark(constraint: Mapping[str, str], sources: Sources) -> Remark | 
     )
 
 
-def difference(
-    stored: Mapping[str, Any], desired: Mapping[str, Any], keys: LabelKeys
-) -> dict[str, Any]:
+def difference(stored: JsonMap, desired: JsonMap, keys: LabelKeys) -> dict[str, Any]:
     """Return the merge patch that makes `stored` as `desired`, or {} if there is no difference.
 
     Owners, and labels, annotations and fields that other writers have set, stay. After its
@@ -308,7 +307,7 @@ def difference(
 
 
 def _metadata_difference(
-    stored: Mapping[str, Any], desired: Mapping[str, Any], only_at_creation: Collection[str]
+    stored: JsonMap, desired: JsonMap, only_at_creation: Collection[str]
 ) -> dict[str, Any]:
     patch: dict[str, Any] = {}
     for name in _MAPS:
@@ -328,13 +327,13 @@ def _metadata_difference(
     return patch
 
 
-def _copied(stored: Mapping[str, Any], name: str) -> list[str]:
+def _copied(stored: JsonMap, name: str) -> list[str]:
     """Return the keys of those labels or annotations of `stored` that are copies."""
     entries = str(annotations_of(stored).get(COPIED, "")).split(",")
     return [entry.removeprefix(f"{name}/") for entry in entries if entry.startswith(f"{name}/")]
 
 
-def _spec_difference(stored: Mapping[str, Any], desired: Mapping[str, Any]) -> dict[str, Any]:
+def _spec_difference(stored: JsonMap, desired: JsonMap) -> dict[str, Any]:
     current = stored.get("spec") or {}
     values = desired["spec"]
     fields = [
@@ -350,7 +349,7 @@ def _spec_difference(stored: Mapping[str, Any], desired: Mapping[str, Any]) -> d
     return spec
 
 
-def _value(spec: Mapping[str, Any], field: str) -> Any:
+def _value(spec: JsonMap, field: str) -> Any:
     """Return the value of `field`, or None if it is missing or empty.
 
     A `minMember` of 0 is not empty.
@@ -359,9 +358,7 @@ def _value(spec: Mapping[str, Any], field: str) -> Any:
     return None if value in ("", {}) else value
 
 
-def owners_to_write(
-    stored: Mapping[str, Any], common_owner: Mapping[str, Any] | None
-) -> list[Any] | None:
+def owners_to_write(stored: JsonMap, common_owner: JsonMap | None) -> list[Any] | None:
     """Return the owner references that `stored` should have, or None if they should not change.
 
     If its Pods have no owner in common, it should have none. Otherwise it would be
@@ -379,7 +376,7 @@ def owners_to_write(
     return [] if references and (of_workload or not is_common) else None
 
 
-def is_of_group(stored: Mapping[str, Any], group: DefinedGroup) -> bool:
+def is_of_group(stored: JsonMap, group: DefinedGroup) -> bool:
     """Return whether this program made the stored KAI PodGroup, and for `group`."""
     ours = labels_of(stored).get(MANAGED_BY) == MANAGER
     return ours and annotations_of(stored).get(WORKLOAD_GROUP) == group.identity

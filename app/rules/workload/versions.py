@@ -10,14 +10,13 @@
   https://github.com/kubernetes/api/blob/10b39a39/scheduling/v1beta1/types.go
 """
 
-from collections.abc import Mapping
 from typing import Any
 
-from app.objects.shape import map_of, maps_of, text_of
+from app.objects.shape import JsonMap, map_of, maps_of, text_of
 from app.rules.workload.groups import DefinedGroup, layer_of
 
 
-def groups_of_workload(workload: Mapping[str, Any]) -> dict[str, DefinedGroup]:
+def groups_of_workload(workload: JsonMap) -> dict[str, DefinedGroup]:
     """Return the groups that a Workload defines, or has templates for, by name."""
     spec = map_of(workload.get("spec"))
     if "podGroups" in spec:  # v1alpha1, also if it is served unchanged in a later version
@@ -37,9 +36,7 @@ def groups_of_workload(workload: Mapping[str, Any]) -> dict[str, DefinedGroup]:
     }
 
 
-def group_of_pod_group(
-    pod_group: Mapping[str, Any], workload: Mapping[str, Any] | None
-) -> DefinedGroup:
+def group_of_pod_group(pod_group: JsonMap, workload: JsonMap | None) -> DefinedGroup:
     """Return the group that a PodGroup of scheduling.k8s.io defines.
 
     It has the labels and annotations of `workload` or, if that is None, of the PodGroup. The policy
@@ -71,7 +68,7 @@ def _minimum(policy: Any) -> int | None:
     return count if isinstance(count, int) and count >= 0 else None
 
 
-def _topology_key(spec: Mapping[str, Any]) -> str:
+def _topology_key(spec: JsonMap) -> str:
     """Return the node label of `schedulingConstraints.topology` (KEP-5732).
 
     All Pods of the group must be on nodes that have the same value of it.

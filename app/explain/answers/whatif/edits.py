@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from app.facts.named import Object
+from app.objects.shape import JsonMap
 
 MOST_ADDED = 10_000
 GRAMMAR = (
@@ -48,7 +48,7 @@ class Applying:
     """Documents of `source` are applied: they replace what has their name, or are added."""
 
     source: str
-    documents: tuple[Object, ...]
+    documents: tuple[JsonMap, ...]
 
 
 Supposition = Drain | Addition | Labelling | Applying

@@ -22,7 +22,8 @@ from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
-from app.facts.named import Object, Ref
+from app.facts.named import Ref
+from app.objects.shape import JsonMap
 
 _OF_NODE = "node.kubernetes.io/"
 """Taints that the cluster itself gives a node, for its state."""
@@ -39,7 +40,7 @@ class Supposed:
     facts: Snapshot
     lines: tuple[str, ...] = ()
     moved: frozenset[Key] = frozenset()
-    made: tuple[Object, ...] = ()
+    made: tuple[JsonMap, ...] = ()
 
 
 def suppose(facts: Snapshot, edits: Iterable[Supposition], topology: str = "") -> Supposed:
@@ -275,7 +276,7 @@ def _applied(supposed: Supposed, edit: Applying) -> Supposed:
     )
 
 
-def _with_namespace(document: Object) -> Object:
+def _with_namespace(document: JsonMap) -> JsonMap:
     """Return the document; one without a namespace gets that of kubectl.
 
     For a kind without namespaces, nobody reads it.
@@ -324,12 +325,12 @@ def _identity(fact: Any) -> tuple[str, str, str] | None:
     return getattr(fact, "kind", ""), getattr(fact, "namespace", ""), name
 
 
-def _others(before: Iterable[Object], made: Iterable[Object]) -> list[Object]:
+def _others(before: Iterable[JsonMap], made: Iterable[JsonMap]) -> list[JsonMap]:
     refs = set(map(set_ref, made))
     return [document for document in before if set_ref(document) not in refs]
 
 
-def set_ref(document: Object) -> Ref:
+def set_ref(document: JsonMap) -> Ref:
     """Return the reference of a document of a PodCliqueSet with a namespace."""
     metadata = document["metadata"]
     return Ref(SetWithStatus.kind, metadata["namespace"], metadata["name"])

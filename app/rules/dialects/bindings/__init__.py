@@ -10,14 +10,13 @@ Source: https://github.com/ai-dynamo/grove/tree/fcc3b3bb
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.template import Template
 from app.facts.grove.topology import Level, levels_of_binding
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.objects.fields import FieldError
-from app.objects.shape import map_of
+from app.objects.shape import JsonMap, map_of
 from app.rules.dialects.bindings.levels import refusal_to_delete, validate_binding
 from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
 from app.rules.dialects.bindings.podgangs import drifted_constraints, gang_warnings
@@ -60,7 +59,7 @@ class Bindings(Dialect):
     owner = POD_CLIQUE_SET_OWNS
     reads_groups = True
 
-    def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:
+    def read_levels(self, obj: JsonMap) -> tuple[Level, ...]:
         return levels_of_binding(obj)
 
     def in_use(self, facts: TopologyFacts) -> Mapping[str, Sequence[Level]]:
@@ -68,8 +67,8 @@ class Bindings(Dialect):
 
     def validate_levels(
         self,
-        obj: Mapping[str, Any],
-        old: Mapping[str, Any] | None,
+        obj: JsonMap,
+        old: JsonMap | None,
         operation: str,
         facts: TopologyFacts,
         managed: bool,
@@ -122,11 +121,11 @@ class Bindings(Dialect):
 
         return SetVerdict(findings, warnings, levels, packings.required, packings.constrained)
 
-    def podgang_warnings(self, gang: Mapping[str, Any], facts: TopologyFacts) -> list[str]:
+    def podgang_warnings(self, gang: JsonMap, facts: TopologyFacts) -> list[str]:
         return gang_warnings(gang, facts.kai_topology)
 
     def drifted(
-        self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, facts: TopologyFacts
+        self, name: str, gang: JsonMap, pcs: PodCliqueSet, facts: TopologyFacts
     ) -> list[str]:
         levels = facts.bindings().get(pcs.topology_name)
         return [] if levels is None else drifted_constraints(name, gang, pcs, levels)

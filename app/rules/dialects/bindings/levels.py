@@ -10,7 +10,7 @@ last).
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from app.facts.grove.podcliqueset import PodCliqueSet
@@ -21,7 +21,7 @@ from app.objects import fields
 from app.objects.edits import value_at
 from app.objects.fields import FieldError, FieldPath
 from app.objects.metadata import annotations_of
-from app.objects.shape import map_of, maps_of
+from app.objects.shape import JsonMap, map_of, maps_of
 from app.rules.topology.levels import HOSTNAME_KEY, TextRule, validate_levels
 
 ALLOW_IN_USE = "grove.io/allow-topology-in-use"
@@ -44,8 +44,8 @@ _HOW_TO_ALLOW = f'Change these first, or annotate the binding with {ALLOW_IN_USE
 
 
 def validate_binding(
-    obj: Mapping[str, Any],
-    old: Mapping[str, Any] | None,
+    obj: JsonMap,
+    old: JsonMap | None,
     kai: KaiTopology | None,
     users: Sequence[PodCliqueSet],
 ) -> tuple[list[FieldError], list[str]]:
@@ -77,7 +77,7 @@ def validate_binding(
     return [*findings, fields.forbidden(_LEVELS, f"{refusal}. {_HOW_TO_ALLOW}")], warnings
 
 
-def _validate_spec(obj: Mapping[str, Any]) -> tuple[list[Any] | None, list[FieldError]]:
+def _validate_spec(obj: JsonMap) -> tuple[list[Any] | None, list[FieldError]]:
     """Return the levels, or None if the spec can't be read, and findings."""
     findings: list[FieldError] = []
     spec = fields.walk_map(obj, "spec", FieldPath(""), findings)
@@ -91,7 +91,7 @@ def _validate_spec(obj: Mapping[str, Any]) -> tuple[list[Any] | None, list[Field
 
 
 def _validate_name(
-    obj: Mapping[str, Any],
+    obj: JsonMap,
     kai: KaiTopology | None,
     findings: list[FieldError],
     warnings: list[str],
@@ -110,9 +110,7 @@ def _validate_name(
         findings.append(fields.invalid(FieldPath("metadata.name"), name, conflict))
 
 
-def refusal_to_delete(
-    obj: Mapping[str, Any], users: Sequence[PodCliqueSet]
-) -> tuple[str | None, list[str]]:
+def refusal_to_delete(obj: JsonMap, users: Sequence[PodCliqueSet]) -> tuple[str | None, list[str]]:
     """Return the reason why the binding `obj` may not be deleted, or None, and warnings.
 
     It may not be deleted if one of `users`, the PodCliqueSets that refer to it, has a constraint.
@@ -140,7 +138,7 @@ def in_use(domains: set[str], users: Sequence[PodCliqueSet]) -> str | None:
     return f"the constraints on {levels} would vanish from the PodGangs of PodCliqueSets {names}"
 
 
-def is_allowed_in_use(obj: Mapping[str, Any]) -> bool:
+def is_allowed_in_use(obj: JsonMap) -> bool:
     return annotations_of(obj).get(ALLOW_IN_USE) == "true"
 
 
@@ -219,7 +217,7 @@ def _name_conflict(kai: KaiTopology | None, uid: str) -> str | None:
     )
 
 
-def _refers_to_kai(obj: Mapping[str, Any]) -> bool:
+def _refers_to_kai(obj: JsonMap) -> bool:
     """Return whether the binding names a KAI Topology.
 
     Grove then only compares that with the levels.
@@ -228,6 +226,6 @@ def _refers_to_kai(obj: Mapping[str, Any]) -> bool:
     return any(reference.get("schedulerName") == KAI_SCHEDULER for reference in references)
 
 
-def _domains(obj: Mapping[str, Any] | None) -> set[str]:
+def _domains(obj: JsonMap | None) -> set[str]:
     levels = maps_of(value_at(obj, ("spec", "levels")))
     return {level["domain"] for level in levels if isinstance(level.get("domain"), str)}

@@ -17,13 +17,13 @@ from app.facts.labels import POD_GANG_ROLE, TOPOLOGY_NAME
 from app.objects.edits import value_at
 from app.objects.fields import FieldPath
 from app.objects.metadata import annotations_of, labels_of
-from app.objects.shape import list_of, map_of, maps_of, text_of
+from app.objects.shape import JsonMap, list_of, map_of, maps_of, text_of
 from app.rules.topology.members import PodGroupClique, PodGroupCliques
 from app.rules.topology.placing import WHOLE, PartLevels, TopologyOf, placing_warnings
 
 
 def drifted_constraints(
-    name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, levels: Sequence[Level]
+    name: str, gang: JsonMap, pcs: PodCliqueSet, levels: Sequence[Level]
 ) -> list[str]:
     """Return the constraints of the PodGang `name` that Grove would write otherwise.
 
@@ -38,7 +38,7 @@ def drifted_constraints(
     ]
 
 
-def gang_warnings(gang: Mapping[str, Any], topology_of: TopologyOf) -> list[str]:
+def gang_warnings(gang: JsonMap, topology_of: TopologyOf) -> list[str]:
     """Return warnings about constraints of the PodGang `gang` that KAI ignores or never satisfies.
 
     Grove writes them, and only its PodCliqueSet can be corrected.
@@ -80,7 +80,7 @@ _NO_PACK: Pack = ("", "")
 
 
 def _pairs(
-    name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, keys: Mapping[str, str]
+    name: str, gang: JsonMap, pcs: PodCliqueSet, keys: Mapping[str, str]
 ) -> Iterator[tuple[str, Pack, Pack]]:
     """Yield the path, the current value and the desired value of each constraint."""
     podgroups = maps_of(value_at(gang, ("spec", "podgroups")))
@@ -101,7 +101,7 @@ def _pairs(
 
 
 def _owner_of_whole(
-    name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, members: Sequence[PodGroupClique]
+    name: str, gang: JsonMap, pcs: PodCliqueSet, members: Sequence[PodGroupClique]
 ) -> PodCliqueSet | ScalingGroup | None:
     """Return the owner of the constraint of the whole PodGang, or None if `members` are unknown.
 
@@ -114,7 +114,7 @@ def _owner_of_whole(
 
 
 def _group_pairs(
-    gang: Mapping[str, Any],
+    gang: JsonMap,
     pcs: PodCliqueSet,
     members: Sequence[PodGroupClique],
     keys: Mapping[str, str],

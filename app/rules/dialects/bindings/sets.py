@@ -9,7 +9,6 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/webhook/admis
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text
 from app.facts.grove.topology import Level
@@ -22,6 +21,7 @@ from app.objects.fields import (
     walk_map,
     wrong_type,
 )
+from app.objects.shape import JsonMap
 from app.rules.topology.coverage import NodesWith
 from app.rules.topology.levels import is_broader
 
@@ -118,7 +118,7 @@ def read_packings(template: Template, findings: list[FieldError]) -> Packings:
     return Packings(template, constraints, by_owner)
 
 
-def _read(part: SetPart, constraint: Mapping[str, Any], findings: list[FieldError]) -> Packing:
+def _read(part: SetPart, constraint: JsonMap, findings: list[FieldError]) -> Packing:
     path = part.path.child("topologyConstraint")
     pack = walk_map(constraint, "pack", path, findings)
     return Packing(
@@ -131,7 +131,7 @@ def _read(part: SetPart, constraint: Mapping[str, Any], findings: list[FieldErro
     )
 
 
-def _text(holder: Mapping[str, Any], field: str, at: FieldPath, findings: list[FieldError]) -> str:
+def _text(holder: JsonMap, field: str, at: FieldPath, findings: list[FieldError]) -> str:
     value = holder.get(field)
     if value is None or isinstance(value, str):
         return value or ""

@@ -12,7 +12,6 @@ Source: https://github.com/ai-dynamo/grove/tree/a5b8e0dc
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.template import Template
@@ -21,6 +20,7 @@ from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.objects.conditions import Condition
 from app.objects.edits import Edit
 from app.objects.fields import FieldError
+from app.objects.shape import JsonMap
 from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
 from app.rules.dialects.design.levels import validate_cluster_topology
 from app.rules.dialects.design.owner import POD_GANG_OWNS
@@ -52,7 +52,7 @@ class Unserved(Dialect):
     sign = CLUSTER_TOPOLOGY
     owner: OwnerRule = POD_CLIQUE_SET_OWNS
 
-    def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:
+    def read_levels(self, obj: JsonMap) -> tuple[Level, ...]:
         return levels_of_cluster_topology(obj)
 
     def in_use(self, facts: TopologyFacts) -> Mapping[str, Sequence[Level]]:
@@ -61,8 +61,8 @@ class Unserved(Dialect):
 
     def validate_levels(
         self,
-        obj: Mapping[str, Any],
-        old: Mapping[str, Any] | None,
+        obj: JsonMap,
+        old: JsonMap | None,
         operation: str,
         facts: TopologyFacts,
         managed: bool,
@@ -84,7 +84,7 @@ class Unserved(Dialect):
         return LevelsVerdict(warnings=warnings)
 
     def _removal_warnings(
-        self, before: Mapping[str, Any], remaining: set[str], facts: TopologyFacts
+        self, before: JsonMap, remaining: set[str], facts: TopologyFacts
     ) -> list[str]:
         """Return a warning if sets have constraints on levels that do not remain."""
         removed = {level.domain for level in self.read_levels(before)} - remaining
@@ -120,11 +120,11 @@ class Design(Unserved):
     owner = POD_GANG_OWNS
     owns_topology = True
 
-    def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
+    def validate_podgang(self, gang: JsonMap) -> list[FieldError]:
         return validate_shape(gang)
 
     def podgang_changes(
-        self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, facts: TopologyFacts
+        self, gang: JsonMap, pcs: PodCliqueSet | None, facts: TopologyFacts
     ) -> list[Edit]:
         """Return the changes to the constraints of a PodGang.
 

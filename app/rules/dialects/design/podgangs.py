@@ -13,7 +13,7 @@ from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.labels import TOPOLOGY_NAME
 from app.objects.edits import ABSENT, Edit, Path, value_at
 from app.objects.fields import FieldError, FieldPath, walk_list, walk_map, walk_maps
-from app.objects.shape import list_of, map_of, maps_of
+from app.objects.shape import JsonMap, list_of, map_of, maps_of
 from app.rules.topology.levels import ManagedTopology
 from app.rules.topology.members import PodGroupClique, PodGroupCliques
 from app.rules.topology.sizes import are_counted_exactly
@@ -22,7 +22,7 @@ _OURS = ("required", "preferred")
 _PACK = ("topologyConstraint", "packConstraint")
 
 
-def validate_shape(obj: Mapping[str, Any]) -> list[FieldError]:
+def validate_shape(obj: JsonMap) -> list[FieldError]:
     """Return findings about the parts of a PodGang that constraints are written into."""
     findings: list[FieldError] = []
     root = FieldPath("")
@@ -45,7 +45,7 @@ def _validate_constraint_shape(
 
 
 def constraint_changes(
-    obj: Mapping[str, Any], pcs: PodCliqueSet | None, topology: ManagedTopology
+    obj: JsonMap, pcs: PodCliqueSet | None, topology: ManagedTopology
 ) -> list[Edit]:
     """Return the changes that give the PodGang `obj` the constraints of its set `pcs`.
 
@@ -61,9 +61,7 @@ def constraint_changes(
     return [change for change in changes if value_at(obj, change.path) != change.value]
 
 
-def _constraints(
-    obj: Mapping[str, Any], pcs: PodCliqueSet, topology: ManagedTopology
-) -> list[Edit]:
+def _constraints(obj: JsonMap, pcs: PodCliqueSet, topology: ManagedTopology) -> list[Edit]:
     known = PodGroupCliques(pcs)
     names = [str(item.get("name", "")) for item in list_of(value_at(obj, ("spec", "podgroups")))]
     members = [known.find(name) for name in names]
@@ -79,7 +77,7 @@ def _constraints(
     return [*changes, *_group_configs(obj, pcs, topology, named)]
 
 
-def _preferences(obj: Mapping[str, Any], topology: ManagedTopology) -> list[Edit]:
+def _preferences(obj: JsonMap, topology: ManagedTopology) -> list[Edit]:
     """Return the changes to a PodGang whose set is not known.
 
     Its pods may differ in size, so that as a whole it prefers a level only if it requires one.
@@ -123,7 +121,7 @@ def _are_counted_exactly(members: Sequence[PodGroupClique | None]) -> bool:
     )
 
 
-def _constraint(obj: Mapping[str, Any], holder: Path, pack: Mapping[str, str]) -> list[Edit]:
+def _constraint(obj: JsonMap, holder: Path, pack: Mapping[str, str]) -> list[Edit]:
     """Return the changes that make `pack` the constraint at `holder`."""
     stored = map_of(value_at(obj, (*holder, *_PACK)))
     if pack:
@@ -159,7 +157,7 @@ def _group_configs(
 def _group_config(
     name: str,
     replica: Mapping[str, PodGroupClique],
-    entry: Mapping[str, Any],
+    entry: JsonMap,
     topology: ManagedTopology,
 ) -> dict[str, Any] | None:
     """Return the constraint of a scaling group replica, whose stored one is `entry`.
@@ -200,7 +198,7 @@ def _group_replicas(
         yield name, replica, current.get(name, {})
 
 
-def _merged(entry: Mapping[str, Any], pack: Mapping[str, str]) -> dict[str, Any]:
+def _merged(entry: JsonMap, pack: Mapping[str, str]) -> dict[str, Any]:
     """Return the constraint of `entry` with the values of `pack`."""
     constraint = map_of(value_at(entry, ("topologyConstraint",)))
     others = {
@@ -211,7 +209,7 @@ def _merged(entry: Mapping[str, Any], pack: Mapping[str, str]) -> dict[str, Any]
     return {"topologyConstraint": {**constraint, "packConstraint": {**others, **pack}}}
 
 
-def _removals(obj: Mapping[str, Any]) -> list[Edit]:
+def _removals(obj: JsonMap) -> list[Edit]:
     changes = [Edit(("metadata", "annotations", TOPOLOGY_NAME), ABSENT), *_removal(obj, ("spec",))]
     entries = value_at(obj, ("spec", "topologyConstraintGroupConfigs"))
     others = _without_packs(maps_of(entries))
