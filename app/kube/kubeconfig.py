@@ -22,9 +22,9 @@ from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException
 from kubernetes_asyncio.config.kube_config import (
     KUBE_CONFIG_DEFAULT_LOCATION,
+    KubeConfigLoader,
     KubeConfigMerger,
-    list_kube_config_contexts,
-    load_kube_config,
+    load_kube_config_from_dict,
 )
 
 from app.kube.api import ClusterError, Unavailable
@@ -84,10 +84,11 @@ class KubeconfigCredentials:
             ) from error
 
     async def _read(self) -> None:
-        _require(self._path, self._context)
-        path = None if self._path is None else str(self._path)
-        await load_kube_config(path, self._context, self._configuration, persist_config=False)
-        self.impersonation = _impersonation_of(self._path, self._context)
+        _require_file(self._path)
+        merged = _merged(self._path)
+        _require_context(merged, self._context)
+        await load_kube_config_from_dict(merged, self._context, self._configuration)
+        self.impersonation = _impersonation_of(merged, self._context)
 
     @property
     def host(self) -> str:
@@ -138,8 +139,8 @@ class KubeconfigCredentials:
                 raise Unavailable(f"credentials: {error}", reason="Credentials") from error
 
 
-def _require(path: Path | None, context: str | None) -> None:
-    """Raise ConfigException if there is no kubeconfig, or none with this context.
+def _require_file(path: Path | None) -> None:
+    """Raise ConfigException if there is no kubeconfig.
 
     kubernetes_asyncio would only say which key it misses.
     """
@@ -149,7 +150,10 @@ def _require(path: Path | None, context: str | None) -> None:
     if path is None and not any(map(_is_file, usual.split(os.pathsep))):
         raise ConfigException(f"there is no kubeconfig {usual}; give --kubeconfig FILE")
 
-    names = [str(item["name"]) for item in _contexts_in(path)[0]]
+
+def _require_context(merged: Any, context: str | None) -> None:
+    """Raise ConfigException if a kubeconfig that can be read doesn't have this context."""
+    names = [str(item["name"]) for item in _contexts_of(merged)[0]]
     if context and names and context not in names:
         raise ConfigException(f"no context is called {context}, but {', '.join(names)}")
 
@@ -181,10 +185,24 @@ def _contexts_in(path: Path | None) -> tuple[list[Any], dict[str, Any]]:
     They are empty if the kubeconfig cannot be read.
     """
     try:
-        contexts, active = list_kube_config_contexts(str(path) if path else None)
+        merged = _merged(path)
     except _UNREADABLE:
         return [], {}
-    return contexts or [], active or {}
+    return _contexts_of(merged)
+
+
+def _contexts_of(merged: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Return the same of a kubeconfig that was read."""
+    try:
+        loader = KubeConfigLoader(merged)
+        return loader.list_contexts(), loader.current_context or {}
+    except _UNREADABLE:
+        return [], {}
+
+
+def _merged(path: Path | None) -> Any:
+    """Return the kubeconfig as a node: several files are merged, as kubectl does it."""
+    return KubeConfigMerger(str(path or KUBE_CONFIG_DEFAULT_LOCATION)).config
 
 
 def renewal_of(path: Path | None = None, context: str | None = None) -> str:
@@ -195,7 +213,7 @@ def renewal_of(path: Path | None = None, context: str | None = None) -> str:
     certificate, or if the file cannot be read.
     """
     try:
-        user = _named_user_of(path, context)[1]
+        user = _named_user_of(_merged(path), context)[1]
         if "auth-provider" in user:
             return _PROVIDERS.get(str(user["auth-provider"]["name"]), "")
         plugin = user["exec"].value
@@ -232,7 +250,7 @@ def user_in_words(path: Path | None = None, context: str | None = None) -> str:
     2026-11-20 10:00 UTC`. "" if the file cannot be read.
     """
     try:
-        name, user = _named_user_of(path, context)
+        name, user = _named_user_of(_merged(path), context)
         kinds = [kind for key, kind in _KINDS.items() if key in user]
         end = _end_of_certificate(user) if kinds[:1] == ["certificate"] else ""
     except (*_UNREADABLE, LookupError):
@@ -251,13 +269,13 @@ def _end_of_certificate(user: Any) -> str:
     return f", which {'ended' if end < datetime.now(UTC) else 'ends'} at {end:%Y-%m-%d %H:%M} UTC"
 
 
-def _impersonation_of(path: Path | None, context: str | None) -> Headers:
+def _impersonation_of(merged: Any, context: str | None) -> Headers:
     """Return the headers for the user of a context, which kubernetes_asyncio doesn't make.
 
     Raise ConfigException if its fields can't be followed.
     """
     try:
-        name, user = _named_user_of(path, context)
+        name, user = _named_user_of(merged, context)
     except (ConfigException, LookupError):  # a context without a user
         return ()
     try:
@@ -266,12 +284,11 @@ def _impersonation_of(path: Path | None, context: str | None) -> Headers:
         raise ConfigException(f"user {name}: {error}") from error
 
 
-def _named_user_of(path: Path | None, context: str | None) -> tuple[str, Any]:
-    """Return the name of the user of a context, and its entries as a node of the merged kubeconfig.
+def _named_user_of(merged: Any, context: str | None) -> tuple[str, Any]:
+    """Return the name of the user of a context, and its entries as a node of a kubeconfig.
 
     Raises one of `_UNREADABLE` if there is none.
     """
-    merged: Any = KubeConfigMerger(str(path or KUBE_CONFIG_DEFAULT_LOCATION)).config
     chosen = merged["contexts"].get_with_name(context or merged["current-context"])
     name = str(chosen["context"]["user"])
     return name, merged["users"].get_with_name(name)["user"]
