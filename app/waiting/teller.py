@@ -35,12 +35,14 @@ class Pacing:
     """The shortest times, in seconds.
 
     `look` is between two looks, `pause` between two writes to one object, and `refresh` until a
-    message is written again whose reason is the same.
+    message is written again whose reason is the same. `share` times as long as a look took is
+    waited before the next one.
     """
 
     look: float = 5.0
     pause: float = 15.0
     refresh: float = 300.0
+    share: float = 10.0
 
 
 PACING = Pacing()

@@ -37,9 +37,6 @@ RESOURCES = tuple(resource for resource in BY_RESOURCE if resource != EVENT)
 
 _NOT_READ = BY_RESOURCE[EVENT].name
 
-SHARE = 10.0
-"""So many times as long as a look took is waited before the next one."""
-
 MOST_SERIES = 200
 """More pairs of a reason and a queue are counted in the queue "other"."""
 
@@ -97,7 +94,7 @@ class WaitingDuty:
             everything_told = await self._tell(facts, is_current=live.trouble is None)
 
             self._seconds = looked.seconds
-            pause = max(self._pacing.look, SHARE * looked.seconds)
+            pause = max(self._pacing.look, self._pacing.share * looked.seconds)
             await asyncio.sleep(max(0.0, pause - (time.monotonic() - started)))
             await self._until_due(live, seen, everything_told)
 
