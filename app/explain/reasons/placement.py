@@ -103,7 +103,7 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str]:
         remedy = "make fewer pods, or have nodes take more of them"
     if best is None:
         text = f"No {level} exists: no node has the labels of all levels"
-        return text, wider or "have the nodes labelled, or ask for a level that they have"
+        return text, "have the nodes labelled, or ask for no level"
 
     room = _room_of(placements, short, best, level, selection)
 

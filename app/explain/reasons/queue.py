@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of
 from app.explain.known.index import Index
+from app.explain.placing.placements import EMPTY
 from app.explain.reasons.evictable import group_is_preemptible
 from app.explain.reasons.reason import Evidence, Reason
 from app.explain.reasons.shares import (
@@ -117,12 +118,13 @@ def _binding_quota(gang: Gang, group: KaiPodGroup, said: Said | None) -> tuple[s
 
 
 def fair_share(gang: Gang) -> Iterator[Reason]:
-    """The queue is promised what the gang asks for.
+    """The queue is promised what the gang asks for, and a sibling holds more than its own promise.
 
-    A sibling holds more than its own promise.
+    Nothing that KAI takes back helps a gang that would have no place in an empty cluster.
     """
     group = gang.pod_group
-    if group is None or gang.placements.now.fits:
+    placements = gang.placements
+    if group is None or placements.now.fits or not placements.under(EMPTY).fits:
         return
 
     asked = asked_of(gang, "/gpu")

@@ -58,7 +58,8 @@ def _missing_labels(gang: Gang, outside: list[Node], keys: list[str]) -> Iterato
         would_fit = gang.placements.with_labels(guesses).now.fits
 
     for (missing, value), nodes in sorted(_by_missing_keys(outside, keys, guesses).items()):
-        yield _missing_label(missing, value, nodes, helps=would_fit and bool(value))
+        fits = _fits(len(nodes), len(guesses)) if would_fit and value else ""
+        yield _missing_label(missing, value, nodes, fits)
 
 
 def _could_use(gang: Gang, node: Node) -> bool:
@@ -133,8 +134,15 @@ def outside_nodes(index: Index, topology: Topology) -> list[Node]:
     return [index.nodes[position] for position in index.domains(topology.keys).outside]
 
 
-def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], *, helps: bool) -> Reason:
-    """`helps`: with the labels that are suggested, the gang that waits would fit."""
+def _fits(nodes: int, guessed: int) -> str:
+    """Return that a gang would fit with the labels of these nodes, or with those of all nodes."""
+    if nodes < guessed:
+        return "; if all nodes have their labels, the gang fits"
+    return "; with it the gang fits" if nodes == 1 else "; with them it fits"
+
+
+def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], fits: str) -> Reason:
+    """Return the reason for nodes that lack labels; `fits` says if these would help a gang."""
     gpus = sum(gpus_of(node.allocatable) for node in nodes)
     names = [node.name for node in nodes]
     is_guessed = len(keys) == 1 and value
@@ -143,7 +151,7 @@ def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], *, help
     refs = tuple(Ref("Node", "", name) for name in names)
     evidence = tuple(Evidence(refs[0], f"metadata.labels[{key}]", "absent") for key in keys)
     command = f"kubectl label node {shlex.join([*names, *labels])}"
-    text = _missing_text(keys, value, len(nodes), gpus, helps)
+    text = _missing_text(keys, value, len(nodes), gpus, fits)
     meaning = "" if is_guessed else "; VALUE is the domain that a node is in"
     remedy = f"label {_them(len(nodes))}{meaning}"
     severity: Severity = "warning" if gpus else "note"
@@ -160,14 +168,10 @@ def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], *, help
     )
 
 
-def _missing_text(keys: tuple[str, ...], value: str, nodes: int, gpus: int, helps: bool) -> str:
+def _missing_text(keys: tuple[str, ...], value: str, nodes: int, gpus: int, fits: str) -> str:
     whose = f" of {value}" if value else ""
     cost = f": {amount('/gpu', gpus)}" if gpus else ", which have no GPUs"
     verb = "has" if nodes == 1 else "have"
-    fits = ""
-    if helps:
-        fits = "; with it the gang fits" if nodes == 1 else "; with them it fits"
-
     return (
         f"{counted(nodes, 'node')}{whose} {verb} no label {listed(keys)}{fits}; KAI leaves"
         f" {_them(nodes)} out of every gang with a constraint{cost}"

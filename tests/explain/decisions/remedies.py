@@ -193,9 +193,8 @@ def _restart(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
             pod["status"] = {"phase": "Pending"}
 
 
-def _restart_in_room(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+def _others_gone(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
     cluster.delete_pods(lambda pod: bool(pod["spec"].get("nodeName")))
-    _restart(cluster, reason, match)
 
 
 def _smaller(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
@@ -304,7 +303,7 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
     (r"uncordon the nodes|repair the nodes|tolerate the taints", _open_nodes),
     (r"open the nodes there that are closed", _open_all),
     (r"ask for less (?P<what>\w+)$", _ask_less),
-    (r"wait until pods of others end elsewhere, and restart the gang", _restart_in_room),
+    (r"wait until pods of others end elsewhere", _others_gone),
     (r"make the pods smaller, and restart", _smaller),
     (r"restart the gang", _restart),
     (r"have nodes take more of them", _more_pods),
