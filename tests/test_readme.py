@@ -122,6 +122,7 @@ OTHERWISE_SHOWN = {
     "jsonpatch.py": "a bug of ours, said as such",
     "kai.py": "the Ready condition",
     "owner.py": "findings of an audit",
+    "dialect.py": "findings of an audit",
     "missing.py": "findings of an audit",
     "podgangs.py": "findings of an audit",
     "satisfaction.py": "the condition TopologyConstraintSatisfied",

@@ -10,9 +10,8 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from app.audit.claims import ClaimAudit
-from app.audit.finding import Finding, Tally
+from app.audit.finding import FORMER_API, NEVER_ALLOCATED, Finding, Tally, remedy_for
 from app.audit.progress import Progress
-from app.audit.remedy import FORMER_API, NEVER_ALLOCATED, remedy_for
 from app.cluster import listed
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS

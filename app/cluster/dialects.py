@@ -10,9 +10,8 @@ from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
 from app.rules.dialects.design import DESIGN, UNSERVED
 from app.rules.dialects.design.owner import POD_GANG_OWNS
-from app.rules.dialects.dialect import Dialect
+from app.rules.dialects.dialect import Dialect, OwnerRule
 from app.rules.dialects.epochs import EPOCHS
-from app.rules.dialects.owner import OwnerRule
 
 DIALECTS: tuple[Dialect, ...] = (EPOCHS, BINDINGS, DESIGN)
 """The latest dialect first: it is in force if the cluster serves the signs of several."""

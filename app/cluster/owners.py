@@ -22,7 +22,7 @@ from app.kube.store import WatchStore
 from app.objects.metadata import annotations_of
 from app.objects.resource import Resource
 from app.rules.dialects.design import DESIGN
-from app.rules.dialects.owner import OwnerRule
+from app.rules.dialects.dialect import OwnerRule
 from app.stores.stores import Stores
 
 TRIES = 3

@@ -1,7 +1,7 @@
 """Caches for Workloads, with the joins between them. Only the leader has them."""
 
 from app.cluster import rows
-from app.cluster.projections import StoredPod, StoredPodGroup
+from app.cluster.rows import StoredPod, StoredPodGroup
 from app.facts.kai.topology import KaiTopology
 from app.kube.api import Key
 from app.kube.store import WatchStore

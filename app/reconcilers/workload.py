@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from app.cluster.projections import StoredPod, StoredPodGroup
-from app.cluster.rows import BY_GROUP, BY_POD_GROUP, BY_WORKLOAD
+from app.cluster.rows import BY_GROUP, BY_POD_GROUP, BY_WORKLOAD, StoredPod, StoredPodGroup
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import POD_GROUP
 from app.kube.api import Client, ClusterError, Key, NotFound, Object, ObjectRef

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from app.cluster.projections import StoredPod
+from app.cluster.rows import StoredPod
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import K8S_POD_GROUP
 from app.rules.workload.groups import DefinedGroup

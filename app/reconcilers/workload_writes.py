@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
 from typing import Any
 
-from app.cluster.projections import StoredPod
+from app.cluster.rows import StoredPod
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import POD_GROUP
 from app.facts.labels import POD_GROUP_NAME

@@ -11,9 +11,8 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.audit.auditor import JUDGED, Auditor
-from app.audit.finding import Count, Finding, Tally
+from app.audit.finding import BY_PROBLEM, BY_WARNING, FORMER_API, Count, Finding, Tally, remedy_for
 from app.audit.progress import Progress
-from app.audit.remedy import BY_PROBLEM, BY_WARNING, FORMER_API, remedy_for
 from app.commands.audit import audit, need_namespace
 from app.config.read import read_configuration
 from app.config.schema import Configuration, Enforcement

@@ -66,7 +66,7 @@ class _Count:
 def _counted_by_kai(cliques: Sequence[tuple[CliqueTemplate, int]]) -> _Count | None:
     """Return what KAI counts for pods whose GPUs differ, or None if it adds them up.
 
-    Source: `rules/topology/sizes.py`.
+    Source: `are_counted_exactly` of `rules/dialects/design/podgangs.py`.
     """
     sizes = {clique.whole_gpus for clique, pods in cliques if pods}
     if len(sizes) < 2 or 0 in sizes:

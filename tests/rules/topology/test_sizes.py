@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.rules.topology.sizes import are_counted_exactly
+from app.rules.dialects.design.podgangs import are_counted_exactly
 
 SMALL = (("cpu", 1000), ("nvidia.com/gpu", 1000), ("pods", 1000))
 LARGE = (("cpu", 1000), ("nvidia.com/gpu", 8000), ("pods", 1000))

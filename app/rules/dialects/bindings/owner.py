@@ -11,7 +11,7 @@ from app.facts.grove.gang import SlimPodGang
 from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
 from app.facts.nvidia.mnnvl import MnnvlResource
 from app.objects.owners import OwnerRef
-from app.rules.dialects.owner import (
+from app.rules.dialects.dialect import (
     Adopted,
     OwnerRule,
     OwnershipProblem,

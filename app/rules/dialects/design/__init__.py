@@ -30,10 +30,10 @@ from app.rules.dialects.dialect import (
     NO_CONSTRAINTS,
     Dialect,
     LevelsVerdict,
+    OwnerRule,
     SetVerdict,
     TopologyFacts,
 )
-from app.rules.dialects.owner import OwnerRule
 from app.rules.topology.coverage import coverage_problems
 from app.rules.topology.levels import ManagedTopology
 from app.rules.topology.satisfaction import constraint_condition, removed_levels_warning

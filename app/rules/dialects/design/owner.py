@@ -10,7 +10,7 @@ from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
 from app.facts.labels import ANCHOR
 from app.facts.nvidia.mnnvl import MnnvlResource
 from app.objects.owners import OwnerRef
-from app.rules.dialects.owner import (
+from app.rules.dialects.dialect import (
     Adopted,
     OwnerRule,
     OwnershipProblem,

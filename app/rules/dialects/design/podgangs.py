@@ -6,17 +6,17 @@ constraint are kept, and so are entries of `spec.topologyConstraintGroupConfigs`
 fields.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.kubernetes.requests import Requests
 from app.facts.labels import TOPOLOGY_NAME
 from app.objects.edits import ABSENT, Edit, Path, value_at
 from app.objects.fields import FieldError, FieldPath, walk_list, walk_map, walk_maps
 from app.objects.shape import JsonMap, list_of, map_of, maps_of
 from app.rules.topology.levels import ManagedTopology
 from app.rules.topology.members import PodGroupClique, PodGroupCliques
-from app.rules.topology.sizes import are_counted_exactly
 
 _OURS = ("required", "preferred")
 _PACK = ("topologyConstraint", "packConstraint")
@@ -245,3 +245,26 @@ def _without_pack(entry: dict[str, Any]) -> dict[str, Any]:
         return entry
     others = {field: value for field, value in pack.items() if field not in _OURS}
     return {**entry, "topologyConstraint": {**constraint, "packConstraint": others}}
+
+
+_NO_DEVICES = ("cpu", "memory", "pods")
+
+
+def are_counted_exactly(requests: Iterable[Requests]) -> bool:
+    """Return whether KAI asks for no more room than pods with `requests` need.
+
+    Under any constraint, KAI looks for a domain with room for the number of pods times the largest
+    of them, resource by resource. Only if some of them ask for a device that others don't ask for,
+    it adds up what they ask for. Source: `useRepresentorPodsAccounting` in
+    https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/pkg/scheduler/plugins/topology/job_filtering.go
+
+    It must also hold for any part of the pods, because KAI counts only those that it places: all
+    pods with the same devices must ask for the same.
+    """
+    distinct = set(requests)
+    devices = {_devices(asked) for asked in distinct}
+    return len(distinct) == len(devices)
+
+
+def _devices(requests: Requests) -> frozenset[str]:
+    return frozenset(name for name, _ in requests if name not in _NO_DEVICES)

@@ -11,7 +11,13 @@ Source: https://github.com/ai-dynamo/grove/tree/616762f7
 from app.facts.grove.template import Template
 from app.facts.kinds import POD_GANG_MAP
 from app.rules.dialects.bindings import Bindings
-from app.rules.dialects.epochs.names import name_warnings
+
+MOST = 63
+"""Characters of the value of a label."""
+
+EPOCH = "<epoch>"
+_DIGITS = 19
+"""Of an epoch, a time in nanoseconds."""
 
 
 class Epochs(Bindings):
@@ -21,7 +27,29 @@ class Epochs(Bindings):
     sign = POD_GANG_MAP
 
     def set_warnings(self, template: Template) -> list[str]:
-        return name_warnings(template)
+        """Return a warning if names of PodGangs are too long for the labels of PodCliques and Pods.
+
+        Grove then never creates these PodCliques, and says so only in `status.lastErrors` of the
+        scaling group. All present replicas of the set count, and of each scaling group all present
+        replicas, or the first one that is added. Later commits hash such names. Source:
+        https://github.com/ai-dynamo/grove/blob/616762f7/operator/api/common/namegen.go
+        """
+        start = f"{template.name}-{max(template.replicas - 1, 0)}-{EPOCH}"
+        names = [start]
+        for group in template.groups:
+            last = max(group.replicas - 1, group.min_available, 0)
+            names.append(f"{start}-{group.name}-{last}")
+
+        longest = max(names, key=len)
+        length = len(longest) - len(EPOCH) + _DIGITS
+        if length <= MOST:
+            return []
+
+        return [
+            f'the name of PodGang "{longest}" would be {length} characters long, {length - MOST}'
+            " more than a label holds: Grove never creates its PodCliques. Use shorter names for"
+            " the PodCliqueSet or its scaling groups"
+        ]
 
 
 EPOCHS = Epochs()

@@ -9,7 +9,7 @@ from app.facts.nvidia.mnnvl import MnnvlResource
 from app.facts.place import Place
 from app.objects.owners import OwnerRef
 from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
-from app.rules.dialects.owner import OwnershipProblem
+from app.rules.dialects.dialect import OwnershipProblem
 
 BY_SET = OwnerRef("PodCliqueSet", "train", "uid-set", True)
 BY_GANG = OwnerRef("PodGang", "train-0", "uid-gang", True)

@@ -9,7 +9,7 @@ from app.facts.nvidia.mnnvl import MnnvlResource
 from app.facts.place import Place
 from app.objects.owners import OwnerRef
 from app.rules.dialects.design.owner import POD_GANG_OWNS
-from app.rules.dialects.owner import OwnershipProblem
+from app.rules.dialects.dialect import OwnershipProblem
 
 PLACE = Place("train", "0", podgang="train-0")
 GANG = SlimPodGang("ns", "train-0", "uid-gang", PLACE)
