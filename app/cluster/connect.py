@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from app import __version__
 from app.facts.kinds import ALL
-from app.kube.api import ClusterError
+from app.kube.api import ClusterError, Unavailable
 from app.kube.client import HttpClient
 from app.kube.credentials import Credentials, from_kubeconfig, in_cluster, is_in_cluster
 from app.kube.readonly import ReadOnlyClient
@@ -119,6 +119,20 @@ def how_to_renew(problem: Exception, kubeconfig: Path | None, context: str | Non
     from app.kube.kubeconfig import renewal_of
 
     return renewal_of(kubeconfig, context)
+
+
+def other_contexts(problem: Exception, kubeconfig: Path | None, context: str | None) -> str:
+    """Return which context was asked and which others there are, if its server does not answer."""
+    if not isinstance(problem, Unavailable) or is_expired(problem):
+        return ""
+    if is_in_cluster() and kubeconfig is None and context is None:
+        return ""
+    # loads kubernetes_asyncio, which a server in a Pod doesn't need
+    from app.kube.kubeconfig import context_of, contexts_of
+
+    asked = context_of(kubeconfig, context)
+    others = [name for name in contexts_of(kubeconfig) if name != asked]
+    return f"the context is {asked}; for another, --context: {', '.join(others)}" if others else ""
 
 
 def limits(configuration: "Configuration") -> CallLimits:

@@ -17,17 +17,17 @@ from app.audit.progress import Progress
 from app.cluster.connect import looking_client
 from app.commands.options import (
     LIKE_KUBECTL,
-    UNUSABLE,
     Command,
     add_cluster_options,
     add_output,
     configured,
     show,
+    unreadable,
 )
 from app.config.schema import Configuration
 from app.kube.api import Client, ClusterError, ObjectRef, Rejected
 from app.objects.resource import NAMESPACE
-from app.visible import visible, visible_json
+from app.visible import visible_json
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -44,8 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise  # the reader of our output has ended
     except (ClusterError, OSError) as problem:
-        print(visible(f"can't audit: {problem}"), file=sys.stderr)
-        return UNUSABLE
+        return unreadable("can't audit", problem, arguments)
 
 
 async def _run(arguments: argparse.Namespace, configuration: Configuration) -> int:

@@ -5,7 +5,6 @@ Exit codes: 0 fine, 1 problems, 2 not everything could be looked at.
 
 import argparse
 import functools
-import sys
 from datetime import UTC, datetime
 
 import uvloop
@@ -14,12 +13,12 @@ from app import logs
 from app.cluster.connect import looking_client
 from app.commands.options import (
     LIKE_KUBECTL,
-    UNUSABLE,
     Command,
     add_cluster_options,
     add_output,
     configured,
     show,
+    unreadable,
 )
 from app.config.schema import Configuration
 from app.doctor.certificate import handshake
@@ -27,7 +26,7 @@ from app.doctor.examination import Patient, examine
 from app.doctor.report import Check, document, exit_code, lines
 from app.kube.api import ClusterError
 from app.kube.credentials import is_in_cluster
-from app.visible import visible, visible_json
+from app.visible import visible_json
 
 _HANDSHAKE_SECONDS = 3.0
 _UNCONFIGURED = Check(
@@ -55,8 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         checks = uvloop.run(_examine(arguments, configuration))
     except (ClusterError, OSError) as problem:
-        print(visible(f"can't examine the cluster: {problem}"), file=sys.stderr)
-        return UNUSABLE
+        return unreadable("can't examine the cluster", problem, arguments)
 
     if arguments.output == "json":
         print(visible_json(document(checks), indented=True))

@@ -117,13 +117,17 @@ def show(text: str) -> None:
 def unreadable(failure: str, problem: Exception, arguments: argparse.Namespace) -> int:
     """Print why a cluster cannot be read, and return the exit code.
 
-    The text says how to renew rejected credentials of the user.
+    The text says how to renew rejected credentials of the user, and which other contexts there are
+    if the server does not answer.
     """
     # loads aiohttp, which commands without a cluster don't need
-    from app.cluster.connect import how_to_renew
+    from app.cluster.connect import how_to_renew, other_contexts
 
     print(visible(f"{failure}: {problem}"), file=sys.stderr)
     command = how_to_renew(problem, arguments.kubeconfig, arguments.context)
     if command:
         print(f"renew your credentials: {command}", file=sys.stderr)
+    others = other_contexts(problem, arguments.kubeconfig, arguments.context)
+    if others:
+        print(visible(others), file=sys.stderr)
     return UNUSABLE

@@ -22,7 +22,6 @@ from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException
 from kubernetes_asyncio.config.kube_config import (
     KUBE_CONFIG_DEFAULT_LOCATION,
-    KubeConfigLoader,
     KubeConfigMerger,
     load_kube_config_from_dict,
 )
@@ -153,9 +152,12 @@ def _require_file(path: Path | None) -> None:
 
 def _require_context(merged: Any, context: str | None) -> None:
     """Raise ConfigException if a kubeconfig that can be read doesn't have this context."""
-    names = [str(item["name"]) for item in _contexts_of(merged)[0]]
-    if context and names and context not in names:
-        raise ConfigException(f"no context is called {context}, but {', '.join(names)}")
+    contexts, active = _contexts_of(merged)
+    names = ", ".join(str(item["name"]) for item in contexts)
+    if context and contexts and context not in {item["name"] for item in contexts}:
+        raise ConfigException(f"no context is called {context}, but {names}")
+    if contexts and not context and not active:
+        raise ConfigException(f"no context is current; give --context, of {names}")
 
 
 def _is_file(name: str) -> bool:
@@ -179,6 +181,11 @@ def context_of(path: Path | None = None, context: str | None = None) -> str:
     return context or str(_contexts_in(path)[1].get("name") or "")
 
 
+def contexts_of(path: Path | None = None) -> list[str]:
+    """Return the names of the contexts in a kubeconfig; none if it cannot be read."""
+    return [str(item["name"]) for item in _contexts_in(path)[0]]
+
+
 def _contexts_in(path: Path | None) -> tuple[list[Any], dict[str, Any]]:
     """Return the contexts in a kubeconfig and the current one.
 
@@ -194,10 +201,11 @@ def _contexts_in(path: Path | None) -> tuple[list[Any], dict[str, Any]]:
 def _contexts_of(merged: Any) -> tuple[list[Any], dict[str, Any]]:
     """Return the same of a kubeconfig that was read."""
     try:
-        loader = KubeConfigLoader(merged)
-        return loader.list_contexts(), loader.current_context or {}
+        contexts = [item.value for item in merged["contexts"]]
+        current = merged.safe_get("current-context")
     except _UNREADABLE:
         return [], {}
+    return contexts, next((item for item in contexts if item["name"] == current), {})
 
 
 def _merged(path: Path | None) -> Any:

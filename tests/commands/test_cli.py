@@ -169,6 +169,10 @@ def test_a_reader_that_went_away_gets_no_traceback(arguments: tuple[str, ...]) -
             ["doctor", "--kubeconfig", "CONFIG", "--context", "c"],
             "no context is called c, but a, b",
         ),
+        (
+            ["audit", "--kubeconfig", "UNCHOSEN"],
+            "no context is current; give --context, of a, b",
+        ),
     ],
 )
 def test_a_cluster_that_is_not_named_is_said_in_one_line(
@@ -181,7 +185,9 @@ def test_a_cluster_that_is_not_named_is_said_in_one_line(
         "clusters": [{"name": "c", "cluster": {"server": "https://localhost:1"}}],
     }
     (tmp_path / "config").write_text(yaml.safe_dump({"current-context": "a", **lists}))
-    words = [str(tmp_path / "config") if word == "CONFIG" else word for word in arguments]
+    (tmp_path / "unchosen").write_text(yaml.safe_dump(lists))
+    files = {"CONFIG": str(tmp_path / "config"), "UNCHOSEN": str(tmp_path / "unchosen")}
+    words = [files.get(word, word) for word in arguments]
     environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
     ended = subprocess.run(
         [sys.executable, "-m", "app", *words],

@@ -132,6 +132,24 @@ def test_a_cluster_that_does_not_answer_is_2(
     assert "can't read the topology: no credentials" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["explain", "topology", "audit", "doctor"])
+def test_of_several_clusters_the_one_that_does_not_answer_is_named(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    contexts = [{"name": name, "context": {"cluster": "c", "user": "u"}} for name in ("a", "b")]
+    config = {
+        "current-context": "b",
+        "contexts": contexts,
+        "users": [{"name": "u", "user": {}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+    }
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    assert main([command, "--kubeconfig", str(tmp_path / "config")]) == 2
+    failure, others = capsys.readouterr().err.splitlines()
+    assert failure.endswith(": https://127.0.0.1:1: Connection refused")
+    assert others == "the context is b; for another, --context: a"
+
+
 def test_the_line_of_watch_has_what_does_not_change_by_itself() -> None:
     assert (
         summary(answer(facts(**FULL)))

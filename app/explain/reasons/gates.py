@@ -96,7 +96,7 @@ def _end_of(gang: Gang, pods: Sequence[Pod]) -> str:
     held_by = sorted({name for pod in pods for name in pod.finalizers})
     if held_by:
         return f"ask the owner of the finalizer {listed(held_by)}, which keeps {names}"
-    dead = _dead_nodes(gang, pods)
+    dead = sorted({pod.node for pod in pods} & dead_nodes(gang.index))
     if dead:
         return (
             f"bring {listed(dead)} back or, if that is off for good, delete the node: this"
@@ -105,10 +105,9 @@ def _end_of(gang: Gang, pods: Sequence[Pod]) -> str:
     return f"wait for the end of {names}"
 
 
-def _dead_nodes(gang: Gang, pods: Iterable[Pod]) -> list[str]:
-    """Return the nodes of `pods` that are not ready: their pods don't end by themselves."""
-    dead = {node.name for node in gang.index.nodes if not node.ready}
-    return sorted({pod.node for pod in pods} & dead)
+def dead_nodes(index: Index) -> set[str]:
+    """Return the names of the nodes that are not ready: their pods don't end by themselves."""
+    return {node.name for node in index.nodes if not node.ready}
 
 
 def _short_of_pods(gang: Gang) -> list[Member]:

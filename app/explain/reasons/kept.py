@@ -1,14 +1,15 @@
 """Reasons in how a gang was placed."""
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.known.domains import Path
-from app.explain.reasons.gates import grouped, refs
+from app.explain.reasons.gates import dead_nodes, grouped, refs
 from app.explain.reasons.reason import Evidence, Reason
 from app.explain.reasons.said import is_of_kai
 from app.explain.reasons.words import counted, listed
+from app.facts.named import Ref
 
 
 def required_violated(gang: Gang) -> Iterator[Reason]:
@@ -55,17 +56,32 @@ def _places(level: str, domains: set[Path], unlabelled: set[str]) -> str:
 def node_gone(gang: Gang) -> Iterator[Reason]:
     """Pods are bound to nodes that do not exist: they don't run, and keep their places."""
     known = gang.index.domains(gang.topology.keys).positions
-    lost = ((pod.node, pod) for pod in gang.placed if pod.node not in known)
-    for name, pods in grouped(lost):
+    remedy = "wait: Kubernetes deletes such pods within minutes; or delete them, to be made anew"
+    for on_node, objects, evidence in _by_node(gang, lambda name: name not in known):
+        yield Reason("NodeGone", objects, f"{on_node}, which is gone", remedy, "you", evidence)
+
+
+def node_not_ready(gang: Gang) -> Iterator[Reason]:
+    """Pods are on nodes whose kubelet does not answer, or says that it can't run pods."""
+    dead = dead_nodes(gang.index)
+    remedy = (
+        "see kubectl describe node; Kubernetes deletes its pods after five minutes, and they end"
+        " once the node is back or deleted"
+    )
+    for on_node, objects, evidence in _by_node(gang, dead.__contains__):
+        text = f"{on_node}, which is not ready"
+        yield Reason("NodeNotReady", objects, text, remedy, "platform", evidence)
+
+
+def _by_node(
+    gang: Gang, is_meant: Callable[[str], bool]
+) -> Iterator[tuple[str, tuple[Ref, ...], tuple[Evidence, ...]]]:
+    """Yield the pods on each node that is meant: in words, as objects, and as evidence."""
+    for name, pods in grouped((pod.node, pod) for pod in gang.placed if is_meant(pod.node)):
         verb = "is" if len(pods) == 1 else "are"
-        text = (
-            f"{counted(len(pods), 'pod')} of {gang.ref.name} {verb} on node {name}, which is gone"
-        )
-        remedy = (
-            "wait: Kubernetes deletes such pods within minutes; or delete them, to be made anew"
-        )
+        on_node = f"{counted(len(pods), 'pod')} of {gang.ref.name} {verb} on node {name}"
         evidence = tuple(Evidence(pod.ref, "spec.nodeName", name) for pod in pods[:3])
-        yield Reason("NodeGone", refs(pods), text, remedy, "you", evidence)
+        yield on_node, refs(pods), evidence
 
 
 def _unnamed(gang: Gang) -> list[tuple[Unit | Member, str]]:

@@ -356,6 +356,11 @@ RULES: tuple[Rule, ...] = (
         ("pods", "nodes"),
     ),
     Rule(
+        "NodeNotReady",
+        kept.node_not_ready,
+        ("pods", "nodes"),
+    ),
+    Rule(
         "BindingFailed",
         kept.binding_failed,
         ("pods", "events"),

@@ -306,6 +306,17 @@ PLACEMENT = (
         {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")},
     ),
     Row(
+        "NodeNotReady",
+        "two workers are on a node whose server is dead",
+        {
+            "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-01"),
+            "nodes": tuple(replace(node, ready=node.name != "gpu-01") for node in nodes()),
+        },
+        "2 pods of llm-0 are on node gpu-01, which is not ready",
+        "platform",
+        {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-01")},
+    ),
+    Row(
         "BindingFailed",
         "the binder reports an error",
         {"events": (event(f"uid-{WORKERS}-0", "BindingError", "no device"),)},
