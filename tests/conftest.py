@@ -22,7 +22,9 @@ settings.register_profile("parallel", deadline=None)
 settings.load_profile("parallel")
 
 # Commands write for a terminal of this width. Workers of a parallel run have it from the first process.
+# pytest imports readline, which sets it for new processes, and not in os.environ.
 os.environ.pop("COLUMNS", None)
+os.unsetenv("COLUMNS")
 
 
 LIBRARIES = (

@@ -4,6 +4,7 @@ server has the rights of the rendered account.
 """
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -47,8 +48,16 @@ async def used(clients: Users, served: Running) -> AsyncIterator[str]:
     levels = (("zone", mistakes.ZONE), ("rack", mistakes.RACK), ("host", mistakes.HOST))
     await clients.user.create(CLUSTER_TOPOLOGY_BINDING, mistakes.binding("used", *levels))
 
+    probe = mistakes.pcs("probe", mistakes.clique("w"), pack={"required": "zone"})
+
     async def is_known() -> bool:
-        return "used" in served.cluster.facts.bindings()
+        """Whether our server knows the binding, and Grove's webhook too: both have caches."""
+        if "used" not in served.cluster.facts.bindings():
+            return False
+        with contextlib.suppress(httpx.HTTPStatusError):
+            path = f"{SETS.format(namespace='default')}?dryRun=All"
+            return (await clients.answer("user", "POST", path, probe)).is_success
+        return False
 
     await eventually(is_known)
     yield "used"
