@@ -34,9 +34,9 @@ GOALS = {
 REACHED: dict[str, float] = {
     "tokens per line": 5.77,
     "tokens per code line": 8.54,
-    "functions above 250 tokens": 7,
+    "functions above 250 tokens": 1,
     "functions above complexity 10": 8,
-    "functions above 5 parameters": 14,
+    "functions above 5 parameters": 12,
 }
 """Figures of today that are above their goals. They may only fall."""
 

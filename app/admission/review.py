@@ -114,13 +114,7 @@ def parse(body: bytes) -> Request:
 
 
 def _read_request(request: dict[str, Any], uid: str) -> Request:
-    operation = request.get("operation")
-    if not isinstance(operation, str) or operation not in OPERATIONS:
-        allowed = ", ".join(sorted(OPERATIONS))
-        raise BadReview(
-            f"request.operation is {quote(operation)}; it must be one of {allowed}", uid
-        )
-
+    operation = _operation(request, uid)
     kind = request.get("kind")
     user = request.get("userInfo")
     resource = request.get("resource")
@@ -149,6 +143,15 @@ def _read_request(request: dict[str, Any], uid: str) -> Request:
         _object(request, "oldObject", uid) if operation == "UPDATE" else None,
         request.get("dryRun") is True,
     )
+
+
+def _operation(request: dict[str, Any], uid: str) -> str:
+    operation = request.get("operation")
+    if isinstance(operation, str) and operation in OPERATIONS:
+        return operation
+
+    allowed = ", ".join(sorted(OPERATIONS))
+    raise BadReview(f"request.operation is {quote(operation)}; it must be one of {allowed}", uid)
 
 
 def _name(obj: dict[str, Any]) -> Any:

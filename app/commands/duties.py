@@ -14,7 +14,7 @@ def further_duties(configuration: Configuration) -> tuple[Iterable[Resource], Du
         return ALL, no_duties
 
     # loads explain, which a server without it doesn't need
-    from app.waiting.watcher import RESOURCES, waiting_duty
+    from app.waiting.watcher import RESOURCES, WaitingDuty
 
     resources = dict.fromkeys((*ALL, *RESOURCES))
-    return resources, lambda client, events: [waiting_duty(client, events, configuration)]
+    return resources, lambda client, events: [WaitingDuty(client, events, configuration)]

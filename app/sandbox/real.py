@@ -88,11 +88,7 @@ class RealApiServer:
         self._processes = processes.Processes(binaries, state_dir)
         self._pair = pki.issue()
         self.url = processes.url(host, self._port)
-        headers = {"Authorization": f"Bearer {self.tokens['admin']}"}
-        context = ssl.create_default_context(cadata=self._pair.ca.decode("ascii"))
-        self._client = httpx.AsyncClient(
-            base_url=self.url, headers=headers, verify=context, timeout=30
-        )
+        self._client = _client(self.url, self.tokens["admin"], self._pair.ca)
 
     async def start(self) -> None:
         """Return when the API server is ready and serves the CRDs.
@@ -239,6 +235,12 @@ class RealApiServer:
             f'{token},{user.name},{user.name},"{",".join(user.groups)}"\n' for token, user in users
         ]
         path.write_text("".join(rows))
+
+
+def _client(url: str, token: str, ca: bytes) -> httpx.AsyncClient:
+    headers = {"Authorization": f"Bearer {token}"}
+    context = ssl.create_default_context(cadata=ca.decode("ascii"))
+    return httpx.AsyncClient(base_url=url, headers=headers, verify=context, timeout=30)
 
 
 def _binding(names: Iterable[str]) -> Object:

@@ -69,21 +69,24 @@ class Sandbox:
         self._port = port
         self._crds = crds
         self._rules = list(rules)
+        self._running = contextlib.AsyncExitStack()
         self._storage = Storage(history)
         self._registry = Registry(builtins(unserved, later))
+        self._make_handlers()
+
+    def _make_handlers(self) -> None:
         free = {user.name for user in kubeconfig.USERS.values()}
         self.authorizer = Authorizer(self._storage, free)
-        if rules:
+        if self._rules:
             self.authorizer.limited.add(OPERATOR.name)
 
-        self._transport = WebhookTransport(Services(self._storage).address)
-        admission = Admission(self._storage, self._registry, self._transport, self.authorizer)
+        transport = WebhookTransport(Services(self._storage).address)
+        self._running.push_async_callback(transport.close)
+        admission = Admission(self._storage, self._registry, transport, self.authorizer)
         self._reader = ReadHandlers(self._storage)
         self._writer = Writer(self._storage, self._registry, admission)
         self._binder = Binder(self._storage, admission)
         self._collector = Collector(self._storage, self._registry, self._writer)
-        self._running = contextlib.AsyncExitStack()
-        self._running.push_async_callback(self._transport.close)
 
     @property
     def app(self) -> Starlette:

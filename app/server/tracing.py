@@ -5,11 +5,15 @@ request, and is made only if the API server samples that.
 """
 
 import time
+from typing import TYPE_CHECKING
 
 from app import __version__
 from app.admission.exchange import Trace
 from app.admission.review import Request
 from app.admission.verdict import Verdict
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 _EXPORT_SECONDS = 5
 _MISSING = (
@@ -25,22 +29,13 @@ def tracing(endpoint: str) -> Trace:
     collector does not take them. Raise OSError if OpenTelemetry is not installed.
     """
     try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-        from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
         from opentelemetry.trace import SpanKind, Status, StatusCode
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        tracer = _tracer(f"{endpoint.rstrip('/')}/v1/traces")
     except ImportError as missing:
         raise OSError(_MISSING) from missing
 
-    resource = Resource.create({"service.name": "grove-admission", "service.version": __version__})
-    provider = TracerProvider(resource=resource, sampler=ParentBased(root=ALWAYS_OFF))
-    url = f"{endpoint.rstrip('/')}/v1/traces"
-    exporter = OTLPSpanExporter(endpoint=url, timeout=_EXPORT_SECONDS)
-    provider.add_span_processor(BatchSpanProcessor(exporter))
-    tracer = provider.get_tracer("grove-admission", __version__)
     propagator = TraceContextTextMapPropagator()
 
     def trace(
@@ -59,6 +54,21 @@ def tracing(endpoint: str) -> Trace:
         span.end(end)
 
     return trace
+
+
+def _tracer(url: str) -> "Tracer":
+    """Return a tracer that sends spans to `url`. Raise ImportError without OpenTelemetry."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
+
+    resource = Resource.create({"service.name": "grove-admission", "service.version": __version__})
+    provider = TracerProvider(resource=resource, sampler=ParentBased(root=ALWAYS_OFF))
+    exporter = OTLPSpanExporter(endpoint=url, timeout=_EXPORT_SECONDS)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return provider.get_tracer("grove-admission", __version__)
 
 
 def _attributes(request: Request, verdict: Verdict) -> dict[str, str | int]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 from app.cluster.connect import limits
-from app.config.schema import Configuration, Waiting
+from app.config.schema import Configuration
 from app.console.live import Live
 from app.explain.known.index import Index
 from app.explain.known.snapshot import BY_RESOURCE, Snapshot
@@ -24,7 +24,6 @@ from app.facts.named import Ref
 from app.kube.client import HttpClient
 from app.kube.events import Recorder
 from app.kube.readonly import ReadOnlyClient
-from app.kube.transport import CallLimits
 from app.kube.watch import Pace
 from app.objects.resource import EVENT
 from app.sample import Sample, counter, gauge
@@ -53,18 +52,17 @@ class WaitingDuty:
         self,
         client: HttpClient,
         events: Recorder,
-        settings: Waiting,
-        limits: CallLimits,
+        configuration: Configuration,
         *,
         clock: Callable[[], float] = time.time,
         pacing: Pacing = PACING,
     ) -> None:
         self._client = client
-        self._settings = settings
-        self._limits = limits
+        self._settings = configuration.waiting
+        self._limits = limits(configuration)
         self._clock = clock
         self._pacing = pacing
-        self._teller = Teller(client, events, settings.max_writes_per_minute, pacing=pacing)
+        self._teller = Teller(client, events, self._settings.max_writes_per_minute, pacing=pacing)
         self._found = Overdue()
         self._unseen: Mapping[str, str] = {}
         self._seconds = 0.0
@@ -123,17 +121,7 @@ class WaitingDuty:
 
     def samples(self) -> Iterator[Sample]:
         """Yield how many gangs wait, for how long, and what was written."""
-        counts = Counter((blocked.reason, blocked.queue) for blocked in self._found.gangs)
-        shown = dict(counts.most_common(MOST_SERIES))
-        others: Counter[str] = Counter()
-        for (reason, _), count in counts.most_common()[MOST_SERIES:]:
-            others[reason] += count
-
-        text = "Gangs that have waited for more than waiting.afterSeconds, on the leader."
-        for (reason, queue), count in shown.items():
-            yield gauge("waiting_gangs", text, count, reason=reason, queue=queue)
-        for reason, count in others.items():
-            yield gauge("waiting_gangs", text, count, reason=reason, queue="other")
+        yield from self._counted_gangs()
 
         text = "How long the oldest of these gangs has waited, by who can act."
         now = self._clock()
@@ -149,10 +137,18 @@ class WaitingDuty:
         text = "CPU time of the last look at what waits."
         yield gauge("waiting_look_seconds", text, self._seconds)
 
-
-def waiting_duty(client: HttpClient, events: Recorder, configuration: Configuration) -> WaitingDuty:
-    """Return the duty as it is configured."""
-    return WaitingDuty(client, events, configuration.waiting, limits(configuration))
+    def _counted_gangs(self) -> Iterator[Sample]:
+        """Yield the largest counts, and the sum of the others by reason."""
+        counts = Counter((blocked.reason, blocked.queue) for blocked in self._found.gangs)
+        others: Counter[str] = Counter()
+        text = "Gangs that have waited for more than waiting.afterSeconds, on the leader."
+        for position, ((reason, queue), count) in enumerate(counts.most_common()):
+            if position < MOST_SERIES:
+                yield gauge("waiting_gangs", text, count, reason=reason, queue=queue)
+            else:
+                others[reason] += count
+        for reason, count in others.items():
+            yield gauge("waiting_gangs", text, count, reason=reason, queue="other")
 
 
 class Looker:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from app.cluster.connect import limits
 from app.commands.beside import NAMESPACE, ApiServer
 from app.config.read import read_configuration
 from app.config.schema import Configuration
@@ -75,7 +74,7 @@ async def on_duty(api: ApiServer, settings: Configuration) -> AsyncIterator[Wait
     async with HttpClient(credentials, RESOURCES, FAST) as client, asyncio.TaskGroup() as tasks:
         await client.discovery.refresh()
         events = Recorder(client, "test")
-        duty = WaitingDuty(client, events, settings.waiting, limits(settings), pacing=QUICK)
+        duty = WaitingDuty(client, events, settings, pacing=QUICK)
         running = [tasks.create_task(work) for work in (events.run(), duty.run())]
         yield duty
         for task in running:

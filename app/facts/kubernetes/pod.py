@@ -147,7 +147,6 @@ def read_pod(obj: JsonMap) -> Pod:
     labels = map_at(metadata, "labels")
     annotations = map_at(metadata, "annotations")
     spec = map_at(obj, "spec")
-    workload = map_at(spec, "workloadRef")
     status = map_at(obj, "status")
     return Pod(
         interned(metadata.get("namespace")),
@@ -163,18 +162,26 @@ def read_pod(obj: JsonMap) -> Pod:
         _unscheduled(status),
         _waiting(status),
         read_pod_claims(spec, status.get("resourceClaimStatuses")),
-        group=text_at(annotations, POD_GROUP_NAME),
-        subgroup=text_at(labels, SUBGROUP),
-        workload=text_at(workload, "name"),
-        workload_part=text_at(workload, "podGroup"),
-        workload_group=text_at(map_at(spec, "schedulingGroup"), "podGroupName"),
         priority=int_of(spec.get("priority")),
-        preemptibility=text_at(labels, PREEMPTIBILITY),
         deleting=seconds_since_1970(metadata.get("deletionTimestamp")),
         finalizers=tuple(texts_of(metadata.get("finalizers"))),
         created=seconds_since_1970(metadata.get("creationTimestamp")),
         volumes=_volumes(spec),
+        **_groups(labels, annotations, spec),
     )
+
+
+def _groups(labels: JsonMap, annotations: JsonMap, spec: JsonMap) -> dict[str, Any]:
+    """Return the fields of a `Pod` about its PodGroup and its Workload."""
+    reference = map_at(spec, "workloadRef")
+    return {
+        "group": text_at(annotations, POD_GROUP_NAME),
+        "subgroup": text_at(labels, SUBGROUP),
+        "preemptibility": text_at(labels, PREEMPTIBILITY),
+        "workload": text_at(reference, "name"),
+        "workload_part": text_at(reference, "podGroup"),
+        "workload_group": text_at(map_at(spec, "schedulingGroup"), "podGroupName"),
+    }
 
 
 def _volumes(spec: JsonMap) -> tuple[str, ...]:

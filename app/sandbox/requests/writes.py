@@ -180,7 +180,10 @@ class Writer:
 
         new = copy(lifecycle.carry_over(served, new, old, subresource))
         new["metadata"]["resourceVersion"] = resource_version(old)
-        new = await self._admitted(served, key, new, old, caller, subresource)
+        namespace = _admitted_namespace(served, key)
+        new = await self._admitted(
+            Attributes(served, "UPDATE", namespace, key[1], caller, new, old, subresource), new, old
+        )
         if caller.options.dry_run or lifecycle.is_unchanged(new, old):
             return new
         if self._storage.get(served.table, key) is not stored:
@@ -190,14 +193,13 @@ class Writer:
             self._defined(served, self._store_or_remove(served, key, served.write(new), stored))
         )
 
-    async def _admitted(
-        self, served: Served, key: Key, new: Object, old: Object, caller: Caller, subresource: str
-    ) -> Object:
+    async def _admitted(self, attributes: Attributes, new: Object, old: Object) -> Object:
+        """Return the object in place of `new`, which is to replace `old`."""
+        served = attributes.served
+        subresource = attributes.subresource
         settle = functools.partial(_settle, served)
-        _check_known(served, settle(new), caller)
+        _check_known(served, settle(new), attributes.caller)
         lifecycle.bump_generation(served, new, old)
-        namespace = _admitted_namespace(served, key)
-        attributes = Attributes(served, "UPDATE", namespace, key[1], caller, new, old, subresource)
         new = await self._admission.mutate(attributes, settle) or new
         new = copy(lifecycle.carry_over(served, new, old, subresource))
         new["metadata"]["resourceVersion"] = resource_version(old)
