@@ -407,7 +407,7 @@ class FaultyClient:
 
 @pytest.mark.slow
 @pytest.mark.untraced
-def test_never_two_leaders_in_200_runs_of_faults() -> None:
+def test_never_two_leaders_in_50_runs_of_faults() -> None:
     async def one_run(seed: int) -> Stage:
         dice = random.Random(seed)
         cluster = MemoryClient()
@@ -432,7 +432,7 @@ def test_never_two_leaders_in_200_runs_of_faults() -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
         return stage
 
-    runs = [virtual.run(one_run(seed)) for seed in range(200)]
+    runs = [virtual.run(one_run(seed)) for seed in range(50)]
     assert [seed for seed, stage in enumerate(runs) if stage.overlaps] == []
     assert all(stage.entered for stage in runs)
-    assert sum(len(stage.entered) for stage in runs) > 1000
+    assert sum(len(stage.entered) for stage in runs) > 250
