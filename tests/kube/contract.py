@@ -400,7 +400,7 @@ class ClientContract:
         start = (await client.list(Selection(SECRET, NAMESPACE), limit=1)).resource_version
         created = await client.create(SECRET, secret(name), NAMESPACE)
         events: list[WatchEvent] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             async for event in client.watch(
                 Selection(SECRET, NAMESPACE, fields=f"metadata.name={unique('nobody')}"),
                 resource_version=start,
@@ -416,7 +416,7 @@ class ClientContract:
         await self.compact(client)
         with pytest.raises(Gone):
             async with (
-                asyncio.timeout(10),
+                asyncio.timeout(60),
                 aclosing(client.watch(Selection(CLUSTER_TOPOLOGY), resource_version="1")) as stream,
             ):
                 await anext(stream)

@@ -11,6 +11,7 @@ import signal
 import socket
 import ssl
 import sys
+import time
 import weakref
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -56,6 +57,8 @@ LONG = "/validate/long"
 IMPATIENT = ConnectionLimits(request_seconds=0.1, answer_seconds=0.1, watch_seconds=0.05)
 JSON = {"content-type": "application/json"}
 HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+PATIENCE = 120.0
+"""Ends a test that hangs: a busy machine takes its time."""
 
 
 class Process:
@@ -90,7 +93,7 @@ async def server(directory: Path, *arguments: str) -> AsyncIterator[Process]:
     )
     assert process.stderr is not None
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while line := await process.stderr.readline():
                 if "serving on" in json.loads(line)["message"]:
                     break
@@ -111,7 +114,7 @@ async def test_a_server_from_start_to_end(tmp_path: Path) -> None:
         assert "grove_admission_certificate_expiry_timestamp_seconds" in metrics
         assert 'grove_admission_cache_objects{resource="nodes"} 1.0' in metrics
         served.process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             ready = await client.get("/readyz?verbose")
             while ready.status_code == 200:
                 ready = await client.get("/readyz?verbose")
@@ -348,7 +351,7 @@ class Waiting:
 
     async def until_closed(self) -> None:
         """Waits until no connection is open."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await self.listener.serving.all_closed.wait()
 
 
@@ -472,7 +475,7 @@ async def test_what_is_pipelined_behind_a_verdict_that_waits_is_answered_after_i
 async def test_a_verdict_is_no_longer_awaited_if_its_client_is_gone(waiting: Waiting) -> None:
     _, writer = await waiting.open()
     writer.write(verdict_request(SLOW))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not waiting.listener.serving.exchange.waiting:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.01)
         reset(writer)
@@ -516,7 +519,7 @@ async def test_a_listener_that_is_cancelled_finishes_the_request_it_has_begun(
     port = waiting.listener.port
     begun = await waiting.open()
     idle = await waiting.open()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         for _, writer in (begun, idle):
             writer.write(verdict_request() + (sent[:-5] if writer is begun[1] else b""))
         for reader, _ in (begun, idle):
@@ -604,7 +607,7 @@ async def test_a_head_has_an_end(waiting: Waiting, path: str, sent: bytes) -> No
     received = b""
     with contextlib.suppress(ConnectionError):
         writer.write(sent.replace(b"/", path.encode(), 1))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             received = await reader.read()
     assert received[:12] in (b"HTTP/1.1 400", b"")
     assert (waiting.bodies, waiting.seen.verdicts) == ([], [])
@@ -628,7 +631,7 @@ async def test_what_is_pipelined_waits_and_is_answered(waiting: Waiting) -> None
         + b"".join(verdict_request(uid=f"u{number}") for number in range(500))
     )
     waiting.release.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         uids = [uid_of((await answer(reader))[1]) for _ in range(501)]
     assert uids == ["slow", *(f"u{number}" for number in range(500))]
     writer.close()
@@ -637,7 +640,7 @@ async def test_what_is_pipelined_waits_and_is_answered(waiting: Waiting) -> None
 async def test_what_is_pipelined_behind_an_other_request_is_dropped(waiting: Waiting) -> None:
     reader, writer = await waiting.open()
     writer.write(request() * 100)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         assert (await reader.read()).count(b"HTTP/1.1 200") == 1
     writer.close()
     assert waiting.bodies == [0]
@@ -654,7 +657,7 @@ async def test_a_client_that_does_not_read_its_answer_is_cut_off(
     _, writer = await impatient.open()
     writer.transport.pause_reading()  # type: ignore[attr-defined]
     writer.write(sent)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not (impatient.bodies or impatient.seen.verdicts):  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.02)
     await impatient.until_closed()
@@ -705,7 +708,7 @@ async def test_a_client_that_does_not_go_on_is_closed(
     reader, writer = await impatient.open()
     writer.write(sent.replace(b"/", path.encode(), 1))
     expected = b"HTTP/1.1 413" if b"x" * 5000 in sent else b""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         assert (await received(reader))[:12] == expected
     writer.close()
 
@@ -725,7 +728,7 @@ async def test_an_app_that_does_not_answer_is_cut_off(tmp_path: Path) -> None:
         reader, writer = await server.open()
         server.listener.serving.hand_over = ToUvicorn(never)
         writer.write(request())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             with contextlib.suppress(ConnectionError):
                 assert await reader.read() == b""
         await server.until_closed()
@@ -742,19 +745,19 @@ async def never(_: Any, receive: Any, __: Any) -> None:
 async def test_an_idle_connection_is_kept_for_as_long_as_it_should(
     tmp_path: Path, used: bool
 ) -> None:
+    """The time is counted from before the connection is idle: a busy machine only adds to it."""
     assert ConnectionLimits().idle_seconds == 120
-    async with listening(
-        Waiting(tmp_path, dataclasses.replace(IMPATIENT, idle_seconds=0.6))
-    ) as server:
+    limits = dataclasses.replace(IMPATIENT, idle_seconds=0.6)
+    async with listening(Waiting(tmp_path, limits)) as server:
+        begun = time.monotonic()
         reader, writer = await server.open()
         if used:
+            begun = time.monotonic()
             writer.write(verdict_request())
             await answer(reader)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.4):
-                await reader.read(1)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             assert await reader.read() == b""
+        assert time.monotonic() - begun >= limits.idle_seconds
         writer.close()
 
 

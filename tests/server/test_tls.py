@@ -18,6 +18,7 @@ from app.server.listener import Listener
 from tests.server.crowds import hello
 from tests.server.test_serving import (
     LONG,
+    PATIENCE,
     SLOW,
     Waiting,
     answer,
@@ -101,7 +102,7 @@ async def test_a_client_that_has_nothing_more_to_say_gets_its_answers(
 ) -> None:
     sent, answers = ENDS[name]
     client = Client(waiting)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await client.connect()
         client.write(sent, last=how != "end of the stream")
         if how != "end of TLS":
@@ -159,7 +160,7 @@ async def test_of_too_many_unfinished_handshakes_the_oldest_are_closed(
 ) -> None:
     reader, writer = await waiting.open()
     sockets = await flood(waiting, most + 40, begin)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while states(waiting.listener)["connections_closed_total"] < 40:  # noqa: ASYNC110 - no event for it
             await asyncio.sleep(0.01)
         writer.write(verdict_request())
@@ -177,7 +178,7 @@ async def test_a_caller_stays_however_many_others_connect(waiting: Waiting) -> N
     writer.write(verdict_request(uid="first"))
     assert uid_of((await answer(reader))[1]) == "first"
     others = [await waiting.open() for _ in range(100)]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         assert await others[0][0].read() == b""
         writer.write(verdict_request(uid="still there"))
         assert uid_of((await answer(reader))[1]) == "still there"
@@ -219,7 +220,7 @@ async def test_what_is_no_tls_gets_an_alert_and_the_end(
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", waiting.listener.port)
     writer.write(sent)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         with contextlib.suppress(ConnectionError):
             assert (await reader.read())[:2] in (reply, b"")
     assert states(waiting.listener)["handshake"] == 0
@@ -230,7 +231,7 @@ async def test_a_handshake_that_is_not_ended_in_time_is_closed(tmp_path: Path) -
     async with listening(Waiting(tmp_path, ConnectionLimits(request_seconds=0.1))) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.listener.port)
         writer.write(hello())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             with contextlib.suppress(ConnectionError):
                 await reader.read()
         assert states(server.listener)["handshake"] == 0
@@ -238,11 +239,11 @@ async def test_a_handshake_that_is_not_ended_in_time_is_closed(tmp_path: Path) -
 
 
 async def test_a_listener_that_stops_closes_unfinished_handshakes(tmp_path: Path) -> None:
-    async with asyncio.timeout(10), listening(Waiting(tmp_path)) as server:
+    async with asyncio.timeout(PATIENCE), listening(Waiting(tmp_path)) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.listener.port)
         while not states(server.listener)["silent"]:  # noqa: ASYNC110 - no event for it
             await asyncio.sleep(0.01)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
     writer.close()
@@ -256,7 +257,7 @@ async def test_a_client_that_sends_very_much_takes_turns_with_others(waiting: Wa
     uids = [f"u{number}" for number in range(300)]
     greedy.write(b"".join(verdict_request(uid=uid) for uid in uids), last=True)
     other.write(verdict_request(uid="other"), last=True)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         received, beside = await asyncio.gather(greedy.read(), other.read())
     order = [uid for _, uid, _ in waiting.seen.verdicts]
     assert order.index("other") < 100
