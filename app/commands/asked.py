@@ -44,7 +44,8 @@ def reference(given: str, namespace: str) -> Ref:
     if not name or (not kind and name.lower() in KINDS):
         raise UnusableInput(f"{given!r} has no name: {_FORMS}; KIND is one of {kinds}")
     if full is None:
-        raise UnusableInput(f"{given!r} can't be explained: KIND is one of {kinds}")
+        others = "name one of its Pods, or nothing, for all that waits"
+        raise UnusableInput(f"{given!r} can't be explained: {others}. KIND is one of {kinds}")
     return Ref(full, namespace, name)
 
 

@@ -128,7 +128,7 @@ async def _set_of(reading: Reading, ref: Ref) -> str:
         obj = await reading.get(ASKED[kind], name, ref.namespace)
         if obj is None:
             return ""
-        pcs = read_place(obj["metadata"].get("labels")).pcs
+        pcs = read_place(map_at(obj, "metadata", "labels")).pcs
         above = _above(obj)
         if pcs or above is None:
             return pcs

@@ -94,7 +94,8 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ("pod/none", "Pod none not found in namespace default\n"),
         (
             "deployment/web",
-            "'deployment/web' can't be explained: KIND is one of ComputeDomain, Pod, ",
+            "'deployment/web' can't be explained: name one of its Pods, or nothing, for all that waits."
+            " KIND is one of ComputeDomain, Pod, ",
         ),
         (
             "pods/",

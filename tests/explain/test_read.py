@@ -29,8 +29,10 @@ from app.kube.api import (
 from app.objects.resource import NODE, POD, Resource
 from app.stores.around import ASKED
 from app.stores.listed import cause
+from tests import builders
 from tests.explain.fleet import NAMESPACE, NOW, SET_REF, facts, fill, placed, pods
 from tests.explain.objects import objects_of
+from tests.kube.memory.client import MemoryClient
 
 DENIED = Rejected("denied", code=403)
 
@@ -252,3 +254,13 @@ async def test_a_kind_that_is_not_served_is_asked_for_once() -> None:
     cluster = Cluster(FULL, unserved=["podgangmaps"])
     await read_for(cluster, SET_REF, room=False, now=NOW)
     assert [plural for plural, _ in cluster.asked].count("podgangmaps") == 1
+
+
+async def test_a_group_that_has_no_labels_is_read() -> None:
+    """KAI's podgrouper makes such groups of Deployments."""
+    group = builders.pod_group("serve")
+    group["metadata"]["namespace"] = NAMESPACE
+    read = await read_for(
+        MemoryClient([group]), Ref("PodGroup", NAMESPACE, "serve"), room=False, now=NOW
+    )
+    assert [found.name for found in read.pod_groups] == ["serve"]
