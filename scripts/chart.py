@@ -313,6 +313,11 @@ def queue_guard() -> str:
     return template("overlays/queue-guard/policies.yaml", text, 'ne .Values.queueGuard.mode "off"')
 
 
+def queue_names() -> str:
+    path = "overlays/queue-guard/queuenames.yaml"
+    return template(path, source(path), 'ne .Values.queueGuard.mode "off"')
+
+
 def _documents(objects: list[dict[str, Any]]) -> str:
     """Return YAML in which no text is folded, so that placeholders stay whole."""
     text = yaml.safe_dump_all(objects, sort_keys=False, width=1_000_000)
@@ -468,6 +473,7 @@ def files() -> dict[str, str]:
         "templates/flow-control.yaml": flow_control(),
         "templates/policies.yaml": policies(),
         "templates/queue-guard.yaml": queue_guard(),
+        "templates/queue-names.yaml": queue_names(),
         "templates/rbac.yaml": rbac(),
         "templates/service.yaml": service(),
         "templates/servicemonitor.yaml": monitoring("servicemonitor"),

@@ -6,6 +6,7 @@ Its reading needs rules about claims and Workloads.
 from dataclasses import dataclass
 
 from app.facts import kinds
+from app.facts.kai.queue import read_queue_names
 from app.facts.labels import MANAGED_BY, MANAGER, POD_GROUP_NAME
 from app.facts.named import read_name
 from app.facts.table import BY_SET, Row, in_namespace
@@ -205,6 +206,9 @@ POD_GROUPS: Row[StoredPodGroup] = Row(
     {BY_GROUP: lambda pod_group: in_namespace(pod_group.namespace, *pod_group.group_keys)},
     labels=f"{MANAGED_BY}={MANAGER}",
 )
+LISTED_QUEUES: Row[frozenset[str]] = Row(kinds.QUEUE_NAMES, read_queue_names)
+"""The names in the object that policies of API servers read."""
+
 PRIORITY_CLASSES: Row[str] = Row(kinds.PRIORITY_CLASS, read_name, metadata_only=True)
 
 

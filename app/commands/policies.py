@@ -42,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--queues",
         choices=("refuse", "warn"),
-        help="print the policies about who may use which queue",
+        help="print the policies about who may use which queue, and which don't exist",
     )
     parser.add_argument(
         "--kai-namespace",

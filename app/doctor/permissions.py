@@ -80,6 +80,13 @@ _ALWAYS = (
     Need(
         "scheduling.run.ai", "queues", _WATCH, "warnings of queues that don't exist", optional=True
     ),
+    Need(
+        "grove-admission.grove.io",
+        "queuenames",
+        (*_WATCH, "create", "patch"),
+        "warnings of queues that don't exist",
+        optional=True,
+    ),
     Need("scheduler.grove.io", "podgangs", (*_READ, "patch"), "constraints for the scheduler"),
     Need(
         "scheduler.grove.io",

@@ -12,10 +12,16 @@ from app.config.schema import Configuration
 from app.doctor.patterns import overlap
 from app.doctor.report import Check
 from app.kube.api import Client, NotServed, Selection
-from app.objects.resource import VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS
+from app.objects.resource import (
+    MUTATING_POLICIES,
+    MUTATING_POLICY_BINDINGS,
+    VALIDATING_POLICIES,
+    VALIDATING_POLICY_BINDINGS,
+    Resource,
+)
 from app.objects.shape import JsonMap, map_of, maps_of, text_of, texts_of
 from app.webhooks.configurations import NAME
-from app.webhooks.policies import admission_policies
+from app.webhooks.policies import admission_policies, marking_policies
 from app.webhooks.policy_objects import RULES
 
 SUBJECT = "policies"
@@ -23,6 +29,11 @@ SUBJECT = "policies"
 _INSTALL = (
     "Print the policies with the configuration of the server (grove-admission policies), and"
     " apply them with --prune, as in the manifests README."
+)
+_INSTALL_MARKING = (
+    "Print it with the configuration of the server (grove-admission policies --mutating), and"
+    " apply it. What that does not print: kubectl delete mutatingadmissionpolicy,"
+    f"mutatingadmissionpolicybinding -l app.kubernetes.io/name={NAME}"
 )
 _NONE = (
     "no policy of ours is installed: while the server is down, what its webhooks let pass is not"
@@ -61,11 +72,17 @@ def labels_of(component: str) -> str:
     return f"app.kubernetes.io/name={NAME},app.kubernetes.io/component={component}"
 
 
-async def read_policies(client: Client, labels: str = "") -> Policies:
+_VALIDATING = (VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS)
+_MUTATING = (MUTATING_POLICIES, MUTATING_POLICY_BINDINGS)
+
+
+async def read_policies(
+    client: Client, labels: str = "", resources: tuple[Resource, Resource] = _VALIDATING
+) -> Policies:
     """Return the policies with `labels`, a selector. None if they are not served."""
+    policies, bound = (Selection(resource, labels=labels) for resource in resources)
     try:
-        found = (await client.list(Selection(VALIDATING_POLICIES, labels=labels), limit=0)).items
-        bound = Selection(VALIDATING_POLICY_BINDINGS, labels=labels)
+        found = (await client.list(policies, limit=0)).items
         bindings = (await client.list(bound, limit=0)).items
     except NotServed:
         return NO_POLICIES
@@ -81,10 +98,16 @@ async def read_policies(client: Client, labels: str = "") -> Policies:
 async def check_policies(client: Client, configuration: Configuration) -> list[Check]:
     """Return how our installed policies differ, and what each of them does."""
     stored = await read_policies(client, labels_of(RULES))
-    if not stored.policies and not stored.bindings:
-        return [Check(SUBJECT, "ok", _NONE)]
     desired = admission_policies(configuration)
-    return [*_effects(stored, desired), *differences(stored, desired, _INSTALL)]
+    checks = [*_effects(stored, desired), *differences(stored, desired, _INSTALL)]
+    if not stored.policies and not stored.bindings:
+        checks = [Check(SUBJECT, "ok", _NONE)]
+
+    marking = await read_policies(client, labels_of(RULES), _MUTATING)
+    if marking.policies or marking.bindings:
+        desired = marking_policies(configuration)
+        checks += differences(marking, desired, _INSTALL_MARKING)
+    return checks
 
 
 def _effects(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[Check]:

@@ -1,4 +1,4 @@
-"""The policies about who may use which queue of KAI, where they are installed."""
+"""The policies about queues of KAI, where they are installed, and the names that they read."""
 
 import re
 from collections.abc import Iterator
@@ -6,20 +6,25 @@ from collections.abc import Iterator
 from app.config.schema import Configuration
 from app.doctor.policies import SUBJECT, Policies, denies, differences, labels_of, read_policies
 from app.doctor.report import Check
+from app.facts.kai.queue import read_queue_names
+from app.facts.kinds import QUEUE, QUEUE_NAMES
 from app.facts.labels import KAI_SCHEDULER
-from app.kube.api import Client
+from app.kube.api import Client, Selection
 from app.objects.shape import map_of, maps_of, text_of
+from app.reconcilers.queue_names import NAME, listable
 from app.webhooks.policies import Mode, exempt_namespaces, queue_policies
 from app.webhooks.policy_objects import QUEUES
 
+_MOST_SHOWN = 5
 _ACCOUNTS = re.compile(r'"system:serviceaccounts:([^"]+)"')
 
 
 async def check_queue_guard(client: Client, configuration: Configuration) -> list[Check]:
     """Return what the queue guard does, and how it differs. Nothing if it is not installed."""
     stored = await read_policies(client, labels_of(QUEUES))
+    is_defined = client.served_version(QUEUE_NAMES) is not None
     if not stored.policies and not stored.bindings:
-        return []
+        return [_LEFT_BEHIND] if is_defined else []
 
     mode: Mode = "warn"
     effect = "only warns of them"
@@ -35,7 +40,59 @@ async def check_queue_guard(client: Client, configuration: Configuration) -> lis
         " manifests README."
     )
     message = f"the queue guard looks at writes that name a queue, and {effect}"
-    return [Check(SUBJECT, "ok", message), *differences(stored, desired, remedy)]
+    checks = [Check(SUBJECT, "ok", message), *differences(stored, desired, remedy)]
+    if not is_defined:
+        return [*checks, _NO_NAMES]
+    return [*checks, *await _check_names(client, configuration.certificates.namespace)]
+
+
+_NO_NAMES = Check(
+    SUBJECT,
+    "warning",
+    f"CRD {QUEUE_NAMES} is not installed: no policy warns of queues that don't exist",
+    "kubectl apply -f manifests/overlays/queue-guard/queuenames.yaml",
+)
+_LEFT_BEHIND = Check(
+    SUBJECT,
+    "warning",
+    f"CRD {QUEUE_NAMES} was left behind: the policies that read it are not installed",
+    f"kubectl delete crd {QUEUE_NAMES}",
+)
+
+
+async def _check_names(client: Client, namespace: str) -> list[Check]:
+    """Return whether policies know which Queues there are, by which they warn of others."""
+    if client.served_version(QUEUE) is None:
+        return []
+    queues = (await client.list(Selection(QUEUE, metadata_only=True), limit=0)).items
+    names = frozenset(queue["metadata"]["name"] for queue in queues)
+    objects = (await client.list(Selection(QUEUE_NAMES), limit=0)).items
+    stored = {obj["metadata"]["name"]: read_queue_names(obj) for obj in objects}
+    listed = stored.get(NAME, frozenset())
+    if listed == listable(names):
+        known = f"the {len(names)} Queues are known to the policies, which warn of others"
+        too_many = f"{len(names)} Queues are too many for one object: no policy warns of others"
+        return [Check(SUBJECT, "ok", known if listed == names else too_many)]
+
+    lacking = _shown(names - listed)
+    former = _shown(listed - names)
+    message = (
+        f"{QUEUE_NAMES.kind} {NAME}, by which policies warn of queues that don't exist, is not in"
+        f" step: it lacks {lacking}, and has of former Queues {former}"
+    )
+    remedy = (
+        "The leader writes it within seconds. See why it doesn't:"
+        f" kubectl -n {namespace} logs deployment/grove-admission."
+    )
+    return [Check(SUBJECT, "warning", message, remedy)]
+
+
+def _shown(names: frozenset[str]) -> str:
+    """Return the first of `names` as text."""
+    first = ", ".join(sorted(names)[:_MOST_SHOWN])
+    if len(names) > _MOST_SHOWN:
+        return f"{first} and {len(names) - _MOST_SHOWN} more"
+    return first or "none"
 
 
 def _kai_namespace(stored: Policies, configuration: Configuration) -> str:

@@ -19,6 +19,8 @@ POD_GANG = Resource("scheduler.grove.io", "podgangs", "PodGang", True, ("v1alpha
 KAI_TOPOLOGY = Resource("kai.scheduler", "topologies", "Topology", False, ("v1alpha1",))
 POD_GROUP = Resource("scheduling.run.ai", "podgroups", "PodGroup", True, ("v2alpha2",))
 QUEUE = Resource("scheduling.run.ai", "queues", "Queue", False, ("v2",))
+QUEUE_NAMES = Resource("grove-admission.grove.io", "queuenames", "QueueNames", False, ("v1",))
+"""Our own: the names of all Queues in one object, which policies of API servers read."""
 
 COMPUTE_DOMAIN = Resource(
     "resource.nvidia.com", "computedomains", "ComputeDomain", True, ("v1beta1",)
@@ -88,5 +90,6 @@ ALL: tuple[Resource, ...] = (
     DEVICE_CLASS,
     PRIORITY_CLASS,
     QUEUE,
+    QUEUE_NAMES,
 )
 """The resources that the server uses."""

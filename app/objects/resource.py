@@ -103,6 +103,18 @@ VALIDATING_POLICY_BINDINGS = Resource(
     ("v1",),
 )
 
+_MUTATING = ("v1", "v1beta1", "v1alpha1")
+MUTATING_POLICIES = Resource(
+    _REGISTRATION, "mutatingadmissionpolicies", "MutatingAdmissionPolicy", False, _MUTATING
+)
+MUTATING_POLICY_BINDINGS = Resource(
+    _REGISTRATION,
+    "mutatingadmissionpolicybindings",
+    "MutatingAdmissionPolicyBinding",
+    False,
+    _MUTATING,
+)
+
 OF_KUBERNETES = (
     *(
         NODE,
@@ -119,5 +131,6 @@ OF_KUBERNETES = (
     ),
     *(ACCESS_REVIEW, SELF_ACCESS_REVIEW, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS),
     *(VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS),
+    *(MUTATING_POLICIES, MUTATING_POLICY_BINDINGS),
 )
 """All of these resources."""

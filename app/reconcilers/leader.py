@@ -13,11 +13,19 @@ from uuid import uuid4
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
 from app.cluster.resources import MnnvlResources
-from app.cluster.rows import CLIQUES, StoredClique
+from app.cluster.rows import CLIQUES, LISTED_QUEUES, StoredClique
 from app.cluster.workload_caches import WorkloadCaches
 from app.config.schema import Configuration, LeaderElection
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
-from app.facts.table import BINDINGS, GANGS, KAI_TOPOLOGIES, SETS, TOPOLOGIES, Row
+from app.facts.table import (
+    BINDINGS,
+    GANGS,
+    KAI_TOPOLOGIES,
+    QUEUE_NAMES,
+    SETS,
+    TOPOLOGIES,
+    Row,
+)
 from app.kube.api import Client
 from app.kube.client import HttpClient
 from app.kube.events import Recorder
@@ -27,7 +35,14 @@ from app.kube.owners import Kinds, Owners
 from app.kube.rewrites import TOLERATED, WINDOW_SECONDS, Rewrites
 from app.kube.store import WatchStore
 from app.objects.resource import Resource
-from app.reconcilers import conditions, mnnvl_claims, mnnvl_resources, podgang, workload
+from app.reconcilers import (
+    conditions,
+    mnnvl_claims,
+    mnnvl_resources,
+    podgang,
+    queue_names,
+    workload,
+)
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.kai_topology import KaiTopologyReconciler
 from app.reconcilers.writing import Writing
@@ -96,6 +111,7 @@ class Leader:
         self._observe = observe
         self._topology = configuration.cluster_topology
         self._stores = cluster.stores
+        self._queues = cluster.hints[QUEUE_NAMES]
         self._facts = cluster.facts
         self._mnnvl = MnnvlResources(client, cluster.facts, cluster.stores)
         self._owners = cluster.owners.written_by(client)
@@ -179,6 +195,7 @@ class Leader:
         yield self._status_loop()
         yield self._coverage_loop()
         yield from self._mnnvl_loops()
+        yield self._queue_names_loop()
         if self._configuration.workloads.enabled:
             yield self._workload_loop()
 
@@ -267,6 +284,15 @@ class Leader:
         self._claims = mnnvl_claims.MnnvlClaimsReconciler(writing, cliques, self._facts)
         loop = self._loop(self._claims, workers=CLAIM_WORKERS, begin=self._claims.begin)
         mnnvl_claims.subscribe(loop, cliques, self._stores)
+        return loop
+
+    def _queue_names_loop(self) -> Loop:
+        only_here = Stores((LISTED_QUEUES,))
+        self._only_here.append(only_here)
+        listed = only_here[LISTED_QUEUES]
+        reconciler = queue_names.QueueNamesReconciler(self._client, self._queues, listed)
+        loop = self._loop(reconciler, workers=1)
+        queue_names.subscribe(loop, self._queues, listed, self._client.discovery)
         return loop
 
     def _workload_loop(self) -> Loop:

@@ -1,4 +1,4 @@
-"""What the queue guard demands of names, in CEL: whoever writes one may use what it names."""
+"""What policies demand of names of queues, in CEL: the queue exists, and the user may use it."""
 
 from app.facts.kinds import POD_GROUP, QUEUE
 from app.objects.resource import Resource
@@ -83,6 +83,23 @@ DEMANDS_OF_QUEUES = (
     _may_use("first"),
     _may_use("second"),
 )
+
+
+def demand_of_existence(names: str) -> PolicyDemand:
+    """Return the demand that the queues exist that the expression `names` lists for ROOT.
+
+    The parameter has the names of all Queues as keys: API servers find one of 20,000 at once.
+    """
+    return PolicyDemand(
+        "missing",
+        f"{_of('object', names)}.filter(q, q != '' && !(q in params.spec.names))",
+        sentence(
+            'queue "{queue}" does not exist, unless it was made just now: KAI schedules nothing in'
+            " it until it does",
+            queue="variables.missing[0]",
+        ),
+        "names a queue that does not exist",
+    )
 
 
 def variables_of_groups(names: str) -> dict[str, str]:

@@ -67,15 +67,17 @@ def of_set(keys: QueueKeys) -> str:
     A Pod gets the labels of its clique, and so a project, which KAI's podgrouper reads beside the
     Grove of January 2026.
     """
-    parts = [of_metadata(keys)]
-    parts += [_of_cliques(field, keys.queue) for field in ("labels", "annotations")]
+    parts = [_of_cliques(field, keys.queue) for field in ("labels", "annotations")]
+    return " + ".join([of_metadata(keys), *parts, of_projects_of_set(keys)])
 
+
+def of_projects_of_set(keys: QueueKeys) -> str:
+    """Return the queues to which projects of cliques lead that KAI schedules."""
     is_ours = _is_of_kai("c.spec.podSpec", keys)
     pool = text(keys.node_pool)
     suffix = f"({pool} in c.labels ? '-' + c.labels[{pool}] : '')"
     named = f"c.labels[{text(keys.project)}] + {suffix}"
-    parts.append(f"{_CLIQUES}.filter(c, {_has_project(keys)} && {is_ours}).map(c, {named})")
-    return " + ".join(parts)
+    return f"{_CLIQUES}.filter(c, {_has_project(keys)} && {is_ours}).map(c, {named})"
 
 
 def groups_of_set() -> str:

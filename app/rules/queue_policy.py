@@ -1,18 +1,27 @@
-"""Who may use which queue of KAI, in CEL. No webhook has this rule.
+"""Who may use which queue of KAI, and which don't exist, in CEL.
 
-Whoever names a queue in an object needs the verb `use` on that queue. `queue_names` has the places
-where objects name queues, and `queue_demands` what is asked.
+Whoever names a queue in an object needs the verb `use` on that queue: no webhook has this rule.
+`queue_names` has the places where objects name queues, and `queue_demands` what is asked.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.facts.kinds import K8S_POD_GROUP, POD_CLIQUE, POD_CLIQUE_SET, POD_GROUP, QUEUE, WORKLOAD
+from app.facts.kinds import (
+    K8S_POD_GROUP,
+    POD_CLIQUE,
+    POD_CLIQUE_SET,
+    POD_GROUP,
+    QUEUE,
+    QUEUE_NAMES,
+    WORKLOAD,
+)
 from app.objects.resource import POD, Resource
-from app.rules.policy import Policy, PolicyDemand, sentence, texts
+from app.rules.policy import WRITES, Policy, PolicyDemand, sentence, texts
 from app.rules.queue_demands import (
     DEMANDS_OF_GROUPS,
     DEMANDS_OF_QUEUES,
+    demand_of_existence,
     demand_of_projects,
     variables_of_groups,
     variables_of_projects,
@@ -28,6 +37,7 @@ from app.rules.queue_names import (
     of_metadata,
     of_pod_group,
     of_pods,
+    of_projects_of_set,
     of_set,
     project_beside_no_queue,
     projects_of_set,
@@ -62,23 +72,15 @@ def queue_guards(keys: QueueKeys, trusted: Sequence[str]) -> list[Policy]:
 
     `trusted` are namespaces whose service accounts only copy the name from another object.
     """
-    kinds: dict[str, tuple[tuple[Resource, ...], str, str]] = {
-        "podgroups": ((POD_GROUP,), of_pod_group(keys), ""),
-        "podcliquesets": ((POD_CLIQUE_SET,), of_set(keys), groups_of_set()),
-        "podcliques": ((POD_CLIQUE,), of_clique(keys), groups_of_metadata()),
-        "workloads": ((WORKLOAD, K8S_POD_GROUP), of_metadata(keys), ""),
-        "pods": ((POD, *_TEMPLATED), of_pods(keys), groups_of_pods()),
-        "bindings": (_BINDINGS, of_metadata(keys), groups_of_metadata()),
-    }
-    policies = [
-        _guard(f"queue-guard-{name}", resources, expressions, trusted)
-        for name, (resources, *expressions) in kinds.items()
+    guards = [
+        _guard(name, resources, queues, trusted)
+        for name, (resources, queues) in _kinds_with_queues(keys).items()
     ]
     of_owner = f"[{project_beside_no_queue(keys, ROOT)}]"
     any_owner = _of_projects("projects", (_ANY, _POD_BINDING), of_owner, keys, trusted)
     return [
-        *policies,
-        _of_any_owner(keys, trusted, policies),
+        *guards,
+        _of_other_kinds(_guard("owners", (_ANY,), of_metadata(keys), trusted), keys),
         replace(any_owner, label=keys.project, with_status=True),
         _of_projects("template-projects", _TEMPLATED, projects_of_templates(keys), keys, trusted),
         _of_projects("clique-projects", (POD_CLIQUE_SET,), projects_of_set(keys), keys, trusted),
@@ -86,40 +88,98 @@ def queue_guards(keys: QueueKeys, trusted: Sequence[str]) -> list[Policy]:
     ]
 
 
-def _of_any_owner(keys: QueueKeys, trusted: Sequence[str], others: Sequence[Policy]) -> Policy:
-    """Return the policy for the label of every kind that no policy of `others` has.
+def missing_queues(keys: QueueKeys, trusted: Sequence[str], parameter: str) -> list[Policy]:
+    """Return the policies that no object names a queue that doesn't exist.
+
+    `parameter` is the QueueNames with all that exist. What the webhooks of PodCliqueSets and of
+    KAI's PodGroups warn of is left to them, because they say which queues there are.
+    """
+    kinds = _kinds_with_queues(keys)
+    del kinds["podgroups"]
+    kinds["podcliquesets"] = (POD_CLIQUE_SET,), of_projects_of_set(keys)
+    any_owner = _missing("owners", (_ANY,), of_metadata(keys), trusted, parameter)
+    return [
+        *(
+            _missing(name, resources, queues, trusted, parameter)
+            for name, (resources, queues) in kinds.items()
+        ),
+        _of_other_kinds(any_owner, keys),
+    ]
+
+
+def _kinds_with_queues(keys: QueueKeys) -> dict[str, tuple[tuple[Resource, ...], str]]:
+    """Return the kinds that name queues, each with the expression that lists these for ROOT."""
+    return {
+        "podgroups": ((POD_GROUP,), of_pod_group(keys)),
+        "podcliquesets": ((POD_CLIQUE_SET,), of_set(keys)),
+        "podcliques": ((POD_CLIQUE,), of_clique(keys)),
+        "workloads": ((WORKLOAD, K8S_POD_GROUP), of_metadata(keys)),
+        "pods": ((POD, *_TEMPLATED), of_pods(keys)),
+        "bindings": (_BINDINGS, of_metadata(keys)),
+    }
+
+
+_GROUPS = {
+    "podcliquesets": groups_of_set(),
+    "podcliques": groups_of_metadata(),
+    "pods": groups_of_pods(),
+    "bindings": groups_of_metadata(),
+}
+"""The expressions that list PodGroups for ROOT, by the name of the policy of the kind."""
+
+
+def _of_other_kinds(policy: Policy, keys: QueueKeys) -> Policy:
+    """Return `policy` for the label of every kind that has no policy of its own.
 
     KAI reads the label of the topmost owner of a Pod before that of the Pod. An owner may be of any
     kind, a ConfigMap too, because whoever makes the Pod names it.
     """
     guarded = [
-        f"{resource.plural}.{resource.group}" for policy in others for resource in policy.resources
+        f"{resource.plural}.{resource.group}"
+        for resources, _ in _kinds_with_queues(keys).values()
+        for resource in resources
     ]
     kind = "request.resource.resource + '.' + request.resource.group"
-    policy = _guard("queue-guard-owners", (_ANY,), (of_metadata(keys), ""), trusted)
     conditions = {"of-no-other-policy": f"!({kind} in {texts(guarded)})"}
     return replace(policy, label=keys.queue, conditions={**conditions, **policy.conditions})
 
 
-def _guard(
-    name: str, resources: tuple[Resource, ...], expressions: Sequence[str], trusted: Sequence[str]
+def _missing(
+    name: str, resources: tuple[Resource, ...], queues: str, trusted: Sequence[str], parameter: str
 ) -> Policy:
-    """Return the policy for the queues and the PodGroups that two expressions list for ROOT.
+    """Return the policy that the queues exist that an expression lists for ROOT.
 
-    The second one is "" if a kind names no PodGroup.
+    Before the first Queue is known, it says nothing.
     """
-    queues, groups = expressions
-    demands: tuple[PolicyDemand, ...] = DEMANDS_OF_QUEUES
-    variables = variables_of_queues(queues)
-    if groups:
-        demands += DEMANDS_OF_GROUPS
-        variables |= variables_of_groups(groups)
-
+    names = "params.spec.names"
+    known = f"has(params.spec) && has({names}) && {names}.size() > 0"
     return Policy(
-        name,
+        f"queue-missing-{name}",
         PATH,
         resources,
-        ("CREATE", "UPDATE"),
+        WRITES,
+        (demand_of_existence(queues),),
+        conditions={"queues-are-known": known, **_not_copied(trusted)},
+        parameter=QUEUE_NAMES,
+        parameter_name=parameter,
+    )
+
+
+def _guard(
+    name: str, resources: tuple[Resource, ...], queues: str, trusted: Sequence[str]
+) -> Policy:
+    """Return the policy for the queues that an expression lists for ROOT, and the PodGroups."""
+    demands: tuple[PolicyDemand, ...] = DEMANDS_OF_QUEUES
+    variables = variables_of_queues(queues)
+    if name in _GROUPS:
+        demands += DEMANDS_OF_GROUPS
+        variables |= variables_of_groups(_GROUPS[name])
+
+    return Policy(
+        f"queue-guard-{name}",
+        PATH,
+        resources,
+        WRITES,
         demands,
         variables=variables,
         conditions=_not_copied(trusted),
@@ -159,7 +219,7 @@ def _of_projects(
         f"queue-guard-{name}",
         PATH,
         resources,
-        ("CREATE", "UPDATE"),
+        WRITES,
         (demand_of_projects(keys),),
         variables=variables_of_projects(projects),
         conditions={"of-a-user-with-a-project": f"{has_project} && {not_copied}"},

@@ -15,7 +15,7 @@ from app.rules.dialects.design import policies as design
 from app.rules.policy import Levels, Policy, Uncovered, text, texts
 from app.rules.protection_policy import protection
 from app.rules.queue_names import QueueKeys
-from app.rules.queue_policy import queue_guards
+from app.rules.queue_policy import missing_queues, queue_guards
 from app.rules.subgroups_policy import SUBGROUPS
 from app.rules.subgroups_policy import UNCOVERED as OF_SUBGROUPS
 from app.rules.topology.levels_policy import guard
@@ -122,9 +122,10 @@ def marking_policies(configuration: Configuration, *, is_static: bool = False) -
 
 
 def queue_policies(configuration: Configuration, mode: Mode, kai_namespace: str) -> list[Object]:
-    """Return the policies about who may use which queue. KAI runs in `kai_namespace`.
+    """Return the policies about who may use which queue, and which of them don't exist.
 
-    The service accounts of its namespace, of ours and of Kubernetes only copy names of queues.
+    KAI runs in `kai_namespace`. The service accounts of its namespace, of ours and of Kubernetes
+    only copy names of queues.
     """
     keys = configuration.workloads.labels
     names = QueueKeys(
@@ -138,6 +139,8 @@ def queue_policies(configuration: Configuration, mode: Mode, kai_namespace: str)
     for policy in queue_guards(names, trusted):
         is_closed = mode == "refuse" and policy.fails_closed
         objects += objects_of(replace(policy, fails_closed=is_closed), form, actions)
+    for policy in missing_queues(names, trusted, NAME):
+        objects += objects_of(policy, form, WARN)
     return objects
 
 

@@ -97,8 +97,8 @@ def _validating(policy: Policy, form: Form) -> Object:
     """
     spec: Object = {"failurePolicy": "Fail" if policy.fails_closed else "Ignore"}
     if policy.parameter is not None:
-        version = f"{policy.parameter.group}/{policy.parameter.versions[0]}"
-        spec["paramKind"] = {"apiVersion": version, "kind": policy.parameter.kind}
+        parameter = policy.parameter
+        spec["paramKind"] = {"apiVersion": parameter.api_version(), "kind": parameter.kind}
     rules = list(_rules(policy.resources, policy.operations))
     if policy.with_status:
         rules = [{**rule, "resources": _with_status(rule["resources"])} for rule in rules]
@@ -121,8 +121,7 @@ def _validating(policy: Policy, form: Form) -> Object:
 def _binding(policy: Policy, form: Form, actions: Sequence[str]) -> Object:
     """Return the spec of a binding.
 
-    A parameter is an object of the cluster itself, so that nothing has to be kept in step with it.
-    If it is missing, the policy says nothing.
+    If the parameter is missing, the policy says nothing.
     """
     spec: Object = {"policyName": policy.name + form.suffix}
     if policy.parameter is not None:

@@ -10,7 +10,7 @@ from app.config.schema import Configuration
 from app.doctor.policies import check_policies, read_policies
 from app.doctor.report import Check
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
-from app.webhooks.policies import admission_policies
+from app.webhooks.policies import admission_policies, marking_policies
 from tests.doctor.answering import AnsweringClient
 
 Object = dict[str, Any]
@@ -110,6 +110,49 @@ async def test_a_difference_is_a_warning(case: str) -> None:
 async def test_one_that_only_warns_is_said_to() -> None:
     messages = [check.message for check in await checks(stored(only_audit))]
     assert any("only warned of: podgroup-subgroups" in message for message in messages)
+
+
+WITHOUT_WORKLOADS = Configuration.model_validate({"workloads": {"enabled": False}})
+MARK = "pod-mark.grove-admission.grove.io"
+
+
+def marked(change: Change = lambda objects: None) -> list[Object]:
+    """The MutatingAdmissionPolicy of Pods and its binding, after a change."""
+    objects = copy.deepcopy(marking_policies(CONFIGURATION))
+    change(objects)
+    return objects
+
+
+def without_mutation(objects: list[Object]) -> None:
+    objects[0]["spec"]["mutations"] = []
+
+
+MARKS: dict[str, tuple[list[Object], Configuration, str]] = {
+    "as it is": (marked(), CONFIGURATION, ""),
+    "Workloads were disabled": (
+        marked(),
+        WITHOUT_WORKLOADS,
+        f"{MARK} is not of this version: a former one that was left behind",
+    ),
+    "another mutation": (
+        marked(without_mutation),
+        CONFIGURATION,
+        f"{MARK} is not that of this version and configuration",
+    ),
+    "only the binding": (
+        marked()[1:],
+        CONFIGURATION,
+        f"{MARK} is not installed, or has no binding",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MARKS)
+async def test_a_policy_that_marks_pods_is_not_left_behind(case: str) -> None:
+    objects, configuration, message = MARKS[case]
+    said = await check_policies(AnsweringClient(objects), configuration)
+    assert [check.message for check in said[1:]] == [message] * bool(message)
+    assert all("--mutating" in check.remedy for check in said[1:])
 
 
 async def test_the_rehearsal_knows_which_policies_are_left_for_a_webhook() -> None:

@@ -10,8 +10,11 @@ from app.config.schema import Configuration
 from app.doctor.policies import check_policies
 from app.doctor.queue_guard import check_queue_guard
 from app.doctor.report import Check
+from app.facts.kinds import QUEUE, QUEUE_NAMES
+from app.objects.resource import Resource
 from app.webhooks.policies import Mode, queue_policies
 from tests.doctor.answering import AnsweringClient
+from tests.kube.memory.client import EVERYTHING
 
 Object = dict[str, Any]
 Change = Callable[[list[Object]], object]
@@ -35,8 +38,34 @@ def stored(mode: Mode = "refuse", namespace: str = "kai-scheduler") -> list[Obje
     return objects
 
 
-async def checks(objects: list[Object]) -> list[Check]:
-    return await check_queue_guard(AnsweringClient(objects), CONFIGURATION)
+SERVED = {**EVERYTHING, QUEUE_NAMES: "v1"}
+
+
+async def checks(objects: list[Object], *missing: Resource) -> list[Check]:
+    """What is said of a cluster with the Queue `a`, which is known to the policies.
+
+    It does not serve what is `missing`.
+    """
+    client = AnsweringClient([*objects, queue("a"), names("a")], served=SERVED)
+    for resource in missing:
+        del client.served[resource]
+    return await check_queue_guard(client, CONFIGURATION)
+
+
+def queue(name: str) -> Object:
+    return {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name}}
+
+
+def names(*queues: str) -> Object:
+    return {
+        "apiVersion": "grove-admission.grove.io/v1",
+        "kind": "QueueNames",
+        "metadata": {"name": "grove-admission"},
+        "spec": {"names": dict.fromkeys(queues, "")},
+    }
+
+
+KNOWN = Check("policies", "ok", "the 1 Queues are known to the policies, which warn of others")
 
 
 def warning(message: str, mode: str = "refuse", namespace: str = "kai-scheduler") -> Check:
@@ -49,12 +78,77 @@ def warning(message: str, mode: str = "refuse", namespace: str = "kai-scheduler"
 
 
 async def test_without_the_guard_nothing_is_said() -> None:
-    assert await checks([]) == []
+    assert await checks([], QUEUE_NAMES) == []
+
+
+async def test_a_crd_that_was_left_behind_is_said() -> None:
+    message = (
+        "CRD queuenames.grove-admission.grove.io was left behind: the policies that read it are"
+        " not installed"
+    )
+    remedy = "kubectl delete crd queuenames.grove-admission.grove.io"
+    assert await checks([]) == [Check("policies", "warning", message, remedy)]
+
+
+async def test_without_the_crd_nobody_is_warned() -> None:
+    message = (
+        "CRD queuenames.grove-admission.grove.io is not installed: no policy warns of queues that"
+        " don't exist"
+    )
+    remedy = "kubectl apply -f manifests/overlays/queue-guard/queuenames.yaml"
+    expected = Check("policies", "warning", message, remedy)
+    assert await checks(stored(), QUEUE_NAMES) == [REFUSES, expected]
+
+
+async def test_without_kai_there_are_no_names() -> None:
+    assert await checks(stored(), QUEUE) == [REFUSES]
+
+
+OUT_OF_STEP: dict[str, tuple[list[Object], str]] = {
+    "there is no object": ([queue("a")], "it lacks a, and has of former Queues none"),
+    "a new Queue": (
+        [queue("a"), queue("b"), names("a")],
+        "it lacks b, and has of former Queues none",
+    ),
+    "a former Queue": ([names("a")], "it lacks none, and has of former Queues a"),
+    "many": (
+        [*(queue(f"q{number}") for number in range(7)), names()],
+        "it lacks q0, q1, q2, q3, q4 and 2 more, and has of former Queues none",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OUT_OF_STEP)
+async def test_names_that_are_not_in_step_are_a_warning(case: str) -> None:
+    objects, difference = OUT_OF_STEP[case]
+    client = AnsweringClient([*stored(), *objects], served=SERVED)
+    message = (
+        "QueueNames grove-admission, by which policies warn of queues that don't exist, is not in"
+        f" step: {difference}"
+    )
+    remedy = (
+        "The leader writes it within seconds. See why it doesn't: kubectl -n grove-system logs"
+        " deployment/grove-admission."
+    )
+    assert await check_queue_guard(client, CONFIGURATION) == [
+        REFUSES,
+        Check("policies", "warning", message, remedy),
+    ]
+
+
+async def test_more_queues_than_an_object_can_have_are_said() -> None:
+    queues = [queue(f"{number:05}" + "q" * 245) for number in range(6000)]
+    client = AnsweringClient([*stored(), *queues, names()], served=SERVED)
+    message = "6000 Queues are too many for one object: no policy warns of others"
+    assert await check_queue_guard(client, CONFIGURATION) == [
+        REFUSES,
+        Check("policies", "ok", message),
+    ]
 
 
 async def test_its_mode_is_said_in_whichever_namespace_kai_is() -> None:
-    assert await checks(stored()) == [REFUSES]
-    assert await checks(stored("warn", "scheduling")) == [WARNS]
+    assert await checks(stored()) == [REFUSES, KNOWN]
+    assert await checks(stored("warn", "scheduling")) == [WARNS, KNOWN]
 
 
 def former(objects: list[Object]) -> None:
@@ -88,7 +182,7 @@ async def test_a_difference_is_a_warning(case: str) -> None:
     change, message = MISTAKES[case]
     objects = stored(namespace="scheduling")
     change(objects)
-    assert await checks(objects) == [REFUSES, warning(message, namespace="scheduling")]
+    assert await checks(objects) == [REFUSES, warning(message, namespace="scheduling"), KNOWN]
 
 
 async def test_the_rules_of_webhooks_are_another_matter() -> None:

@@ -15,7 +15,8 @@ from app.doctor.policies import check_policies
 from app.doctor.queue_guard import check_queue_guard
 from app.doctor.report import Check
 from app.kube.api import Object, Selection
-from app.objects.resource import VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS
+from app.objects.resource import CRD, VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS
+from app.webhooks.configurations import NAME
 from tests.installation.readme import commands
 from tests.integration.system import Users
 from tests.rendered import rendered
@@ -37,7 +38,8 @@ HEADINGS = {
 def installation(overlay: str) -> list[Object]:
     """The policies, with one of a former version and one of somebody else beside them."""
     objects = rendered(f"overlays/{overlay}")
-    name_of_first = objects[0]["metadata"]["name"]
+    policies = [obj for obj in objects if "AdmissionPolicy" in obj["kind"]]
+    name_of_first = policies[0]["metadata"]["name"]
     for name in (FORMER, OTHERS):
         of_first = [obj for obj in objects if obj["metadata"]["name"] == name_of_first]
         for obj in copy.deepcopy(of_first):
@@ -71,16 +73,17 @@ async def kubectl(api: ApiServer, arguments: str) -> str:
 async def names(clients: Users) -> set[str]:
     found = [
         item["metadata"]["name"]
-        for resource in (VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS)
+        for resource in (CRD, VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS)
         for item in (await clients.admin.list(Selection(resource), limit=0)).items
     ]
-    return {name for name in found if not name.endswith(".k8s.io")}
+    return {name for name in found if name.endswith((f".{NAME}.grove.io", OTHERS))}
 
 
 async def examined(clients: Users) -> list[Check]:
     """What the doctor says of the policies that an API server has stored."""
     text = (ROOT / "manifests" / "base" / "config.yaml").read_text()
     configuration = read_configuration(text, "config.yaml")
+    await clients.admin.discovery.refresh()
     of_rules = await check_policies(clients.admin, configuration)
     return [*of_rules, *await check_queue_guard(clients.admin, configuration)]
 

@@ -15,13 +15,20 @@ import pytest_asyncio
 
 from app.commands.beside import ApiServer
 from app.config.schema import Configuration
-from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_GROUP, QUEUE
+from app.facts.kinds import (
+    CLUSTER_TOPOLOGY,
+    CLUSTER_TOPOLOGY_BINDING,
+    POD_GROUP,
+    QUEUE,
+    QUEUE_NAMES,
+)
 from app.kube.api import ObjectRef
 from app.objects.resource import CRD, Resource
 from app.webhooks.policies import admission_policies, queue_policies
 from tests.integration.system import Users, eventually, is_gone, raw_client
 from tests.integration.test_policies import former_crds, todays_crds
 from tests.policies.largest import VALUE, Large, largest, levels
+from tests.rendered import rendered
 
 pytestmark = [
     pytest.mark.untraced,
@@ -179,12 +186,14 @@ def _rights() -> list[Object]:
 
 
 def _parameters(resource: Resource) -> list[Object]:
-    """The topology, and a Queue that a label `project` leads to."""
+    """The topology, a Queue that a label `project` leads to, and the names of many others."""
     topology = {"metadata": {"name": "large-topology"}, "spec": {"levels": levels(7)}}
     queue = {"metadata": {"name": VALUE}, "spec": {}}
+    others = {f"{number:05}{VALUE[:45]}": "" for number in range(20_000)}
+    names = {"metadata": {"name": "grove-admission"}, "spec": {"names": others}}
     return [
         {"apiVersion": kind.api_version(), "kind": kind.kind, **obj}
-        for kind, obj in ((resource, topology), (QUEUE, queue))
+        for kind, obj in ((resource, topology), (QUEUE, queue), (QUEUE_NAMES, names))
     ]
 
 
@@ -222,7 +231,7 @@ async def test_the_largest_objects_are_judged(
 
 
 async def _begin(dialect: str, api: ApiServer, clients: Users) -> None:
-    """Install the CRDs of one release of Grove, its topology, and a Queue."""
+    """Install the CRDs of one release of Grove, ours, and the parameters."""
     topology = CLUSTER_TOPOLOGY
     if dialect == "design":
         await api.apply(former_crds())
@@ -231,6 +240,7 @@ async def _begin(dialect: str, api: ApiServer, clients: Users) -> None:
         await clients.admin.delete(ObjectRef(CRD, str(CLUSTER_TOPOLOGY)))
         await eventually(lambda: is_gone(clients.admin, CRD, str(CLUSTER_TOPOLOGY)))
         await api.apply(todays_crds())
+    await api.apply([obj for obj in rendered("overlays/queue-guard") if obj["kind"] == CRD.kind])
     await clients.admin.discovery.refresh()
     await api.apply(_parameters(topology))
 

@@ -18,6 +18,7 @@ from app.commands.beside import ApiServer, registered, unregistered
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.doctor.permissions import OWNERS
+from app.facts.kai.queue import read_queue_names
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     COMPUTE_DOMAIN,
@@ -27,16 +28,19 @@ from app.facts.kinds import (
     POD_CLIQUE_SET,
     POD_GANG,
     POD_GROUP,
+    QUEUE,
+    QUEUE_NAMES,
     WORKLOAD,
 )
 from app.facts.table import SETS
 from app.kube.api import ObjectRef, Selection
-from app.objects.resource import EVENT, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS, Resource
+from app.objects.resource import CRD, EVENT, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS, Resource
 from app.sandbox.sandbox import Sandbox
 from app.server.serve import Running
 from tests import builders
 from tests.integration.conftest import own_rules
 from tests.integration.system import Users, eventually, is_gone
+from tests.rendered import rendered
 
 pytestmark = pytest.mark.untraced
 
@@ -138,6 +142,7 @@ async def test_every_right_is_used_by_a_call_or_has_a_reason(
         await play.until_reset(times=2)
         await play.gang_with_mnnvl(served)
         await play.workload()
+        await play.queues()
     async with start("{enabled: false}"):
         await eventually(lambda: is_gone(clients.admin, CLUSTER_TOPOLOGY, NAME))
     assert isinstance(api, Sandbox)
@@ -247,6 +252,21 @@ class Play:
         await eventually(lambda: self.held(POD_GROUP, "w-workers", "spec", "preemptibility"))
         await self.admin.delete(ObjectRef(POD, "p", self.namespace))
         await eventually(lambda: is_gone(self.admin, POD_GROUP, "w-workers", self.namespace))
+
+    async def queues(self) -> None:
+        """The CRD of the names of Queues; then a Queue, and another one."""
+        crds = [obj for obj in rendered("overlays/queue-guard") if obj["kind"] == CRD.kind]
+        await self.admin.create(CRD, crds[0])
+        for names in ({"a"}, {"a", "b"}):
+            await self.admin.create(QUEUE, {"metadata": {"name": max(names)}})
+            await eventually(self.names_of_queues, names.__eq__)
+
+    async def names_of_queues(self) -> set[str]:
+        await self.admin.discovery.refresh()
+        if self.admin.served_version(QUEUE_NAMES) is None:
+            return set()
+        page = await self.admin.list(Selection(QUEUE_NAMES))
+        return {name for obj in page.items for name in read_queue_names(obj)}
 
     async def held(self, resource: Resource, name: str, *path: str) -> Any:
         """What stands at `path` of a stored object, None where nothing does."""

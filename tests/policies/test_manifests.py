@@ -20,6 +20,8 @@ pytestmark = pytest.mark.untraced
 
 CONFIGURATION = load_configuration(MANIFESTS / "base" / "config.yaml")
 KAI = "kai-scheduler"
+NAMES = yaml.safe_load((MANIFESTS / "overlays" / "queue-guard" / "queuenames.yaml").read_text())
+"""The CRD of the parameter of policies about queues, which is in no output."""
 
 
 def test_the_overlays_are_the_output_of_the_command() -> None:
@@ -27,8 +29,8 @@ def test_the_overlays_are_the_output_of_the_command() -> None:
     expected = {
         "policies": policies,
         "policies-mutating": [*policies, *marking_policies(CONFIGURATION)],
-        "queue-guard": queue_policies(CONFIGURATION, "refuse", KAI),
-        "queue-guard-warn": queue_policies(CONFIGURATION, "warn", KAI),
+        "queue-guard": [NAMES, *queue_policies(CONFIGURATION, "refuse", KAI)],
+        "queue-guard-warn": [NAMES, *queue_policies(CONFIGURATION, "warn", KAI)],
     }
     assert {overlay: by_name(rendered(f"overlays/{overlay}")) for overlay in expected} == {
         overlay: by_name(objects) for overlay, objects in expected.items()
@@ -42,7 +44,6 @@ def of_chart(component: str, values: Values, namespace: str = "grove-system") ->
         obj
         for obj in objects
         if obj["metadata"].get("labels", {}).get("app.kubernetes.io/component") == component
-        and "AdmissionPolicy" in obj["kind"]
     )
 
 
@@ -89,7 +90,7 @@ def test_in_another_namespace_our_own_account_is_that_of_the_release() -> None:
 @pytest.mark.parametrize("mode", ["refuse", "warn"])
 def test_the_chart_guards_queues_in_either_mode(mode: Mode) -> None:
     values = {"queueGuard": {"mode": mode, "kaiNamespace": "kai"}}
-    expected = queue_policies(Configuration(), mode, "kai")
+    expected = [NAMES, *queue_policies(Configuration(), mode, "kai")]
     assert of_chart("queue-guard", values) == by_name(expected)
 
 

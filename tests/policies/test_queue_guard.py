@@ -2,7 +2,6 @@
 
 import copy
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,9 +9,8 @@ import pytest
 from app.config.schema import Configuration
 from app.facts.kinds import POD_CLIQUE_SET, POD_GROUP
 from app.objects.resource import POD, Resource
-from app.sandbox.admission.policies import findings_of
-from app.sandbox.objects.selectors import object_selector
 from app.webhooks.policies import queue_policies
+from tests.policies.asked import Policies
 from tests.policies.ways import (
     CONFIG_MAP,
     CRON_JOB,
@@ -35,9 +33,11 @@ Object = dict[str, Any]
 
 JOB = TEMPLATED[0]
 QUEUES = [{"metadata": {"name": name}} for name in ("a", "b", "b-fast")]
-TENANT = {"username": "ann", "groups": ["system:authenticated"]}
-_OBJECTS = queue_policies(Configuration(), "refuse", KAI)
-POLICIES = list(zip(_OBJECTS[::2], _OBJECTS[1::2], strict=True))
+_OBJECTS = [
+    obj
+    for obj in queue_policies(Configuration(), "refuse", KAI)
+    if obj["metadata"]["name"].startswith("queue-guard-")
+]
 
 
 def may_do(access: dict[str, str]) -> bool:
@@ -46,38 +46,8 @@ def may_do(access: dict[str, str]) -> bool:
     return access in [{**kind, "resource": plural} for plural in ("queues", "podgroups")]
 
 
-def said(
-    resource: Resource, obj: Object, old: Object | None = None, user: Object = TENANT
-) -> list[str]:
-    """What the policies say against a write of `obj`, in a cluster with the Queues `QUEUES`."""
-    request = {
-        "operation": "CREATE" if old is None else "UPDATE",
-        "resource": {"group": resource.group, "resource": resource.plural},
-        "userInfo": user,
-        "object": obj,
-        "oldObject": old,
-    }
-    return [
-        finding.message
-        for policy, binding in POLICIES
-        if _matches(policy["spec"]["matchConstraints"], resource, (obj, old or {}))
-        for finding in findings_of(policy, binding, request, _parameters(policy), may_do)
-    ]
-
-
-def _parameters(policy: Object) -> Sequence[Object | None]:
-    return QUEUES if "paramKind" in policy["spec"] else [None]
-
-
-def _matches(constraints: Object, resource: Resource, objects: tuple[Object, ...]) -> bool:
-    """Whether a policy is about a kind, and about one of the objects."""
-    selects = object_selector(constraints.get("objectSelector"))
-    is_listed = any(
-        {"*", resource.group} & set(rule["apiGroups"])
-        and {"*", resource.plural} & set(rule["resources"])
-        for rule in constraints["resourceRules"]
-    )
-    return is_listed and any(selects(obj) for obj in objects if obj)
+said = Policies(_OBJECTS, {"Queue": QUEUES}, may_do).said
+"""What the policies say against a write, in a cluster with the Queues `QUEUES`."""
 
 
 def refusal(queue: str) -> list[str]:

@@ -71,6 +71,11 @@ def read_queue(obj: JsonMap) -> Queue:
     )
 
 
+def read_queue_names(obj: JsonMap) -> frozenset[str]:
+    """Return the names of Queues that our own object lists."""
+    return frozenset(map_at(obj, "spec", "names"))
+
+
 def _share(resources: JsonMap, status: JsonMap, name: str, unit: int) -> Share:
     """Return the share of a resource whose bounds are in a unit of this many thousandths."""
     bounds = map_at(resources, name)

@@ -49,7 +49,7 @@ from tests.kube.memory.objects import (
 EVERYTHING: Mapping[Resource, str] = {
     resource: resource.versions[0]
     for resource in kinds.ALL
-    if resource not in (kinds.CLUSTER_TOPOLOGY_BINDING, kinds.POD_GANG_MAP)
+    if resource not in (kinds.CLUSTER_TOPOLOGY_BINDING, kinds.POD_GANG_MAP, kinds.QUEUE_NAMES)
 }
 """What a cluster of the designs serves."""
 WITHOUT_STATUS: Collection[Resource] = frozenset(
