@@ -16,6 +16,7 @@ from app.commands.explain import summary
 from app.dry_run.budget import UnusableInput
 from app.explain.known.snapshot import Snapshot
 from app.explain.shown.text import text
+from app.facts.kubernetes.selectors import Taint
 from app.facts.named import Ref
 from app.kube.api import Rejected
 from tests.explain import fleet
@@ -464,6 +465,18 @@ def test_room_in_json_has_the_next_wider_level(
     assert main(["topology", "--room", "6x8", "--in", "rack", "-o", "json", "--offline", path]) == 1
     room = json.loads(capsys.readouterr().out)["room"]
     assert (room["level"], room["wider"]["level"], room["largestNode"]) == ("rack", "zone", 8)
+
+
+@pytest.mark.parametrize(("key", "racks"), [("nvidia.com/gpu", "4 of 4 racks"), ("own", "none")])
+def test_a_taint_that_is_named_after_gpus_closes_no_node_for_them(
+    key: str, racks: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = [replace(each, taints=(Taint(key, "", "NoSchedule"),)) for each in fleet.nodes()]
+    path = written(tmp_path, facts(nodes=tuple(nodes), pods=(fleet.occupant("gpu-00", gpus=1),)))
+    main(["topology", "--room", "3x8", "--in", "rack", "--offline", path])
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"room for 3 pods of 8 GPUs in one rack: {racks};")
+    assert ("closed" in printed) == (key == "own")
 
 
 def test_room_says_that_the_nodes_of_all_node_pools_are_counted(

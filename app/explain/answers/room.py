@@ -13,10 +13,10 @@ from app.explain.placing.demand import Demand
 from app.explain.placing.placements import Placements
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.topology import outside_nodes
+from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.pod import Shape
+from app.facts.kubernetes.selectors import Toleration
 from app.facts.labels import NODE_POOL
-
-GPU = "nvidia.com/gpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,10 @@ def _shapes(index: Index, gpus: int) -> list[Shape]:
     """Return a pod of so many GPUs (thousandths), for each name of them."""
     if not gpus:
         return [Shape((("pods", 1000),))]
-    return [Shape(((name, gpus), ("pods", 1000))) for name in _gpu_names(index)]
+    tolerated = (Toleration(GPU, "Exists", "", ""),)
+    return [
+        Shape(((name, gpus), ("pods", 1000)), tolerations=tolerated) for name in _gpu_names(index)
+    ]
 
 
 def _gpu_names(index: Index) -> list[str]:

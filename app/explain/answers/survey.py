@@ -141,7 +141,7 @@ def domain_reports(
 
 def _report(index: Index, domain: Domain) -> DomainReport:
     known = index.room_is_known
-    opened = sum(map(index.open_nodes.__getitem__, domain.nodes))
+    opened = sum(map(index.open_for_gpus.__getitem__, domain.nodes))
     gpus = sum(map(index.gpus.__getitem__, domain.nodes))
     free = sum(map(index.free_gpus.__getitem__, domain.nodes)) if known else None
     soon = sum(map(index.soon_free_gpus.__getitem__, domain.nodes)) if known else None

@@ -14,6 +14,7 @@ from app.explain.known.levels import Topology, topology_called
 from app.explain.known.lookup import change
 from app.explain.known.snapshot import Snapshot
 from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
+from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import NODE_POOL
@@ -119,6 +120,18 @@ class Index(Belongings):
         return [node.ready and not node.unschedulable and not node.taints for node in self.nodes]
 
     @cached_property
+    def open_for_gpus(self) -> list[bool]:
+        """Which nodes take pods that ask for GPUs.
+
+        A taint that is named after them keeps others away: ExtendedResourceToleration, an admission
+        plugin of Kubernetes, has these pods tolerate it.
+        """
+        return [
+            node.ready and not node.unschedulable and all(t.key == GPU for t in node.taints)
+            for node in self.nodes
+        ]
+
+    @cached_property
     def gpus(self) -> list[int]:
         """GPUs of each node, in thousandths."""
         return self._of_each_node(gpus_of)
@@ -173,7 +186,7 @@ class Index(Belongings):
         There are none on nodes that take no pods.
         """
         used = self.used_gpus
-        places = zip(self.nodes, self.gpus, self.open_nodes, strict=True)
+        places = zip(self.nodes, self.gpus, self.open_for_gpus, strict=True)
         return [
             max(0, has - used.get(node.name, 0)) if opened else 0 for node, has, opened in places
         ]
@@ -275,6 +288,7 @@ _OF_NODES = {"nodes", "slices"}
 _OF_USE = {"pods", "claims", "slices"}
 MADE_OF = {
     "open_nodes": _OF_NODES,
+    "open_for_gpus": _OF_NODES,
     "has_pools": {"nodes"},
     "gpus": {_CAPACITY},
     "free_gpus": _OF_NODES | _OF_USE,

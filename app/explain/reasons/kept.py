@@ -1,6 +1,7 @@
 """Reasons in how a gang was placed."""
 
 import itertools
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 
 from app.explain.gangs.gang import Gang, Member, Unit
@@ -65,12 +66,13 @@ def node_not_ready(gang: Gang) -> Iterator[Reason]:
     """Pods are on nodes whose kubelet does not answer, or says that it can't run pods."""
     dead = dead_nodes(gang.index)
     remedy = (
-        "see kubectl describe node; Kubernetes deletes its pods after five minutes, and they end"
-        " once the node is back or deleted"
+        "see what it says; Kubernetes deletes its pods after five minutes, and they end once the"
+        " node is back or deleted"
     )
     for on_node, objects, evidence in _by_node(gang, dead.__contains__):
         text = f"{on_node}, which is not ready"
-        yield Reason("NodeNotReady", objects, text, remedy, "platform", evidence)
+        see = (f"kubectl describe node {shlex.quote(evidence[0].value)}",)
+        yield Reason("NodeNotReady", objects, text, remedy, "platform", evidence, see)
 
 
 def _by_node(
@@ -134,7 +136,7 @@ def not_as_preferred(gang: Gang) -> Iterator[Reason]:
         pods = counted(len(part.placed), "pod")
         text = f"{pods} of {part.name} in {counted(len(used), level)}, {len(again)} would do"
         evidence = (Evidence(gang.ref, "preferred", part.told.preferred),)
-        remedy = "nothing is wrong; restart to pack them again"
+        remedy = "restart to pack them again, if that is worth it"
         yield Reason(
             "NotAsPreferred",
             (gang.ref,),

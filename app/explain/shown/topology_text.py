@@ -137,7 +137,7 @@ def nodes_text(
             if report.free is None
             else plain(max(0, gpus - index.used_gpus.get(node.name, 0)))
         )
-        state = "" if index.open_nodes[position] else "closed"
+        state = "" if index.open_for_gpus[position] else "closed"
         groups = listed(dict.fromkeys(f"{pod.namespace}/{pod.group or pod.name}" for pod in pods))
         rows.append((node.name, f"{free} of {amount('/gpu', gpus)} free", state, groups))
 
