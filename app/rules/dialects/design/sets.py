@@ -6,7 +6,7 @@ Source: `rules/README.md`. Whether scaling groups name cliques that exist is che
 webhook.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -113,26 +113,17 @@ def _findings(constraints: Constraints, topology: ManagedTopology) -> list[Field
     }
     findings: list[FieldError] = []
     for constraint in constraints.all:
-        if constraint.domain in DOMAINS:
-            above = _strictest(constraints.template.above(constraint.owner), ranks)
-            findings += _findings_of(constraint, above, ranks, topology)
-        else:
-            findings.append(fields.not_supported(constraint.path, constraint.domain, DOMAINS))
+        domain = constraint.domain
+        if domain not in DOMAINS:
+            findings.append(fields.not_supported(constraint.path, domain, DOMAINS))
+            continue
+        if topology.key_of(domain) is None:
+            findings.append(_not_found(constraint, topology))
+        above = _strictest(constraints.template.above(constraint.owner), ranks)
+        if above is not None and ranks[above] > DOMAINS.index(domain):
+            findings.append(_too_broad(constraint, above, DOMAINS[ranks[above]], topology))
 
     return findings
-
-
-def _findings_of(
-    constraint: Constraint,
-    above: Owner | None,
-    ranks: Mapping[Owner, int],
-    topology: ManagedTopology,
-) -> Iterator[FieldError]:
-    """Yield findings about a constraint. `above` is the strictest of the owners above it."""
-    if not any(level.domain == constraint.domain for level in topology.levels):
-        yield _not_found(constraint, topology)
-    if above is not None and ranks[above] > DOMAINS.index(constraint.domain):
-        yield _too_broad(constraint, above, DOMAINS[ranks[above]], topology)
 
 
 def _not_found(constraint: Constraint, topology: ManagedTopology) -> FieldError:
