@@ -32,10 +32,10 @@ GOALS = {
 }
 
 REACHED: dict[str, float] = {
-    "tokens per line": 5.77,
-    "tokens per code line": 8.54,
+    "tokens per line": 5.75,
+    "tokens per code line": 8.52,
     "functions above 250 tokens": 1,
-    "functions above complexity 10": 8,
+    "functions above complexity 10": 6,
     "functions above 5 parameters": 12,
 }
 """Figures of today that are above their goals. They may only fall."""

@@ -14,8 +14,9 @@ from typing import Any
 import orjson
 
 from app.admission.verdict import Verdict
-from app.objects.fields import FieldError, FieldPath, invalid, quote, wrong_type
+from app.objects.fields import FieldPath, Findings, invalid, quote, wrong_type
 from app.objects.names import is_subdomain
+from app.objects.shape import JsonMap
 from app.visible import visible
 
 API_VERSION = "admission.k8s.io/v1"
@@ -113,7 +114,7 @@ def parse(body: bytes) -> Request:
     return _read_request(request, uid)
 
 
-def _read_request(request: dict[str, Any], uid: str) -> Request:
+def _read_request(request: JsonMap, uid: str) -> Request:
     operation = _operation(request, uid)
     kind = request.get("kind")
     user = request.get("userInfo")
@@ -145,7 +146,7 @@ def _read_request(request: dict[str, Any], uid: str) -> Request:
     )
 
 
-def _operation(request: dict[str, Any], uid: str) -> str:
+def _operation(request: JsonMap, uid: str) -> str:
     operation = request.get("operation")
     if isinstance(operation, str) and operation in OPERATIONS:
         return operation
@@ -154,7 +155,7 @@ def _operation(request: dict[str, Any], uid: str) -> str:
     raise BadReview(f"request.operation is {quote(operation)}; it must be one of {allowed}", uid)
 
 
-def _name(obj: dict[str, Any]) -> Any:
+def _name(obj: JsonMap) -> Any:
     """Return the name in the object.
 
     At a CREATE with generateName and at a bulk DELETE, the request has none.
@@ -163,7 +164,7 @@ def _name(obj: dict[str, Any]) -> Any:
     return metadata.get("name") if isinstance(metadata, dict) else None
 
 
-def _object(request: dict[str, Any], name: str, uid: str) -> dict[str, Any]:
+def _object(request: JsonMap, name: str, uid: str) -> dict[str, Any]:
     value = request.get(name)
     if value is None:
         raise BadReview(
@@ -174,7 +175,7 @@ def _object(request: dict[str, Any], name: str, uid: str) -> dict[str, Any]:
     return value
 
 
-def _map(holder: dict[str, Any], name: str, uid: str) -> dict[str, Any]:
+def _map(holder: JsonMap, name: str, uid: str) -> dict[str, Any]:
     value = holder.get(name)
     if value is None:
         return _NO_MAP
@@ -201,7 +202,7 @@ def salvage_uid(prefix: bytes) -> str:
     return match.group(1).decode("utf-8", "replace") if match else ""
 
 
-def shape_findings(request: Request) -> list[FieldError]:
+def shape_findings(request: Request) -> Findings:
     """Return findings about the conditions for all rules.
 
     Metadata, labels and annotations must be maps or null, and the name must be valid for the API
@@ -215,7 +216,7 @@ def shape_findings(request: Request) -> list[FieldError]:
     if not isinstance(metadata, dict):
         return [wrong_type(at, metadata, "a map")]
 
-    findings: list[FieldError] = []
+    findings: Findings = []
     for field in ("labels", "annotations"):
         value = metadata.get(field)
         if value is not None and not isinstance(value, dict):

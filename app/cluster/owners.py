@@ -21,6 +21,7 @@ from app.kube.discovery import Discovery
 from app.kube.store import WatchStore
 from app.objects.metadata import annotations_of
 from app.objects.resource import Resource
+from app.objects.shape import JsonMap
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import OwnerRule
 from app.stores.stores import Stores
@@ -259,7 +260,7 @@ class MnnvlOwners:
         self._store_of(resource).note(obj)
         return read_mnnvl_resource(obj)
 
-    async def _write(self, stored: MnnvlResource, reference: dict[str, Any]) -> Object:
+    async def _write(self, stored: MnnvlResource, reference: JsonMap) -> Object:
         resource = _resource_of(stored)
         patch = {"metadata": _owned(stored, reference)["metadata"]}
         del patch["metadata"]["name"], patch["metadata"]["namespace"]
@@ -286,7 +287,7 @@ def _resource_of(stored: MnnvlResource) -> Resource:
     return COMPUTE_DOMAIN if stored.kind == COMPUTE_DOMAIN.kind else RESOURCE_CLAIM
 
 
-def _owned(stored: MnnvlResource, reference: dict[str, Any]) -> Object:
+def _owned(stored: MnnvlResource, reference: JsonMap) -> Object:
     """Return what identifies `stored` and its version, with the owner `reference`."""
     version = {
         "resourceVersion": stored.resource_version,

@@ -68,12 +68,11 @@ class MnnvlResources:
         """
         for needed in self._needed(plan, mode):
             stored = ready(needed.store, needed.resource).get(plan.namespace, needed.name)
-            if stored is None or not self._is_sound(stored, plan):
+            if stored is None or stored.deleting or not _is_ours(stored, plan):
+                return False
+            if not self._owner_is_known(stored, plan):
                 return False
         return True
-
-    def _is_sound(self, stored: MnnvlResource, plan: Plan) -> bool:
-        return _is_ours(stored, plan) and not stored.deleting and self._owner_is_known(stored, plan)
 
     def _owner_is_known(self, stored: MnnvlResource, plan: Plan) -> bool:
         """Return whether the caches contain an owner of `stored`.

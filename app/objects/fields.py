@@ -40,6 +40,10 @@ class FieldError:
         return self.text or f"{self.field}: {self.message}"
 
 
+Findings = list[FieldError]
+"""Findings so far: functions that read an object add theirs."""
+
+
 class FieldPath:
     """A path such as `spec.template.cliques[0].name`.
 
@@ -132,7 +136,7 @@ def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
     return f"{separator.join(texts[:most])}{more}"
 
 
-def walk_list(holder: Any, name: str, path: FieldPath, findings: list[FieldError]) -> list[Any]:
+def walk_list(holder: Any, name: str, path: FieldPath, findings: Findings) -> list[Any]:
     """Return the list at `holder[name]`, or an empty list if it is absent or null.
 
     For a value of another type, adds a finding and returns an empty list. `path` is the path of
@@ -148,7 +152,7 @@ def walk_list(holder: Any, name: str, path: FieldPath, findings: list[FieldError
 
 
 def walk_maps(
-    items: Sequence[Any], path: FieldPath, findings: list[FieldError]
+    items: Sequence[Any], path: FieldPath, findings: Findings
 ) -> Iterator[tuple[FieldPath, dict[str, Any]]]:
     """Yield the maps in `items`, a list at `path`, each with its path.
 
@@ -161,7 +165,7 @@ def walk_maps(
             yield at, entry
 
 
-def walk_map(holder: Any, name: str, path: FieldPath, findings: list[FieldError]) -> dict[str, Any]:
+def walk_map(holder: Any, name: str, path: FieldPath, findings: Findings) -> dict[str, Any]:
     """Return the map at `holder[name]`, or an empty map if it is absent or null.
 
     For a value of another type, adds a finding and returns an empty map. `path` is the path of
@@ -176,7 +180,7 @@ def walk_map(holder: Any, name: str, path: FieldPath, findings: list[FieldError]
     return {}
 
 
-def as_map(value: Any, path: FieldPath, findings: list[FieldError]) -> dict[str, Any] | None:
+def as_map(value: Any, path: FieldPath, findings: Findings) -> dict[str, Any] | None:
     """Return `value` if it is a map. Otherwise add a finding and return None."""
     if isinstance(value, dict):
         return value

@@ -8,7 +8,6 @@ while.
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
-from typing import Any
 
 from app.cluster.rows import StoredPod
 from app.cluster.workload_caches import WorkloadCaches
@@ -204,7 +203,7 @@ class PodWriter:
         return await self._write(key, marked, {SKIP_PODGROUPER: None}, "marked") if marked else None
 
     async def _write(
-        self, key: Key, pods: Sequence[StoredPod], annotations: dict[str, Any], purpose: str
+        self, key: Key, pods: Sequence[StoredPod], annotations: JsonMap, purpose: str
     ) -> float | None:
         contested: list[StoredPod] = []
         free: list[StoredPod] = []
@@ -228,7 +227,7 @@ class PodWriter:
         return min(pauses, default=None)
 
     async def _patch_each(
-        self, pods: Iterator[StoredPod], annotations: dict[str, Any], purpose: str
+        self, pods: Iterator[StoredPod], annotations: JsonMap, purpose: str
     ) -> list[ClusterError]:
         """Patch the next of `pods`, which workers share, until none is left. Return the errors."""
         failures: list[ClusterError] = []
@@ -242,7 +241,7 @@ class PodWriter:
                 failures.append(error)
         return failures
 
-    async def _patch(self, pod: StoredPod, annotations: dict[str, Any]) -> None:
+    async def _patch(self, pod: StoredPod, annotations: JsonMap) -> None:
         patch = {"metadata": {"uid": pod.uid, "annotations": annotations}}
         self._caches.pods.note(
             await self._client.patch(ObjectRef(POD, pod.name, pod.namespace), patch)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from app.objects import fields
-from app.objects.fields import FieldError, FieldPath
+from app.objects.fields import FieldError, FieldPath, Findings
 from app.objects.names import is_label, label_problem
 
 _PATH = FieldPath("spec.subGroups")
@@ -17,7 +17,7 @@ _Member = tuple[int, str, str | None]
 """Position, name and parent of a subgroup."""
 
 
-def validate_pod_group(obj: Mapping[str, Any]) -> list[FieldError]:
+def validate_pod_group(obj: Mapping[str, Any]) -> Findings:
     """Return all findings about `spec.subGroups`.
 
     The first are about names and parents in list order, then about duplicate names, parents that
@@ -55,8 +55,8 @@ def _is_plainly_valid(subgroups: list[Any]) -> bool:
     return True
 
 
-def _find_problems(subgroups: list[Any]) -> list[FieldError]:
-    findings: list[FieldError] = []
+def _find_problems(subgroups: list[Any]) -> Findings:
+    findings: Findings = []
     members = _read_members(subgroups, findings)
     parents: dict[str, str | None] = {}
     for position, name, parent in members:
@@ -85,7 +85,7 @@ def _find_problems(subgroups: list[Any]) -> list[FieldError]:
     return findings
 
 
-def _read_members(subgroups: list[Any], findings: list[FieldError]) -> list[_Member]:
+def _read_members(subgroups: list[Any], findings: Findings) -> list[_Member]:
     """Return the entries that have a name, and add findings about each entry by itself."""
     members: list[_Member] = []
     for position, subgroup in enumerate(subgroups):
@@ -131,7 +131,7 @@ def _parent_problems(position: int, name: Any, parent: Any) -> Iterator[FieldErr
 
 
 def _validate_cycles(
-    members: list[_Member], parents: dict[str, str | None], findings: list[FieldError]
+    members: list[_Member], parents: dict[str, str | None], findings: Findings
 ) -> None:
     """Add one finding per cycle, about the member that is first in the list.
 

@@ -36,9 +36,7 @@ def accepted_status(crd: Object, others: Iterable[Object], now: str) -> Object:
     if requested == accepted:
         return dict(before)
 
-    neighbours = [
-        other["status"].get("acceptedNames") or {} for other in others if _is_neighbour(other, crd)
-    ]
+    neighbours = _names_beside(crd, others)
     rejections = [
         *_accept(requested, accepted, neighbours, _RESOURCES),
         *_accept(requested, accepted, neighbours, _KINDS),
@@ -106,9 +104,15 @@ def _find_condition(crd: Object, kind: str, status: str) -> Object | None:
     )
 
 
-def _is_neighbour(other: Object, crd: Object) -> bool:
-    same = other["metadata"]["name"] == crd["metadata"]["name"]
-    return not same and "status" in other and bool(other["spec"]["group"] == crd["spec"]["group"])
+def _names_beside(crd: Object, others: Iterable[Object]) -> list[Object]:
+    """Return the accepted names of the other CRDs of the group of `crd`."""
+    group = crd["spec"]["group"]
+    neighbours = (other for other in others if other["spec"]["group"] == group)
+    return [
+        other["status"].get("acceptedNames") or {}
+        for other in neighbours
+        if "status" in other and other["metadata"]["name"] != crd["metadata"]["name"]
+    ]
 
 
 def _names(names: Object, field: str) -> list[str]:

@@ -65,7 +65,7 @@ def with_token(configuration: JsonMap, token: str) -> list[dict[str, Any]]:
     ]
 
 
-def _with_path(webhook: dict[str, Any], path: str) -> dict[str, Any]:
+def _with_path(webhook: JsonMap, path: str) -> dict[str, Any]:
     client = webhook.get("clientConfig") or {}
     if "url" in client:
         url = urlsplit(client["url"])._replace(path=path).geturl()

@@ -55,7 +55,11 @@ class PodGangDeletionWebhook:
         except Rejected:
             raise
         except (ClusterError, TimeoutError) as problem:
-            return unavailable(_may_still_own(gang, problem))
+            return unavailable(
+                f'PodGang "{gang.name}" may still own MNNVL resources, which would be deleted with'
+                " it while pods may use them, and they could not be given to the PodCliqueSet"
+                f" ({_reason(problem)}): try again"
+            )
         return ALLOWED
 
     async def _while_design(self, gang: SlimPodGang) -> Verdict:
@@ -68,31 +72,17 @@ class PodGangDeletionWebhook:
         except Rejected:
             return ALLOWED
         except (ClusterError, TimeoutError) as problem:
-            return unavailable(_is_unknown(gang, problem))
-        return unavailable(_is_replaced(gang, later)) if later else ALLOWED
-
-
-def _is_replaced(gang: SlimPodGang, dialect: str) -> str:
-    return (
-        f'PodGang "{gang.name}" owns MNNVL resources, and Grove has just been upgraded to the'
-        f' dialect "{dialect}", in which they are given to the PodCliqueSet first: try again in a'
-        " few seconds"
-    )
-
-
-def _is_unknown(gang: SlimPodGang, problem: ClusterError | TimeoutError) -> str:
-    return (
-        f'PodGang "{gang.name}" owns MNNVL resources, and whether Grove has been upgraded could not'
-        f" be read ({_reason(problem)}): try again"
-    )
-
-
-def _may_still_own(gang: SlimPodGang, problem: ClusterError | TimeoutError) -> str:
-    return (
-        f'PodGang "{gang.name}" may still own MNNVL resources, which would be deleted with it while'
-        " pods may use them, and they could not be given to the PodCliqueSet"
-        f" ({_reason(problem)}): try again"
-    )
+            return unavailable(
+                f'PodGang "{gang.name}" owns MNNVL resources, and whether Grove has been upgraded'
+                f" could not be read ({_reason(problem)}): try again"
+            )
+        if not later:
+            return ALLOWED
+        return unavailable(
+            f'PodGang "{gang.name}" owns MNNVL resources, and Grove has just been upgraded to the'
+            f' dialect "{later}", in which they are given to the PodCliqueSet first: try again in a'
+            " few seconds"
+        )
 
 
 def _reason(problem: ClusterError | TimeoutError) -> str:

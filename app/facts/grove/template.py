@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
-from app.objects.fields import FieldError, FieldPath, as_map, walk_list, walk_map
+from app.objects.fields import FieldError, FieldPath, Findings, as_map, walk_list, walk_map
 from app.objects.shape import JsonMap, int_of, list_of, map_of
 
 Owner = tuple[str, str]
@@ -203,7 +203,7 @@ def read_template(obj: JsonMap, *, groups_read: bool = True) -> Template:
 
     Unless Grove reads `grove.io/mnnvl-group` (`groups_read`), no clique is in a group.
     """
-    findings: list[FieldError] = []
+    findings: Findings = []
     metadata = map_of(obj.get("metadata"))
     spec = walk_map(obj, "spec", _ROOT, findings)
     template = walk_map(spec, "template", _SPEC, findings)
@@ -231,7 +231,7 @@ def read_template(obj: JsonMap, *, groups_read: bool = True) -> Template:
 
 
 def _parts_in(
-    template: dict[str, Any], kind: str, findings: list[FieldError]
+    template: JsonMap, kind: str, findings: Findings
 ) -> Iterator[tuple[SetPart, dict[str, Any]]]:
     """Yield the groups or the cliques of `template`, each with its content."""
     field = _LISTS[kind]
@@ -248,7 +248,7 @@ def _read_part(
     position: int,
     content: JsonMap,
     annotated: JsonMap,
-    findings: list[FieldError],
+    findings: Findings,
 ) -> SetPart:
     """Return the part of this content. `annotated` has its annotations."""
     annotations = map_of(annotated.get("annotations"))
@@ -261,9 +261,7 @@ def _read_part(
     return part._replace(constraint=None)
 
 
-def _read_group(
-    part: SetPart, content: dict[str, Any], findings: list[FieldError]
-) -> GroupTemplate:
+def _read_group(part: SetPart, content: JsonMap, findings: Findings) -> GroupTemplate:
     return GroupTemplate(
         part.owner[1],
         part,

@@ -11,7 +11,16 @@ from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kubernetes.gpus import gpu_count, is_gpu
 from app.facts.labels import MNNVL_ENABLED
 from app.objects.edits import value_at
-from app.objects.fields import FieldError, FieldPath, as_map, invalid, quote, walk_list, walk_map
+from app.objects.fields import (
+    FieldError,
+    FieldPath,
+    Findings,
+    as_map,
+    invalid,
+    quote,
+    walk_list,
+    walk_map,
+)
 from app.objects.jsonpatch import Operation
 from app.objects.metadata import annotations_of
 from app.objects.shape import JsonMap, int_of, map_of
@@ -206,7 +215,7 @@ def inject(clique: WrittenClique, annotations: MnnvlAnnotations, new_mode: Claim
     if not annotations.enables or metadata.get("deletionTimestamp") is not None:
         return Injection()
 
-    findings: list[FieldError] = []
+    findings: Findings = []
     pods = _read_pods(clique.content, findings)
     if not pods.with_gpus and not findings:
         return Injection(warnings=_without_gpus(clique))
@@ -226,7 +235,7 @@ def inject(clique: WrittenClique, annotations: MnnvlAnnotations, new_mode: Claim
     )
 
 
-def _read_pods(obj: JsonMap, findings: list[FieldError]) -> ClaimingPods:
+def _read_pods(obj: JsonMap, findings: Findings) -> ClaimingPods:
     spec = walk_map(obj, "spec", _ROOT, findings)
     pod_spec = walk_map(spec, "podSpec", _SPEC, findings)
     replicas = int_of(spec.get("replicas"), 1)
@@ -238,7 +247,7 @@ def requests_gpus(pod_spec: JsonMap) -> bool:
     return bool(_gpu_containers(dict(pod_spec), []))
 
 
-def _gpu_containers(pod_spec: dict[str, Any], findings: list[FieldError]) -> list[GpuContainer]:
+def _gpu_containers(pod_spec: JsonMap, findings: Findings) -> list[GpuContainer]:
     """Return the containers and init containers that request a GPU."""
     containers: list[GpuContainer] = []
     for field, path in _CONTAINERS.items():
@@ -250,7 +259,7 @@ def _gpu_containers(pod_spec: dict[str, Any], findings: list[FieldError]) -> lis
     return containers
 
 
-def _requests_gpu(container: dict[str, Any], at: FieldPath, findings: list[FieldError]) -> bool:
+def _requests_gpu(container: JsonMap, at: FieldPath, findings: Findings) -> bool:
     resources = walk_map(container, "resources", at, findings)
     if not resources:
         return False
@@ -261,7 +270,7 @@ def _requests_gpu(container: dict[str, Any], at: FieldPath, findings: list[Field
     return _has_gpu(limits) or _has_gpu(requests)
 
 
-def _has_gpu(amounts: dict[str, Any]) -> bool:
+def _has_gpu(amounts: JsonMap) -> bool:
     return any(is_gpu(name) and gpu_count(amount) > 0 for name, amount in amounts.items())
 
 
@@ -276,14 +285,14 @@ def _without_gpus(clique: WrittenClique) -> tuple[str, ...]:
 
 
 def _plan(
-    clique: WrittenClique, annotations: MnnvlAnnotations, findings: list[FieldError]
+    clique: WrittenClique, annotations: MnnvlAnnotations, findings: Findings
 ) -> tuple[Plan | None, tuple[str, ...]]:
     """Return the plan of a PodClique, None if there are new findings, and warnings.
 
     If it has a stored claim, the plan is that of this claim while the annotations are invalid, so
     that Grove can still scale it.
     """
-    problems: list[FieldError] = []
+    problems: Findings = []
     plan = read_plan(clique.member, annotations, problems)
     if plan is not None:
         return plan, ()
@@ -305,7 +314,7 @@ def _choose_claim(
     new_mode: ClaimMode,
     pods: ClaimingPods,
     stored: Entry | None,
-    findings: list[FieldError],
+    findings: Findings,
 ) -> ChosenClaim:
     """Return the claim that the pods keep, else that of `plan` in the form `new_mode`.
 
@@ -327,7 +336,7 @@ def _choose_claim(
     return ChosenClaim(plan, mode)
 
 
-def _claim_entry(pod_spec: dict[str, Any], findings: list[FieldError]) -> tuple[int, Entry | None]:
+def _claim_entry(pod_spec: JsonMap, findings: Findings) -> tuple[int, Entry | None]:
     """Return the position and the content of the entry with the name of our claim.
 
     Without one, they are 0 and None.

@@ -26,7 +26,7 @@ from app.facts.labels import (
 )
 from app.facts.nvidia.mnnvl import claim_name, domain_name, template_name
 from app.facts.place import Place, read_place
-from app.objects.fields import FieldError, FieldPath, invalid, not_supported, required
+from app.objects.fields import FieldPath, Findings, invalid, not_supported, required
 from app.objects.metadata import labels_of
 from app.objects.names import MAX_LABEL, is_subdomain
 from app.objects.shape import JsonMap, map_of, maps_of, text_of
@@ -172,7 +172,7 @@ def possible_scopes(member: CliqueMember) -> tuple[Scope, ...]:
 
 
 def read_plan(
-    member: CliqueMember, annotations: MnnvlAnnotations, findings: list[FieldError]
+    member: CliqueMember, annotations: MnnvlAnnotations, findings: Findings
 ) -> Plan | None:
     """Return the plan of a PodClique for which `annotations` count.
 
@@ -184,7 +184,7 @@ def read_plan(
     return None if findings else Plan(member, scope, device_class)
 
 
-def _scope(annotations: MnnvlAnnotations, findings: list[FieldError]) -> Scope:
+def _scope(annotations: MnnvlAnnotations, findings: Findings) -> Scope:
     value = annotations.scope or "replica"
     for scope in SCOPES:
         if value == scope:
@@ -193,7 +193,7 @@ def _scope(annotations: MnnvlAnnotations, findings: list[FieldError]) -> Scope:
     return "replica"
 
 
-def _check(member: CliqueMember, scope: Scope, findings: list[FieldError]) -> None:
+def _check(member: CliqueMember, scope: Scope, findings: Findings) -> None:
     """Add findings about labels that `scope` needs and about a name that contradicts them."""
     before = len(findings)
     place = member.place
@@ -228,7 +228,7 @@ def _check(member: CliqueMember, scope: Scope, findings: list[FieldError]) -> No
         findings.append(invalid(FieldPath("metadata.name"), name, detail))
 
 
-def _need(value: str, key: str, grove_key: str, meaning: str, findings: list[FieldError]) -> None:
+def _need(value: str, key: str, grove_key: str, meaning: str, findings: Findings) -> None:
     if not value:
         findings.append(
             required(
@@ -242,9 +242,7 @@ def _need(value: str, key: str, grove_key: str, meaning: str, findings: list[Fie
         )
 
 
-def _need_index(
-    value: str, key: str, grove_key: str, meaning: str, findings: list[FieldError]
-) -> None:
+def _need_index(value: str, key: str, grove_key: str, meaning: str, findings: Findings) -> None:
     _need(value, key, grove_key, meaning, findings)
     if value and not (value.isascii() and value.isdecimal()):
         findings.append(
@@ -252,7 +250,7 @@ def _need_index(
         )
 
 
-def _device_class(annotations: MnnvlAnnotations, findings: list[FieldError]) -> str:
+def _device_class(annotations: MnnvlAnnotations, findings: Findings) -> str:
     value = device_class_of(annotations)
     if not is_device_class(value):
         detail = f"must be the name of a DeviceClass, such as {DEFAULT_DEVICE_CLASS}"

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.template import FORMER_ANNOTATION, CliqueTemplate, SetPart, Template
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
-from app.objects.fields import FieldError, invalid, not_supported
+from app.objects.fields import FieldError, Findings, invalid, not_supported
 from app.objects.names import MAX_LABEL, is_index, is_label
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, SCOPES, is_device_class
 from app.rules.mnnvl.wanted import GROVE_CLAIM, both_in_set
@@ -25,7 +25,7 @@ GROVE_FINALIZER = "grove.io/computedomain-finalizer"
 
 def validate_annotations(
     template: Template, former: Template | None, others: Sequence[PodCliqueSet] | None
-) -> tuple[list[FieldError], list[str]]:
+) -> tuple[Findings, list[str]]:
     """Return findings and warnings about the MNNVL annotations of a PodCliqueSet.
 
     `former` is the set that an UPDATE replaces, None at CREATE. `others` are the stored sets of its
@@ -50,7 +50,7 @@ def validate_annotations(
     )
 
 
-def _findings(template: Template, others: Sequence[PodCliqueSet] | None) -> list[FieldError]:
+def _findings(template: Template, others: Sequence[PodCliqueSet] | None) -> Findings:
     of_groups = [] if others is None else group_findings(template, others)
     return [*_value_findings(template), *of_groups]
 
@@ -100,7 +100,7 @@ def _device_class_problem(part: SetPart, clique: CliqueTemplate) -> FieldError |
     return invalid(part.path_of(MNNVL_DEVICE_CLASS), device_class, text)
 
 
-def group_findings(template: Template, others: Sequence[PodCliqueSet]) -> list[FieldError]:
+def group_findings(template: Template, others: Sequence[PodCliqueSet]) -> Findings:
     """Return findings about the groups of a PodCliqueSet.
 
     `others` are the stored sets of its namespace.

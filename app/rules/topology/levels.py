@@ -10,7 +10,7 @@ from typing import Any
 
 from app.facts.grove.topology import DOMAINS, Level
 from app.objects import fields
-from app.objects.fields import FieldError, FieldPath
+from app.objects.fields import FieldError, FieldPath, Findings
 from app.objects.names import label_key_problem
 
 MAX_LEVELS = 7
@@ -90,12 +90,12 @@ def validate_levels(
     path: FieldPath,
     domain_rule: TextRule = DOMAIN_RULE,
     most: int = MAX_LEVELS,
-) -> list[FieldError]:
+) -> Findings:
     """Return findings about `levels`, a list of at most `most` maps with `domain` and `key`.
 
     `path` is the path of the list.
     """
-    findings: list[FieldError] = []
+    findings: Findings = []
     if not levels:
         return [
             fields.required(
@@ -117,7 +117,7 @@ def validate_levels(
 
 
 def _validate_text(
-    value: Any, at: FieldPath, rule: TextRule, seen: set[str], findings: list[FieldError]
+    value: Any, at: FieldPath, rule: TextRule, seen: set[str], findings: Findings
 ) -> None:
     """Add a problem of `value` to `findings`, or the valid value to `seen`."""
     if value is None or value == "":

@@ -15,7 +15,7 @@ from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.template import Template
 from app.facts.grove.topology import Level, levels_of_binding
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
-from app.objects.fields import FieldError
+from app.objects.fields import Findings
 from app.objects.shape import JsonMap, map_of
 from app.rules.dialects.bindings.levels import refusal_to_delete, validate_binding
 from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
@@ -131,7 +131,7 @@ class Bindings(Dialect):
         return [] if levels is None else drifted_constraints(name, gang, pcs, levels)
 
 
-def _findings_at_creation(packings: Packings, bindings: BoundLevels) -> list[FieldError]:
+def _findings_at_creation(packings: Packings, bindings: BoundLevels) -> Findings:
     return [
         *validate_packings(packings, bindings),
         *never_placed(packings, bindings),
@@ -141,7 +141,7 @@ def _findings_at_creation(packings: Packings, bindings: BoundLevels) -> list[Fie
 
 def _findings_of_update(
     packings: Packings, stored: Packings, bindings: BoundLevels
-) -> tuple[list[FieldError], list[str]]:
+) -> tuple[Findings, list[str]]:
     """Return the findings, and warnings in place of those that the update does not cause."""
     findings = validate_packings(packings, bindings)
     changes = validate_change(packings, stored)

@@ -19,7 +19,7 @@ from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.facts.labels import KAI_SCHEDULER
 from app.objects import fields
 from app.objects.edits import value_at
-from app.objects.fields import FieldError, FieldPath
+from app.objects.fields import FieldError, FieldPath, Findings
 from app.objects.metadata import annotations_of
 from app.objects.shape import JsonMap, map_of, maps_of
 from app.rules.topology.levels import HOSTNAME_KEY, TextRule, validate_levels
@@ -48,7 +48,7 @@ def validate_binding(
     old: JsonMap | None,
     kai: KaiTopology | None,
     users: Sequence[PodCliqueSet],
-) -> tuple[list[FieldError], list[str]]:
+) -> tuple[Findings, list[str]]:
     """Return findings and warnings about a ClusterTopologyBinding that is written.
 
     `old` is the object that an UPDATE replaces, None at CREATE. `kai` is the KAI Topology of the
@@ -77,9 +77,9 @@ def validate_binding(
     return [*findings, fields.forbidden(_LEVELS, f"{refusal}. {_HOW_TO_ALLOW}")], warnings
 
 
-def _validate_spec(obj: JsonMap) -> tuple[list[Any] | None, list[FieldError]]:
+def _validate_spec(obj: JsonMap) -> tuple[list[Any] | None, Findings]:
     """Return the levels, or None if the spec can't be read, and findings."""
-    findings: list[FieldError] = []
+    findings: Findings = []
     spec = fields.walk_map(obj, "spec", FieldPath(""), findings)
     levels = fields.walk_list(spec, "levels", _SPEC, findings)
     references = fields.walk_list(spec, "schedulerTopologyBindings", _SPEC, findings)
@@ -93,7 +93,7 @@ def _validate_spec(obj: JsonMap) -> tuple[list[Any] | None, list[FieldError]]:
 def _validate_name(
     obj: JsonMap,
     kai: KaiTopology | None,
-    findings: list[FieldError],
+    findings: Findings,
     warnings: list[str],
     *,
     may_stay: bool,
@@ -155,8 +155,8 @@ def _validate_domain(at: FieldPath, domain: str) -> FieldError | None:
 _DOMAIN_RULE = TextRule("a name for this level, such as rack", _validate_domain)
 
 
-def _validate_references(references: Sequence[Any]) -> list[FieldError]:
-    findings: list[FieldError] = []
+def _validate_references(references: Sequence[Any]) -> Findings:
+    findings: Findings = []
     seen: set[str] = set()
     for at, reference in fields.walk_maps(
         references, _SPEC.child("schedulerTopologyBindings"), findings
@@ -169,12 +169,12 @@ def _validate_references(references: Sequence[Any]) -> list[FieldError]:
     return findings
 
 
-def _validate_for_kai(levels: Sequence[Any]) -> list[FieldError]:
+def _validate_for_kai(levels: Sequence[Any]) -> Findings:
     """Return findings about levels that a KAI Topology can't have.
 
     Grove makes it from the binding, and its operator exits if that fails.
     """
-    findings: list[FieldError] = []
+    findings: Findings = []
     if len(levels) > MAX_KAI_LEVELS:
         findings.append(
             fields.invalid(

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text
 from app.facts.grove.topology import Level
 from app.objects.fields import (
-    FieldError,
     FieldPath,
+    Findings,
     forbidden,
     invalid,
     required,
@@ -106,7 +106,7 @@ class Packings:
                 yield self.by_owner[owner]
 
 
-def read_packings(template: Template, findings: list[FieldError]) -> Packings:
+def read_packings(template: Template, findings: Findings) -> Packings:
     """Return the constraints of `template`, and add a finding for each value that is no text."""
     constraints = tuple(
         _read(part, part.constraint, findings)
@@ -118,7 +118,7 @@ def read_packings(template: Template, findings: list[FieldError]) -> Packings:
     return Packings(template, constraints, by_owner)
 
 
-def _read(part: SetPart, constraint: JsonMap, findings: list[FieldError]) -> Packing:
+def _read(part: SetPart, constraint: JsonMap, findings: Findings) -> Packing:
     path = part.path.child("topologyConstraint")
     pack = walk_map(constraint, "pack", path, findings)
     return Packing(
@@ -131,7 +131,7 @@ def _read(part: SetPart, constraint: JsonMap, findings: list[FieldError]) -> Pac
     )
 
 
-def _text(holder: JsonMap, field: str, at: FieldPath, findings: list[FieldError]) -> str:
+def _text(holder: JsonMap, field: str, at: FieldPath, findings: Findings) -> str:
     value = holder.get(field)
     if value is None or isinstance(value, str):
         return value or ""
@@ -142,7 +142,7 @@ def _text(holder: JsonMap, field: str, at: FieldPath, findings: list[FieldError]
 # Names.
 
 
-def effective_names(packings: Packings, findings: list[FieldError]) -> dict[Owner, str]:
+def effective_names(packings: Packings, findings: Findings) -> dict[Owner, str]:
     """Return the topologyName of each constraint by its owner.
 
     It is its own name, or that of its scaling group or set. Adds findings about missing names,
@@ -176,13 +176,13 @@ def effective_names(packings: Packings, findings: list[FieldError]) -> dict[Owne
 # Findings.
 
 
-def validate_packings(packings: Packings, bindings: Bindings) -> list[FieldError]:
+def validate_packings(packings: Packings, bindings: Bindings) -> Findings:
     """Return all findings about the constraints.
 
     The first are about their names, then for each constraint about its levels and the constraints
     above it.
     """
-    findings: list[FieldError] = []
+    findings: Findings = []
     names = effective_names(packings, findings)
     unknown: set[str] = set()
     for packing in packings.constraints:
@@ -207,7 +207,7 @@ def validate_packings(packings: Packings, bindings: Bindings) -> list[FieldError
 
 
 def _validate_domains(
-    packing: Packing, name: str, domains: Sequence[str], findings: list[FieldError]
+    packing: Packing, name: str, domains: Sequence[str], findings: Findings
 ) -> None:
     used = (
         (packing.path.child("packDomain"), packing.pack_domain),
@@ -227,7 +227,7 @@ def _validate_parents(
     packing: Packing,
     names: Mapping[Owner, str],
     domains: Sequence[str],
-    findings: list[FieldError],
+    findings: Findings,
 ) -> None:
     parents = [
         parent
@@ -261,14 +261,14 @@ def _narrowest_above(
     return max(narrower, key=lambda pair: domains.index(pair[1]), default=None)
 
 
-def never_placed(packings: Packings, bindings: Bindings) -> list[FieldError]:
+def never_placed(packings: Packings, bindings: Bindings) -> Findings:
     """Return findings about preferred domains that are broader than the required one beside them.
 
     Grove allows them, but KAI never places such pods, and Grove allows no correction later. Source:
     `d3-*` in `tests/testdata/kai-decisions`.
     """
     names = effective_names(packings, [])
-    findings: list[FieldError] = []
+    findings: Findings = []
     for packing in packings.constraints:
         levels = bindings.get(names.get(packing.owner, ""), ())
         domains = [level.domain for level in levels]
@@ -283,7 +283,7 @@ def never_placed(packings: Packings, bindings: Bindings) -> list[FieldError]:
     return findings
 
 
-def deprecated_fields(packings: Packings) -> list[FieldError]:
+def deprecated_fields(packings: Packings) -> Findings:
     """Return findings about packDomain in a new PodCliqueSet.
 
     Grove's CRD doesn't allow it there.
@@ -370,7 +370,7 @@ def needs_names(old: Packings) -> bool:
 
     Their packDomain is older than `topologyName`.
     """
-    findings: list[FieldError] = []
+    findings: Findings = []
     effective_names(old, findings)
     return bool(findings) and any(
         packing.pack_domain and not packing.name for packing in old.constraints
@@ -400,14 +400,14 @@ def _is_migrated(new: Packing, old: Packing) -> bool:
     return moved and (new.name, new.preferred) == (old.name, old.preferred)
 
 
-def validate_change(packings: Packings, old: Packings) -> list[FieldError]:
+def validate_change(packings: Packings, old: Packings) -> Findings:
     """Return findings about constraints that an update changes.
 
     Grove allows only two changes: packDomain may be moved to pack.required, and missing names may
     be added.
     """
     may_add_names = needs_names(old)
-    findings: list[FieldError] = []
+    findings: Findings = []
     parts = {part.owner: part for part in packings.template.parts}
     for owner, part in parts.items():
         new = packings.by_owner.get(owner)

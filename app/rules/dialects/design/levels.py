@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.objects import fields
-from app.objects.fields import FieldError, FieldPath
+from app.objects.fields import FieldPath, Findings
 from app.rules.topology.levels import validate_levels
 
 
-def validate_cluster_topology(obj: Mapping[str, Any]) -> list[FieldError]:
+def validate_cluster_topology(obj: Mapping[str, Any]) -> Findings:
     """Return findings about a ClusterTopology.
 
     Each domain must be one of DOMAINS and unique, and each key a qualified label name and unique.
     Levels may be in any order. `refusal_to_write` decides who may write it.
     """
-    findings: list[FieldError] = []
+    findings: Findings = []
     root = FieldPath("")
     spec = fields.walk_map(obj, "spec", root, findings)
     levels = fields.walk_list(spec, "levels", root.child("spec"), findings)

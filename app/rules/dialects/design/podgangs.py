@@ -13,7 +13,7 @@ from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kubernetes.requests import Requests
 from app.facts.labels import TOPOLOGY_NAME
 from app.objects.edits import ABSENT, Edit, Path, value_at
-from app.objects.fields import FieldError, FieldPath, walk_list, walk_map, walk_maps
+from app.objects.fields import FieldPath, Findings, walk_list, walk_map, walk_maps
 from app.objects.shape import JsonMap, list_of, map_of, maps_of
 from app.rules.topology.levels import ManagedTopology
 from app.rules.topology.members import PodGroupClique, PodGroupCliques
@@ -22,9 +22,9 @@ _OURS = ("required", "preferred")
 _PACK = ("topologyConstraint", "packConstraint")
 
 
-def validate_shape(obj: JsonMap) -> list[FieldError]:
+def validate_shape(obj: JsonMap) -> Findings:
     """Return findings about the parts of a PodGang that constraints are written into."""
-    findings: list[FieldError] = []
+    findings: Findings = []
     root = FieldPath("")
     at = FieldPath("spec")
     spec = walk_map(obj, "spec", root, findings)
@@ -37,9 +37,7 @@ def validate_shape(obj: JsonMap) -> list[FieldError]:
     return findings
 
 
-def _validate_constraint_shape(
-    holder: dict[str, Any], at: FieldPath, findings: list[FieldError]
-) -> None:
+def _validate_constraint_shape(holder: dict[str, Any], at: FieldPath, findings: Findings) -> None:
     constraint = walk_map(holder, "topologyConstraint", at, findings)
     walk_map(constraint, "packConstraint", at.child("topologyConstraint"), findings)
 

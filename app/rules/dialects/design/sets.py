@@ -13,7 +13,7 @@ from typing import NamedTuple
 from app.facts.grove.template import Owner, SetPart, Template, owner_text
 from app.facts.grove.topology import DOMAINS
 from app.objects import fields
-from app.objects.fields import FieldError, FieldPath
+from app.objects.fields import FieldError, FieldPath, Findings
 from app.rules.topology.levels import ManagedTopology
 
 NOT_ENABLED = "topology support is not enabled in the operator"
@@ -55,7 +55,7 @@ class Constraints:
 
 def validate_constraints(
     constraints: Constraints, former: Template | None, topology: ManagedTopology
-) -> tuple[list[FieldError], list[str]]:
+) -> tuple[Findings, list[str]]:
     """Return findings and warnings about the constraints of a set.
 
     `former` is the set that an UPDATE replaces, None at CREATE. Problems of constraints that an
@@ -77,7 +77,7 @@ def ignored(reason: str) -> str:
     return f"topology constraint ignored, it was stored before: {reason}"
 
 
-def read_constraints(template: Template, findings: list[FieldError]) -> Constraints:
+def read_constraints(template: Template, findings: Findings) -> Constraints:
     """Return every packDomain of `template`, and add a finding for each that is no text."""
     constraints: list[Constraint] = []
     for part in template.parts:
@@ -97,7 +97,7 @@ def _path_in(part: SetPart) -> FieldPath:
     return part.path.child("topologyConstraint.packDomain")
 
 
-def _findings(constraints: Constraints, topology: ManagedTopology) -> list[FieldError]:
+def _findings(constraints: Constraints, topology: ManagedTopology) -> Findings:
     """Return all findings about the constraints, in the order of the lists.
 
     For each constraint, they say whether its level exists, then whether it is as strict as the
@@ -111,7 +111,7 @@ def _findings(constraints: Constraints, topology: ManagedTopology) -> list[Field
         for constraint in constraints.all
         if constraint.domain in DOMAINS
     }
-    findings: list[FieldError] = []
+    findings: Findings = []
     for constraint in constraints.all:
         domain = constraint.domain
         if domain not in DOMAINS:
