@@ -55,7 +55,7 @@ class ClaimAudit:
             return None
 
         namespace, _ = _key(obj)
-        pcs = self._facts.cached_set(namespace, clique.member.place.pcs)
+        pcs = self._facts.cached_set(namespace, clique.place.pcs)
         reads_groups = self._facts.dialect().reads_groups
         if not lacking_claims([clique], pcs, reads_groups=reads_groups):
             return None

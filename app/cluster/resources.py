@@ -22,7 +22,7 @@ from app.kube.store import WatchStore
 from app.objects.owners import OwnerRef
 from app.objects.resource import Resource
 from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
-from app.rules.mnnvl.plan import ClaimMode, Owner, Plan
+from app.rules.mnnvl.plan import ClaimMode, Plan
 from app.rules.mnnvl.wanted import asks_for
 from app.stores.stores import Stores
 
@@ -101,8 +101,8 @@ class MnnvlResources:
         """
         if not gang.set_uid:
             return False
-        cached = self._facts.cached_set(plan.namespace, plan.owner.name)
-        current = plan.owner.uid or (cached.uid if cached else "")
+        cached = self._facts.cached_set(plan.namespace, plan.set_name)
+        current = plan.set_uid or (cached.uid if cached else "")
         return current not in ("", gang.set_uid)
 
     def _needed(self, plan: Plan, mode: ClaimMode) -> list[_Needed]:
@@ -154,7 +154,7 @@ class MnnvlResources:
 
         The set is read from the API server.
         """
-        name = plan.owner.name
+        name = plan.set_name
         stored = await find(self._client, ObjectRef(POD_CLIQUE_SET, name, plan.namespace))
         if stored is None:
             return f'PodCliqueSet "{name}", which would own them, does not exist'
@@ -162,7 +162,7 @@ class MnnvlResources:
         metadata = stored["metadata"]
         if metadata.get("deletionTimestamp") is not None:
             return f'PodCliqueSet "{name}", which would own them, is being deleted'
-        if plan.owner.uid not in ("", metadata.get("uid")):
+        if plan.set_uid not in ("", metadata.get("uid")):
             return _former_set(name)
         if not asks_for(read_template(stored), plan):
             return f'the template of PodCliqueSet "{name}" does not ask for them'
@@ -207,21 +207,21 @@ class MnnvlResources:
 
         return created
 
-    async def _find_owner(self, plan: Plan) -> Owner:
-        """Return the set that will own the resources.
+    async def _find_owner(self, plan: Plan) -> str:
+        """Return the uid of the set that will own the resources.
 
         If the cache lacks it, the owner reference of the PodClique counts.
         """
-        cached = self._facts.cached_set(plan.namespace, plan.owner.name)
-        if cached is None and plan.owner.uid:
-            return plan.owner
-        pcs = await self._facts.read_set(plan.namespace, plan.owner.name)
+        cached = self._facts.cached_set(plan.namespace, plan.set_name)
+        if cached is None and plan.set_uid:
+            return plan.set_uid
+        pcs = await self._facts.read_set(plan.namespace, plan.set_name)
         if pcs is None or pcs.deleting:
             state = "is being deleted" if pcs else "does not exist"
-            raise Unavailable(f'PodCliqueSet "{plan.owner.name}", which would own them, {state}')
-        if plan.owner.uid and plan.owner.uid != pcs.uid:
+            raise Unavailable(f'PodCliqueSet "{plan.set_name}", which would own them, {state}')
+        if plan.set_uid and plan.set_uid != pcs.uid:
             raise Unavailable(_former_set(pcs.name))
-        return Owner(pcs.name, pcs.uid)
+        return pcs.uid
 
     async def _create(self, needed: _Needed, plan: Plan, dry_run: bool) -> Object | None:
         """Return the created object, or None if an object of that name exists."""
@@ -271,9 +271,9 @@ class MnnvlResources:
         The cache lacks the PodCliqueSet. The resource was created for such a reference
         (`_find_owner`), which therefore counts again.
         """
-        if self._facts.cached_set(plan.namespace, plan.owner.name) is not None:
+        if self._facts.cached_set(plan.namespace, plan.set_name) is not None:
             return False
-        return any(owner.uid == plan.owner.uid for owner in stored.owners if plan.owner.uid)
+        return any(owner.uid == plan.set_uid for owner in stored.owners if plan.set_uid)
 
     async def _exists(self, owner: OwnerRef, plan: Plan) -> bool:
         resource = _OWNERS.get(owner.kind)

@@ -181,9 +181,9 @@ CLIQUES: Row[StoredClique] = Row(
     kinds.POD_CLIQUE,
     read_clique,
     {
-        BY_SET: lambda clique: in_namespace(clique.member.namespace, clique.member.place.pcs),
+        BY_SET: lambda clique: in_namespace(clique.namespace, clique.place.pcs),
         BY_BASE: lambda clique: (
-            in_namespace(clique.member.namespace, clique.base_name)
+            in_namespace(clique.namespace, clique.base_name)
             if isinstance(clique, ClaimedClique)
             else []
         ),

@@ -70,7 +70,7 @@ async def check_lost_claims(client: Client) -> list[Check]:
     cliques = [
         clique async for obj in _all(client, POD_CLIQUE) if (clique := read_clique(obj)) is not None
     ]
-    claimed = {(demand.member.namespace, demand.member.name) for demand in demands_in(cliques)}
+    claimed = {(demand.namespace, demand.name) for demand in demands_in(cliques)}
     pods = await pods_without_claim(client, {namespace for namespace, _ in claimed})
     return [
         *_check_cliques(cliques, sets, reads_groups=dialect_of(client).reads_groups),
@@ -82,12 +82,12 @@ def _check_cliques(
     cliques: Sequence[StoredClique], sets: Mapping[Key, PodCliqueSet], *, reads_groups: bool
 ) -> list[Check]:
     lacking = sorted(
-        f"{clique.member.namespace}/{clique.member.name}"
+        f"{clique.namespace}/{clique.name}"
         for clique in cliques
         if isinstance(clique, Unclaimed)
         and lacking_claims(
             [clique],
-            sets.get((clique.member.namespace, clique.member.place.pcs)),
+            sets.get((clique.namespace, clique.place.pcs)),
             reads_groups=reads_groups,
         )
     )

@@ -121,15 +121,14 @@ class MnnvlClaimsReconciler:
 
     def all_keys(self) -> set[Key]:
         keys = {
-            (clique.member.namespace, clique.member.place.pcs)
-            for clique in unclaimed_in(self._cliques.values())
+            (clique.namespace, clique.place.pcs) for clique in unclaimed_in(self._cliques.values())
         }
         return keys | self._lacking.keys()
 
     async def reconcile(self, key: Key) -> float | None:
         pcs = self._facts.cached_set(*key)
         unclaimed = unclaimed_in(self._cliques.by_index(BY_SET, key))
-        lacking = [clique.member.name for clique in self._lack(unclaimed, pcs)]
+        lacking = [clique.name for clique in self._lack(unclaimed, pcs)]
         if pcs is None or not lacking:
             self._lacking.pop(key, None)
             self._notices.forget(key)
@@ -254,7 +253,7 @@ def subscribe(loop: Loop, cliques: WatchStore[StoredClique], stores: Stores) -> 
 
     def clique_changed(key: Key, before: StoredClique | None, after: StoredClique | None) -> None:
         for clique in unclaimed_in((before, after)):
-            loop.add_after((key[0], clique.member.place.pcs), SETTLE_SECONDS)
+            loop.add_after((key[0], clique.place.pcs), SETTLE_SECONDS)
 
     def set_changed(key: Key, before: object, after: object) -> None:
         if unclaimed_in(cliques.by_index(BY_SET, key)):

@@ -106,8 +106,7 @@ class MnnvlResourcesReconciler:
 
     def all_keys(self) -> set[Key]:
         needed = {
-            (demand.member.namespace, demand.base_name)
-            for demand in demands_in(self._cliques.values())
+            (demand.namespace, demand.base_name) for demand in demands_in(self._cliques.values())
         }
         stored = (
             resource for store in (self._domains, self._claims) for resource in store.values()
@@ -163,7 +162,7 @@ class MnnvlResourcesReconciler:
 
         Existing ones are not changed. If one is being deleted, its deletion adds the key again.
         """
-        pcs = self._facts.cached_set(key[0], demands[0].member.place.pcs)
+        pcs = self._facts.cached_set(key[0], demands[0].place.pcs)
         lasting = lasting_demands(demands, pcs)
         if pcs is None or not lasting:
             return None

@@ -208,7 +208,7 @@ def subscribe_to_resources(loop: Loop, stores: Stores, cliques: WatchStore[Store
 
     def clique_changed(key: Key, before: object, after: StoredClique | None) -> None:
         if isinstance(after, ClaimedClique):
-            loop.add((key[0], after.member.place.podgang))
+            loop.add((key[0], after.place.podgang))
 
     stores[DOMAINS].subscribe(resource_changed)
     stores[CLAIMS].subscribe(resource_changed)
@@ -229,7 +229,7 @@ def _gangs_near(resource: MnnvlResource, cliques: WatchStore[StoredClique]) -> s
     if resource.base_name == base:
         return names | {base}
     near = cliques.by_index(BY_BASE, (resource.namespace, resource.base_name))
-    return names | {clique.member.place.podgang for clique in near}
+    return names | {clique.place.podgang for clique in near}
 
 
 def _regarding(gang: StoredGang) -> Regarding:

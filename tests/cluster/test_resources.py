@@ -14,7 +14,7 @@ from app.facts.table import CLAIMS, DOMAINS
 from app.kube.api import Conflict, NotFound, ObjectRef, Unavailable, WatchEvent
 from app.kube.store import WatchStore
 from app.rules.dialects.design.owner import POD_GANG_OWNS
-from app.rules.mnnvl.plan import Owner, Plan
+from app.rules.mnnvl.plan import Plan
 from tests.builders import injection_into, pod_spec
 from tests.cluster.offline import OfflineCluster
 
@@ -144,8 +144,10 @@ async def test_twenty_at_once_make_one_of_each() -> None:
         pytest.param({"device_class": "example.com/other"}, "ask", id="another DeviceClass"),
         pytest.param(changed(namespace="other"), "exist", id="a namespace without the set"),
         pytest.param(changed(place=Place("pcs", "1")), "ask", id="a replica beyond the set"),
-        pytest.param(changed(owner=Owner("pcs", "invented")), "former", id="an invented uid"),
-        pytest.param(changed(owner=Owner("gone", "invented")), "exist", id="an invented set"),
+        pytest.param(changed(set_uid="invented"), "former", id="an invented uid"),
+        pytest.param(
+            changed(place=Place("gone", "0"), set_uid="invented"), "exist", id="an invented set"
+        ),
     ],
 )
 async def test_what_the_stored_set_does_not_ask_for_is_left_to_the_leader(

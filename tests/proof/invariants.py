@@ -153,7 +153,7 @@ def _complete(
         if demand is None:
             broken.append(f"PodClique {name} has no claim")
             continue
-        wish = desired.get(demand.member.place.pcs)
+        wish = desired.get(demand.place.pcs)
         if wish is not None and wish.scope != demand.scope:
             broken.append(f"PodClique {name} has scope {demand.scope}, not {wish.scope}")
         for stored, needed in (

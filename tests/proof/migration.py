@@ -406,7 +406,7 @@ def _wrongly_owned(
     if not asking:
         return [f"{name} is not asked for by anybody"]
 
-    place = asking[0].member.place
+    place = asking[0].place
     right = place.pcs
     if not later:
         replica = f"{place.pcs}-{place.replica}"

@@ -7,7 +7,7 @@ because its pods can't start without them.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from sys import intern
 
 from app.facts.grove.annotations import read_mnnvl
@@ -25,7 +25,6 @@ from app.rules.mnnvl.plan import (
     DEFAULT_DEVICE_CLASS,
     ClaimMode,
     CliqueMember,
-    Owner,
     Plan,
     Scope,
     device_class_of,
@@ -35,25 +34,27 @@ from app.rules.mnnvl.plan import (
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimedClique:
+class ClaimedClique(CliqueMember):
     """A stored PodClique that has a claim of ours.
 
     `device_class` is that of its own annotation, or "".
     """
 
-    member: CliqueMember
     scope: Scope
     mode: ClaimMode
-    base_name: str
     device_class: str
     deleting: bool
+
+    @property
+    def base_name(self) -> str:
+        """The text with which the names of its resources begin."""
+        return self.base_of(self.scope)
 
 
 def read_demand(obj: JsonMap) -> ClaimedClique | None:
     """Read a stored PodClique.
 
-    Returns None if it has no claim of ours. The texts of the result are interned, because there may
-    be very many PodCliques.
+    Returns None if it has no claim of ours.
     """
     metadata = map_of(obj.get("metadata"))
     claims = maps_of(value_at(obj, ("spec", "podSpec", "resourceClaims")))
@@ -69,23 +70,14 @@ def read_demand(obj: JsonMap) -> ClaimedClique | None:
     own = read_mnnvl(annotations_of(obj)).device_class
 
     return ClaimedClique(
-        interned(member),
+        member.namespace,
+        member.name,
+        member.place,
+        member.set_uid,
         scope,
         form_of_entry(entry),
-        intern(member.base_name(scope)),
         intern(own) if own and is_device_class(own) else "",
         metadata.get("deletionTimestamp") is not None,
-    )
-
-
-def interned(member: CliqueMember) -> CliqueMember:
-    """Return an equal CliqueMember that shares its texts with others."""
-    owner = member.owner
-    return CliqueMember(
-        intern(member.namespace),
-        intern(member.name),
-        member.place,
-        Owner(intern(owner.name), intern(owner.uid)),
     )
 
 
@@ -105,11 +97,9 @@ def lasting_demands(
     if pcs is None or pcs.deleting:
         return []
     lasting = (
-        demand
-        for demand in demands
-        if not demand.deleting and demand.member.owner.uid in ("", pcs.uid)
+        demand for demand in demands if not demand.deleting and demand.set_uid in ("", pcs.uid)
     )
-    return sorted(lasting, key=lambda demand: demand.member.name)
+    return sorted(lasting, key=lambda demand: demand.name)
 
 
 def plan_for(demands: Sequence[ClaimedClique], pcs: PodCliqueSet) -> Plan:
@@ -118,10 +108,11 @@ def plan_for(demands: Sequence[ClaimedClique], pcs: PodCliqueSet) -> Plan:
     `pcs` owns them.
     """
     demand = next((demand for demand in demands if demand.device_class), demands[0])
-    inherited = pcs.mnnvl_at(demand.member.place)
+    inherited = pcs.mnnvl_at(demand.place)
     named = demand.device_class or device_class_of(inherited)
     device_class = named if is_device_class(named) else DEFAULT_DEVICE_CLASS
-    return Plan(replace(demand.member, owner=Owner(pcs.name, pcs.uid)), demand.scope, device_class)
+    member = CliqueMember(demand.namespace, demand.name, demand.place, pcs.uid)
+    return Plan(member, demand.scope, device_class)
 
 
 def is_made_by_us(obj: JsonMap) -> bool:

@@ -45,5 +45,5 @@ def _metadata(plan: Plan, name: str) -> dict[str, Any]:
         "name": name,
         "namespace": plan.namespace,
         "labels": plan.labels,
-        "ownerReferences": [POD_CLIQUE_SET.owner_reference(plan.owner.name, plan.owner.uid)],
+        "ownerReferences": [POD_CLIQUE_SET.owner_reference(plan.set_name, plan.set_uid)],
     }

@@ -14,7 +14,7 @@ from app.objects.edits import value_at
 from app.objects.metadata import annotations_of
 from app.objects.shape import JsonMap, map_of, maps_of, text_of
 from app.rules.mnnvl.claim import CLAIM, requests_gpus
-from app.rules.mnnvl.demand import ClaimedClique, interned, read_demand
+from app.rules.mnnvl.demand import ClaimedClique, read_demand
 from app.rules.mnnvl.plan import CliqueMember, read_member, read_plan
 from app.rules.mnnvl.wanted import both_in_clique
 
@@ -32,13 +32,12 @@ _ENABLED = MnnvlAnnotations("true")
 
 
 @dataclass(frozen=True, slots=True)
-class Unclaimed:
+class Unclaimed(CliqueMember):
     """A stored PodClique that requests GPUs, has no claim of ours, and does not refuse one.
 
     `own` are its own annotations. `in_group` is whether it is in an MNNVL group of Grove.
     """
 
-    member: CliqueMember
     own: MnnvlAnnotations
     in_group: bool
     deleting: bool
@@ -66,10 +65,13 @@ def read_unclaimed(obj: JsonMap) -> Unclaimed | None:
     metadata = map_of(obj.get("metadata"))
     member = read_member(obj, text_of(metadata.get("namespace")))
     return Unclaimed(
-        member=interned(member),
-        own=own,
-        in_group=both_in_clique(obj, _ENABLED) is not None,
-        deleting=metadata.get("deletionTimestamp") is not None,
+        member.namespace,
+        member.name,
+        member.place,
+        member.set_uid,
+        own,
+        both_in_clique(obj, _ENABLED) is not None,
+        metadata.get("deletionTimestamp") is not None,
     )
 
 
@@ -83,7 +85,7 @@ def lacks_claim(clique: Unclaimed, inherited: MnnvlAnnotations, *, reads_groups:
         return False
 
     annotations = clique.own.over(inherited)
-    return annotations.enables and read_plan(clique.member, annotations, []) is not None
+    return annotations.enables and read_plan(clique, annotations, []) is not None
 
 
 def lacking_claims(
@@ -99,10 +101,10 @@ def lacking_claims(
     lacking = (
         clique
         for clique in cliques
-        if clique.member.owner.uid in ("", pcs.uid)
-        and lacks_claim(clique, pcs.mnnvl_at(clique.member.place), reads_groups=reads_groups)
+        if clique.set_uid in ("", pcs.uid)
+        and lacks_claim(clique, pcs.mnnvl_at(clique.place), reads_groups=reads_groups)
     )
-    return sorted(lacking, key=lambda clique: clique.member.name)
+    return sorted(lacking, key=lambda clique: clique.name)
 
 
 def clique_of_pod(pod: JsonMap) -> str:

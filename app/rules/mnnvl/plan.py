@@ -4,6 +4,7 @@ It says which ComputeDomain and ResourceClaim a PodClique shares, their names an
 """
 
 from dataclasses import dataclass, replace
+from sys import intern
 from typing import Any, Literal
 
 from app.facts.grove.annotations import MnnvlAnnotations
@@ -44,29 +45,19 @@ _ANNOTATIONS = FieldPath("metadata.annotations")
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """The PodCliqueSet that owns the resources when they are created.
-
-    `uid` is "" if it is not known.
-    """
-
-    name: str
-    uid: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class CliqueMember:
     """The parts of a PodClique on which its resources depend.
 
-    These are the names, labels and first owner of the resources.
+    These are the names, labels and first owner of the resources: the PodCliqueSet, whose uid is ""
+    if it is not known.
     """
 
     namespace: str
     name: str
     place: Place
-    owner: Owner
+    set_uid: str
 
-    def base_name(self, scope: Scope) -> str:
+    def base_of(self, scope: Scope) -> str:
         """Return the text with which the names of the resources begin.
 
         For the scope `clique`, that is the name of the PodClique, which is unique for each replica.
@@ -92,14 +83,18 @@ class Plan:
         return self.member.namespace
 
     @property
-    def owner(self) -> Owner:
-        """The first owner of the resources."""
-        return self.member.owner
+    def set_name(self) -> str:
+        """The PodCliqueSet, which is the first owner of the resources."""
+        return self.member.place.pcs
+
+    @property
+    def set_uid(self) -> str:
+        return self.member.set_uid
 
     @property
     def base_name(self) -> str:
         """The text with which the names of the resources begin."""
-        return self.member.base_name(self.scope)
+        return self.member.base_of(self.scope)
 
     @property
     def compute_domain(self) -> str:
@@ -140,8 +135,8 @@ class Plan:
         group = _as_label(own.group)
         return place.group == group and place.group_replica == _as_label(own.group_replica)
 
-    def owned_by(self, owner: Owner) -> "Plan":
-        return replace(self, member=replace(self.member, owner=owner))
+    def owned_by(self, set_uid: str) -> "Plan":
+        return replace(self, member=replace(self.member, set_uid=set_uid))
 
     @property
     def _is_in_group(self) -> bool:
@@ -151,15 +146,17 @@ class Plan:
 
 
 def read_member(obj: JsonMap, namespace: str) -> CliqueMember:
-    """Read a PodClique. A value that is missing or has the wrong type is "" in the result."""
-    labels = labels_of(obj)
+    """Read a PodClique. A value that is missing or has the wrong type is "" in the result.
+
+    Equal texts are one object, because there may be very many PodCliques.
+    """
     metadata = map_of(obj.get("metadata"))
-    place = read_place(labels)
+    place = read_place(labels_of(obj))
     return CliqueMember(
-        namespace=namespace,
+        namespace=intern(namespace),
         name=text_of(metadata.get("name")),
         place=place,
-        owner=_owner(metadata.get("ownerReferences"), place.pcs),
+        set_uid=intern(_set_uid(metadata.get("ownerReferences"), place.pcs)),
     )
 
 
@@ -219,7 +216,7 @@ def _check(member: CliqueMember, scope: Scope, findings: Findings) -> None:
         detail = f'must begin with "{prefix}", the PodCliqueSet and replica that the labels name'
         findings.append(invalid(FieldPath("metadata.name"), name, detail))
 
-    longest = template_name(member.base_name(scope))
+    longest = template_name(member.base_of(scope))
     if len(findings) == before and not is_subdomain(longest):
         detail = (
             f'the names of its resources, such as "{longest}", must be DNS subdomains of 253'
@@ -278,12 +275,12 @@ def _clique_name(member: CliqueMember) -> str:
     return name.removeprefix(f"{place.group}-{place.group_replica}-") if place.group else name
 
 
-def _owner(references: Any, pcs: str) -> Owner:
-    """Return the PodCliqueSet.
+def _set_uid(references: Any, pcs: str) -> str:
+    """Return the uid of the PodCliqueSet `pcs`.
 
-    It has its uid if it owns the PodClique directly, and not through a scaling group.
+    "" if it does not own the PodClique directly, but through a scaling group.
     """
     for reference in maps_of(references):
         if (reference.get("kind"), reference.get("name")) == (POD_CLIQUE_SET.kind, pcs):
-            return Owner(pcs, str(reference.get("uid") or ""))
-    return Owner(pcs)
+            return str(reference.get("uid") or "")
+    return ""

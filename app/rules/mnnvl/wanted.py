@@ -114,7 +114,7 @@ def _plan_of(clique: CliqueTemplate, template: Template, plan: Plan) -> Plan | N
         place = Place(place.pcs, place.replica, group.name, index)
         base = f"{base}-{group.name}-{index}"
 
-    member = CliqueMember(plan.namespace, f"{base}-{clique.name}", place, plan.owner)
+    member = CliqueMember(plan.namespace, f"{base}-{clique.name}", place, plan.set_uid)
     part = clique.part_with(MNNVL_DEVICE_CLASS)
     device_class = None
     if part is not None:

@@ -8,14 +8,14 @@ from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.kubernetes.claim import awaited_classes
 from app.facts.place import Place
 from app.rules.mnnvl.claim import Injection, claim_mode
-from app.rules.mnnvl.plan import CliqueMember, Owner, Plan
+from app.rules.mnnvl.plan import CliqueMember, Plan
 from app.rules.mnnvl.warnings import claim_warnings, unallocatable
 
 DESIGN = "compute-domain.nvidia.com"
 DRIVER = ["compute-domain-daemon.nvidia.com", "compute-domain-default-channel.nvidia.com"]
 
 
-PLAN = Plan(CliqueMember("ns", "pcs-0-worker", Place("pcs", "0"), Owner("pcs")), "replica", DESIGN)
+PLAN = Plan(CliqueMember("ns", "pcs-0-worker", Place("pcs", "0"), ""), "replica", DESIGN)
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_names_and_labels(obj: dict[str, Any], base: str, labels: dict[str, Any]
     }
     assert (plan.compute_domain, plan.claim) == (f"{base}-cd", f"{base}-mnnvl-claim")
     assert plan.labels == {key: value for key, value in wanted.items() if value is not None}
-    assert plan.owner.uid == "u"
+    assert plan.set_uid == "u"
 
 
 @pytest.mark.parametrize(
@@ -456,7 +456,7 @@ def test_a_container_added_later_gets_the_claim() -> None:
 def test_the_owner_is_the_set(references: Any, uid: str) -> None:
     obj = clique()
     obj["metadata"]["ownerReferences"] = references
-    assert planned(obj).owner.uid == uid
+    assert planned(obj).set_uid == uid
 
 
 def pcs(replicas: int, group_replicas: int = 1, **annotations: MnnvlAnnotations) -> PodCliqueSet:

@@ -20,7 +20,6 @@ from app.rules.mnnvl.demand import (
     read_demand,
     uses,
 )
-from app.rules.mnnvl.plan import Owner
 from tests import builders
 from tests.builders import injection_into
 
@@ -93,10 +92,8 @@ def test_the_claim_says_what_is_asked_for_and_the_plan_is_that_of_admission(
     assert admitted is not None
     planned = plan_for([read], pcs())
     assert (planned.base_name, planned.labels) == (admitted.base_name, admitted.labels)
-    assert (planned.owner, planned.device_class) == (
-        Owner("train", "u"),
-        "compute-domain.nvidia.com",
-    )
+    assert (planned.set_name, planned.set_uid) == ("train", "u")
+    assert planned.device_class == "compute-domain.nvidia.com"
     written = read_written(obj, stored(obj, mode), "ns")
     assert inherited_by(written, None) == MnnvlAnnotations("true", scope, None)
 
@@ -178,7 +175,7 @@ def test_whose_resources_are_made_again(known: PodCliqueSet | None, names: list[
         owned("train-0-b", "u", **DELETED),
         owned("train-0-a", "u"),
     ]
-    assert [read.member.name for read in lasting_demands(demands, known)] == names
+    assert [read.name for read in lasting_demands(demands, known)] == names
 
 
 @pytest.mark.parametrize(
@@ -204,8 +201,8 @@ def test_the_device_class_of_what_is_made_again(
 
 def test_a_scaling_group_comes_before_its_set() -> None:
     known = pcs(mnnvl=MnnvlAnnotations("false", "clique", "c"))
-    place = demand(clique()).member.place
-    grouped = demand(clique("train-0-pool-2-leader", GROUPED)).member.place
+    place = demand(clique()).place
+    grouped = demand(clique("train-0-pool-2-leader", GROUPED)).place
     assert known.mnnvl_at(place) == MnnvlAnnotations("false", "clique", "c")
     assert known.mnnvl_at(grouped) == MnnvlAnnotations("true", "scalingGroupReplica", "c")
 

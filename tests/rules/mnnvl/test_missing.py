@@ -149,7 +149,7 @@ def test_the_podcliques_of_a_set_that_lack_a_claim(
 ) -> None:
     rows = [row for obj in STORED if (row := read_unclaimed(obj)) is not None]
     lacking = lacking_claims(rows, known, reads_groups=True)
-    assert [row.member.name for row in lacking] == names
+    assert [row.name for row in lacking] == names
 
 
 def pod(phase: str = "Running", deleting: bool = False, **spec: Any) -> Object:

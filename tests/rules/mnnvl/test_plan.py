@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from app.facts.place import Place, read_place
-from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, CliqueMember, Owner, Plan, Scope
+from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, CliqueMember, Plan, Scope
 
 ALONE = Place("set", "0")
 IN_GROUP = Place("set", "0", "group", "1")
@@ -13,7 +13,7 @@ LONG = Place("set", "0", "g" * 64, "1")
 
 
 def plan_at(place: Place, scope: Scope) -> Plan:
-    member = CliqueMember("ns", "set-0-worker", place, Owner("set"))
+    member = CliqueMember("ns", "set-0-worker", place, "")
     return Plan(member, scope, DEFAULT_DEVICE_CLASS)
 
 
