@@ -36,6 +36,8 @@ async def pages(
 ) -> AsyncGenerator[Page, None]:
     """Yield each object once, in pages of at most `limit`.
 
+    A page is emptied before the next one is read: it takes far more memory than what is kept of it.
+
     A list expires after some minutes (Gone). It is then started again, without the objects that
     were returned before. Raise Gone if this happens again without progress, and any other
     ClusterError.
@@ -52,12 +54,13 @@ async def pages(
             token = ""
             expired = True
             continue
-        fresh = [obj for obj in page.items if not position.is_past(obj)]
-        if fresh:
-            for obj in fresh:
+        page.items[:] = [obj for obj in page.items if not position.is_past(obj)]
+        if page.items:
+            for obj in page.items:
                 position.advance(obj)
             expired = False
-            yield Page(fresh, page.resource_version, page.continue_token, page.remaining)
+            yield page
+            page.items.clear()
         token = page.continue_token
         if not token:
             return

@@ -118,17 +118,18 @@ async def list_into(client: Reader, store: WatchStore[T], selection: Selection, 
             await asyncio.sleep(0)  # before, because the page has been decoded in the same turn
             store.take_listed(page.items[start : start + pace.slice_size])
         token = page.continue_token
+        version = page.resource_version
         if not token:
             break
+        del page  # or it would be in memory beside the next
 
     keys = store.known_keys()
     for start in range(0, len(keys), pace.slice_size):
-        store.drop_unlisted(keys[start : start + pace.slice_size], page.resource_version)
+        store.drop_unlisted(keys[start : start + pace.slice_size], version)
         await asyncio.sleep(0)
 
-    store.end_list(page.resource_version)
-
-    return page.resource_version
+    store.end_list(version)
+    return version
 
 
 async def follow(
