@@ -88,10 +88,6 @@ class Packer:
         self._trial.undo(mark)
         return placed
 
-    def reset(self) -> None:
-        """Take away all that was placed."""
-        self._trial.undo(0)
-
     def _place(
         self,
         demand: Demand,

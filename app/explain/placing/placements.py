@@ -80,10 +80,10 @@ class Outcome:
     ) -> None:
         self._parts = list(demand.flat())
         self._ground = ground
-        self._packer = Packer(ground, rules)
-        self.fits = self._packer.places(demand)
-        if not self.fits:
-            self._packer.reset()
+        self._rules = rules
+        packer = Packer(ground, rules)
+        self.fits = packer.places(demand)
+        self._used = packer.used if self.fits else frozenset()
 
     def short_of(self, demand: Demand) -> Demand | None:
         """Return the innermost part of a demand that has no place by itself.
@@ -96,9 +96,10 @@ class Outcome:
     @cached_property
     def _position(self) -> int:
         """The position of the innermost part without a place."""
+        packer = Packer(self._ground, self._rules)
         tried = set()
         for position, part in enumerate(self._parts):
-            if part.profile not in tried and not self._packer.has_room(part):
+            if part.profile not in tried and not packer.has_room(part):
                 return position
             tried.add(part.profile)
         return len(self._parts) - 1
@@ -114,7 +115,7 @@ class Outcome:
     def nodes(self) -> frozenset[str]:
         """The names of the nodes that KAI would place the demand on; none if it would not."""
         nodes = self._ground.domains.nodes
-        return frozenset(nodes[position].name for position in self._packer.used)
+        return frozenset(nodes[position].name for position in self._used)
 
     @property
     def best(self) -> DomainRoom | None:
