@@ -292,7 +292,7 @@ class Leader:
         listed = only_here[LISTED_QUEUES]
         reconciler = queue_names.QueueNamesReconciler(self._client, self._queues, listed)
         loop = self._loop(reconciler, workers=1)
-        queue_names.subscribe(loop, self._queues, listed, self._client.discovery)
+        queue_names.subscribe(loop, (self._queues, listed), self._client.discovery)
         return loop
 
     def _workload_loop(self) -> Loop:

@@ -7,6 +7,7 @@ are restarted: https://github.com/kubernetes/kubernetes/issues/133827
 
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from app.facts.kinds import QUEUE_NAMES
 from app.kube.api import Client, Key, ObjectRef
@@ -90,15 +91,8 @@ class QueueNamesReconciler:
         self._listed.note(await self._client.patch(ObjectRef(QUEUE_NAMES, NAME), patch))
 
 
-def subscribe(
-    loop: Loop,
-    queues: WatchStore[str],
-    listed: WatchStore[frozenset[str]],
-    discovery: Discovery,
-) -> None:
+def subscribe(loop: Loop, stores: Iterable[WatchStore[Any]], discovery: Discovery) -> None:
     """Reconcile the object after a change of it or of a Queue, and once its CRD is installed."""
-    queues.subscribe(lambda key, before, after: loop.add(_KEY))
-    listed.subscribe(lambda key, before, after: loop.add(_KEY))
-    discovery.subscribe(
-        lambda resource, version: loop.add(_KEY) if resource == QUEUE_NAMES else None
-    )
+    for store in stores:
+        store.subscribe(lambda key, before, after: loop.add_all())
+    discovery.subscribe(lambda resource, version: loop.add_all())
