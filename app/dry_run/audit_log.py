@@ -8,11 +8,11 @@ never contains the object before an update, which is taken from earlier events o
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import orjson
 
 from app.admission.review import Request
+from app.kube.api import Object
 from app.objects.shape import JsonMap, int_of, map_of, text_of
 
 EVENT_VERSION = "audit.k8s.io/v1"
@@ -56,7 +56,7 @@ class Write:
     operation: str
     request: Request | None = None
     problem: str = ""
-    stored: dict[str, Any] | None = None
+    stored: Object | None = None
 
     @property
     def is_deletion(self) -> bool:
@@ -80,7 +80,7 @@ class History:
     ) -> None:
         self._targets = targets
         self._exempt = frozenset(exempt)
-        self._objects: dict[Key, dict[str, Any]] = {}
+        self._objects: dict[Key, Object] = {}
 
     def write_of(self, event: JsonMap) -> Write | None:
         """Return the write of an event.
@@ -123,7 +123,7 @@ class History:
             return write  # webhooks are not called for what is being deleted
         return _with_request(write, obj, before, _missing(event, verb))
 
-    def _replaced(self, write: Write, after: dict[str, Any] | None) -> dict[str, Any] | None:
+    def _replaced(self, write: Write, after: Object | None) -> Object | None:
         """Return the object before a write, and keep the one after it for the next write.
 
         An object that is deleted stays as long as it has finalizers.
@@ -140,9 +140,7 @@ class History:
         return before
 
 
-def _with_request(
-    write: Write, obj: dict[str, Any] | None, before: dict[str, Any] | None, missing: str
-) -> Write:
+def _with_request(write: Write, obj: Object | None, before: Object | None, missing: str) -> Write:
     """Return a write with its request, or with the problem that it can't be judged.
 
     `missing` is the problem if the log lacks the object that was written.
@@ -236,7 +234,7 @@ def _missing(event: JsonMap, verb: str) -> str:
     return NO_RESPONSE if verb == "patch" and event.get("requestObject") is not None else NO_OBJECT
 
 
-def _request(write: Write, obj: dict[str, Any] | None, before: dict[str, Any] | None) -> Request:
+def _request(write: Write, obj: Object | None, before: Object | None) -> Request:
     """Return the request that the API server sent to webhooks."""
     group, plural, subresource = write.target
     judged = before if write.operation == "DELETE" else obj
@@ -256,7 +254,7 @@ def _request(write: Write, obj: dict[str, Any] | None, before: dict[str, Any] | 
     )
 
 
-def _in_namespace(obj: dict[str, Any] | None, namespace: str) -> dict[str, Any] | None:
+def _in_namespace(obj: Object | None, namespace: str) -> Object | None:
     """Return `obj` with its namespace.
 
     A client may leave it out of the object that it sends.
@@ -266,7 +264,7 @@ def _in_namespace(obj: dict[str, Any] | None, namespace: str) -> dict[str, Any] 
     return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
 
 
-def _object_in(event: JsonMap, field: str) -> dict[str, Any] | None:
+def _object_in(event: JsonMap, field: str) -> Object | None:
     """Return the object in `field` of an event. None if it is missing or a Status."""
     value = event.get(field)
     if (

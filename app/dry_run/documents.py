@@ -9,18 +9,19 @@ import yaml
 from app.admission.review import dumps
 from app.dry_run.budget import OF_REQUEST, Budget, UnusableInput
 from app.dry_run.expansion import spend_json, spend_yaml
+from app.kube.api import Object
 
 _UNFIT = (LookupError, AttributeError, TypeError, ArithmeticError)
 """What PyYAML raises for a value that does not fit its tag, such as a KeyError for `!!bool 7`."""
 
 
-def read_documents(text: str, budget: Budget | None = None) -> list[dict[str, Any]]:
+def read_documents(text: str, budget: Budget | None = None) -> list[Object]:
     """Return the documents in YAML or JSON text.
 
     The items of a List count as documents. `budget` is what they may cost, by default as much as
     those of a request. Raise UnusableInput if there are none or too many.
     """
-    documents: list[dict[str, Any]] = []
+    documents: list[Object] = []
     try:
         with budget or Budget(OF_REQUEST) as spent:
             for position, document in enumerate(_load(text, spent)):
@@ -84,7 +85,7 @@ def _check_keys(document: Any) -> None:
             waiting += value
 
 
-def _expand(document: dict[str, Any]) -> list[dict[str, Any]]:
+def _expand(document: Object) -> list[Object]:
     items = document.get("items")
     if str(document.get("kind", "")).endswith("List") and isinstance(items, list):
         return [item for item in items if isinstance(item, dict)]

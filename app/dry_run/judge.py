@@ -9,7 +9,6 @@ webhooks of other programs are not applied, because only an API server does that
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import jsonpatch
 
@@ -17,6 +16,7 @@ from app.admission.decide import Route, decided
 from app.admission.review import API_VERSION, KIND, BadReview, Request, dumps, parse
 from app.admission.verdict import Verdict, bad_request
 from app.facts.kinds import ALL
+from app.kube.api import Object
 from app.objects.fields import FieldError, FieldPath
 from app.objects.resource import POD, Resource
 from app.objects.shape import JsonMap, map_of, text_of
@@ -36,14 +36,14 @@ class Asker:
 
     username: str
     operation: str = "CREATE"
-    old: tuple[dict[str, Any], ...] = ()
+    old: tuple[Object, ...] = ()
 
     @cached_property
-    def _old(self) -> Mapping[tuple[str, str, str], dict[str, Any]]:
+    def _old(self) -> Mapping[tuple[str, str, str], Object]:
         """The old documents by what they are about, of several the first."""
         return {_subject(document): document for document in reversed(self.old)}
 
-    def old_of(self, document: dict[str, Any]) -> dict[str, Any]:
+    def old_of(self, document: Object) -> Object:
         """Return the document that this one replaces: if none is known, one like it."""
         return self._old.get(_subject(document), document)
 
@@ -56,19 +56,19 @@ class Judgement:
     set, none for that operation.
     """
 
-    document: dict[str, Any]
+    document: Object
     path: str = ""
     verdict: Verdict | None = None
     operation: str = ""
 
     @property
-    def patched_object(self) -> dict[str, Any] | None:
+    def patched_object(self) -> Object | None:
         if self.verdict is None or not self.verdict.patch:
             return None
-        patched: dict[str, Any] = jsonpatch.apply_patch(self.document, self.verdict.patch)
+        patched: Object = jsonpatch.apply_patch(self.document, self.verdict.patch)
         return patched
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Object:
         """Return the judgement as JSON."""
         identity = dict(
             zip(("apiVersion", "kind", "namespace", "name"), identify(self.document), strict=True)
@@ -77,7 +77,7 @@ class Judgement:
             return {"object": identity, "webhook": None, "allowed": True, "code": 200}
 
         verdict = self.verdict
-        details: dict[str, Any] = {
+        details: Object = {
             "message": verdict.message,
             "causes": [
                 {"field": c.field, "reason": c.reason, "message": c.message} for c in verdict.causes
@@ -98,7 +98,7 @@ class Judgement:
         }
 
 
-def _objects(verdict: Verdict, action: str) -> list[dict[str, Any]]:
+def _objects(verdict: Verdict, action: str) -> list[Object]:
     return [effect.object for effect in verdict.effects if effect.action == action]
 
 
@@ -123,7 +123,7 @@ def identify(document: JsonMap) -> tuple[str, str, str, str]:
     return tuple(str(value or "") for value in values)  # type: ignore[return-value]
 
 
-async def judge(routes: Mapping[str, Route], document: dict[str, Any], asker: Asker) -> Judgement:
+async def judge(routes: Mapping[str, Route], document: Object, asker: Asker) -> Judgement:
     """Return the verdict of the route for the document.
 
     An AdmissionReview is judged as it is, but always as a dry run.
@@ -137,7 +137,7 @@ async def judge(routes: Mapping[str, Route], document: dict[str, Any], asker: As
 
 
 async def judge_request(
-    routes: Mapping[str, Route], request: Request, document: dict[str, Any]
+    routes: Mapping[str, Route], request: Request, document: Object
 ) -> Judgement:
     """Return the verdict on a request about `document`."""
     route = _route(routes, request.group, request.resource, request.subresource, request.operation)
@@ -148,7 +148,7 @@ async def judge_request(
     return Judgement(document, route.path, await decided(route, request, _TIMEOUT))
 
 
-async def _judge_review(routes: Mapping[str, Route], review: dict[str, Any]) -> Judgement:
+async def _judge_review(routes: Mapping[str, Route], review: Object) -> Judgement:
     request = map_of(review.get("request"))
     resource = map_of(request.get("resource"))
     target = [text_of(resource.get(name)) for name in ("group", "resource")]
@@ -189,9 +189,7 @@ def _route(
     return next(by_operation, next(iter(fitting), None))
 
 
-def _request(
-    document: dict[str, Any], resource: Resource, subresource: str, asker: Asker
-) -> Request:
+def _request(document: Object, resource: Resource, subresource: str, asker: Asker) -> Request:
     _, kind, namespace, name = identify(document)
     operation = asker.operation
     return Request(

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 from app.dry_run.budget import OF_FILE, Budget, UnusableInput
 from app.dry_run.documents import read_documents
+from app.kube.api import Object
 
 CHUNK = 2**20
 """Characters that are read at once."""
@@ -20,7 +21,7 @@ _DECODER = json.JSONDecoder()
 _ITEMS = "items"
 
 
-def stream_documents(source: TextIO) -> Iterator[dict[str, Any]]:
+def stream_documents(source: TextIO) -> Iterator[Object]:
     """Yield the documents of a text, and the items of its Lists.
 
     Raise UnusableInput if it is neither YAML nor JSON, or if there is none.
@@ -98,7 +99,7 @@ class _Text:
 # JSON.
 
 
-def _of_json(text: _Text) -> Iterator[dict[str, Any]]:
+def _of_json(text: _Text) -> Iterator[Object]:
     """Yield the documents of JSON values that follow one another."""
     while text.peek():
         if text.take("["):
@@ -109,7 +110,7 @@ def _of_json(text: _Text) -> Iterator[dict[str, Any]]:
             raise UnusableInput("not JSON that can be read: a map is expected")
 
 
-def _elements(text: _Text) -> Iterator[dict[str, Any]]:
+def _elements(text: _Text) -> Iterator[Object]:
     """Yield what is in a list whose bracket was taken."""
     if text.take("]"):
         return
@@ -120,9 +121,9 @@ def _elements(text: _Text) -> Iterator[dict[str, Any]]:
             return
 
 
-def _members(text: _Text) -> Iterator[dict[str, Any]]:
+def _members(text: _Text) -> Iterator[Object]:
     """Yield the map whose brace was taken, or, if it has items, these as they come."""
-    document: dict[str, Any] = {}
+    document: Object = {}
     is_list = False
     while not text.take("}"):
         name = text.value()
@@ -144,7 +145,7 @@ def _expect(text: _Text, char: str) -> None:
         raise UnusableInput(f"not JSON that can be read: {char!r} is expected")
 
 
-def _map(value: Any) -> dict[str, Any]:
+def _map(value: Any) -> Object:
     if not isinstance(value, dict):
         raise UnusableInput("not a map with apiVersion and kind")
     return value
@@ -156,7 +157,7 @@ _BEGIN = re.compile(r"---(\s|$)")
 _ITEM = re.compile(r"( *)-(?= |$)")
 
 
-def _of_yaml(text: _Text) -> Iterator[dict[str, Any]]:
+def _of_yaml(text: _Text) -> Iterator[Object]:
     """Yield the documents of YAML, which is cut at its lines before it is parsed."""
     for piece in _pieces(text.lines()):
         yield from _parsed(piece)
@@ -218,7 +219,7 @@ class _Items:
         return f"{line[: self._indent]} {line[self._indent + 1 :]}"
 
 
-def _parsed(lines: list[str]) -> list[dict[str, Any]]:
+def _parsed(lines: list[str]) -> list[Object]:
     if not any(line.strip() and line.lstrip()[:1] not in "#%" for line in lines):
         return []
     return read_documents("\n".join([*lines, ""]), Budget(OF_FILE))

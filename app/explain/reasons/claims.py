@@ -7,7 +7,7 @@ from app.explain.known.index import Index
 from app.explain.known.podclique import PodClique
 from app.explain.placing.placements import Assumption
 from app.explain.reasons.gates import grouped, refs
-from app.explain.reasons.reason import Evidence, Reason, Who
+from app.explain.reasons.reason import Evidence, Reason, Reasons, Who
 from app.explain.reasons.words import counted, listed
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.node import Node
@@ -40,7 +40,7 @@ def _claims(gang: Gang) -> Iterator[tuple[PodClaim, Ref]]:
             yield from ((claim, gang.ref) for claim in member.clique.claims)
 
 
-def claim_missing(gang: Gang) -> Iterator[Reason]:
+def claim_missing(gang: Gang) -> Reasons:
     """A claim or a template that pods name does not exist."""
     missing = (
         (named, user)
@@ -86,7 +86,7 @@ def _missing(gang: Gang, claim: PodClaim) -> tuple[str, str, str] | None:
     return None
 
 
-def device_class_missing(gang: Gang) -> Iterator[Reason]:
+def device_class_missing(gang: Gang) -> Reasons:
     named = (_classes(gang, claim) for claim, _ in _claims(gang))
     unknown = (
         (name, ref)
@@ -131,7 +131,7 @@ def only(
     return Assumption(only=frozenset(position for position, node in nodes if allowed(node)))
 
 
-def claim_not_injected(gang: Gang) -> Iterator[Reason]:
+def claim_not_injected(gang: Gang) -> Reasons:
     """A PodClique asks for MNNVL and has no claim: no webhook answered when it was written."""
     pcs = gang.pcs
     if pcs is None:
@@ -170,7 +170,7 @@ def _not_injected(member: Member, clique: PodClique) -> Reason:
     )
 
 
-def claim_not_in_pods(gang: Gang) -> Iterator[Reason]:
+def claim_not_in_pods(gang: Gang) -> Reasons:
     """Pods run without the claim that their PodClique has: they are older than it."""
     for member in gang.members:
         clique = member.clique
@@ -207,7 +207,7 @@ def _has_our_claim(holder: Pod | PodClique) -> bool:
     return any(claim.name == CLAIM for claim in holder.claims)
 
 
-def channel_taken(gang: Gang) -> Iterator[Reason]:
+def channel_taken(gang: Gang) -> Reasons:
     """The nodes that the gang needs have given their channels to other claims.
 
     A node has one channel.
@@ -265,7 +265,7 @@ def _waits_for_channel(gang: Gang) -> bool:
     return False
 
 
-def domain_not_ready(gang: Gang) -> Iterator[Reason]:
+def domain_not_ready(gang: Gang) -> Reasons:
     """Pods are placed and wait for their ComputeDomain."""
     for domain in compute_domains_of(gang):
         pods = [pod for pod in gang.placed if _uses(pod, domain)]
@@ -273,7 +273,7 @@ def domain_not_ready(gang: Gang) -> Iterator[Reason]:
             yield from _lacking_nodes(gang, domain, sorted({pod.node for pod in pods}))
 
 
-def _lacking_nodes(gang: Gang, domain: ComputeDomain, nodes: list[str]) -> Iterator[Reason]:
+def _lacking_nodes(gang: Gang, domain: ComputeDomain, nodes: list[str]) -> Reasons:
     """`nodes` are those of pods that wait for it."""
     ready = ready_nodes(gang.index, domain)
     missing = [name for name in nodes if name not in ready]
@@ -289,7 +289,7 @@ def _lacking_nodes(gang: Gang, domain: ComputeDomain, nodes: list[str]) -> Itera
     yield Reason("DomainNotReady", (domain.ref,), text, remedy, "platform", evidence)
 
 
-def domain_deleted(gang: Gang) -> Iterator[Reason]:
+def domain_deleted(gang: Gang) -> Reasons:
     """Somebody has deleted a ComputeDomain of Grove.
 
     Grove keeps it by a finalizer and makes no other one.

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.levels import Topology
 from app.explain.reasons.gates import grouper_warnings
-from app.explain.reasons.reason import Evidence, Reason, Who
+from app.explain.reasons.reason import Evidence, Reason, Reasons, Who
 from app.explain.reasons.words import counted, listed
 from app.facts.grove.podcliqueset import Clique, ScalingGroup, SetWithStatus, UserConstraint
 from app.facts.grove.podgang import GangGroup, GangPart, PodGang
@@ -16,7 +16,7 @@ from app.facts.named import Ref
 _CONDITIONS = (("TopologyLevelsUnavailable", "True"), ("TopologyConstraintSatisfied", "False"))
 
 
-def level_unknown(gang: Gang) -> Iterator[Reason]:
+def level_unknown(gang: Gang) -> Reasons:
     """In the set, and in what the scheduler is told."""
     if gang.pcs is not None:
         unknown = list(_unknown_domains(gang.pcs, gang.topology))
@@ -24,7 +24,7 @@ def level_unknown(gang: Gang) -> Iterator[Reason]:
     yield from _unknown_keys(gang)
 
 
-def _unknown_domains(pcs: SetWithStatus, topology: Topology) -> Iterator[Reason]:
+def _unknown_domains(pcs: SetWithStatus, topology: Topology) -> Reasons:
     cluster = topology.cluster
     if cluster is None:
         yield from _unknown_topology(pcs)
@@ -48,7 +48,7 @@ def _unknown_domains(pcs: SetWithStatus, topology: Topology) -> Iterator[Reason]
             )
 
 
-def _unknown_topology(pcs: SetWithStatus) -> Iterator[Reason]:
+def _unknown_topology(pcs: SetWithStatus) -> Reasons:
     asked = next((asked for _, asked in pcs.constraints if asked.topology), None)
     if asked is None:
         return
@@ -68,7 +68,7 @@ def _unknown_topology(pcs: SetWithStatus) -> Iterator[Reason]:
     )
 
 
-def _unavailable(pcs: SetWithStatus) -> Iterator[Reason]:
+def _unavailable(pcs: SetWithStatus) -> Reasons:
     """Yield what Grove or we wrote into the set's conditions."""
     for condition in pcs.conditions:
         if (condition.type, condition.status) in _CONDITIONS:
@@ -89,7 +89,7 @@ def _unavailable(pcs: SetWithStatus) -> Iterator[Reason]:
             )
 
 
-def _unknown_keys(gang: Gang) -> Iterator[Reason]:
+def _unknown_keys(gang: Gang) -> Reasons:
     topology = gang.topology
     kai = gang.topology.kai
     if kai is None:
@@ -129,7 +129,7 @@ def _known_keys(gang: Gang, unknown: Sequence[str]) -> tuple[str, Who]:
     return f"ask for one of them{elsewhere}", "you"
 
 
-def _no_topology(gang: Gang) -> Iterator[Reason]:
+def _no_topology(gang: Gang) -> Reasons:
     """KAI refuses a gang that names a topology that does not exist."""
     facts = gang.index.facts
     unknown = facts.unseen.keys() | facts.skipped | facts.absent
@@ -154,7 +154,7 @@ def _no_topology(gang: Gang) -> Iterator[Reason]:
     )
 
 
-def topology_unnamed(gang: Gang) -> Iterator[Reason]:
+def topology_unnamed(gang: Gang) -> Reasons:
     pod_gang = gang.pod_gang
     if pod_gang is None or not pod_gang.constrained or pod_gang.topology:
         return
@@ -184,7 +184,7 @@ def topology_unnamed(gang: Gang) -> Iterator[Reason]:
     )
 
 
-def gang_unconstrained(gang: Gang) -> Iterator[Reason]:
+def gang_unconstrained(gang: Gang) -> Reasons:
     """The scheduler was told less than the set asks for."""
     pod_gang = gang.pod_gang
     group = gang.pod_group
@@ -298,7 +298,7 @@ def _lost(
             yield told.required
 
 
-def min_above_replicas(gang: Gang) -> Iterator[Reason]:
+def min_above_replicas(gang: Gang) -> Reasons:
     """A minimum that can never be reached."""
     if gang.pcs is not None:
         yield from _never_by_template(gang.pcs)
@@ -310,7 +310,7 @@ def min_above_replicas(gang: Gang) -> Iterator[Reason]:
     yield from _never_by_pod_group(gang)
 
 
-def _never_by_pod_group(gang: Gang) -> Iterator[Reason]:
+def _never_by_pod_group(gang: Gang) -> Reasons:
     group = gang.pod_group
     cliques = [member.clique for member in gang.members]
     possible = sum(clique.replicas for clique in cliques if clique is not None)
@@ -319,7 +319,7 @@ def _never_by_pod_group(gang: Gang) -> Iterator[Reason]:
         yield _never(group.ref, needs, group.minimum, possible, "minMember")
 
 
-def _never_by_template(pcs: SetWithStatus) -> Iterator[Reason]:
+def _never_by_template(pcs: SetWithStatus) -> Reasons:
     templates: list[tuple[str, Clique | ScalingGroup]]
     templates = [(f"Clique {clique.name}", clique) for clique in pcs.cliques]
     templates += [(f"Scaling group {group.name}", group) for group in pcs.groups]

@@ -11,7 +11,7 @@ from app.explain.gangs.bases import base_gangs
 from app.explain.gangs.gang import Gang, Member
 from app.explain.known.index import Index
 from app.explain.reasons.made import said_when
-from app.explain.reasons.reason import Evidence, Reason, Who
+from app.explain.reasons.reason import Evidence, Reason, Reasons, Who
 from app.explain.reasons.said import is_of_kai
 from app.explain.reasons.words import ago, counted, listed
 from app.facts.grove.podgang import PodGang
@@ -36,7 +36,7 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> list[tuple[K, list[V]]]:
     return sorted(groups.items(), key=lambda group: group[0])
 
 
-def gang_incomplete(gang: Gang) -> Iterator[Reason]:
+def gang_incomplete(gang: Gang) -> Reasons:
     """Fewer pods than the minimum exist, and no gate explains it."""
     short = _short_of_pods(gang)
     if not short or gang.whole.is_satisfied or gang.whole.is_ready:
@@ -162,7 +162,7 @@ def _is_of_workload(gang: Gang) -> bool:
     return any(pod.workload or pod.workload_group for pod in gang.pods)
 
 
-def gate_not_in_gang(gang: Gang) -> Iterator[Reason]:
+def gate_not_in_gang(gang: Gang) -> Reasons:
     """A pod with Grove's gate that its PodGang does not refer to."""
     if gang.pod_gang is None:
         return
@@ -184,7 +184,7 @@ def gate_not_in_gang(gang: Gang) -> Iterator[Reason]:
         )
 
 
-def gate_base_gang(gang: Gang) -> Iterator[Reason]:
+def gate_base_gang(gang: Gang) -> Reasons:
     """A pod with Grove's gate whose base gang has not reached its minimum."""
     gated = [pod for pod in gang.pods if GROVE_GATE in pod.gates]
     if gang.pod_gang is None or not gated:
@@ -205,7 +205,7 @@ def gate_base_gang(gang: Gang) -> Iterator[Reason]:
         yield Reason("GateBaseGang", refs(gated), text, remedy, "wait", evidence, (command,))
 
 
-def gate_opens(gang: Gang) -> Iterator[Reason]:
+def gate_opens(gang: Gang) -> Reasons:
     """Pods with Grove's gate, although nothing is missing that Grove waits for."""
     gated = [pod for pod in gang.pods if GROVE_GATE in pod.gates]
     if gang.pod_gang is None or not gated:
@@ -236,7 +236,7 @@ def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, int, int]
             yield part.name, clique.scheduled, part.minimum
 
 
-def gate_foreign(gang: Gang) -> Iterator[Reason]:
+def gate_foreign(gang: Gang) -> Reasons:
     foreign = ((gate, pod) for pod in gang.pods for gate in pod.gates if gate != GROVE_GATE)
     for gate, pods in grouped(foreign):
         objects = refs(pods)
@@ -252,13 +252,13 @@ def gate_foreign(gang: Gang) -> Iterator[Reason]:
         )
 
 
-def workload_missing(gang: Gang) -> Iterator[Reason]:
+def workload_missing(gang: Gang) -> Reasons:
     """A pod names a Workload, or a group of one, that doesn't exist."""
     named = ((_missing_workload(gang.index, pod), pod) for pod in gang.waiting)
     yield from _missing((missing, pod) for missing, pod in named if missing is not None)
 
 
-def pod_group_missing(gang: Gang) -> Iterator[Reason]:
+def pod_group_missing(gang: Gang) -> Reasons:
     """A pod names a KAI PodGroup that doesn't exist."""
     field = f"metadata.annotations[{POD_GROUP_NAME}]"
     pods = (
@@ -271,7 +271,7 @@ def pod_group_missing(gang: Gang) -> Iterator[Reason]:
 
 def _missing(
     named: Iterable[tuple[tuple[str, str, str], Pod]],
-) -> Iterator[Reason]:
+) -> Reasons:
     """`named` are (kind, name, field) of what does not exist, each with a pod that names it."""
     for (kind, name, field), pods in grouped(named):
         objects = refs(pods)
@@ -317,7 +317,7 @@ def _missing_part(
     return None
 
 
-def not_grouped(gang: Gang) -> Iterator[Reason]:
+def not_grouped(gang: Gang) -> Reasons:
     """A pod for KAI that KAI's pod-grouper has not taken up, and that nothing else holds back."""
     untaken = filter(_is_untaken, gang.waiting)
     for words, pods in grouped(
@@ -356,7 +356,7 @@ def grouper_warnings(index: Index, pod: Pod) -> list[str]:
     ]
 
 
-def wrong_scheduler(gang: Gang) -> Iterator[Reason]:
+def wrong_scheduler(gang: Gang) -> Reasons:
     """There are constraints, and the pods go to a scheduler that knows none of them."""
     others = ((pod.scheduler, pod) for pod in gang.pods if pod.scheduler != KAI_SCHEDULER)
     for name, pods in grouped(others):

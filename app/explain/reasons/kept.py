@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.known.domains import Path
 from app.explain.reasons.gates import dead_nodes, grouped, refs
-from app.explain.reasons.reason import Evidence, Reason
+from app.explain.reasons.reason import Evidence, Reason, Reasons
 from app.explain.reasons.said import is_of_kai
 from app.explain.reasons.words import counted, listed
 from app.facts.named import Ref
 
 
-def required_violated(gang: Gang) -> Iterator[Reason]:
+def required_violated(gang: Gang) -> Reasons:
     """Pods of a part are placed in several domains of a level that it requires.
 
     KAI does that itself, if a part is placed later than the rest of what must be together.
@@ -54,7 +54,7 @@ def _places(level: str, domains: set[Path], unlabelled: set[str]) -> str:
     return ", and ".join(filter(None, (inside, outside)))
 
 
-def node_gone(gang: Gang) -> Iterator[Reason]:
+def node_gone(gang: Gang) -> Reasons:
     """Pods are bound to nodes that do not exist: they don't run, and keep their places."""
     known = gang.index.domains(gang.topology.keys).positions
     remedy = "wait: Kubernetes deletes such pods within minutes; or delete them, to be made anew"
@@ -62,7 +62,7 @@ def node_gone(gang: Gang) -> Iterator[Reason]:
         yield Reason("NodeGone", objects, f"{on_node}, which is gone", remedy, "you", evidence)
 
 
-def node_not_ready(gang: Gang) -> Iterator[Reason]:
+def node_not_ready(gang: Gang) -> Reasons:
     """Pods are on nodes whose kubelet does not answer, or says that it can't run pods."""
     dead = dead_nodes(gang.index)
     remedy = (
@@ -119,7 +119,7 @@ def _domains_of(gang: Gang, part: Unit | Member, key: str) -> tuple[set[Path], s
     return found, unlabelled
 
 
-def not_as_preferred(gang: Gang) -> Iterator[Reason]:
+def not_as_preferred(gang: Gang) -> Reasons:
     """All is placed, over more preferred domains than if it were placed again now."""
     if gang.waits:
         return
@@ -163,7 +163,7 @@ def _preferred_domains(
     return set() if None in paths else {path for path in paths if path is not None}
 
 
-def binding_failed(gang: Gang) -> Iterator[Reason]:
+def binding_failed(gang: Gang) -> Reasons:
     for pod in gang.waiting:
         events = (
             e

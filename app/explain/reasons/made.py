@@ -1,9 +1,7 @@
 """Reasons in what was not made, or is made anew, and in what is not installed."""
 
-from collections.abc import Iterator
-
 from app.explain.gangs.gang import Gang
-from app.explain.reasons.reason import Evidence, Reason, Severity
+from app.explain.reasons.reason import Evidence, Reason, Reasons, Severity
 from app.explain.reasons.words import ago, counted, listed
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.status import LastError
@@ -17,7 +15,7 @@ _OF_KAI = {"pod_groups", "queues", "kai_topologies"}
 _OF_GROVE = {"gangs", "cliques"}
 
 
-def kai_missing(gang: Gang) -> Iterator[Reason]:
+def kai_missing(gang: Gang) -> Reasons:
     """Pods wait for KAI, and its APIs are not served."""
     schedulers = {pod.scheduler for pod in gang.waiting}
     if not gang.index.facts.absent >= _OF_KAI or KAI_SCHEDULER not in schedulers:
@@ -28,7 +26,7 @@ def kai_missing(gang: Gang) -> Iterator[Reason]:
     yield Reason("KaiMissing", (gang.ref,), text, remedy, "platform", evidence)
 
 
-def grove_missing(gang: Gang) -> Iterator[Reason]:
+def grove_missing(gang: Gang) -> Reasons:
     """There is a PodCliqueSet, and what Grove makes of it is not served."""
     if gang.pcs is None or not gang.index.facts.absent & _OF_GROVE:
         return
@@ -37,7 +35,7 @@ def grove_missing(gang: Gang) -> Iterator[Reason]:
     yield Reason("GroveMissing", (gang.pcs.ref,), text, "install Grove", "platform", evidence)
 
 
-def nothing_made(gang: Gang) -> Iterator[Reason]:
+def nothing_made(gang: Gang) -> Reasons:
     """There is nothing but the object that was asked about."""
     if gang.pcs is not None:
         yield from _nothing_of_set(gang, gang.pcs)
@@ -50,7 +48,7 @@ def nothing_made(gang: Gang) -> Iterator[Reason]:
         yield Reason("NothingMade", (gang.ref,), text, remedy, "you", evidence)
 
 
-def _nothing_of_set(gang: Gang, pcs: SetWithStatus) -> Iterator[Reason]:
+def _nothing_of_set(gang: Gang, pcs: SetWithStatus) -> Reasons:
     key = (pcs.namespace, pcs.name)
     index = gang.index
     if index.cliques_of_set.get(key) or index.gangs_of_set.get(key) or index.pods_of_set.get(key):
@@ -71,7 +69,7 @@ def _is_new(gang: Gang, pcs: SetWithStatus) -> bool:
     return bool(now) and pcs.created is not None and now - pcs.created < SOON
 
 
-def set_being_deleted(gang: Gang) -> Iterator[Reason]:
+def set_being_deleted(gang: Gang) -> Reasons:
     """The PodCliqueSet is deleted, and finalizers keep it."""
     pcs = gang.pcs
     if pcs is None or pcs.deleted_at is None:
@@ -88,7 +86,7 @@ def set_being_deleted(gang: Gang) -> Iterator[Reason]:
     yield Reason("SetBeingDeleted", (pcs.ref,), text, remedy, "you", evidence, severity="warning")
 
 
-def pod_gang_missing(gang: Gang) -> Iterator[Reason]:
+def pod_gang_missing(gang: Gang) -> Reasons:
     """PodCliques and pods name a PodGang that does not exist, or there is none at all."""
     pcs = gang.pcs
     if pcs is None:
@@ -139,7 +137,7 @@ def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:
     return Reason("PodGangMissing", refs, text, remedy, "platform", evidence, severity=severity)
 
 
-def pod_gang_migration_in_progress(gang: Gang) -> Iterator[Reason]:
+def pod_gang_migration_in_progress(gang: Gang) -> Reasons:
     """Grove replaces the PodGangs of a set by those of a new release."""
     pcs = gang.pcs
     if pcs is None or not _migrates(pcs):

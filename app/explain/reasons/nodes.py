@@ -2,7 +2,6 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 from app.explain.gangs.gang import Gang
@@ -12,7 +11,7 @@ from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
 from app.explain.placing.placements import EMPTY, OPENED, Assumption, Placements
 from app.explain.reasons.placement import level_of, nodes_in, parts
-from app.explain.reasons.reason import Evidence, Reason
+from app.explain.reasons.reason import Evidence, Reason, Reasons
 from app.explain.reasons.room import (
     Obstacle,
     closed_because,
@@ -27,7 +26,7 @@ from app.facts.kubernetes.selectors import Requirement
 from app.facts.labels import NODE_POOL
 
 
-def no_node_matches(gang: Gang) -> Iterator[Reason]:
+def no_node_matches(gang: Gang) -> Reasons:
     """The pods select what no node has."""
     obstacle = obstacle_of(gang)
     if obstacle is None or obstacle.unmatched is None or not obstacle.nodes:
@@ -73,7 +72,7 @@ def _with_selector(demand: Demand, shape: Shape, key: str, value: str) -> Demand
     return replace(demand, pods=pods, parts=parts)
 
 
-def nodes_unfit(gang: Gang) -> Iterator[Reason]:
+def nodes_unfit(gang: Gang) -> Reasons:
     """Nodes are closed to the gang, and if they were open, it would fit."""
     obstacle = obstacle_of(gang)
     if obstacle is None or not obstacle.is_closed or obstacle.is_of_pool:
@@ -152,7 +151,7 @@ def _what_opens(obstacle: Obstacle, whys: list[str]) -> str:
     return f"{remedy}, and wait until pods of others end there"
 
 
-def other_resource(gang: Gang) -> Iterator[Reason]:
+def other_resource(gang: Gang) -> Reasons:
     """The devices fit, and another resource does not."""
     obstacle = obstacle_of(gang)
     if obstacle is None or obstacle.missing_resource is None:
@@ -212,7 +211,7 @@ def _asked_and_free(
     return sizes[largest], max(fitting, default=0)
 
 
-def outside_pool(gang: Gang) -> Iterator[Reason]:
+def outside_pool(gang: Gang) -> Reasons:
     """Only nodes outside of its node pool have room for the gang."""
     obstacle = obstacle_of(gang)
     if obstacle is None or not obstacle.is_of_pool:

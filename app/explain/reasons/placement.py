@@ -1,7 +1,6 @@
 """Reasons in the room on nodes, as KAI counts it; what helps is tried out before it is said."""
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 from app.explain.gangs.gang import Gang
@@ -12,7 +11,7 @@ from app.explain.placing.fitness import is_selected
 from app.explain.placing.placements import EMPTY, OPENED, SOON, Assumption, Placements
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.evictable import evicted_for
-from app.explain.reasons.reason import Evidence, Reason, Who
+from app.explain.reasons.reason import Evidence, Reason, Reasons, Who
 from app.explain.reasons.room import (
     Obstacle,
     obstacle_of,
@@ -41,7 +40,7 @@ def parts(demand: Demand, short: Demand) -> tuple[str, ...]:
     return tuple(sorted({part.name for part in demand.flat() if part.profile == short.profile}))
 
 
-def never_fits(gang: Gang) -> Iterator[Reason]:
+def never_fits(gang: Gang) -> Reasons:
     """Even without any other pod, no domain is large enough."""
     obstacle = obstacle_of(gang)
     if obstacle is None or not obstacle.is_for_ever or _has_another_cause(obstacle):
@@ -156,7 +155,7 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> str | None:
     return None
 
 
-def no_domain_fits(gang: Gang) -> Iterator[Reason]:
+def no_domain_fits(gang: Gang) -> Reasons:
     """Pods of others hold the room that it needs."""
     obstacle = obstacle_of(gang)
     if obstacle is None:
@@ -196,7 +195,7 @@ def _lacks_only_room(obstacle: Obstacle) -> bool:
     return obstacle.missing_resource is None
 
 
-def _no_room_for_more(obstacle: Obstacle) -> Iterator[Reason]:
+def _no_room_for_more(obstacle: Obstacle) -> Reasons:
     """The minimum of the gang runs, and its own pods hold the room that the rest would need."""
     gang = obstacle.gang
     short = obstacle.short
@@ -325,7 +324,7 @@ def replaced(
     return replace(demand, parts=tuple(own))
 
 
-def bound_to_domain(gang: Gang) -> Iterator[Reason]:
+def bound_to_domain(gang: Gang) -> Reasons:
     """Part of the gang runs, the rest must join it, and there is no room for it."""
     obstacle = obstacle_of(gang)
     if obstacle is None or obstacle.is_of_pool:

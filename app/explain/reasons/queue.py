@@ -1,13 +1,13 @@
 """Reasons in KAI's queues, and in what KAI itself says of a PodGroup."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of
 from app.explain.known.index import Index
 from app.explain.placing.placements import EMPTY
 from app.explain.reasons.evictable import group_is_preemptible
-from app.explain.reasons.reason import Evidence, Reason
+from app.explain.reasons.reason import Evidence, Reason, Reasons
 from app.explain.reasons.shares import (
     Excess,
     asked_of,
@@ -28,7 +28,7 @@ def _said(gang: Gang, reason: str) -> Said | None:
     return next((said for said in group.said if said.reason == reason), None) if group else None
 
 
-def queue_missing(gang: Gang) -> Iterator[Reason]:
+def queue_missing(gang: Gang) -> Reasons:
     """KAI places nothing in a queue that is not a leaf below a queue that exists."""
     group = gang.pod_group
     if group is None or not group.queue:
@@ -45,7 +45,7 @@ def queue_missing(gang: Gang) -> Iterator[Reason]:
         yield Reason("QueueMissing", (group.ref,), text, remedy, "you", evidence)
 
 
-def queue_limit(gang: Gang) -> Iterator[Reason]:
+def queue_limit(gang: Gang) -> Reasons:
     """The queue has reached a limit.
 
     This is KAI's word for it, or the sum of what is allocated and asked, in the queue or one above
@@ -72,7 +72,7 @@ def queue_limit(gang: Gang) -> Iterator[Reason]:
         yield _as_said(group, said, "QueueLimit", remedy)
 
 
-def queue_quota(gang: Gang) -> Iterator[Reason]:
+def queue_quota(gang: Gang) -> Reasons:
     """What is not preemptible is bound to the quota of its queue, and of those above it."""
     group = gang.pod_group
     if group is None:
@@ -117,7 +117,7 @@ def _binding_quota(gang: Gang, group: KaiPodGroup, said: Said | None) -> tuple[s
     return (name, f"{amount('/gpu', quota)}, {plain(used)} used") if quota else None
 
 
-def fair_share(gang: Gang) -> Iterator[Reason]:
+def fair_share(gang: Gang) -> Reasons:
     """The queue is promised what the gang asks for, and a sibling holds more than its own promise.
 
     Nothing that KAI takes back helps a gang that would have no place in an empty cluster.
@@ -168,7 +168,7 @@ def _held_by(over: Sequence[tuple[Queue, int]], queue: Queue) -> Reason:
     return Reason("FairShare", refs, text, remedy, "wait", evidence)
 
 
-def preemption_delay(gang: Gang) -> Iterator[Reason]:
+def preemption_delay(gang: Gang) -> Reasons:
     group = gang.pod_group
     said = _said(gang, "PreemptionDelayNotElapsed")
     if group is None or said is None:

@@ -49,7 +49,9 @@ class Reason:
     parts: tuple[str, ...] = ()
 
 
-Check = Callable[[Gang], Iterator[Reason]]
+Reasons = Iterator[Reason]
+
+Check = Callable[[Gang], Reasons]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Path, joined_names
 from app.explain.placing.demand import Demand
 from app.explain.reasons.placement import level_of, parts, replaced
-from app.explain.reasons.reason import Evidence, Reason
+from app.explain.reasons.reason import Evidence, Reason, Reasons
 from app.explain.reasons.room import Obstacle, obstacle_of
 from app.explain.reasons.words import counted, listed, plain
 from app.facts.constraint import SchedulerConstraint
 
 
-def preferred_broader(gang: Gang) -> Iterator[Reason]:
+def preferred_broader(gang: Gang) -> Reasons:
     """A preferred level that is broader than the required one: KAI refuses that."""
     depths = {key: depth for depth, key in enumerate(gang.topology.keys)}
     for part in gang.whole.parts():
@@ -70,7 +70,7 @@ def _first_that_helps(obstacle: Obstacle, options: Sequence[tuple[str, Demand]])
     return ""
 
 
-def shared_narrower_domain(gang: Gang) -> Iterator[Reason]:
+def shared_narrower_domain(gang: Gang) -> Reasons:
     """A required level is never met if all nodes that come into question share a narrower domain.
 
     This is a defect of KAI: `lowestCommonDomainID` goes down to that domain, and the domains above
@@ -135,7 +135,7 @@ def _preferring(demand: Demand, key: str) -> Demand:
     return replace(demand, preferred=preferred, parts=inner)
 
 
-def sizes_differ(gang: Gang) -> Iterator[Reason]:
+def sizes_differ(gang: Gang) -> Reasons:
     """KAI wants room for all pods of a part as if each were as large as the largest."""
     obstacle = obstacle_of(gang)
     if obstacle is None or not obstacle.is_of_sizes or obstacle.is_of_shared_domain:
@@ -221,7 +221,7 @@ def unconstrained(demand: Demand) -> Demand:
     return replace(demand, key="", preferred="", parts=inner)
 
 
-def level_without_topology(gang: Gang) -> Iterator[Reason]:
+def level_without_topology(gang: Gang) -> Reasons:
     """The PodGroup names a level, but no topology: KAI ignores it."""
     group = gang.pod_group
     if group is None:
@@ -265,7 +265,7 @@ def _matters(
     return len(values) > 1
 
 
-def domains_joined(gang: Gang) -> Iterator[Reason]:
+def domains_joined(gang: Gang) -> Reasons:
     """Dots in names make KAI take two domains for one."""
     domains = gang.index.domains(gang.topology.keys)
     if not domains.joined:

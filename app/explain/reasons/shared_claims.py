@@ -8,7 +8,7 @@ from app.explain.gangs.gang import Gang
 from app.explain.placing.fitness import matches_any
 from app.explain.reasons.claims import only
 from app.explain.reasons.gates import grouped, refs
-from app.explain.reasons.reason import Evidence, Reason, Severity, Who
+from app.explain.reasons.reason import Evidence, Reason, Reasons, Severity, Who
 from app.explain.reasons.words import ago, counted, listed
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.pod import Pod
@@ -29,7 +29,7 @@ def _claims_shared(gang: Gang) -> Iterator[tuple[ResourceClaim, list[Pod]]]:
             yield stored, pods
 
 
-def claim_queue(gang: Gang) -> Iterator[Reason]:
+def claim_queue(gang: Gang) -> Reasons:
     """A claim of GPUs is not labelled with the queue of the gang: KAI places no pod with it.
 
     It takes all DeviceClasses with `gpu` in their names for GPUs; see `pkg/common/resources/dra.go`
@@ -56,7 +56,7 @@ def claim_queue(gang: Gang) -> Iterator[Reason]:
         yield Reason("ClaimQueue", (claim.ref,), text, remedy, "you", evidence, (command,))
 
 
-def claim_elsewhere(gang: Gang) -> Iterator[Reason]:
+def claim_elsewhere(gang: Gang) -> Reasons:
     """The claim is allocated on nodes that can't take the pods that wait."""
     for claim, pods in _claims_shared(gang):
         if not claim.allocated or not claim.nodes:
@@ -107,7 +107,7 @@ def _is_ours(gang: Gang, claim: ResourceClaim) -> bool:
     return CLAIM in names
 
 
-def claim_being_deleted(gang: Gang) -> Iterator[Reason]:
+def claim_being_deleted(gang: Gang) -> Reasons:
     """A shared claim is being deleted, and pods that run keep it: no other pod gets it."""
     names = {c.claim for pod in gang.pods for c in pod.claims if c.claim and not c.template}
     for name in sorted(names):
@@ -154,7 +154,7 @@ def _lasting_users(gang: Gang, claim: ResourceClaim) -> list[str]:
     )
 
 
-def claim_held(gang: Gang) -> Iterator[Reason]:
+def claim_held(gang: Gang) -> Reasons:
     """A pod that is gone, or about to go, still reserves a claim."""
     for claim, _ in _claims_shared(gang):
         for consumer in claim.consumers:
@@ -179,7 +179,7 @@ def claim_held(gang: Gang) -> Iterator[Reason]:
             )
 
 
-def claim_full(gang: Gang) -> Iterator[Reason]:
+def claim_full(gang: Gang) -> Reasons:
     """More pods want a claim than may reserve it."""
     for claim, pods in _claims_shared(gang):
         users = {

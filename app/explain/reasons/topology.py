@@ -5,7 +5,7 @@ Constraints that did not reach the scheduler are among them.
 
 import shlex
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from app.explain.gangs.gang import Gang
@@ -15,7 +15,7 @@ from app.explain.known.guesses import guessed_labels
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.placing.fitness import is_selected
-from app.explain.reasons.reason import Evidence, Reason, Severity
+from app.explain.reasons.reason import Evidence, Reason, Reasons, Severity
 from app.explain.reasons.words import amount, counted, listed
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
@@ -25,7 +25,7 @@ from app.objects.owners import OwnerRef
 from app.rules.topology.levels import HOSTNAME_KEY
 
 
-def level_label_missing(gang: Gang) -> Iterator[Reason]:
+def level_label_missing(gang: Gang) -> Reasons:
     """One reason for each set of missing labels and place where the nodes belong.
 
     KAI leaves these nodes out for gangs with a constraint alone. They are a reason for a gang that
@@ -51,7 +51,7 @@ def _has_place(gang: Gang) -> bool:
     return not gang.index.room_is_known or gang.placements.now.fits
 
 
-def _missing_labels(gang: Gang, outside: list[Node], keys: list[str]) -> Iterator[Reason]:
+def _missing_labels(gang: Gang, outside: list[Node], keys: list[str]) -> Reasons:
     guesses = guessed_labels(gang.index, gang.topology)
     would_fit = False
     if guesses and not _has_place(gang):
@@ -182,7 +182,7 @@ def _them(count: int) -> str:
     return "it" if count == 1 else "them"
 
 
-def not_a_tree(gang: Gang) -> Iterator[Reason]:
+def not_a_tree(gang: Gang) -> Reasons:
     """Values of a level under two parents.
 
     If a fifth of the values or more are, names that repeat are a habit: then one note for the
@@ -212,7 +212,7 @@ def _habit(
     above: Level,
     shared: Mapping[str, object],
     total: int,
-) -> Iterator[Reason]:
+) -> Reasons:
     if not shared:
         return
 
@@ -272,7 +272,7 @@ def _two_parents(
     )
 
 
-def topology_differs(gang: Gang) -> Iterator[Reason]:
+def topology_differs(gang: Gang) -> Reasons:
     """Yield how KAI's Topology differs from Grove's."""
     cluster = gang.topology.cluster
     kai = gang.topology.kai

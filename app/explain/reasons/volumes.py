@@ -1,7 +1,6 @@
 """Reasons in PersistentVolumeClaims: what is not bound, and what is bound elsewhere."""
 
 import shlex
-from collections.abc import Iterator
 from functools import partial
 
 from app.explain.gangs.gang import Gang
@@ -9,7 +8,7 @@ from app.explain.known.index import Index
 from app.explain.placing.fitness import matches_any
 from app.explain.reasons.claims import only
 from app.explain.reasons.gates import grouped, refs
-from app.explain.reasons.reason import Evidence, Reason, Who
+from app.explain.reasons.reason import Evidence, Reason, Reasons, Who
 from app.explain.reasons.words import counted, listed
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
@@ -21,7 +20,7 @@ def _named(gang: Gang) -> list[tuple[str, list[Pod]]]:
     return grouped((name, pod) for pod in gang.waiting for name in pod.volumes)
 
 
-def volume_unbound(gang: Gang) -> Iterator[Reason]:
+def volume_unbound(gang: Gang) -> Reasons:
     """A PersistentVolumeClaim is missing, or is not bound.
 
     It has to be bound before pods are placed.
@@ -87,7 +86,7 @@ def _class_of(index: Index, claim: VolumeClaim) -> StorageClass | None:
     return next((one for one in index.facts.storage_classes if one.is_default), None)
 
 
-def volume_elsewhere(gang: Gang) -> Iterator[Reason]:
+def volume_elsewhere(gang: Gang) -> Reasons:
     """A volume is on nodes that have no place for the pods that need it."""
     if not gang.placements.now.fits:
         return
