@@ -44,12 +44,7 @@ def add_cluster_options(parser: argparse.ArgumentParser, default: str = "that of
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="an OperatorConfiguration: the server's"
     )
-    parser.add_argument(
-        "--kubeconfig", type=Path, metavar="FILE", help=f"of the cluster (default: {default})"
-    )
-    parser.add_argument(
-        "--context", metavar="NAME", help="of the kubeconfig (default: its current one)"
-    )
+    _add_cluster(parser, default)
 
 
 def add_reading_options(parser: argparse.ArgumentParser) -> None:
@@ -57,13 +52,17 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
 
     The cluster is read with the rights of the user.
     """
+    _add_cluster(parser, LIKE_KUBECTL)
+    add_output(parser)
+
+
+def _add_cluster(parser: argparse.ArgumentParser, default: str) -> None:
     parser.add_argument(
-        "--kubeconfig", type=Path, metavar="FILE", help=f"of the cluster (default: {LIKE_KUBECTL})"
+        "--kubeconfig", type=Path, metavar="FILE", help=f"of the cluster (default: {default})"
     )
     parser.add_argument(
         "--context", metavar="NAME", help="of the kubeconfig (default: its current one)"
     )
-    add_output(parser)
 
 
 def add_output(parser: argparse.ArgumentParser, description: str = "default: text") -> None:

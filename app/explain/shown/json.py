@@ -48,8 +48,8 @@ def survey_document(
             for r in survey.levels
         ],
         "outside": list(survey.outside),
-        "reasons": _plain(survey.reasons),
-        "unknown": _plain(survey.unknown),
+        "reasons": plain(survey.reasons),
+        "unknown": plain(survey.unknown),
         "unseen": dict(facts.unseen),
         "domains": [
             _map(report) | {name: _gpus(getattr(report, name)) for name in gpus}
@@ -92,31 +92,32 @@ def search_document(search: RoomSearch) -> dict[str, Any]:
 
 def preview_document(preview: Preview) -> dict[str, Any]:
     return {
-        "levels": _plain(preview.after.levels),
+        "levels": plain(preview.after.levels),
         "keysOnNoNode": list(preview.absent),
-        "effects": _plain(preview.effects),
-        "reasons": _plain(preview.reasons),
+        "effects": plain(preview.effects),
+        "reasons": plain(preview.reasons),
     }
 
 
 def _map(value: Any) -> dict[str, Any]:
     """Return a dataclass as a map of its fields; its `ref` is called `object`."""
     return {
-        _NAMES.get(field.name, field.name): _plain(getattr(value, field.name))
+        _NAMES.get(field.name, field.name): plain(getattr(value, field.name))
         for field in fields(value)
     }
 
 
-_NAMES = {"ref": "object"}
+_NAMES = {"ref": "object", "had_place": "hadPlace"}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value of maps, lists and scalars, in place of dataclasses and tuples."""
     if isinstance(value, Domain):
         return list(value.path)
     if is_dataclass(value):
         return _map(value)
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value
 
 

@@ -11,6 +11,7 @@ from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.words import counted
 from app.explain.shown.fitted import narrowed
+from app.explain.shown.json import plain
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.text import not_seen, table
 from app.visible import visible
@@ -151,9 +152,8 @@ def list_document(rows: Sequence[WorkloadRow], facts: Snapshot) -> dict[str, Any
 
 def _map(row: WorkloadRow, facts: Snapshot) -> dict[str, Any]:
     age = None if row.since is None else max(0, int(facts.now - row.since))
-    ref = row.ref
     return {
-        "object": {"kind": ref.kind, "namespace": ref.namespace, "name": ref.name},
+        "object": plain(row.ref),
         "state": row.state,
         "ageSeconds": age,
         "placed": row.placed,

@@ -5,8 +5,8 @@ from typing import Any
 
 from app.explain.answers.whatif.effects import Effects, Fate, How
 from app.explain.answers.whatif.seekers import MOST_ALONE
-from app.explain.reasons.reason import Reason
 from app.explain.reasons.words import counted, listed
+from app.explain.shown.json import plain
 from app.explain.shown.text import table
 from app.facts.named import Ref
 from app.visible import visible
@@ -135,37 +135,10 @@ def effects_document(effects: Effects) -> dict[str, Any]:
     """Return the effects as a map: `how` and ids of reasons are stable."""
     return {
         "edits": list(effects.lines),
-        "moves": [_fate(fate) for fate in effects.moves],
-        "waits": [_fate(fate) for fate in effects.waits],
-        "worse": [
-            {"workload": _ref(worse.workload), "reasons": _reasons(worse.reasons)}
-            for worse in effects.worse
-        ],
-        "topology": _reasons(effects.topology),
+        "moves": plain(effects.moves),
+        "waits": plain(effects.waits),
+        "worse": plain(effects.worse),
+        "topology": plain(effects.topology),
         "podsNotExamined": effects.others,
         "podsCut": {"moving": effects.cut[0], "waiting": effects.cut[1]},
     }
-
-
-def _fate(fate: Fate) -> dict[str, Any]:
-    return {
-        "gang": _ref(fate.gang),
-        "workload": _ref(fate.workload),
-        "how": fate.how,
-        "pods": fate.pods,
-        "where": list(fate.where),
-        "hadPlace": fate.had_place,
-        "certain": fate.certain,
-        "reasons": _reasons(fate.reasons),
-    }
-
-
-def _ref(ref: Ref) -> dict[str, str]:
-    return {"kind": ref.kind, "namespace": ref.namespace, "name": ref.name}
-
-
-def _reasons(reasons: Sequence[Reason]) -> list[dict[str, str]]:
-    return [
-        {"id": reason.id, "text": reason.text, "remedy": reason.remedy, "who": reason.who}
-        for reason in reasons
-    ]
