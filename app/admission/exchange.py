@@ -59,7 +59,12 @@ class Observer(Protocol):
     """
 
     def __call__(
-        self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float
+        self,
+        path: str,
+        uid: str,
+        request: Request | None,
+        verdict: Verdict,
+        seconds: float,
     ) -> None: ...
 
 

@@ -62,7 +62,10 @@ class HandOver(Protocol):
     """
 
     def __call__(
-        self, serving: "Serving", transport: asyncio.Transport, request: bytes
+        self,
+        serving: "Serving",
+        transport: asyncio.Transport,
+        request: bytes,
     ) -> None: ...
 
 

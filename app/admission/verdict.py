@@ -88,7 +88,12 @@ def judged(findings: Sequence[FieldError], warnings: Sequence[str] = ()) -> Verd
     if findings:
         causes = tuple(_listed(findings))
         return Verdict(
-            False, 422, "Invalid", summary(causes), causes=causes, warnings=tuple(warnings)
+            False,
+            422,
+            "Invalid",
+            summary(causes),
+            causes=causes,
+            warnings=tuple(warnings),
         )
     return replace(ALLOWED, warnings=tuple(warnings)) if warnings else ALLOWED
 

@@ -89,7 +89,11 @@ class Auditor:
     """
 
     def __init__(
-        self, client: Client, configuration: Configuration, progress: Progress, now: datetime
+        self,
+        client: Client,
+        configuration: Configuration,
+        progress: Progress,
+        now: datetime,
     ) -> None:
         self.tally = Tally()
         self._client = client
@@ -196,7 +200,10 @@ class Auditor:
         return _finding(resource.kind, obj, verdict.code, problems)
 
     def _finding_of_allowed(
-        self, resource: Resource, obj: Object, warnings: Sequence[str]
+        self,
+        resource: Resource,
+        obj: Object,
+        warnings: Sequence[str],
     ) -> Finding | None:
         if resource is POD_CLIQUE:
             return self._claims.of_clique(obj)
@@ -242,7 +249,12 @@ class Auditor:
         if problem is None or (problem.settling and stored.created > self._settled):
             return None
         return Finding(
-            resource.kind, stored.namespace, stored.name, 0, (problem.message,), problem.remedy
+            resource.kind,
+            stored.namespace,
+            stored.name,
+            0,
+            (problem.message,),
+            problem.remedy,
         )
 
     def _allocation(self, stored: MnnvlResource) -> Finding | None:

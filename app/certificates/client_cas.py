@@ -33,7 +33,10 @@ class ClientCas:
     """
 
     def __init__(
-        self, path: Path, certificate: ServingCertificate, changed: Callable[[], None]
+        self,
+        path: Path,
+        certificate: ServingCertificate,
+        changed: Callable[[], None],
     ) -> None:
         self._path = path
         self._certificate = certificate

@@ -116,7 +116,10 @@ class CertificateReconciler(CertificateSource):
         )
         store.subscribe(lambda _key, _before, _after: self._loop.add_all())
         selection = Selection(
-            resource, namespace, fields=f"metadata.name={name}", metadata_only=True
+            resource,
+            namespace,
+            fields=f"metadata.name={name}",
+            metadata_only=True,
         )
         await run_store(self.client, store, selection)
 
@@ -326,7 +329,10 @@ def _is_foreign(secret: Object | None) -> bool:
 
 
 def self_managed_source(
-    settings: Certificates, client: Client, observe: Observe, client_cas: bytes = b""
+    settings: Certificates,
+    client: Client,
+    observe: Observe,
+    client_cas: bytes = b"",
 ) -> CertificateReconciler:
     """Return the source of self-managed certificates.
 

@@ -57,7 +57,10 @@ def _described(name: str, certificate: bytes, now: datetime) -> Iterator[str]:
 
 
 def validate_material(
-    material: Material, names: Sequence[str], now: datetime, within: timedelta
+    material: Material,
+    names: Sequence[str],
+    now: datetime,
+    within: timedelta,
 ) -> list[str]:
     """Return all reasons why the pair cannot serve `names` now or `within` a time.
 
@@ -71,7 +74,10 @@ def validate_material(
 
 
 def _expiring(
-    tls_crt: bytes, ca_crt: bytes | None, now: datetime, within: timedelta
+    tls_crt: bytes,
+    ca_crt: bytes | None,
+    now: datetime,
+    within: timedelta,
 ) -> Iterator[str]:
     end = inspect(tls_crt).not_after
     if end <= now + within:

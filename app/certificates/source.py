@@ -69,7 +69,10 @@ class ServingCertificate:
         self.client_cas = client_cas
 
     def _hand_over(
-        self, connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext
+        self,
+        connection: ssl.SSLObject,
+        _name: str,
+        _context: ssl.SSLContext,
     ) -> int | None:
         """Choose the certificate of a handshake, as its `sni_callback`."""
         if self._newest is None:

@@ -32,7 +32,10 @@ class Cluster:
     """
 
     def __init__(
-        self, client: Objects, configuration: Configuration, discovery: Discovery | None = None
+        self,
+        client: Objects,
+        configuration: Configuration,
+        discovery: Discovery | None = None,
     ) -> None:
         settings = configuration.cluster_topology
         self.client = client

@@ -40,7 +40,10 @@ async def api_client(
     """
     credentials = await _credentials(kubeconfig, context)
     async with HttpClient(
-        credentials, resources, limits(configuration), user_agent=_USER_AGENT
+        credentials,
+        resources,
+        limits(configuration),
+        user_agent=_USER_AGENT,
     ) as client:
         yield client
 

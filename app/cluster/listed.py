@@ -27,7 +27,10 @@ class Listing:
 
 
 async def read(
-    cluster: Cluster, client: Client, levels: tuple[Level, ...], namespace: str | None
+    cluster: Cluster,
+    client: Client,
+    levels: tuple[Level, ...],
+    namespace: str | None,
 ) -> Listing:
     """Fill each store of `cluster` once (`stores/listed`).
 

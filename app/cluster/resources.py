@@ -112,7 +112,12 @@ class MnnvlResources:
         return [domain, _Needed(RESOURCE_CLAIM, self._claims, plan.claim)]
 
     async def ensure(
-        self, plan: Plan, mode: ClaimMode, *, dry_run: bool, doubt: str | None = None
+        self,
+        plan: Plan,
+        mode: ClaimMode,
+        *,
+        dry_run: bool,
+        doubt: str | None = None,
     ) -> list[Object]:
         """Create the missing resources of `plan`, for which a review asks.
 

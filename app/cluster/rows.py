@@ -134,7 +134,11 @@ class StoredInstance(Stored):
 def read_instance(obj: Object) -> StoredInstance:
     group = group_of_pod_group(obj, None)
     return StoredInstance(
-        *_stored(obj), group.workload, group.name, group.minimum is None, group.composite
+        *_stored(obj),
+        group.workload,
+        group.name,
+        group.minimum is None,
+        group.composite,
     )
 
 

@@ -199,7 +199,10 @@ def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
         )
         message = f"CRD {name} {state}: {accepted.get('message')}{by} ({accepted.get('reason')})"
         return Check(
-            SUBJECT, "warning" if served else "problem", message, _remedy(name, taken_by, accepted)
+            SUBJECT,
+            "warning" if served else "problem",
+            message,
+            _remedy(name, taken_by, accepted),
         )
 
     if served:

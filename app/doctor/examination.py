@@ -96,7 +96,10 @@ def _questions(
     yield (
         topology.SUBJECT,
         topology.check_topology(
-            client, managed.name, enabled=managed.enabled, levels=configuration.levels
+            client,
+            managed.name,
+            enabled=managed.enabled,
+            levels=configuration.levels,
         ),
     )
     yield topology.DIALECT, topology.check_dialects(client)
@@ -190,7 +193,11 @@ async def _certificates(
 
     for bundle in bundles:
         checks += await certificate.check_bundle(
-            bundle, endpoints, shown, patient.shake, patient.now
+            bundle,
+            endpoints,
+            shown,
+            patient.shake,
+            patient.now,
         )
 
     return checks

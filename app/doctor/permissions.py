@@ -68,7 +68,10 @@ _ALWAYS = (
     Need("grove.io", "clustertopologybindings/status", ("patch",), "the condition LevelsCovered"),
     Need("grove.io", "clustertopologies/finalizers", ("update",), "owning the KAI Topology"),
     Need(
-        "grove.io", "podcliquesets/status", ("patch",), "the condition TopologyConstraintSatisfied"
+        "grove.io",
+        "podcliquesets/status",
+        ("patch",),
+        "the condition TopologyConstraintSatisfied",
     ),
     Need(
         "grove.io",
@@ -78,7 +81,11 @@ _ALWAYS = (
     ),
     Need("kai.scheduler", "topologies", (*_READ, "create", "delete"), "the KAI Topology"),
     Need(
-        "scheduling.run.ai", "queues", _WATCH, "warnings of queues that don't exist", optional=True
+        "scheduling.run.ai",
+        "queues",
+        _WATCH,
+        "warnings of queues that don't exist",
+        optional=True,
     ),
     Need(
         "grove-admission.grove.io",

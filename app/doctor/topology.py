@@ -28,7 +28,11 @@ _LEADER = "See whether a replica leads (/readyz?verbose) and what its log says."
 
 
 async def check_topology(
-    client: Client, name: str, *, enabled: bool, levels: Sequence[Level]
+    client: Client,
+    name: str,
+    *,
+    enabled: bool,
+    levels: Sequence[Level],
 ) -> list[Check]:
     """Return the checks of the topology.
 
@@ -66,7 +70,10 @@ async def check_topology(
 
 
 async def _binding(
-    client: Client, name: str, dialect: Dialect, configured: Sequence[Level] | None
+    client: Client,
+    name: str,
+    dialect: Dialect,
+    configured: Sequence[Level] | None,
 ) -> list[Check]:
     """Return the checks of the ClusterTopologyBinding.
 
@@ -95,7 +102,10 @@ def _compared(message: str, current: Sequence[Level], configured: Sequence[Level
     if configured and current != tuple(configured):
         remedy = f"The configuration is read at start: restart the replicas. Else: {_LEADER}"
         return Check(
-            SUBJECT, "problem", f"{message}; the configuration has {_listed(configured)}", remedy
+            SUBJECT,
+            "problem",
+            f"{message}; the configuration has {_listed(configured)}",
+            remedy,
         )
     return Check(SUBJECT, "ok", message)
 

@@ -177,7 +177,11 @@ def _resource_of(document: JsonMap) -> tuple[Resource | None, str]:
 
 
 def _route(
-    routes: Mapping[str, Route], group: str, plural: str, subresource: str, operation: str
+    routes: Mapping[str, Route],
+    group: str,
+    plural: str,
+    subresource: str,
+    operation: str,
 ) -> Route | None:
     """Return the route for `operation` on a resource, else one for another operation, or None."""
     fitting = [

@@ -3,15 +3,27 @@
 from app.objects.resource import OF_KUBERNETES, Resource
 
 CLUSTER_TOPOLOGY = Resource(
-    "grove.io", "clustertopologies", "ClusterTopology", False, ("v1alpha1",)
+    "grove.io",
+    "clustertopologies",
+    "ClusterTopology",
+    False,
+    ("v1alpha1",),
 )
 CLUSTER_TOPOLOGY_BINDING = Resource(
-    "grove.io", "clustertopologybindings", "ClusterTopologyBinding", False, ("v1alpha1",)
+    "grove.io",
+    "clustertopologybindings",
+    "ClusterTopologyBinding",
+    False,
+    ("v1alpha1",),
 )
 POD_CLIQUE_SET = Resource("grove.io", "podcliquesets", "PodCliqueSet", True, ("v1alpha1",))
 POD_CLIQUE = Resource("grove.io", "podcliques", "PodClique", True, ("v1alpha1",))
 POD_CLIQUE_SCALING_GROUP = Resource(
-    "grove.io", "podcliquescalinggroups", "PodCliqueScalingGroup", True, ("v1alpha1",)
+    "grove.io",
+    "podcliquescalinggroups",
+    "PodCliqueScalingGroup",
+    True,
+    ("v1alpha1",),
 )
 POD_GANG_MAP = Resource("grove.io", "podgangmaps", "PodGangMap", True, ("v1alpha1",))
 POD_GANG = Resource("scheduler.grove.io", "podgangs", "PodGang", True, ("v1alpha1",))
@@ -23,13 +35,25 @@ QUEUE_NAMES = Resource("grove-admission.grove.io", "queuenames", "QueueNames", F
 """Our own: the names of all Queues in one object, which policies of API servers read."""
 
 COMPUTE_DOMAIN = Resource(
-    "resource.nvidia.com", "computedomains", "ComputeDomain", True, ("v1beta1",)
+    "resource.nvidia.com",
+    "computedomains",
+    "ComputeDomain",
+    True,
+    ("v1beta1",),
 )
 DOMAIN_CLIQUE = Resource(
-    "resource.nvidia.com", "computedomaincliques", "ComputeDomainClique", True, ("v1beta1",)
+    "resource.nvidia.com",
+    "computedomaincliques",
+    "ComputeDomainClique",
+    True,
+    ("v1beta1",),
 )
 RESOURCE_CLAIM = Resource(
-    "resource.k8s.io", "resourceclaims", "ResourceClaim", True, ("v1", "v1beta2", "v1beta1")
+    "resource.k8s.io",
+    "resourceclaims",
+    "ResourceClaim",
+    True,
+    ("v1", "v1beta2", "v1beta1"),
 )
 CLAIM_TEMPLATE = Resource(
     "resource.k8s.io",
@@ -39,10 +63,18 @@ CLAIM_TEMPLATE = Resource(
     ("v1", "v1beta2", "v1beta1"),
 )
 RESOURCE_SLICE = Resource(
-    "resource.k8s.io", "resourceslices", "ResourceSlice", False, ("v1", "v1beta2", "v1beta1")
+    "resource.k8s.io",
+    "resourceslices",
+    "ResourceSlice",
+    False,
+    ("v1", "v1beta2", "v1beta1"),
 )
 DEVICE_CLASS = Resource(
-    "resource.k8s.io", "deviceclasses", "DeviceClass", False, ("v1", "v1beta2", "v1beta1")
+    "resource.k8s.io",
+    "deviceclasses",
+    "DeviceClass",
+    False,
+    ("v1", "v1beta2", "v1beta1"),
 )
 
 WORKLOAD = Resource(
@@ -53,17 +85,36 @@ WORKLOAD = Resource(
     ("v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"),
 )
 K8S_POD_GROUP = Resource(
-    "scheduling.k8s.io", "podgroups", "PodGroup", True, ("v1beta1", "v1alpha3", "v1alpha2")
+    "scheduling.k8s.io",
+    "podgroups",
+    "PodGroup",
+    True,
+    ("v1beta1", "v1alpha3", "v1alpha2"),
 )
 PRIORITY_CLASS = Resource(
-    "scheduling.k8s.io", "priorityclasses", "PriorityClass", False, ("v1",), optional=False
+    "scheduling.k8s.io",
+    "priorityclasses",
+    "PriorityClass",
+    False,
+    ("v1",),
+    optional=False,
 )
 VOLUME_CLAIM = Resource(
-    "", "persistentvolumeclaims", "PersistentVolumeClaim", True, ("v1",), optional=False
+    "",
+    "persistentvolumeclaims",
+    "PersistentVolumeClaim",
+    True,
+    ("v1",),
+    optional=False,
 )
 VOLUME = Resource("", "persistentvolumes", "PersistentVolume", False, ("v1",), optional=False)
 STORAGE_CLASS = Resource(
-    "storage.k8s.io", "storageclasses", "StorageClass", False, ("v1",), optional=False
+    "storage.k8s.io",
+    "storageclasses",
+    "StorageClass",
+    False,
+    ("v1",),
+    optional=False,
 )
 
 _GROVE = (

@@ -130,13 +130,22 @@ def gang_keys(resource: MnnvlResource) -> Iterable[Key]:
 _MANAGED = f"{MNNVL_MANAGED}=true"
 
 DOMAINS: Row[MnnvlResource] = Row(
-    kinds.COMPUTE_DOMAIN, read_mnnvl_resource, {OF_GANG: gang_keys}, labels=_MANAGED
+    kinds.COMPUTE_DOMAIN,
+    read_mnnvl_resource,
+    {OF_GANG: gang_keys},
+    labels=_MANAGED,
 )
 CLAIMS: Row[MnnvlResource] = Row(
-    kinds.RESOURCE_CLAIM, read_mnnvl_resource, {OF_GANG: gang_keys}, labels=_MANAGED
+    kinds.RESOURCE_CLAIM,
+    read_mnnvl_resource,
+    {OF_GANG: gang_keys},
+    labels=_MANAGED,
 )
 TOPOLOGIES: Row[ClusterTopology] = Row(
-    kinds.CLUSTER_TOPOLOGY, read_cluster_topology, name="topologies", title="the cluster topology"
+    kinds.CLUSTER_TOPOLOGY,
+    read_cluster_topology,
+    name="topologies",
+    title="the cluster topology",
 )
 BINDINGS: Row[ClusterTopology] = Row(
     kinds.CLUSTER_TOPOLOGY_BINDING,
@@ -145,7 +154,10 @@ BINDINGS: Row[ClusterTopology] = Row(
     title="the cluster topology",
 )
 KAI_TOPOLOGIES: Row[KaiTopology] = Row(
-    kinds.KAI_TOPOLOGY, read_kai_topology, name="kai_topologies", title="KAI's Topologies"
+    kinds.KAI_TOPOLOGY,
+    read_kai_topology,
+    name="kai_topologies",
+    title="KAI's Topologies",
 )
 GANGS: Row[StoredGang] = Row(
     kinds.POD_GANG,
@@ -188,21 +200,36 @@ FOR_WARNINGS: tuple[Row[Any], ...] = (QUEUE_NAMES,)
 WIDE_NODES: Row[Node] = Row(NODE, read_node, name="nodes", title="nodes")
 PODS: Row[Pod] = Row(POD, read_pod, name="pods", title="pods")
 WIDE_SETS: Row[SetWithStatus] = Row(
-    kinds.POD_CLIQUE_SET, read_set_with_status, name="sets", title="PodCliqueSets"
+    kinds.POD_CLIQUE_SET,
+    read_set_with_status,
+    name="sets",
+    title="PodCliqueSets",
 )
 WIDE_GANGS: Row[PodGang] = Row(kinds.POD_GANG, read_pod_gang, name="gangs", title="PodGangs")
 GANG_MAPS: Row[PodGangMap] = Row(
-    kinds.POD_GANG_MAP, read_pod_gang_map, name="gang_maps", title="PodGangMaps"
+    kinds.POD_GANG_MAP,
+    read_pod_gang_map,
+    name="gang_maps",
+    title="PodGangMaps",
 )
 KAI_POD_GROUPS: Row[KaiPodGroup] = Row(
-    kinds.POD_GROUP, read_kai_pod_group, name="pod_groups", title="KAI's PodGroups"
+    kinds.POD_GROUP,
+    read_kai_pod_group,
+    name="pod_groups",
+    title="KAI's PodGroups",
 )
 QUEUES: Row[Queue] = Row(kinds.QUEUE, read_queue, name="queues", title="queues")
 PRIORITIES: Row[PriorityClass] = Row(
-    kinds.PRIORITY_CLASS, read_priority_class, name="priorities", title="PriorityClasses"
+    kinds.PRIORITY_CLASS,
+    read_priority_class,
+    name="priorities",
+    title="PriorityClasses",
 )
 WIDE_CLAIMS: Row[ResourceClaim] = Row(
-    kinds.RESOURCE_CLAIM, read_resource_claim, name="claims", title="ResourceClaims"
+    kinds.RESOURCE_CLAIM,
+    read_resource_claim,
+    name="claims",
+    title="ResourceClaims",
 )
 CLAIM_TEMPLATES: Row[ClaimTemplate] = Row(
     kinds.CLAIM_TEMPLATE,
@@ -211,19 +238,34 @@ CLAIM_TEMPLATES: Row[ClaimTemplate] = Row(
     title="ResourceClaimTemplates",
 )
 SLICES: Row[ResourceSlice] = Row(
-    kinds.RESOURCE_SLICE, read_resource_slice, name="slices", title="ResourceSlices"
+    kinds.RESOURCE_SLICE,
+    read_resource_slice,
+    name="slices",
+    title="ResourceSlices",
 )
 WIDE_DEVICE_CLASSES: Row[DeviceClass] = Row(
-    kinds.DEVICE_CLASS, read_device_class, name="device_classes", title="DeviceClasses"
+    kinds.DEVICE_CLASS,
+    read_device_class,
+    name="device_classes",
+    title="DeviceClasses",
 )
 WIDE_DOMAINS: Row[ComputeDomain] = Row(
-    kinds.COMPUTE_DOMAIN, read_compute_domain, name="compute_domains", title="ComputeDomains"
+    kinds.COMPUTE_DOMAIN,
+    read_compute_domain,
+    name="compute_domains",
+    title="ComputeDomains",
 )
 DOMAIN_CLIQUES: Row[DomainClique] = Row(
-    kinds.DOMAIN_CLIQUE, read_domain_clique, name="domain_cliques", title="ComputeDomainCliques"
+    kinds.DOMAIN_CLIQUE,
+    read_domain_clique,
+    name="domain_cliques",
+    title="ComputeDomainCliques",
 )
 WORKLOAD_NAMES: Row[Workload] = Row(
-    kinds.WORKLOAD, read_workload, name="workloads", title="Workloads"
+    kinds.WORKLOAD,
+    read_workload,
+    name="workloads",
+    title="Workloads",
 )
 WORKLOAD_GROUPS: Row[WorkloadGroup] = Row(
     kinds.K8S_POD_GROUP,
@@ -232,10 +274,16 @@ WORKLOAD_GROUPS: Row[WorkloadGroup] = Row(
     title="PodGroups of Workloads",
 )
 VOLUME_CLAIMS: Row[VolumeClaim] = Row(
-    kinds.VOLUME_CLAIM, read_volume_claim, name="volume_claims", title="PersistentVolumeClaims"
+    kinds.VOLUME_CLAIM,
+    read_volume_claim,
+    name="volume_claims",
+    title="PersistentVolumeClaims",
 )
 VOLUMES: Row[Volume] = Row(kinds.VOLUME, read_volume, name="volumes", title="PersistentVolumes")
 STORAGE_CLASSES: Row[StorageClass] = Row(
-    kinds.STORAGE_CLASS, read_storage_class, name="storage_classes", title="StorageClasses"
+    kinds.STORAGE_CLASS,
+    read_storage_class,
+    name="storage_classes",
+    title="StorageClasses",
 )
 EVENTS: Row[Event] = Row(EVENT, read_event, name="events", title="events")

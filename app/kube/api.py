@@ -32,7 +32,12 @@ class ClusterError(Exception):
     """
 
     def __init__(
-        self, message: str, *, code: int = 0, reason: str = "", retry_after: float | None = None
+        self,
+        message: str,
+        *,
+        code: int = 0,
+        reason: str = "",
+        retry_after: float | None = None,
     ) -> None:
         message = without_tokens(message)  # an API server shows the URL of a webhook
         super().__init__(message)
@@ -147,11 +152,19 @@ class Objects(Protocol):
     """
 
     async def get(
-        self, ref: ObjectRef, *, version: str | None = None, metadata_only: bool = False
+        self,
+        ref: ObjectRef,
+        *,
+        version: str | None = None,
+        metadata_only: bool = False,
     ) -> Object: ...
 
     async def list(
-        self, selection: Selection, *, limit: int = 500, continue_token: str = ""
+        self,
+        selection: Selection,
+        *,
+        limit: int = 500,
+        continue_token: str = "",
     ) -> Page: ...
 
     async def create(
@@ -193,11 +206,19 @@ class Reader(Protocol):
     async def get(self, ref: ObjectRef) -> Object: ...
 
     async def list(
-        self, selection: Selection, *, limit: int = 500, continue_token: str = ""
+        self,
+        selection: Selection,
+        *,
+        limit: int = 500,
+        continue_token: str = "",
     ) -> Page: ...
 
     def watch(
-        self, selection: Selection, *, resource_version: str, timeout_seconds: int = 270
+        self,
+        selection: Selection,
+        *,
+        resource_version: str,
+        timeout_seconds: int = 270,
     ) -> AsyncGenerator[WatchEvent, None]:
         """Yield the changes after `resource_version`, and bookmarks.
 
@@ -213,7 +234,11 @@ class Client(Objects, Reader, Protocol):
     """All calls: objects, watches and deletion."""
 
     async def delete(
-        self, ref: ObjectRef, *, uid: str | None = None, resource_version: str | None = None
+        self,
+        ref: ObjectRef,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
     ) -> None:
         """Delete an object in the background.
 

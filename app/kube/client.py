@@ -82,7 +82,12 @@ class HttpClient:
         for (verb, resource, code), count in self.calls.items():
             text = "Calls of the API server."
             yield counter(
-                "api_requests_total", text, count, verb=verb, resource=resource, code=code
+                "api_requests_total",
+                text,
+                count,
+                verb=verb,
+                resource=resource,
+                code=code,
             )
 
     async def __aenter__(self) -> Self:
@@ -103,7 +108,11 @@ class HttpClient:
         return self.discovery.served_version(resource)
 
     async def get(
-        self, ref: ObjectRef, *, version: str | None = None, metadata_only: bool = False
+        self,
+        ref: ObjectRef,
+        *,
+        version: str | None = None,
+        metadata_only: bool = False,
     ) -> Object:
         path = self._path_of(ref, version=version)
         accept = _METADATA if metadata_only else JSON
@@ -111,7 +120,11 @@ class HttpClient:
         return await self._transport.call(request)
 
     async def list(
-        self, selection: Selection, *, limit: int = 500, continue_token: str = ""
+        self,
+        selection: Selection,
+        *,
+        limit: int = 500,
+        continue_token: str = "",
     ) -> Page:
         resource = selection.resource
         params = _selectors(selection)
@@ -123,7 +136,11 @@ class HttpClient:
         return _page(await self._transport.call(request))
 
     async def watch(
-        self, selection: Selection, *, resource_version: str, timeout_seconds: int = 270
+        self,
+        selection: Selection,
+        *,
+        resource_version: str,
+        timeout_seconds: int = 270,
     ) -> AsyncGenerator[WatchEvent, None]:
         resource = selection.resource
         params = _selectors(selection) | {
@@ -182,7 +199,11 @@ class HttpClient:
         return await self._transport.call(request)
 
     async def delete(
-        self, ref: ObjectRef, *, uid: str | None = None, resource_version: str | None = None
+        self,
+        ref: ObjectRef,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
     ) -> None:
         conditions = {"uid": uid, "resourceVersion": resource_version}
         preconditions = {field: value for field, value in conditions.items() if value}

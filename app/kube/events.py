@@ -113,7 +113,10 @@ class Recorder:
                 self.lost += 1
                 regarding = event["regarding"]["name"]
                 logger.info(
-                    "event %s on %s not written: %s", event["reason"], regarding, error.message
+                    "event %s on %s not written: %s",
+                    event["reason"],
+                    regarding,
+                    error.message,
                 )
             finally:
                 self._waiting.task_done()

@@ -204,13 +204,20 @@ class Loop:
         except ClusterError as error:
             wait = self._back_off(key, error.retry_after)
             self._warn(
-                "%s %s: %s; again in %.1f s", self.reconciler.name, _name(key), error.message, wait
+                "%s %s: %s; again in %.1f s",
+                self.reconciler.name,
+                _name(key),
+                error.message,
+                wait,
             )
             return "error"
         except Exception:
             wait = self._back_off(key, None)
             logger.exception(
-                "%s %s failed; again in %.1f s", self.reconciler.name, _name(key), wait
+                "%s %s failed; again in %.1f s",
+                self.reconciler.name,
+                _name(key),
+                wait,
             )
             return "failure"
 
@@ -254,13 +261,20 @@ class Loop:
             self._warned = 0
             if failed > WARNINGS:
                 logger.warning(
-                    "%s: %d more steps failed in %g s", name, failed - WARNINGS, PROGRESS_SECONDS
+                    "%s: %d more steps failed in %g s",
+                    name,
+                    failed - WARNINGS,
+                    PROGRESS_SECONDS,
                 )
             was_busy = busy
             busy = len(self._queue) > PROGRESS_DEPTH
             if busy or was_busy:
                 logger.info(
-                    "%s: %d in the last %g s, %d to go", name, done, PROGRESS_SECONDS, self.depth
+                    "%s: %d in the last %g s, %d to go",
+                    name,
+                    done,
+                    PROGRESS_SECONDS,
+                    self.depth,
                 )
 
 

@@ -180,7 +180,11 @@ async def follow(
 
 
 async def events_of_connection(
-    client: Reader, selection: Selection, version: str, timeout_seconds: int, pace: Pace
+    client: Reader,
+    selection: Selection,
+    version: str,
+    timeout_seconds: int,
+    pace: Pace,
 ) -> AsyncGenerator[WatchEvent, None]:
     """Yield the events of one watch request.
 

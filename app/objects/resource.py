@@ -64,16 +64,31 @@ CRD = Resource(
 NAMESPACE = Resource("", "namespaces", "Namespace", False, ("v1",), optional=False)
 SERVICE = Resource("", "services", "Service", True, ("v1",), optional=False)
 ENDPOINT_SLICE = Resource(
-    "discovery.k8s.io", "endpointslices", "EndpointSlice", True, ("v1",), optional=False
+    "discovery.k8s.io",
+    "endpointslices",
+    "EndpointSlice",
+    True,
+    ("v1",),
+    optional=False,
 )
 
 _REVIEWS = "authorization.k8s.io"
 _REGISTRATION = "admissionregistration.k8s.io"
 ACCESS_REVIEW = Resource(
-    _REVIEWS, "subjectaccessreviews", "SubjectAccessReview", False, ("v1",), optional=False
+    _REVIEWS,
+    "subjectaccessreviews",
+    "SubjectAccessReview",
+    False,
+    ("v1",),
+    optional=False,
 )
 SELF_ACCESS_REVIEW = Resource(
-    _REVIEWS, "selfsubjectaccessreviews", "SelfSubjectAccessReview", False, ("v1",), optional=False
+    _REVIEWS,
+    "selfsubjectaccessreviews",
+    "SelfSubjectAccessReview",
+    False,
+    ("v1",),
+    optional=False,
 )
 MUTATING_WEBHOOKS = Resource(
     _REGISTRATION,
@@ -93,7 +108,11 @@ VALIDATING_WEBHOOKS = Resource(
 )
 
 VALIDATING_POLICIES = Resource(
-    _REGISTRATION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False, ("v1",)
+    _REGISTRATION,
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy",
+    False,
+    ("v1",),
 )
 VALIDATING_POLICY_BINDINGS = Resource(
     _REGISTRATION,
@@ -105,7 +124,11 @@ VALIDATING_POLICY_BINDINGS = Resource(
 
 _MUTATING = ("v1", "v1beta1", "v1alpha1")
 MUTATING_POLICIES = Resource(
-    _REGISTRATION, "mutatingadmissionpolicies", "MutatingAdmissionPolicy", False, _MUTATING
+    _REGISTRATION,
+    "mutatingadmissionpolicies",
+    "MutatingAdmissionPolicy",
+    False,
+    _MUTATING,
 )
 MUTATING_POLICY_BINDINGS = Resource(
     _REGISTRATION,

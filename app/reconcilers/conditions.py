@@ -168,7 +168,10 @@ class LevelCoverageReconciler:
             return
         if condition.status == "False":
             self._events.record(
-                Regarding.of(stored), "Warning", "LevelsNotCovered", condition.message
+                Regarding.of(stored),
+                "Warning",
+                "LevelsNotCovered",
+                condition.message,
             )
 
         conditions = with_condition(status.get("conditions"), condition, timestamp(self._now()))

@@ -182,7 +182,10 @@ class KaiTopologyReconciler:
 
         self.rewrites.count(("", self._name))
         self._events.record(
-            Regarding.of(topology), "Normal", "KAITopologyReset", "its levels differed: made anew"
+            Regarding.of(topology),
+            "Normal",
+            "KAITopologyReset",
+            "its levels differed: made anew",
         )
         try:
             return await self._create(desired)
@@ -221,7 +224,10 @@ class KaiTopologyReconciler:
 
         if condition.status == "False":
             self._events.record(
-                Regarding.of(topology), "Warning", condition.reason, condition.message
+                Regarding.of(topology),
+                "Warning",
+                condition.reason,
+                condition.message,
             )
 
     async def _write_status(self, topology: Object, condition: Condition) -> str | None:

@@ -215,7 +215,11 @@ class MnnvlClaimsReconciler:
     # Reports.
 
     def _report(
-        self, pcs: PodCliqueSet, lacking: list[str], contested: list[str], repairs: Repairs
+        self,
+        pcs: PodCliqueSet,
+        lacking: list[str],
+        contested: list[str],
+        repairs: Repairs,
     ) -> None:
         remaining = len(lacking) - len(repairs.restored)
         self._lacking[pcs.namespace, pcs.name] = remaining
@@ -277,5 +281,9 @@ def _now() -> float:
 
 def _regarding(pcs: PodCliqueSet) -> Regarding:
     return Regarding(
-        POD_CLIQUE_SET.api_version(), POD_CLIQUE_SET.kind, pcs.namespace, pcs.name, pcs.uid
+        POD_CLIQUE_SET.api_version(),
+        POD_CLIQUE_SET.kind,
+        pcs.namespace,
+        pcs.name,
+        pcs.uid,
     )

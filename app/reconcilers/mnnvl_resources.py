@@ -184,7 +184,10 @@ class MnnvlResourcesReconciler:
         except Rejected as rejection:
             if not rejection.passes:
                 self._notices.say(
-                    key, [_regarding(pcs)], "MnnvlResourcesMissing", rejection.message
+                    key,
+                    [_regarding(pcs)],
+                    "MnnvlResourcesMissing",
+                    rejection.message,
                 )
             raise
 
@@ -392,5 +395,9 @@ def _listed(objects: list[Object]) -> str:
 
 def _regarding(pcs: PodCliqueSet) -> Regarding:
     return Regarding(
-        POD_CLIQUE_SET.api_version(), POD_CLIQUE_SET.kind, pcs.namespace, pcs.name, pcs.uid
+        POD_CLIQUE_SET.api_version(),
+        POD_CLIQUE_SET.kind,
+        pcs.namespace,
+        pcs.name,
+        pcs.uid,
     )

@@ -102,7 +102,10 @@ class PodGangReconciler:
         names = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in adopted)
         if names:
             self._events.record(
-                _regarding(gang), "Normal", "MnnvlResourcesAdopted", f"now owns {names}"
+                _regarding(gang),
+                "Normal",
+                "MnnvlResourcesAdopted",
+                f"now owns {names}",
             )
 
     def _may_own_nothing(self, gang: StoredGang) -> bool:

@@ -88,7 +88,11 @@ class WorkloadReconciler:
         self._notices = Notices(events)
         self._pods = PodWriter(client, caches, self._notices, pod_rewrites)
         self._pod_groups = PodGroupWriter(
-            client, caches, self._notices, conventions.keys, group_rewrites
+            client,
+            caches,
+            self._notices,
+            conventions.keys,
+            group_rewrites,
         )
         self._clock = clock
         self._empty_since: dict[str, float] = {}
@@ -168,7 +172,10 @@ class WorkloadReconciler:
     # The Pods and their owners.
 
     async def _members(
-        self, key: Key, group: DefinedGroup, pods: list[StoredPod]
+        self,
+        key: Key,
+        group: DefinedGroup,
+        pods: list[StoredPod],
     ) -> Members | None:
         """Return the members among `pods`, or None if all of them have opted out.
 
@@ -259,7 +266,10 @@ class WorkloadReconciler:
         return None
 
     def _forget_former(
-        self, key: Key, before: StoredPodGroup | None, after: StoredPodGroup | None
+        self,
+        key: Key,
+        before: StoredPodGroup | None,
+        after: StoredPodGroup | None,
     ) -> None:
         if before is not None and (after is None or after.uid != before.uid):
             self._empty_since.pop(before.uid, None)

@@ -113,7 +113,11 @@ class PodGroupWriter:
         return stored
 
     async def _correct(
-        self, namespace: str, stored: Object, version: str | None, patch: Object
+        self,
+        namespace: str,
+        stored: Object,
+        version: str | None,
+        patch: Object,
     ) -> float | None:
         """Write `patch` if the PodGroup still has the resourceVersion `version`.
 
@@ -152,7 +156,11 @@ class PodGroupWriter:
             self._notices.forget(key)
             return
         regarding = Regarding(
-            POD_GROUP.api_version(), POD_GROUP.kind, key[0], metadata["name"], metadata["uid"]
+            POD_GROUP.api_version(),
+            POD_GROUP.kind,
+            key[0],
+            metadata["name"],
+            metadata["uid"],
         )
         self._notices.say(key, [regarding], remark.reason, remark.note)
 
@@ -164,7 +172,11 @@ class PodWriter:
     """
 
     def __init__(
-        self, client: Client, caches: WorkloadCaches, notices: Notices, rewrites: Rewrites
+        self,
+        client: Client,
+        caches: WorkloadCaches,
+        notices: Notices,
+        rewrites: Rewrites,
     ) -> None:
         self._client = client
         self._caches = caches
@@ -178,7 +190,10 @@ class PodWriter:
         An error is raised after all Pods have been tried.
         """
         return await self._write(
-            key, pods, {POD_GROUP_NAME: pod_group, SKIP_PODGROUPER: "true"}, "told"
+            key,
+            pods,
+            {POD_GROUP_NAME: pod_group, SKIP_PODGROUPER: "true"},
+            "told",
         )
 
     async def mark(self, key: Key, pods: Iterable[StoredPod]) -> float | None:
@@ -203,7 +218,11 @@ class PodWriter:
         return await self._write(key, marked, {SKIP_PODGROUPER: None}, "marked") if marked else None
 
     async def _write(
-        self, key: Key, pods: Sequence[StoredPod], annotations: JsonMap, purpose: str
+        self,
+        key: Key,
+        pods: Sequence[StoredPod],
+        annotations: JsonMap,
+        purpose: str,
     ) -> float | None:
         contested: list[StoredPod] = []
         free: list[StoredPod] = []
@@ -227,7 +246,10 @@ class PodWriter:
         return min(pauses, default=None)
 
     async def _patch_each(
-        self, pods: Iterator[StoredPod], annotations: JsonMap, purpose: str
+        self,
+        pods: Iterator[StoredPod],
+        annotations: JsonMap,
+        purpose: str,
     ) -> list[ClusterError]:
         """Patch the next of `pods`, which workers share, until none is left. Return the errors."""
         failures: list[ClusterError] = []

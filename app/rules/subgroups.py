@@ -63,7 +63,10 @@ def _find_problems(subgroups: list[Any]) -> Findings:
         if name in parents:  # the first entry counts
             findings.append(
                 _finding(
-                    position, "name", fields.REASON_DUPLICATE, f"duplicate subgroup name {name}"
+                    position,
+                    "name",
+                    fields.REASON_DUPLICATE,
+                    f"duplicate subgroup name {name}",
                 )
             )
         else:
@@ -113,7 +116,10 @@ def _name_problems(position: int, name: Any) -> Iterator[FieldError]:
     elif (problem := label_problem(name)) is not None:
         text = f"invalid subgroup name {fields.quote(name)}: {problem}"
         yield _finding(
-            position, "name", fields.REASON_INVALID if name else fields.REASON_REQUIRED, text
+            position,
+            "name",
+            fields.REASON_INVALID if name else fields.REASON_REQUIRED,
+            text,
         )
 
 

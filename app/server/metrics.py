@@ -99,7 +99,10 @@ class Metrics(Collector):
         yield self._panic_counts()
         yield self._step_counts()
         yield _histogram(
-            "reconcile", "a step's begin to its end", "reconciler", self._step_durations
+            "reconcile",
+            "a step's begin to its end",
+            "reconciler",
+            self._step_durations,
         )
         yield from self._read_samples()
 

@@ -96,7 +96,11 @@ async def read_around(reading: Reading, ref: Ref, *, room: bool) -> None:
 
 
 def _first_calls(
-    reading: Reading, namespace: str, pcs: str, *, room: bool
+    reading: Reading,
+    namespace: str,
+    pcs: str,
+    *,
+    room: bool,
 ) -> Iterator[Awaitable[object]]:
     """Yield what is read whatever the pods turn out to be."""
     for resource in (*TOPOLOGY, kinds.QUEUE, kinds.PRIORITY_CLASS):

@@ -96,7 +96,11 @@ class Reading:
         self._skipped.add(field)
 
     async def list(
-        self, resource: Resource, namespace: str | None = None, *, selector: str = ""
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        selector: str = "",
     ) -> int:
         """Read a list, and return the number of its objects. What goes wrong is noted."""
         field = self.rows[resource].name
@@ -122,7 +126,10 @@ class Reading:
             self._unseen.setdefault(self.rows[resource].name, cause(error))
 
     async def _try(
-        self, resource: Resource, namespace: str | None, selector: str = ""
+        self,
+        resource: Resource,
+        namespace: str | None,
+        selector: str = "",
     ) -> ClusterError | None:
         """Return the error that ended a list.
 
@@ -144,7 +151,10 @@ class Reading:
         return None
 
     async def get(
-        self, resource: Resource, name: str, namespace: str | None = None
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
     ) -> Object | None:
         """Return one object, which becomes a fact too if its kind is one of the facts.
 

@@ -167,7 +167,10 @@ def _workload_of(index: Index, pod: Pod) -> Ref | None:
 
 
 def _since(
-    gang: Gang, first_seen: Mapping[Ref, float], seen: dict[Ref, float], first: float
+    gang: Gang,
+    first_seen: Mapping[Ref, float],
+    seen: dict[Ref, float],
+    first: float,
 ) -> float:
     """When the oldest pod that waits was made; without any, when the gang was first seen so.
 

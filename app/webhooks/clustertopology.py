@@ -38,13 +38,21 @@ class ClusterTopologyWebhook:
         managed = request.name == self._managed_name and request.kind in self._guarded
         if managed:
             refusal = refusal_to_write(
-                request.kind, request.name, request.operation, request.username, self._authorized
+                request.kind,
+                request.name,
+                request.operation,
+                request.username,
+                self._authorized,
             )
             if refusal is not None:
                 return not_allowed(refusal, final=True)
 
         verdict = _DIALECT_OF[request.kind].validate_levels(
-            request.object, request.old, request.operation, self._topology, managed=managed
+            request.object,
+            request.old,
+            request.operation,
+            self._topology,
+            managed=managed,
         )
         if verdict.refusal is not None:
             return not_allowed(verdict.refusal)

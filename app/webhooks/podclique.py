@@ -43,7 +43,10 @@ PATIENCE_SECONDS = 4.0
 
 class PodCliqueWebhook:
     def __init__(
-        self, facts: ClusterView, resources: MnnvlResources, configured_mode: ConfiguredMode
+        self,
+        facts: ClusterView,
+        resources: MnnvlResources,
+        configured_mode: ConfiguredMode,
     ) -> None:
         self._facts = facts
         self._resources = resources
@@ -104,14 +107,21 @@ class PodCliqueWebhook:
         return Later(lambda: self._make_resources(request, plan, injection, doubt))
 
     async def _make_resources(
-        self, request: Request, plan: Plan, injection: Injection, doubt: str | None
+        self,
+        request: Request,
+        plan: Plan,
+        injection: Injection,
+        doubt: str | None,
     ) -> Verdict:
         created: list[Object] = []
         warnings = injection.warnings
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 created = await self._resources.ensure(
-                    plan, injection.mode, dry_run=request.dry_run, doubt=doubt
+                    plan,
+                    injection.mode,
+                    dry_run=request.dry_run,
+                    doubt=doubt,
                 )
         except NotOurs as refusal:
             return not_allowed(str(refusal))

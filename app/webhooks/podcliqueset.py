@@ -42,7 +42,10 @@ class PodCliqueSetWebhook:
         return judged(findings, warnings)
 
     def _constraints(
-        self, dialect: Dialect, template: Template, former: Template | None
+        self,
+        dialect: Dialect,
+        template: Template,
+        former: Template | None,
     ) -> SetVerdict:
         try:
             return dialect.validate_set(template, former, self._facts)

@@ -71,7 +71,10 @@ class PodGangWebhook:
         return cached if adoptable else None
 
     async def _complete(
-        self, request: Request, gang: SlimPodGang, adopting: SlimPodGang | None
+        self,
+        request: Request,
+        gang: SlimPodGang,
+        adopting: SlimPodGang | None,
     ) -> Verdict:
         """Read the set if the cache lacks it, and let `adopting` adopt resources.
 
@@ -88,13 +91,20 @@ class PodGangWebhook:
                     effects = [Effect("adopt", obj) for obj in written]
         except (ClusterError, TimeoutError) as problem:
             logger.info(
-                "PodGang %s/%s: left to the reconciler: %s", gang.namespace, gang.name, problem
+                "PodGang %s/%s: left to the reconciler: %s",
+                gang.namespace,
+                gang.name,
+                problem,
             )
 
         return self._verdict(request, gang, pcs, effects)
 
     def _verdict(
-        self, request: Request, gang: SlimPodGang, pcs: PodCliqueSet | None, effects: list[Effect]
+        self,
+        request: Request,
+        gang: SlimPodGang,
+        pcs: PodCliqueSet | None,
+        effects: list[Effect],
     ) -> Verdict:
         changes = self._facts.dialect().podgang_changes(request.object, pcs, self._facts)
         warnings = [_unknown_set(gang)] if changes and pcs is None else []

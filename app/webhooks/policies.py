@@ -129,7 +129,10 @@ def queue_policies(configuration: Configuration, mode: Mode, kai_namespace: str)
     """
     keys = configuration.workloads.labels
     names = QueueKeys(
-        keys.queue, keys.project, keys.node_pool, configuration.workloads.scheduler_name
+        keys.queue,
+        keys.project,
+        keys.node_pool,
+        configuration.workloads.scheduler_name,
     )
     exempt = exempt_namespaces(configuration)
     trusted = sorted({*exempt, kai_namespace})

@@ -162,10 +162,22 @@ VALIDATE_CLUSTER_TOPOLOGY = Webhook(
     also=(CLUSTER_TOPOLOGY_BINDING,),
 )
 VALIDATE_POD_CLIQUE_SET = Webhook(
-    "/validate/podcliqueset", POD_CLIQUE_SET, _WRITES, "Fail", 5, "None", _NOT_BEING_DELETED
+    "/validate/podcliqueset",
+    POD_CLIQUE_SET,
+    _WRITES,
+    "Fail",
+    5,
+    "None",
+    _NOT_BEING_DELETED,
 )
 VALIDATE_POD_GROUP = Webhook(
-    "/validate/podgroup", POD_GROUP, _WRITES, "Fail", 5, "None", _NOT_BEING_DELETED
+    "/validate/podgroup",
+    POD_GROUP,
+    _WRITES,
+    "Fail",
+    5,
+    "None",
+    _NOT_BEING_DELETED,
 )
 VALIDATE_POD_GANG = Webhook(
     "/validate/podgang",
@@ -186,7 +198,13 @@ MUTATE_POD_CLIQUE = Webhook(
     {**_MAY_WANT_MNNVL, **_NOT_BEING_DELETED},
 )
 MUTATE_POD_GANG = Webhook(
-    "/mutate/podgang", POD_GANG, _WRITES, "Fail", 5, "NoneOnDryRun", _NOT_BEING_DELETED
+    "/mutate/podgang",
+    POD_GANG,
+    _WRITES,
+    "Fail",
+    5,
+    "NoneOnDryRun",
+    _NOT_BEING_DELETED,
 )
 MUTATE_POD_BINDING = Webhook(
     "/mutate/pod-binding",

@@ -122,7 +122,11 @@ def unseen_words(unseen: Mapping[str, str]) -> str:
 
 
 def tree_lines(
-    root: Branch, *, everything: bool = False, colour: bool = False, width: int = 0
+    root: Branch,
+    *,
+    everything: bool = False,
+    colour: bool = False,
+    width: int = 0,
 ) -> list[str]:
     """Return the tree as a table whose first column is drawn."""
     drawn = list(_rows(root if everything else without_pods(root), "", "", everything))
@@ -147,7 +151,11 @@ def _coloured(words: str, state: State) -> str:
 
 
 def _rows(
-    branch: Branch, first: str, rest: str, everything: bool, parent: str = ""
+    branch: Branch,
+    first: str,
+    rest: str,
+    everything: bool,
+    parent: str = "",
 ) -> Iterator[tuple[State, tuple[str, ...]]]:
     yield branch.state, tuple(map(visible, _cells(branch, first, parent)))
     shown = (

@@ -68,7 +68,11 @@ def _title(survey: Survey, facts: Snapshot) -> str:
 
 
 def domains_text(
-    index: Index, topology: Topology, parents: Sequence[DomainReport], *, everything: bool = False
+    index: Index,
+    topology: Topology,
+    parents: Sequence[DomainReport],
+    *,
+    everything: bool = False,
 ) -> str:
     """Domains, each with the domains inside it that have most free GPUs."""
     shown = parents if everything else parents[:MOST_DOMAINS]
@@ -81,7 +85,11 @@ def domains_text(
 
 
 def _domain_cells(
-    index: Index, topology: Topology, report: DomainReport, *, everything: bool
+    index: Index,
+    topology: Topology,
+    report: DomainReport,
+    *,
+    everything: bool,
 ) -> tuple[str, ...]:
     """Return a domain, what is inside, its nodes, what is free and closed, and where most is."""
     depth = len(report.path)
@@ -119,7 +127,11 @@ def _free(report: DomainReport) -> str:
 
 
 def nodes_text(
-    index: Index, report: DomainReport, topology: Topology, *, everything: bool = False
+    index: Index,
+    report: DomainReport,
+    topology: Topology,
+    *,
+    everything: bool = False,
 ) -> str:
     """Return the nodes of one domain: what is free on each, and who is there.
 

@@ -69,7 +69,11 @@ class OwnerRule(ABC):
 
     @abstractmethod
     def adopted(
-        self, resources: Iterable[MnnvlResource], gang: SlimPodGang, *, adopting: bool = False
+        self,
+        resources: Iterable[MnnvlResource],
+        gang: SlimPodGang,
+        *,
+        adopting: bool = False,
     ) -> Adopted:
         """Return what the annotation of `gang` should say of `resources`, which are its.
 
@@ -82,7 +86,11 @@ class OwnerRule(ABC):
 
     @abstractmethod
     def problem(
-        self, resource: MnnvlResource, gang: SlimPodGang | None, *, set_exists: bool
+        self,
+        resource: MnnvlResource,
+        gang: SlimPodGang | None,
+        *,
+        set_exists: bool,
     ) -> OwnershipProblem | None:
         """Return the problem of a stored resource that we made, or None.
 
@@ -227,7 +235,10 @@ class Dialect(ABC):
 
     @abstractmethod
     def validate_set(
-        self, template: Template, former: Template | None, facts: TopologyFacts
+        self,
+        template: Template,
+        former: Template | None,
+        facts: TopologyFacts,
     ) -> SetVerdict:
         """Return the verdict on the shape of a PodCliqueSet and on its constraints.
 
@@ -243,7 +254,10 @@ class Dialect(ABC):
         return []
 
     def podgang_changes(
-        self, gang: JsonMap, pcs: PodCliqueSet | None, facts: TopologyFacts
+        self,
+        gang: JsonMap,
+        pcs: PodCliqueSet | None,
+        facts: TopologyFacts,
     ) -> list[Edit]:
         """Return the changes that make the constraints of a PodGang those of its set.
 
@@ -256,7 +270,11 @@ class Dialect(ABC):
         return []
 
     def drifted(
-        self, name: str, gang: JsonMap, pcs: PodCliqueSet, facts: TopologyFacts
+        self,
+        name: str,
+        gang: JsonMap,
+        pcs: PodCliqueSet,
+        facts: TopologyFacts,
     ) -> list[str]:
         """Return the wrong constraints of the stored PodGang `name`.
 

@@ -231,7 +231,12 @@ def inject(clique: WrittenClique, annotations: MnnvlAnnotations, new_mode: Claim
     patch = tuple(_operations(pods, claim.missing))
 
     return Injection(
-        claim.plan, claim.mode, patch, pods.replicas, warnings=warnings, new_mode=new_mode
+        claim.plan,
+        claim.mode,
+        patch,
+        pods.replicas,
+        warnings=warnings,
+        new_mode=new_mode,
     )
 
 

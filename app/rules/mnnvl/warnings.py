@@ -105,7 +105,10 @@ def _domains(template: Template) -> dict[str, list[SharingClique]]:
 
 
 def _spread(
-    name: str, members: Sequence[SharingClique], required: Mapping[str, Level], nodes: Nodes
+    name: str,
+    members: Sequence[SharingClique],
+    required: Mapping[str, Level],
+    nodes: Nodes,
 ) -> Iterator[str]:
     if sum(pods for _, pods in members) < 2:
         return

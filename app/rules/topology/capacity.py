@@ -13,7 +13,10 @@ from app.rules.topology.coverage import Nodes, Room
 
 
 def capacity_warnings(
-    template: Template, required: Mapping[Owner, str], levels: Sequence[Level], nodes: Nodes
+    template: Template,
+    required: Mapping[Owner, str],
+    levels: Sequence[Level],
+    nodes: Nodes,
 ) -> list[str]:
     """Return warnings about required domains that are too small.
 

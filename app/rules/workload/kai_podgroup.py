@@ -246,7 +246,10 @@ def _is_never_placed(constraint: Mapping[str, str], sources: Sources) -> bool:
 
 
 def remarks(
-    stored: JsonMap, group: DefinedGroup, sources: Sources, conventions: Conventions
+    stored: JsonMap,
+    group: DefinedGroup,
+    sources: Sources,
+    conventions: Conventions,
 ) -> dict[str, Remark | None]:
     """Return remarks about the stored PodGroup by subject.
 

@@ -89,7 +89,10 @@ class Bindings(Dialect):
         return LevelsVerdict(findings=findings, warnings=warnings)
 
     def validate_set(
-        self, template: Template, former: Template | None, facts: TopologyFacts
+        self,
+        template: Template,
+        former: Template | None,
+        facts: TopologyFacts,
     ) -> SetVerdict:
         """Grove allows hardly any change of a constraint.
 
@@ -125,7 +128,11 @@ class Bindings(Dialect):
         return gang_warnings(gang, facts.kai_topology)
 
     def drifted(
-        self, name: str, gang: JsonMap, pcs: PodCliqueSet, facts: TopologyFacts
+        self,
+        name: str,
+        gang: JsonMap,
+        pcs: PodCliqueSet,
+        facts: TopologyFacts,
     ) -> list[str]:
         levels = facts.bindings().get(pcs.topology_name)
         return [] if levels is None else drifted_constraints(name, gang, pcs, levels)

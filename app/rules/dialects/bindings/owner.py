@@ -36,7 +36,11 @@ class PodCliqueSetOwns(OwnerRule):
         return "going" if resource.deleting else "owned"
 
     def adopted(
-        self, resources: Iterable[MnnvlResource], gang: SlimPodGang, *, adopting: bool = False
+        self,
+        resources: Iterable[MnnvlResource],
+        gang: SlimPodGang,
+        *,
+        adopting: bool = False,
     ) -> Adopted:
         """Return "true" while `gang` still owns a resource, else None.
 
@@ -57,7 +61,11 @@ class PodCliqueSetOwns(OwnerRule):
         return of_gangs and all(_may_yield(owner, resource) for owner in owners)
 
     def problem(
-        self, resource: MnnvlResource, gang: SlimPodGang | None, *, set_exists: bool
+        self,
+        resource: MnnvlResource,
+        gang: SlimPodGang | None,
+        *,
+        set_exists: bool,
     ) -> OwnershipProblem | None:
         if not is_ours(resource):
             return None

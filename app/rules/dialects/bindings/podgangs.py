@@ -23,7 +23,10 @@ from app.rules.topology.placing import WHOLE, PartLevels, TopologyOf, placing_wa
 
 
 def drifted_constraints(
-    name: str, gang: JsonMap, pcs: PodCliqueSet, levels: Sequence[Level]
+    name: str,
+    gang: JsonMap,
+    pcs: PodCliqueSet,
+    levels: Sequence[Level],
 ) -> list[str]:
     """Return the constraints of the PodGang `name` that Grove would write otherwise.
 
@@ -69,7 +72,12 @@ def _part(holder: Any, topology: str, at: FieldPath, parent: str) -> PartLevels:
     required, preferred = _current(holder)
     path = at.child("topologyConstraint.packConstraint")
     return PartLevels(
-        topology, required, path.child("required"), preferred, path.child("preferred"), parent
+        topology,
+        required,
+        path.child("required"),
+        preferred,
+        path.child("preferred"),
+        parent,
     )
 
 
@@ -80,7 +88,10 @@ _NO_PACK: Pack = ("", "")
 
 
 def _pairs(
-    name: str, gang: JsonMap, pcs: PodCliqueSet, keys: Mapping[str, str]
+    name: str,
+    gang: JsonMap,
+    pcs: PodCliqueSet,
+    keys: Mapping[str, str],
 ) -> Iterator[tuple[str, Pack, Pack]]:
     """Yield the path, the current value and the desired value of each constraint."""
     podgroups = maps_of(value_at(gang, ("spec", "podgroups")))
@@ -101,7 +112,10 @@ def _pairs(
 
 
 def _owner_of_whole(
-    name: str, gang: JsonMap, pcs: PodCliqueSet, members: Sequence[PodGroupClique]
+    name: str,
+    gang: JsonMap,
+    pcs: PodCliqueSet,
+    members: Sequence[PodGroupClique],
 ) -> PodCliqueSet | ScalingGroup | None:
     """Return the owner of the constraint of the whole PodGang, or None if `members` are unknown.
 

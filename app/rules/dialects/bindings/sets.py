@@ -191,7 +191,11 @@ def validate_packings(packings: Packings, bindings: Bindings) -> Findings:
         if levels is not None:
             _validate_domains(packing, name, [level.domain for level in levels], findings)
             _validate_parents(
-                packings, packing, names, [level.domain for level in levels], findings
+                packings,
+                packing,
+                names,
+                [level.domain for level in levels],
+                findings,
             )
         elif name and packing.name and name not in unknown:
             unknown.add(name)
@@ -207,7 +211,10 @@ def validate_packings(packings: Packings, bindings: Bindings) -> Findings:
 
 
 def _validate_domains(
-    packing: Packing, name: str, domains: Sequence[str], findings: Findings
+    packing: Packing,
+    name: str,
+    domains: Sequence[str],
+    findings: Findings,
 ) -> None:
     used = (
         (packing.path.child("packDomain"), packing.pack_domain),

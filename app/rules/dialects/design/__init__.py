@@ -84,7 +84,10 @@ class Unserved(Dialect):
         return LevelsVerdict(warnings=warnings)
 
     def _removal_warnings(
-        self, before: JsonMap, remaining: set[str], facts: TopologyFacts
+        self,
+        before: JsonMap,
+        remaining: set[str],
+        facts: TopologyFacts,
     ) -> list[str]:
         """Return a warning if sets have constraints on levels that do not remain."""
         removed = {level.domain for level in self.read_levels(before)} - remaining
@@ -94,7 +97,10 @@ class Unserved(Dialect):
         return [] if warning is None else [warning]
 
     def validate_set(
-        self, template: Template, former: Template | None, facts: TopologyFacts
+        self,
+        template: Template,
+        former: Template | None,
+        facts: TopologyFacts,
     ) -> SetVerdict:
         findings = [*template.findings]
         constraints = read_constraints(template, findings)
@@ -124,7 +130,10 @@ class Design(Unserved):
         return validate_shape(gang)
 
     def podgang_changes(
-        self, gang: JsonMap, pcs: PodCliqueSet | None, facts: TopologyFacts
+        self,
+        gang: JsonMap,
+        pcs: PodCliqueSet | None,
+        facts: TopologyFacts,
     ) -> list[Edit]:
         """Return the changes to the constraints of a PodGang.
 

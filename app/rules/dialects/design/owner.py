@@ -68,7 +68,11 @@ class PodGangOwns(OwnerRule):
         return "foreign"
 
     def adopted(
-        self, resources: Iterable[MnnvlResource], gang: SlimPodGang, *, adopting: bool = False
+        self,
+        resources: Iterable[MnnvlResource],
+        gang: SlimPodGang,
+        *,
+        adopting: bool = False,
     ) -> Adopted:
         """Return "true" if all resources are owned, "false" if not, and None if there are none."""
         states = {self.state(resource, gang) for resource in resources}
@@ -81,7 +85,11 @@ class PodGangOwns(OwnerRule):
         return False
 
     def problem(
-        self, resource: MnnvlResource, gang: SlimPodGang | None, *, set_exists: bool
+        self,
+        resource: MnnvlResource,
+        gang: SlimPodGang | None,
+        *,
+        set_exists: bool,
     ) -> OwnershipProblem | None:
         if not is_ours(resource):
             return None

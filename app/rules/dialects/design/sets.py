@@ -133,7 +133,10 @@ def _not_found(constraint: Constraint, topology: ManagedTopology) -> FieldError:
 
 
 def _too_broad(
-    constraint: Constraint, above: Owner, domain: str, topology: ManagedTopology
+    constraint: Constraint,
+    above: Owner,
+    domain: str,
+    topology: ManagedTopology,
 ) -> FieldError:
     text = (
         f'must be as strict as packDomain "{domain}" of {owner_text(above)}, or stricter;'
