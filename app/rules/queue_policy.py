@@ -91,20 +91,31 @@ def queue_guards(keys: QueueKeys, trusted: Sequence[str]) -> list[Policy]:
 def missing_queues(keys: QueueKeys, trusted: Sequence[str], parameter: str) -> list[Policy]:
     """Return the policies that no object names a queue that doesn't exist.
 
-    `parameter` is the QueueNames with all that exist. What the webhooks of PodCliqueSets and of
-    KAI's PodGroups warn of is left to them, because they say which queues there are.
+    `parameter` is the QueueNames with all that exist; before the first one is known, they say
+    nothing. What the webhooks of PodCliqueSets and of KAI's PodGroups warn of is left to them,
+    because they say which queues there are.
     """
     kinds = _kinds_with_queues(keys)
     del kinds["podgroups"]
     kinds["podcliquesets"] = (POD_CLIQUE_SET,), of_projects_of_set(keys)
-    any_owner = _missing("owners", (_ANY,), of_metadata(keys), trusted, parameter)
-    return [
-        *(
-            _missing(name, resources, queues, trusted, parameter)
-            for name, (resources, queues) in kinds.items()
-        ),
-        _of_other_kinds(any_owner, keys),
-    ]
+    kinds["owners"] = (_ANY,), of_metadata(keys)
+
+    names = "params.spec.names"
+    known = f"has(params.spec) && has({names}) && {names}.size() > 0"
+    *policies, of_owners = (
+        Policy(
+            f"queue-missing-{name}",
+            PATH,
+            resources,
+            WRITES,
+            (demand_of_existence(queues),),
+            conditions={"queues-are-known": known, **_not_copied(trusted)},
+            parameter=QUEUE_NAMES,
+            parameter_name=parameter,
+        )
+        for name, (resources, queues) in kinds.items()
+    )
+    return [*policies, _of_other_kinds(of_owners, keys)]
 
 
 def _kinds_with_queues(keys: QueueKeys) -> dict[str, tuple[tuple[Resource, ...], str]]:
@@ -142,27 +153,6 @@ def _of_other_kinds(policy: Policy, keys: QueueKeys) -> Policy:
     kind = "request.resource.resource + '.' + request.resource.group"
     conditions = {"of-no-other-policy": f"!({kind} in {texts(guarded)})"}
     return replace(policy, label=keys.queue, conditions={**conditions, **policy.conditions})
-
-
-def _missing(
-    name: str, resources: tuple[Resource, ...], queues: str, trusted: Sequence[str], parameter: str
-) -> Policy:
-    """Return the policy that the queues exist that an expression lists for ROOT.
-
-    Before the first Queue is known, it says nothing.
-    """
-    names = "params.spec.names"
-    known = f"has(params.spec) && has({names}) && {names}.size() > 0"
-    return Policy(
-        f"queue-missing-{name}",
-        PATH,
-        resources,
-        WRITES,
-        (demand_of_existence(queues),),
-        conditions={"queues-are-known": known, **_not_copied(trusted)},
-        parameter=QUEUE_NAMES,
-        parameter_name=parameter,
-    )
 
 
 def _guard(
