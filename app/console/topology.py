@@ -164,7 +164,11 @@ def _room(index: Index, topology: Topology, query: Query) -> RoomSearch | None:
     gpus = _number(query, "gpus", range(MOST_GPUS + 1))
     if pods is None or gpus is None or not index.room_is_known:
         return None
-    return search_room(index, topology, query.get("level", ""), pods, gpus * 1000)
+    level = query.get("level", "")
+    return index.remembered(
+        ("room", topology.levels, level, pods, gpus),
+        lambda: search_room(index, topology, level, pods, gpus * 1000),
+    )
 
 
 def _number(query: Query, name: str, allowed: range) -> int | None:

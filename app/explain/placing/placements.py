@@ -270,9 +270,9 @@ class Placements:
             return [True] * len(nodes)
         if assumption.opened:
             return [is_selected(shape, node) for node in nodes]
-        if selects or shape.tolerations:
+        if selects:
             return [not unfit_because(shape, node) for node in nodes]
-        return self._index.open_nodes
+        return _open_to(shape, self._index)
 
     def _free(self, assumption: Assumption) -> Sequence[Vector]:
         names = self.names
@@ -334,6 +334,14 @@ class Placements:
     @property
     def _positions(self) -> Mapping[str, int]:
         return self._index.domains(self._topology.keys).positions
+
+
+def _open_to(shape: Shape, index: Index) -> Sequence[bool]:
+    """Return which nodes take a shape that selects nothing."""
+    if not shape.tolerations:
+        return index.open_nodes
+    pairs = zip(index.open_nodes, index.nodes, strict=True)
+    return [is_open or not unfit_because(shape, node) for is_open, node in pairs]
 
 
 def _limited_to(
