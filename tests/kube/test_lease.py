@@ -166,6 +166,21 @@ def test_work_is_stopped_before_the_lease_can_expire_and_taken_up_again() -> Non
     virtual.run(main())
 
 
+def test_a_leader_whose_lease_another_has_stops_and_leaves_it_alone() -> None:
+    async def main() -> None:
+        client = MemoryClient()
+        stage = Stage()
+        async with candidates((elector(client, "a"), stage.work("a"))):
+            await asyncio.sleep(5)
+            ref = ObjectRef(LEASE, "leader", "grove-system")
+            await client.patch(ref, {"spec": {"holderIdentity": "b"}})
+            await asyncio.sleep(5)
+            assert (stage.names(), stage.at_work) == (["a"], set())
+        assert stored(client)["spec"]["holderIdentity"] == "b"
+
+    virtual.run(main())
+
+
 class HangingClient(MemoryClient):
     """A cluster that stops answering, without an error."""
 
