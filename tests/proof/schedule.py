@@ -40,7 +40,7 @@ take, in the time of the schedule.
 SLOWEST_SECONDS = 11.0
 """How long a request of Grove's operator may take: two webhooks may let the API server wait."""
 
-LEASE_SECONDS = 0.1
+LEASE_SECONDS = 0.3
 """The time between looks whether the holder of the Lease was killed."""
 
 SHARE = 0.2
