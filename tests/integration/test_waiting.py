@@ -44,8 +44,8 @@ waiting: {{enabled: true, afterSeconds: 0.001, maxWritesPerMinute: 1000}}
 """
 WITHIN = 30.0
 """Seconds of the test's own time, in which a machine that is busy with other work takes no part."""
-QUIET_SECONDS = 1.5
-QUICK = Pacing(look=0.05, pause=0.0, refresh=0.0, share=1.0)
+QUIET_SECONDS = 2.0
+QUICK = Pacing(look=0.1, pause=0.0, refresh=0.0, share=1.0)
 MADE_ANEW = ("PreemptionDelay", "ClaimHeld", "PodGangMissing", "NothingMade")
 """Their texts depend on times, which the API server sets."""
 
@@ -68,7 +68,7 @@ def rules(folder: Path) -> list[Object]:
 @contextlib.asynccontextmanager
 async def on_duty(api: ApiServer, settings: Configuration) -> AsyncIterator[WaitingDuty]:
     """The duty of the leader alone, as the account of the manifests: no other writer changes the
-    states. It looks twenty times a second, and writes without pauses.
+    states. It looks ten times a second, and writes without pauses.
     """
     credentials = await from_kubeconfig(api.kubeconfig, "operator")
     async with HttpClient(credentials, RESOURCES, FAST) as client, asyncio.TaskGroup() as tasks:
