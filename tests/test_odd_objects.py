@@ -44,6 +44,18 @@ ROWS: dict[str, Row[Any]] = {
     )
     if isinstance(row, Row)
 }
+OURS: Object = {
+    "objects": [
+        {
+            "apiVersion": "grove-admission.grove.io/v1",
+            "kind": "QueueNames",
+            "metadata": {"name": "grove-admission"},
+            "spec": {"names": {"train": ""}},
+        }
+    ]
+}
+"""What we write for ourselves, which no other cluster here has."""
+
 FOR_PEOPLE = [row for row in vars(table).values() if isinstance(row, Row) and row.title]
 """The rows that commands read from files too, whose metadata no API server has checked."""
 
@@ -58,7 +70,7 @@ def objects_of_kind(group: str, kind: str) -> list[Object]:
     return [
         obj
         for name in ("audit", "explain")
-        for cluster in clusters(name)
+        for cluster in (*clusters(name), OURS)
         for obj in objects_in(cluster)
         if (obj["apiVersion"].rpartition("/")[0], obj["kind"]) == (group, kind)
     ]

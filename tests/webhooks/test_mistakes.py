@@ -320,7 +320,9 @@ async def test_what_was_stored_before_is_only_warned_about() -> None:
 
 @pytest.mark.parametrize("name", ["podclique.mnnvl-group-own", "podclique.mnnvl-group-of-set"])
 async def test_a_pod_clique_with_both(name: str) -> None:
-    """It is rejected at creation; one that is stored stays as it is, and gets no claim of ours."""
+    """It is rejected at creation, and if an update makes it so. One that is stored stays as it is,
+    and gets no claim of ours.
+    """
     code, text = await answer(name, lambda obj: annotated(obj, mnnvl_enabled="true"))
     assert (code, text.partition(":")[0]) == (422, "metadata.annotations")
     review = recorded(name)
@@ -334,6 +336,9 @@ async def test_a_pod_clique_with_both(name: str) -> None:
     assert response["warnings"][0].startswith(
         "no claim was injected: metadata.annotations: Forbidden"
     )
+    review["request"]["oldObject"] = recorded(name)["request"]["object"]
+    response = await Caller(operator_cluster(OPERATOR)).ask("/mutate/podclique", review)
+    assert (response["allowed"], response["status"]["code"]) == (False, 422)
 
 
 async def test_the_claim_of_grove_is_never_changed() -> None:
