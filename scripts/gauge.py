@@ -34,7 +34,7 @@ GOALS = {
 REACHED: dict[str, float] = {
     "tokens per code line": 8.38,
     "functions above complexity 10": 6,
-    "functions above 5 parameters": 12,
+    "functions above 5 parameters": 11,
 }
 """Figures of today that are above their goals. They may only fall."""
 

@@ -30,7 +30,15 @@ from app.certificates.ca_bundles import CONFIGURATIONS, CaBundles
 from app.certificates.holdings import BrokenHoldingsError, Holdings, read_holdings, written_holdings
 from app.certificates.inspect import Pair, inspect
 from app.certificates.issue import make_ca, make_leaf
-from app.certificates.rotate import Terms, due, is_own_ca, next_due, rotated, still_trusted
+from app.certificates.rotate import (
+    Terms,
+    due,
+    is_own_ca,
+    new_holdings,
+    next_due,
+    rotated,
+    still_trusted,
+)
 from app.certificates.source import BrokenPairError, CertificateSource, ServingCertificate
 from app.config.schema import Certificates
 from app.kube.api import Client, ClusterError, Conflict, Key, Object, ObjectRef, Selection, find
@@ -242,7 +250,7 @@ class CertificateReconciler(CertificateSource):
                 return "restore", self._holdings
             # Other replicas may still show certificates that these CAs signed.
             carried = sorted(filter(is_own_ca, self._bundles.trusted()))
-            return "issue", rotated("issue", None, self.names, now, self.terms, carried)
+            return "issue", new_holdings(self.names, now, self.terms, carried)
 
         if missing := self._missing_trust(secret, holdings):
             return "trust", replace(holdings, retired=(*holdings.retired, *missing))

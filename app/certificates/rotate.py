@@ -108,22 +108,24 @@ def next_due(holdings: Holdings, now: datetime, terms: Terms) -> datetime | None
     return min((time for time in times if time > now), default=None)
 
 
+def new_holdings(
+    names: Sequence[str], now: datetime, terms: Terms, former: Iterable[bytes] = ()
+) -> Holdings:
+    """Return new holdings, whose bundle also trusts the CAs (PEM) in `former`."""
+    ca = _new_ca(now, terms)
+    return Holdings(ca, _new_leaf(ca, names, now, terms), still_trusted(former, now, terms))
+
+
 def rotated(
     reason: Reason,
-    holdings: Holdings | None,
+    holdings: Holdings,
     names: Sequence[str],
     now: datetime,
     terms: Terms,
-    carried: Iterable[bytes] = (),
 ) -> Holdings:
-    """Return the holdings after the step `reason`.
-
-    With `issue`, the bundle also trusts the CAs (PEM) in `carried`.
-    """
-    if holdings is None or reason == "issue":
-        ca = _new_ca(now, terms)
-        former = (*(holdings.bundle if holdings else ()), *carried)
-        return Holdings(ca, _new_leaf(ca, names, now, terms), still_trusted(former, now, terms))
+    """Return the holdings after the step `reason`."""
+    if reason == "issue":
+        return new_holdings(names, now, terms, holdings.bundle)
 
     retired = still_trusted(holdings.retired, now, terms)
     if reason == "ca":

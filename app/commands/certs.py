@@ -11,7 +11,7 @@ from pathlib import Path
 
 from app.certificates.inspect import address_of
 from app.certificates.report import Material, describe, read_live, validate_material
-from app.certificates.rotate import Terms, rotated
+from app.certificates.rotate import Terms, new_holdings
 from app.cluster.connect import api_client
 from app.commands.options import Command, configured, show
 from app.dry_run.budget import UnusableInput
@@ -113,9 +113,7 @@ def _make(arguments: argparse.Namespace) -> int:
 
     terms = Terms(arguments.ca_days, arguments.days)
     try:
-        holdings = rotated(
-            "issue", None, arguments.name or [DEFAULT_NAME], datetime.now(UTC), terms
-        )
+        holdings = new_holdings(arguments.name or [DEFAULT_NAME], datetime.now(UTC), terms)
         directory.mkdir(parents=True, exist_ok=True)
         content = (
             holdings.ca.cert_pem,

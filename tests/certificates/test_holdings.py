@@ -10,13 +10,13 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from app.certificates.holdings import BrokenHoldingsError, Holdings, read_holdings, written_holdings
-from app.certificates.rotate import Terms, rotated
+from app.certificates.rotate import Terms, new_holdings, rotated
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(days=200)
-FIRST = rotated("issue", None, ["a.svc"], NOW, Terms())
+FIRST = new_holdings(["a.svc"], NOW, Terms())
 SECOND = rotated("ca", FIRST, ["a.svc"], LATER, Terms())
-OTHER = rotated("issue", None, ["a.svc"], NOW, Terms())
+OTHER = new_holdings(["a.svc"], NOW, Terms())
 GOOD = written_holdings(FIRST)
 
 
@@ -61,7 +61,7 @@ def test_comments_in_the_bundle_are_not_kept() -> None:
 
 
 def test_what_has_expired_is_read_all_the_same() -> None:
-    old = rotated("issue", None, ["a.svc"], datetime(2001, 1, 1, tzinfo=UTC), Terms())
+    old = new_holdings(["a.svc"], datetime(2001, 1, 1, tzinfo=UTC), Terms())
     assert read_holdings(written_holdings(old)) == old
 
 

@@ -14,7 +14,7 @@ from app.certificates.holdings import Holdings, written_holdings
 from app.certificates.inspect import split_bundle
 from app.certificates.issue import make_ca, make_leaf
 from app.certificates.keeper import LOOK_SECONDS, RETRY_SECONDS
-from app.certificates.rotate import Terms, due, rotated
+from app.certificates.rotate import Terms, due, new_holdings
 from app.kube.api import ClusterError, Conflict, Object, ObjectRef, Rejected, Unavailable
 from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
 from tests.certificates.rotation import (
@@ -261,7 +261,7 @@ async def test_a_secret_that_was_deleted_is_restored_as_it_was(cluster: Cluster)
         pytest.param({"ca.crt": "%"}, id="not base64"),
         pytest.param(dict.fromkeys(("tls.crt", "tls.key", "ca.crt", "ca.key")), id="emptied"),
         pytest.param(
-            {"tls.key": written_holdings(rotated("issue", None, ["x"], START, TERMS))["tls.key"]},
+            {"tls.key": written_holdings(new_holdings(["x"], START, TERMS))["tls.key"]},
             id="a mismatched pair",
         ),
     ],
@@ -307,7 +307,7 @@ async def test_a_sound_secret_put_there_by_somebody_is_used_once_it_is_trusted(
     (replica,) = await running(cluster)
     before = cluster.held()
     cluster.remember()
-    await cluster.put(rotated("issue", None, NAMES, START, TERMS))
+    await cluster.put(new_holdings(NAMES, START, TERMS))
     await settle(replica)
     assert cluster.held().retired == before.bundle
     assert shown(replica) == fingerprint(before)
@@ -321,7 +321,7 @@ async def test_a_sound_secret_put_there_by_somebody_is_used_once_it_is_trusted(
 async def test_a_backup_with_an_expired_certificate_is_renewed_before_it_is_shown(
     cluster: Cluster,
 ) -> None:
-    backup = rotated("issue", None, NAMES, START - TERMS.leaf_life, TERMS)
+    backup = new_holdings(NAMES, START - TERMS.leaf_life, TERMS)
     (replica,) = await running(cluster)
     cluster.remember()
     await cluster.put(backup)
@@ -536,5 +536,5 @@ async def test_a_bundle_is_never_replaced_by_an_older_one(cluster: Cluster) -> N
 
 def test_short_lives_can_be_asked_for() -> None:
     short = Terms(timedelta(seconds=12), timedelta(seconds=4))
-    held = rotated("issue", None, NAMES, START, short)
+    held = new_holdings(NAMES, START, short)
     assert due(held, NAMES, START + timedelta(seconds=3), short) == "leaf"

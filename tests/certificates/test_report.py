@@ -6,12 +6,12 @@ import pytest
 
 from app.certificates.inspect import inspect
 from app.certificates.report import Material, describe, validate_material
-from app.certificates.rotate import Terms, rotated
+from app.certificates.rotate import Terms, new_holdings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
-HELD = rotated("issue", None, ["a.svc", "127.0.0.1"], NOW, Terms())
-OTHER = rotated("issue", None, ["a.svc"], NOW, Terms())
+HELD = new_holdings(["a.svc", "127.0.0.1"], NOW, Terms())
+OTHER = new_holdings(["a.svc"], NOW, Terms())
 GOOD = Material(HELD.leaf.cert_pem, HELD.leaf.key_pem, HELD.bundle_pem)
 LAST = NOW + Terms().ca_life
 

@@ -8,7 +8,16 @@ import pytest
 from app.certificates.holdings import Holdings
 from app.certificates.inspect import Pair, check_ca, check_pair, inspect
 from app.certificates.issue import make_ca, make_leaf
-from app.certificates.rotate import Reason, Terms, due, is_own_ca, next_due, rotated, still_trusted
+from app.certificates.rotate import (
+    Reason,
+    Terms,
+    due,
+    is_own_ca,
+    new_holdings,
+    next_due,
+    rotated,
+    still_trusted,
+)
 
 NAMES = ("grove-admission.grove-system.svc", "127.0.0.1")
 TERMS = Terms()
@@ -18,7 +27,7 @@ SECOND = timedelta(seconds=1)
 
 
 def issued(at: datetime = START) -> Holdings:
-    return rotated("issue", None, NAMES, at, TERMS)
+    return new_holdings(NAMES, at, TERMS)
 
 
 FIRST = issued()
@@ -106,7 +115,7 @@ def test_names(names: tuple[str, ...], expected: Reason | None) -> None:
 def test_two_versions_that_want_different_names_agree_after_one_step_each() -> None:
     old = ("old.svc",)
     new = ("new.svc",)
-    held = rotated("issue", None, old, START, TERMS)
+    held = new_holdings(old, START, TERMS)
     held = rotated("names", held, new, START, TERMS)
     assert inspect(held.leaf.cert_pem).names == ("new.svc", "old.svc")
     assert [due(held, names, START, TERMS) for names in (old, new)] == [None, None]
@@ -170,9 +179,7 @@ def test_a_leaf_never_outlives_its_ca() -> None:
 
 def test_what_is_issued_anew_goes_on_trusting_what_is_carried() -> None:
     expired = make_ca("grove-admission CA of old", START - 9 * DAY, START - DAY).cert_pem
-    held = rotated(
-        "issue", None, NAMES, START, TERMS, carried=[FIRST.ca.cert_pem, expired, FIRST.ca.cert_pem]
-    )
+    held = new_holdings(NAMES, START, TERMS, former=[FIRST.ca.cert_pem, expired, FIRST.ca.cert_pem])
     assert held.retired == (FIRST.ca.cert_pem,)
 
 
