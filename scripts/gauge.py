@@ -32,7 +32,7 @@ GOALS = {
 }
 
 REACHED: dict[str, float] = {
-    "tokens per code line": 8.38,
+    "tokens per code line": 8.37,
     "functions above complexity 10": 6,
     "functions above 5 parameters": 11,
 }

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from app.explain.gangs.bases import base_gangs
 from app.explain.gangs.gang import Gang, Member
+from app.explain.gangs.subject import base_gangs
 from app.explain.known.index import Index
 from app.explain.reasons.made import said_when
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who
