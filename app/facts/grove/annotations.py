@@ -3,11 +3,11 @@
 Those of a PodClique count first, then those of its scaling group, then those of its set.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_SCOPE
+from app.objects.shape import JsonMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,8 @@ class MnnvlAnnotations:
 
     def over(self, inherited: "MnnvlAnnotations") -> "MnnvlAnnotations":
         """Return these annotations, and those of `inherited` for missing ones."""
+        if inherited is NO_ANNOTATIONS:
+            return self
         return MnnvlAnnotations(
             inherited.enabled if self.enabled is None else self.enabled,
             inherited.scope if self.scope is None else self.scope,
@@ -45,13 +47,11 @@ class MnnvlAnnotations:
 NO_ANNOTATIONS = MnnvlAnnotations()
 
 
-def read_mnnvl(annotations: Mapping[str, Any]) -> MnnvlAnnotations:
+def read_mnnvl(annotations: JsonMap) -> MnnvlAnnotations:
     """Return the MNNVL annotations among `annotations`."""
-    if not annotations:
+    enabled = annotations.get(MNNVL_ENABLED)
+    scope = annotations.get(MNNVL_SCOPE)
+    device_class = annotations.get(MNNVL_DEVICE_CLASS)
+    if enabled is None and scope is None and device_class is None:
         return NO_ANNOTATIONS
-    values = MnnvlAnnotations(
-        annotations.get(MNNVL_ENABLED),
-        annotations.get(MNNVL_SCOPE),
-        annotations.get(MNNVL_DEVICE_CLASS),
-    )
-    return NO_ANNOTATIONS if values == NO_ANNOTATIONS else values
+    return MnnvlAnnotations(enabled, scope, device_class)

@@ -34,6 +34,10 @@ class ManagedTopology:
         return next((level.key for level in self.levels if level.domain == domain), None)
 
     @property
+    def domains(self) -> set[str]:
+        return {level.domain for level in self.levels}
+
+    @property
     def strictest_key(self) -> str | None:
         return self.levels[-1].key if self.levels else None
 

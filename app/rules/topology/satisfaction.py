@@ -26,8 +26,7 @@ def constraint_condition(pcs: PodCliqueSet, topology: ManagedTopology | None) ->
         text = "Topology support disabled in operator configuration"
         return Condition(CONDITION, "False", "TopologyDisabled", text, pcs.generation)
 
-    existing = {level.domain for level in topology.levels}
-    missing = [domain for domain in DOMAINS if domain in pcs.domains - existing]
+    missing = [domain for domain in DOMAINS if domain in pcs.domains - topology.domains]
     if not missing:
         text = "All topology constraints name levels of the ClusterTopology"
         return Condition(CONDITION, "True", "TopologyConstraintsValid", text, pcs.generation)

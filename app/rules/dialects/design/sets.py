@@ -111,13 +111,14 @@ def _findings(constraints: Constraints, topology: ManagedTopology) -> Findings:
         for constraint in constraints.all
         if constraint.domain in DOMAINS
     }
+    existing = topology.domains
     findings: Findings = []
     for constraint in constraints.all:
         domain = constraint.domain
         if domain not in DOMAINS:
             findings.append(fields.not_supported(constraint.path, domain, DOMAINS))
             continue
-        if topology.key_of(domain) is None:
+        if domain not in existing:
             findings.append(_not_found(constraint, topology))
         above = _strictest(constraints.template.above(constraint.owner), ranks)
         if above is not None and ranks[above] > DOMAINS.index(domain):
@@ -147,7 +148,7 @@ def _too_broad(
 
 def allowed_below(domain: str, topology: ManagedTopology) -> str:
     """Return the levels that exist and are as strict as a domain, `rack, host`, or `none`."""
-    existing = {level.domain for level in topology.levels}
+    existing = topology.domains
     allowed = [name for name in DOMAINS[DOMAINS.index(domain) :] if name in existing]
     return ", ".join(allowed) or "none"
 
