@@ -8,7 +8,6 @@ rack has room for.
 """
 
 import argparse
-import asyncio
 import json
 import os
 import subprocess
@@ -36,27 +35,20 @@ from bench_cluster import (
 )
 from bench_common import ENVIRONMENT, ROOT, process, until
 
-PAGE = 250
-"""Objects of a page of `read`."""
 Object = dict[str, Any]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--read", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("pods", nargs="*", type=int, default=[10_000, 60_000], metavar="PODS")
     arguments = parser.parse_args()
-    if arguments.read:
-        print(json.dumps(read(arguments.read)))
-    else:
-        print(f"{'':44}{'seconds':>9}{'CPU s':>7}{'peak MiB':>10}{'calls':>7}{'pages':>7}")
-        for pods in arguments.pods:
-            measure(pods)
-        print(
-            f"load average of the last minutes: {', '.join(f'{load:.1f}' for load in os.getloadavg())}"
-        )
-        print(f"{f'reasons: 1,000 pods, {RACKS} racks (process time)':44}{reasons(100):9.3f}")
-
+    print(f"{'':44}{'seconds':>9}{'CPU s':>7}{'peak MiB':>10}{'calls':>7}{'pages':>7}")
+    for pods in arguments.pods:
+        measure(pods)
+    print(
+        f"load average of the last minutes: {', '.join(f'{load:.1f}' for load in os.getloadavg())}"
+    )
+    print(f"{f'reasons: 1,000 pods, {RACKS} racks (process time)':44}{reasons(100):9.3f}")
     return 0
 
 
@@ -81,7 +73,7 @@ def measure(pods: int) -> None:
                     str(directory / "kubeconfig"),
                 ]
                 report(f"{label}, {pods:,} pods", run(command), counts(directory))
-            command = [sys.executable, __file__, "--read", str(directory)]
+            command = [sys.executable, str(ROOT / "scripts" / "bench_read.py"), str(directory)]
             report(
                 f"read all, {pods:,} pods, {CLIQUES:,} PodCliques", run(command), counts(directory)
             )
@@ -140,24 +132,6 @@ def counts(directory: Path) -> Counter[str]:
     calls = Counter(log.read_text().splitlines())
     log.write_text("")
     return calls
-
-
-# What is measured in a process of its own.
-
-
-def read(directory: Path) -> Object:
-    from app.cluster.connect import reading_client
-    from app.explain.known.index import Index
-    from app.explain.known.read import read_all
-    from app.explain.known.snapshot import RESOURCES
-
-    async def reading() -> Object:
-        async with reading_client(RESOURCES, directory / "kubeconfig", None) as client:
-            facts = await read_all(client, now=time.time(), page=PAGE)
-        Index(facts)
-        return {"nodes": len(facts.nodes), "pods": len(facts.pods), "cliques": len(facts.cliques)}
-
-    return asyncio.run(reading())
 
 
 def reasons(gangs: int) -> float:

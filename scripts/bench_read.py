@@ -1,0 +1,29 @@
+"""Reads everything of the cluster of `bench_cluster` once, and prints how many objects there are.
+
+It imports nothing but what reads, because its memory is measured.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+
+from app.cluster.connect import reading_client
+from app.explain.known.index import Index
+from app.explain.known.read import read_all
+from app.explain.known.snapshot import RESOURCES
+
+PAGE = 250
+"""Objects of a page."""
+
+
+async def counts(kubeconfig: Path) -> dict[str, int]:
+    async with reading_client(RESOURCES, kubeconfig, None) as client:
+        facts = await read_all(client, now=time.time(), page=PAGE)
+    Index(facts)
+    return {"nodes": len(facts.nodes), "pods": len(facts.pods), "cliques": len(facts.cliques)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(counts(Path(sys.argv[1]) / "kubeconfig"))))
