@@ -133,7 +133,7 @@ class Server:
     ) -> None:
         listed = ", ".join(f"{{domain: {domain}, key: {key}}}" for domain, key in levels.items())
         rate = 50 if limited else 10_000
-        burst = 2 * rate
+        burst = 100 if limited else 10_000
         path = directory / f"config-{port}.yaml"
         path.write_text(CONFIGURATION.format(levels=listed, port=port, rate=rate, burst=burst))
         command = [
