@@ -299,7 +299,9 @@ class Bench:
                 deleted[name] = time.monotonic()
                 await self.client.delete(ObjectRef(resource, name, "default"))
                 await asyncio.sleep(0.01)
-            await until(lambda: len(watching.created) == len(names))
+            await until(
+                lambda: all(watching.created.get(name, 0.0) > deleted[name] for name in deleted)
+            )
 
         taken = sorted((watching.created[name] - deleted[name]) * 1000 for name in deleted)
         p99 = statistics.quantiles(taken, n=100)[98]
