@@ -64,7 +64,7 @@ def _has_another_cause(obstacle: Obstacle) -> bool:
     """Return whether another reason says better why nothing is large enough."""
     if obstacle.gang.whole.is_satisfied or _prefers_broader(obstacle.gang):
         return True
-    if obstacle.unmatched is not None or _bound_for_ever(obstacle) or obstacle.is_bound_outside:
+    if obstacle.unmatched is not None or obstacle.is_bound_for_ever:
         return True
     return obstacle.is_of_pool or obstacle.is_of_shared_domain or obstacle.is_of_sizes
 
@@ -78,11 +78,6 @@ def _prefers_broader(gang: Gang) -> bool:
         and depths[one.preferred] < depths[one.required]
         for one in told
     )
-
-
-def _bound_for_ever(obstacle: Obstacle) -> bool:
-    """Return whether it would have a place, were it not bound to where its pods run."""
-    return bool(obstacle.short.occupied) and obstacle.gang.anew.under(EMPTY).fits
 
 
 def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str]:
@@ -188,9 +183,7 @@ def no_domain_fits(gang: Gang) -> Reasons:
 
 def _lacks_only_room(obstacle: Obstacle) -> bool:
     """Return whether it would have a place without others, and no other reason says it better."""
-    short = obstacle.short
-    is_bound = short.occupied and short.key in obstacle.gang.topology.keys
-    if not obstacle.is_held_by_others or is_bound or obstacle.is_of_pool:
+    if not obstacle.is_held_by_others or obstacle.is_bound or obstacle.is_of_pool:
         return False
     return obstacle.missing_resource is None
 
@@ -199,9 +192,7 @@ def _no_room_for_more(obstacle: Obstacle) -> Reasons:
     """The minimum of the gang runs, and its own pods hold the room that the rest would need."""
     gang = obstacle.gang
     short = obstacle.short
-    if not gang.whole.is_satisfied or _bound_for_ever(obstacle) or obstacle.unmatched is not None:
-        return
-    if obstacle.is_bound_outside:
+    if not gang.whole.is_satisfied or obstacle.is_bound_for_ever or obstacle.unmatched is not None:
         return
 
     text = (
@@ -327,15 +318,12 @@ def replaced(
 def bound_to_domain(gang: Gang) -> Reasons:
     """Part of the gang runs, the rest must join it, and there is no room for it."""
     obstacle = obstacle_of(gang)
-    if obstacle is None or obstacle.is_of_pool:
+    if obstacle is None or obstacle.is_of_pool or not obstacle.is_bound:
+        return
+    if obstacle.is_for_ever and not obstacle.is_bound_for_ever:
         return
 
     short = obstacle.short
-    if not short.occupied or short.key not in gang.topology.keys:
-        return
-    if obstacle.is_for_ever and not (_bound_for_ever(obstacle) or obstacle.is_bound_outside):
-        return
-
     text, remedy = _bound(obstacle)
     evidence = (Evidence(gang.ref, "spec.topologyConstraint", short.key),)
     yield Reason(

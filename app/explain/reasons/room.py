@@ -55,11 +55,20 @@ class Obstacle:
         """Whether it has no place even if no other pods ran and all nodes were open."""
         return not self.placements.under(EMPTY).fits
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether pods of it run, which the rest must join in a domain of a level."""
+        return bool(self.short.occupied) and self.short.key in self.gang.topology.keys
+
     @cached_property
-    def is_bound_outside(self) -> bool:
-        """Whether its pods run on nodes that are in no domain of the level that it requires."""
-        is_bound = self.short.occupied and self.short.key in self.gang.topology.keys
-        return bool(is_bound) and self.placements.now.best is None
+    def is_bound_for_ever(self) -> bool:
+        """Whether it would have a place, were it not bound to where its pods run.
+
+        That may be on nodes that are in no domain of the level.
+        """
+        if self.is_bound and self.placements.now.best is None:
+            return True
+        return bool(self.short.occupied) and self.gang.anew.under(EMPTY).fits
 
     @cached_property
     def is_held_by_others(self) -> bool:

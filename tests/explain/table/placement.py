@@ -30,6 +30,11 @@ from tests.explain.table.row import Row, changed, event, without
 OWN = ("gpu-00", "gpu-01")
 RUNNING = placed("gpu-00", *OWN)
 ONE_RUNS = (*placed("gpu-01", "gpu-00"), pod(WORKERS, 1), pod(WORKERS, 2))
+FIVE_WORKERS = {
+    "cliques": (cliques()[0], replace(cliques()[1], replicas=5)),
+    "gangs": (gang(parts=(gang().parts[0], GangPart(WORKERS, 5))),),
+}
+ONE_OF_FIVE_RUNS = (*placed("gpu-01", "gpu-00"), *(pod(WORKERS, number) for number in range(1, 5)))
 ELASTIC = {
     "cliques": (cliques()[0], replace(cliques()[1], minimum=2)),
     "gangs": (
@@ -189,6 +194,15 @@ PLACEMENT = (
         "1 of 3 pods of llm-0-pool-0 run on gpu-00, in no rack that KAI knows, and the rest must join them",
         "you",
         {"pods": ONE_RUNS},
+        also=("LevelLabelMissing",),
+    ),
+    Row(
+        "BoundToDomain",
+        "one of five workers runs on a node that has lost its label, and no rack is large enough",
+        {**FIVE_WORKERS, "nodes": without(RACK, "gpu-00"), "pods": ONE_OF_FIVE_RUNS},
+        "1 of 5 pods of llm-0-pool-0 run on gpu-00, in no rack that KAI knows, and the rest must join them",
+        "you",
+        {**FIVE_WORKERS, "nodes": without(RACK, "gpu-00"), "pods": ONE_OF_FIVE_RUNS[2:]},
         also=("LevelLabelMissing",),
     ),
     Row(
