@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.explain.shown.fitted import fitted
+from app.fitted import fitted
 from app.visible import visible
 
 # pydantic takes a tenth of a second, which commands that read no configuration need not spend

@@ -98,9 +98,10 @@ async def read_policies(
 async def check_policies(client: Client, configuration: Configuration) -> list[Check]:
     """Return how our installed policies differ, and what each of them does."""
     stored = await read_policies(client, labels_of(RULES))
-    desired = admission_policies(configuration)
-    checks = [*_effects(stored, desired), *differences(stored, desired, _INSTALL)]
-    if not stored.policies and not stored.bindings:
+    if stored.policies or stored.bindings:
+        desired = admission_policies(configuration)
+        checks = [*_effects(stored, desired), *differences(stored, desired, _INSTALL)]
+    else:
         checks = [Check(SUBJECT, "ok", _NONE)]
 
     marking = await read_policies(client, labels_of(RULES), _MUTATING)

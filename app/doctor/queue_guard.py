@@ -1,6 +1,7 @@
 """The policies about queues of KAI, where they are installed, and the names that they read."""
 
 import re
+from collections.abc import Iterator
 
 from app.config.schema import Configuration
 from app.doctor.policies import SUBJECT, Policies, denies, differences, labels_of, read_policies
@@ -9,12 +10,13 @@ from app.facts.kai.queue import read_queue_names
 from app.facts.kinds import QUEUE, QUEUE_NAMES
 from app.facts.labels import KAI_SCHEDULER
 from app.kube.api import Client, Selection
+from app.objects.shape import map_of, maps_of, text_of
 from app.reconcilers.queue_names import NAME, listable
 from app.webhooks.policies import Mode, exempt_namespaces, queue_policies
 from app.webhooks.policy_objects import QUEUES
 
 _MOST_SHOWN = 5
-_ACCOUNTS = re.compile(r"system:serviceaccounts:([a-z0-9-]+)")
+_ACCOUNTS = re.compile(r'"system:serviceaccounts:([^"]+)"')
 
 
 async def check_queue_guard(client: Client, configuration: Configuration) -> list[Check]:
@@ -87,5 +89,12 @@ async def _check_names(client: Client, namespace: str) -> list[Check]:
 
 def _kai_namespace(stored: Policies, configuration: Configuration) -> str:
     """Return the namespace of KAI, as the policies were printed for."""
-    trusted = set(_ACCOUNTS.findall(str(stored.policies)))
-    return min(trusted.difference(exempt_namespaces(configuration)), default=KAI_SCHEDULER)
+    exempt = exempt_namespaces(configuration)
+    return min(set(_trusted(stored)).difference(exempt), default=KAI_SCHEDULER)
+
+
+def _trusted(stored: Policies) -> Iterator[str]:
+    """Yield the namespaces whose service accounts the policies let pass."""
+    for policy in stored.policies.values():
+        for condition in maps_of(map_of(policy.get("spec")).get("matchConditions")):
+            yield from _ACCOUNTS.findall(text_of(condition.get("expression")))

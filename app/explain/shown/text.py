@@ -8,8 +8,8 @@ from app.explain.answers.branch import Branch, State
 from app.explain.known.snapshot import TITLES
 from app.explain.reasons.reason import Reason, Who
 from app.explain.reasons.words import listed
-from app.explain.shown.fitted import fitted, narrowed
 from app.explain.shown.rights import how_to_get
+from app.fitted import fitted, narrowed
 from app.visible import visible
 
 MOST_LINES = 40

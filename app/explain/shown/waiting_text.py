@@ -10,10 +10,10 @@ from app.explain.answers.branch import State
 from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.words import counted
-from app.explain.shown.fitted import narrowed
 from app.explain.shown.json import plain
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.text import not_seen, table
+from app.fitted import narrowed
 from app.visible import visible
 
 COLUMNS = ("namespace", "object", "since", "placed", "state", "who", "first reason")
