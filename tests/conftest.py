@@ -29,7 +29,7 @@ os.unsetenv("COLUMNS")
 
 LIBRARIES = (
     *("aiohttp", "cel", "cryptography.x509", "fastapi", "httpx", "jinja2", "jsonpatch"),
-    *("jsonschema", "kubernetes_asyncio", "prometheus_client", "pydantic", "trustme", "uvicorn"),
+    *("jsonschema", "prometheus_client", "pydantic", "trustme", "uvicorn"),
 )
 """Whatever takes long to import. Coverage would have to look at each call that it makes."""
 

@@ -1,8 +1,6 @@
 """Credentials from a kubeconfig, read by kubernetes_asyncio.
 
-This module is imported only if a kubeconfig is read: importing kubernetes_asyncio loads the models
-of all Kubernetes APIs, which need 38 MiB and half of the start-up time of a server that runs in a
-Pod and needs none of them.
+This module is imported only if a kubeconfig is read.
 """
 
 import asyncio
@@ -18,20 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from kubernetes_asyncio.client import Configuration
-from kubernetes_asyncio.config import ConfigException
-from kubernetes_asyncio.config.kube_config import (
-    KUBE_CONFIG_DEFAULT_LOCATION,
-    KubeConfigMerger,
-    load_kube_config_from_dict,
-)
 
 from app.kube.api import ClusterError, Unavailable
 from app.kube.authorities import trusting
 from app.kube.impersonation import Headers, impersonation_headers
+from app.kube.kubeconfig_reader import reader
+
+ConfigException: type[Exception] = reader.ConfigException
 
 # what it logs is raised too
-logging.getLogger("kubernetes_asyncio.config.kube_config").disabled = True
+logging.getLogger(reader.__name__).disabled = True
 
 _LOGINS = {
     "aws": "aws sso login",
@@ -69,7 +63,7 @@ class KubeconfigCredentials:
     def __init__(self, path: Path | None, context: str | None) -> None:
         self._path = path
         self._context = context
-        self._configuration: Any = Configuration()
+        self._configuration: Any = reader.Configuration()
         self.impersonation: Headers = ()
         self._renewing = asyncio.Lock()
 
@@ -86,7 +80,7 @@ class KubeconfigCredentials:
         _require_file(self._path)
         merged = _merged(self._path)
         _require_context(merged, self._context)
-        await load_kube_config_from_dict(merged, self._context, self._configuration)
+        await reader.load_kube_config_from_dict(merged, self._context, self._configuration)
         self.impersonation = _impersonation_of(merged, self._context)
 
     @property
@@ -115,7 +109,7 @@ class KubeconfigCredentials:
 
     def files(self) -> Sequence[str]:
         configuration = self._configuration
-        kubeconfigs = str(self._path or KUBE_CONFIG_DEFAULT_LOCATION).split(os.pathsep)
+        kubeconfigs = str(self._path or reader.KUBE_CONFIG_DEFAULT_LOCATION).split(os.pathsep)
         named = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
         return [*kubeconfigs, *filter(None, named)]
 
@@ -145,7 +139,7 @@ def _require_file(path: Path | None) -> None:
     """
     if path is not None and not path.is_file():
         raise ConfigException(f"there is no file {path}")
-    usual = KUBE_CONFIG_DEFAULT_LOCATION
+    usual = reader.KUBE_CONFIG_DEFAULT_LOCATION
     if path is None and not any(map(_is_file, usual.split(os.pathsep))):
         raise ConfigException(f"there is no kubeconfig {usual}; give --kubeconfig FILE")
 
@@ -210,7 +204,7 @@ def _contexts_of(merged: Any) -> tuple[list[Any], dict[str, Any]]:
 
 def _merged(path: Path | None) -> Any:
     """Return the kubeconfig as a node: several files are merged, as kubectl does it."""
-    return KubeConfigMerger(str(path or KUBE_CONFIG_DEFAULT_LOCATION)).config
+    return reader.KubeConfigMerger(str(path or reader.KUBE_CONFIG_DEFAULT_LOCATION)).config
 
 
 def renewal_of(path: Path | None = None, context: str | None = None) -> str:

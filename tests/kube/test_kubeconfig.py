@@ -1,6 +1,8 @@
 """Which command renews the credentials of a kubeconfig."""
 
 import base64
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -111,3 +113,16 @@ def written(folder: Path, user: dict[str, Any]) -> Path:
         )
     )
     return path
+
+
+def test_reading_a_kubeconfig_loads_no_models_of_kubernetes_apis() -> None:
+    code = "import sys, app.kube.kubeconfig; print(*sys.modules)"
+    command = [sys.executable, "-c", code]
+    modules = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    assert "kubernetes_asyncio.config.kube_config" in modules
+    assert not [name for name in modules if name.startswith("kubernetes_asyncio.client.models")]
+
+
+def test_a_library_that_was_imported_before_stays_as_it_is() -> None:
+    code = "import kubernetes_asyncio, app.kube.kubeconfig; kubernetes_asyncio.client.CoreV1Api"
+    subprocess.run([sys.executable, "-c", code], check=True)
