@@ -264,3 +264,8 @@ async def test_a_group_that_has_no_labels_is_read() -> None:
         MemoryClient([group]), Ref("PodGroup", NAMESPACE, "serve"), room=False, now=NOW
     )
     assert [found.name for found in read.pod_groups] == ["serve"]
+
+
+def test_the_text_of_a_snapshot_in_tracebacks_does_not_have_its_objects() -> None:
+    """asyncio.run makes that text of what its coroutine returns, whether it is used or not."""
+    assert len(repr(FULL)) < 100

@@ -28,7 +28,8 @@ from app.objects.resource import EVENT, Resource
 from app.objects.shape import JsonMap
 
 
-@dataclass(frozen=True, slots=True)
+# asyncio.run takes the repr of what its coroutine returns, which would be as large as the cluster
+@dataclass(frozen=True, slots=True, repr=False)
 class Snapshot:
     """Everything that was read, a tuple for each kind, in any order.
 
