@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,15 @@ from app.facts.grove.topology import Level
 MOST_CELLS = 1024
 MOST_LINKED = 300
 """If there are more cells, they are no links: their groups are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A domain on the map: its CSS classes, its words, and its path if it is a link."""
+
+    classes: str
+    title: str
+    at: str
 
 
 def drawn(
@@ -170,9 +180,7 @@ def _free_and_room(groups: Sequence[dict[str, Any]]) -> list[str]:
     return words
 
 
-def _cell(
-    report: DomainReport, asked: _RoomOnMap, here: set[Path], *, linked: bool
-) -> dict[str, Any]:
+def _cell(report: DomainReport, asked: _RoomOnMap, here: set[Path], *, linked: bool) -> Cell:
     free = "?" if report.free is None else plain(report.free)
     closed = f", {report.closed} closed" if report.closed else ""
     room = asked.room_in(report.path)
@@ -181,11 +189,11 @@ def _cell(
     marks += ["here"] if report.path in here else []
     marks += ["odd"] if report.closed else []
 
-    return {
-        "classes": " ".join(marks),
-        "title": f"{report.path[-1]}: {free} of {plain(report.gpus)} GPUs free{closed}{for_pods}",
-        "at": "/".join(report.path) if linked else "",
-    }
+    return Cell(
+        classes=" ".join(marks),
+        title=f"{report.path[-1]}: {free} of {plain(report.gpus)} GPUs free{closed}{for_pods}",
+        at="/".join(report.path) if linked else "",
+    )
 
 
 def _share(report: DomainReport) -> int:

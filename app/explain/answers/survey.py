@@ -136,11 +136,12 @@ def domain_reports(
     parent: Path = (),
 ) -> list[DomainReport]:
     """Return the domains of one level inside a broader one, by name."""
-    return [_report(index, domain) for domain in index.domains(topology.keys).within(depth, parent)]
-
-
-def _report(index: Index, domain: Domain) -> DomainReport:
+    domains = index.domains(topology.keys).within(depth, parent)
     known = index.room_is_known
+    return [_report(index, domain, known=known) for domain in domains]
+
+
+def _report(index: Index, domain: Domain, *, known: bool) -> DomainReport:
     opened = sum(map(index.open_for_gpus.__getitem__, domain.nodes))
     gpus = sum(map(index.gpus.__getitem__, domain.nodes))
     free = sum(map(index.free_gpus.__getitem__, domain.nodes)) if known else None
