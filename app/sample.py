@@ -1,9 +1,9 @@
 """One figure of a scrape of metrics."""
 
-from dataclasses import dataclass
+from app.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sample:
     """A figure with its labels. `name` has no prefix; the name of a counter ends with `_total`."""
 

@@ -6,7 +6,6 @@ Kind and shape are checked, and every failure becomes a verdict.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from app.admission.review import Request, shape_findings
 from app.admission.verdict import (
@@ -20,6 +19,7 @@ from app.admission.verdict import (
     on_trial,
     unavailable,
 )
+from app.frozen import frozen
 from app.objects.fields import quote
 from app.objects.jsonpatch import applies
 
@@ -36,7 +36,7 @@ def _no_verdict(_: Exception) -> None:
     """Take each exception for a bug."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Route:
     """The route of one path: `operations` on `resource` of `group`, whose objects are of `kind`.
 

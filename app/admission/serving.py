@@ -10,9 +10,10 @@ from typing import Protocol
 
 from app.admission.crowd import Crowd, Open
 from app.admission.exchange import Answer, Exchange
+from app.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConnectionLimits:
     """The limits of connections: their number, the bytes that they hold, and times."""
 

@@ -5,16 +5,17 @@ There are three kinds of negative answers: the object is invalid (422), the oper
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
+from app.frozen import frozen
 from app.objects.fields import REASON_TOO_MANY, FieldError, summary
 from app.objects.jsonpatch import Operation
 
 Action = Literal["create", "adopt"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Effect:
     """A change in the cluster that belongs to a verdict, or, on a dry run, would be made.
 
@@ -25,7 +26,7 @@ class Effect:
     object: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """A verdict.
 
@@ -63,7 +64,7 @@ class Verdict:
 ALLOWED = Verdict(allowed=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Later:
     """A verdict that needs calls of the API server.
 

@@ -12,6 +12,7 @@ from app.facts.kinds import (
     POD_GANG,
     POD_GROUP,
 )
+from app.frozen import frozen
 from app.visible import visible
 
 Outcome = Literal["refused", "warning", "undecided"]
@@ -19,7 +20,7 @@ ONLY_WARNINGS = 3
 """Exit code: there are findings, but nothing would be refused."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """An object that would be rejected, or that has a problem.
 

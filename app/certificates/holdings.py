@@ -13,7 +13,6 @@ certificate that it signed is shown.
 import base64
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from app.certificates.inspect import (
@@ -25,13 +24,14 @@ from app.certificates.inspect import (
     plainly,
     split_bundle,
 )
+from app.frozen import frozen
 
 
 class BrokenHoldingsError(ValueError):
     """The content of a Secret is not usable, for the reasons in the message."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Holdings:
     """The signing CA, the serving certificate, and the former CAs.
 

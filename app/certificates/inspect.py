@@ -3,7 +3,7 @@
 import ipaddress
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 
 from cryptography import x509
@@ -18,10 +18,12 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from app.frozen import frozen
+
 _CHAIN_LIMIT = 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pair:
     """A certificate and its private key.
 
@@ -32,7 +34,7 @@ class Pair:
     key_pem: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CertificateInfo:
     """The fields of a certificate.
 

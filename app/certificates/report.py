@@ -7,19 +7,20 @@ described too.
 import base64
 import binascii
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 
 from app.certificates.ca_bundles import CONFIGURATIONS, trusted_cas
 from app.certificates.inspect import Pair, check_pair, inspect, is_issued_by, plainly, split_bundle
 from app.config.schema import Certificates
+from app.frozen import frozen
 from app.kube.api import Client, Object, ObjectRef, find
 from app.objects.resource import SECRET
 
 DAY = timedelta(days=1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Material:
     """The certificates and keys (PEM) in a directory or a Secret.
 

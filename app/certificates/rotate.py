@@ -14,13 +14,14 @@ The former CA remains in the bundle until it has expired.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Literal
 
 from app.certificates.holdings import Holdings
 from app.certificates.inspect import Pair, inspect, renewal_time
 from app.certificates.issue import make_ca, make_leaf
+from app.frozen import frozen
 
 Reason = Literal["issue", "ca", "leaf", "names", "prune"]
 """The steps of a rotation.
@@ -33,7 +34,7 @@ CA_NAME = "grove-admission CA"
 _MOST_SKEW = timedelta(minutes=5)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Terms:
     """The validity periods of a CA and a leaf.
 

@@ -3,13 +3,12 @@
 Its reading needs rules about claims and Workloads.
 """
 
-from dataclasses import dataclass
-
 from app.facts import kinds
 from app.facts.kai.queue import read_queue_names
 from app.facts.labels import MANAGED_BY, MANAGER, POD_GROUP_NAME
 from app.facts.named import read_name
 from app.facts.table import BY_SET, Row, in_namespace
+from app.frozen import frozen
 from app.kube.api import Object
 from app.kube.owners import Controller, controller_of
 from app.kube.store import IndexFunction
@@ -25,7 +24,7 @@ from app.rules.workload.versions import group_of_pod_group, groups_of_workload
 _METADATA = ("name", "namespace", "uid", "labels", "annotations", "ownerReferences")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stored:
     """A cached object.
 
@@ -40,7 +39,7 @@ class Stored:
         return unpacked(self.content)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredPod(Stored):
     """A Pod that names a group. `pod_group` is its annotation `pod-group-name`, or ""."""
 
@@ -98,7 +97,7 @@ def _stored(obj: Object) -> tuple[str, str, bytes]:
     return metadata.get("namespace", ""), metadata["name"], content
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredWorkload(Stored):
     """A Workload. `basic` are the names of its groups with the basic policy."""
 
@@ -112,7 +111,7 @@ def read_workload(obj: Object) -> StoredWorkload:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredInstance(Stored):
     """A PodGroup of scheduling.k8s.io.
 
@@ -142,7 +141,7 @@ def read_instance(obj: Object) -> StoredInstance:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredPodGroup(Stored):
     """A KAI PodGroup that this program made. `group_keys` are the keys that its group can have."""
 

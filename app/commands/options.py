@@ -5,11 +5,11 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.fitted import fitted
+from app.frozen import frozen
 from app.visible import visible
 
 # pydantic takes a tenth of a second, which commands that read no configuration need not spend
@@ -24,7 +24,7 @@ UNUSABLE = 2
 """Exit code: unusable input."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """A command.
 

@@ -8,7 +8,6 @@ import argparse
 import re
 import sys
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import uvloop
@@ -45,6 +44,7 @@ from app.facts.grove.topology import (
     read_cluster_topology_binding,
 )
 from app.facts.kinds import POD_CLIQUE_SET, RESOURCE_CLAIM, RESOURCE_SLICE
+from app.frozen import frozen
 from app.kube.api import ClusterError
 from app.objects.fields import FieldPath
 from app.objects.resource import NODE, POD
@@ -153,7 +153,7 @@ def levels_of(path: str, name: str) -> ClusterTopology:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Report:
     """The answer to everything that was asked: room and changes first, if they were asked for."""
 

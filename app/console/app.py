@@ -15,7 +15,6 @@ import sys
 import tempfile
 import webbrowser
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from app.console.playground import Judge
 from app.console.routes import Console, build_app
 from app.console.stored import StoredObjects
 from app.explain.known.snapshot import BY_RESOURCE, RESOURCES
+from app.frozen import frozen
 from app.kube.client import HttpClient
 from app.kube.kubeconfig import user_in_words
 from app.kube.readonly import LookingClient, ReadOnlyClient
@@ -47,7 +47,7 @@ _YOUNG = 20_000
 """The garbage collector examines new objects when there are this many, which takes some 5 ms."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConsoleSettings:
     """The options of the command.
 
@@ -65,7 +65,7 @@ class ConsoleSettings:
     ipv6: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opened:
     """A console that listens.
 

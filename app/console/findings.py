@@ -26,6 +26,7 @@ from app.doctor.examination import Patient, examine
 from app.doctor.report import Check
 from app.explain.reasons.reason import Reason
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
+from app.frozen import frozen
 from app.kube.api import Client, ClusterError
 from app.objects.fields import listed
 
@@ -52,7 +53,7 @@ GROUPS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindingRow:
     """One finding. `group` is a key of GROUPS; `objects` are the objects that it holds for."""
 

@@ -6,13 +6,14 @@ which something has changed, and only for a short time. The pages after it go on
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.waiting import WorkloadRow, place, row_of, workloads
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
 from app.facts.named import Ref
+from app.frozen import frozen
 
 SECONDS = 0.05
 """CPU seconds that a page may take for explanations of the list."""
@@ -22,7 +23,7 @@ Parts = tuple[object, ...]
 """What belongs to a workload; equal if each is the same object as before."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _KeptRow:
     """A row of the list, and what it was made of.
 

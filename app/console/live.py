@@ -7,7 +7,6 @@ there either is noted in `Snapshot.unseen`.
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NoReturn
 
@@ -16,6 +15,7 @@ from app.console.revision import Revision, Revisions
 from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.words import listed
 from app.facts.table import ROOM
+from app.frozen import frozen
 from app.kube.api import ClusterError
 from app.kube.store import WatchStore
 from app.objects.resource import POD
@@ -26,7 +26,7 @@ _STALE = 60.0
 _LOOK = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KindProgress:
     """How many objects of one kind have been read.
 
@@ -38,7 +38,7 @@ class KindProgress:
     total: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trouble:
     """Why the facts are not up to date, and since when (seconds since 1970).
 

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,13 +12,14 @@ from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.reasons.words import counted, plain
 from app.facts.grove.topology import Level
+from app.frozen import frozen
 
 MOST_CELLS = 1024
 MOST_LINKED = 300
 """If there are more cells, they are no links: their groups are."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cell:
     """A domain on the map: its CSS classes, its words, and its path if it is a link."""
 

@@ -1,17 +1,17 @@
 """The form of a page."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from app.console.revision import Revision
 from app.facts.named import Ref
+from app.frozen import frozen
 
 Query = Mapping[str, str]
 """The query of a request, the first value of each name."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConsolePage:
     """`path` is also the name of the template.
 

@@ -6,7 +6,7 @@ They are pages, the text and JSON of an explanation, events and static files.
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
 from urllib.parse import parse_qsl
@@ -26,6 +26,7 @@ from app.console.revision import Revision
 from app.explain.answers.answer import Answer
 from app.explain.shown.json import document
 from app.explain.shown.text import text
+from app.frozen import frozen
 from app.visible import visible_json
 
 _STATIC = Path(__file__).parent / "static"
@@ -34,7 +35,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Console:
     """The parts that the routes use.
 
@@ -76,7 +77,7 @@ async def _nothing(request: Request, error: Exception) -> Response:
     return Response(status_code=getattr(error, "status_code", 404))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Rendered:
     """The main part of a page.
 

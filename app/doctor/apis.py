@@ -6,11 +6,12 @@ not established, so that the API server does not serve what they define.
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.doctor.releases import recognised
 from app.doctor.report import Check, Status
 from app.facts import kinds
+from app.frozen import frozen
 from app.kube.api import Client, NotFound, Object, Selection
 from app.objects.edits import value_at
 from app.objects.resource import CRD, Resource
@@ -23,7 +24,7 @@ Read = Callable[[str], Awaitable[Object]]
 """Returns the JSON at a path of the API server."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Api:
     """A resource that we need.
 

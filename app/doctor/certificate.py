@@ -9,7 +9,6 @@ import binascii
 import contextlib
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 from urllib.parse import urlsplit
@@ -18,6 +17,7 @@ from app.certificates.inspect import check_certificate, inspect, split_bundle
 from app.config.schema import CertificateMode
 from app.doctor.report import Check
 from app.doctor.service import Endpoint
+from app.frozen import frozen
 from app.kube.api import Client, ClusterError, NotFound, ObjectRef
 from app.kube.authorities import trusting
 from app.objects.resource import SECRET
@@ -41,7 +41,7 @@ _STORED: Mapping[CertificateMode, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Handshake:
     """The result of a handshake.
 
@@ -58,7 +58,7 @@ Shake = Callable[[str, int, str, bytes], Awaitable[Handshake]]
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """The target of webhooks.
 
@@ -69,7 +69,7 @@ class Target:
     port: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bundle:
     """A caBundle (base64, as it is stored), its target, and the webhooks that have both."""
 
@@ -83,7 +83,7 @@ class Bundle:
         return f"the caBundle of {self.webhooks[0] if count == 1 else f'{count} webhooks'}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shown:
     """The certificate in the Secret, or the reason why there is none.
 

@@ -5,7 +5,6 @@ If something cannot be read, a check says so, and the next checks follow.
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 
 from app import __version__
@@ -32,6 +31,7 @@ from app.doctor.certificate import Shake
 from app.doctor.installed import ALL_WEBHOOKS
 from app.doctor.report import Check
 from app.doctor.service import Endpoint
+from app.frozen import frozen
 from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef, Selection
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
@@ -39,7 +39,7 @@ from app.webhooks.configurations import ServiceTarget, webhook_configurations
 _ASK = "Look as somebody who may read it, and see whether the API server is well."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Patient:
     """The cluster and the installation.
 

@@ -9,7 +9,6 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/charts/templates/confi
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from app.cluster.dialects import dialect_of
@@ -17,6 +16,7 @@ from app.config.schema import Configuration, own_account
 from app.doctor.report import Check
 from app.dry_run.documents import read_documents
 from app.facts.kinds import CLUSTER_TOPOLOGY
+from app.frozen import frozen
 from app.kube.api import Client, ClusterError, Object, Selection
 from app.objects.resource import CONFIG_MAP, VALIDATING_WEBHOOKS
 from app.objects.shape import JsonMap, map_of, maps_of, text_of
@@ -28,7 +28,7 @@ _CONFIG_MAPS = "app.kubernetes.io/component=operator-configmap,app.kubernetes.io
 _UPGRADE = "in the values of Grove's chart, and upgrade the release"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operator:
     """The configuration of Grove's operator, {} if it is not known, and its namespace."""
 

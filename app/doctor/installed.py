@@ -1,10 +1,10 @@
 """All webhook configurations of a cluster, as they are stored, and what they depend on."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from app.doctor.patterns import overlap
 from app.doctor.policies import NO_POLICIES, Policies, read_policies
+from app.frozen import frozen
 from app.kube.api import Client, Selection
 from app.objects.metadata import labels_of
 from app.objects.resource import (
@@ -25,7 +25,7 @@ _SERVICE_LABEL = "kubernetes.io/service-name"
 _DEFAULT_TIMEOUT_SECONDS = 10
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredWebhook:
     """One webhook of a configuration, as it is stored."""
 
@@ -81,7 +81,7 @@ def _is_in_scope(rule: JsonMap, scope: str) -> bool:
     return scope == "*" or rule.get("scope", "*") in ("*", scope)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Surroundings:
     """What webhooks depend on: Services, their EndpointSlices, and the labels of namespaces."""
 
@@ -90,7 +90,7 @@ class Surroundings:
     namespaces: Mapping[str, Mapping[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Installed:
     """All webhook configurations, by kind and name, their webhooks, and what these depend on."""
 

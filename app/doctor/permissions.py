@@ -4,10 +4,10 @@ The table has the same permissions as `manifests/base/rbac.yaml`; a test compare
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from app.config.schema import ACCOUNT, Configuration, own_account
 from app.doctor.report import Check, Status
+from app.frozen import frozen
 from app.kube.api import Client, Object
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW
 
@@ -22,7 +22,7 @@ _WATCH = ("list", "watch")
 _READ = ("get", *_WATCH)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Need:
     """Verbs on a resource (`plural` or `plural/subresource`) in `namespace`, or in all namespaces.
 

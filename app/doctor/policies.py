@@ -5,12 +5,12 @@ webhooks are down.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from app.config.schema import Configuration
 from app.doctor.patterns import overlap
 from app.doctor.report import Check
+from app.frozen import frozen
 from app.kube.api import Client, NotServed, Selection
 from app.objects.resource import (
     MUTATING_POLICIES,
@@ -47,7 +47,7 @@ _DEFAULTS: JsonMap = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Policies:
     """The stored policies by name, and the bindings of each."""
 

@@ -7,9 +7,9 @@ the pairs that are known not to work with the check that finds each.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from app.doctor.report import Check
+from app.frozen import frozen
 from app.kube.api import Client, Selection
 from app.objects.edits import value_at
 from app.objects.resource import CRD
@@ -18,7 +18,7 @@ from app.objects.shape import JsonMap, map_of, maps_of
 SUBJECT = "releases"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Release:
     """A range of releases of a neighbour, which is recognised by a CRD and a field of its spec.
 

@@ -4,16 +4,17 @@ Each result has a status and, for a problem, a remedy.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any, Literal
 
+from app.frozen import frozen
 from app.visible import visible
 
 Status = Literal["ok", "warning", "problem", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Check:
     """The result of a check.
 

@@ -1,9 +1,9 @@
 """The Service that API servers call, and its endpoints."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from app.doctor.report import Check
+from app.frozen import frozen
 from app.kube.api import Client, Object, ObjectRef, Selection, find
 from app.objects.edits import value_at
 from app.objects.resource import ENDPOINT_SLICE, SERVICE
@@ -21,7 +21,7 @@ _UNREADY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Endpoint:
     """A ready replica: the address and port on which it listens."""
 

@@ -1,11 +1,11 @@
 """The Services that webhooks are called at, and whether somebody answers there."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from app.doctor.installed import ALL_WEBHOOKS, ServiceKey, StoredWebhook, Surroundings
 from app.doctor.report import Check, Status
 from app.doctor.service import Endpoint, ready_endpoints
+from app.frozen import frozen
 from app.objects.shape import JsonMap, map_of, maps_of
 
 _CALLED = "See what installed it. If nobody needs it any more, delete the configuration."
@@ -14,7 +14,7 @@ _REPLICAS = "See why the Pods of this Service are not ready."
 _ALONE = "Run two replicas or more."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fault:
     """What is wrong with the Service of a webhook.
 

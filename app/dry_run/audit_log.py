@@ -7,11 +7,12 @@ never contains the object before an update, which is taken from earlier events o
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import orjson
 
 from app.admission.review import Request
+from app.frozen import frozen
 from app.kube.api import Object
 from app.objects.shape import JsonMap, int_of, map_of, text_of
 
@@ -38,7 +39,7 @@ NO_OLD_OBJECT = "the object before the change is not in the log"
 COLLECTION = "it deleted a collection, so the event names no object"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Write:
     """One write of an object for which there is a webhook.
 

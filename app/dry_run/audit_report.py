@@ -10,6 +10,7 @@ from dataclasses import asdict, astuple, dataclass, field
 from app.admission.verdict import Verdict
 from app.dry_run.audit_log import Write
 from app.dry_run.judge import with_field
+from app.frozen import frozen
 from app.kube.api import Object
 from app.visible import visible
 
@@ -32,7 +33,7 @@ class Counts:
     warned: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReportedMessage:
     """One message about objects of one kind.
 

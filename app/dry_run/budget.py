@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from app.frozen import frozen
 
 MIB = 2**20
 
@@ -14,7 +15,7 @@ class UnusableInput(ValueError):
     """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadingLimits:
     """The most that may be read.
 

@@ -16,6 +16,7 @@ from app.admission.decide import Route, decided
 from app.admission.review import API_VERSION, KIND, BadReview, Request, dumps, parse
 from app.admission.verdict import Verdict, bad_request
 from app.facts.kinds import ALL
+from app.frozen import frozen
 from app.kube.api import Object
 from app.objects.fields import FieldError, FieldPath
 from app.objects.resource import POD, Resource
@@ -48,7 +49,7 @@ class Asker:
         return self._old.get(_subject(document), document)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Judgement:
     """A document and its verdict.
 

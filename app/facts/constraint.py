@@ -1,9 +1,9 @@
 """Topology constraints as schedulers read them."""
 
-from dataclasses import dataclass
+from app.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SchedulerConstraint:
     """A constraint by node label keys, each "" if there is none."""
 

@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from app.frozen import frozen
 from app.objects.shape import JsonMap, text_of
 
 Key = tuple[str, str]
@@ -37,7 +38,7 @@ class Named:
         return Ref(self.kind, getattr(self, "namespace", ""), self.name)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Namespaced(Named):
     """A fact about one object of a kind that has namespaces."""
 

@@ -1,15 +1,15 @@
 """Where in a PodCliqueSet an object belongs, from its labels of both vocabularies."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
 from typing import Any
 
 from app.facts import labels
+from app.frozen import frozen
 from app.objects.shape import JsonMap, text_of
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """The part of a PodCliqueSet that an object belongs to, from its labels.
 

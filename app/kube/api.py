@@ -4,11 +4,11 @@ The errors are made from HTTP responses and Status objects. `client.py` implemen
 """
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import orjson
 
+from app.frozen import frozen
 from app.objects.resource import Resource
 from app.objects.tokens import without_tokens
 
@@ -96,7 +96,7 @@ class Unavailable(ClusterError):
     """429, 5xx, a timeout or a broken connection: the same call may succeed later."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ObjectRef:
     """The place of one object. `namespace` is None for cluster-scoped resources."""
 
@@ -105,7 +105,7 @@ class ObjectRef:
     namespace: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Selection:
     """The objects that a list or a watch is about.
 
@@ -120,7 +120,7 @@ class Selection:
     metadata_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """A page of a list.
 
@@ -134,7 +134,7 @@ class Page:
     remaining: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WatchEvent:
     """An event of a watch. ERROR events are raised as exceptions: 410 as Gone."""
 

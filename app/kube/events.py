@@ -7,11 +7,11 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, Literal, Never
 
+from app.frozen import frozen
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef
 from app.kube.times import precise_timestamp, utc_now
 from app.objects.resource import EVENT
@@ -29,7 +29,7 @@ EventType = Literal["Normal", "Warning"]
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Regarding:
     """The object of an Event.
 

@@ -18,10 +18,10 @@ import os
 import random as system_random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Never
 
+from app.frozen import frozen
 from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, ObjectRef, find
 from app.kube.times import precise_timestamp, utc_now
 from app.objects.resource import LEASE
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 Work = Callable[[], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeaseTiming:
     """Times in seconds.
 

@@ -9,7 +9,7 @@ import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
@@ -17,6 +17,7 @@ import aiohttp
 import orjson
 from yarl import URL
 
+from app.frozen import frozen
 from app.kube.api import Object, Unavailable, error_from
 from app.kube.credentials import Credentials
 from app.kube.reach import Reach
@@ -36,7 +37,7 @@ A leader that had to wait behind its own work would lose its lease.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallLimits:
     """Limits of calls, in seconds, calls per second, and bytes.
 
@@ -58,7 +59,7 @@ class CallLimits:
     look: float = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ApiRequest:
     """A request, with the verb and the resource under which it is counted."""
 

@@ -17,9 +17,9 @@ import asyncio
 import random as system_random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
+from app.frozen import frozen
 from app.kube.api import ClusterError, Gone, NotFound, Reader, Selection, Unavailable, WatchEvent
 from app.kube.backoff import Backoff
 from app.kube.store import WatchStore
@@ -31,7 +31,7 @@ class Silent(Unavailable):
     """A watch was silent for too long: there was no event and no bookmark."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pace:
     """The limits of watches.
 

@@ -3,15 +3,15 @@
 The transition time changes only with the status.
 """
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from app.frozen import frozen
 from app.objects.shape import JsonMap, maps_of
 
 Status = Literal["True", "False", "Unknown"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Condition:
     """A condition to write. `reason` is one CamelCase word, `message` is for people."""
 

@@ -4,9 +4,9 @@
 """
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
+from app.frozen import frozen
 from app.objects.jsonpatch import Operation
 
 Path = tuple[str | int, ...]
@@ -21,7 +21,7 @@ ABSENT: Any = _Absent()
 """The value of a path that doesn't exist, and the value to set to remove a path."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Edit:
     """Set `value` at `path`, or remove the path if `value` is ABSENT.
 

@@ -6,8 +6,9 @@ https://github.com/kubernetes/apimachinery/blob/release-1.35/pkg/util/validation
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from app.frozen import frozen
 
 REASON_INVALID = "FieldValueInvalid"
 REASON_NOT_SUPPORTED = "FieldValueNotSupported"
@@ -22,7 +23,7 @@ _MAX_QUOTED = 200
 """Characters of a quoted value. The rest is cut off."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FieldError:
     """A finding about one field of an object.
 

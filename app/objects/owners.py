@@ -1,12 +1,12 @@
 """The owner references of an object."""
 
-from dataclasses import dataclass
 from sys import intern
 
+from app.frozen import frozen
 from app.objects.shape import JsonMap, map_of, maps_of, text_at
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnerRef:
     """An owner reference. A text is "" if it is missing."""
 

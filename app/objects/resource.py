@@ -1,10 +1,11 @@
 """Resources of the Kubernetes API, and those of Kubernetes itself that this program uses."""
 
-from dataclasses import dataclass
 from typing import Any
 
+from app.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Resource:
     """A resource of the Kubernetes API.
 

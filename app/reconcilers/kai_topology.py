@@ -5,11 +5,11 @@ It keeps the KAI Topology in step, and writes the condition Ready.
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 
 from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
+from app.frozen import frozen
 from app.kube.api import (
     ClusterError,
     Conflict,
@@ -38,7 +38,7 @@ _NO_STATUS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """The result of a step.
 

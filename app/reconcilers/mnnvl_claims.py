@@ -15,6 +15,7 @@ from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET
 from app.facts.table import BY_SET, SETS
+from app.frozen import frozen
 from app.kube.api import ClusterError, Key, NotFound, ObjectRef, Rejected
 from app.kube.events import Notices, Regarding
 from app.kube.loop import Loop
@@ -60,7 +61,7 @@ OFF = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pause:
     """The time until the next try in a namespace.
 

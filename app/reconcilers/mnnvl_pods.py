@@ -8,6 +8,7 @@ import asyncio
 from dataclasses import dataclass
 
 from app.cluster.pods import pods_without_claim
+from app.frozen import frozen
 from app.kube.api import Client, Key
 from app.kube.events import Recorder, Regarding
 from app.objects.fields import listed
@@ -26,7 +27,7 @@ class Repaired:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listed:
     """The Pods of a namespace without a claim, by PodClique, as of the time `at`."""
 

@@ -9,11 +9,12 @@ schedule them alone. A PodGroup is deleted after its last Pod, and for no other 
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.cluster.rows import BY_GROUP, BY_POD_GROUP, BY_WORKLOAD, StoredPod, StoredPodGroup
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import POD_GROUP
+from app.frozen import frozen
 from app.kube.api import Client, ClusterError, Key, NotFound, Object, ObjectRef
 from app.kube.discovery import Discovery
 from app.kube.events import Notices, Recorder
@@ -47,7 +48,7 @@ The key and the value are None for Pods without a controller.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Members:
     """The Pods of a group.
 

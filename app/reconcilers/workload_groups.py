@@ -1,15 +1,16 @@
 """Finds the group that a Pod names in the caches."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.cluster.rows import StoredPod
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import K8S_POD_GROUP
+from app.frozen import frozen
 from app.rules.workload.groups import DefinedGroup
 from app.rules.workload.versions import group_of_pod_group, groups_of_workload
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Missing:
     """The reason why a Pod has no group yet, as reason and note of an event."""
 

@@ -1,13 +1,14 @@
 """How a reconciler writes."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from app.frozen import frozen
 from app.kube.api import Client
 from app.kube.events import Recorder
 from app.kube.rewrites import Rewrites
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Writing:
     """The client that writes, the events about it, and the counts that show another writer."""
 

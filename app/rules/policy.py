@@ -9,10 +9,11 @@ Source: https://kubernetes.io/docs/reference/access-authn-authz/validating-admis
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from string import Formatter
 from typing import Literal
 
+from app.frozen import frozen
 from app.objects.resource import Resource
 
 WRITES = ("CREATE", "UPDATE")
@@ -24,7 +25,7 @@ NOT_BEING_DELETED = {
 """The condition that finalizers can be removed from an object that is being deleted."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PolicyDemand:
     """What an object must not have: the list that the expression `offenders` gives is empty.
 
@@ -43,7 +44,7 @@ class PolicyDemand:
     reason: Literal["Invalid", "Forbidden"] = "Invalid"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Levels:
     """Where expressions find the levels of a topology.
 
@@ -57,7 +58,7 @@ class Levels:
 LEVELS_OF_PARAMETER = Levels("params.spec.levels.map(l, l.domain)", "params.metadata.name")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Policy:
     """Demands on the objects of one or more resources of one API group and version.
 
@@ -85,7 +86,7 @@ class Policy:
     with_status: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Uncovered:
     """What the webhook at `path` does, and no policy: `what`, and why not.
 

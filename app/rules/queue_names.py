@@ -7,9 +7,8 @@ Grove reads labels and annotations of a PodCliqueSet and its cliques:
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai/backend.go
 """
 
-from dataclasses import dataclass
-
 from app.facts.labels import POD_GROUP_NAME
+from app.frozen import frozen
 from app.rules.policy import text
 
 ROOT = "ROOT"
@@ -27,7 +26,7 @@ _JOB = "(has(ROOT.spec.jobTemplate) ? [ROOT.spec.jobTemplate] : [ROOT])"
 _CLIQUES = "ROOT.spec.template.cliques"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QueueKeys:
     """The keys of labels that name a queue: its own, or a project and a pool of nodes.
 

@@ -5,7 +5,6 @@ NetworkPolicy limits who can reach the port. The README of this folder has a tab
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
@@ -19,6 +18,7 @@ from app.admission.decide import Route
 from app.admission.exchange import Exchange, Trace
 from app.admission.review import Request as AdmissionRequest
 from app.admission.verdict import Verdict
+from app.frozen import frozen
 from app.objects.tokens import split_token
 from app.server.access import answering_head, for_known_callers
 from app.server.dry_runs import DryRuns, Parameters
@@ -53,7 +53,7 @@ Notes = Callable[[], Mapping[str, str]]
 """Returns information by name, which is not a problem."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reports:
     """What the endpoints tell of the server, and where its verdicts are recorded.
 

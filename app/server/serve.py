@@ -17,7 +17,6 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from app.cluster.connect import api_client
 from app.cluster.connect import limits as client_limits
 from app.config.schema import Configuration
 from app.facts.kinds import ALL
+from app.frozen import frozen
 from app.kube.api import Object
 from app.kube.client import HttpClient
 from app.kube.events import Recorder
@@ -66,7 +66,7 @@ def no_duties(client: HttpClient, events: Recorder) -> Sequence[Duty]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Extras:
     """What a command adds to a server. A `readable` log of verdicts is for people."""
 
@@ -121,7 +121,7 @@ def alone(kind: type[Exception]) -> Iterator[None]:
         raise
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Running:
     """A server that listens.
 
@@ -146,7 +146,7 @@ class Running:
             await asyncio.wait({self.leading})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Server:
     """The parts of a server that is not started yet."""
 

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from app.facts.table import Row
+from app.frozen import frozen
 from app.kube.api import ClusterError, Reader, Rejected, Selection
 from app.kube.discovery import Discovery
 from app.kube.store import WatchStore
@@ -20,7 +20,7 @@ LIVELY = Pace(page_size=100, slice_size=50, retry_most=10.0)
 """Somebody is looking: each turn of the event loop takes few milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Namespaces:
     """The namespaces that are read one by one where there is no right to read all.
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from app.explain.gangs.assembly import gang_of_pod, gang_of_pod_group, gang_to_come, gangs_of_set
 from app.explain.gangs.gang import Gang
@@ -14,6 +14,7 @@ from app.explain.reasons.table import RULES, examine
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER
 from app.facts.named import Ref
+from app.frozen import frozen
 
 _AGE = re.compile(r" \([0-9]{1,9} [a-z]{1,9} ago\)| for [0-9]{1,9} (?:second|minute|hour|day)s?\b")
 
@@ -38,7 +39,7 @@ _HELPERS: Mapping[Who, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Blocked:
     """Why a gang, or a workload, waits.
 
@@ -59,7 +60,7 @@ class Blocked:
         return _ORDER.get(self.reason, _LAST)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Overdue:
     """What has waited too long.
 

@@ -8,12 +8,12 @@ only gets events, as do PodGroups that belong to nothing else.
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from app.facts.grove.status import StatusCondition
 from app.facts.kinds import POD_CLIQUE_SET, POD_GROUP, WORKLOAD
 from app.facts.named import Ref
+from app.frozen import frozen
 from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, ObjectRef
 from app.kube.events import Recorder, Regarding
 from app.kube.times import timestamp, utc_now
@@ -30,7 +30,7 @@ UNBLOCKED = "PlacementUnblocked"
 MINUTE = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pacing:
     """The shortest times, in seconds.
 
@@ -52,7 +52,7 @@ _RESOURCES: Mapping[str, Resource] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Told:
     """What was last written about a workload, and when (monotonic seconds)."""
 

@@ -4,9 +4,9 @@ A test compares them with those in `manifests/`.
 """
 
 import base64
-from dataclasses import dataclass
 from typing import Any
 
+from app.frozen import frozen
 from app.webhooks.paths import MANAGED, PATHS_ARE_OURS
 from app.webhooks.registry import WEBHOOKS, Webhook
 
@@ -15,7 +15,7 @@ NAME = "grove-admission"
 EXEMPT_NAMESPACE = "kube-system"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServiceTarget:
     """The server behind port 443 of a Service.
 
@@ -27,7 +27,7 @@ class ServiceTarget:
     name: str = "grove-admission"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UrlTarget:
     """The server at a URL (`https://host:port`).
 

@@ -5,9 +5,9 @@ https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-polic
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from app.frozen import frozen
 from app.objects.resource import POD, Resource
 from app.rules.policy import Policy, PolicyDemand
 from app.rules.workload.pod_policy import MARK, conditions_of_mark
@@ -23,7 +23,7 @@ QUEUES = "queue-guard"
 Object = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Form:
     """What the objects of several policies have in common.
 

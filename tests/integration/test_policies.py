@@ -11,7 +11,6 @@ import json
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import yaml
 from app.commands.beside import ApiServer, registered
 from app.config.schema import Configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
+from app.frozen import frozen
 from app.kube.api import NotFound, ObjectRef
 from app.objects.resource import CRD
 from app.sandbox.manifests import BUILT_IN
@@ -61,7 +61,7 @@ def configuration() -> Configuration:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """An answer of the API server: whether it let the write pass, and what it said if not.
 

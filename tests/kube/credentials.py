@@ -1,12 +1,12 @@
 """Credentials that are given as values."""
 
 import ssl
-from dataclasses import dataclass
 
+from app.frozen import frozen
 from app.kube.impersonation import Headers
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlainCredentials:
     """A server without TLS or with a given `context`, and a fixed token or none."""
 

@@ -1,9 +1,9 @@
 """What policies about queues say of a write."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from app.frozen import frozen
 from app.objects.resource import Resource
 from app.sandbox.admission.policies import findings_of
 from app.sandbox.objects.scope import MayDo
@@ -14,7 +14,7 @@ Object = dict[str, Any]
 TENANT: Object = {"username": "ann", "groups": ["system:authenticated"]}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Policies:
     """Policies, each before its binding, with their parameters by kind, and what users may do."""
 

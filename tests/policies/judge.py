@@ -2,10 +2,10 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from app.config.schema import Configuration
+from app.frozen import frozen
 from app.sandbox.admission.policies import findings_of
 from app.webhooks.policies import UNCOVERED, admission_policies, policies_of
 from tests.cluster.offline import OfflineCluster
@@ -30,7 +30,7 @@ def other_binding() -> Object:
     return {**binding, "metadata": metadata, "spec": {"levels": levels}}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dialect:
     """A cluster of one release of Grove, and its topologies as parameters."""
 

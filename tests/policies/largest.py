@@ -2,10 +2,10 @@
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GROUP
+from app.frozen import frozen
 from app.objects.resource import POD, Resource
 from tests.policies.ways import CONFIG_MAP, GROUP, KAI, QUEUE, TEMPLATED, controlled, metadata, pod
 
@@ -17,7 +17,7 @@ VALUE = "v" * 58
 OTHER_VALUE = "w" * 58
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Large:
     """An object, and the one that it replaces: the same, but for its constraints or names."""
 

@@ -1,10 +1,10 @@
 """Every way to name a queue, as objects that an API server takes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from app.facts.kinds import K8S_POD_GROUP, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, POD_GROUP, WORKLOAD
+from app.frozen import frozen
 from app.objects.resource import POD, Resource
 
 Object = dict[str, Any]
@@ -29,7 +29,7 @@ TEMPLATED = (
 _APP = {"app": "x"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Way:
     """An object that names a queue, and its kind."""
 

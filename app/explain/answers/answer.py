@@ -1,7 +1,7 @@
 """The answer to "Will it be placed as I asked, and why does it wait?" for one object."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.explain.answers.branch import Branch, State, together
 from app.explain.answers.tree import grow
@@ -13,12 +13,13 @@ from app.explain.reasons.said import said_of, silence
 from app.explain.reasons.table import Unknown, examine
 from app.explain.reasons.words import ago, counted, listed
 from app.facts.named import Ref
+from app.frozen import frozen
 
 _WHOLE = {"PodCliqueSet", "PodGang", "PodGroup", "Workload"}
 """Kinds that are gangs, or have some. Other objects are parts of one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """`placed` of `total` pods have a node; None if that is not known.
 

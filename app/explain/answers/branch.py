@@ -1,7 +1,6 @@
 """One object of the tree of a workload: its state, and the words of its columns."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
@@ -13,11 +12,12 @@ from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import UserConstraint
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
+from app.frozen import frozen
 
 State = Literal["well", "waits", "warning", "problem", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Branch:
     """One object.
 

@@ -1,7 +1,6 @@
 """What an edit of the levels would do: to stored PodCliqueSets, and to the tree of nodes."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.index import Index
@@ -12,9 +11,10 @@ from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.topology import ClusterTopology
 from app.facts.kai.topology import KaiTopology
 from app.facts.named import Ref
+from app.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConstraintChange:
     """What changes for one constraint of a PodCliqueSet.
 
@@ -27,7 +27,7 @@ class ConstraintChange:
     severe: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Preview:
     """The preview of an edit.
 

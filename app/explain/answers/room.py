@@ -3,7 +3,6 @@
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from app.explain.known.domains import Path
 from app.explain.known.guesses import guessed_labels
@@ -17,9 +16,10 @@ from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Toleration
 from app.facts.labels import NODE_POOL
+from app.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RoomAnswer:
     """Where pods have room in one domain of `level`.
 
@@ -40,7 +40,7 @@ class RoomAnswer:
         return tuple(room for room in self.rooms if room.pods >= self.pods)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RoomSearch:
     """The room at the level that was asked for, and at the next wider one that has enough.
 

@@ -1,7 +1,6 @@
 """The topology of a cluster: levels and their coverage, what is free where, what is not a tree."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.domains import Domain, Path
@@ -18,9 +17,10 @@ from app.explain.reasons.topology import (
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
 from app.facts.named import Ref
+from app.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LevelReport:
     """The coverage of a level.
 
@@ -35,7 +35,7 @@ class LevelReport:
     findings: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DomainReport:
     """One domain.
 
@@ -52,7 +52,7 @@ class DomainReport:
     soon: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Survey:
     """`outside` are the names of nodes that lack a level's label."""
 

@@ -4,7 +4,7 @@ A workload is a PodCliqueSet, or a KAI PodGroup that no PodGang owns.
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.branch import State
@@ -13,11 +13,12 @@ from app.explain.known.index import Index
 from app.explain.reasons.reason import Who
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.named import Ref
+from app.frozen import frozen
 
 _ORDER: dict[State, int] = {"waits": 0, "problem": 1, "unknown": 2, "warning": 3, "well": 4}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WorkloadRow:
     """One workload.
 

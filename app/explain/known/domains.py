@@ -3,17 +3,17 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from app.explain.known.amounts import gpus_of
 from app.facts.kubernetes.node import Node
+from app.frozen import frozen
 
 Path = tuple[str, ...]
 """The label values of a domain, the broadest level first. () is the whole cluster."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Domain:
     """`nodes` are positions in the list of nodes that the tree was made of."""
 

@@ -1,15 +1,14 @@
 """The topology that a gang is placed by."""
 
-from dataclasses import dataclass
-
 from app.explain.known.snapshot import Snapshot
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
+from app.frozen import frozen
 
 DEFAULT_TOPOLOGY = "grove-topology"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Topology:
     """The topology that a gang is placed by.
 

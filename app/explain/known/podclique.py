@@ -1,18 +1,18 @@
 """PodCliques, with what rules about claims know of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from app.facts.grove.status import LastError, read_last_errors
 from app.facts.kubernetes.pod import ONLY_A_POD, PodClaim, Shape, read_pod_claims, read_shape
 from app.facts.named import Namespaced, interned
 from app.facts.place import NOWHERE, Place, read_place
+from app.frozen import frozen
 from app.objects.shape import int_of, map_at, text_at
 from app.rules.mnnvl.missing import Unclaimed, read_unclaimed
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodClique(Namespaced):
     """A PodClique. `shape` and `claims` are those of its pod template.
 

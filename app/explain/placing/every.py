@@ -7,12 +7,13 @@ nodes with the labels of all levels, as in KAI.
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.explain.known.domains import Domain
 from app.explain.placing.demand import Demand
 from app.explain.placing.ground import Ground, Vector, capacity_of
 from app.facts.kubernetes.pod import Shape
+from app.frozen import frozen
 
 MOST_PODS = 100
 """More pods are not tried in every placement: each is a step of a recursion."""
@@ -28,7 +29,7 @@ class Exhausted(Exception):
     """The search was ended before all placements were tried."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchResult:
     """`found` has the nodes of each demand and what is then free; None if there is no placement.
 
@@ -40,7 +41,7 @@ class SearchResult:
     budget: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _PartTask:
     """A demand that gets a domain inside of `scope`. `number` is that of the whole demand."""
 
@@ -49,7 +50,7 @@ class _PartTask:
     scope: Domain
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _PodsTask:
     """Pods of one shape that go to some nodes."""
 
@@ -59,7 +60,7 @@ class _PodsTask:
     nodes: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Takers:
     """Nodes that take pods: (room, position) of each, and the room from each on."""
 

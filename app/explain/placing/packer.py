@@ -8,7 +8,6 @@ https://github.com/kai-scheduler/KAI-Scheduler at d5bc503a.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from app.explain.known.amounts import PREFIX
 from app.explain.known.domains import Domain, Path
@@ -16,6 +15,7 @@ from app.explain.placing.demand import Demand
 from app.explain.placing.ground import Ground, Vector
 from app.explain.placing.trial import Scores, Trial
 from app.facts.kubernetes.pod import Shape
+from app.frozen import frozen
 
 _OF_ANY_AMOUNT = {"cpu", "memory"}
 """Resources that don't make pods different kinds of pods."""
@@ -23,7 +23,7 @@ _STEPS = 10
 """KAI ranks preferred domains in so many steps."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rules:
     """What of KAI's procedure is in force; without one of them, to see whether it is the cause.
 
@@ -38,7 +38,7 @@ class Rules:
 AS_KAI = Rules()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Depths:
     """The levels of a constraint by their depth, 0 for none. KAI tries the narrow ones first."""
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Literal
 
@@ -18,12 +18,13 @@ from app.explain.placing.packer import AS_KAI, Packer, Rules
 from app.explain.placing.room import DomainRoom, RoomCounter
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.quantity import Amounts
+from app.frozen import frozen
 
 ANY_POOL = "*"
 Free = Literal["now", "soon", "empty"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Assumption:
     """What is supposed to be otherwise than it is.
 
@@ -58,7 +59,7 @@ EMPTY = Assumption(free="empty", opened=True)
 """No other pods run, and all nodes are ready and open to the gang."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Own:
     """The pods of a gang that are placed. They stay where they are, unless they all `leave`."""
 

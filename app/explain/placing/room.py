@@ -5,15 +5,15 @@ this finds is a placement; in rare mixes of sizes there may be one that it does 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from app.explain.known.domains import Domain
 from app.explain.placing.demand import Demand
 from app.explain.placing.ground import Ground, Taker, Vector, capacity_of, takers
 from app.facts.kubernetes.pod import Shape
+from app.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DomainRoom:
     """For how many pods of a demand a domain has room, alone in it."""
 

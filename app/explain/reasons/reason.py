@@ -4,11 +4,12 @@ It says what was found, where, and what helps.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from app.explain.gangs.gang import Gang
 from app.facts.named import Ref
+from app.frozen import frozen
 
 Who = Literal["you", "platform", "wait"]
 """Who can act.
@@ -20,7 +21,7 @@ itself.
 Severity = Literal["problem", "warning", "note"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Evidence:
     """A value that was read: `value` of `field` of an object."""
 
@@ -29,7 +30,7 @@ class Evidence:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reason:
     """`id` is stable.
 
@@ -54,7 +55,7 @@ Reasons = Iterator[Reason]
 Check = Callable[[Gang], Reasons]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """One row of the table of reasons.
 

@@ -1,7 +1,6 @@
 """What a gang asks of its queue and of those above it, and whether they have it to give."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of, is_gpu
@@ -9,9 +8,10 @@ from app.explain.known.belongings import key_of
 from app.explain.known.index import Index
 from app.explain.reasons.words import amount, plain
 from app.facts.kai.queue import Queue, Share
+from app.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Excess:
     """A bound of a queue that a gang would exceed, in thousandths of a resource."""
 

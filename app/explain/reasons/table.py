@@ -5,7 +5,6 @@ the cluster's.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from app.explain.gangs.gang import Gang
 from app.explain.reasons import (
@@ -24,6 +23,7 @@ from app.explain.reasons import (
 )
 from app.explain.reasons.reason import Reason, Rule, merged
 from app.facts.table import CHANNELS, ROOM
+from app.frozen import frozen
 
 
 def _waits_constrained(gang: Gang) -> bool:
@@ -410,7 +410,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unknown:
     """A reason that can be neither found nor ruled out, and the facts that are missing for it."""
 
@@ -418,7 +418,7 @@ class Unknown:
     needs: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Examined:
     """`skipped` are ids whose facts were not asked for."""
 

@@ -3,14 +3,14 @@
 Those of a PodClique count first, then those of its scaling group, then those of its set.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_SCOPE
+from app.frozen import frozen
 from app.objects.shape import JsonMap
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MnnvlAnnotations:
     """The values of the annotations, which may be invalid. None if an annotation is missing."""
 

@@ -4,13 +4,13 @@ A `PodGang` of `podgang` takes more than twice as much memory, and a server has 
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from sys import intern
 from typing import Any
 
 from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
 from app.facts.labels import MNNVL_ADOPTED, POD_GANG_ROLE, TOPOLOGY_NAME
 from app.facts.place import Place, read_place
+from app.frozen import frozen
 from app.objects.edits import ABSENT, value_at
 from app.objects.metadata import labels_of
 from app.objects.owners import owners_of
@@ -23,7 +23,7 @@ _CONSTRAINTS = ("topologyConstraint", "topologyConstraintGroupConfigs")
 Object = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlimPodGang:
     """A PodGang.
 
@@ -77,7 +77,7 @@ def _set_uid(obj: JsonMap) -> str:
     return next((owner.uid for owner in owners), "")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredGang(SlimPodGang):
     """A cached PodGang. `content` is JSON, which needs far less memory than maps."""
 

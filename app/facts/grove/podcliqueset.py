@@ -1,6 +1,6 @@
 """The parts of a stored PodCliqueSet that rules need. Source: Grove's PodCliqueSet CRD."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
@@ -9,6 +9,7 @@ from app.facts.kubernetes.requests import Requests, read_requests
 from app.facts.labels import MNNVL_GROUP
 from app.facts.named import Namespaced
 from app.facts.place import Place
+from app.frozen import frozen
 from app.objects.metadata import annotations_of
 from app.objects.shape import JsonMap, int_of, map_at, map_of, maps_of, text_at, text_of, texts_of
 from app.objects.time import seconds_since_1970
@@ -16,7 +17,7 @@ from app.objects.time import seconds_since_1970
 CONDITION = "TopologyConstraintSatisfied"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pack:
     """A topologyConstraint of the dialect `bindings`.
 
@@ -28,7 +29,7 @@ class Pack:
     preferred: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UserConstraint:
     """A topologyConstraint as its author means it, in either dialect: domains.
 
@@ -62,7 +63,7 @@ def _asked(pack_domain: str | None, pack: Pack | None) -> UserConstraint:
     return UserConstraint(pack_domain or "", "", name, "packDomain")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Clique:
     """One entry of `spec.template.cliques`.
 
@@ -83,7 +84,7 @@ class Clique:
         return _asked(self.pack_domain, self.pack)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScalingGroup:
     """One entry of `spec.template.podCliqueScalingGroups`.
 
@@ -104,7 +105,7 @@ class ScalingGroup:
         return _asked(self.pack_domain, self.pack)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodCliqueSet(Namespaced):
     """A stored PodCliqueSet.
 
@@ -179,7 +180,7 @@ class PodCliqueSet(Namespaced):
         return self.mnnvl if group is None else group.mnnvl.over(self.mnnvl)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SetWithStatus(PodCliqueSet):
     """A PodCliqueSet with what Grove writes into its status, and its time of creation.
 

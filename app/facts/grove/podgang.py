@@ -1,11 +1,10 @@
 """PodGangs."""
 
-from dataclasses import dataclass
-
 from app.facts.constraint import UNBOUND, SchedulerConstraint
 from app.facts.labels import POD_GANG_EPOCH, POD_GANG_ROLE, TOPOLOGY_NAME
 from app.facts.named import Namespaced, interned
 from app.facts.place import NOWHERE, Place, read_place
+from app.frozen import frozen
 from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_of
 from app.objects.time import seconds_since_1970
 
@@ -13,7 +12,7 @@ TOPOLOGY_NAMES = (TOPOLOGY_NAME, "kai.scheduler/topology")
 """The annotations that name the topology of a PodGang."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GangPart:
     """An entry of a PodGang's `spec.podgroups`. `pods` are the names in podReferences."""
 
@@ -23,7 +22,7 @@ class GangPart:
     told: SchedulerConstraint = UNBOUND
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GangGroup:
     """An entry of a PodGang's `spec.topologyConstraintGroupConfigs`.
 
@@ -35,7 +34,7 @@ class GangGroup:
     told: SchedulerConstraint = UNBOUND
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodGang(Namespaced):
     """A PodGang.
 

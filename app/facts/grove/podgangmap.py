@@ -1,12 +1,11 @@
 """PodGangMaps, of releases with epochs."""
 
-from dataclasses import dataclass
-
 from app.facts.named import Namespaced, interned
+from app.frozen import frozen
 from app.objects.shape import JsonMap, map_at, maps_of, text_at, texts_of
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MapEntry:
     """An entry of a PodGangMap: the epoch of a PodGang, and those of the PodGangs that it needs."""
 
@@ -14,7 +13,7 @@ class MapEntry:
     depends_on: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodGangMap(Namespaced):
     """Which PodGangs a replica of a set has."""
 

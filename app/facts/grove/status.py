@@ -1,12 +1,11 @@
 """What Grove writes into the status of its objects."""
 
-from dataclasses import dataclass
-
+from app.frozen import frozen
 from app.objects.shape import JsonMap, maps_of, text_at
 from app.objects.time import seconds_since_1970
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StatusCondition:
     """A condition of an object."""
 
@@ -16,7 +15,7 @@ class StatusCondition:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LastError:
     """An entry of Grove's `status.lastErrors`. Grove keeps it after the error is over."""
 

@@ -1,18 +1,18 @@
 """ClusterTopologies, ClusterTopologyBindings, and their levels."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from app.facts.labels import KAI_SCHEDULER
 from app.facts.named import Ref
+from app.frozen import frozen
 from app.objects.shape import JsonMap, map_at, map_of, maps_of, text_at
 
 DOMAINS = ("region", "zone", "datacenter", "block", "rack", "host", "numa")
 """All domains of a ClusterTopology, broadest first."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Level:
     """A topology domain and the node label that it stands for."""
 
@@ -24,7 +24,7 @@ def broadest_first(levels: Iterable[Level]) -> tuple[Level, ...]:
     return tuple(sorted(levels, key=lambda level: DOMAINS.index(level.domain)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClusterTopology:
     """A ClusterTopology or a ClusterTopologyBinding (`kind` tells which), levels broadest first.
 

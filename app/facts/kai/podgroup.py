@@ -1,12 +1,13 @@
 """KAI's PodGroups."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from app.facts.constraint import UNBOUND, SchedulerConstraint
 from app.facts.labels import NODE_POOL
 from app.facts.named import Namespaced, interned
 from app.facts.quantity import Amounts, amounts
+from app.frozen import frozen
 from app.objects.owners import owners_of
 from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at
 from app.objects.time import duration, seconds_since_1970
@@ -14,7 +15,7 @@ from app.objects.time import duration, seconds_since_1970
 LAST_EVICTION = "kai.scheduler/last-eviction-timestamp"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubGroup:
     """A SubGroup of a PodGroup.
 
@@ -30,7 +31,7 @@ class SubGroup:
     unnamed: SchedulerConstraint = UNBOUND
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Said:
     """The reason why KAI says that it can't place a PodGroup.
 
@@ -45,7 +46,7 @@ class Said:
     time: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KaiPodGroup(Namespaced):
     """A PodGroup of scheduling.run.ai.
 

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from app.facts.labels import NODE_POOL
 from app.facts.named import Named
 from app.facts.quantity import MOST_THOUSANDTHS, amounts
+from app.frozen import frozen
 from app.objects.shape import JsonMap, map_at, text_at
 
 _GPU = ("nvidia.com/gpu", "gpu")
@@ -17,7 +17,7 @@ MEGABYTE = 1_000_000 * 1000
 """In thousandths of a byte: queues have memory in megabytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Share:
     """What a queue may have of a resource and has, in thousandths. None is no bound."""
 
@@ -30,7 +30,7 @@ class Share:
 NO_SHARE = Share()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Queue(Named):
     """A queue, with GPUs in thousandths. None is no limit; a quota of None is no promise."""
 

@@ -1,14 +1,14 @@
 """KAI's Topologies."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from app.facts.named import Named, Ref
+from app.frozen import frozen
 from app.objects.owners import OwnerRef, owners_of
 from app.objects.shape import JsonMap, map_at, maps_of, text_at
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KaiTopology(Named):
     """A KAI Topology.
 

@@ -1,13 +1,13 @@
 """Claims for devices, the devices of nodes, and their classes."""
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 
 from app.facts.kubernetes.selectors import Term, node_selector_terms
 from app.facts.labels import KAI_QUEUE
 from app.facts.named import Named, Namespaced, interned
 from app.facts.place import NOWHERE, Place, read_place
+from app.frozen import frozen
 from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at
 from app.objects.time import seconds_since_1970
 
@@ -21,7 +21,7 @@ _DRIVER = re.compile(r"""device\.driver\s*==\s*["']([^"']+)["']""")
 _TYPE = re.compile(r"""\.type\s*==\s*["']([^"']+)["']""")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Consumer:
     """A pod in a claim's `status.reservedFor`."""
 
@@ -29,7 +29,7 @@ class Consumer:
     uid: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Device:
     """A device that a claim is allocated."""
 
@@ -38,7 +38,7 @@ class Device:
     device: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResourceClaim(Namespaced):
     """A claim.
 
@@ -133,7 +133,7 @@ def _stored_once(*names: str) -> tuple[str, ...]:
     return names
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClaimTemplate(Namespaced):
     """A ResourceClaimTemplate, with the DeviceClass of each device that its claims ask for."""
 
@@ -146,7 +146,7 @@ def read_claim_template(obj: JsonMap) -> ClaimTemplate:
     return ClaimTemplate(interned(metadata.get("namespace")), text_at(metadata, "name"), classes)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeviceClass(Named):
     """A DeviceClass.
 
@@ -180,7 +180,7 @@ def _is_gpu(driver: str, of_type: str) -> bool:
     return driver.startswith("gpu.") and of_type in ("", "gpu")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResourceSlice:
     """Devices of one pool.
 

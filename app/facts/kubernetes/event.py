@@ -1,13 +1,12 @@
 """Events about objects."""
 
-from dataclasses import dataclass
-
 from app.facts.named import Ref
+from app.frozen import frozen
 from app.objects.shape import JsonMap, map_at, text_at
 from app.objects.time import seconds_since_1970
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Event:
     """An event. `uid` is that of the object that it is about.
 

@@ -2,13 +2,14 @@
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from sys import intern
 from typing import Any
 
 from app.facts.kubernetes.selectors import Taint, read_taints
 from app.facts.named import Named, interned
 from app.facts.quantity import Amounts, amounts
+from app.frozen import frozen
 from app.objects.metadata import labels_of
 from app.objects.shape import JsonMap, map_at, map_of, maps_of
 
@@ -21,7 +22,7 @@ Pairs = tuple[tuple[str, str], ...]
 """Keys and values of labels."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeLabels:
     """All labels of a node: the sorted keys and their values.
 
@@ -59,7 +60,7 @@ def _positions(keys: Texts, grouping: Grouping) -> tuple[int, ...]:
     return tuple(position for position, key in enumerate(keys) if key in grouping)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Node(Named):
     """What decides on placement. Other annotations and images are not kept."""
 

@@ -3,7 +3,6 @@
 What decides on placement is kept; env, args and other annotations are not.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +18,7 @@ from app.facts.labels import GPU_FRACTION, POD_GROUP_NAME, PREEMPTIBILITY, SUBGR
 from app.facts.named import Namespaced, interned
 from app.facts.place import NOWHERE, Place, read_place
 from app.facts.quantity import thousandths
+from app.frozen import frozen
 from app.objects.owners import owners_of
 from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_of
 from app.objects.time import seconds_since_1970
@@ -28,7 +28,7 @@ GATED = "SchedulingGated"
 GPU = "nvidia.com/gpu"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shape:
     """What a pod asks of a node. Equal shapes are one object, so that pods can be grouped by it."""
 
@@ -43,7 +43,7 @@ ONLY_A_POD = Shape((("pods", 1000),))
 """What a pod without requests asks for."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodClaim:
     """An entry of `spec.resourceClaims`.
 
@@ -101,7 +101,7 @@ def _shared_shape(
     return Shape(requests, selector, affinity, tolerated)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pod(Namespaced):
     """A pod.
 

@@ -1,12 +1,12 @@
 """Selectors, taints and tolerations of Kubernetes as values."""
 
-from dataclasses import dataclass
 from typing import Any
 
+from app.frozen import frozen
 from app.objects.shape import JsonMap, map_at, map_of, maps_of, text_at, texts_of
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Requirement:
     """One term of a selector: `operator` is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
 
@@ -19,14 +19,14 @@ Term = tuple[Requirement, ...]
 """Requirements that must all hold. Of several terms, one must hold."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Taint:
     key: str
     value: str
     effect: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Toleration:
     """`key` "" with `operator` Exists tolerates every taint; `effect` "" every effect."""
 

@@ -1,16 +1,15 @@
 """PersistentVolumeClaims, the volumes that they are bound to, and StorageClasses."""
 
-from dataclasses import dataclass
-
 from app.facts.kubernetes.selectors import Term, node_selector_terms
 from app.facts.named import Named, Namespaced, interned
+from app.frozen import frozen
 from app.objects.shape import JsonMap, map_at, text_at
 from app.objects.time import seconds_since_1970
 
 _IS_DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VolumeClaim(Namespaced):
     """A PersistentVolumeClaim.
 
@@ -25,7 +24,7 @@ class VolumeClaim(Namespaced):
     deleting: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Volume(Named):
     """A PersistentVolume. `nodes` are the terms of its node affinity, none if it is everywhere."""
 
@@ -34,7 +33,7 @@ class Volume(Named):
     nodes: tuple[Term, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StorageClass(Named):
     """A StorageClass. `waits` is whether it binds only once a pod is placed."""
 

@@ -1,12 +1,11 @@
 """The Kubernetes Workload API, and PriorityClasses."""
 
-from dataclasses import dataclass
-
 from app.facts.named import Named, Namespaced, interned
+from app.frozen import frozen
 from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PriorityClass(Named):
     """A PriorityClass.
 
@@ -24,7 +23,7 @@ def read_priority_class(obj: JsonMap) -> PriorityClass:
     return PriorityClass(name, int_of(obj.get("value")), obj.get("globalDefault") is True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Workload(Namespaced):
     """A Workload of scheduling.k8s.io and the names of its groups."""
 
@@ -44,7 +43,7 @@ def read_workload(obj: JsonMap) -> Workload:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WorkloadGroup(Namespaced):
     """A PodGroup of scheduling.k8s.io; `workload` is "" if it has no template."""
 

@@ -1,14 +1,14 @@
 """ComputeDomains and the cliques of their nodes."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from app.facts.named import Namespaced, interned
 from app.facts.place import NOWHERE, Place, read_place
+from app.frozen import frozen
 from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_of
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DomainNode:
     """A node as a ComputeDomain's status, or a ComputeDomainClique, gives it."""
 
@@ -16,7 +16,7 @@ class DomainNode:
     ready: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ComputeDomain(Namespaced):
     """A ComputeDomain.
 
@@ -52,7 +52,7 @@ def read_compute_domain(obj: JsonMap) -> ComputeDomain:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DomainClique(Namespaced):
     """A ComputeDomainClique: the daemons of one NVLink clique."""
 

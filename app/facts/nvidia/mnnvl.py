@@ -1,7 +1,6 @@
 """Stored MNNVL resources, as far as their owners depend on them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from sys import intern
 from typing import Any
 
@@ -9,6 +8,7 @@ from app.facts.kinds import COMPUTE_DOMAIN, POD_GANG
 from app.facts.kubernetes.claim import awaited_classes
 from app.facts.labels import MNNVL_MANAGED
 from app.facts.place import Place, read_place
+from app.frozen import frozen
 from app.objects.metadata import labels_of
 from app.objects.owners import OwnerRef, owners_of
 
@@ -38,7 +38,7 @@ def base_of(kind: str, name: str) -> str:
     return name.removesuffix(suffix) if name.endswith(suffix) else ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MnnvlResource:
     """A stored ComputeDomain or ResourceClaim.
 

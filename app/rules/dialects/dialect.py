@@ -7,7 +7,7 @@ nothing. A constraint in fields that a dialect does not read is never changed an
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol
 
 from app.facts.grove.gang import SlimPodGang
@@ -16,6 +16,7 @@ from app.facts.grove.template import Owner, Template
 from app.facts.grove.topology import Level
 from app.facts.kai.topology import KaiTopology
 from app.facts.nvidia.mnnvl import MnnvlResource
+from app.frozen import frozen
 from app.objects.conditions import Condition
 from app.objects.edits import Edit
 from app.objects.fields import FieldError
@@ -35,7 +36,7 @@ Adopted = Literal["true", "false"] | None
 """The value of the annotation `grove.io/mnnvl-resources-adopted`, None for no annotation."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnershipProblem:
     """A problem and its remedy.
 
@@ -156,7 +157,7 @@ class TopologyFacts(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LevelsVerdict:
     """The verdict on a write of levels.
 
@@ -168,7 +169,7 @@ class LevelsVerdict:
     warnings: Sequence[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SetVerdict:
     """The verdict on the constraints of a PodCliqueSet, and what was read on the way.
 

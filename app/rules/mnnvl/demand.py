@@ -7,7 +7,6 @@ because its pods can't start without them.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from sys import intern
 
 from app.facts.grove.annotations import read_mnnvl
@@ -16,6 +15,7 @@ from app.facts.kinds import COMPUTE_DOMAIN
 from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED
 from app.facts.nvidia.mnnvl import base_of, claim_name, template_name
 from app.facts.place import read_place
+from app.frozen import frozen
 from app.objects.edits import value_at
 from app.objects.metadata import annotations_of, labels_of
 from app.objects.resource import Resource
@@ -33,7 +33,7 @@ from app.rules.mnnvl.plan import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClaimedClique(CliqueMember):
     """A stored PodClique that has a claim of ours.
 

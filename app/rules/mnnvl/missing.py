@@ -5,11 +5,11 @@ template, without the claim. The operator sees no difference afterwards, so it d
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from app.facts.grove.annotations import MnnvlAnnotations, read_mnnvl
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE
+from app.frozen import frozen
 from app.objects.edits import value_at
 from app.objects.metadata import annotations_of
 from app.objects.shape import JsonMap, map_of, maps_of, text_of
@@ -31,7 +31,7 @@ REPLACE = (
 _ENABLED = MnnvlAnnotations("true")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unclaimed(CliqueMember):
     """A stored PodClique that requests GPUs, has no claim of ours, and does not refuse one.
 

@@ -3,7 +3,7 @@
 It says which ComputeDomain and ResourceClaim a PodClique shares, their names and labels.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from sys import intern
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ from app.facts.labels import (
 )
 from app.facts.nvidia.mnnvl import claim_name, domain_name, template_name
 from app.facts.place import Place, read_place
+from app.frozen import frozen
 from app.objects.fields import FieldPath, Findings, invalid, not_supported, required
 from app.objects.metadata import labels_of
 from app.objects.names import MAX_LABEL, is_subdomain
@@ -44,7 +45,7 @@ _LABELS = FieldPath("metadata.labels")
 _ANNOTATIONS = FieldPath("metadata.annotations")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CliqueMember:
     """The parts of a PodClique on which its resources depend.
 
@@ -70,7 +71,7 @@ class CliqueMember:
         return f"{place.pcs}-{place.replica}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """The resources that `member` shares with the others of its `scope`."""
 

@@ -5,10 +5,10 @@ The labels of the nodes tell the domains.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from app.facts.grove.template import SET, CliqueTemplate, Owner, Template, owner_text
 from app.facts.grove.topology import Level
+from app.frozen import frozen
 from app.rules.topology.coverage import Nodes, Room
 
 
@@ -57,7 +57,7 @@ def required_levels(
     return narrowest
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Count:
     """The number of pods, the GPUs of the largest, and the GPUs of all."""
 

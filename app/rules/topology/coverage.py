@@ -7,10 +7,10 @@ required constraint on it can't be met.
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar, TypeVarTuple
 
 from app.facts.grove.topology import Level
+from app.frozen import frozen
 from app.objects.conditions import Condition
 from app.objects.fields import listed
 from app.rules.topology.levels import HOSTNAME_KEY
@@ -140,7 +140,7 @@ class Nodes:
         return max((_gpus(labels) for labels, _ in self if GPU_COUNT in labels), default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LevelProblem:
     """A problem of a level. `reason` is one CamelCase word, and `text` is for people."""
 
@@ -247,7 +247,7 @@ def _order_problems(broader: Level, narrower: Level, nodes: Nodes) -> Iterator[L
     yield LevelProblem("LevelsNotATree", text)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Room:
     """The room in the largest domain of a level.
 

@@ -5,10 +5,10 @@ Source: `rules/README.md`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from app.facts.grove.topology import DOMAINS, Level
+from app.frozen import frozen
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath, Findings
 from app.objects.names import label_key_problem
@@ -18,7 +18,7 @@ MAX_KEY = 63
 HOSTNAME_KEY = "kubernetes.io/hostname"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ManagedTopology:
     """The managed ClusterTopology.
 
@@ -72,7 +72,7 @@ def _validate_key(at: FieldPath, key: str) -> FieldError | None:
     return None if problem is None else fields.invalid(at, key, problem)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextRule:
     """The rule for a text field.
 

@@ -1,11 +1,10 @@
 """The cliques of a PodCliqueSet that the PodGroups of a PodGang stand for."""
 
-from dataclasses import dataclass
-
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
+from app.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodGroupClique:
     """The PodClique of one PodGroup of a PodGang.
 

@@ -7,9 +7,9 @@ https://github.com/kai-scheduler/KAI-Scheduler/tree/d5bc503a/pkg/scheduler/plugi
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 from app.facts.kai.topology import KaiTopology
+from app.frozen import frozen
 from app.objects.fields import FieldPath
 
 TopologyOf = Callable[[str], KaiTopology | None]
@@ -19,7 +19,7 @@ WHOLE = ""
 """The name of the part that is the whole gang."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartLevels:
     """A part of a gang with its levels, each "" if it is not set, and their paths.
 
@@ -34,7 +34,7 @@ class PartLevels:
     parent: str = WHOLE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Required:
     """A level that is required, and its topology; both "" if none is."""
 

@@ -6,9 +6,9 @@ https://github.com/kubernetes/enhancements/tree/master/keps/sig-scheduling/4671-
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 
+from app.frozen import frozen
 from app.objects.edits import Edit
 from app.objects.metadata import annotations_of, labels_of
 from app.objects.shape import JsonMap
@@ -32,7 +32,7 @@ _NOT_COPIED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupRef:
     """The reference of a Pod to its group.
 
@@ -71,7 +71,7 @@ def shared_key(workload: str, group: str) -> str:
     return f"b/{workload}/{group}" if workload else ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetadataLayer:
     """The metadata of a Workload, a top owner or a Pod.
 
@@ -87,7 +87,7 @@ class MetadataLayer:
         return self.labels.get(key) or self.annotations.get(key) or None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DefinedGroup:
     """A group as its Workload or PodGroup defines it.
 

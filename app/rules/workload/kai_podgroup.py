@@ -9,12 +9,12 @@ https://github.com/kai-scheduler/KAI-Scheduler/tree/d5bc503a/pkg/podgrouper/podg
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import K8S_POD_GROUP, POD_GROUP
 from app.facts.labels import KAI_QUEUE, MANAGED_BY, MANAGER
+from app.frozen import frozen
 from app.objects.metadata import annotations_of, labels_of, string_map
 from app.objects.shape import JsonMap
 from app.rules.topology.placing import TopologyOf, is_broader_level
@@ -46,7 +46,7 @@ _FIELDS = ("minMember", "priorityClassName", "preemptibility", "topologyConstrai
 _MAPS = ("labels", "annotations")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LabelKeys:
     """The keys of labels or annotations that a PodGroup gets.
 
@@ -62,7 +62,7 @@ class LabelKeys:
     node_pool: str = "kai.scheduler/node-pool"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Conventions:
     """The settings of KAI.
 
@@ -79,7 +79,7 @@ def _unknown(name: str) -> KaiTopology | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sources:
     """The sources of the fields of a PodGroup, beside its group: the top owner and the first Pod.
 
@@ -96,7 +96,7 @@ class Sources:
     topology_of: TopologyOf = _unknown
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remark:
     """Reason and note of an event about a stored PodGroup."""
 

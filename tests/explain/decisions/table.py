@@ -1,15 +1,15 @@
 """How many recorded decisions explain agrees with, by kind and by what KAI decided."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from app.frozen import frozen
 from tests.explain.decisions.judge import disagreements
 from tests.explain.decisions.recording import Recording
 
 COLUMNS = ("placed", "partly", "pending")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """What was found in one recording: `problems` is empty if explain agrees."""
 

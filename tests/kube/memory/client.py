@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from app.facts import kinds
+from app.frozen import frozen
 from app.kube.api import (
     ClusterError,
     Conflict,
@@ -60,7 +61,7 @@ WITHOUT_STATUS: Collection[Resource] = frozenset(
 Objects = list[Object]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """One call of a client: verb is get, list, watch, create, patch or delete."""
 
@@ -72,7 +73,7 @@ class Call:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Change:
     """One write, in the order they were made.
 

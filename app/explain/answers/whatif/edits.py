@@ -1,8 +1,8 @@
 """Edits that are supposed, as people write them: `drain rack=r7`, `add 4 like n12`."""
 
 import re
-from dataclasses import dataclass
 
+from app.frozen import frozen
 from app.objects.shape import JsonMap
 
 MOST_ADDED = 10_000
@@ -17,7 +17,7 @@ class UnusableEdit(ValueError):
     """An edit that can't be understood, or that names what does not exist."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Drain:
     """The pods leave nodes, which are then cordoned.
 
@@ -27,7 +27,7 @@ class Drain:
     targets: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Addition:
     """So many empty nodes are added, each like the node of this name."""
 
@@ -35,7 +35,7 @@ class Addition:
     like: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Labelling:
     """Nodes get labels, by level or label key; they lose those whose value is None."""
 
@@ -43,7 +43,7 @@ class Labelling:
     labels: tuple[tuple[str, str | None], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Applying:
     """Documents of `source` are applied: they replace what has their name, or are added."""
 

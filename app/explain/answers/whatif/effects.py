@@ -6,7 +6,7 @@ before it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from app.explain.answers.survey import survey
@@ -35,6 +35,7 @@ from app.explain.placing.ground import Vector
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.table import examine
 from app.facts.named import Ref
+from app.frozen import frozen
 
 How = Literal["fits", "restarts", "shrinks", "breaks", "starts", "held", "waits"]
 """What becomes of a gang.
@@ -61,7 +62,7 @@ OF_PLACE = {*PLACEMENT, "BoundToDomain"}
 """Reasons for which pods find no place, whether or not they have been made."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fate:
     """What becomes of a gang.
 
@@ -80,7 +81,7 @@ class Fate:
     reasons: tuple[Reason, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Worse:
     """A workload that need not move, and the reasons that it would have and has not now."""
 
@@ -88,7 +89,7 @@ class Worse:
     reasons: tuple[Reason, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Effects:
     """`topology` are reasons about labels that would be new.
 

@@ -15,6 +15,7 @@ from app.explain.placing.demand import Demand
 from app.explain.reasons.evictable import priority_of
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.named import Ref
+from app.frozen import frozen
 
 MOST_ALONE = 500
 """The most pods without a gang that are looked at.
@@ -65,7 +66,7 @@ def gangs_in(index: Index) -> Iterator[tuple[Gang, Ref]]:
             yield gang_of_pod(index, pod), pod.ref
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Line:
     """Gangs in their order, with the first of the pods without a gang.
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from app.explain.answers.whatif.edits import (
@@ -23,13 +23,14 @@ from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
+from app.frozen import frozen
 from app.objects.shape import JsonMap
 
 _OF_NODE = "node.kubernetes.io/"
 """Taints that the cluster itself gives a node, for its state."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Supposed:
     """`facts` after edits. `lines` say what each edit did.
 

@@ -8,10 +8,10 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/webhook/admis
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text
 from app.facts.grove.topology import Level
+from app.frozen import frozen
 from app.objects.fields import (
     FieldPath,
     Findings,
@@ -29,7 +29,7 @@ Bindings = Mapping[str, Sequence[Level]]
 """The levels of all ClusterTopologyBindings by name, broadest first."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Packing:
     """One topologyConstraint. `path` is its path. A value is "" if it is not set."""
 
@@ -62,7 +62,7 @@ class Packing:
         return self.name, self.pack_domain, self.required, self.preferred
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Packings:
     """The constraints of the PodCliqueSet `template`.
 

@@ -7,11 +7,11 @@ webhook.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from app.facts.grove.template import Owner, SetPart, Template, owner_text
 from app.facts.grove.topology import DOMAINS
+from app.frozen import frozen
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath, Findings
 from app.rules.topology.levels import ManagedTopology
@@ -34,7 +34,7 @@ class Constraint(NamedTuple):
         return _path_in(self.part)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Constraints:
     """All packDomains of the PodCliqueSet `template`, in the order of its lists."""
 
