@@ -33,7 +33,7 @@ GOALS = {
 
 REACHED: dict[str, float] = {
     "tokens per code line": 8.37,
-    "functions above complexity 10": 6,
+    "functions above complexity 10": 2,
     "functions above 5 parameters": 11,
 }
 """Figures of today that are above their goals. They may only fall."""

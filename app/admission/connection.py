@@ -251,9 +251,7 @@ class Connection(asyncio.Protocol):
         """
         end = data.find(END, position)
         if end < 0 or end - position > MAX_HEAD:
-            if len(data) - position > MAX_HEAD:
-                reason = f"The head of a request has at most {MAX_HEAD // 1024} KiB here."
-                self._reject(NotHttp(reason))
+            self._wait_for_head(len(data) - position)
             return position
 
         end += len(END)
@@ -274,6 +272,12 @@ class Connection(asyncio.Protocol):
             return behind
 
         return self._begin_body(head, data, position, end)
+
+    def _wait_for_head(self, size: int) -> None:
+        """Reject the request if the `size` bytes that have come are too many for a head."""
+        if size > MAX_HEAD:
+            reason = f"The head of a request has at most {MAX_HEAD // 1024} KiB here."
+            self._reject(NotHttp(reason))
 
     def _begin_body(self, head: Head, data: bytes, begin: int, end: int) -> int:
         """Begin to read a request that is incomplete, or that is not for a verdict.

@@ -74,7 +74,7 @@ class Head:
         self.length = int(fields.get(b"content-length", 0))
         """The number of bytes of the body, if it isn't chunked."""
         self.is_chunked = b"transfer-encoding" in fields
-        self.expects_continue = is_current and b"expect" in fields
+        self.expects_continue = b"expect" in fields
         """Whether the client waits for `100 Continue` before it sends the body."""
         if self.is_chunked or self.expects_continue:
             self._read_unusual(is_current)
@@ -84,7 +84,7 @@ class Head:
         if self.is_chunked:
             _check_transfer_encoding(self.fields, is_current)
         if self.expects_continue:
-            self.expects_continue = self.fields[b"expect"].lower() == b"100-continue"
+            self.expects_continue = is_current and self.fields[b"expect"].lower() == b"100-continue"
 
     def on_url(self, url: bytes) -> None:
         self.url = url

@@ -7,13 +7,14 @@ import base64
 import binascii
 import logging
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from app.certificates.inspect import split_bundle
 from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef
 from app.kube.rewrites import Rewrites, same
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
+from app.objects.shape import JsonMap
 
 CONFIGURATIONS = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 
@@ -162,7 +163,7 @@ class Trust:
         return None if since is None else at - since
 
 
-def injector_annotation(configuration: Mapping[str, Any]) -> str | None:
+def injector_annotation(configuration: JsonMap) -> str | None:
     """Return the annotation that makes cert-manager write the caBundles, or None."""
     annotations = configuration["metadata"].get("annotations") or {}
     return next(
@@ -170,7 +171,7 @@ def injector_annotation(configuration: Mapping[str, Any]) -> str | None:
     )
 
 
-def trusted_cas(configuration: Mapping[str, Any], service: Service) -> list[frozenset[bytes]]:
+def trusted_cas(configuration: JsonMap, service: Service) -> list[frozenset[bytes]]:
     """Return the CAs that each of our webhooks in `configuration` trusts.
 
     They are normalized PEM. There are none if a caBundle is invalid.
@@ -183,7 +184,7 @@ def trusted_cas(configuration: Mapping[str, Any], service: Service) -> list[froz
 
 
 def with_ca_bundle(
-    configuration: Mapping[str, Any], service: Service, bundle_pem: bytes
+    configuration: JsonMap, service: Service, bundle_pem: bytes
 ) -> list[dict[str, Any]]:
     """Return the webhooks of `configuration`.
 
@@ -200,17 +201,17 @@ def with_ca_bundle(
     ]
 
 
-def _is_ours(webhook: Mapping[str, Any], service: Service) -> bool:
+def _is_ours(webhook: JsonMap, service: Service) -> bool:
     """Return whether this webhook calls our Service, or a URL."""
     target = _client(webhook).get("service")
     return target is None or (target.get("namespace"), target.get("name")) == service
 
 
-def _client(webhook: Mapping[str, Any]) -> Mapping[str, Any]:
+def _client(webhook: JsonMap) -> JsonMap:
     return webhook.get("clientConfig") or {}
 
 
-def _cas(client: Mapping[str, Any]) -> frozenset[bytes]:
+def _cas(client: JsonMap) -> frozenset[bytes]:
     try:
         return frozenset(split_bundle(base64.b64decode(client.get("caBundle") or "")))
     except (binascii.Error, ValueError):

@@ -12,8 +12,6 @@ certificate that it signed is shown.
 
 import base64
 import binascii
-from collections.abc import Mapping
-from typing import Any
 
 from app.certificates.inspect import (
     Pair,
@@ -25,6 +23,7 @@ from app.certificates.inspect import (
     split_bundle,
 )
 from app.frozen import frozen
+from app.objects.shape import JsonMap
 
 
 class BrokenHoldingsError(ValueError):
@@ -62,7 +61,7 @@ class Holdings:
         raise BrokenHoldingsError("tls.crt is not signed by a CA of ca.crt")
 
 
-def read_holdings(data: Mapping[str, Any]) -> Holdings:
+def read_holdings(data: JsonMap) -> Holdings:
     """Return the holdings in the `data` of a Secret (base64), which may have expired.
 
     Raise BrokenHoldingsError with all problems.
@@ -96,7 +95,7 @@ def written_holdings(holdings: Holdings) -> dict[str, str]:
     return {name: base64.b64encode(value).decode("ascii") for name, value in content.items()}
 
 
-def _decoded(data: Mapping[str, Any], name: str) -> bytes:
+def _decoded(data: JsonMap, name: str) -> bytes:
     try:
         return base64.b64decode(data[name], validate=True)
     except KeyError:

@@ -53,6 +53,11 @@ async def _credentials(kubeconfig: Path | None, context: str | None) -> Credenti
     return await (in_cluster() if in_pod else from_kubeconfig(kubeconfig, context))
 
 
+def _is_of_pod(kubeconfig: Path | None, context: str | None) -> bool:
+    """Return whether the cluster is that in which this Pod runs, which has no kubeconfig."""
+    return is_in_cluster() and kubeconfig is None and context is None
+
+
 def _context(kubeconfig: Path | None, context: str | None) -> str | None:
     """Return `context`, or kubectl's current one, "", if no cluster is given outside of a Pod."""
     return context if is_in_cluster() or kubeconfig is not None else context or ""
@@ -116,7 +121,7 @@ def how_to_renew(problem: Exception, kubeconfig: Path | None, context: str | Non
     "" unless `problem` is that they are missing or not accepted, and the kubeconfig names a
     command.
     """
-    if not is_expired(problem) or (is_in_cluster() and kubeconfig is None and context is None):
+    if not is_expired(problem) or _is_of_pod(kubeconfig, context):
         return ""
     # loads kubernetes_asyncio, which a server in a Pod doesn't need
     from app.kube.kubeconfig import renewal_of
@@ -128,13 +133,12 @@ def other_contexts(problem: Exception, kubeconfig: Path | None, context: str | N
     """Return which context was asked and which others there are, if its server does not answer."""
     if not isinstance(problem, Unavailable) or is_expired(problem):
         return ""
-    if is_in_cluster() and kubeconfig is None and context is None:
+    if _is_of_pod(kubeconfig, context):
         return ""
     # loads kubernetes_asyncio, which a server in a Pod doesn't need
-    from app.kube.kubeconfig import context_of, contexts_of
+    from app.kube.kubeconfig import contexts_of
 
-    asked = context_of(kubeconfig, context)
-    others = [name for name in contexts_of(kubeconfig) if name != asked]
+    asked, others = contexts_of(kubeconfig, context)
     return f"the context is {asked}; for another, --context: {', '.join(others)}" if others else ""
 
 

@@ -16,7 +16,7 @@ from app.commands.options import REFUSED, Command, add_cluster_options, configur
 from app.dry_run.budget import UnusableInput
 from app.kube.api import ClusterError
 from app.kube.credentials import is_in_cluster
-from app.kube.kubeconfig import context_of, namespace_of
+from app.kube.kubeconfig import contexts_of, namespace_of
 from app.server.process import signalled
 from app.visible import visible
 
@@ -63,11 +63,12 @@ async def _run(arguments: argparse.Namespace) -> None:
             f"the console needs more packages ({problem}): install grove-admission[console]"
         ) from None
 
+    context, _ = contexts_of(arguments.kubeconfig, arguments.context)
     settings = ConsoleSettings(
         configured(arguments),
         arguments.kubeconfig,
         arguments.context or "",
-        context_of(arguments.kubeconfig, arguments.context),
+        context,
         tuple(filter(None, arguments.namespace.split(","))),
         namespace_of(arguments.kubeconfig, arguments.context),
         arguments.port,

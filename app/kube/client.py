@@ -4,9 +4,9 @@ The generated API classes and the Watch of kubernetes_asyncio are not used: they
 several times, and their Watch has no time limit.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
-from typing import Any, Self
+from typing import Self
 from urllib.parse import quote
 
 from app.kube.api import (
@@ -25,6 +25,7 @@ from app.kube.credentials import Credentials
 from app.kube.discovery import Discovery
 from app.kube.transport import JSON, ApiRequest, CallLimits, Params, Transport, decoded
 from app.objects.resource import Resource
+from app.objects.shape import JsonMap
 from app.sample import Sample, counter
 
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -250,7 +251,7 @@ def _page(answer: Object) -> Page:
 
     The items of a list have no apiVersion and kind, so they get those of the list.
     """
-    metadata: Mapping[str, Any] = answer.get("metadata") or {}
+    metadata: JsonMap = answer.get("metadata") or {}
     items = answer.get("items") or []
     api_version = answer.get("apiVersion", "")
     kind = str(answer.get("kind", "")).removesuffix("List")

@@ -45,7 +45,7 @@ class Discovery:
         self.resources = tuple(resources)
         self._read = read
         self._random = random
-        self._served: dict[Resource, str] = {
+        self._served: dict[Resource, str | None] = {
             r: r.versions[0] for r in self.resources if not r.optional
         }
         self._lists: dict[GroupVersion, frozenset[str]] = {}
@@ -82,11 +82,9 @@ class Discovery:
 
         If the last refresh does not know one of them, `run` refreshes soon. Raise ClusterError.
         """
-        group_versions = {
-            (resource.group, version) for resource in resources for version in resource.versions
-        }
         lists = {
-            group_version: await self._plurals(group_version) for group_version in group_versions
+            group_version: await self._plurals(group_version)
+            for group_version in _known_groups(resources)
         }
         served = {resource for resource in resources if _best(resource, lists) is not None}
         if any(self.served_version(resource) is None for resource in served):
@@ -163,32 +161,38 @@ class Discovery:
         ClusterError if the groups cannot be read.
         """
         async with self._refreshing:
-            served_groups = _group_versions(await self._read("/apis")) | {("", "v1")}
-            lists: dict[GroupVersion, frozenset[str]] = {}
-            unread: dict[GroupVersion, ClusterError] = {}
-            known = {
-                (resource.group, version)
-                for resource in self.resources
-                for version in resource.versions
-            }
-            for group_version in known & served_groups:
-                try:
-                    lists[group_version] = await self._plurals(group_version)
-                except ClusterError as error:
-                    if not self.known:
-                        raise
-                    unread[group_version] = error
-                    if group_version in self._lists:
-                        lists[group_version] = self._lists[group_version]
-            self._lists = lists
+            served = await self._served_groups()
+            unread = await self._read_lists(served & _known_groups(self.resources))
             self._has_refreshed.set()
-            versions = {r: _best(r, lists) or self._former(r, unread) for r in self.resources}
-            self._set_served(
-                {resource: version for resource, version in versions.items() if version is not None}
-            )
+            versions = {r: _best(r, self._lists) or self._former(r, unread) for r in self.resources}
+            self._set_served(versions)
             if unread:
                 raise next(iter(unread.values()))
             self.problem = ""
+
+    async def _read_lists(
+        self, group_versions: Iterable[GroupVersion]
+    ) -> dict[GroupVersion, ClusterError]:
+        """Read the lists of group versions.
+
+        Return which can't be read: of these, the last lists stay. Before the first refresh there
+        are none, so the ClusterError is raised.
+        """
+        lists: dict[GroupVersion, frozenset[str]] = {}
+        unread: dict[GroupVersion, ClusterError] = {}
+        for group_version in group_versions:
+            try:
+                lists[group_version] = await self._plurals(group_version)
+            except ClusterError as error:
+                if not self.known:
+                    raise
+                unread[group_version] = error
+                if group_version in self._lists:
+                    lists[group_version] = self._lists[group_version]
+
+        self._lists = lists
+
+        return unread
 
     def _former(self, resource: Resource, unread: Collection[GroupVersion]) -> str | None:
         """Return the former version of `resource`, None if it counts as gone.
@@ -204,13 +208,17 @@ class Discovery:
         A resource counts as served if its group version is served. If it is not, its list raises
         NotServed. For commands that read each resource once. Raise ClusterError.
         """
-        groups = _group_versions(await self._read("/apis")) | {("", "v1")}
-        versions = {
-            r: [version for version in r.versions if (r.group, version) in groups]
-            for r in self.resources
-        }
+        groups = await self._served_groups()
         self._has_refreshed.set()
-        self._set_served({resource: served[0] for resource, served in versions.items() if served})
+        self._set_served(
+            {
+                r: next((version for version in r.versions if (r.group, version) in groups), None)
+                for r in self.resources
+            }
+        )
+
+    async def _served_groups(self) -> set[GroupVersion]:
+        return _group_versions(await self._read("/apis")) | {("", "v1")}
 
     async def _plurals(self, group_version: GroupVersion) -> frozenset[str]:
         group, version = group_version
@@ -220,13 +228,14 @@ class Discovery:
             return frozenset()
         return frozenset(str(item.get("name", "")) for item in answer.get("resources") or [])
 
-    def _set_served(self, served: dict[Resource, str]) -> None:
+    def _set_served(self, versions: dict[Resource, str | None]) -> None:
+        """Take the versions of all resources; None for those that are not served."""
         before = self._served
-        self._served = served
-        differing = [r for r in self.resources if before.get(r) != served.get(r)]
+        self._served = versions
+        differing = [r for r in self.resources if before.get(r) != versions[r]]
         for resource in differing:
             for subscriber in self._subscribers:
-                subscriber(resource, served.get(resource))
+                subscriber(resource, versions[resource])
         if differing:
             self._changed.set()
             self._changed = asyncio.Event()
@@ -260,6 +269,10 @@ async def watch_crds(client: Client, discovery: Discovery) -> NoReturn:
     store = WatchStore(state_if_known)
     store.subscribe(changed)
     await run_store(client, store, Selection(CRD, metadata_only=True))
+
+
+def _known_groups(resources: Iterable[Resource]) -> set[GroupVersion]:
+    return {(resource.group, version) for resource in resources for version in resource.versions}
 
 
 def _group_versions(answer: Object) -> set[GroupVersion]:

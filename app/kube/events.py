@@ -6,15 +6,16 @@ They are written in the background, and some may be lost.
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, Literal, Never
+from typing import Literal, Never
 
 from app.frozen import frozen
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef
 from app.kube.times import precise_timestamp, utc_now
 from app.objects.resource import EVENT
+from app.objects.shape import JsonMap
 
 CONTROLLER = "grove-admission"
 NOTE_LIMIT = 1024
@@ -43,7 +44,7 @@ class Regarding:
     uid: str
 
     @classmethod
-    def of(cls, obj: Mapping[str, Any]) -> "Regarding":
+    def of(cls, obj: JsonMap) -> "Regarding":
         metadata = obj["metadata"]
         namespace = str(metadata.get("namespace") or "")
         return cls(

@@ -161,23 +161,19 @@ def _is_file(name: str) -> bool:
 def namespace_of(path: Path | None = None, context: str | None = None) -> str:
     """Return the namespace that kubectl uses: that of the context, or `default`."""
     contexts, active = _contexts_in(path)
-    named = (
-        next((item for item in contexts if item["name"] == context), active) if context else active
-    )
+    named = next((item for item in contexts if item["name"] == context), active)
     return str((named.get("context") or {}).get("namespace") or "default")
 
 
-def context_of(path: Path | None = None, context: str | None = None) -> str:
-    """Return the name of the context in the kubeconfig that is used.
+def contexts_of(path: Path | None = None, context: str | None = None) -> tuple[str, list[str]]:
+    """Return the name of the context that is used, and those of the others in the kubeconfig.
 
-    "" if the kubeconfig cannot be read.
+    Without a `context`, the current one is used. Nothing is known if the kubeconfig cannot be read.
     """
-    return context or str(_contexts_in(path)[1].get("name") or "")
-
-
-def contexts_of(path: Path | None = None) -> list[str]:
-    """Return the names of the contexts in a kubeconfig; none if it cannot be read."""
-    return [str(item["name"]) for item in _contexts_in(path)[0]]
+    contexts, active = _contexts_in(path)
+    used = context or str(active.get("name") or "")
+    names = [str(item["name"]) for item in contexts]
+    return used, [name for name in names if name != used]
 
 
 def _contexts_in(path: Path | None) -> tuple[list[Any], dict[str, Any]]:
@@ -225,24 +221,23 @@ def renewal_of(path: Path | None = None, context: str | None = None) -> str:
     except (*_UNREADABLE, LookupError):
         return ""
 
+    return _login(command, arguments, variables)
+
+
+def _login(command: str, arguments: list[str], variables: dict[str, str]) -> str:
+    """Return the command that renews the credentials of an exec plugin."""
     login = _LOGINS.get(Path(command).name)
     if login is None:
         # Options are left out: they may contain secrets.
-        return shlex.join(
-            [
-                command,
-                *itertools.takewhile(lambda argument: not argument.startswith("-"), arguments),
-            ]
-        )
+        words = itertools.takewhile(lambda argument: not argument.startswith("-"), arguments)
+        return shlex.join([command, *words])
 
     options = dict(itertools.pairwise(arguments))
-    profile = options.get("--profile") or variables.get("AWS_PROFILE", "")
+    profile = options.get("--profile") or variables.get("AWS_PROFILE")
+    if profile and login.startswith("aws "):
+        login += f" --profile {shlex.quote(profile)}"
 
-    return (
-        f"{login} --profile {shlex.quote(profile)}"
-        if profile and login.startswith("aws ")
-        else login
-    )
+    return login
 
 
 def user_in_words(path: Path | None = None, context: str | None = None) -> str:

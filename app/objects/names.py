@@ -8,9 +8,9 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]++(?:(?:-++|\.)[a-z0-9]++)*+")
 _QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 
 MAX_LABEL = 63
+MAX_SUBDOMAIN = 253
 _MAX_INDEX_DIGITS = 10
 """The digits of the largest number of replicas in Kubernetes, 2,147,483,647."""
-MAX_SUBDOMAIN = 253
 
 LABEL_RULE = (
     "must consist of lowercase alphanumeric characters or '-', must start and end with an"

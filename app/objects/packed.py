@@ -1,12 +1,13 @@
 """Objects as bytes, which need far less memory than maps."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
+from app.objects.shape import JsonMap
 
-def packed(obj: Mapping[str, Any]) -> bytes:
+
+def packed(obj: JsonMap) -> bytes:
     """Return `obj` as JSON. It is copied, because orjson returns a buffer of several KiB."""
     return bytes(memoryview(orjson.dumps(obj)))
 

@@ -5,16 +5,15 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
 
 from app.facts.labels import KAI_QUEUE
 from app.objects.fields import FieldPath
-from app.objects.shape import map_at, map_of, maps_of, text_at, text_of
+from app.objects.shape import JsonMap, map_at, map_of, maps_of, text_at, text_of
 
 _MOST_LISTED = 10
 
 
-def warnings_of_set(obj: Mapping[str, Any], queues: Collection[str]) -> list[str]:
+def warnings_of_set(obj: JsonMap, queues: Collection[str]) -> list[str]:
     """Return warnings about the queues that a PodCliqueSet and its cliques name.
 
     `queues` are the names of those that exist. Without any, nothing is known of them.
@@ -27,7 +26,7 @@ def warnings_of_set(obj: Mapping[str, Any], queues: Collection[str]) -> list[str
     return _warnings(named, queues)
 
 
-def warnings_of_group(obj: Mapping[str, Any], queues: Collection[str]) -> list[str]:
+def warnings_of_group(obj: JsonMap, queues: Collection[str]) -> list[str]:
     """Return warnings about the queue of a PodGroup of KAI."""
     if not queues:
         return []
@@ -37,7 +36,7 @@ def warnings_of_group(obj: Mapping[str, Any], queues: Collection[str]) -> list[s
     return _warnings({name: FieldPath("spec").child("queue")}, queues)
 
 
-def _named_in_set(obj: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
+def _named_in_set(obj: JsonMap) -> Iterator[tuple[FieldPath, str]]:
     yield from _named(map_at(obj, "metadata"), FieldPath("metadata"))
     template = map_at(map_at(obj, "spec"), "template")
     cliques = FieldPath("spec").child("template.cliques")
@@ -45,7 +44,7 @@ def _named_in_set(obj: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
         yield from _named(clique, cliques.index(number))
 
 
-def _named(holder: Mapping[str, Any], path: FieldPath) -> Iterator[tuple[FieldPath, str]]:
+def _named(holder: JsonMap, path: FieldPath) -> Iterator[tuple[FieldPath, str]]:
     """Yield the queue of a label, else of an annotation, with its path."""
     for field in ("labels", "annotations"):
         name = text_at(map_at(holder, field), KAI_QUEUE)

@@ -4,12 +4,13 @@ Source: https://github.com/omer-dayan/KAI-Scheduler/issues/12, which also gives 
 messages. The CRD validates the rest of the spec.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath, Findings
 from app.objects.names import is_label, label_problem
+from app.objects.shape import JsonMap
 
 _PATH = FieldPath("spec.subGroups")
 
@@ -17,7 +18,7 @@ _Member = tuple[int, str, str | None]
 """Position, name and parent of a subgroup."""
 
 
-def validate_pod_group(obj: Mapping[str, Any]) -> Findings:
+def validate_pod_group(obj: JsonMap) -> Findings:
     """Return all findings about `spec.subGroups`.
 
     The first are about names and parents in list order, then about duplicate names, parents that

@@ -1,7 +1,7 @@
 """Documents in place of an API server."""
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from app.facts.grove.podcliqueset import read_pod_clique_set
@@ -10,7 +10,7 @@ from app.kube.api import Conflict, Key, NotFound, Object, ObjectRef, Page, Patch
 from app.objects.jsonpatch import apply_merge_patch
 from app.objects.metadata import labels_of
 from app.objects.resource import Resource
-from app.objects.shape import map_of
+from app.objects.shape import JsonMap, map_of
 
 _LATER_APIS = {CLUSTER_TOPOLOGY_BINDING, POD_GANG_MAP}
 
@@ -118,7 +118,7 @@ def _later_api(resource: Resource, stored: Object) -> set[Resource]:
     return {resource} & _LATER_APIS
 
 
-def _can_be_stored(metadata: Mapping[str, Any]) -> bool:
+def _can_be_stored(metadata: JsonMap) -> bool:
     """Return whether the parts of `metadata` that are read here have valid types.
 
     These are the types that an API server requires.

@@ -12,7 +12,7 @@ import pytest
 
 from app.cli import main
 from app.commands.console import announcement
-from app.kube.kubeconfig import context_of
+from app.kube.kubeconfig import contexts_of
 from tests.integration.system import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -54,11 +54,9 @@ def test_the_context_is_that_of_the_kubeconfig(tmp_path: Path) -> None:
         " clusters: [{name: c, cluster: {server: 'https://x'}}],"
         " contexts: [{name: a, context: {cluster: c, user: u}}, {name: b, context: {cluster: c, user: u}}]}"
     )
-    assert (context_of(config), context_of(config, "a"), context_of(tmp_path / "none")) == (
-        "b",
-        "a",
-        "",
-    )
+    assert contexts_of(config) == ("b", ["a"])
+    assert contexts_of(config, "a") == ("a", ["b"])
+    assert contexts_of(tmp_path / "none") == ("", [])
 
 
 @pytest.mark.slow

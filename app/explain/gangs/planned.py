@@ -1,8 +1,7 @@
 """The gangs of a PodCliqueSet that does not exist yet, as Grove would make them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from app.explain.gangs.assembly import gang_to_come
 from app.explain.gangs.gang import Gang, Member, Unit
@@ -18,7 +17,7 @@ from app.facts.grove.podcliqueset import (
 )
 from app.facts.kubernetes.pod import Shape, read_shape
 from app.facts.named import Ref
-from app.objects.shape import map_at, maps_of, text_at
+from app.objects.shape import JsonMap, map_at, maps_of, text_at
 
 PLACEMENT = (
     "LevelUnknown",
@@ -38,7 +37,7 @@ MOST_REPLICAS = 20
 """Gangs are made for so many replicas of the set and of each group; more are like them."""
 
 
-def planned(index: Index, document: Mapping[str, Any]) -> list[Gang]:
+def planned(index: Index, document: JsonMap) -> list[Gang]:
     """Return the gangs of the PodCliqueSet of a document, by name.
 
     The set of this name has no pods, so all of it has to be placed.
@@ -55,7 +54,7 @@ def planned(index: Index, document: Mapping[str, Any]) -> list[Gang]:
 
 
 class _Plan:
-    def __init__(self, index: Index, pcs: SetWithStatus, document: Mapping[str, Any]) -> None:
+    def __init__(self, index: Index, pcs: SetWithStatus, document: JsonMap) -> None:
         self.index = index
         self._pcs = pcs
         self._cluster = index.topology(pcs.asked.topology).cluster

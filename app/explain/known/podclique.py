@@ -1,14 +1,11 @@
 """PodCliques, with what rules about claims know of them."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from app.facts.grove.status import LastError, read_last_errors
 from app.facts.kubernetes.pod import ONLY_A_POD, PodClaim, Shape, read_pod_claims, read_shape
 from app.facts.named import Namespaced, interned
 from app.facts.place import NOWHERE, Place, read_place
 from app.frozen import frozen
-from app.objects.shape import int_of, map_at, text_at
+from app.objects.shape import JsonMap, int_of, map_at, text_at
 from app.rules.mnnvl.missing import Unclaimed, read_unclaimed
 
 
@@ -32,7 +29,7 @@ class PodClique(Namespaced):
     unclaimed: Unclaimed | None = None
 
 
-def read_pod_clique(obj: Mapping[str, Any]) -> PodClique:
+def read_pod_clique(obj: JsonMap) -> PodClique:
     metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
     replicas = int_of(spec.get("replicas"), 1)

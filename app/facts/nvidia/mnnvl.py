@@ -1,6 +1,5 @@
 """Stored MNNVL resources, as far as their owners depend on them."""
 
-from collections.abc import Mapping
 from sys import intern
 from typing import Any
 
@@ -11,6 +10,7 @@ from app.facts.place import Place, read_place
 from app.frozen import frozen
 from app.objects.metadata import labels_of
 from app.objects.owners import OwnerRef, owners_of
+from app.objects.shape import JsonMap
 
 _DOMAIN_SUFFIX = "-cd"
 _CLAIM_SUFFIX = "-mnnvl-claim"
@@ -76,7 +76,7 @@ class MnnvlResource:
         return tuple(owner for owner in self.owners if owner.kind == POD_GANG.kind)
 
 
-def read_mnnvl_resource(obj: Mapping[str, Any]) -> MnnvlResource:
+def read_mnnvl_resource(obj: JsonMap) -> MnnvlResource:
     """Read a stored ComputeDomain or ResourceClaim.
 
     The result shares its texts with those of others, because there may be very many.

@@ -1,14 +1,14 @@
 """Labels that a Pod gets from its node at binding. Source: `rules/README.md`."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from app.objects.edits import ABSENT, Edit
 from app.objects.metadata import labels_of
+from app.objects.shape import JsonMap
 
 
 def binding_changes(
-    binding: Mapping[str, Any], node_labels: Mapping[str, str], keys: Collection[str]
+    binding: JsonMap, node_labels: Mapping[str, str], keys: Collection[str]
 ) -> list[Edit]:
     """Return the changes that give the Binding the node's value of each label in `keys`.
 

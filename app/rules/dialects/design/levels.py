@@ -3,15 +3,13 @@
 Source: `rules/README.md`.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from app.objects import fields
 from app.objects.fields import FieldPath, Findings
+from app.objects.shape import JsonMap
 from app.rules.topology.levels import validate_levels
 
 
-def validate_cluster_topology(obj: Mapping[str, Any]) -> Findings:
+def validate_cluster_topology(obj: JsonMap) -> Findings:
     """Return findings about a ClusterTopology.
 
     Each domain must be one of DOMAINS and unique, and each key a qualified label name and unique.
