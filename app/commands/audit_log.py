@@ -31,7 +31,7 @@ from app.dry_run.budget import UnusableInput
 from app.dry_run.judge import judge_request
 from app.kube.api import Object
 from app.objects.resource import NODE
-from app.objects.shape import map_of
+from app.objects.shape import map_at
 from app.webhooks.configurations import EXEMPT_NAMESPACE
 from app.webhooks.registry import routes_over
 
@@ -118,9 +118,7 @@ class Replay:
         }
         own_namespaces = (EXEMPT_NAMESPACE, configuration.certificates.namespace)
         self._history = History(targets, own_namespaces)
-        self._nodes = {
-            str(map_of(fact.get("metadata")).get("name")) for fact in facts if is_node(fact)
-        }
+        self._nodes = {str(map_at(fact, "metadata").get("name")) for fact in facts if is_node(fact)}
 
     async def take(self, event: Object) -> None:
         """Judge one event, if it is a write that a webhook looks at."""

@@ -14,7 +14,7 @@ from app.commands.files import files_in
 from app.commands.options import REFUSED, UNUSABLE, Command, add_output, show
 from app.dry_run.audit_report import Report, ReportedMessage
 from app.dry_run.budget import UnusableInput
-from app.objects.shape import text_of
+from app.objects.shape import text_at
 from app.visible import visible_json
 
 Entry = dict[str, Any]
@@ -71,23 +71,23 @@ def _entry(line: bytes) -> Entry:
 
 
 def _take(entry: Entry, report: Report) -> None:
-    outcome = text_of(entry.get("verdict"))
-    message = text_of(entry.get("message"))
+    outcome = text_at(entry, "verdict")
+    message = text_at(entry, "message")
     if outcome == "failed":
         report.skip(message)
         return
 
-    user = text_of(entry.get("user"))
-    namespace = text_of(entry.get("namespace"))
+    user = text_at(entry, "user")
+    namespace = text_at(entry, "namespace")
     counts = report.counts_of(user, namespace)
     counts.judged += 1
     counts.changed += outcome == "patched"
     if outcome in ("warned", "refused"):
         counts.rejected += 1
-        kind = text_of(entry.get("path")).rpartition("/")[2]
-        place = "/".join(filter(None, (namespace, text_of(entry.get("name")))))
-        operation = text_of(entry.get("operation"))
-        example = f"{operation} {place} by {user} at {text_of(entry.get('time'))}"
+        kind = text_at(entry, "path").rpartition("/")[2]
+        place = "/".join(filter(None, (namespace, text_at(entry, "name"))))
+        operation = text_at(entry, "operation")
+        example = f"{operation} {place} by {user} at {text_at(entry, 'time')}"
         report.note(ReportedMessage("rejected", kind, message), example)
 
 

@@ -109,7 +109,7 @@ def _parts(index: Index) -> Iterator[tuple[Ref, Parts]]:
     """Yield the workloads with what belongs to each."""
     of_sets = (index.gangs_of_set, index.cliques_of_set, index.pods_of_set)
     for ref in workloads(index):
-        key = (ref.namespace, ref.name)
+        key = ref.key
         if ref.kind == "PodCliqueSet":
             yield ref, (index.sets[key], *(part.get(key) for part in of_sets))
         else:
@@ -127,7 +127,7 @@ def _same(facts: Snapshot, others: Snapshot) -> bool:
 
 def _counted(index: Index, ref: Ref) -> WorkloadRow:
     """Return a row without a reason, until there is time for an explanation."""
-    key = (ref.namespace, ref.name)
+    key = ref.key
     pods = index.pods_of_set.get(key, ()) or index.pods_of_group.get(key, ())
     placed = sum(bool(pod.node) for pod in pods)
     replicas = sum(clique.replicas for clique in index.cliques_of_set.get(key, ()))

@@ -184,7 +184,7 @@ def _number(query: Query, name: str, allowed: range) -> int | None:
 
 def _gang_or_set(index: Index, given: str) -> SetWithStatus | PodGang | None:
     ref = reference(given, EXPLAINED)
-    key = (ref.namespace, ref.name) if ref else ("", "")
+    key = ref.key if ref else ("", "")
     if ref is not None and ref.kind == "PodGang":
         return index.gangs.get(key)
     return index.sets.get(key) if ref is not None and ref.kind == "PodCliqueSet" else None

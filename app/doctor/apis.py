@@ -12,10 +12,9 @@ from app.doctor.releases import recognised
 from app.doctor.report import Check, Status
 from app.facts import kinds
 from app.frozen import frozen
-from app.kube.api import Client, NotFound, Object, Selection
-from app.objects.edits import value_at
+from app.kube.api import Client, NotFound, Object, Selection, every
 from app.objects.resource import CRD, Resource
-from app.objects.shape import map_of, maps_of, text_of, texts_of
+from app.objects.shape import map_at, maps_at, text_at, texts_at
 
 SUBJECT = "APIs"
 _MATCH_CONDITIONS = (1, 28)
@@ -77,7 +76,7 @@ async def check_apis(client: Client, read: Read) -> list[Check]:
 
     There is another one for each CRD of their groups that is not established. Raise ClusterError.
     """
-    crds = (await client.list(Selection(CRD), limit=0)).items
+    crds = await every(client, Selection(CRD))
     broken = check_definitions(crds, {api.resource.group for api in APIS})
     topologies, *others = APIS
     if any(release.has_bindings for release in recognised(crds)):
@@ -97,12 +96,12 @@ async def _check_version(read: Read) -> list[Check]:
     except NotFound:
         return []
 
-    parts = [_NUMBER.match(text_of(version.get(part))) for part in ("major", "minor")]
+    parts = [_NUMBER.match(text_at(version, part)) for part in ("major", "minor")]
     major, minor = (int(part[0]) if part else 0 for part in parts)
     if not major:
         return []
 
-    shown = text_of(version.get("gitVersion")) or f"{major}.{minor}"
+    shown = text_at(version, "gitVersion") or f"{major}.{minor}"
     if (major, minor) >= _MATCH_CONDITIONS:
         return [Check(SUBJECT, "ok", f"Kubernetes {shown}")]
 
@@ -161,9 +160,9 @@ async def _other_versions(read: Read, resource: Resource) -> list[str]:
     except NotFound:
         return []
     served = []
-    for version in (text_of(item.get("version")) for item in maps_of(group.get("versions"))):
+    for version in (text_at(item, "version") for item in maps_at(group, "versions")):
         listed = await read(f"/apis/{resource.group}/{version}")
-        if any(item.get("name") == resource.plural for item in maps_of(listed.get("resources"))):
+        if any(item.get("name") == resource.plural for item in maps_at(listed, "resources")):
             served.append(version)
     return served
 
@@ -226,12 +225,12 @@ def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
 
 
 def _conditions(crd: Object) -> dict[str, Object]:
-    conditions = maps_of(value_at(crd, ("status", "conditions")))
-    return {text_of(condition.get("type")): condition for condition in conditions}
+    conditions = maps_at(crd, "status", "conditions")
+    return {text_at(condition, "type"): condition for condition in conditions}
 
 
 def _group(crd: Object) -> str:
-    return text_of(value_at(crd, ("spec", "group")))
+    return text_at(map_at(crd, "spec"), "group")
 
 
 def _conflicts(crd: Object, others: Iterable[Object]) -> list[str]:
@@ -247,10 +246,10 @@ def _conflicts(crd: Object, others: Iterable[Object]) -> list[str]:
 
 
 def _names(crd: Object, *path: str) -> Iterator[str]:
-    names = map_of(value_at(crd, path))
+    names = map_at(crd, *path)
     fields = ("plural", "singular", "kind", "listKind")
-    yield from filter(None, (text_of(names.get(field)) for field in fields))
-    yield from texts_of(names.get("shortNames"))
+    yield from filter(None, (text_at(names, field) for field in fields))
+    yield from texts_at(names, "shortNames")
 
 
 def _remedy(name: str, taken_by: Sequence[str], accepted: Object) -> str:

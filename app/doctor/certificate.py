@@ -21,7 +21,7 @@ from app.frozen import frozen
 from app.kube.api import Client, ClusterError, NotFound, ObjectRef
 from app.kube.authorities import trusting
 from app.objects.resource import SECRET
-from app.objects.shape import JsonMap, map_of, maps_of, text_of
+from app.objects.shape import JsonMap, map_at, maps_at, text_at, text_of
 
 SUBJECT = "certificate"
 _KEEPER = (
@@ -99,17 +99,17 @@ def bundles_of(configurations: Iterable[JsonMap]) -> list[Bundle]:
     """Return the different caBundles of stored webhook configurations, in order."""
     webhooks: dict[tuple[str, Target], list[str]] = {}
     for configuration in configurations:
-        for webhook in maps_of(configuration.get("webhooks")):
-            client = map_of(webhook.get("clientConfig"))
-            key = text_of(client.get("caBundle")), _target(client)
-            webhooks.setdefault(key, []).append(text_of(webhook.get("name")))
+        for webhook in maps_at(configuration, "webhooks"):
+            client = map_at(webhook, "clientConfig")
+            key = text_at(client, "caBundle"), _target(client)
+            webhooks.setdefault(key, []).append(text_at(webhook, "name"))
     return [Bundle(bundle, target, tuple(names)) for (bundle, target), names in webhooks.items()]
 
 
 def _target(client: JsonMap) -> Target:
     if "url" in client:
         return _target_of_url(text_of(client["url"]))
-    service = map_of(client.get("service"))
+    service = map_at(client, "service")
     return Target(f"{service.get('name')}.{service.get('namespace')}.svc")
 
 
@@ -126,7 +126,7 @@ async def read_shown(client: Client, namespace: str, name: str) -> Shown:
     """`tls.crt` of the Secret of the serving certificate."""
     secret = f"Secret {namespace}/{name}"
     try:
-        data = map_of((await client.get(ObjectRef(SECRET, name, namespace))).get("data"))
+        data = map_at(await client.get(ObjectRef(SECRET, name, namespace)), "data")
         return Shown(base64.b64decode(data["tls.crt"], validate=True))
     except NotFound:
         return Shown(None, f"{secret} does not exist")

@@ -32,7 +32,7 @@ from app.doctor.installed import ALL_WEBHOOKS
 from app.doctor.report import Check
 from app.doctor.service import Endpoint
 from app.frozen import frozen
-from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef, Selection
+from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef, Selection, every
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 
@@ -148,7 +148,7 @@ async def _webhooks(patient: Patient, installed: list[Object]) -> AsyncIterator[
             installed.append(stored)
         except NotFound:
             with contextlib.suppress(ClusterError):
-                others = (await patient.client.list(Selection(resource), limit=0)).items
+                others = await every(patient.client, Selection(resource))
         except ClusterError as error:
             message = (
                 f"{resource.kind} {settings.webhook_configurations} could not be read:"

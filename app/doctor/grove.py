@@ -17,9 +17,9 @@ from app.doctor.report import Check
 from app.dry_run.documents import read_documents
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.frozen import frozen
-from app.kube.api import Client, ClusterError, Object, Selection
+from app.kube.api import Client, ClusterError, Object, Selection, every
 from app.objects.resource import CONFIG_MAP, VALIDATING_WEBHOOKS
-from app.objects.shape import JsonMap, map_of, maps_of, text_of
+from app.objects.shape import JsonMap, map_at, maps_at, maps_of, text_at
 
 SUBJECT = "Grove"
 AUTHORIZER = "authorizer.webhooks.grove.io"
@@ -49,9 +49,7 @@ async def check_grove(client: Client, configuration: Configuration) -> list[Chec
     writes_topology = dialect_of(client).resource is CLUSTER_TOPOLOGY
     users = _users(None, configuration) if writes_topology else []
     try:
-        authorizer = _find_webhook(
-            (await client.list(Selection(VALIDATING_WEBHOOKS), limit=0)).items, AUTHORIZER
-        )
+        authorizer = _find_webhook(await every(client, Selection(VALIDATING_WEBHOOKS)), AUTHORIZER)
     except ClusterError as error:
         return [_unknown("webhooks", error, configuration), *users]
 
@@ -95,7 +93,7 @@ def _find_webhook(configurations: Iterable[Object], name: str) -> Object | None:
     webhooks = (
         webhook
         for configuration in configurations
-        for webhook in maps_of(configuration.get("webhooks"))
+        for webhook in maps_at(configuration, "webhooks")
     )
     return next((webhook for webhook in webhooks if webhook.get("name") == name), None)
 
@@ -105,11 +103,11 @@ async def _read_operator(client: Client) -> Operator | None:
 
     The chart creates a new ConfigMap for each.
     """
-    stored = (await client.list(Selection(CONFIG_MAP, labels=_CONFIG_MAPS), limit=0)).items
+    stored = await every(client, Selection(CONFIG_MAP, labels=_CONFIG_MAPS))
     for config_map in sorted(
         stored, key=lambda obj: str(obj["metadata"].get("creationTimestamp")), reverse=True
     ):
-        settings = _settings(map_of(config_map.get("data")).get("config.yaml"))
+        settings = _settings(map_at(config_map, "data").get("config.yaml"))
         if settings is not None:
             return Operator(config_map["metadata"]["namespace"], settings)
     return None
@@ -193,9 +191,7 @@ def _topology(
     theirs = settings.get("levels")
     if isinstance(theirs, list):
         ours = {level.domain: level.key for level in configuration.levels}
-        levels = {
-            text_of(level.get("domain")): text_of(level.get("key")) for level in maps_of(theirs)
-        }
+        levels = {text_at(level, "domain"): text_at(level, "key") for level in maps_of(theirs)}
         if levels != ours:
             message = (
                 f"its topology levels are {_listed(levels)}; the configuration here has"

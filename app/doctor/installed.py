@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from app.doctor.patterns import overlap
 from app.doctor.policies import NO_POLICIES, Policies, read_policies
 from app.frozen import frozen
-from app.kube.api import Client, Selection
+from app.kube.api import Client, Selection, every
 from app.objects.metadata import labels_of
 from app.objects.resource import (
     ENDPOINT_SLICE,
@@ -14,7 +14,7 @@ from app.objects.resource import (
     SERVICE,
     VALIDATING_WEBHOOKS,
 )
-from app.objects.shape import JsonMap, map_of, maps_of, texts_of
+from app.objects.shape import JsonMap, map_at, maps_at, texts_at
 
 ServiceKey = tuple[str, str]
 
@@ -49,14 +49,14 @@ class StoredWebhook:
     @property
     def service(self) -> ServiceKey | None:
         """Namespace and name of its Service, None if it is called at a URL."""
-        service = map_of(map_of(self.content.get("clientConfig")).get("service"))
+        service = map_at(self.content, "clientConfig", "service")
         if not service:
             return None
         return str(service.get("namespace", "")), str(service.get("name", ""))
 
     @property
     def port(self) -> int:
-        service = map_of(map_of(self.content.get("clientConfig")).get("service"))
+        service = map_at(self.content, "clientConfig", "service")
         return int(service.get("port", 443))
 
     @property
@@ -69,11 +69,11 @@ class StoredWebhook:
         `scope` is that of the resource, "Cluster" or "Namespaced", or "*" if it is not known.
         """
         return any(
-            overlap(texts_of(rule.get("apiGroups")), [resource[0]])
-            and overlap(texts_of(rule.get("resources")), [resource[1]])
-            and overlap(texts_of(rule.get("operations")), [operation])
+            overlap(texts_at(rule, "apiGroups"), [resource[0]])
+            and overlap(texts_at(rule, "resources"), [resource[1]])
+            and overlap(texts_at(rule, "operations"), [operation])
             and _is_in_scope(rule, scope)
-            for rule in maps_of(self.content.get("rules"))
+            for rule in maps_at(self.content, "rules")
         )
 
 
@@ -106,10 +106,10 @@ async def read_installed(client: Client) -> Installed:
     webhooks: list[StoredWebhook] = []
     for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
         is_mutating = resource is MUTATING_WEBHOOKS
-        for item in (await client.list(Selection(resource), limit=0)).items:
+        for item in await every(client, Selection(resource)):
             title = f"{resource.kind} {item['metadata']['name']}"
             configurations[title] = item
-            contents = maps_of(item.get("webhooks"))
+            contents = maps_at(item, "webhooks")
             webhooks += [StoredWebhook(title, is_mutating, content) for content in contents]
     surroundings = await _read_surroundings(client)
     return Installed(configurations, webhooks, surroundings, await read_policies(client))
@@ -117,12 +117,12 @@ async def read_installed(client: Client) -> Installed:
 
 async def _read_surroundings(client: Client) -> Surroundings:
     slices: dict[ServiceKey, list[JsonMap]] = {}
-    for item in (await client.list(Selection(ENDPOINT_SLICE), limit=0)).items:
+    for item in await every(client, Selection(ENDPOINT_SLICE)):
         key = item["metadata"].get("namespace", ""), labels_of(item).get(_SERVICE_LABEL, "")
         slices.setdefault(key, []).append(item)
 
-    services = (await client.list(Selection(SERVICE), limit=0)).items
-    namespaces = (await client.list(Selection(NAMESPACE), limit=0)).items
+    services = await every(client, Selection(SERVICE))
+    namespaces = await every(client, Selection(NAMESPACE))
     return Surroundings(
         {
             (item["metadata"].get("namespace", ""), item["metadata"]["name"]): item

@@ -6,7 +6,7 @@ from app.config.schema import LeaderElection
 from app.doctor.report import Check
 from app.kube.api import Client, ObjectRef, find
 from app.objects.resource import LEASE
-from app.objects.shape import int_of, map_of, text_of
+from app.objects.shape import int_of, map_at, text_at
 
 SUBJECT = "leader"
 _SLACK = timedelta(seconds=60)
@@ -36,9 +36,9 @@ async def check_leader(client: Client, settings: LeaderElection, now: datetime) 
         message = f"{title} does not exist: no replica has led, and nothing is reconciled"
         return [Check(SUBJECT, "problem", message, remedy)]
 
-    spec = map_of(lease.get("spec"))
-    holder = text_of(spec.get("holderIdentity"))
-    renewed = text_of(spec.get("renewTime"))
+    spec = map_at(lease, "spec")
+    holder = text_at(spec, "holderIdentity")
+    renewed = text_at(spec, "renewTime")
     if not holder:
         return [
             Check(SUBJECT, "problem", f"{title} is held by nobody: nothing is reconciled", remedy)

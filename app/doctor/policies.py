@@ -11,7 +11,7 @@ from app.config.schema import Configuration
 from app.doctor.patterns import overlap
 from app.doctor.report import Check
 from app.frozen import frozen
-from app.kube.api import Client, NotServed, Selection
+from app.kube.api import Client, NotServed, Selection, every
 from app.objects.resource import (
     MUTATING_POLICIES,
     MUTATING_POLICY_BINDINGS,
@@ -19,7 +19,7 @@ from app.objects.resource import (
     VALIDATING_POLICY_BINDINGS,
     Resource,
 )
-from app.objects.shape import JsonMap, map_of, maps_of, text_of, texts_of
+from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
 from app.webhooks.configurations import NAME
 from app.webhooks.policies import admission_policies, marking_policies
 from app.webhooks.policy_objects import RULES
@@ -82,16 +82,14 @@ async def read_policies(
     """Return the policies with `labels`, a selector. None if they are not served."""
     policies, bound = (Selection(resource, labels=labels) for resource in resources)
     try:
-        found = (await client.list(policies, limit=0)).items
-        bindings = (await client.list(bound, limit=0)).items
+        found = await every(client, policies)
+        bindings = await every(client, bound)
     except NotServed:
         return NO_POLICIES
 
     by_policy: dict[str, list[JsonMap]] = {}
     for binding in bindings:
-        by_policy.setdefault(text_of(map_of(binding.get("spec")).get("policyName")), []).append(
-            binding
-        )
+        by_policy.setdefault(text_at(map_at(binding, "spec"), "policyName"), []).append(binding)
     return Policies({policy["metadata"]["name"]: policy for policy in found}, by_policy)
 
 
@@ -149,7 +147,7 @@ def _effect(policy: JsonMap, bindings: Sequence[JsonMap]) -> str:
     """Return what a policy does while the server is down."""
     name = policy["metadata"]["name"]
     requests = " and ".join(
-        f"{', '.join(texts_of(rule.get('operations')))} of {', '.join(_resources(rule))}"
+        f"{', '.join(texts_at(rule, 'operations'))} of {', '.join(_resources(rule))}"
         for rule in _rules(policy)
     )
     fate = "only warned of"
@@ -159,29 +157,29 @@ def _effect(policy: JsonMap, bindings: Sequence[JsonMap]) -> str:
 
 
 def _rules(policy: JsonMap) -> list[dict[str, Any]]:
-    constraints = map_of(map_of(policy.get("spec")).get("matchConstraints"))
-    return maps_of(constraints.get("resourceRules"))
+    constraints = map_at(policy, "spec", "matchConstraints")
+    return maps_at(constraints, "resourceRules")
 
 
 def _resources(rule: JsonMap) -> list[str]:
-    group = next(iter(texts_of(rule.get("apiGroups"))), "")
-    return [f"{plural}.{group}" if group else plural for plural in texts_of(rule.get("resources"))]
+    group = next(iter(texts_at(rule, "apiGroups")), "")
+    return [f"{plural}.{group}" if group else plural for plural in texts_at(rule, "resources")]
 
 
 def denies(binding: JsonMap) -> bool:
     """Return whether a binding refuses what breaks the rules of its policy."""
-    return "Deny" in texts_of(map_of(binding.get("spec")).get("validationActions"))
+    return "Deny" in texts_at(map_at(binding, "spec"), "validationActions")
 
 
 def _overlap(policy: JsonMap, webhook: JsonMap) -> bool:
     """Return whether a policy and a webhook have a resource and an operation in common."""
     return any(
         all(
-            overlap(texts_of(mine.get(key)), texts_of(other.get(key)))
+            overlap(texts_at(mine, key), texts_at(other, key))
             for key in ("operations", "apiGroups", "resources")
         )
         for mine in _rules(policy)
-        for other in maps_of(webhook.get("rules"))
+        for other in maps_at(webhook, "rules")
     )
 
 

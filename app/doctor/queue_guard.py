@@ -9,8 +9,8 @@ from app.doctor.report import Check
 from app.facts.kai.queue import read_queue_names
 from app.facts.kinds import QUEUE, QUEUE_NAMES
 from app.facts.labels import KAI_SCHEDULER
-from app.kube.api import Client, Selection
-from app.objects.shape import map_of, maps_of, text_of
+from app.kube.api import Client, Selection, every
+from app.objects.shape import maps_at, text_at
 from app.reconcilers.queue_names import NAME, listable
 from app.webhooks.policies import Mode, exempt_namespaces, queue_policies
 from app.webhooks.policy_objects import QUEUES
@@ -64,9 +64,9 @@ async def _check_names(client: Client, namespace: str) -> list[Check]:
     """Return whether policies know which Queues there are, by which they warn of others."""
     if client.served_version(QUEUE) is None:
         return []
-    queues = (await client.list(Selection(QUEUE, metadata_only=True), limit=0)).items
+    queues = await every(client, Selection(QUEUE, metadata_only=True))
     names = frozenset(queue["metadata"]["name"] for queue in queues)
-    objects = (await client.list(Selection(QUEUE_NAMES), limit=0)).items
+    objects = await every(client, Selection(QUEUE_NAMES))
     stored = {obj["metadata"]["name"]: read_queue_names(obj) for obj in objects}
     listed = stored.get(NAME, frozenset())
     if listed == listable(names):
@@ -96,5 +96,5 @@ def _kai_namespace(stored: Policies, configuration: Configuration) -> str:
 def _trusted(stored: Policies) -> Iterator[str]:
     """Yield the namespaces whose service accounts the policies let pass."""
     for policy in stored.policies.values():
-        for condition in maps_of(map_of(policy.get("spec")).get("matchConditions")):
-            yield from _ACCOUNTS.findall(text_of(condition.get("expression")))
+        for condition in maps_at(policy, "spec", "matchConditions"):
+            yield from _ACCOUNTS.findall(text_at(condition, "expression"))

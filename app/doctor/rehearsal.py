@@ -25,7 +25,7 @@ from app.doctor.targets import check_targets, endpoints_of, fault_of
 from app.doctor.webhooks import while_down
 from app.kube.api import Client
 from app.objects.selector import selects
-from app.objects.shape import JsonMap, map_of, maps_of
+from app.objects.shape import JsonMap, map_at, maps_at
 
 _SYSTEM = "kube-system"
 _LIMIT_SECONDS = 60
@@ -96,7 +96,7 @@ def _recovery(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Ch
     if not _is_selected(webhook, namespace, surroundings):
         return
     service = surroundings.services.get(webhook.service, {})
-    pods = map_of(map_of(service.get("spec")).get("selector"))
+    pods = map_at(service, "spec", "selector")
     if not selects(webhook.content.get("objectSelector"), pods):
         return
 
@@ -200,7 +200,7 @@ def _requests(webhooks: Sequence[StoredWebhook]) -> list[tuple[tuple[str, str], 
     """Return each resource and operation that a rule names, once, in the order of the rules."""
     named: dict[tuple[tuple[str, str], str], None] = {}
     for webhook in webhooks:
-        for rule in maps_of(webhook.content.get("rules")):
+        for rule in maps_at(webhook.content, "rules"):
             parts = (rule.get(key) or () for key in ("apiGroups", "resources", "operations"))
             for group, plural, operation in itertools.product(*parts):
                 if "*" not in f"{group} {plural} {operation}":
@@ -214,7 +214,7 @@ async def check_certificates(installed: Installed, shake: Shake, now: datetime) 
     unknown = 0
     for title, configuration in installed.configurations.items():
         for bundle in bundles_of([configuration]):
-            webhooks = maps_of(configuration.get("webhooks"))
+            webhooks = maps_at(configuration, "webhooks")
             results = await _check_bundle(bundle, webhooks, installed.surroundings, shake, now)
             unknown += any(check.status == "unknown" for check in results)
             checks += [

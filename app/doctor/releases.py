@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator
 
 from app.doctor.report import Check
 from app.frozen import frozen
-from app.kube.api import Client, Selection
-from app.objects.edits import value_at
+from app.kube.api import Client, Selection, every
 from app.objects.resource import CRD
-from app.objects.shape import JsonMap, map_of, maps_of
+from app.objects.shape import JsonMap, map_at, maps_at
 
 SUBJECT = "releases"
 
@@ -78,7 +77,7 @@ RELEASES = (
 
 async def check_releases(client: Client) -> list[Check]:
     """Return a line for each neighbour that is installed. Raise ClusterError."""
-    crds = (await client.list(Selection(CRD), limit=0)).items
+    crds = await every(client, Selection(CRD))
     return [Check(SUBJECT, "ok", _text(release)) for release in recognised(crds)]
 
 
@@ -98,8 +97,8 @@ def recognised(crds: Iterable[JsonMap]) -> Iterator[Release]:
 def _fields(crd: JsonMap) -> set[str]:
     """Return the names of the fields of the spec, in all versions."""
     path = ("schema", "openAPIV3Schema", "properties", "spec", "properties")
-    versions = maps_of(map_of(crd.get("spec")).get("versions"))
-    return {name for version in versions for name in map_of(value_at(version, path))}
+    versions = maps_at(crd, "spec", "versions")
+    return {name for version in versions for name in map_at(version, *path)}
 
 
 def _text(release: Release) -> str:

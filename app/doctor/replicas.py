@@ -5,10 +5,10 @@ import re
 from collections.abc import AsyncIterator, Iterator
 
 from app.doctor.report import Check
-from app.kube.api import Client, ClusterError, Object, ObjectRef, Selection, find
+from app.kube.api import Client, ClusterError, Object, ObjectRef, Selection, every, find
 from app.objects.edits import value_at
 from app.objects.resource import DEPLOYMENT, POD
-from app.objects.shape import JsonMap, int_of, map_of, maps_of, text_of
+from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
 
 SUBJECT = "replicas"
 NAME = "grove-admission"
@@ -54,29 +54,29 @@ async def _readiness(client: Client, namespace: str, deployment: Object) -> Chec
 
 
 async def _reasons(client: Client, namespace: str, deployment: Object) -> AsyncIterator[str]:
-    labels = map_of(value_at(deployment, ("spec", "selector", "matchLabels")))
+    labels = map_at(deployment, "spec", "selector", "matchLabels")
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     with contextlib.suppress(ClusterError):
-        for pod in (await client.list(Selection(POD, namespace, labels=selector), limit=0)).items:
-            for reason in _pod_reasons(map_of(pod.get("status"))):
+        for pod in await every(client, Selection(POD, namespace, labels=selector)):
+            for reason in _pod_reasons(map_at(pod, "status")):
                 yield reason
 
 
 def _pod_reasons(status: JsonMap) -> Iterator[str]:
     """Yield why the Pod is not scheduled, or its containers do not run."""
-    for condition in maps_of(status.get("conditions")):
+    for condition in maps_at(status, "conditions"):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             yield f"{condition.get('reason')}: {condition.get('message')}"
-    for container in maps_of(status.get("containerStatuses")):
-        waiting = map_of(value_at(container, ("state", "waiting")))
+    for container in maps_at(status, "containerStatuses"):
+        waiting = map_at(container, "state", "waiting")
         if waiting:
-            words = (text_of(waiting.get("reason")), text_of(waiting.get("message")))
+            words = (text_at(waiting, "reason"), text_at(waiting, "message"))
             yield ": ".join(filter(None, words))
 
 
 def _images(deployment: Object) -> list[str]:
-    containers = maps_of(value_at(deployment, ("spec", "template", "spec", "containers")))
-    return [text_of(item.get("image")) for item in containers if item.get("name") == NAME]
+    containers = maps_at(deployment, "spec", "template", "spec", "containers")
+    return [text_at(item, "image") for item in containers if item.get("name") == NAME]
 
 
 def _age(image: str, version: str, namespace: str) -> list[Check]:

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Iterator
 
 from app.doctor.report import Check
 from app.frozen import frozen
-from app.kube.api import Client, Object, ObjectRef, Selection, find
-from app.objects.edits import value_at
+from app.kube.api import Client, Object, ObjectRef, Selection, every, find
 from app.objects.resource import ENDPOINT_SLICE, SERVICE
-from app.objects.shape import JsonMap, int_of, map_of, maps_of, texts_of
+from app.objects.shape import JsonMap, int_of, map_at, maps_at, texts_at
 
 SUBJECT = "service"
 _PORT = 443
@@ -37,9 +36,9 @@ def is_called(configurations: Iterable[Object]) -> bool:
     webhooks = (
         webhook
         for configuration in configurations
-        for webhook in maps_of(configuration.get("webhooks"))
+        for webhook in maps_at(configuration, "webhooks")
     )
-    return any("service" in map_of(webhook.get("clientConfig")) for webhook in webhooks)
+    return any("service" in map_at(webhook, "clientConfig") for webhook in webhooks)
 
 
 async def check_service(
@@ -54,7 +53,7 @@ async def check_service(
     if service is None:
         return [Check(SUBJECT, "problem", f"{title} does not exist", _ABSENT)], []
 
-    ports = maps_of(value_at(service, ("spec", "ports")))
+    ports = maps_at(service, "spec", "ports")
     port = next((item for item in ports if item.get("port") == _PORT), None)
     if port is None:
         message = f"{title} has no port {_PORT}, which the webhook configurations name"
@@ -62,7 +61,7 @@ async def check_service(
 
     selector = f"kubernetes.io/service-name={name}"
     of_service = Selection(ENDPOINT_SLICE, namespace, labels=selector)
-    slices = (await client.list(of_service, limit=0)).items
+    slices = await every(client, of_service)
     ready = [
         endpoint for item in slices for endpoint in ready_endpoints(item, port.get("name") or "")
     ]
@@ -86,13 +85,11 @@ def ready_endpoints(endpoint_slice: JsonMap, port_name: str) -> Iterator[Endpoin
     https://kubernetes.io/docs/reference/kubernetes-api/service-resources/endpoint-slice-v1/.
     """
     named = (
-        item
-        for item in maps_of(endpoint_slice.get("ports"))
-        if (item.get("name") or "") == port_name
+        item for item in maps_at(endpoint_slice, "ports") if (item.get("name") or "") == port_name
     )
     port = next((int_of(item.get("port")) for item in named), 0)
-    for endpoint in maps_of(endpoint_slice.get("endpoints")):
-        ready = map_of(endpoint.get("conditions")).get("ready")
-        addresses = texts_of(endpoint.get("addresses"))
+    for endpoint in maps_at(endpoint_slice, "endpoints"):
+        ready = map_at(endpoint, "conditions").get("ready")
+        addresses = texts_at(endpoint, "addresses")
         if port and ready is not False and addresses:
             yield Endpoint(addresses[0], port)

@@ -6,7 +6,7 @@ from app.doctor.installed import ALL_WEBHOOKS, ServiceKey, StoredWebhook, Surrou
 from app.doctor.report import Check, Status
 from app.doctor.service import Endpoint, ready_endpoints
 from app.frozen import frozen
-from app.objects.shape import JsonMap, map_of, maps_of
+from app.objects.shape import JsonMap, maps_at
 
 _CALLED = "See what installed it. If nobody needs it any more, delete the configuration."
 _PORT = "Correct clientConfig.service.port, or the Service."
@@ -78,7 +78,7 @@ def fault_of(webhook: StoredWebhook, surroundings: Surroundings) -> Fault | None
 
 
 def _service_port(service: JsonMap, number: int) -> JsonMap | None:
-    ports = maps_of(map_of(service.get("spec")).get("ports"))
+    ports = maps_at(service, "spec", "ports")
     return next((port for port in ports if port.get("port") == number), None)
 
 

@@ -12,9 +12,8 @@ from app.facts.grove.topology import Level
 from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, KAI_TOPOLOGY
 from app.kube.api import Client, Object, ObjectRef, Selection, find, list_all
-from app.objects.edits import value_at
 from app.objects.fields import listed
-from app.objects.shape import maps_of
+from app.objects.shape import maps_at
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
 from app.rules.mnnvl.sets import GROVE_FINALIZER
@@ -122,7 +121,7 @@ def _disabled(name: str, stored: Object | None) -> Check:
 
 
 def _ready(name: str, topology: Object) -> Check:
-    conditions = maps_of(value_at(topology, ("status", "conditions")))
+    conditions = maps_at(topology, "status", "conditions")
     ready: Object = next(
         (condition for condition in conditions if condition.get("type") == READY), {}
     )
@@ -190,7 +189,7 @@ async def _former(client: Client) -> list[Check]:
 async def _coverage(client: Client, dialect: Dialect) -> list[Check]:
     checks: list[Check] = []
     for obj in await list_all(client, Selection(dialect.resource)):
-        conditions = maps_of(value_at(obj, ("status", "conditions")))
+        conditions = maps_at(obj, "status", "conditions")
         covered: Object = next((item for item in conditions if item.get("type") == CONDITION), {})
         if covered.get("status") == "False":
             # the leader writes it: without one, it may be older than the labels

@@ -10,7 +10,7 @@ from typing import Any
 
 from app.config.schema import Enforcement
 from app.doctor.report import Check
-from app.objects.shape import JsonMap, map_of, maps_of, text_of, texts_of
+from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
 from app.objects.tokens import split_token
 from app.webhooks.paths import PATHS, path_of
 from app.webhooks.registry import warning_paths
@@ -42,7 +42,7 @@ def check_webhooks(
     if installed is None:
         return [_missing(title, desired, others)]
 
-    stored = {text_of(webhook.get("name")): webhook for webhook in webhooks_in(installed)}
+    stored = {text_at(webhook, "name"): webhook for webhook in webhooks_in(installed)}
     ours = {webhook["name"]: webhook for webhook in desired["webhooks"]}
     checks: list[Check] = []
     for name in ours:
@@ -99,11 +99,11 @@ def _missing(title: str, desired: JsonMap, others: Iterable[JsonMap]) -> Check:
 
 def webhooks_in(configuration: JsonMap) -> list[dict[str, Any]]:
     """Return the webhooks of a stored configuration."""
-    return maps_of(configuration.get("webhooks"))
+    return maps_at(configuration, "webhooks")
 
 
 def _webhook_names(configuration: JsonMap) -> set[str]:
-    return {text_of(webhook.get("name")) for webhook in webhooks_in(configuration)}
+    return {text_at(webhook, "name") for webhook in webhooks_in(configuration)}
 
 
 def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:
@@ -112,7 +112,7 @@ def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:
     for difference in differences(stored, desired):
         yield Check(SUBJECT, "warning", f"{name}: {difference}", _INSTALL)
 
-    client = map_of(stored.get("clientConfig"))
+    client = map_at(stored, "clientConfig")
     if name in PATHS and not _has_token(client):
         message = (
             f"{name}: its path has no token, so that its reviews cause no writes: the leader makes"
@@ -131,7 +131,7 @@ def _has_token(client: JsonMap) -> bool:
 
 def while_down(webhook: JsonMap) -> str:
     """Return what happens to the requests of `webhook` while the server is down."""
-    requests = " and ".join(_rule(rule) for rule in maps_of(webhook.get("rules")))
+    requests = " and ".join(_rule(rule) for rule in maps_at(webhook, "rules"))
     fate = "pass unchanged" if webhook.get("failurePolicy") == "Ignore" else "are refused"
     return f"while the server is down, {requests or 'no requests'} {fate}{_limits(webhook)}"
 
@@ -139,10 +139,10 @@ def while_down(webhook: JsonMap) -> str:
 def _rule(rule: JsonMap) -> str:
     resources = ", ".join(
         f"{plural}.{group}" if group else plural
-        for group in texts_of(rule.get("apiGroups"))
-        for plural in texts_of(rule.get("resources"))
+        for group in texts_at(rule, "apiGroups")
+        for plural in texts_at(rule, "resources")
     )
-    return f"{', '.join(texts_of(rule.get('operations')))} of {resources}"
+    return f"{', '.join(texts_at(rule, 'operations'))} of {resources}"
 
 
 def _limits(webhook: JsonMap) -> str:
@@ -151,24 +151,24 @@ def _limits(webhook: JsonMap) -> str:
     A namespaceSelector does not apply to cluster-scoped objects.
     """
     limits = ""
-    rules = maps_of(webhook.get("rules"))
+    rules = maps_at(webhook, "rules")
     cluster_wide = all(rule.get("scope") == "Cluster" for rule in rules)
-    selector = map_of(webhook.get("namespaceSelector"))
+    selector = map_at(webhook, "namespaceSelector")
     if selector and not cluster_wide:
         limits += _namespaces(selector)
     if webhook.get("objectSelector"):
         limits += f", where the objectSelector {_text(webhook['objectSelector'])} matches"
-    conditions = maps_of(webhook.get("matchConditions"))
-    names = ", ".join(text_of(condition.get("name")) for condition in conditions)
+    conditions = maps_at(webhook, "matchConditions")
+    names = ", ".join(text_at(condition, "name") for condition in conditions)
     return limits + (f", where its matchConditions hold ({names})" if conditions else "")
 
 
 def _namespaces(selector: JsonMap) -> str:
-    expressions = maps_of(selector.get("matchExpressions"))
+    expressions = maps_at(selector, "matchExpressions")
     if len(expressions) == 1 and not selector.get("matchLabels"):
         (expression,) = expressions
         if (expression.get("key"), expression.get("operator")) == (_NAME_LABEL, "NotIn"):
-            return f", except in {', '.join(texts_of(expression.get('values')))}"
+            return f", except in {', '.join(texts_at(expression, 'values'))}"
     return f", in namespaces that {_text(selector)} selects"
 
 
@@ -194,7 +194,7 @@ def _client_differences(name: str, stored: JsonMap, desired: JsonMap) -> Iterato
     # The server writes a path that the manifests leave out.
     if name in PATHS and not actual:
         actual = path
-    service = {"port": 443, **map_of(stored.get("service")), "path": actual}
+    service = {"port": 443, **map_at(stored, "service"), "path": actual}
     installed = {**desired["service"], "path": path}
     if service != installed:
         yield (

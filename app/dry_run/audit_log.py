@@ -14,7 +14,7 @@ import orjson
 from app.admission.review import Request
 from app.frozen import frozen
 from app.kube.api import Object
-from app.objects.shape import JsonMap, int_of, map_of, text_of
+from app.objects.shape import JsonMap, int_of, map_at, text_at
 
 EVENT_VERSION = "audit.k8s.io/v1"
 OPERATIONS = {"create": "CREATE", "update": "UPDATE", "patch": "UPDATE", "delete": "DELETE"}
@@ -88,7 +88,7 @@ class History:
 
         None if the event is no write or is not complete, or if there is no webhook for it.
         """
-        ref = map_of(event.get("objectRef"))
+        ref = map_at(event, "objectRef")
         verb = str(event.get("verb") or "")
         target = (_text(ref, "apiGroup"), _text(ref, "resource"), _text(ref, "subresource"))
         if event.get("stage") != "ResponseComplete" or target not in self._targets:
@@ -96,7 +96,7 @@ class History:
         if verb not in (*OPERATIONS, "deletecollection") or _text(ref, "namespace") in self._exempt:
             return None
 
-        code = map_of(event.get("responseStatus")).get("code")
+        code = map_at(event, "responseStatus").get("code")
         is_new = verb == "patch" and code == 201  # server-side apply
         write = _write(event, ref, target, "CREATE" if is_new else OPERATIONS.get(verb, "DELETE"))
         problem = _problem(event, verb)
@@ -157,18 +157,18 @@ def _with_request(write: Write, obj: Object | None, before: Object | None, missi
 
 def _is_ending(obj: JsonMap | None) -> bool:
     """Return whether an object is being deleted."""
-    return obj is not None and bool(map_of(obj.get("metadata")).get("deletionTimestamp"))
+    return obj is not None and bool(map_at(obj, "metadata").get("deletionTimestamp"))
 
 
 def _write(event: JsonMap, ref: JsonMap, target: Target, operation: str) -> Write:
-    response = map_of(map_of(event.get("responseObject")).get("metadata"))
-    request = map_of(map_of(event.get("requestObject")).get("metadata"))
+    response = map_at(event, "responseObject", "metadata")
+    request = map_at(event, "requestObject", "metadata")
     name = _text(ref, "name") or _text(response, "name") or _text(request, "name")
-    user = _text(map_of(event.get("impersonatedUser")), "username") or _text(
-        map_of(event.get("user")), "username"
+    user = _text(map_at(event, "impersonatedUser"), "username") or _text(
+        map_at(event, "user"), "username"
     )
     # a deletion sends DeleteOptions
-    sent = {} if operation == "DELETE" else map_of(event.get("requestObject"))
+    sent = {} if operation == "DELETE" else map_at(event, "requestObject")
     kind = _text(sent, "kind") or _text(ref, "resource")
     time = _text(event, "requestReceivedTimestamp")
     return Write(target, user, _text(ref, "namespace"), kind, name, time, operation)
@@ -188,17 +188,17 @@ def _problem(event: JsonMap, verb: str) -> str:
 
 
 def _code(event: JsonMap) -> int:
-    return int_of(map_of(event.get("responseStatus")).get("code"))
+    return int_of(map_at(event, "responseStatus").get("code"))
 
 
 def _failure(event: JsonMap, code: int) -> str:
     """Return what an error code says: only a few are rejections."""
     if code in (404, 409, 410):
         return CONFLICT
-    may_not = map_of(event.get("annotations")).get(DECISION) == "forbid"
+    may_not = map_at(event, "annotations").get(DECISION) == "forbid"
     if may_not or code not in (400, 403, 422):
         return NOT_ANSWERED
-    denied = _DENIED.match(_text(map_of(event.get("responseStatus")), "message"))
+    denied = _DENIED.match(_text(map_at(event, "responseStatus"), "message"))
     return f"{REJECTED_THEN}, by {denied[1]}" if denied else REJECTED_THEN
 
 
@@ -210,7 +210,7 @@ def changing_webhooks(event: JsonMap) -> list[str]:
     if _code(event) >= 400:
         return []
     names = []
-    for key, value in map_of(event.get("annotations")).items():
+    for key, value in map_at(event, "annotations").items():
         if not key.startswith(MUTATION) or not isinstance(value, str):
             continue
         try:
@@ -218,7 +218,7 @@ def changing_webhooks(event: JsonMap) -> list[str]:
         except ValueError:
             continue
         if isinstance(recorded, dict) and recorded.get("mutated") is True:
-            names.append(text_of(recorded.get("webhook")))
+            names.append(text_at(recorded, "webhook"))
     return sorted(filter(None, names))
 
 
@@ -226,11 +226,11 @@ def node_of_binding(write: Write) -> str:
     """Return the node that a write binds a Pod to, "" if it is no binding."""
     if write.target != ("", "pods", "binding") or write.request is None:
         return ""
-    return text_of(map_of(write.request.object.get("target")).get("name"))
+    return text_at(map_at(write.request.object, "target"), "name")
 
 
 def _missing(event: JsonMap, verb: str) -> str:
-    if map_of(event.get("annotations")).get("audit.k8s.io/truncated") == "true":
+    if map_at(event, "annotations").get("audit.k8s.io/truncated") == "true":
         return TRUNCATED
     return NO_RESPONSE if verb == "patch" and event.get("requestObject") is not None else NO_OBJECT
 
@@ -278,4 +278,4 @@ def _object_in(event: JsonMap, field: str) -> Object | None:
 
 
 def _text(holder: JsonMap, key: str) -> str:
-    return text_of(holder.get(key))
+    return text_at(holder, key)

@@ -20,7 +20,7 @@ from app.frozen import frozen
 from app.kube.api import Object
 from app.objects.fields import FieldError, FieldPath
 from app.objects.resource import POD, Resource
-from app.objects.shape import JsonMap, map_of, text_of
+from app.objects.shape import JsonMap, map_at, text_at
 from app.visible import visible
 
 _TIMEOUT = 10.0
@@ -109,11 +109,11 @@ def identify(document: JsonMap) -> tuple[str, str, str, str]:
     For an AdmissionReview, they are those of the object in it.
     """
     if document.get("kind") == KIND:
-        request = map_of(document.get("request"))
+        request = map_at(document, "request")
         inner = request.get("object") or request.get("oldObject")
         return identify(inner) if isinstance(inner, dict) else ("", KIND, "", "")
 
-    metadata = map_of(document.get("metadata"))
+    metadata = map_at(document, "metadata")
     values = (
         document.get("apiVersion"),
         document.get("kind"),
@@ -150,10 +150,10 @@ async def judge_request(
 
 
 async def _judge_review(routes: Mapping[str, Route], review: Object) -> Judgement:
-    request = map_of(review.get("request"))
-    resource = map_of(request.get("resource"))
-    target = [text_of(resource.get(name)) for name in ("group", "resource")]
-    how = [text_of(request.get(name)) for name in ("subResource", "operation")]
+    request = map_at(review, "request")
+    resource = map_at(request, "resource")
+    target = [text_at(resource, name) for name in ("group", "resource")]
+    how = [text_at(request, name) for name in ("subResource", "operation")]
     route = _route(routes, *target, *how)
     if route is None:
         return Judgement(review)

@@ -25,6 +25,10 @@ class Ref:
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
 
+    @property
+    def key(self) -> Key:
+        return self.namespace, self.name
+
 
 class Named:
     """A fact about one object of its kind."""
@@ -44,6 +48,10 @@ class Namespaced(Named):
 
     namespace: str = ""
     name: str = ""
+
+    @property
+    def key(self) -> Key:
+        return self.namespace, self.name
 
 
 def interned(value: Any) -> str:

@@ -264,9 +264,14 @@ async def list_all(client: Objects | Reader, selection: Selection) -> list[Objec
     Empty if the resource is not served. Raises any other ClusterError.
     """
     try:
-        return (await client.list(selection, limit=0)).items
+        return await every(client, selection)
     except NotFound:
         return []
+
+
+async def every(client: Objects | Reader, selection: Selection) -> list[Object]:
+    """Return all objects of `selection`, read at once. Raise ClusterError, also if not served."""
+    return (await client.list(selection, limit=0)).items
 
 
 def error_from(code: int, headers: Mapping[str, str], body: bytes) -> ClusterError:

@@ -1,7 +1,7 @@
 """Reads parts of objects that may not have the shape that their CRD requires.
 
-A part of the wrong type counts as absent. These functions are called some fifty times for each
-object that is read, so they don't call each other.
+A part of the wrong type counts as absent. All but `maps_at` and `texts_at` are called some fifty
+times for each object that is read, so they don't call each other.
 """
 
 from collections.abc import Mapping
@@ -57,3 +57,14 @@ def map_at(obj: JsonMap, *path: str) -> JsonMap:
         value = obj.get(step)
         obj = value if isinstance(value, dict) else {}
     return obj
+
+
+def maps_at(obj: JsonMap, *path: str) -> list[dict[str, Any]]:
+    """Return the maps in the list at a path of an object. Empty if there is none."""
+    *holder, key = path
+    return maps_of(map_at(obj, *holder).get(key))
+
+
+def texts_at(holder: JsonMap, key: str) -> list[str]:
+    """Return the strings in the list at `key` of a map. Empty if there is none."""
+    return texts_of(holder.get(key))

@@ -27,7 +27,7 @@ from app.kube.store import WatchStore
 from app.kube.watch import run_store
 from app.objects.metadata import annotations_of
 from app.objects.resource import MUTATING_WEBHOOKS, POD
-from app.objects.shape import map_of
+from app.objects.shape import map_at
 from app.objects.tokens import new_token, seconds_left
 from app.sample import Sample, gauge
 from app.webhooks.paths import PATHS, TAKES_TOKENS, are_ours, tokens_in, with_token
@@ -51,7 +51,7 @@ def root_route(routes: Mapping[str, Route]) -> Route:
 
 def takes_tokens(pod: Object) -> bool:
     """Return whether a Pod knows tokens, or has ended."""
-    if map_of(pod.get("status")).get("phase") in ("Succeeded", "Failed"):
+    if map_at(pod, "status").get("phase") in ("Succeeded", "Failed"):
         return True
     return annotations_of(pod).get(TAKES_TOKENS) == "true"
 

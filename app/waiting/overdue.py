@@ -6,14 +6,14 @@ from dataclasses import field
 
 from app.explain.gangs.assembly import gang_of_pod, gang_of_pod_group, gang_to_come, gangs_of_set
 from app.explain.gangs.gang import Gang
-from app.explain.known.belongings import Key, key_of
+from app.explain.known.belongings import key_of
 from app.explain.known.index import Index
 from app.explain.reasons.reason import Reason, Who
 from app.explain.reasons.said import words_of_kai
 from app.explain.reasons.table import RULES, examine
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER
-from app.facts.named import Ref
+from app.facts.named import Key, Ref
 from app.frozen import frozen
 
 _AGE = re.compile(r" \([0-9]{1,9} [a-z]{1,9} ago\)| for [0-9]{1,9} (?:second|minute|hour|day)s?\b")
@@ -135,8 +135,8 @@ def _waits(pod: Pod) -> bool:
 def _incomplete(index: Index) -> Iterator[Key]:
     """Yield the sets that have no PodGang, or PodCliques with fewer pods than they should have."""
     for pcs in index.facts.sets:
-        if not index.gangs_of_set.get(key_of(pcs)):
-            yield key_of(pcs)
+        if not index.gangs_of_set.get(pcs.key):
+            yield pcs.key
     for clique in index.facts.cliques:
         if len(index.pods_of_clique(clique.namespace, clique.name)) < clique.replicas:
             yield clique.namespace, clique.place.pcs

@@ -19,7 +19,7 @@ from app.kube.events import Recorder, Regarding
 from app.kube.times import timestamp, utc_now
 from app.objects.conditions import Condition, with_condition, without_condition
 from app.objects.resource import Resource
-from app.objects.shape import maps_of
+from app.objects.shape import maps_at
 from app.waiting.overdue import NOT_KNOWN, Blocked
 
 CONDITION = "PlacementBlocked"
@@ -252,5 +252,5 @@ def _condition(obj: Object, blocked: Blocked) -> Condition:
 
 
 def _stored_condition(obj: Object) -> Object | None:
-    conditions = maps_of((obj.get("status") or {}).get("conditions"))
+    conditions = maps_at(obj.get("status") or {}, "conditions")
     return next((dict(item) for item in conditions if item.get("type") == CONDITION), None)

@@ -164,7 +164,7 @@ def _missing_replicas(about: Subject, index: Index) -> int:
     pcs = about.pcs
     if pcs is None or not about.is_set or {"cliques", "gangs"} & index.facts.unseen.keys():
         return 0
-    cliques = index.cliques_of_set.get((pcs.namespace, pcs.name), ())
+    cliques = index.cliques_of_set.get(pcs.key, ())
     made = {clique.place.replica for clique in cliques}
     return max(0, pcs.replicas - len(made))
 

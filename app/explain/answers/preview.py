@@ -50,7 +50,7 @@ def preview(index: Index, after: ClusterTopology) -> Preview:
     """Return the effects if `after` replaced the topology of its name (or the only one)."""
     before = index.topology(after.name).cluster
     affected = [pcs for pcs in index.facts.sets if _uses(index, pcs, before)]
-    by_name = sorted(affected, key=lambda pcs: (pcs.namespace, pcs.name))
+    by_name = sorted(affected, key=lambda pcs: pcs.key)
     effects = [effect for pcs in by_name for effect in _effects(pcs, before, after)]
     topology = Topology(
         after, KaiTopology(after.kai or after.name, tuple(level.key for level in after.levels))

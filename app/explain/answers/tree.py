@@ -64,7 +64,7 @@ class _Grower:
 
         gangs = tuple(map(self._gang, subject.siblings))
         inside = {member.name for gang in subject.siblings for member in gang.members}
-        cliques = self._index.cliques_of_set.get((pcs.namespace, pcs.name), ())
+        cliques = self._index.cliques_of_set.get(pcs.key, ())
         others = tuple(self._lone_clique(clique) for clique in cliques if clique.name not in inside)
         if not gangs and not others and self._seen:
             return self._nothing(pcs)

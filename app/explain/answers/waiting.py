@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.branch import State
-from app.explain.known.belongings import key_of
 from app.explain.known.index import Index
 from app.explain.reasons.reason import Who
 from app.facts.kai.podgroup import KaiPodGroup
@@ -52,7 +51,7 @@ def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
 
 def _stands_alone(index: Index, group: KaiPodGroup) -> bool:
     """Return whether a PodGroup has pods that have not ended, and none is of a PodCliqueSet."""
-    pods = index.pods_of_group.get(key_of(group), ())
+    pods = index.pods_of_group.get(group.key, ())
     alive = [pod for pod in pods if not pod.finished and pod.deleting is None]
     return bool(alive) and not any(pod.place.pcs for pod in alive)
 
@@ -99,7 +98,7 @@ def _why_not_known(answer: Answer) -> str:
 
 def _since(index: Index, ref: Ref) -> float | None:
     """Return when the first gang of a workload was made, or the workload if it has none."""
-    key = (ref.namespace, ref.name)
+    key = ref.key
     gangs = index.gangs_of_set.get(key, ()) if ref.kind == "PodCliqueSet" else ()
     times = [gang.created for gang in gangs if gang.created is not None]
     workload = (index.sets if ref.kind == "PodCliqueSet" else index.pod_groups).get(key)

@@ -23,7 +23,7 @@ MOST_DEPTH = 16
 
 
 def gangs_of_set(index: Index, pcs: SetWithStatus) -> tuple[Gang, ...]:
-    pod_gangs = index.gangs_of_set.get((pcs.namespace, pcs.name), ())
+    pod_gangs = index.gangs_of_set.get(pcs.key, ())
     return tuple(gang_of(index, pod_gang) for pod_gang in pod_gangs)
 
 
@@ -119,7 +119,7 @@ def gang_of_pod_group(index: Index, group: KaiPodGroup) -> Gang:
 
     It is made from its SubGroups, or of all its pods together.
     """
-    pods = _alive(index.pods_of_group.get((group.namespace, group.name), ()))
+    pods = _alive(index.pods_of_group.get(group.key, ()))
     return Gang(
         index,
         group.ref,

@@ -17,7 +17,7 @@ from app.facts.grove.podcliqueset import (
 )
 from app.facts.kubernetes.pod import Shape, read_shape
 from app.facts.named import Ref
-from app.objects.shape import JsonMap, map_at, maps_of, text_at
+from app.objects.shape import JsonMap, map_at, maps_at, text_at
 
 PLACEMENT = (
     "LevelUnknown",
@@ -44,9 +44,7 @@ def planned(index: Index, document: JsonMap) -> list[Gang]:
     """
     pcs = read_set_with_status(document)
     pcs = replace(pcs, namespace=pcs.namespace or "default")
-    pods = tuple(
-        p for p in index.facts.pods if (p.namespace, p.place.pcs) != (pcs.namespace, pcs.name)
-    )
+    pods = tuple(p for p in index.facts.pods if (p.namespace, p.place.pcs) != pcs.key)
     plan = _Plan(Index(replace(index.facts, pods=pods)), pcs, document)
     replicas = [f"{pcs.name}-{number}" for number in range(min(pcs.replicas, MOST_REPLICAS))]
     gangs = [gang for replica in replicas for gang in plan.gangs(replica)]
@@ -61,7 +59,7 @@ class _Plan:
         self._topology = index.topology(self._cluster.name if self._cluster else pcs.topology)
         facts = index.facts
         self._has_epochs = bool(facts.gang_maps) or any(gang.role for gang in facts.gangs)
-        templates = maps_of(map_at(document, "spec", "template").get("cliques"))
+        templates = maps_at(document, "spec", "template", "cliques")
         self._shapes: dict[str, Shape] = {
             text_at(t, "name"): read_shape(map_at(t, "spec", "podSpec")) for t in templates
         }

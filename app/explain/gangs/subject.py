@@ -106,16 +106,16 @@ def subject(index: Index, ref: Ref) -> Subject | None:
 
 
 def _of_set(index: Index, ref: Ref) -> _Match | None:
-    return _Match(Place(ref.name)) if (ref.namespace, ref.name) in index.sets else None
+    return _Match(Place(ref.name)) if ref.key in index.sets else None
 
 
 def _of_gang(index: Index, ref: Ref) -> _Match | None:
-    pod_gang = index.gangs.get((ref.namespace, ref.name))
+    pod_gang = index.gangs.get(ref.key)
     return _Match(pod_gang.place, gang=gang_of(index, pod_gang)) if pod_gang is not None else None
 
 
 def _of_clique(index: Index, ref: Ref) -> _Match | None:
-    clique = index.cliques.get((ref.namespace, ref.name))
+    clique = index.cliques.get(ref.key)
     return _Match(clique.place, cliques=[clique.name]) if clique is not None else None
 
 
@@ -124,7 +124,7 @@ def _of_scaling_group(index: Index, ref: Ref) -> _Match | None:
     cliques = [
         clique
         for clique in index.facts.cliques
-        if (clique.namespace, clique.place.group_name) == (ref.namespace, ref.name)
+        if (clique.namespace, clique.place.group_name) == ref.key
     ]
     return (
         _Match(cliques[0].place, cliques=[clique.name for clique in cliques]) if cliques else None
@@ -132,12 +132,12 @@ def _of_scaling_group(index: Index, ref: Ref) -> _Match | None:
 
 
 def _of_pod(index: Index, ref: Ref) -> _Match | None:
-    pod = index.pods.get((ref.namespace, ref.name))
+    pod = index.pods.get(ref.key)
     return _Match(pod.place, [pod]) if pod is not None else None
 
 
 def _of_pod_group(index: Index, ref: Ref) -> _Match | None:
-    group = index.pod_groups.get((ref.namespace, ref.name))
+    group = index.pod_groups.get(ref.key)
     if group is None:
         return None
     for pod_gang in sorted(index.facts.gangs, key=lambda gang: gang.name):
@@ -148,11 +148,7 @@ def _of_pod_group(index: Index, ref: Ref) -> _Match | None:
 
 
 def _of_workload(index: Index, ref: Ref) -> _Match | None:
-    groups = {
-        g.name
-        for g in index.facts.workload_groups
-        if (g.namespace, g.workload) == (ref.namespace, ref.name)
-    }
+    groups = {g.name for g in index.facts.workload_groups if (g.namespace, g.workload) == ref.key}
     pods = [
         pod
         for pod in index.facts.pods
@@ -160,17 +156,17 @@ def _of_workload(index: Index, ref: Ref) -> _Match | None:
         and (pod.workload == ref.name or pod.workload_group in groups)
     ]
 
-    return _Match(NOWHERE, pods) if pods or (ref.namespace, ref.name) in index.workloads else None
+    return _Match(NOWHERE, pods) if pods or ref.key in index.workloads else None
 
 
 def _of_claim(index: Index, ref: Ref) -> _Match | None:
-    claim = index.claims.get((ref.namespace, ref.name))
-    pods = index.pods_of_claim.get((ref.namespace, ref.name), ())
+    claim = index.claims.get(ref.key)
+    pods = index.pods_of_claim.get(ref.key, ())
     return _of_users(claim.place, pods) if claim is not None else None
 
 
 def _of_compute_domain(index: Index, ref: Ref) -> _Match | None:
-    domain = index.compute_domains.get((ref.namespace, ref.name))
+    domain = index.compute_domains.get(ref.key)
     if domain is None:
         return None
     template = domain.template or None
@@ -192,7 +188,7 @@ def _of_users(place: Place, pods: Collection[Pod]) -> _Match:
 def _gangs_of_pods(index: Index, pods: Collection[Pod]) -> tuple[Gang, ...]:
     """Return the KAI PodGroups that pods name, and each other pod by itself."""
     gangs: dict[tuple[str, str], Gang] = {}
-    for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.name)):
+    for pod in sorted(pods, key=lambda pod: pod.key):
         group = index.pod_groups.get((pod.namespace, pod.group))
         key = ("group", group.name) if group else ("pod", pod.name)
         if key not in gangs:

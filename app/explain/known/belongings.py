@@ -17,14 +17,11 @@ from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
-from app.facts.named import Named, Namespaced
+from app.facts.named import Key, Named, Namespaced
 from app.facts.nvidia.computedomain import ComputeDomain
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
-
-Key = tuple[str, str]
-"""(namespace, name)"""
 
 
 def key_of(obj: Namespaced) -> Key:
@@ -74,52 +71,52 @@ class Belongings:
 
     # By name.
 
-    sets: Naming[Key, SetWithStatus] = Naming("sets", key_of)
-    cliques: Naming[Key, PodClique] = Naming("cliques", key_of)
-    gangs: Naming[Key, PodGang] = Naming("gangs", key_of)
-    gang_maps: Naming[Key, PodGangMap] = Naming("gang_maps", key_of)
-    pod_groups: Naming[Key, KaiPodGroup] = Naming("pod_groups", key_of)
-    pods: Naming[Key, Pod] = Naming("pods", key_of)
-    claims: Naming[Key, ResourceClaim] = Naming("claims", key_of)
-    claim_templates: Naming[Key, ClaimTemplate] = Naming("claim_templates", key_of)
-    compute_domains: Naming[Key, ComputeDomain] = Naming("compute_domains", key_of)
-    volume_claims: Naming[Key, VolumeClaim] = Naming("volume_claims", key_of)
-    workloads: Naming[Key, Workload] = Naming("workloads", key_of)
-    workload_groups: Naming[Key, WorkloadGroup] = Naming("workload_groups", key_of)
+    sets = Naming[Key, SetWithStatus](key_of)
+    cliques = Naming[Key, PodClique](key_of)
+    gangs = Naming[Key, PodGang](key_of)
+    gang_maps = Naming[Key, PodGangMap](key_of)
+    pod_groups = Naming[Key, KaiPodGroup](key_of)
+    pods = Naming[Key, Pod](key_of)
+    claims = Naming[Key, ResourceClaim](key_of)
+    claim_templates = Naming[Key, ClaimTemplate](key_of)
+    compute_domains = Naming[Key, ComputeDomain](key_of)
+    volume_claims = Naming[Key, VolumeClaim](key_of)
+    workloads = Naming[Key, Workload](key_of)
+    workload_groups = Naming[Key, WorkloadGroup](key_of)
 
-    device_classes: Naming[str, DeviceClass] = Naming("device_classes", _name_of)
-    storage_classes: Naming[str, StorageClass] = Naming("storage_classes", _name_of)
-    volumes: Naming[str, Volume] = Naming("volumes", _name_of)
-    queues: Naming[str, Queue] = Naming("queues", _name_of)
-    priorities: Naming[str, PriorityClass] = Naming("priorities", _name_of)
+    device_classes = Naming[str, DeviceClass](_name_of)
+    storage_classes = Naming[str, StorageClass](_name_of)
+    volumes = Naming[str, Volume](_name_of)
+    queues = Naming[str, Queue](_name_of)
+    priorities = Naming[str, PriorityClass](_name_of)
 
     # Who belongs to whom: by labels and owner references.
 
-    gangs_of_set: Join[Key, PodGang] = Join("gangs", _set_of, key_of)
-    cliques_of_set: Join[Key, PodClique] = Join("cliques", _set_of, key_of)
-    pods_of_set: Join[Key, Pod] = Join("pods", _set_of, key_of)
-    _pods_of_clique: Join[Key, Pod] = Join(
+    gangs_of_set = Join[Key, PodGang]("gangs", _set_of, key_of)
+    cliques_of_set = Join[Key, PodClique]("cliques", _set_of, key_of)
+    pods_of_set = Join[Key, Pod]("pods", _set_of, key_of)
+    _pods_of_clique = Join[Key, Pod](
         "pods", lambda pod: _key(pod.namespace, pod.place.clique), key_of
     )
-    _pods_of_owner: Join[str, Pod] = Join(
+    _pods_of_owner = Join[str, Pod](
         "pods", lambda pod: [pod.owner] if pod.owner and not pod.place.clique else (), key_of
     )
-    pods_of_group: Join[Key, Pod] = Join("pods", lambda pod: _key(pod.namespace, pod.group), key_of)
+    pods_of_group = Join[Key, Pod]("pods", lambda pod: _key(pod.namespace, pod.group), key_of)
     """By the annotation that names the KAI PodGroup."""
-    pods_of_claim: Join[Key, Pod] = Join(
+    pods_of_claim = Join[Key, Pod](
         "pods",
         lambda pod: [(pod.namespace, claim.claim) for claim in pod.claims if claim.claim],
         key_of,
     )
-    events: Join[str, Event] = Join(
+    events = Join[str, Event](
         "events",
         lambda event: [event.uid] if event.uid else (),
         lambda event: (-(event.time or 0.0), event.reason, event.message),
     )
     """By the uid of their object, the latest first."""
-    pods_on: Join[str, Pod] = Join("pods", _node_of, key_of)
+    pods_on = Join[str, Pod]("pods", _node_of, key_of)
     """By node name, without those that have finished."""
-    _terminating_on: Join[str, Pod] = Join(
+    _terminating_on = Join[str, Pod](
         "pods", lambda pod: _node_of(pod) if pod.deleting is not None else (), key_of
     )
 

@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 from app.explain.known import amounts
 from app.explain.known.amounts import current, gpus_of, taken_gpus, with_gpus
-from app.explain.known.belongings import Belongings, key_of
+from app.explain.known.belongings import Belongings
 from app.explain.known.domains import Domains
 from app.explain.known.levels import Topology, topology_called
 from app.explain.known.lookup import change
@@ -223,7 +223,7 @@ class Index(Belongings):
     @property
     def _claims_of_terminating(self) -> Sequence[ResourceClaim]:
         """The claims that only terminating pods have reserved."""
-        ending = {key_of(pod) for pod in self.terminating}
+        ending = {pod.key for pod in self.terminating}
         claims = (claim for claim in self.facts.claims if claim.consumers)
         return [
             claim

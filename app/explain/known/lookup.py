@@ -52,9 +52,8 @@ class _ByKey(Generic[M]):
     `field` of a snapshot has the facts. As an attribute of an index, it is the mapping M.
     """
 
-    def __init__(self, field: str) -> None:
-        self.field = field
-        self._name = ""
+    field: str
+    _name: str
 
     def __set_name__(self, of: object, name: str) -> None:
         self._name = name
@@ -83,7 +82,7 @@ class Join(_ByKey[Mapping[K, Sequence[T]]]):
         keys: Callable[[T], Iterable[K]],
         order: Callable[[T], Any],
     ) -> None:
-        super().__init__(field)
+        self.field = field
         self.keys = keys
         self.order = order
 
@@ -142,11 +141,17 @@ class Groups(Generic[K, T]):
 
 
 class Naming(_ByKey[Mapping[K, T]]):
-    """How facts are named: no two have the same `key`, or else the last one counts."""
+    """How facts are named: no two have the same `key`, or else the last one counts.
 
-    def __init__(self, field: str, key: Callable[[T], K]) -> None:
-        super().__init__(field)
+    It is called after the field of the snapshot.
+    """
+
+    def __init__(self, key: Callable[[T], K]) -> None:
         self.key = key
+
+    def __set_name__(self, of: object, name: str) -> None:
+        super().__set_name__(of, name)
+        self.field = name
 
     def over(self, facts: Iterable[T]) -> "Names[K, T]":
         """Return the facts by key."""

@@ -5,12 +5,13 @@ See `pkg/scheduler/actions/preempt` and `pkg/common/podgroup` of KAI.
 
 from collections.abc import Iterator
 
-from app.explain.known.belongings import Key, key_of
+from app.explain.known.belongings import key_of
 from app.explain.known.index import Index
 from app.explain.placing.placements import Assumption
 from app.explain.reasons.room import Obstacle
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod
+from app.facts.named import Key
 
 NOT_PREEMPTIBLE = 100
 """From this value on, KAI evicts a PodGroup for no other, unless it says otherwise."""
@@ -47,7 +48,7 @@ def _losing_against(index: Index, group: KaiPodGroup) -> set[Key]:
     """Return the PodGroups in the same queue that KAI evicts for `group`."""
     own = priority_of(index, group.priority_class)
     return {
-        key_of(other)
+        other.key
         for other in index.facts.pod_groups
         if other.queue == group.queue
         and priority_of(index, other.priority_class) < own

@@ -49,7 +49,7 @@ def nothing_made(gang: Gang) -> Reasons:
 
 
 def _nothing_of_set(gang: Gang, pcs: SetWithStatus) -> Reasons:
-    key = (pcs.namespace, pcs.name)
+    key = pcs.key
     index = gang.index
     if index.cliques_of_set.get(key) or index.gangs_of_set.get(key) or index.pods_of_set.get(key):
         return
@@ -92,7 +92,7 @@ def pod_gang_missing(gang: Gang) -> Reasons:
     if pcs is None:
         return
     index = gang.index
-    key = (pcs.namespace, pcs.name)
+    key = pcs.key
     named = {pod.place.podgang for pod in index.pods_of_set.get(key, ())} - {""}
     missing = sorted(name for name in named if (pcs.namespace, name) not in index.gangs)
     for name in missing:
@@ -119,9 +119,7 @@ def _until_made(gang: Gang, pcs: SetWithStatus) -> str:
 
 def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:
     pods: list[Pod] = [
-        pod
-        for pod in gang.index.pods_of_set.get((pcs.namespace, pcs.name), ())
-        if pod.place.podgang == name
+        pod for pod in gang.index.pods_of_set.get(pcs.key, ()) if pod.place.podgang == name
     ]
     waiting = [pod for pod in pods if not pod.node]
     severity: Severity = "problem" if waiting else "warning"

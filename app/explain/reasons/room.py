@@ -193,7 +193,7 @@ class Obstacle:
             return "pods of others"
 
         positions = self.usable(room) if room is not None else self._open()
-        key = (pcs.namespace, pcs.name)
+        key = pcs.key
         are_own = ((pod.namespace, pod.place.pcs) == key for pod in self._holding(positions))
         only_own = next(are_own, False) and all(are_own)
         return f"other pods of {pcs.name} itself" if only_own else "pods of others"

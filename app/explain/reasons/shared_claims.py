@@ -182,9 +182,7 @@ def claim_held(gang: Gang) -> Reasons:
 def claim_full(gang: Gang) -> Reasons:
     """More pods want a claim than may reserve it."""
     for claim, pods in _claims_shared(gang):
-        users = {
-            pod.name for pod in gang.index.pods_of_claim.get((claim.namespace, claim.name), ())
-        }
+        users = {pod.name for pod in gang.index.pods_of_claim.get(claim.key, ())}
         total = len(users | {consumer.name for consumer in claim.consumers})
         if total <= MOST_CONSUMERS:
             continue

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of, is_gpu
-from app.explain.known.belongings import key_of
 from app.explain.known.index import Index
 from app.explain.reasons.words import amount, plain
 from app.facts.kai.queue import Queue, Share
@@ -101,7 +100,7 @@ def _has_placed(index: Index, name: str) -> bool:
     """Return whether a pod with GPUs is placed in a queue."""
 
     def look() -> bool:
-        groups = (key_of(group) for group in index.facts.pod_groups if group.queue == name)
+        groups = (group.key for group in index.facts.pod_groups if group.queue == name)
         pods = (pod for group in groups for pod in index.pods_of_group.get(group, ()))
         return any(pod.node and gpus_of(dict(pod.shape.requests)) for pod in pods)
 

@@ -85,7 +85,7 @@ def _field_of(kind: str) -> str:
 
 def _readable_parts(index: Index, ref: Ref) -> list[Ref]:
     """Return the PodGangs of a PodCliqueSet, else its PodCliques, else its pods."""
-    key = (ref.namespace, ref.name)
+    key = ref.key
     if ref.kind != "PodCliqueSet":
         return []
     parts = (

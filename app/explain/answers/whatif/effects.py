@@ -25,7 +25,6 @@ from app.explain.gangs.gang import Gang
 from app.explain.gangs.planned import PLACEMENT
 from app.explain.gangs.subject import subject
 from app.explain.known.amounts import is_device
-from app.explain.known.belongings import Key, key_of
 from app.explain.known.domains import Domains
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
@@ -34,7 +33,7 @@ from app.explain.placing.demand import Demand
 from app.explain.placing.ground import Vector
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.table import examine
-from app.facts.named import Ref
+from app.facts.named import Key, Ref
 from app.frozen import frozen
 
 How = Literal["fits", "restarts", "shrinks", "breaks", "starts", "held", "waits"]
@@ -224,7 +223,7 @@ class _Arranging:
     def move(self, seeker: Seeker) -> Fate:
         """Tell what becomes of a gang that must move."""
         gang = seeker.gang
-        again = demand_for(gang.whole, lambda pod: key_of(pod) in seeker.lost)
+        again = demand_for(gang.whole, lambda pod: pod.key in seeker.lost)
         if self._add(gang, again):
             return self._fate(seeker, "fits", again)
         certain = self._arrangement.is_certain
@@ -236,7 +235,7 @@ class _Arranging:
             certain = certain and self._arrangement.is_certain
 
         missing = _missing(seeker)
-        least = demand_for(gang.whole, lambda pod: key_of(pod) in missing)
+        least = demand_for(gang.whole, lambda pod: pod.key in missing)
         if gang.whole.is_satisfied or self._add(gang, least):
             return replace(self._fate(seeker, "shrinks", again), certain=certain)
         fate = self._fate(seeker, "breaks", again)
@@ -244,7 +243,7 @@ class _Arranging:
 
     def _elsewhere(self, seeker: Seeker) -> Fate | None:
         """Tell where all of a gang goes, if those of its pods that could stay leave too."""
-        staying = {key_of(pod) for pod in seeker.gang.placed}
+        staying = {pod.key for pod in seeker.gang.placed}
         index = self._index
         facts = index.facts
         free = index.free(self._names)
@@ -252,7 +251,7 @@ class _Arranging:
         index.follow(without_nodes(facts, staying))
         gang = next(gang for gang, _ in gangs_in(index) if gang.ref == seeker.gang.ref)
         leaving = seeker.lost | staying
-        demand = demand_for(gang.whole, lambda pod: key_of(pod) in leaving)
+        demand = demand_for(gang.whole, lambda pod: pod.key in leaving)
         freed = _freed(free, index.free(self._names))
         has_place = self._add(gang, demand, freed)
         index.follow(facts)
@@ -283,7 +282,7 @@ def _missing(seeker: Seeker) -> set[Key]:
     """Pods that a gang has lost and needs for its minimum."""
     missing: set[Key] = set()
     for member in seeker.gang.members:
-        lost = [key_of(pod) for pod in member.pods if key_of(pod) in seeker.lost]
+        lost = [pod.key for pod in member.pods if pod.key in seeker.lost]
         missing.update(lost[: max(0, member.minimum - len(member.placed))])
     return missing
 

@@ -9,12 +9,12 @@ from app.explain.gangs.assembly import gang_of_pod, gang_of_pod_group, gangs_of_
 from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.gangs.planned import planned
 from app.explain.known.amounts import is_device
-from app.explain.known.belongings import Key, key_of
+from app.explain.known.belongings import key_of
 from app.explain.known.index import Index
 from app.explain.placing.demand import Demand
 from app.explain.reasons.evictable import priority_of
 from app.facts.kubernetes.pod import Pod, Shape
-from app.facts.named import Ref
+from app.facts.named import Key, Ref
 from app.frozen import frozen
 
 MOST_ALONE = 500
@@ -54,7 +54,7 @@ def gangs_in(index: Index) -> Iterator[tuple[Gang, Ref]]:
     Pods without a gang count if they ask for a device, as others hardly take room from gangs.
     """
     for ref in workloads(index):
-        key = (ref.namespace, ref.name)
+        key = ref.key
         if ref.kind == "PodCliqueSet":
             for gang in gangs_of_set(index, index.sets[key]):
                 yield gang, ref
@@ -98,7 +98,7 @@ def movers(index: Index, moved: Collection[Key]) -> Line:
     """Return the gangs of pods that must move, in their order."""
     seekers = []
     for gang, workload in gangs_in(index):
-        lost = frozenset(key_of(pod) for pod in gang.pods if key_of(pod) in moved)
+        lost = frozenset(pod.key for pod in gang.pods if pod.key in moved)
         if lost:
             seekers.append(Seeker(gang, workload, lost))
     return _limited(seekers)
@@ -110,7 +110,7 @@ def waiters(index: Index, supposed: Supposed) -> Line:
     seekers = [
         Seeker(gang, workload)
         for gang, workload in gangs_in(index)
-        if gang.waits and not any(key_of(pod) in supposed.moved for pod in gang.pods)
+        if gang.waits and not any(pod.key in supposed.moved for pod in gang.pods)
     ]
     seekers = [seeker for seeker in seekers if seeker.workload not in made]
     for document in supposed.made:

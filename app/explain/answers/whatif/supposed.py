@@ -13,7 +13,6 @@ from app.explain.answers.whatif.edits import (
     Supposition,
     UnusableEdit,
 )
-from app.explain.known.belongings import Key, key_of
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot, projected
 from app.explain.placing.fitness import NAME_FIELD
@@ -22,7 +21,7 @@ from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
-from app.facts.named import Ref
+from app.facts.named import Key, Ref
 from app.frozen import frozen
 from app.objects.shape import JsonMap
 
@@ -71,7 +70,7 @@ def without_nodes(facts: Snapshot, pods: Collection[Key]) -> Snapshot:
     if not pods:
         return facts
     waiting = tuple(
-        replace(pod, node="", phase="Pending", waiting=()) if key_of(pod) in pods else pod
+        replace(pod, node="", phase="Pending", waiting=()) if pod.key in pods else pod
         for pod in facts.pods
     )
     claims = tuple(_left_by(claim, pods) for claim in facts.claims)
@@ -98,7 +97,7 @@ def _drained(supposed: Supposed, edit: Drain, topology: str) -> Supposed:
     names = {node.name for target in edit.targets for node in _targeted(index, target, topology)}
     pods = [pod for name in sorted(names) for pod in index.pods_on.get(name, ())]
     leaving = frozenset(
-        key_of(pod) for pod in pods if pod.deleting is None and not _is_bound_to_node(pod)
+        pod.key for pod in pods if pod.deleting is None and not _is_bound_to_node(pod)
     )
 
     nodes = tuple(
@@ -261,7 +260,7 @@ def _applied(supposed: Supposed, edit: Applying) -> Supposed:
         raise UnusableEdit(f"{edit.source}: none of its documents matters to placement")
 
     sets = given.get("sets", [])
-    facts = _without_sets(supposed.facts, {key_of(pcs) for pcs in sets})
+    facts = _without_sets(supposed.facts, {pcs.key for pcs in sets})
     changes: dict[str, Any] = {
         name: _merged(getattr(facts, name), new) for name, new in given.items()
     }
