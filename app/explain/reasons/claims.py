@@ -7,7 +7,7 @@ from app.explain.known.index import Index
 from app.explain.known.podclique import PodClique
 from app.explain.placing.placements import Assumption
 from app.explain.reasons.gates import grouped, refs
-from app.explain.reasons.reason import Evidence, Reason, Reasons, Who
+from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about
 from app.explain.reasons.words import counted, listed
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.node import Node
@@ -284,9 +284,9 @@ def _lacking_nodes(gang: Gang, domain: ComputeDomain, nodes: list[str]) -> Reaso
     lacking = f", missing {listed(missing)}" if missing else ""
     well = min(len(ready), total - len(missing))
     text = f"ComputeDomain {domain.name}: {well} of {counted(total, 'node')} ready{lacking}"
-    evidence = (Evidence(domain.ref, "status", "Ready" if domain.ready else "NotReady"),)
+    evidence = Evidence(domain.ref, "status", "Ready" if domain.ready else "NotReady")
     remedy = "see the daemon pods on those nodes, and their label nvidia.com/gpu.clique"
-    yield Reason("DomainNotReady", (domain.ref,), text, remedy, "platform", evidence)
+    yield about(evidence, "DomainNotReady", text, remedy, "platform")
 
 
 def domain_deleted(gang: Gang) -> Reasons:
@@ -300,19 +300,12 @@ def domain_deleted(gang: Gang) -> Reasons:
                 f"ComputeDomain {domain.name} was deleted: Grove's finalizer keeps it, and Grove"
                 " makes no other one"
             )
-            evidence = (Evidence(domain.ref, "metadata.finalizers", listed(domain.held_by)),)
+            evidence = Evidence(domain.ref, "metadata.finalizers", listed(domain.held_by))
             remedy = (
                 f"remove the finalizer {GROVE_FINALIZER}, then change the spec of the set, such as"
                 " its replicas"
             )
-            yield Reason(
-                "DomainDeleted",
-                (domain.ref,),
-                text,
-                remedy,
-                "platform",
-                evidence,
-            )
+            yield about(evidence, "DomainDeleted", text, remedy, "platform")
 
 
 def _uses(pod: Pod, domain: ComputeDomain) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.levels import Topology
 from app.explain.reasons.gates import grouper_warnings
-from app.explain.reasons.reason import Evidence, Reason, Reasons, Who
+from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about
 from app.explain.reasons.words import counted, listed
 from app.facts.grove.podcliqueset import Clique, ScalingGroup, SetWithStatus, UserConstraint
 from app.facts.grove.podgang import GangGroup, GangPart, PodGang
@@ -37,15 +37,8 @@ def _unknown_domains(pcs: SetWithStatus, topology: Topology) -> Reasons:
                 f'"{domain}" is no level of the {cluster.kind} {cluster.name}: its levels are'
                 f" {known}"
             )
-            evidence = (Evidence(pcs.ref, field, domain),)
-            yield Reason(
-                "LevelUnknown",
-                (pcs.ref,),
-                text,
-                f"ask for one of them in {field}",
-                "you",
-                evidence,
-            )
+            evidence = Evidence(pcs.ref, field, domain)
+            yield about(evidence, "LevelUnknown", text, f"ask for one of them in {field}", "you")
 
 
 def _unknown_topology(pcs: SetWithStatus) -> Reasons:
@@ -56,16 +49,9 @@ def _unknown_topology(pcs: SetWithStatus) -> Reasons:
     text = f"There is no topology {asked.topology}, which the set names"
     constraint, _, _ = asked.field.partition(".topologyConstraint")
     field = f"{constraint}.topologyConstraint.topologyName"
-    evidence = (Evidence(pcs.ref, field, asked.topology),)
+    evidence = Evidence(pcs.ref, field, asked.topology)
     remedy = "correct topologyName, or have a ClusterTopologyBinding of this name made"
-    yield Reason(
-        "LevelUnknown",
-        (pcs.ref,),
-        text,
-        remedy,
-        "you",
-        evidence,
-    )
+    yield about(evidence, "LevelUnknown", text, remedy, "you")
 
 
 def _unavailable(pcs: SetWithStatus) -> Reasons:
@@ -76,17 +62,8 @@ def _unavailable(pcs: SetWithStatus) -> Reasons:
                 f"The constraints of {pcs.name} can't be kept:"
                 f" {condition.message or condition.reason}"
             )
-            evidence = (
-                Evidence(pcs.ref, f"status.conditions[{condition.type}]", condition.reason),
-            )
-            yield Reason(
-                "LevelUnknown",
-                (pcs.ref,),
-                text,
-                "ask for a level that exists",
-                "you",
-                evidence,
-            )
+            evidence = Evidence(pcs.ref, f"status.conditions[{condition.type}]", condition.reason)
+            yield about(evidence, "LevelUnknown", text, "ask for a level that exists", "you")
 
 
 def _unknown_keys(gang: Gang) -> Reasons:
@@ -142,16 +119,9 @@ def _no_topology(gang: Gang) -> Reasons:
     text = (
         f"KAI has no Topology {name}, which {gang.ref.kind} {gang.ref.name} names: it has {others}"
     )
-    evidence = (Evidence(gang.ref, "topology", name),)
+    evidence = Evidence(gang.ref, "topology", name)
     remedy = "correct the name of the topology, or have it made"
-    yield Reason(
-        "LevelUnknown",
-        (gang.ref,),
-        text,
-        remedy,
-        "you",
-        evidence,
-    )
+    yield about(evidence, "LevelUnknown", text, remedy, "you")
 
 
 def topology_unnamed(gang: Gang) -> Reasons:
@@ -228,14 +198,8 @@ def _unconstrained(
             " doctor"
         )
 
-    return Reason(
-        "GangUnconstrained",
-        (ref,),
-        text,
-        remedy,
-        "platform",
-        (Evidence(ref, "spec", f"no {levels}"),),
-    )
+    evidence = Evidence(ref, "spec", f"no {levels}")
+    return about(evidence, "GangUnconstrained", text, remedy, "platform")
 
 
 def _untold(
@@ -338,11 +302,4 @@ def _never(
 ) -> Reason:
     text = f"{needs}, and {possible} can exist: it is never placed"
     remedy = "lower minAvailable, or raise replicas"
-    return Reason(
-        "MinAboveReplicas",
-        (ref,),
-        text,
-        remedy,
-        "you",
-        (Evidence(ref, field, str(minimum)),),
-    )
+    return about(Evidence(ref, field, str(minimum)), "MinAboveReplicas", text, remedy, "you")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.known.domains import Path
 from app.explain.reasons.gates import dead_nodes, grouped, refs
-from app.explain.reasons.reason import Evidence, Reason, Reasons
+from app.explain.reasons.reason import Evidence, Reason, Reasons, about
 from app.explain.reasons.said import is_of_kai
 from app.explain.reasons.words import counted, listed
 from app.facts.named import Ref
@@ -34,16 +34,8 @@ def required_violated(gang: Gang) -> Reasons:
             f"restart all pods of {part.name} together: KAI looks for a {level} only for those that"
             " it places at once"
         )
-        evidence = (Evidence(gang.ref, "required", key),)
-        yield Reason(
-            "RequiredViolated",
-            (gang.ref,),
-            text,
-            remedy,
-            "you",
-            evidence,
-            parts=(part.name,),
-        )
+        evidence = Evidence(gang.ref, "required", key)
+        yield about(evidence, "RequiredViolated", text, remedy, "you", parts=(part.name,))
 
 
 def _places(level: str, domains: set[Path], unlabelled: set[str]) -> str:
@@ -135,17 +127,9 @@ def not_as_preferred(gang: Gang) -> Reasons:
         level = gang.topology.name_of(part.told.preferred)
         pods = counted(len(part.placed), "pod")
         text = f"{pods} of {part.name} in {counted(len(used), level)}, {len(again)} would do"
-        evidence = (Evidence(gang.ref, "preferred", part.told.preferred),)
+        evidence = Evidence(gang.ref, "preferred", part.told.preferred)
         remedy = "restart to pack them again, if that is worth it"
-        yield Reason(
-            "NotAsPreferred",
-            (gang.ref,),
-            text,
-            remedy,
-            "you",
-            evidence,
-            severity="note",
-        )
+        yield about(evidence, "NotAsPreferred", text, remedy, "you", severity="note")
 
 
 def _preferred_domains(
@@ -172,12 +156,5 @@ def binding_failed(gang: Gang) -> Reasons:
         )
         for event in itertools.islice(events, 1):
             text = f"KAI chose a node, and binding failed: {event.message}"
-            evidence = (Evidence(pod.ref, f"event {event.reason}", event.message),)
-            yield Reason(
-                "BindingFailed",
-                (pod.ref,),
-                text,
-                "see KAI's words",
-                "platform",
-                evidence,
-            )
+            evidence = Evidence(pod.ref, f"event {event.reason}", event.message)
+            yield about(evidence, "BindingFailed", text, "see KAI's words", "platform")

@@ -1,7 +1,7 @@
 """Reasons in what was not made, or is made anew, and in what is not installed."""
 
 from app.explain.gangs.gang import Gang
-from app.explain.reasons.reason import Evidence, Reason, Reasons, Severity
+from app.explain.reasons.reason import Evidence, Reason, Reasons, Severity, about
 from app.explain.reasons.words import ago, counted, listed
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.status import LastError
@@ -21,9 +21,9 @@ def kai_missing(gang: Gang) -> Reasons:
     if not gang.index.facts.absent >= _OF_KAI or KAI_SCHEDULER not in schedulers:
         return
     text = f"The pods wait for {KAI_SCHEDULER}, and KAI is not installed: its APIs are not served"
-    evidence = (Evidence(gang.ref, "spec.schedulerName", KAI_SCHEDULER),)
+    evidence = Evidence(gang.ref, "spec.schedulerName", KAI_SCHEDULER)
     remedy = "install KAI, or name another scheduler in the pod templates"
-    yield Reason("KaiMissing", (gang.ref,), text, remedy, "platform", evidence)
+    yield about(evidence, "KaiMissing", text, remedy, "platform")
 
 
 def grove_missing(gang: Gang) -> Reasons:
@@ -31,8 +31,8 @@ def grove_missing(gang: Gang) -> Reasons:
     if gang.pcs is None or not gang.index.facts.absent & _OF_GROVE:
         return
     text = "Grove is not installed completely: the APIs of PodCliques or PodGangs are not served"
-    evidence = (Evidence(gang.pcs.ref, "kind", "PodCliqueSet"),)
-    yield Reason("GroveMissing", (gang.pcs.ref,), text, "install Grove", "platform", evidence)
+    evidence = Evidence(gang.pcs.ref, "kind", "PodCliqueSet")
+    yield about(evidence, "GroveMissing", text, "install Grove", "platform")
 
 
 def nothing_made(gang: Gang) -> Reasons:
@@ -44,8 +44,8 @@ def nothing_made(gang: Gang) -> Reasons:
         remedy = (
             "see why what owns the Workload makes no pods: its status, and the namespace's quota"
         )
-        evidence = (Evidence(gang.ref, "pods", "0"),)
-        yield Reason("NothingMade", (gang.ref,), text, remedy, "you", evidence)
+        evidence = Evidence(gang.ref, "pods", "0")
+        yield about(evidence, "NothingMade", text, remedy, "you")
 
 
 def _nothing_of_set(gang: Gang, pcs: SetWithStatus) -> Reasons:
@@ -82,8 +82,8 @@ def set_being_deleted(gang: Gang) -> Reasons:
     remedy = "wait: Grove deletes what belongs to it; if it lasts, see the log of Grove's operator"
     if foreign:
         remedy = f"ask the owner of the finalizer {listed(foreign)}"
-    evidence = (Evidence(pcs.ref, "metadata.deletionTimestamp", "set"),)
-    yield Reason("SetBeingDeleted", (pcs.ref,), text, remedy, "you", evidence, severity="warning")
+    evidence = Evidence(pcs.ref, "metadata.deletionTimestamp", "set")
+    yield about(evidence, "SetBeingDeleted", text, remedy, "you", severity="warning")
 
 
 def pod_gang_missing(gang: Gang) -> Reasons:
@@ -142,17 +142,9 @@ def pod_gang_migration_in_progress(gang: Gang) -> Reasons:
         return
 
     text = f"Grove is giving {pcs.name} other PodGangs, which a new release of it needs"
-    evidence = (Evidence(pcs.ref, f"status.conditions[{MIGRATES}]", "True"),)
+    evidence = Evidence(pcs.ref, f"status.conditions[{MIGRATES}]", "True")
     remedy = "wait: this takes seconds; if it lasts, see the log of Grove's operator"
-    yield Reason(
-        "PodGangMigrationInProgress",
-        (pcs.ref,),
-        text,
-        remedy,
-        "wait",
-        evidence,
-        severity="warning",
-    )
+    yield about(evidence, "PodGangMigrationInProgress", text, remedy, "wait", severity="warning")
 
 
 def _migrates(pcs: SetWithStatus) -> bool:

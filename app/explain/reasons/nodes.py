@@ -11,7 +11,7 @@ from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
 from app.explain.placing.placements import EMPTY, OPENED, Assumption, Placements
 from app.explain.reasons.placement import level_of, nodes_in, parts
-from app.explain.reasons.reason import Evidence, Reason, Reasons
+from app.explain.reasons.reason import Evidence, Reason, Reasons, about
 from app.explain.reasons.room import (
     Obstacle,
     closed_because,
@@ -36,15 +36,8 @@ def no_node_matches(gang: Gang) -> Reasons:
     number = counted(len(obstacle.nodes), "node")
     text = f"No node matches {selector_words(shape)}, which pods select (0 of {number})"
     remedy = _selecting(obstacle, shape)
-    evidence = (Evidence(gang.ref, "nodeSelector, nodeAffinity", selector_words(shape)),)
-    yield Reason(
-        "NoNodeMatches",
-        (gang.ref,),
-        text,
-        remedy,
-        "you",
-        evidence,
-    )
+    evidence = Evidence(gang.ref, "nodeSelector, nodeAffinity", selector_words(shape))
+    yield about(evidence, "NoNodeMatches", text, remedy, "you")
 
 
 def _selecting(obstacle: Obstacle, shape: Shape) -> str:
@@ -169,20 +162,12 @@ def other_resource(gang: Gang) -> Reasons:
         f"GPUs fit {where}, {_called(name)} in none: a pod asks for {amount(name, asks)}, and at"
         f" most {amount(name, most)} {verb} free on a node with free GPUs"
     )
-    evidence = (Evidence(gang.ref, f"resources.requests[{name}]", amount(name, asks)),)
+    evidence = Evidence(gang.ref, f"resources.requests[{name}]", amount(name, asks))
     remedy = f"ask for less {_called(name)}"
     if obstacle.is_held_by_others:
         remedy = f"{remedy}, or wait until pods of others end"
 
-    yield Reason(
-        "OtherResource",
-        (gang.ref,),
-        text,
-        remedy,
-        "you",
-        evidence,
-        parts=parts(gang.demand, short),
-    )
+    yield about(evidence, "OtherResource", text, remedy, "you", parts=parts(gang.demand, short))
 
 
 def _called(resource: str) -> str:
@@ -222,8 +207,8 @@ def outside_pool(gang: Gang) -> Reasons:
     shapes = [shape for shape, _ in obstacle.short.shapes]
     if not any(is_selected(shape, node) for shape in shapes for node in gang.index.nodes):
         remedy = f"{remedy}, and correct the selector"
-    evidence = (Evidence(ref, f"metadata.labels[{NODE_POOL}]", gang.pool or "absent"),)
-    yield Reason("OutsidePool", (ref,), text, remedy, "platform", evidence)
+    evidence = Evidence(ref, f"metadata.labels[{NODE_POOL}]", gang.pool or "absent")
+    yield about(evidence, "OutsidePool", text, remedy, "platform")
 
 
 def _outside_words(gang: Gang) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from app.explain.placing.fitness import is_selected
 from app.explain.placing.placements import EMPTY, OPENED, SOON, Assumption, Placements
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.evictable import evicted_for
-from app.explain.reasons.reason import Evidence, Reason, Reasons, Who
+from app.explain.reasons.reason import Evidence, Reasons, Who, about
 from app.explain.reasons.room import (
     Obstacle,
     obstacle_of,
@@ -47,17 +47,9 @@ def never_fits(gang: Gang) -> Reasons:
         return
 
     short = obstacle.short_if_empty
-    evidence = (Evidence(gang.ref, "spec.topologyConstraint", short.key or "none"),)
+    evidence = Evidence(gang.ref, "spec.topologyConstraint", short.key or "none")
     text, remedy = _too_large(obstacle, short)
-    yield Reason(
-        "NeverFits",
-        (gang.ref,),
-        text,
-        remedy,
-        "you",
-        evidence,
-        parts=parts(obstacle.demand, short),
-    )
+    yield about(evidence, "NeverFits", text, remedy, "you", parts=parts(obstacle.demand, short))
 
 
 def _has_another_cause(obstacle: Obstacle) -> bool:
@@ -169,16 +161,8 @@ def no_domain_fits(gang: Gang) -> Reasons:
     remedy, who = _what_frees(obstacle)
     where = str(best.domain) if best is not None else "none"
     has = best.pods if best is not None else 0
-    evidence = (Evidence(gang.ref, f"room in one {level}", f"{has} of {short.count} in {where}"),)
-    yield Reason(
-        "NoDomainFits",
-        (gang.ref,),
-        text,
-        remedy,
-        who,
-        evidence,
-        parts=parts(obstacle.demand, short),
-    )
+    evidence = Evidence(gang.ref, f"room in one {level}", f"{has} of {short.count} in {where}")
+    yield about(evidence, "NoDomainFits", text, remedy, who, parts=parts(obstacle.demand, short))
 
 
 def _lacks_only_room(obstacle: Obstacle) -> bool:
@@ -200,15 +184,8 @@ def _no_room_for_more(obstacle: Obstacle) -> Reasons:
         " beside it, even without pods of others"
     )
     remedy = "nothing is wrong: KAI needs no more; more nodes would take the rest"
-    evidence = (Evidence(gang.ref, "room", f"0 of {short.count}"),)
-    yield Reason(
-        "NoDomainFits",
-        (gang.ref,),
-        text,
-        remedy,
-        "platform",
-        evidence,
-    )
+    evidence = Evidence(gang.ref, "room", f"0 of {short.count}")
+    yield about(evidence, "NoDomainFits", text, remedy, "platform")
 
 
 def _no_room(obstacle: Obstacle, level: str) -> str:
@@ -325,16 +302,8 @@ def bound_to_domain(gang: Gang) -> Reasons:
 
     short = obstacle.short
     text, remedy = _bound(obstacle)
-    evidence = (Evidence(gang.ref, "spec.topologyConstraint", short.key),)
-    yield Reason(
-        "BoundToDomain",
-        (gang.ref,),
-        text,
-        remedy,
-        "you",
-        evidence,
-        parts=parts(obstacle.demand, short),
-    )
+    evidence = Evidence(gang.ref, "spec.topologyConstraint", short.key)
+    yield about(evidence, "BoundToDomain", text, remedy, "you", parts=parts(obstacle.demand, short))
 
 
 def _bound(obstacle: Obstacle) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from app.explain.known.amounts import gpus_of
 from app.explain.known.index import Index
 from app.explain.placing.placements import EMPTY
 from app.explain.reasons.evictable import group_is_preemptible
-from app.explain.reasons.reason import Evidence, Reason, Reasons
+from app.explain.reasons.reason import Evidence, Reason, Reasons, about
 from app.explain.reasons.shares import (
     Excess,
     asked_of,
@@ -39,10 +39,10 @@ def queue_missing(gang: Gang) -> Reasons:
         names = sorted(queue.name for queue in gang.index.facts.queues)
         usable = [name for name in names if not unusable_because(gang.index, name)]
         others = f"there are {listed(usable)}" if usable else "there is no queue without others"
-        evidence = (Evidence(group.ref, "spec.queue", group.queue),)
+        evidence = Evidence(group.ref, "spec.queue", group.queue)
         remedy = "set the label kai.scheduler/queue of the workload to one of them"
         text = f"Queue {group.queue} {wrong}; {others}"
-        yield Reason("QueueMissing", (group.ref,), text, remedy, "you", evidence)
+        yield about(evidence, "QueueMissing", text, remedy, "you")
 
 
 def queue_limit(gang: Gang) -> Reasons:
@@ -83,8 +83,8 @@ def queue_quota(gang: Gang) -> Reasons:
     if bound is not None:
         name, words = bound
         text = f"The workload is not preemptible and so bound to the quota of queue {name}: {words}"
-        evidence = (Evidence(group.ref, CONDITION, said.reason if said is not None else name),)
-        yield Reason("QueueQuota", (group.ref,), text, remedy, "you", evidence)
+        evidence = Evidence(group.ref, CONDITION, said.reason if said is not None else name)
+        yield about(evidence, "QueueQuota", text, remedy, "you")
     elif said is not None:
         yield _as_said(group, said, "QueueQuota", remedy)
 
@@ -182,15 +182,8 @@ def preemption_delay(gang: Gang) -> Reasons:
             return
         text = f"May push others out from {clock(end)} on"
 
-    evidence = (Evidence(group.ref, CONDITION, said.reason),)
-    yield Reason(
-        "PreemptionDelay",
-        (group.ref,),
-        text,
-        "wait",
-        "wait",
-        evidence,
-    )
+    evidence = Evidence(group.ref, CONDITION, said.reason)
+    yield about(evidence, "PreemptionDelay", text, "wait", "wait")
 
 
 def _as_said(
@@ -200,12 +193,5 @@ def _as_said(
     remedy: str,
 ) -> Reason:
     """KAI's own words, if they have no numbers that could be put better."""
-    evidence = (Evidence(group.ref, CONDITION, said.reason),)
-    return Reason(
-        reason,
-        (group.ref,),
-        f"KAI says: {said.message or said.reason}",
-        remedy,
-        "you",
-        evidence,
-    )
+    evidence = Evidence(group.ref, CONDITION, said.reason)
+    return about(evidence, reason, f"KAI says: {said.message or said.reason}", remedy, "you")

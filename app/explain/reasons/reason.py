@@ -5,7 +5,7 @@ It says what was found, where, and what helps.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from app.explain.gangs.gang import Gang
 from app.facts.named import Ref
@@ -48,6 +48,11 @@ class Reason:
     commands: tuple[str, ...] = ()
     severity: Severity = "problem"
     parts: tuple[str, ...] = ()
+
+
+def about(evidence: Evidence, id: str, text: str, remedy: str, who: Who, **more: Any) -> Reason:
+    """Return a reason about the one object in which its evidence was read."""
+    return Reason(id, (evidence.object,), text, remedy, who, (evidence,), **more)
 
 
 Reasons = Iterator[Reason]

@@ -8,7 +8,7 @@ from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Path, joined_names
 from app.explain.placing.demand import Demand
 from app.explain.reasons.placement import level_of, parts, replaced
-from app.explain.reasons.reason import Evidence, Reason, Reasons
+from app.explain.reasons.reason import Evidence, Reason, Reasons, about
 from app.explain.reasons.room import Obstacle, obstacle_of
 from app.explain.reasons.words import counted, listed, plain
 from app.facts.constraint import SchedulerConstraint
@@ -30,16 +30,8 @@ def preferred_broader(gang: Gang) -> Reasons:
             " places that"
         )
         remedy = _without_preferred(gang, part.name)
-        evidence = (Evidence(gang.ref, "preferred", told.preferred),)
-        yield Reason(
-            "PreferredBroader",
-            (gang.ref,),
-            text,
-            remedy,
-            "you",
-            evidence,
-            parts=(part.name,),
-        )
+        evidence = Evidence(gang.ref, "preferred", told.preferred)
+        yield about(evidence, "PreferredBroader", text, remedy, "you", parts=(part.name,))
 
 
 def _without_preferred(gang: Gang, name: str) -> str:
@@ -87,16 +79,8 @@ def shared_narrower_domain(gang: Gang) -> Reasons:
         f"{listed(names)} {verb} {level_of(gang, short)}, and all nodes that come into question are"
         " in one domain of a narrower level: KAI never places that (a defect of KAI)"
     )
-    evidence = (Evidence(gang.ref, "required", short.key),)
-    yield Reason(
-        "SharedNarrowerDomain",
-        (gang.ref,),
-        text,
-        remedy,
-        "you",
-        evidence,
-        parts=names,
-    )
+    evidence = Evidence(gang.ref, "required", short.key)
+    yield about(evidence, "SharedNarrowerDomain", text, remedy, "you", parts=names)
 
 
 def _culprit(obstacle: Obstacle) -> tuple[Demand, str]:
@@ -148,16 +132,8 @@ def sizes_differ(gang: Gang) -> Reasons:
         f" {_as_kai_counts(short)}"
     )
     remedy = _for_sizes(obstacle, short)
-    evidence = (Evidence(gang.ref, "spec.topologyConstraint", short.key or short.preferred),)
-    yield Reason(
-        "SizesDiffer",
-        (gang.ref,),
-        text,
-        remedy,
-        "you",
-        evidence,
-        parts=parts(gang.demand, short),
-    )
+    evidence = Evidence(gang.ref, "spec.topologyConstraint", short.key or short.preferred)
+    yield about(evidence, "SizesDiffer", text, remedy, "you", parts=parts(gang.demand, short))
 
 
 def _as_kai_counts(short: Demand) -> str:

@@ -8,7 +8,7 @@ from app.explain.gangs.gang import Gang
 from app.explain.placing.fitness import matches_any
 from app.explain.reasons.claims import only
 from app.explain.reasons.gates import grouped, refs
-from app.explain.reasons.reason import Evidence, Reason, Reasons, Severity, Who
+from app.explain.reasons.reason import Evidence, Reason, Reasons, Severity, Who, about
 from app.explain.reasons.words import ago, counted, listed
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.pod import Pod
@@ -47,13 +47,13 @@ def claim_queue(gang: Gang) -> Reasons:
         if claim.queue:
             names = f"the label of queue {claim.queue}: KAI places only pods of that queue with it"
         text = f"The claim {claim.name}, which pods share, is of GPUs and has {names}"
-        evidence = (Evidence(claim.ref, f"metadata.labels[{KAI_QUEUE}]", claim.queue or "absent"),)
+        evidence = Evidence(claim.ref, f"metadata.labels[{KAI_QUEUE}]", claim.queue or "absent")
         label = shlex.quote(f"{KAI_QUEUE}={group.queue}")
         name = shlex.quote(claim.name)
         overwrite = " --overwrite" if claim.queue else ""
         command = f"kubectl label resourceclaim -n {gang.namespace} {name} {label}{overwrite}"
         remedy = f"label the claim with queue {group.queue}, if no other queue uses it"
-        yield Reason("ClaimQueue", (claim.ref,), text, remedy, "you", evidence, (command,))
+        yield about(evidence, "ClaimQueue", text, remedy, "you", commands=(command,))
 
 
 def claim_elsewhere(gang: Gang) -> Reasons:
@@ -69,16 +69,9 @@ def claim_elsewhere(gang: Gang) -> Reasons:
             f"The claim {claim.name} is bound to {where}, so the {counted(len(pods), 'pod')} that"
             " wait must go there"
         )
-        evidence = (Evidence(claim.ref, "status.allocation.nodeSelector", where),)
+        evidence = Evidence(claim.ref, "status.allocation.nodeSelector", where)
         remedy, who = _unbinding(gang, claim, is_gone=not allowed)
-        yield Reason(
-            "ClaimElsewhere",
-            (claim.ref,),
-            text,
-            remedy,
-            who,
-            evidence,
-        )
+        yield about(evidence, "ClaimElsewhere", text, remedy, who)
 
 
 def _unbinding(
@@ -129,18 +122,11 @@ def _being_deleted(gang: Gang, claim: ResourceClaim, users: Sequence[str]) -> Re
         f" goes, and {anew}"
     )
     command = f"kubectl delete pod -n {gang.namespace} {shlex.join(users)}"
-    evidence = (Evidence(claim.ref, "metadata.deletionTimestamp", "set"),)
+    evidence = Evidence(claim.ref, "metadata.deletionTimestamp", "set")
     waits = any(used.claim == name for pod in gang.waiting for used in pod.claims)
     severity: Severity = "problem" if waits else "warning"
-    return Reason(
-        "ClaimBeingDeleted",
-        (claim.ref,),
-        text,
-        remedy,
-        "you",
-        evidence,
-        (command,),
-        severity,
+    return about(
+        evidence, "ClaimBeingDeleted", text, remedy, "you", commands=(command,), severity=severity
     )
 
 
@@ -167,16 +153,9 @@ def claim_held(gang: Gang) -> Reasons:
             else:
                 continue
             text = f"The claim {claim.name} is held by {consumer.name}, {state}"
-            evidence = (Evidence(claim.ref, "status.reservedFor", consumer.name),)
+            evidence = Evidence(claim.ref, "status.reservedFor", consumer.name)
             remedy = f"look at that pod: kubectl describe pod {shlex.quote(consumer.name)}"
-            yield Reason(
-                "ClaimHeld",
-                (claim.ref,),
-                text,
-                remedy,
-                "you",
-                evidence,
-            )
+            yield about(evidence, "ClaimHeld", text, remedy, "you")
 
 
 def claim_full(gang: Gang) -> Reasons:

@@ -15,7 +15,7 @@ from app.explain.known.guesses import guessed_labels
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.placing.fitness import is_selected
-from app.explain.reasons.reason import Evidence, Reason, Reasons, Severity
+from app.explain.reasons.reason import Evidence, Reason, Reasons, Severity, about
 from app.explain.reasons.words import amount, counted, listed
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
@@ -224,17 +224,9 @@ def _habit(
         f" KAI counts each as a {level.domain} of its own"
     )
     node = next(node for node in domains.nodes if node.labels.get(level.key) == example)
-    evidence = (Evidence(node.ref, f"metadata.labels[{level.key}]", example),)
+    evidence = Evidence(node.ref, f"metadata.labels[{level.key}]", example)
     remedy = f"nothing, if each {above.domain} is meant to have its own; otherwise move the labels"
-    yield Reason(
-        "NotATree",
-        (node.ref,),
-        text,
-        remedy,
-        "platform",
-        evidence,
-        severity="note",
-    )
+    yield about(evidence, "NotATree", text, remedy, "platform", severity="note")
 
 
 def _two_parents(
