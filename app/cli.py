@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from app import __version__
 from app.commands import COMMANDS
 from app.commands.completion import COMPLETING, complete
-from app.commands.options import UNUSABLE, Command
+from app.commands.options import UNUSABLE, Command, complain
 from app.config.error import ConfigurationError
 from app.dry_run.budget import UnusableInput
-from app.visible import visible
 
 # the last collection would examine all modules, which takes longer than many a command
 atexit.register(gc.freeze)
@@ -49,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return command.run(arguments)
     except (ConfigurationError, UnusableInput) as problem:
-        print(visible(str(problem), kept="\n"), file=sys.stderr)
+        complain(problem, kept="\n")
         return UNUSABLE
     except KeyboardInterrupt:
         return 130

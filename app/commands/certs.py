@@ -13,7 +13,7 @@ from app.certificates.inspect import address_of
 from app.certificates.report import Material, describe, read_live, validate_material
 from app.certificates.rotate import Terms, new_holdings
 from app.cluster.connect import api_client
-from app.commands.options import Command, configured, show
+from app.commands.options import Command, add_config, configured, show
 from app.dry_run.budget import UnusableInput
 from app.kube.api import ClusterError, NotFound
 from app.objects.names import is_subdomain
@@ -69,9 +69,7 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
         "--kubeconfig", type=Path, metavar="FILE", help="the cluster whose Secret to look at"
     )
     parser.add_argument("--context", help="a context of the kubeconfig (default: its current one)")
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="an OperatorConfiguration that names the Secret"
-    )
+    add_config(parser, "an OperatorConfiguration that names the Secret")
 
 
 def _days(text: str) -> timedelta:

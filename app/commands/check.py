@@ -2,20 +2,25 @@
 
 import argparse
 import asyncio
-import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 
 from app.cluster import documents
 from app.commands.audit_log import is_audit_log, report_on
 from app.commands.files import documents_of, files_in
-from app.commands.options import REFUSED, UNUSABLE, Command, add_output, show
+from app.commands.options import (
+    REFUSED,
+    UNUSABLE,
+    Command,
+    add_config,
+    add_output,
+    show_answer,
+)
 from app.config.read import configuration_or_defaults
 from app.config.schema import Configuration
 from app.dry_run.judge import Asker, Judgement, describe, judge
 from app.kube.api import Object
-from app.visible import visible, visible_json
+from app.visible import visible
 from app.webhooks.registry import routes_over
 
 
@@ -25,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " standard input"
     )
     parser.add_argument("files", nargs="+", metavar="FILES", help=files)
-    parser.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration")
+    add_config(parser, "an OperatorConfiguration")
     operations = ("CREATE", "UPDATE", "DELETE")
     parser.add_argument(
         "--operation",
@@ -51,9 +56,11 @@ def run(arguments: argparse.Namespace) -> int:
     judged = asyncio.run(check(configuration, objects, _asker(arguments, configuration)))
     verdicts = (judgement.verdict for judgement in judged)
     outcomes = Counter(verdict.outcome if verdict else "" for verdict in verdicts)
-    show = _print_json if arguments.output == "json" else _print_text
-    show(names, judged, outcomes)
-    sys.stdout.flush()
+    show_answer(
+        arguments.output,
+        lambda: _document(names, judged, outcomes),
+        lambda: "\n".join(_lines(names, judged, outcomes)),
+    )
 
     if outcomes["failed"]:
         return UNUSABLE
@@ -77,11 +84,7 @@ def _check_logs(
     Returns the exit code, which is 2 if no event could be judged.
     """
     report = asyncio.run(report_on(logs, facts, configuration))
-    if output == "json":
-        print(visible_json(report.json(), indented=True))
-    else:
-        show("\n".join(report.lines()))
-    sys.stdout.flush()
+    show_answer(output, report.json, lambda: "\n".join(report.lines()))
     return UNUSABLE if not report.judged else REFUSED if report.rejected else 0
 
 
@@ -96,38 +99,36 @@ async def check(
     return [await judge(routes, document, asker) for document in objects]
 
 
-def _print_json(
+def _document(
     names: Sequence[str], judged: Sequence[Judgement], outcomes: Mapping[str, int]
-) -> None:
+) -> Object:
     reports = [
         {"file": name, **judgement.report()} for name, judgement in zip(names, judged, strict=True)
     ]
     is_allowed = not outcomes["refused"] + outcomes["failed"]
-    print(visible_json({"allowed": is_allowed, "results": reports}, indented=True))
+    return {"allowed": is_allowed, "results": reports}
 
 
-def _print_text(
+def _lines(
     names: Sequence[str], judged: Sequence[Judgement], outcomes: Mapping[str, int]
-) -> None:
+) -> Iterator[str]:
     before = ""
     for name, judgement in zip(names, judged, strict=True):
         if name != before:
-            show(visible(name))
+            yield visible(name)
             before = name
-        for line in describe(judgement):
-            show(f"  {line}")
+        yield from (f"  {line}" for line in describe(judgement))
 
     judged_count = outcomes["allowed"] + outcomes["patched"] + outcomes["refused"]
-    show(
-        f"\n{judged_count} judged, {outcomes['refused']} refused, {outcomes['']} without a webhook"
-    )
+    yield ""
+    yield f"{judged_count} judged, {outcomes['refused']} refused, {outcomes['']} without a webhook"
     if outcomes["failed"]:
-        show(
+        yield (
             f"{outcomes['failed']} without a verdict: put what they need (a ClusterTopology, a"
             " PodCliqueSet) among the documents, or give --config"
         )
     elif not judged_count:
-        show("nothing was judged: see whether apiVersion and kind are right")
+        yield "nothing was judged: see whether apiVersion and kind are right"
 
 
 COMMAND = Command(

@@ -7,18 +7,29 @@ import argparse
 import asyncio
 import contextlib
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
 from app import logs
-from app.commands.options import REFUSED, Command, add_cluster_options, configured, port_number
+from app.commands.options import (
+    REFUSED,
+    Command,
+    add_cluster_options,
+    complain,
+    configured,
+    port_number,
+)
 from app.dry_run.budget import UnusableInput
 from app.kube.api import ClusterError
 from app.kube.credentials import is_in_cluster
 from app.kube.kubeconfig import contexts_of, namespace_of
 from app.server.process import signalled
-from app.visible import visible
+
+if TYPE_CHECKING:
+    from app.console.app import Opened
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -39,9 +50,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if is_in_cluster():
-        print(
-            "the console doesn't run in a cluster: run it where your kubeconfig and browser are",
-            file=sys.stderr,
+        complain(
+            "the console doesn't run in a cluster: run it where your kubeconfig and browser are"
         )
         return REFUSED
 
@@ -49,22 +59,15 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         uvloop.run(_run(arguments))
     except (ClusterError, OSError) as problem:
-        print(visible(f"can't open the console: {problem}"), file=sys.stderr)
+        complain(f"can't open the console: {problem}")
         return REFUSED
 
     return 0
 
 
 async def _run(arguments: argparse.Namespace) -> None:
-    try:
-        from app.console.app import ConsoleSettings, opened
-    except ImportError as problem:
-        raise UnusableInput(
-            f"the console needs more packages ({problem}): install grove-admission[console]"
-        ) from None
-
     context, _ = contexts_of(arguments.kubeconfig, arguments.context)
-    settings = ConsoleSettings(
+    async with announced(
         configured(arguments),
         arguments.kubeconfig,
         arguments.context or "",
@@ -73,13 +76,26 @@ async def _run(arguments: argparse.Namespace) -> None:
         namespace_of(arguments.kubeconfig, arguments.context),
         arguments.port,
         arguments.ipv6,
-    )
-    async with opened(settings) as console:
-        print(announcement(console.url, console.file, terminal=sys.stdout.isatty()), flush=True)
+    ) as console:
         if sys.stdout.isatty() and not arguments.no_browser:
             with contextlib.suppress(OSError):
                 await asyncio.to_thread(console.open_browser)
         await signalled()
+
+
+@contextlib.asynccontextmanager
+async def announced(*settings: Any) -> AsyncIterator["Opened"]:
+    """Run a console with these ConsoleSettings, and print its address."""
+    try:
+        from app.console.app import ConsoleSettings, opened
+    except ImportError as problem:
+        raise UnusableInput(
+            f"the console needs more packages ({problem}): install grove-admission[console]"
+        ) from None
+
+    async with opened(ConsoleSettings(*settings)) as console:
+        print(announcement(console.url, console.file, terminal=sys.stdout.isatty()), flush=True)
+        yield console
 
 
 def announcement(url: str, file: Path, *, terminal: bool) -> str:

@@ -17,7 +17,7 @@ from app.commands.options import (
     add_cluster_options,
     add_output,
     configured,
-    show,
+    show_answer,
     unreadable,
 )
 from app.config.schema import Configuration
@@ -26,7 +26,6 @@ from app.doctor.examination import Patient, examine
 from app.doctor.report import Check, document, exit_code, lines
 from app.kube.api import ClusterError
 from app.kube.credentials import is_in_cluster
-from app.visible import visible_json
 
 _HANDSHAKE_SECONDS = 3.0
 _UNCONFIGURED = Check(
@@ -56,11 +55,11 @@ def run(arguments: argparse.Namespace) -> int:
     except (ClusterError, OSError) as problem:
         return unreadable("can't examine the cluster", problem, arguments)
 
-    if arguments.output == "json":
-        print(visible_json(document(checks), indented=True))
-    else:
-        show("\n".join(lines(checks, everything=arguments.all)))
-
+    show_answer(
+        arguments.output,
+        lambda: document(checks),
+        lambda: "\n".join(lines(checks, everything=arguments.all)),
+    )
     return exit_code(checks)
 
 

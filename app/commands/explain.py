@@ -21,7 +21,14 @@ from app.cluster.connect import reading_client
 from app.commands.asked import neighbours, one_word, reference
 from app.commands.explain_list import print_list
 from app.commands.files import stream_of
-from app.commands.options import UNUSABLE, Command, add_reading_options, columns, unreadable
+from app.commands.options import (
+    UNUSABLE,
+    Command,
+    add_reading_options,
+    columns,
+    complain,
+    unreadable,
+)
 from app.dry_run.budget import UnusableInput
 from app.explain.answers.answer import Answer, explain
 from app.explain.known.index import Index
@@ -86,10 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         if arguments.offline:
-            if not given:
-                _require_files(arguments.offline)
-            facts = facts_of(stream_of(arguments.offline), time.time())
-            return _offline(facts, given, arguments)
+            return _offline(given, arguments)
         namespace = arguments.namespace or namespace_of(arguments.kubeconfig, arguments.context)
         if not given:
             return int(uvloop.run(_list(namespace, arguments)))
@@ -110,7 +114,10 @@ def _require_files(names: Sequence[str]) -> None:
             )
 
 
-def _offline(facts: Snapshot, given: str, arguments: argparse.Namespace) -> int:
+def _offline(given: str, arguments: argparse.Namespace) -> int:
+    if not given:
+        _require_files(arguments.offline)
+    facts = facts_of(stream_of(arguments.offline), time.time())
     index = Index(facts)
     if not given:
         return print_list(index, arguments.namespace or "", arguments)
@@ -166,7 +173,7 @@ async def _facts(client: Reader, ref: Ref, arguments: argparse.Namespace) -> Sna
 def _not_found(index: Index, ref: Ref, others: Sequence[Ref]) -> int:
     """Say that an object doesn't exist, or that it may not be read, and what helps."""
     for line in _why_not_found(index, ref, others):
-        print(visible(line), file=sys.stderr)
+        complain(line)
     return UNUSABLE
 
 
@@ -181,19 +188,12 @@ def _why_not_found(index: Index, ref: Ref, others: Sequence[Ref]) -> list[str]:
 
 def _print(answer: Answer, arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
-        print(visible_json(document(answer), indented=True))
-    else:
-        print(
-            text(
-                answer,
-                everything=arguments.all,
-                colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
-                width=columns(),
-            )
-        )
+        print(visible_json(document(answer), indented=True), flush=True)
+        return answer.exit_code
 
-    sys.stdout.flush()
-
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    width = columns(sys.stdout)
+    print(text(answer, everything=arguments.all, colour=colour, width=width), flush=True)
     return answer.exit_code
 
 

@@ -6,11 +6,11 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from app.fitted import fitted
 from app.frozen import frozen
-from app.visible import visible
+from app.visible import visible, visible_json
 
 # pydantic takes a tenth of a second, which commands that read no configuration need not spend
 if TYPE_CHECKING:
@@ -41,10 +41,14 @@ def add_cluster_options(parser: argparse.ArgumentParser, default: str = "that of
 
     `default` describes the cluster without a kubeconfig.
     """
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="an OperatorConfiguration: the server's"
-    )
+    add_config(parser)
     _add_cluster(parser, default)
+
+
+def add_config(
+    parser: argparse.ArgumentParser, description: str = "an OperatorConfiguration: the server's"
+) -> None:
+    parser.add_argument("--config", type=Path, metavar="FILE", help=description)
 
 
 def add_reading_options(parser: argparse.ArgumentParser) -> None:
@@ -101,16 +105,36 @@ def configured(arguments: argparse.Namespace, **flags: Any) -> "Configuration":
     return with_overrides(configuration_or_defaults(arguments.config), os.environ, flags)
 
 
-def columns() -> int:
-    """Return the columns of the terminal; 0, for as many as are needed, if there is none."""
-    if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
+def columns(stream: TextIO) -> int:
+    """Return the columns of a terminal; 0, for as many as are needed, if there is none."""
+    if not stream.isatty() and not os.environ.get("COLUMNS"):
         return 0
     return shutil.get_terminal_size().columns
 
 
 def show(text: str) -> None:
     """Print a text for people, as wide as the terminal; commands in it stay whole."""
-    print(fitted(text, columns()))
+    print(fitted(text, columns(sys.stdout)))
+
+
+def show_answer(
+    output: str, document: Callable[[], dict[str, Any]], text: Callable[[], str]
+) -> None:
+    """Print an answer in the form that --output names."""
+    if output == "json":
+        print(visible_json(document(), indented=True))
+    else:
+        show(text())
+
+    sys.stdout.flush()
+
+
+def complain(problem: object, kept: str = "") -> None:
+    """Print a problem on standard error, as wide as the terminal; commands in it stay whole.
+
+    `kept` are characters that would otherwise be replaced, such as line breaks.
+    """
+    print(fitted(visible(str(problem), kept), columns(sys.stderr)), file=sys.stderr)
 
 
 def unreadable(failure: str, problem: Exception, arguments: argparse.Namespace) -> int:
@@ -122,11 +146,11 @@ def unreadable(failure: str, problem: Exception, arguments: argparse.Namespace) 
     # loads aiohttp, which commands without a cluster don't need
     from app.cluster.connect import how_to_renew, other_contexts
 
-    print(visible(f"{failure}: {problem}"), file=sys.stderr)
+    complain(f"{failure}: {problem}")
     command = how_to_renew(problem, arguments.kubeconfig, arguments.context)
     if command:
-        print(f"renew your credentials: {command}", file=sys.stderr)
+        complain(f"renew your credentials: {command}")
     others = other_contexts(problem, arguments.kubeconfig, arguments.context)
     if others:
-        print(visible(others), file=sys.stderr)
+        complain(others)
     return UNUSABLE

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from app.commands.options import Command, configured
+from app.commands.options import Command, add_config, configured
 from app.config.schema import Configuration
 from app.dry_run.budget import UnusableInput
 from app.webhooks.policies import (
@@ -27,9 +27,7 @@ PLUGINS = {
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="an OperatorConfiguration: the server's"
-    )
+    add_config(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--static", type=Path, metavar="DIR", help="write static manifests of API servers to DIR"

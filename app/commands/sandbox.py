@@ -15,16 +15,17 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
 from app import logs
 from app.cluster.cluster import Cluster
 from app.commands.beside import READY_SECONDS, ApiServer, beside, until
-from app.commands.console import announcement
-from app.commands.options import REFUSED, Command, add_log_level, port_number
+from app.commands.console import announced
+from app.commands.options import REFUSED, Command, add_config, add_log_level, complain, port_number
 from app.config.read import load_configuration, with_overrides
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.dry_run.budget import UnusableInput
@@ -140,7 +141,10 @@ async def _until_signalled(
         print(
             f"sandbox ready: {api.url}, webhooks at {url}, kubeconfig {api.kubeconfig}", flush=True
         )
-        async with _console(api, configuration) if arguments.console else contextlib.nullcontext():
+        console: contextlib.AbstractAsyncContextManager[Any] = contextlib.nullcontext()
+        if arguments.console:
+            console = announced(configuration, api.kubeconfig, "user", "user")
+        async with console:
             await signalled()
 
 
@@ -157,20 +161,6 @@ async def _apply_fleet(api: ApiServer, cluster: Cluster, *, waits: bool) -> None
                 lambda: cluster.stores[TOPOLOGIES].get("", cluster.topology_name) is not None
             )
     await api.apply(fleet())
-
-
-@contextlib.asynccontextmanager
-async def _console(api: ApiServer, configuration: Configuration) -> AsyncIterator[None]:
-    """Run a console with the rights of the sandbox's user."""
-    try:
-        from app.console.app import ConsoleSettings, opened
-    except ImportError as problem:
-        raise UnusableInput(
-            f"the console needs more packages ({problem}): install grove-admission[console]"
-        ) from None
-    async with opened(ConsoleSettings(configuration, api.kubeconfig, "user", "user")) as console:
-        print(announcement(console.url, console.file, terminal=sys.stdout.isatty()), flush=True)
-        yield
 
 
 def _write(path: Path, content: dict[str, str]) -> None:
@@ -193,7 +183,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--webhook-port", type=port_number, help="of the webhook server (default: a free one)"
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration")
+    add_config(parser, "an OperatorConfiguration")
     parser.add_argument(
         "--crds",
         type=Path,
@@ -227,7 +217,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         uvloop.run(run_sandbox(configuration, arguments))
     except (OSError, RuntimeError, ClusterError, CreationFailed) as problem:
-        print(f"can't run the sandbox: {problem}", file=sys.stderr)
+        complain(f"can't run the sandbox: {problem}")
         return REFUSED
 
     return 0

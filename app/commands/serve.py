@@ -14,6 +14,7 @@ from app.commands.options import (
     Command,
     add_cluster_options,
     add_log_level,
+    complain,
     configured,
     port_number,
 )
@@ -64,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         configuration = configured(arguments, host=arguments.host, port=arguments.port)
     except ConfigurationError as problem:
-        print(problem, file=sys.stderr)
+        complain(problem, kept="\n")
         return REFUSED
 
     objects = None
@@ -78,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         uvloop.run(serve(configuration, arguments.certs, cluster, extras))
     except (OSError, ClusterError, CreationFailed) as problem:
-        print(f"can't serve: {problem}", file=sys.stderr)
+        complain(f"can't serve: {problem}")
         return REFUSED
 
     return 0

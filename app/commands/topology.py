@@ -6,7 +6,6 @@ is room, 1 there is none, 2 that is not known. With --if: 0 nothing breaks, 1 so
 
 import argparse
 import re
-import sys
 import time
 from typing import Any
 
@@ -15,8 +14,15 @@ import uvloop
 from app import logs
 from app.cluster.connect import reading_client
 from app.commands.files import documents_of, stream_of
-from app.commands.options import UNUSABLE, Command, add_reading_options, show, unreadable
-from app.commands.whatif import add_option, edits_of, effects_of, print_unknown, read_everything
+from app.commands.options import (
+    UNUSABLE,
+    Command,
+    add_reading_options,
+    complain,
+    show_answer,
+    unreadable,
+)
+from app.commands.whatif import add_option, edits_of, effects_of, print_unknown
 from app.dry_run.budget import UnusableInput
 from app.explain.answers.preview import Preview, preview
 from app.explain.answers.room import RoomSearch, search_room
@@ -26,7 +32,7 @@ from app.explain.answers.whatif.effects import Effects
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.known.read import facts_of, read_all
-from app.explain.known.snapshot import RESOURCES, Snapshot
+from app.explain.known.snapshot import BY_RESOURCE, RESOURCES, Snapshot
 from app.explain.reasons.words import listed
 from app.explain.shown.json import preview_document, search_document, survey_document
 from app.explain.shown.rights import how_to_get
@@ -53,7 +59,6 @@ from app.rules.dialects.bindings.levels import validate_binding
 from app.rules.dialects.design.levels import validate_cluster_topology
 from app.rules.topology.levels import validate_levels
 from app.stores.around import TOPOLOGY
-from app.visible import visible, visible_json
 
 _ROOM = re.compile(r"(\d{1,6})x(\d{1,4})")
 
@@ -106,18 +111,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _read(arguments: argparse.Namespace, *, sets: bool) -> Snapshot:
-    resources = (
-        *TOPOLOGY,
-        NODE,
-        POD,
-        RESOURCE_SLICE,
-        RESOURCE_CLAIM,
-        *([POD_CLIQUE_SET] if sets else []),
-    )
+    resources = [*TOPOLOGY, NODE, POD, RESOURCE_SLICE, RESOURCE_CLAIM]
+    if sets:
+        resources.append(POD_CLIQUE_SET)
     async with reading_client(RESOURCES, arguments.kubeconfig, arguments.context) as client:
-        if arguments.edits:
-            return await read_everything(client)
-        return await read_all(client, now=time.time(), only=resources)
+        only = BY_RESOURCE if arguments.edits else resources
+        return await read_all(client, now=time.time(), only=only)
 
 
 def levels_of(path: str, name: str) -> ClusterTopology:
@@ -192,9 +191,11 @@ def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Na
     topology = index.topology(arguments.name)
     _require_topology(index, topology, examined, arguments.name)
     if arguments.room and not index.room_is_known:
-        print("room is not known: not all nodes and pods can be read", file=sys.stderr)
-        for line in how_to_get(index.facts.unseen):
-            print(visible(line), file=sys.stderr)
+        for line in (
+            "room is not known: not all nodes and pods can be read",
+            *how_to_get(index.facts.unseen),
+        ):
+            complain(line)
         return UNUSABLE
 
     room = _room(index, topology, arguments)
@@ -204,10 +205,7 @@ def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Na
     changes = preview(index, levels) if levels is not None else None
     report = _Report(index, topology, examined, inside, room, changes)
 
-    if arguments.output == "json":
-        print(visible_json(report.document(), indented=True))
-    else:
-        show(report.text(arguments))
+    show_answer(arguments.output, report.document, lambda: report.text(arguments))
     return report.exit_code
 
 
@@ -224,15 +222,16 @@ def _report_effects(
     examined = survey(index, arguments.name)
     _require_topology(index, index.topology(arguments.name), examined, arguments.name)
     if not index.room_is_known:
-        print("what would be is not known: not all nodes and pods can be read", file=sys.stderr)
+        complain("what would be is not known: not all nodes and pods can be read")
         return print_unknown(facts)
 
     effects, after = effects_of(facts, edits, arguments)
     room = _room(after, after.topology(arguments.name), arguments)
-    if arguments.output == "json":
-        print(visible_json(_effects_document(effects, room), indented=True))
-    else:
-        show(_effects_text(effects, after, room, arguments))
+    show_answer(
+        arguments.output,
+        lambda: _effects_document(effects, room),
+        lambda: _effects_text(effects, after, room, arguments),
+    )
 
     if facts.unseen:
         return print_unknown(facts)

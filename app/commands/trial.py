@@ -11,11 +11,10 @@ import orjson
 
 from app.commands.audit_log import DAMAGED, lines_of, opened_log
 from app.commands.files import files_in
-from app.commands.options import REFUSED, UNUSABLE, Command, add_output, show
+from app.commands.options import REFUSED, UNUSABLE, Command, add_output, show_answer
 from app.dry_run.audit_report import Report, ReportedMessage
 from app.dry_run.budget import UnusableInput
 from app.objects.shape import text_at
-from app.visible import visible_json
 
 Entry = dict[str, Any]
 
@@ -28,10 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     report = report_on(files_in(arguments.files, lambda name: True))
-    if arguments.output == "json":
-        print(visible_json(report.json(), indented=True))
-    else:
-        show("\n".join(report.lines()))
+    show_answer(arguments.output, report.json, lambda: "\n".join(report.lines()))
     if not report.judged:
         return UNUSABLE
     return REFUSED if report.rejected else 0

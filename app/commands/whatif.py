@@ -1,21 +1,16 @@
 """`topology --if`: what edits would do, before anybody makes them."""
 
 import argparse
-import sys
-import time
 
 from app.commands.files import documents_of
-from app.commands.options import UNUSABLE
+from app.commands.options import UNUSABLE, complain
 from app.dry_run.budget import UnusableInput
 from app.explain.answers.whatif.edits import Applying, Supposition, UnusableEdit, is_file, parse
 from app.explain.answers.whatif.effects import Effects, effects
 from app.explain.known.index import Index
-from app.explain.known.read import read_all
 from app.explain.known.snapshot import Snapshot
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.text import not_seen
-from app.kube.api import Reader
-from app.visible import visible
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
@@ -45,11 +40,6 @@ def _edit(text: str) -> Supposition:
         raise UnusableInput(f"--if {problem}") from None
 
 
-async def read_everything(client: Reader) -> Snapshot:
-    """Read all that decides on placement."""
-    return await read_all(client, now=time.time())
-
-
 def effects_of(
     facts: Snapshot, edits: list[Supposition], arguments: argparse.Namespace
 ) -> tuple[Effects, Index]:
@@ -63,5 +53,5 @@ def effects_of(
 def print_unknown(facts: Snapshot) -> int:
     """Print that not everything could be read. Return the exit code."""
     for line in (*not_seen(facts.unseen, ()), *how_to_get(facts.unseen)):
-        print(visible(line), file=sys.stderr)
+        complain(line)
     return UNUSABLE

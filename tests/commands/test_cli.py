@@ -354,3 +354,16 @@ def test_nothing_is_examined_for_garbage_at_exit() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
     )
     assert ended.stdout.splitlines()[-1] == "True", ended.stderr
+
+
+def test_errors_keep_to_the_width_and_lose_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["explain", "llm", "--offline", "no-such-file.yaml", "--all-namespaces"]
+    assert main(asked) == 2
+    whole = capsys.readouterr().err
+    monkeypatch.setenv("COLUMNS", "40")
+    assert main(asked) == 2
+    ended = capsys.readouterr().err
+    assert max(map(len, ended.splitlines())) <= 40 < len(whole)
+    assert ended.split() == whole.split()
