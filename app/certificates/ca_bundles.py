@@ -8,7 +8,6 @@ import binascii
 import logging
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
 from app.certificates.inspect import split_bundle
 from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef
@@ -183,9 +182,7 @@ def trusted_cas(configuration: JsonMap, service: Service) -> list[frozenset[byte
     ]
 
 
-def with_ca_bundle(
-    configuration: JsonMap, service: Service, bundle_pem: bytes
-) -> list[dict[str, Any]]:
+def with_ca_bundle(configuration: JsonMap, service: Service, bundle_pem: bytes) -> list[Object]:
     """Return the webhooks of `configuration`.
 
     Ours trust only `bundle_pem`; the others are unchanged.

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from app.certificates.ca_bundles import with_ca_bundle
 from app.cluster.cluster import Cluster
@@ -124,7 +124,7 @@ def service_at(target: ServiceTarget, port: int) -> list[Object]:
     ]
 
 
-def with_bundle(configuration: dict[str, Any], bundle: bytes) -> dict[str, Any]:
+def with_bundle(configuration: Object, bundle: bytes) -> Object:
     """Return a webhook configuration whose webhooks at our Service trust `bundle` (PEM)."""
     target = ServiceTarget()
     service = (target.namespace, target.name)

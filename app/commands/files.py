@@ -4,11 +4,12 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from app.dry_run.budget import OF_FILE, Budget, UnusableInput
 from app.dry_run.documents import read_documents
 from app.dry_run.stream import stream_documents
+from app.kube.api import Object
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -22,7 +23,7 @@ def files_in(names: Sequence[str], is_taken: Callable[[str], bool]) -> list[str]
     return [file for name in names for file in _files(name, is_taken)]
 
 
-def documents_of(names: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+def documents_of(names: Sequence[str]) -> list[tuple[str, Object]]:
     """Return the documents in files, directories or standard input (-), with their file's name.
 
     Raise UnusableInput.
@@ -38,7 +39,7 @@ def documents_of(names: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
     return documents
 
 
-def stream_of(names: Sequence[str]) -> Iterator[dict[str, Any]]:
+def stream_of(names: Sequence[str]) -> Iterator[Object]:
     """Yield the documents in files, directories or standard input (-), of any size, one by one.
 
     Raise UnusableInput.

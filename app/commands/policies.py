@@ -2,13 +2,13 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from app.commands.options import Command, add_config, configured
 from app.config.schema import Configuration
 from app.dry_run.budget import UnusableInput
+from app.kube.api import Object
 from app.webhooks.policies import (
     UNCOVERED,
     admission_policies,
@@ -17,7 +17,7 @@ from app.webhooks.policies import (
     static_policies,
 )
 
-Objects = list[dict[str, Any]]
+Objects = list[Object]
 
 PLUGINS = {
     "validating": "ValidatingAdmissionPolicy",
@@ -101,7 +101,7 @@ def _write_static(folder: Path, configuration: Configuration) -> None:
     print(f"--admission-control-config-file={folder.absolute()}/admission-configuration.yaml")
 
 
-def _plugins(folder: Path, names: list[str]) -> dict[str, Any]:
+def _plugins(folder: Path, names: list[str]) -> Object:
     """Return the AdmissionConfiguration of an API server that reads `folder`."""
     version = "apiserver.config.k8s.io/v1"
     return {

@@ -7,7 +7,6 @@ is room, 1 there is none, 2 that is not known. With --if: 0 nothing breaks, 1 so
 import argparse
 import re
 import time
-from typing import Any
 
 import uvloop
 
@@ -34,7 +33,7 @@ from app.explain.known.levels import Topology
 from app.explain.known.read import facts_of, read_all
 from app.explain.known.snapshot import BY_RESOURCE, RESOURCES, Snapshot
 from app.explain.reasons.words import listed
-from app.explain.shown.json import preview_document, search_document, survey_document
+from app.explain.shown.json import Document, preview_document, search_document, survey_document
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.topology_text import (
     domains_text,
@@ -163,8 +162,8 @@ class _Report:
     room: RoomSearch | None
     changes: Preview | None
 
-    def document(self) -> dict[str, Any]:
-        answer: dict[str, Any] = survey_document(self.examined, self.index.facts, self.inside)
+    def document(self) -> Document:
+        answer: Document = survey_document(self.examined, self.index.facts, self.inside)
         if self.room is not None:
             answer["room"] = search_document(self.room)
         if self.changes is not None:
@@ -252,7 +251,7 @@ def _effects_text(
     return "\n".join(parts)
 
 
-def _effects_document(effects: Effects, room: RoomSearch | None) -> dict[str, Any]:
+def _effects_document(effects: Effects, room: RoomSearch | None) -> Document:
     document = effects_document(effects)
     return document if room is None else {**document, "room": search_document(room)}
 

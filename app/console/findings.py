@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from io import StringIO
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from app.audit.auditor import Auditor
 from app.audit.finding import Finding, Tally
 from app.audit.progress import Progress
 from app.config.schema import Configuration
 from app.console.live import Live
-from app.console.page import ConsolePage, Query
+from app.console.page import ConsolePage, Query, Values
 from app.console.revision import Revision
 from app.console.topology import surveyed
 from app.doctor.apis import Read
@@ -164,7 +164,7 @@ class Examination:
         topology = map(_of_topology, surveyed(snapshot.index).reasons)
         return _grouped(_without_repeats([*examined, *topology]))
 
-    def shown(self, snapshot: Revision, query: Query) -> dict[str, Any]:
+    def shown(self, snapshot: Revision, query: Query) -> Values:
         """Return what the page shows.
 
         These are the findings of the last examination, and those of the topology of now.
@@ -259,7 +259,7 @@ def _grouped(rows: Sequence[FindingRow]) -> list[FindingRow]:
     return sorted(groups.values(), key=lambda row: order.index(row.group))
 
 
-def _progress(result: Result) -> dict[str, Any]:
+def _progress(result: Result) -> Values:
     """Return how far an examination is, and what it found to be in order or could not see."""
     return {
         "examined": result.end > 0,
@@ -272,7 +272,7 @@ def _progress(result: Result) -> dict[str, Any]:
     }
 
 
-def _chips(rows: Sequence[FindingRow]) -> list[dict[str, Any]]:
+def _chips(rows: Sequence[FindingRow]) -> list[Values]:
     """Return the groups that have findings, each with its number of them."""
     counts = Counter(row.group for row in rows)
     return [
@@ -286,7 +286,7 @@ def _searched(row: FindingRow) -> str:
     return " ".join((row.source, row.text, row.detail, *row.objects)).lower()
 
 
-def _shown(row: FindingRow) -> dict[str, Any]:
+def _shown(row: FindingRow) -> Values:
     of_audit = row.source == "audit"
     text = f"{row.text} {listed(row.objects, _NAMED)}" if of_audit else row.text
 

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
+from app.console.page import Values
 from app.explain.answers.room import RoomAnswer
 from app.explain.answers.survey import DomainReport, domain_reports
 from app.explain.known.domains import Path
@@ -30,7 +30,7 @@ class Cell:
 
 def drawn(
     index: Index, topology: Topology, at: Path, room: RoomAnswer | None, gang_nodes: frozenset[str]
-) -> dict[str, Any] | None:
+) -> Values | None:
     """Return the cells of the deepest level that can be drawn, grouped by their parents.
 
     None if even the next level has too many domains.
@@ -113,9 +113,7 @@ def _places(index: Index, topology: Topology, depth: int, nodes: frozenset[str])
     }
 
 
-def _group(
-    parent: Path, at: Path, inside: Sequence[DomainReport], asked: _RoomOnMap
-) -> dict[str, Any]:
+def _group(parent: Path, at: Path, inside: Sequence[DomainReport], asked: _RoomOnMap) -> Values:
     shown = parent[len(at) :]
     name = "/".join(shown[1:] or shown) or (parent[-1] if parent else "")
     free = [report.free for report in inside]
@@ -140,14 +138,14 @@ def _band_of(parent: Path, at: Path) -> str:
     return parent[len(at)] if len(parent) > len(at) + 1 else ""
 
 
-def _bands(groups: Sequence[dict[str, Any]], levels: Sequence[Level]) -> list[dict[str, Any]]:
-    bands: dict[str, list[dict[str, Any]]] = {}
+def _bands(groups: Sequence[Values], levels: Sequence[Level]) -> list[Values]:
+    bands: dict[str, list[Values]] = {}
     for group in groups:
         bands.setdefault(group["band"], []).append(group)
     return [_band(name, inside, levels) for name, inside in bands.items()]
 
 
-def _band(name: str, groups: Sequence[dict[str, Any]], levels: Sequence[Level]) -> dict[str, Any]:
+def _band(name: str, groups: Sequence[Values], levels: Sequence[Level]) -> Values:
     """Return a domain of the broadest level that is drawn, with its totals.
 
     `levels` are those from the broadest to that of the cells.
@@ -167,7 +165,7 @@ def _band(name: str, groups: Sequence[dict[str, Any]], levels: Sequence[Level]) 
     return {"name": name, "groups": groups, "totals": ", ".join(totals)}
 
 
-def _free_and_room(groups: Sequence[dict[str, Any]]) -> list[str]:
+def _free_and_room(groups: Sequence[Values]) -> list[str]:
     gpus = sum(group["gpus"] for group in groups)
     free = [group["free"] for group in groups]
     shown = "? (not known)" if None in free else plain(sum(free))

@@ -10,6 +10,9 @@ from app.frozen import frozen
 Query = Mapping[str, str]
 """The query of a request, the first value of each name."""
 
+Values = dict[str, Any]
+"""What a template shows, by name."""
+
 
 @frozen
 class ConsolePage:
@@ -22,7 +25,7 @@ class ConsolePage:
 
     path: str
     title: str
-    read: Callable[[Revision, Query], dict[str, Any]]
+    read: Callable[[Revision, Query], Values]
     options: Collection[str] = ()
     watched: bool = True
 

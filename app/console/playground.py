@@ -6,7 +6,6 @@ Nothing is sent or stored.
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import yaml
 
@@ -15,7 +14,7 @@ from app.cluster import documents, listed
 from app.cluster.cluster import Cluster
 from app.config.schema import Configuration
 from app.console.live import Live
-from app.console.page import ConsolePage, Query
+from app.console.page import ConsolePage, Query, Values
 from app.console.revision import Revision
 from app.console.source import difference, line_of, masked, roots
 from app.dry_run.budget import UnusableInput
@@ -81,7 +80,7 @@ class Judge:
         self._configuration = configuration
         self._live = live
 
-    async def __call__(self, form: Mapping[str, str]) -> dict[str, Any]:
+    async def __call__(self, form: Mapping[str, str]) -> Values:
         text = form.get("text", "").replace("\r\n", "\n")[:MOST_TEXT]
         values = _unjudged(form, text)
         try:
@@ -133,7 +132,7 @@ class Judge:
         ]
 
 
-def _unjudged(form: Mapping[str, str], text: str) -> dict[str, Any]:
+def _unjudged(form: Mapping[str, str], text: str) -> Values:
     """Return what the page shows of a form before its documents are judged."""
     operation = form.get("operation", "CREATE")
     return {
@@ -150,7 +149,7 @@ def _unjudged(form: Mapping[str, str], text: str) -> dict[str, Any]:
 
 def _verdicts(
     judged: Sequence[Judgement], nodes: Sequence[yaml.Node], snapshot: Revision | None
-) -> list[dict[str, Any]]:
+) -> list[Values]:
     aligned = len(judged) == len(nodes)
     return [
         _shown(judgement, nodes[position] if aligned else None, snapshot)
@@ -158,9 +157,7 @@ def _verdicts(
     ]
 
 
-def _shown(
-    judgement: Judgement, node: yaml.Node | None, snapshot: Revision | None
-) -> dict[str, Any]:
+def _shown(judgement: Judgement, node: yaml.Node | None, snapshot: Revision | None) -> Values:
     api_version, kind, namespace, name = identify(judgement.document)
     verdict = judgement.verdict
     shown = {"kind": kind, "name": name or "(no name)", "namespace": namespace}
@@ -186,7 +183,7 @@ def _shown(
     }
 
 
-_NOT_JUDGED: dict[str, Any] = {
+_NOT_JUDGED: Values = {
     "state": "well",
     "judged": False,
     "outcome": "",
@@ -215,7 +212,7 @@ def _words(verdict: Verdict) -> str:
     return _WORDS[verdict.outcome] + code
 
 
-def _problems(verdict: Verdict, node: yaml.Node | None) -> list[dict[str, Any]]:
+def _problems(verdict: Verdict, node: yaml.Node | None) -> list[Values]:
     """Causes and warnings, each with its field and line; line 0 if it is not known."""
     causes = [(cause.field, cause.text or cause.message, "problem") for cause in verdict.causes]
     if not causes and not verdict.allowed:
@@ -239,7 +236,7 @@ def _field_and_text(warning: str) -> tuple[str, str]:
     return (match[1], warning[match.end() :]) if match else ("", warning)
 
 
-def placement(index: Index, document: Object) -> dict[str, Any] | None:
+def placement(index: Index, document: Object) -> Values | None:
     """Return whether a PodCliqueSet would have room now, and what prevents it.
 
     None if nodes or pods can't be seen.
@@ -254,7 +251,7 @@ def placement(index: Index, document: Object) -> dict[str, Any] | None:
     return {"fits": not reasons, "reasons": reasons}
 
 
-def _marks(verdicts: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+def _marks(verdicts: Sequence[Values]) -> dict[int, str]:
     """Return the state to show beside a line."""
     marks: dict[int, str] = {}
     for problem in (problem for verdict in verdicts for problem in verdict["problems"]):
@@ -263,7 +260,7 @@ def _marks(verdicts: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     return marks
 
 
-def _headline(verdicts: Sequence[Mapping[str, Any]]) -> str:
+def _headline(verdicts: Sequence[Values]) -> str:
     refused = sum(verdict["outcome"] == "refused" for verdict in verdicts)
     undecided = sum(verdict["outcome"] == "failed" for verdict in verdicts)
     count = "1 document" if len(verdicts) == 1 else f"{len(verdicts)} documents"
@@ -276,7 +273,7 @@ def _headline(verdicts: Sequence[Mapping[str, Any]]) -> str:
     return f"Allowed: {count}"
 
 
-def saved(judged: Mapping[str, Any], version: str) -> dict[str, Any]:
+def saved(judged: Values, version: str) -> Values:
     """One file with all that a playground shows. "Open" reads `documents` and `options`."""
     return {
         "version": version,
@@ -288,7 +285,7 @@ def saved(judged: Mapping[str, Any], version: str) -> dict[str, Any]:
     }
 
 
-def _read(snapshot: Revision, query: Query) -> dict[str, Any]:
+def _read(snapshot: Revision, query: Query) -> Values:
     """Return the empty form, or the form with the example if the query has `example`."""
     return {
         "text": EXAMPLE if "example" in query else "",

@@ -20,7 +20,7 @@ from app.console.events import Streams
 from app.console.guard import Guard
 from app.console.listing import WaitingList
 from app.console.live import Live
-from app.console.page import ConsolePage
+from app.console.page import ConsolePage, Values
 from app.console.rendering import environment
 from app.console.revision import Revision
 from app.explain.answers.answer import Answer
@@ -125,7 +125,7 @@ class _Routes:
 
         return answer
 
-    async def _page(self, request: Request, page: ConsolePage, more: dict[str, Any]) -> Response:
+    async def _page(self, request: Request, page: ConsolePage, more: Values) -> Response:
         """Return the page, or 304 if it shows what `If-None-Match` names."""
         query = dict(reversed(request.query_params.multi_items()))
         snapshot = self._console.live.snapshot()
@@ -160,10 +160,10 @@ class _Routes:
         return self._render(*arguments), time.thread_time() - begin
 
     def _render(
-        self, page: ConsolePage, snapshot: Revision, query: dict[str, str], more: dict[str, Any]
+        self, page: ConsolePage, snapshot: Revision, query: dict[str, str], more: Values
     ) -> _Rendered:
         live = self._console.live
-        values: dict[str, Any] = {"context": self._console.context, "trouble": live.trouble}
+        values: Values = {"context": self._console.context, "trouble": live.trouble}
         if page.watched and not live.ready:
             loading = self._environment.get_template("loading.html")
             return _Rendered(loading.render(values, loading=live.progress()))
@@ -231,7 +231,7 @@ class _Routes:
         return Response(body, media_type="application/json", headers=headers)
 
 
-def _json(value: dict[str, Any]) -> bytes:
+def _json(value: Values) -> bytes:
     return visible_json(value, indented=True).encode()
 
 

@@ -6,11 +6,10 @@ console reads: never a Secret or a ConfigMap.
 
 import shlex
 from collections.abc import Mapping
-from typing import Any
 
 import yaml
 
-from app.console.page import ConsolePage, Query, reference
+from app.console.page import ConsolePage, Query, Values, reference
 from app.console.revision import Revision
 from app.explain.known.kinds import EXPLAINED
 from app.explain.known.snapshot import BY_RESOURCE
@@ -36,7 +35,7 @@ class StoredObjects:
     def __init__(self, client: Reader) -> None:
         self._client = client
 
-    async def __call__(self, query: Query) -> dict[str, Any]:
+    async def __call__(self, query: Query) -> Values:
         """Return what the page shows of the object that the query names."""
         ref = reference(query.get("object", ""), _NAMESPACED)
         if ref is None:
@@ -63,7 +62,7 @@ def _yaml(obj: Object, resource: Resource) -> str:
     return yaml.safe_dump({**full, "metadata": metadata}, sort_keys=False, allow_unicode=True)
 
 
-def read(snapshot: Revision, query: Query) -> dict[str, Any]:
+def read(snapshot: Revision, query: Query) -> Values:
     """Return what the page shows without the stored object."""
     given = query.get("object", "")
     ref = reference(given, _NAMESPACED)

@@ -3,10 +3,8 @@
 It shows levels and their coverage, what is not a tree, where room is, and a map of what is free.
 """
 
-from typing import Any
-
 from app.console.map import drawn
-from app.console.page import ConsolePage, Query, named, reference
+from app.console.page import ConsolePage, Query, Values, named, reference
 from app.console.revision import Revision
 from app.explain.answers.room import RoomSearch, search_room
 from app.explain.answers.survey import DomainReport, Survey, domain_reports, survey
@@ -40,7 +38,7 @@ def surveyed(index: Index, name: str = "") -> Survey:
     return index.remembered(("console survey", name), lambda: survey(index, name), _OF_SURVEY)
 
 
-def _read(snapshot: Revision, query: Query) -> dict[str, Any]:
+def _read(snapshot: Revision, query: Query) -> Values:
     index = snapshot.index
     name = query.get("name", "")
     topology = index.topology(name)
@@ -68,7 +66,7 @@ def _read(snapshot: Revision, query: Query) -> dict[str, Any]:
     }
 
 
-def _of_survey(index: Index, examined: Survey, topology: Topology, at: Path) -> dict[str, Any]:
+def _of_survey(index: Index, examined: Survey, topology: Topology, at: Path) -> Values:
     return {
         "headline": _headline(index, examined, topology, at),
         "levels": examined.levels,
@@ -79,7 +77,7 @@ def _of_survey(index: Index, examined: Survey, topology: Topology, at: Path) -> 
     }
 
 
-def _of_room(index: Index, query: Query, room: RoomSearch | None) -> dict[str, Any]:
+def _of_room(index: Index, query: Query, room: RoomSearch | None) -> Values:
     return {
         "room": search_text(room).splitlines() if room else [],
         "room_fits": bool(room and room.answer.enough),
@@ -215,7 +213,7 @@ def _gangs(index: Index, given: str) -> list[dict[str, str]]:
 # The nodes of one domain.
 
 
-def _nodes(index: Index, topology: Topology, at: Path) -> list[dict[str, Any]]:
+def _nodes(index: Index, topology: Topology, at: Path) -> list[Values]:
     """Return the nodes of a domain that has at most MOST_NODES.
 
     They have what is free, and which groups have pods there.
@@ -229,7 +227,7 @@ def _nodes(index: Index, topology: Topology, at: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _node(index: Index, position: int) -> dict[str, Any]:
+def _node(index: Index, position: int) -> Values:
     node = index.nodes[position]
     gpus = gpus_of(node.allocatable)
     free = plain(max(0, gpus - index.used_gpus.get(node.name, 0))) if index.room_is_known else "?"

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from app.console import stored
 from app.console.listing import WaitingList, answered
-from app.console.page import ConsolePage, Query, named, reference
+from app.console.page import ConsolePage, Query, Values, named, reference
 from app.console.revision import Revision
 from app.explain.answers.answer import Answer
 from app.explain.answers.branch import Branch
@@ -52,7 +51,7 @@ def printed(
     return None if answer is None else form(answer)
 
 
-def _read(listing: WaitingList, snapshot: Revision, query: Query) -> dict[str, Any]:
+def _read(listing: WaitingList, snapshot: Revision, query: Query) -> Values:
     facts = snapshot.facts
     namespaces = sorted({row.ref.namespace for row in listing.rows})
     asked = query.get("object", "")
@@ -76,7 +75,7 @@ def _read(listing: WaitingList, snapshot: Revision, query: Query) -> dict[str, A
     }
 
 
-def _of_list(listing: WaitingList, rows: Sequence[WorkloadRow], facts: Snapshot) -> dict[str, Any]:
+def _of_list(listing: WaitingList, rows: Sequence[WorkloadRow], facts: Snapshot) -> Values:
     return {
         "list": [_listed(row, facts) for row in rows[:MOST_ROWS]],
         "count": len(rows),
@@ -85,7 +84,7 @@ def _of_list(listing: WaitingList, rows: Sequence[WorkloadRow], facts: Snapshot)
     }
 
 
-def _of_object(index: Index, ref: Ref | None, asked: str) -> dict[str, Any]:
+def _of_object(index: Index, ref: Ref | None, asked: str) -> Values:
     """Return the explanation of `ref`. `asked` is "" if nobody has asked for one."""
     answer = answered(index, ref) if ref else None
     return {
@@ -116,7 +115,7 @@ def _found(rows: Sequence[WorkloadRow], namespace: str, text: str) -> list[Workl
     ]
 
 
-def _listed(row: WorkloadRow, facts: Snapshot) -> dict[str, Any]:
+def _listed(row: WorkloadRow, facts: Snapshot) -> Values:
     """Return the cells of a row by the column of the command."""
     values = dict(zip(COLUMNS, (*cells(row, facts), first_reason(row)), strict=True))
     return {"columns": values, "glyph": row.state, "ref": named(row.ref)}
@@ -125,7 +124,7 @@ def _listed(row: WorkloadRow, facts: Snapshot) -> dict[str, Any]:
 # The explanation.
 
 
-def _shown(answer: Answer) -> dict[str, Any]:
+def _shown(answer: Answer) -> Values:
     causes = [_clause(reason.text) for reason in answer.reasons]
     rows = list(_rows(answer.tree, causes))
     if len(rows) > _DETAILED:
@@ -167,7 +166,7 @@ def _heading(answer: Answer) -> str:
     return f"{name} waits: KAI says {answer.said[0]}" if answer.said else answer.headline
 
 
-def _rows(branch: Branch, causes: Sequence[str], level: int = 1) -> Iterator[dict[str, Any]]:
+def _rows(branch: Branch, causes: Sequence[str], level: int = 1) -> Iterator[Values]:
     """Yield the rows of the tree from top to bottom. Equal siblings are one row with a count."""
     yield _row(branch, causes, level)
     for child, more in folded(branch.children):
@@ -177,7 +176,7 @@ def _rows(branch: Branch, causes: Sequence[str], level: int = 1) -> Iterator[dic
             yield {**_BLANK, **same, "leaf": True}
 
 
-_BLANK: dict[str, Any] = {
+_BLANK: Values = {
     "kind": "",
     "name": "",
     "asked": "",
@@ -193,7 +192,7 @@ _BLANK: dict[str, Any] = {
 }
 
 
-def _row(branch: Branch, causes: Sequence[str], level: int) -> dict[str, Any]:
+def _row(branch: Branch, causes: Sequence[str], level: int) -> Values:
     counts = branch.placed is not None and branch.total is not None
     numbers = _numbers(branch)
     link = named(branch.ref) if branch.ref.kind in EXPLAINED else ""
@@ -228,7 +227,7 @@ def _numbers(branch: Branch) -> Sequence[int]:
 # Room.
 
 
-def _rooms(rooms: Sequence[DomainRoom]) -> list[dict[str, Any]]:
+def _rooms(rooms: Sequence[DomainRoom]) -> list[Values]:
     """Domains with their room, grouped by parent.
 
     If there are more than MOST_ROOMS, only the roomiest.
@@ -244,12 +243,12 @@ def _rooms(rooms: Sequence[DomainRoom]) -> list[dict[str, Any]]:
     return [_group(parent or "all", inside, rooms[0]) for parent, inside in groups.items()]
 
 
-def _group(name: str, rooms: Sequence[DomainRoom], best: DomainRoom) -> dict[str, Any]:
+def _group(name: str, rooms: Sequence[DomainRoom], best: DomainRoom) -> Values:
     total = sum(room.pods for room in rooms)
     return {"name": name, "total": total, "cells": [_cell(room, best) for room in rooms]}
 
 
-def _cell(room: DomainRoom, best: DomainRoom) -> dict[str, Any]:
+def _cell(room: DomainRoom, best: DomainRoom) -> Values:
     return {
         "pods": room.pods,
         "title": f"{room.domain}: room for {counted(room.pods, 'pod')}",

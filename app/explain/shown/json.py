@@ -15,15 +15,16 @@ from app.explain.answers.survey import DomainReport, Survey
 from app.explain.known.domains import Domain
 from app.explain.known.snapshot import Snapshot
 
+Document = dict[str, Any]
+"""A map that becomes JSON."""
 
-def document(answer: Answer) -> dict[str, Any]:
+
+def document(answer: Answer) -> Document:
     """One answer. `placed` and `total` are null if they are not known."""
     return {**_map(answer), "unseen": dict(answer.unseen or {})}
 
 
-def survey_document(
-    survey: Survey, facts: Snapshot, domains: Sequence[DomainReport]
-) -> dict[str, Any]:
+def survey_document(survey: Survey, facts: Snapshot, domains: Sequence[DomainReport]) -> Document:
     """Return a topology as a map.
 
     GPUs are whole numbers or fractions of GPUs. They, and counts of nodes and domains, are null if
@@ -58,7 +59,7 @@ def survey_document(
     }
 
 
-def room_document(answer: RoomAnswer) -> dict[str, Any]:
+def room_document(answer: RoomAnswer) -> Document:
     labels = {room.domain.path: room.pods for room in answer.with_labels}
     return {
         "level": answer.level,
@@ -75,7 +76,7 @@ def room_document(answer: RoomAnswer) -> dict[str, Any]:
     }
 
 
-def search_document(search: RoomSearch) -> dict[str, Any]:
+def search_document(search: RoomSearch) -> Document:
     """Like `room_document`; `wider` is the next wider level that has room, or null.
 
     `nodePools` are all of KAI's, "" for the nodes in none; empty if there are none.
@@ -90,7 +91,7 @@ def search_document(search: RoomSearch) -> dict[str, Any]:
     }
 
 
-def preview_document(preview: Preview) -> dict[str, Any]:
+def preview_document(preview: Preview) -> Document:
     return {
         "levels": plain(preview.after.levels),
         "keysOnNoNode": list(preview.absent),
@@ -99,7 +100,7 @@ def preview_document(preview: Preview) -> dict[str, Any]:
     }
 
 
-def _map(value: Any) -> dict[str, Any]:
+def _map(value: Any) -> Document:
     """Return a dataclass as a map of its fields; its `ref` is called `object`."""
     return {
         _NAMES.get(field.name, field.name): plain(getattr(value, field.name))

@@ -4,13 +4,12 @@ import itertools
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from app.explain.answers.branch import State
 from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.words import counted
-from app.explain.shown.json import plain
+from app.explain.shown.json import Document, plain
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.text import not_seen, table
 from app.fitted import narrowed
@@ -145,12 +144,12 @@ def short(seconds: float) -> str:
     return f"{max(0, int(seconds))}s"
 
 
-def list_document(rows: Sequence[WorkloadRow], facts: Snapshot) -> dict[str, Any]:
+def list_document(rows: Sequence[WorkloadRow], facts: Snapshot) -> Document:
     """Return the list for programs. `waitingSeconds`, `placed` and `total` may be null."""
     return {"workloads": [_map(row, facts) for row in rows], "unseen": dict(facts.unseen)}
 
 
-def _map(row: WorkloadRow, facts: Snapshot) -> dict[str, Any]:
+def _map(row: WorkloadRow, facts: Snapshot) -> Document:
     age = None if row.since is None else max(0, int(facts.now - row.since))
     return {
         "object": plain(row.ref),

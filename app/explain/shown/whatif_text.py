@@ -1,12 +1,11 @@
 """The effects of edits as lines of text, and as maps that become JSON."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from app.explain.answers.whatif.effects import Effects, Fate, How
 from app.explain.answers.whatif.seekers import MOST_ALONE
 from app.explain.reasons.words import counted, listed
-from app.explain.shown.json import plain
+from app.explain.shown.json import Document, plain
 from app.explain.shown.text import table
 from app.facts.named import Ref
 from app.visible import visible
@@ -131,7 +130,7 @@ def _called(ref: Ref) -> str:
     return f"{ref.namespace}/{ref.name}" if ref.kind != "Pod" else f"{ref.namespace}/pod/{ref.name}"
 
 
-def effects_document(effects: Effects) -> dict[str, Any]:
+def effects_document(effects: Effects) -> Document:
     """Return the effects as a map: `how` and ids of reasons are stable."""
     return {
         "edits": list(effects.lines),
