@@ -16,7 +16,7 @@ import orjson
 from app.admission.verdict import Verdict
 from app.objects.fields import FieldPath, Findings, invalid, quote, wrong_type
 from app.objects.names import is_subdomain
-from app.objects.shape import JsonMap
+from app.objects.shape import JsonMap, Object
 from app.visible import visible
 
 API_VERSION = "admission.k8s.io/v1"
@@ -29,7 +29,7 @@ _MAX_WARNING = 256
 _MOST_WARNINGS = 100
 """An API server cuts them after 4 KiB."""
 _METADATA = FieldPath("metadata")
-_NO_MAP: dict[str, Any] = {}
+_NO_MAP: Object = {}
 
 
 class BadReview(ValueError):
@@ -63,8 +63,8 @@ class Request:
     name: str
     namespace: str
     username: str
-    object: dict[str, Any]
-    old: dict[str, Any] | None
+    object: Object
+    old: Object | None
     dry_run: bool
     trusted: bool = False
     """Whether an API server has sent it, so that it may cause writes."""
@@ -164,7 +164,7 @@ def _name(obj: JsonMap) -> Any:
     return metadata.get("name") if isinstance(metadata, dict) else None
 
 
-def _object(request: JsonMap, name: str, uid: str) -> dict[str, Any]:
+def _object(request: JsonMap, name: str, uid: str) -> Object:
     value = request.get(name)
     if value is None:
         raise BadReview(
@@ -175,7 +175,7 @@ def _object(request: JsonMap, name: str, uid: str) -> dict[str, Any]:
     return value
 
 
-def _map(holder: JsonMap, name: str, uid: str) -> dict[str, Any]:
+def _map(holder: JsonMap, name: str, uid: str) -> Object:
     value = holder.get(name)
     if value is None:
         return _NO_MAP
@@ -246,7 +246,7 @@ def encode(uid: str, verdict: Verdict, request: Request | None = None) -> bytes:
     """
     if verdict.allowed and not verdict.patch and not verdict.warnings:
         return _ALLOWED % orjson.dumps(uid)
-    response: dict[str, Any] = {"uid": uid, "allowed": verdict.allowed}
+    response: Object = {"uid": uid, "allowed": verdict.allowed}
     if verdict.warnings:
         response["warnings"] = _listed(verdict.warnings)
     if not verdict.allowed:
@@ -257,8 +257,8 @@ def encode(uid: str, verdict: Verdict, request: Request | None = None) -> bytes:
     return dumps({"apiVersion": API_VERSION, "kind": KIND, "response": response})
 
 
-def _status(verdict: Verdict, request: Request | None) -> dict[str, Any]:
-    status: dict[str, Any] = {
+def _status(verdict: Verdict, request: Request | None) -> Object:
+    status: Object = {
         "status": "Failure",
         "message": visible(verdict.message),
         "reason": verdict.reason,

@@ -6,11 +6,12 @@ There are three kinds of negative answers: the object is invalid (422), the oper
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from app.frozen import frozen
 from app.objects.fields import REASON_TOO_MANY, FieldError, summary
 from app.objects.jsonpatch import Operation
+from app.objects.shape import Object
 
 Action = Literal["create", "adopt"]
 
@@ -23,7 +24,7 @@ class Effect:
     """
 
     action: Action
-    object: dict[str, Any]
+    object: Object
 
 
 @frozen

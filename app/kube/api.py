@@ -10,10 +10,8 @@ import orjson
 
 from app.frozen import frozen
 from app.objects.resource import Resource
+from app.objects.shape import Object as Object
 from app.objects.tokens import without_tokens
-
-Object = dict[str, Any]
-"""A Kubernetes object as the API server sent it."""
 
 Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-scoped object is ""."""

@@ -21,6 +21,7 @@ from app.kube.api import ClusterError, Unavailable
 from app.kube.authorities import trusting
 from app.kube.impersonation import Headers, impersonation_headers
 from app.kube.kubeconfig_reader import reader
+from app.objects.shape import Object
 
 ConfigException: type[Exception] = reader.ConfigException
 
@@ -176,7 +177,7 @@ def contexts_of(path: Path | None = None, context: str | None = None) -> tuple[s
     return used, [name for name in names if name != used]
 
 
-def _contexts_in(path: Path | None) -> tuple[list[Any], dict[str, Any]]:
+def _contexts_in(path: Path | None) -> tuple[list[Any], Object]:
     """Return the contexts in a kubeconfig and the current one.
 
     They are empty if the kubeconfig cannot be read.
@@ -188,7 +189,7 @@ def _contexts_in(path: Path | None) -> tuple[list[Any], dict[str, Any]]:
     return _contexts_of(merged)
 
 
-def _contexts_of(merged: Any) -> tuple[list[Any], dict[str, Any]]:
+def _contexts_of(merged: Any) -> tuple[list[Any], Object]:
     """Return the same of a kubeconfig that was read."""
     try:
         contexts = [item.value for item in merged["contexts"]]

@@ -6,7 +6,7 @@ The transition time changes only with the status.
 from typing import Any, Literal
 
 from app.frozen import frozen
-from app.objects.shape import JsonMap, maps_of
+from app.objects.shape import JsonMap, Object, maps_of
 
 Status = Literal["True", "False", "Unknown"]
 
@@ -22,7 +22,7 @@ class Condition:
     generation: int
 
 
-def with_condition(conditions: Any, desired: Condition, now: str) -> list[dict[str, Any]]:
+def with_condition(conditions: Any, desired: Condition, now: str) -> list[Object]:
     """Return `conditions` with `desired` in place of the one of its type.
 
     It comes last if there is none. If the status differs from the stored one, `now` (RFC 3339)
@@ -38,7 +38,7 @@ def with_condition(conditions: Any, desired: Condition, now: str) -> list[dict[s
     return merged if replaced else [*merged, _as_map(desired, {}, now)]
 
 
-def without_condition(conditions: Any, kind: str) -> list[dict[str, Any]]:
+def without_condition(conditions: Any, kind: str) -> list[Object]:
     """Return `conditions` without those of type `kind`."""
     return [condition for condition in maps_of(conditions) if condition.get("type") != kind]
 
@@ -61,7 +61,7 @@ def _equals(condition: JsonMap, desired: Condition) -> bool:
     )
 
 
-def _as_map(desired: Condition, stored: JsonMap, now: str) -> dict[str, Any]:
+def _as_map(desired: Condition, stored: JsonMap, now: str) -> Object:
     since = stored.get("lastTransitionTime") if stored.get("status") == desired.status else None
     return {
         "type": desired.type,

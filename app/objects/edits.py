@@ -8,6 +8,7 @@ from typing import Any
 
 from app.frozen import frozen
 from app.objects.jsonpatch import Operation
+from app.objects.shape import Object
 
 Path = tuple[str | int, ...]
 
@@ -53,7 +54,7 @@ def pointer(path: Path) -> str:
     return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
 
 
-def operations(obj: dict[str, Any], changes: list[Edit]) -> list[Operation]:
+def operations(obj: Object, changes: list[Edit]) -> list[Operation]:
     """Return the JSON Patch operations that apply `changes` to `obj`, in their order.
 
     `obj` itself is not changed.
@@ -77,7 +78,7 @@ class _Builder:
     containers, so that they need no further operation.
     """
 
-    def __init__(self, obj: dict[str, Any]) -> None:
+    def __init__(self, obj: Object) -> None:
         self.operations: list[Operation] = []
         self._obj = obj
         self._fresh: dict[Path, Any] = {}

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from app.frozen import frozen
+from app.objects.shape import Object
 
 REASON_INVALID = "FieldValueInvalid"
 REASON_NOT_SUPPORTED = "FieldValueNotSupported"
@@ -154,7 +155,7 @@ def walk_list(holder: Any, name: str, path: FieldPath, findings: Findings) -> li
 
 def walk_maps(
     items: Sequence[Any], path: FieldPath, findings: Findings
-) -> Iterator[tuple[FieldPath, dict[str, Any]]]:
+) -> Iterator[tuple[FieldPath, Object]]:
     """Yield the maps in `items`, a list at `path`, each with its path.
 
     For an item of another type, adds a finding as soon as the iteration reaches it.
@@ -166,7 +167,7 @@ def walk_maps(
             yield at, entry
 
 
-def walk_map(holder: Any, name: str, path: FieldPath, findings: Findings) -> dict[str, Any]:
+def walk_map(holder: Any, name: str, path: FieldPath, findings: Findings) -> Object:
     """Return the map at `holder[name]`, or an empty map if it is absent or null.
 
     For a value of another type, adds a finding and returns an empty map. `path` is the path of
@@ -181,7 +182,7 @@ def walk_map(holder: Any, name: str, path: FieldPath, findings: Findings) -> dic
     return {}
 
 
-def as_map(value: Any, path: FieldPath, findings: Findings) -> dict[str, Any] | None:
+def as_map(value: Any, path: FieldPath, findings: Findings) -> Object | None:
     """Return `value` if it is a map. Otherwise add a finding and return None."""
     if isinstance(value, dict):
         return value

@@ -1,10 +1,8 @@
 """Objects as bytes, which need far less memory than maps."""
 
-from typing import Any
-
 import orjson
 
-from app.objects.shape import JsonMap
+from app.objects.shape import JsonMap, Object
 
 
 def packed(obj: JsonMap) -> bytes:
@@ -12,6 +10,6 @@ def packed(obj: JsonMap) -> bytes:
     return bytes(memoryview(orjson.dumps(obj)))
 
 
-def unpacked(content: bytes) -> dict[str, Any]:
-    obj: dict[str, Any] = orjson.loads(content)
+def unpacked(content: bytes) -> Object:
+    obj: Object = orjson.loads(content)
     return obj

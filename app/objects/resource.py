@@ -1,8 +1,7 @@
 """Resources of the Kubernetes API, and those of Kubernetes itself that this program uses."""
 
-from typing import Any
-
 from app.frozen import frozen
+from app.objects.shape import Object
 
 
 @frozen
@@ -35,7 +34,7 @@ class Resource:
         chosen = version or self.versions[0]
         return f"{self.group}/{chosen}" if self.group else chosen
 
-    def owner_reference(self, name: str, uid: str) -> dict[str, Any]:
+    def owner_reference(self, name: str, uid: str) -> Object:
         """Return an owner reference to an object of this resource, as the controller."""
         return {
             "apiVersion": self.api_version(),

@@ -7,8 +7,11 @@ times for each object that is read, so they don't call each other.
 from collections.abc import Mapping
 from typing import Any
 
+Object = dict[str, Any]
+"""A Kubernetes object, or another object of JSON."""
+
 JsonMap = Mapping[str, Any]
-"""A Kubernetes object, or a part of one, that is only read."""
+"""The same, or a part of one, that is only read."""
 
 
 def map_of(value: Any) -> JsonMap:
@@ -21,7 +24,7 @@ def list_of(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def maps_of(value: Any) -> list[dict[str, Any]]:
+def maps_of(value: Any) -> list[Object]:
     """Return the maps in the list `value`. Empty if `value` is not a list."""
     if not isinstance(value, list):
         return []

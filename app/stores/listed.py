@@ -66,7 +66,7 @@ class Reading:
         self._served: set[str] = set()
         self._absent: set[str] = set()
 
-    def found(self) -> dict[str, Any]:
+    def found(self) -> Object:
         """Return what was read, a tuple for each name, and `unseen`, `skipped` and `absent`.
 
         `unseen` are the names that could not be read in full, with the cause. `skipped` were not
@@ -78,7 +78,7 @@ class Reading:
         for name in self._got:
             self._facts[name] = list({fact.ref: fact for fact in self._facts[name]}.values())
 
-        lists: dict[str, Any] = {name: tuple(facts) for name, facts in self._facts.items()}
+        lists: Object = {name: tuple(facts) for name, facts in self._facts.items()}
         return lists | {
             "unseen": dict(self._unseen),
             "skipped": frozenset((unread | self._skipped) - absent - self._unseen.keys()),

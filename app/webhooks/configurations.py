@@ -4,9 +4,9 @@ A test compares them with those in `manifests/`.
 """
 
 import base64
-from typing import Any
 
 from app.frozen import frozen
+from app.objects.shape import Object
 from app.webhooks.paths import MANAGED, PATHS_ARE_OURS
 from app.webhooks.registry import WEBHOOKS, Webhook
 
@@ -41,9 +41,7 @@ class UrlTarget:
 Target = ServiceTarget | UrlTarget
 
 
-def webhook_configurations(
-    target: Target, own_namespace: str = "grove-system"
-) -> list[dict[str, Any]]:
+def webhook_configurations(target: Target, own_namespace: str = "grove-system") -> list[Object]:
     """Return the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration.
 
     They exclude kube-system and `own_namespace`, so that the server can always be started again.
@@ -64,14 +62,14 @@ def webhook_configurations(
     ]
 
 
-def _metadata(*, mutating: bool) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"name": NAME, "labels": {"app.kubernetes.io/name": NAME}}
+def _metadata(*, mutating: bool) -> Object:
+    metadata: Object = {"name": NAME, "labels": {"app.kubernetes.io/name": NAME}}
     if mutating:
         metadata["annotations"] = {PATHS_ARE_OURS: MANAGED}
     return metadata
 
 
-def _entry(webhook: Webhook, target: Target, namespaces: list[str]) -> dict[str, Any]:
+def _entry(webhook: Webhook, target: Target, namespaces: list[str]) -> Object:
     resource = webhook.resource
     suffix = f"/{webhook.subresource}" if webhook.subresource else ""
     rule = {
@@ -89,7 +87,7 @@ def _entry(webhook: Webhook, target: Target, namespaces: list[str]) -> dict[str,
         "operator": "NotIn",
         "values": list(namespaces),
     }
-    entry: dict[str, Any] = {
+    entry: Object = {
         "name": webhook.name,
         "admissionReviewVersions": ["v1"],
         "clientConfig": _client_config(webhook, target),
@@ -111,7 +109,7 @@ def _entry(webhook: Webhook, target: Target, namespaces: list[str]) -> dict[str,
     return entry
 
 
-def _client_config(webhook: Webhook, target: Target) -> dict[str, Any]:
+def _client_config(webhook: Webhook, target: Target) -> Object:
     if isinstance(target, UrlTarget):
         bundle = base64.b64encode(target.ca_bundle).decode("ascii")
         return {"url": f"{target.url.rstrip('/')}{webhook.path}", "caBundle": bundle}

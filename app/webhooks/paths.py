@@ -5,10 +5,9 @@ its own. The server writes them, with a token (`objects.tokens`).
 """
 
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
-from app.objects.shape import JsonMap, map_of, text_of
+from app.objects.shape import JsonMap, Object, map_of, text_of
 from app.objects.tokens import split_token
 from app.webhooks.registry import WEBHOOKS
 
@@ -51,7 +50,7 @@ def path_of(client: JsonMap) -> str:
         return ""
 
 
-def with_token(configuration: JsonMap, token: str) -> list[dict[str, Any]]:
+def with_token(configuration: JsonMap, token: str) -> list[Object]:
     """Return the webhooks of `configuration`, with `token` in the paths of those in PATHS.
 
     If `token` is "", these have their path without one.
@@ -65,7 +64,7 @@ def with_token(configuration: JsonMap, token: str) -> list[dict[str, Any]]:
     ]
 
 
-def _with_path(webhook: JsonMap, path: str) -> dict[str, Any]:
+def _with_path(webhook: JsonMap, path: str) -> Object:
     client = webhook.get("clientConfig") or {}
     if "url" in client:
         url = urlsplit(client["url"])._replace(path=path).geturl()

@@ -10,6 +10,7 @@ from typing import Literal
 
 from app.config.schema import Configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
+from app.objects.shape import Object
 from app.rules.dialects.bindings import policies as bindings
 from app.rules.dialects.design import policies as design
 from app.rules.policy import Levels, Policy, Uncovered, text, texts
@@ -26,7 +27,6 @@ from app.webhooks.policy_objects import (
     STATIC_SUFFIX,
     SUFFIX,
     Form,
-    Object,
     marking,
     objects_of,
 )

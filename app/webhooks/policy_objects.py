@@ -5,10 +5,10 @@ https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-polic
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from app.frozen import frozen
 from app.objects.resource import POD, Resource
+from app.objects.shape import Object
 from app.rules.policy import Policy, PolicyDemand
 from app.rules.workload.pod_policy import MARK, conditions_of_mark
 from app.webhooks.configurations import API_VERSION, NAME
@@ -19,8 +19,6 @@ STATIC_SUFFIX = f".{NAME}.static.k8s.io"
 
 RULES = "policies"
 QUEUES = "queue-guard"
-
-Object = dict[str, Any]
 
 
 @frozen

@@ -7,12 +7,12 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/mnnvl/helpers
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.fields import FieldError, FieldPath, Findings, as_map, walk_list, walk_map
-from app.objects.shape import JsonMap, int_of, list_of, map_of
+from app.objects.shape import JsonMap, Object, int_of, list_of, map_of
 
 Owner = tuple[str, str]
 """("set", ""), ("group", name) or ("clique", name), whatever the order of the lists."""
@@ -230,9 +230,7 @@ def read_template(obj: JsonMap, *, groups_read: bool = True) -> Template:
     )
 
 
-def _parts_in(
-    template: JsonMap, kind: str, findings: Findings
-) -> Iterator[tuple[SetPart, dict[str, Any]]]:
+def _parts_in(template: JsonMap, kind: str, findings: Findings) -> Iterator[tuple[SetPart, Object]]:
     """Yield the groups or the cliques of `template`, each with its content."""
     field = _LISTS[kind]
     for position, item in enumerate(walk_list(template, field, _TEMPLATE, findings)):

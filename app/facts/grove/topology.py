@@ -1,12 +1,11 @@
 """ClusterTopologies, ClusterTopologyBindings, and their levels."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from app.facts.labels import KAI_SCHEDULER
 from app.facts.named import Ref
 from app.frozen import frozen
-from app.objects.shape import JsonMap, map_at, map_of, maps_of, text_at
+from app.objects.shape import JsonMap, Object, map_at, map_of, maps_of, text_at
 
 DOMAINS = ("region", "zone", "datacenter", "block", "rack", "host", "numa")
 """All domains of a ClusterTopology, broadest first."""
@@ -89,7 +88,7 @@ def levels_of_binding(obj: JsonMap) -> tuple[Level, ...]:
     return tuple(level for level in _levels(obj) if level.domain and level.key)
 
 
-def _of_kai(holder: JsonMap, field: str) -> list[dict[str, Any]]:
+def _of_kai(holder: JsonMap, field: str) -> list[Object]:
     items = maps_of(holder.get(field))
     return [item for item in items if item.get("schedulerName") == KAI_SCHEDULER]
 

@@ -1,11 +1,9 @@
 """KAI's Topologies."""
 
-from typing import Any
-
 from app.facts.named import Named, Ref
 from app.frozen import frozen
 from app.objects.owners import OwnerRef, owners_of
-from app.objects.shape import JsonMap, map_at, maps_of, text_at
+from app.objects.shape import JsonMap, Object, map_at, maps_of, text_at
 
 
 @frozen
@@ -65,5 +63,5 @@ def _aliases(obj: JsonMap) -> tuple[tuple[str, str], ...]:
     return tuple((alias, label) for alias, label in names if alias)
 
 
-def _levels(obj: JsonMap) -> list[dict[str, Any]]:
+def _levels(obj: JsonMap) -> list[Object]:
     return maps_of(map_at(obj, "spec").get("levels"))

@@ -23,7 +23,7 @@ from app.objects.fields import (
 )
 from app.objects.jsonpatch import Operation
 from app.objects.metadata import annotations_of
-from app.objects.shape import JsonMap, int_of, map_of
+from app.objects.shape import JsonMap, Object, int_of, map_of
 from app.rules.mnnvl.plan import (
     DEFAULT_DEVICE_CLASS,
     ClaimMode,
@@ -69,7 +69,7 @@ class GpuContainer(NamedTuple):
 
     field: str
     position: int
-    content: dict[str, Any]
+    content: Object
 
 
 class WrittenClique(NamedTuple):
@@ -117,7 +117,7 @@ class Injection(NamedTuple):
 class ClaimingPods(NamedTuple):
     """The pods of a PodClique: their spec, their number, and their containers with GPUs."""
 
-    spec: dict[str, Any]
+    spec: Object
     replicas: int
     with_gpus: list[GpuContainer]
 

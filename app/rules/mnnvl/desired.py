@@ -1,13 +1,12 @@
 """The ComputeDomain and the ResourceClaim of a plan, as they are created."""
 
-from typing import Any
-
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
+from app.objects.shape import Object
 from app.rules.mnnvl.claim import CLAIM
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan
 
 
-def desired_compute_domain(plan: Plan, version: str) -> dict[str, Any]:
+def desired_compute_domain(plan: Plan, version: str) -> Object:
     """Return the ComputeDomain of `plan`.
 
     The API requires `channel`. With `numNodes: 0`, its size is not fixed.
@@ -20,7 +19,7 @@ def desired_compute_domain(plan: Plan, version: str) -> dict[str, Any]:
     }
 
 
-def desired_claim(plan: Plan, version: str) -> dict[str, Any]:
+def desired_claim(plan: Plan, version: str) -> Object:
     """Return the ResourceClaim of `plan` for the API `version`.
 
     In v1 and v1beta2, the request is in `exactly`; in v1beta1, it is not nested.
@@ -40,7 +39,7 @@ def desired_claim(plan: Plan, version: str) -> dict[str, Any]:
     }
 
 
-def _metadata(plan: Plan, name: str) -> dict[str, Any]:
+def _metadata(plan: Plan, name: str) -> Object:
     return {
         "name": name,
         "namespace": plan.namespace,

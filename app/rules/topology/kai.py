@@ -10,7 +10,7 @@ from typing import Any
 from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.objects.conditions import Condition
-from app.objects.shape import JsonMap, maps_of
+from app.objects.shape import JsonMap, Object, maps_of
 from app.rules.topology.levels import HOSTNAME_KEY
 
 READY = "Ready"
@@ -33,7 +33,7 @@ def mapping_problem(levels: Sequence[Level]) -> str | None:
     return None
 
 
-def desired_kai_topology(cluster_topology: JsonMap, levels: Sequence[Level]) -> dict[str, Any]:
+def desired_kai_topology(cluster_topology: JsonMap, levels: Sequence[Level]) -> Object:
     """Return the KAI Topology of a stored ClusterTopology, which owns it.
 
     `levels` are listed broadest first.
@@ -87,7 +87,7 @@ def ready_condition(problem: str | None, generation: int, *, pending: bool = Fal
     return Condition(READY, "False", "TopologyCreationOrUpdateFailed", problem, generation)
 
 
-def last_errors(condition: Condition, stored: Any, now: str) -> list[dict[str, Any]]:
+def last_errors(condition: Condition, stored: Any, now: str) -> list[Object]:
     """Return `status.lastErrors`: empty unless the condition is False.
 
     `stored` is the former value. If it contains the same error, its `observedAt` stays; else that

@@ -16,7 +16,7 @@ from app.facts.kinds import K8S_POD_GROUP, POD_GROUP
 from app.facts.labels import KAI_QUEUE, MANAGED_BY, MANAGER
 from app.frozen import frozen
 from app.objects.metadata import annotations_of, labels_of, string_map
-from app.objects.shape import JsonMap
+from app.objects.shape import JsonMap, Object
 from app.rules.topology.placing import TopologyOf, is_broader_level
 from app.rules.workload.groups import DefinedGroup, MetadataLayer
 
@@ -104,9 +104,7 @@ class Remark:
     note: str
 
 
-def desired_pod_group(
-    group: DefinedGroup, sources: Sources, conventions: Conventions
-) -> dict[str, Any]:
+def desired_pod_group(group: DefinedGroup, sources: Sources, conventions: Conventions) -> Object:
     """Return the KAI PodGroup of `group`.
 
     Each field comes from the Workload, else from the top owner, else, except for the topology, from
@@ -159,7 +157,7 @@ def _chain(
     return group.layer, sources.owner, sources.pod
 
 
-def _spec(group: DefinedGroup, sources: Sources, conventions: Conventions) -> dict[str, Any]:
+def _spec(group: DefinedGroup, sources: Sources, conventions: Conventions) -> Object:
     chain = _chain(group, sources)
     keys = conventions.keys
     fields = {
@@ -296,7 +294,7 @@ def _levels_remark(constraint: Mapping[str, str], sources: Sources) -> Remark | 
     )
 
 
-def difference(stored: JsonMap, desired: JsonMap, keys: LabelKeys) -> dict[str, Any]:
+def difference(stored: JsonMap, desired: JsonMap, keys: LabelKeys) -> Object:
     """Return the merge patch that makes `stored` as `desired`, or {} if there is no difference.
 
     Owners, and labels, annotations and fields that other writers have set, stay. After its
@@ -311,8 +309,8 @@ def difference(stored: JsonMap, desired: JsonMap, keys: LabelKeys) -> dict[str, 
 
 def _metadata_difference(
     stored: JsonMap, desired: JsonMap, only_at_creation: Collection[str]
-) -> dict[str, Any]:
-    patch: dict[str, Any] = {}
+) -> Object:
+    patch: Object = {}
     for name in _MAPS:
         current = string_map(stored, name)
         entries = desired["metadata"][name]
@@ -336,7 +334,7 @@ def _copied(stored: JsonMap, name: str) -> list[str]:
     return [entry.removeprefix(f"{name}/") for entry in entries if entry.startswith(f"{name}/")]
 
 
-def _spec_difference(stored: JsonMap, desired: JsonMap) -> dict[str, Any]:
+def _spec_difference(stored: JsonMap, desired: JsonMap) -> Object:
     current = stored.get("spec") or {}
     values = desired["spec"]
     fields = [

@@ -14,7 +14,7 @@ from app.facts.kubernetes.requests import Requests
 from app.facts.labels import TOPOLOGY_NAME
 from app.objects.edits import ABSENT, Edit, Path, value_at
 from app.objects.fields import FieldPath, Findings, walk_list, walk_map, walk_maps
-from app.objects.shape import JsonMap, list_of, map_of, maps_of
+from app.objects.shape import JsonMap, Object, list_of, map_of, maps_of
 from app.rules.topology.levels import ManagedTopology
 from app.rules.topology.members import PodGroupClique, PodGroupCliques
 
@@ -37,7 +37,7 @@ def validate_shape(obj: JsonMap) -> Findings:
     return findings
 
 
-def _validate_constraint_shape(holder: dict[str, Any], at: FieldPath, findings: Findings) -> None:
+def _validate_constraint_shape(holder: Object, at: FieldPath, findings: Findings) -> None:
     constraint = walk_map(holder, "topologyConstraint", at, findings)
     walk_map(constraint, "packConstraint", at.child("topologyConstraint"), findings)
 
@@ -157,7 +157,7 @@ def _group_config(
     replica: Mapping[str, PodGroupClique],
     entry: JsonMap,
     topology: ManagedTopology,
-) -> dict[str, Any] | None:
+) -> Object | None:
     """Return the constraint of a scaling group replica, whose stored one is `entry`.
 
     None if it has no constraint.
@@ -170,7 +170,7 @@ def _group_config(
     return {**entry, "name": name, "podGroupNames": list(replica), **_merged(entry, pack)}
 
 
-def _without_packs(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _without_packs(entries: Sequence[Object]) -> list[Object]:
     """Return those of `entries` that have more than our fields, without these."""
     return [_without_pack(entry) for entry in entries if _has_more(entry)]
 
@@ -178,8 +178,8 @@ def _without_packs(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _group_replicas(
     pcs: PodCliqueSet,
     members: Sequence[tuple[str, PodGroupClique | None]],
-    entries: Sequence[dict[str, Any]],
-) -> Iterator[tuple[str, dict[str, PodGroupClique], dict[str, Any]]]:
+    entries: Sequence[Object],
+) -> Iterator[tuple[str, dict[str, PodGroupClique], Object]]:
     """Yield the name of each scaling group replica whose group has a constraint.
 
     With it come its members by the names of their PodGroups, and its entry in `entries`, {} if
@@ -196,7 +196,7 @@ def _group_replicas(
         yield name, replica, current.get(name, {})
 
 
-def _merged(entry: JsonMap, pack: Mapping[str, str]) -> dict[str, Any]:
+def _merged(entry: JsonMap, pack: Mapping[str, str]) -> Object:
     """Return the constraint of `entry` with the values of `pack`."""
     constraint = map_of(value_at(entry, ("topologyConstraint",)))
     others = {
@@ -236,7 +236,7 @@ def _has_more(holder: Any) -> bool:
     }
 
 
-def _without_pack(entry: dict[str, Any]) -> dict[str, Any]:
+def _without_pack(entry: Object) -> Object:
     constraint = entry["topologyConstraint"]
     pack = constraint.get("packConstraint")
     if not isinstance(pack, dict):
