@@ -3,6 +3,8 @@
 Its reading needs rules about claims and Workloads.
 """
 
+from dataclasses import field
+
 from app.facts import kinds
 from app.facts.kai.queue import read_queue_names
 from app.facts.labels import MANAGED_BY, MANAGER, POD_GROUP_NAME
@@ -147,13 +149,17 @@ class StoredPodGroup(Stored):
 
     uid: str
     group_keys: tuple[str, ...]
+    resource_version: str = field(compare=False)
 
 
 def read_pod_group(obj: Object) -> StoredPodGroup:
     metadata = obj["metadata"]
     identity = str((metadata.get("annotations") or {}).get(WORKLOAD_GROUP, ""))
     return StoredPodGroup(
-        *_stored(obj), metadata["uid"], tuple(group_keys(identity, metadata["name"]))
+        *_stored(obj),
+        metadata["uid"],
+        tuple(group_keys(identity, metadata["name"])),
+        metadata["resourceVersion"],
     )
 
 

@@ -1,6 +1,10 @@
 """The cache of a resource.
 
-It has a projection of each object and its resourceVersion, by key and by index.
+It has a projection of each object, by key and by index.
+
+A list and a watch bring objects in the order of their changes, so what comes later replaces what is
+stored. Only responses to writes may be newer than that, or older: their versions are kept until the
+watch has passed them.
 
 Resource versions are compared as numbers, which Kubernetes guarantees since 1.35 (KEP-5504):
 https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/5504-comparable-resource-version.
@@ -56,10 +60,10 @@ class WatchStore(Generic[T]):
         self._project = project
         self._indexes = {name: _Index(function) for name, function in (indexes or {}).items()}
         self._clock = clock
-        self._entries: dict[Key, tuple[Version, T]] = {}
+        self._entries: dict[Key, T] = {}
         self._version: Version = 0
-        self._noted: set[Key] = set()
-        self._listed: set[Key] = set()
+        self._noted: dict[Key, Version] = {}
+        self._listed: dict[Key, Version] = {}
         self._subscribers: list[Change[T]] = []
         self._last_sign: float | None = None
         self.synced = False
@@ -74,26 +78,17 @@ class WatchStore(Generic[T]):
         await self._has_synced.wait()
 
     def get(self, namespace: str, name: str) -> T | None:
-        entry = self._entries.get((namespace, name))
-        return None if entry is None else entry[1]
-
-    def resource_version(self, namespace: str, name: str) -> str | None:
-        """Return the resourceVersion of the object whose projection `get` returns.
-
-        It is for preconditions.
-        """
-        entry = self._entries.get((namespace, name))
-        return None if entry is None else str(entry[0])
+        return self._entries.get((namespace, name))
 
     def by_index(self, index: str, value: Key) -> list[T]:
         """Return the values for which the function of `index` returns `value`.
 
         Raise KeyError if there is no such index.
         """
-        return [self._entries[key][1] for key in self._indexes[index].keys(value)]
+        return [self._entries[key] for key in self._indexes[index].keys(value)]
 
     def values(self) -> list[T]:
-        return [value for _, value in self._entries.values()]
+        return list(self._entries.values())
 
     def known_keys(self) -> list[Key]:
         return list(self._entries)
@@ -116,11 +111,12 @@ class WatchStore(Generic[T]):
         So reads have it before the watch delivers it. It is ignored if the watch is past its
         version: the object may have been deleted since.
         """
+        key = _key(obj)
         version = _version(obj)
-        if not _is_older(self._version, version):
-            return
-        self._noted.add(_key(obj))
-        self._take(obj, version)
+        passed = self._noted.get(key, self._listed.get(key, self._version))
+        if _is_older(self._version, version) and not _is_older(version, passed):
+            self._noted[key] = version
+            self._set(key, self._project(obj))
 
     def forget(self) -> None:
         """Empties the store until the next list. For a watch that was not running for some time."""
@@ -149,9 +145,10 @@ class WatchStore(Generic[T]):
         for item in items:
             key = _key(item)
             version = _version(item)
-            self._listed.add(key)
+            self._listed[key] = version
             if not self._was_noted_after(key, version):
-                self._keep(key, version, self._project(item))
+                self._noted.pop(key, None)
+                self._set(key, self._project(item))
 
     def drop_unlisted(self, keys: Iterable[Key], resource_version: str) -> None:
         """Remove those of `keys` that are not in the list.
@@ -159,12 +156,13 @@ class WatchStore(Generic[T]):
         `resource_version` is that of the list.
         """
         version = _number(resource_version)
+        self._version = version
         for key in keys:
             if key not in self._listed and not self._was_noted_after(key, version):
                 self._set(key, None)
 
     def end_list(self, resource_version: str) -> None:
-        self._listed = set()
+        self._listed = {}
         self._version = _number(resource_version)
         self.served = True
         self.problem = ""
@@ -181,11 +179,10 @@ class WatchStore(Generic[T]):
         self._version = version
         if event.type == "BOOKMARK":
             return version
-        self._noted.discard(_key(event.object))
-        if event.type == "DELETED":
-            self._drop(_key(event.object), version)
-        else:
-            self._take(event.object, version)
+        key = _key(event.object)
+        if not self._was_noted_after(key, version):
+            self._noted.pop(key, None)
+            self._set(key, None if event.type == "DELETED" else self._project(event.object))
         return version
 
     def sign_of_life(self) -> None:
@@ -217,47 +214,28 @@ class WatchStore(Generic[T]):
         self.restarts[reason] = self.restarts.get(reason, 0) + 1
 
     def _was_noted_after(self, key: Key, version: Version) -> bool:
-        """Return whether the cached object is newer than `version`.
+        """Return whether a response to a write, newer than `version`, is stored.
 
-        After a restore of etcd, the versions in a list may be lower than the cached ones. Only
-        objects that were noted since the list was started can be newer than it.
+        It was noted since the last list was started. After a restore of etcd, the versions in a
+        list may be lower than those before.
         """
-        current = self._entries.get(key)
-        return current is not None and key in self._noted and _is_older(version, current[0])
+        return key in self._noted and _is_older(version, self._noted[key])
 
-    def _take(self, obj: Object, version: Version) -> None:
-        key = _key(obj)
-        current = self._entries.get(key)
-        if current is None or not _is_older(version, current[0]):
-            self._keep(key, version, self._project(obj))
-
-    def _drop(self, key: Key, version: Version) -> None:
-        current = self._entries.get(key)
-        if current is not None and not _is_older(version, current[0]):
-            self._set(key, None)
-
-    def _keep(self, key: Key, version: Version, value: T | None) -> None:
-        self._set(key, None if value is None else (version, value))
-
-    def _set(self, key: Key, entry: tuple[Version, T] | None) -> None:
-        current = self._entries.get(key)
-        before = current and current[1]
-        after = entry and entry[1]
-        if entry is None:
+    def _set(self, key: Key, value: T | None) -> None:
+        before = self._entries.get(key)
+        if value is None:
             self._entries.pop(key, None)
-        elif before == after and current is not None:
-            self._entries[key] = (entry[0], current[1])
         else:
-            self._entries[key] = entry
+            self._entries[key] = value
 
-        if before == after:
+        if before == value:
             return
 
         for index in self._indexes.values():
-            index.move(key, before, after)
+            index.move(key, before, value)
 
         for change in self._subscribers:
-            change(key, before, after)
+            change(key, before, value)
 
 
 class _Index(Generic[T]):

@@ -83,12 +83,11 @@ class PodGangReconciler:
             if self._gives_back():
                 return UNTIL_GIVEN_BACK_SECONDS
             await self._give_back(gang)
-        version = self._gangs.resource_version(*key)
         gang = self._gangs.get(*key)
-        if gang is None or gang.deleting or version is None:
+        if gang is None or gang.deleting:
             return None
         patch = operations(gang.view(), await self._changes(gang))
-        return await self._write(gang, version, patch) if patch else None
+        return await self._write(gang, patch) if patch else None
 
     # Ownership.
 
@@ -149,11 +148,11 @@ class PodGangReconciler:
             changes if value_at(view, _ADOPTED) == adopted else [*changes, Edit(_ADOPTED, adopted)]
         )
 
-    async def _write(self, gang: StoredGang, version: str, patch: list[Operation]) -> float | None:
-        """Write `patch` to the PodGang of this `version`.
+    async def _write(self, gang: StoredGang, patch: list[Operation]) -> float | None:
+        """Write `patch` to the PodGang.
 
-        Conflict if it has changed since. If the answer differs from what was written, another
-        writer has changed it, and the PodGang is reconciled again soon.
+        Conflict if it has changed since it was cached. If the answer differs from what was
+        written, another writer has changed it, and the PodGang is reconciled again soon.
         """
         counted = same(gang.uid, patch)
         pause = self.rewrites.pause(counted)
@@ -164,7 +163,11 @@ class PodGangReconciler:
             self._events.record(_regarding(gang), "Warning", "PodGangContested", note)
             return pause
 
-        unchanged = {"op": "replace", "path": "/metadata/resourceVersion", "value": version}
+        unchanged = {
+            "op": "replace",
+            "path": "/metadata/resourceVersion",
+            "value": gang.resource_version,
+        }
         try:
             stored = await self._client.patch(
                 ObjectRef(POD_GANG, gang.name, gang.namespace), [unchanged, *patch], kind="json"

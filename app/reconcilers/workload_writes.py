@@ -84,7 +84,6 @@ class PodGroupWriter:
         common_owner: JsonMap | None,
     ) -> tuple[Object | None, float | None]:
         cached = self._caches.pod_groups.get(namespace, group.pod_group_name)
-        version = self._caches.pod_groups.resource_version(namespace, group.pod_group_name)
         stored = cached.view() if cached else await self._create(namespace, desired)
         if not is_of_group(stored, group):
             return None, None
@@ -94,8 +93,7 @@ class PodGroupWriter:
         if references is not None:
             patch["metadata"] = {**patch.get("metadata", {}), "ownerReferences": references}
 
-        # the cache keeps it beside the object
-        version = stored["metadata"].get("resourceVersion", version)
+        version = cached.resource_version if cached else stored["metadata"]["resourceVersion"]
 
         return stored, await self._correct(namespace, stored, version, patch) if patch else None
 
@@ -116,7 +114,7 @@ class PodGroupWriter:
         self,
         namespace: str,
         stored: Object,
-        version: str | None,
+        version: str,
         patch: Object,
     ) -> float | None:
         """Write `patch` if the PodGroup still has the resourceVersion `version`.

@@ -14,6 +14,9 @@ from app.facts.kubernetes.workload import PriorityClass, read_priority_class
 from app.facts.named import read_name
 from app.facts.nvidia.computedomain import DomainNode, read_domain_clique
 from app.facts.quantity import MOST_THOUSANDTHS
+from app.facts.table import GANGS
+from app.kube.api import WatchEvent
+from app.stores.stores import Stores
 
 NAMED: dict[str, Any] = {"metadata": {"namespace": "ns", "name": "a"}}
 
@@ -52,6 +55,19 @@ NAMED: dict[str, Any] = {"metadata": {"namespace": "ns", "name": "a"}}
 def test_what_is_kept_of_a_podgang(gang: Any, view: Any, cliques: tuple[str, ...]) -> None:
     stored = read_stored_gang(gang)
     assert (stored.view(), stored.cliques()) == (view, cliques)
+
+
+def test_a_cached_podgang_has_the_newest_version_although_nothing_that_is_kept_changed() -> None:
+    """The reconciler writes with a precondition on it."""
+    store = Stores((GANGS,))[GANGS]
+    told: list[Any] = []
+    for version in ("5", "6"):
+        metadata = {**NAMED["metadata"], "resourceVersion": version}
+        store.apply(WatchEvent("MODIFIED", {"metadata": metadata, "status": {"phase": version}}))
+        store.subscribe(lambda *change: told.append(change))
+    gang = store.get("ns", "a")
+    assert gang is not None
+    assert (gang.resource_version, told) == ("6", [])
 
 
 def test_words_of_kai_without_reasons() -> None:

@@ -165,8 +165,52 @@ def test_a_note_made_while_a_list_comes_in_outlives_it_only_if_newer(
     assert sorted(store.values()) == [Kept("both", "noted"), Kept("newer", "noted")]
 
 
+@pytest.mark.parametrize("late", [2, 8])
+def test_a_late_response_does_not_undo_what_a_list_has_brought(
+    store: WatchStore[Kept], late: int
+) -> None:
+    """A response may arrive at any time until the list has ended, for any object."""
+    listed(store, 1, obj("a", 1))
+    store.begin_list()
+    store.note(obj("a", 3, "noted"))
+    store.take_listed([obj("a", 9, "listed")])
+    store.note(obj("a", late, "late"))
+    store.drop_unlisted(store.known_keys(), "10")
+    store.note(obj("deleted", late, "late"))
+    store.end_list("10")
+    assert store.values() == [Kept("a", "listed")]
+
+
+def test_an_older_response_does_not_undo_a_newer_one(store: WatchStore[Kept]) -> None:
+    listed(store, 1, obj("a", 1))
+    store.note(obj("a", 9, "newer"))
+    store.note(obj("a", 8, "older"))
+    store.apply(WatchEvent("MODIFIED", obj("a", 8, "older")))
+    assert store.values() == [Kept("a", "newer")]
+
+
+def test_a_response_that_the_watch_has_passed_is_late_whatever_was_noted(
+    store: WatchStore[Kept],
+) -> None:
+    listed(store, 1)
+    store.note(obj("a", 5, "noted"))
+    store.apply(WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "20"}}))
+    store.note(obj("a", 15, "late"))
+    assert store.values() == [Kept("a", "noted")]
+
+
+def test_the_watch_goes_on_after_a_note(store: WatchStore[Kept]) -> None:
+    listed(store, 1, obj("a", 1))
+    store.note(obj("a", 5, "noted"))
+    for version, owner in ((5, "noted"), (6, "then")):
+        store.apply(WatchEvent("MODIFIED", obj("a", version, owner)))
+    store.note(obj("a", 5, "late"))
+    assert store.values() == [Kept("a", "then")]
+
+
 def test_a_list_after_a_database_restore_replaces_higher_versions(store: WatchStore[Kept]) -> None:
     listed(store, 900, obj("a", 800, "before"), obj("b", 801))
+    store.note(obj("a", 901, "noted"))
     listed(store, 50, obj("a", 40, "restored"))
     assert store.values() == [Kept("a", "restored")]
 

@@ -97,11 +97,15 @@ class World:
 
     async def reconcile(self) -> float | None:
         """One step, and another one after a change of the PodGang, as in the loop."""
-        before = self.gangs.resource_version(*KEY)
+        before = self.version()
         again = await self.reconciler.reconcile(KEY)
-        if self.gangs.resource_version(*KEY) == before:
+        if self.version() == before:
             return again
         return await self.reconciler.reconcile(KEY)
+
+    def version(self) -> str | None:
+        gang = self.gangs.get(*KEY)
+        return gang.resource_version if gang else None
 
     async def happened(self) -> list[str]:
         """The reasons of the events recorded."""

@@ -4,6 +4,7 @@ A `PodGang` of `podgang` takes more than twice as much memory, and a server has 
 """
 
 from collections.abc import Collection
+from dataclasses import field
 from sys import intern
 from typing import Any
 
@@ -79,9 +80,13 @@ def _set_uid(obj: JsonMap) -> str:
 
 @frozen
 class StoredGang(SlimPodGang):
-    """A cached PodGang. `content` is JSON, which needs far less memory than maps."""
+    """A cached PodGang. `content` is JSON, which needs far less memory than maps.
+
+    Equal PodGangs may have different resource versions: Grove writes statuses all the time.
+    """
 
     content: bytes = b""
+    resource_version: str = field(default="", compare=False)
 
     def cliques(self) -> Collection[str]:
         """Return the names of its PodCliques, which only `content` has."""
@@ -101,12 +106,13 @@ def read_stored_gang(obj: Object) -> StoredGang:
     return StoredGang(
         intern(gang.namespace),
         intern(gang.name),
-        gang.uid,
+        intern(gang.uid),
         gang.place,
         gang.deleting,
         intern(gang.set_uid),
         intern(gang.role),
         content=packed(reduced(obj)),
+        resource_version=text_of(obj["metadata"].get("resourceVersion")),
     )
 
 
