@@ -1,6 +1,6 @@
 """The resources that this program reads or writes."""
 
-from app.objects.resource import OF_KUBERNETES, Resource
+from app.objects.resource import OF_KUBERNETES, Resource, built_in
 
 CLUSTER_TOPOLOGY = Resource(
     "grove.io",
@@ -91,31 +91,10 @@ K8S_POD_GROUP = Resource(
     True,
     ("v1beta1", "v1alpha3", "v1alpha2"),
 )
-PRIORITY_CLASS = Resource(
-    "scheduling.k8s.io",
-    "priorityclasses",
-    "PriorityClass",
-    False,
-    ("v1",),
-    optional=False,
-)
-VOLUME_CLAIM = Resource(
-    "",
-    "persistentvolumeclaims",
-    "PersistentVolumeClaim",
-    True,
-    ("v1",),
-    optional=False,
-)
-VOLUME = Resource("", "persistentvolumes", "PersistentVolume", False, ("v1",), optional=False)
-STORAGE_CLASS = Resource(
-    "storage.k8s.io",
-    "storageclasses",
-    "StorageClass",
-    False,
-    ("v1",),
-    optional=False,
-)
+PRIORITY_CLASS = built_in("scheduling.k8s.io", "priorityclasses", "PriorityClass", namespaced=False)
+VOLUME_CLAIM = built_in("", "persistentvolumeclaims", "PersistentVolumeClaim")
+VOLUME = built_in("", "persistentvolumes", "PersistentVolume", namespaced=False)
+STORAGE_CLASS = built_in("storage.k8s.io", "storageclasses", "StorageClass", namespaced=False)
 
 _GROVE = (
     CLUSTER_TOPOLOGY,

@@ -12,45 +12,33 @@ from app.facts import kinds
 from app.facts.grove.gang import StoredGang, read_stored_gang
 from app.facts.grove.podcliqueset import (
     PodCliqueSet,
-    SetWithStatus,
     read_pod_clique_set,
     read_set_with_status,
 )
-from app.facts.grove.podgang import PodGang, read_pod_gang
-from app.facts.grove.podgangmap import PodGangMap, read_pod_gang_map
+from app.facts.grove.podgang import read_pod_gang
+from app.facts.grove.podgangmap import read_pod_gang_map
 from app.facts.grove.topology import (
-    ClusterTopology,
     read_cluster_topology,
     read_cluster_topology_binding,
 )
-from app.facts.kai.podgroup import KaiPodGroup, read_kai_pod_group
-from app.facts.kai.queue import Queue, read_queue
-from app.facts.kai.topology import KaiTopology, read_kai_topology
+from app.facts.kai.podgroup import read_kai_pod_group
+from app.facts.kai.queue import read_queue
+from app.facts.kai.topology import read_kai_topology
 from app.facts.kubernetes.claim import (
-    ClaimTemplate,
-    DeviceClass,
-    ResourceClaim,
-    ResourceSlice,
     read_claim_template,
     read_device_class,
     read_resource_claim,
     read_resource_slice,
 )
-from app.facts.kubernetes.event import Event, read_event
-from app.facts.kubernetes.node import Node, NodeLabels, read_node, read_node_labels
-from app.facts.kubernetes.pod import Pod, read_pod
+from app.facts.kubernetes.event import read_event
+from app.facts.kubernetes.node import read_node, read_node_labels
+from app.facts.kubernetes.pod import read_pod
 from app.facts.kubernetes.volume import (
-    StorageClass,
-    Volume,
-    VolumeClaim,
     read_storage_class,
     read_volume,
     read_volume_claim,
 )
 from app.facts.kubernetes.workload import (
-    PriorityClass,
-    Workload,
-    WorkloadGroup,
     read_priority_class,
     read_workload,
     read_workload_group,
@@ -58,8 +46,6 @@ from app.facts.kubernetes.workload import (
 from app.facts.labels import MNNVL_MANAGED
 from app.facts.named import Key, read_name
 from app.facts.nvidia.computedomain import (
-    ComputeDomain,
-    DomainClique,
     read_compute_domain,
     read_domain_clique,
 )
@@ -77,6 +63,8 @@ class Row(Generic[T]):
     under which that is found. `labels` is a label selector and `fields` a field selector of the
     objects that are read; if `metadata_only` is true, only their metadata is. `title` is for
     people, and `name` that of the kind in the facts of explain, where two kinds may share one.
+
+    mypy finds the type of a row in `read`, but not beside lambdas: there it is stated.
     """
 
     resource: Resource
@@ -129,31 +117,31 @@ def gang_keys(resource: MnnvlResource) -> Iterable[Key]:
 
 _MANAGED = f"{MNNVL_MANAGED}=true"
 
-DOMAINS: Row[MnnvlResource] = Row(
+DOMAINS = Row(
     kinds.COMPUTE_DOMAIN,
     read_mnnvl_resource,
     {OF_GANG: gang_keys},
     labels=_MANAGED,
 )
-CLAIMS: Row[MnnvlResource] = Row(
+CLAIMS = Row(
     kinds.RESOURCE_CLAIM,
     read_mnnvl_resource,
     {OF_GANG: gang_keys},
     labels=_MANAGED,
 )
-TOPOLOGIES: Row[ClusterTopology] = Row(
+TOPOLOGIES = Row(
     kinds.CLUSTER_TOPOLOGY,
     read_cluster_topology,
     name="topologies",
     title="the cluster topology",
 )
-BINDINGS: Row[ClusterTopology] = Row(
+BINDINGS = Row(
     kinds.CLUSTER_TOPOLOGY_BINDING,
     read_cluster_topology_binding,
     name="topologies",
     title="the cluster topology",
 )
-KAI_TOPOLOGIES: Row[KaiTopology] = Row(
+KAI_TOPOLOGIES = Row(
     kinds.KAI_TOPOLOGY,
     read_kai_topology,
     name="kai_topologies",
@@ -172,8 +160,8 @@ SETS: Row[PodCliqueSet] = Row(
         OF_BINDING: lambda pcs: in_namespace("", pcs.topology_name),
     },
 )
-NODES: Row[NodeLabels] = Row(NODE, read_node_labels, metadata_only=True)
-DEVICE_CLASSES: Row[str] = Row(kinds.DEVICE_CLASS, read_name, metadata_only=True)
+NODES = Row(NODE, read_node_labels, metadata_only=True)
+DEVICE_CLASSES = Row(kinds.DEVICE_CLASS, read_name, metadata_only=True)
 
 FOR_VERDICTS: tuple[Row[Any], ...] = (
     DOMAINS,
@@ -192,98 +180,98 @@ Resources come before the PodGangs and sets that should own them. An owner that 
 end was then already missing when its resource was read.
 """
 
-QUEUE_NAMES: Row[str] = Row(kinds.QUEUE, read_name, metadata_only=True)
+QUEUE_NAMES = Row(kinds.QUEUE, read_name, metadata_only=True)
 
 FOR_WARNINGS: tuple[Row[Any], ...] = (QUEUE_NAMES,)
 """The rows that only warnings need: a server is ready without them, and may lack the rights."""
 
-WIDE_NODES: Row[Node] = Row(NODE, read_node, name="nodes", title="nodes")
-PODS: Row[Pod] = Row(POD, read_pod, name="pods", title="pods")
-WIDE_SETS: Row[SetWithStatus] = Row(
+WIDE_NODES = Row(NODE, read_node, name="nodes", title="nodes")
+PODS = Row(POD, read_pod, name="pods", title="pods")
+WIDE_SETS = Row(
     kinds.POD_CLIQUE_SET,
     read_set_with_status,
     name="sets",
     title="PodCliqueSets",
 )
-WIDE_GANGS: Row[PodGang] = Row(kinds.POD_GANG, read_pod_gang, name="gangs", title="PodGangs")
-GANG_MAPS: Row[PodGangMap] = Row(
+WIDE_GANGS = Row(kinds.POD_GANG, read_pod_gang, name="gangs", title="PodGangs")
+GANG_MAPS = Row(
     kinds.POD_GANG_MAP,
     read_pod_gang_map,
     name="gang_maps",
     title="PodGangMaps",
 )
-KAI_POD_GROUPS: Row[KaiPodGroup] = Row(
+KAI_POD_GROUPS = Row(
     kinds.POD_GROUP,
     read_kai_pod_group,
     name="pod_groups",
     title="KAI's PodGroups",
 )
-QUEUES: Row[Queue] = Row(kinds.QUEUE, read_queue, name="queues", title="queues")
-PRIORITIES: Row[PriorityClass] = Row(
+QUEUES = Row(kinds.QUEUE, read_queue, name="queues", title="queues")
+PRIORITIES = Row(
     kinds.PRIORITY_CLASS,
     read_priority_class,
     name="priorities",
     title="PriorityClasses",
 )
-WIDE_CLAIMS: Row[ResourceClaim] = Row(
+WIDE_CLAIMS = Row(
     kinds.RESOURCE_CLAIM,
     read_resource_claim,
     name="claims",
     title="ResourceClaims",
 )
-CLAIM_TEMPLATES: Row[ClaimTemplate] = Row(
+CLAIM_TEMPLATES = Row(
     kinds.CLAIM_TEMPLATE,
     read_claim_template,
     name="claim_templates",
     title="ResourceClaimTemplates",
 )
-SLICES: Row[ResourceSlice] = Row(
+SLICES = Row(
     kinds.RESOURCE_SLICE,
     read_resource_slice,
     name="slices",
     title="ResourceSlices",
 )
-WIDE_DEVICE_CLASSES: Row[DeviceClass] = Row(
+WIDE_DEVICE_CLASSES = Row(
     kinds.DEVICE_CLASS,
     read_device_class,
     name="device_classes",
     title="DeviceClasses",
 )
-WIDE_DOMAINS: Row[ComputeDomain] = Row(
+WIDE_DOMAINS = Row(
     kinds.COMPUTE_DOMAIN,
     read_compute_domain,
     name="compute_domains",
     title="ComputeDomains",
 )
-DOMAIN_CLIQUES: Row[DomainClique] = Row(
+DOMAIN_CLIQUES = Row(
     kinds.DOMAIN_CLIQUE,
     read_domain_clique,
     name="domain_cliques",
     title="ComputeDomainCliques",
 )
-WORKLOAD_NAMES: Row[Workload] = Row(
+WORKLOAD_NAMES = Row(
     kinds.WORKLOAD,
     read_workload,
     name="workloads",
     title="Workloads",
 )
-WORKLOAD_GROUPS: Row[WorkloadGroup] = Row(
+WORKLOAD_GROUPS = Row(
     kinds.K8S_POD_GROUP,
     read_workload_group,
     name="workload_groups",
     title="PodGroups of Workloads",
 )
-VOLUME_CLAIMS: Row[VolumeClaim] = Row(
+VOLUME_CLAIMS = Row(
     kinds.VOLUME_CLAIM,
     read_volume_claim,
     name="volume_claims",
     title="PersistentVolumeClaims",
 )
-VOLUMES: Row[Volume] = Row(kinds.VOLUME, read_volume, name="volumes", title="PersistentVolumes")
-STORAGE_CLASSES: Row[StorageClass] = Row(
+VOLUMES = Row(kinds.VOLUME, read_volume, name="volumes", title="PersistentVolumes")
+STORAGE_CLASSES = Row(
     kinds.STORAGE_CLASS,
     read_storage_class,
     name="storage_classes",
     title="StorageClasses",
 )
-EVENTS: Row[Event] = Row(EVENT, read_event, name="events", title="events")
+EVENTS = Row(EVENT, read_event, name="events", title="events")

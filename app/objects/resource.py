@@ -46,65 +46,42 @@ class Resource:
         }
 
 
-NODE = Resource("", "nodes", "Node", False, ("v1",), optional=False)
-CONFIG_MAP = Resource("", "configmaps", "ConfigMap", True, ("v1",), optional=False)
-DEPLOYMENT = Resource("apps", "deployments", "Deployment", True, ("v1",), optional=False)
-POD = Resource("", "pods", "Pod", True, ("v1",), optional=False)
-EVENT = Resource("events.k8s.io", "events", "Event", True, ("v1",), optional=False)
-SECRET = Resource("", "secrets", "Secret", True, ("v1",), optional=False)
-LEASE = Resource("coordination.k8s.io", "leases", "Lease", True, ("v1",), optional=False)
-CRD = Resource(
+def built_in(group: str, plural: str, kind: str, *, namespaced: bool = True) -> Resource:
+    """Return a resource in version v1 that every cluster serves."""
+    return Resource(group, plural, kind, namespaced, ("v1",), optional=False)
+
+
+NODE = built_in("", "nodes", "Node", namespaced=False)
+CONFIG_MAP = built_in("", "configmaps", "ConfigMap")
+DEPLOYMENT = built_in("apps", "deployments", "Deployment")
+POD = built_in("", "pods", "Pod")
+EVENT = built_in("events.k8s.io", "events", "Event")
+SECRET = built_in("", "secrets", "Secret")
+LEASE = built_in("coordination.k8s.io", "leases", "Lease")
+CRD = built_in(
     "apiextensions.k8s.io",
     "customresourcedefinitions",
     "CustomResourceDefinition",
-    False,
-    ("v1",),
-    False,
+    namespaced=False,
 )
-NAMESPACE = Resource("", "namespaces", "Namespace", False, ("v1",), optional=False)
-SERVICE = Resource("", "services", "Service", True, ("v1",), optional=False)
-ENDPOINT_SLICE = Resource(
-    "discovery.k8s.io",
-    "endpointslices",
-    "EndpointSlice",
-    True,
-    ("v1",),
-    optional=False,
-)
+NAMESPACE = built_in("", "namespaces", "Namespace", namespaced=False)
+SERVICE = built_in("", "services", "Service")
+ENDPOINT_SLICE = built_in("discovery.k8s.io", "endpointslices", "EndpointSlice")
 
 _REVIEWS = "authorization.k8s.io"
 _REGISTRATION = "admissionregistration.k8s.io"
-ACCESS_REVIEW = Resource(
-    _REVIEWS,
-    "subjectaccessreviews",
-    "SubjectAccessReview",
-    False,
-    ("v1",),
-    optional=False,
+ACCESS_REVIEW = built_in(_REVIEWS, "subjectaccessreviews", "SubjectAccessReview", namespaced=False)
+SELF_ACCESS_REVIEW = built_in(
+    _REVIEWS, "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
 )
-SELF_ACCESS_REVIEW = Resource(
-    _REVIEWS,
-    "selfsubjectaccessreviews",
-    "SelfSubjectAccessReview",
-    False,
-    ("v1",),
-    optional=False,
+MUTATING_WEBHOOKS = built_in(
+    _REGISTRATION, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", namespaced=False
 )
-MUTATING_WEBHOOKS = Resource(
-    _REGISTRATION,
-    "mutatingwebhookconfigurations",
-    "MutatingWebhookConfiguration",
-    False,
-    ("v1",),
-    optional=False,
-)
-VALIDATING_WEBHOOKS = Resource(
+VALIDATING_WEBHOOKS = built_in(
     _REGISTRATION,
     "validatingwebhookconfigurations",
     "ValidatingWebhookConfiguration",
-    False,
-    ("v1",),
-    optional=False,
+    namespaced=False,
 )
 
 VALIDATING_POLICIES = Resource(
@@ -139,21 +116,24 @@ MUTATING_POLICY_BINDINGS = Resource(
 )
 
 OF_KUBERNETES = (
-    *(
-        NODE,
-        POD,
-        EVENT,
-        SECRET,
-        CONFIG_MAP,
-        DEPLOYMENT,
-        LEASE,
-        CRD,
-        NAMESPACE,
-        SERVICE,
-        ENDPOINT_SLICE,
-    ),
-    *(ACCESS_REVIEW, SELF_ACCESS_REVIEW, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS),
-    *(VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS),
-    *(MUTATING_POLICIES, MUTATING_POLICY_BINDINGS),
+    NODE,
+    POD,
+    EVENT,
+    SECRET,
+    CONFIG_MAP,
+    DEPLOYMENT,
+    LEASE,
+    CRD,
+    NAMESPACE,
+    SERVICE,
+    ENDPOINT_SLICE,
+    ACCESS_REVIEW,
+    SELF_ACCESS_REVIEW,
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+    VALIDATING_POLICIES,
+    VALIDATING_POLICY_BINDINGS,
+    MUTATING_POLICIES,
+    MUTATING_POLICY_BINDINGS,
 )
 """All of these resources."""

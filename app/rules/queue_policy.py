@@ -16,7 +16,7 @@ from app.facts.kinds import (
     QUEUE_NAMES,
     WORKLOAD,
 )
-from app.objects.resource import POD, Resource
+from app.objects.resource import POD, Resource, built_in
 from app.rules.policy import WRITES, Policy, PolicyDemand, sentence, texts
 from app.rules.queue_demands import (
     DEMANDS_OF_GROUPS,
@@ -50,18 +50,18 @@ PATH = ""
 _BATCH = "batch"
 _APPS = "apps"
 _TEMPLATED = (
-    Resource("", "replicationcontrollers", "ReplicationController", True, ("v1",)),
-    Resource(_BATCH, "jobs", "Job", True, ("v1",)),
-    Resource(_BATCH, "cronjobs", "CronJob", True, ("v1",)),
-    Resource(_APPS, "deployments", "Deployment", True, ("v1",)),
-    Resource(_APPS, "replicasets", "ReplicaSet", True, ("v1",)),
-    Resource(_APPS, "statefulsets", "StatefulSet", True, ("v1",)),
-    Resource(_APPS, "daemonsets", "DaemonSet", True, ("v1",)),
+    built_in("", "replicationcontrollers", "ReplicationController"),
+    built_in(_BATCH, "jobs", "Job"),
+    built_in(_BATCH, "cronjobs", "CronJob"),
+    built_in(_APPS, "deployments", "Deployment"),
+    built_in(_APPS, "replicasets", "ReplicaSet"),
+    built_in(_APPS, "statefulsets", "StatefulSet"),
+    built_in(_APPS, "daemonsets", "DaemonSet"),
 )
 """What Kubernetes itself makes Pods of."""
 
-_POD_BINDING = Resource("", "pods/binding", "Binding", True, ("v1",))
-_BINDINGS = (_POD_BINDING, Resource("", "bindings", "Binding", True, ("v1",)))
+_POD_BINDING = built_in("", "pods/binding", "Binding")
+_BINDINGS = (_POD_BINDING, built_in("", "bindings", "Binding"))
 """API servers copy the labels and annotations of a Binding to its Pod."""
 
 _ANY = Resource("*", "*", "", True, ("*",))
