@@ -20,6 +20,7 @@ from app.admission.exchange import (
     too_large,
 )
 from app.admission.review import BadReview
+from app.frozen import frozen
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -36,20 +37,20 @@ It is true if the client has shown a certificate of a configured client CA.
 _HUNG_UP = "the caller hung up before its request was whole"
 
 
+@frozen
 class AdmissionApp:
     """An ASGI app that answers the paths of `exchange`.
 
     It passes every other request to `otherwise` (health, metrics, dry run, docs).
     """
 
-    def __init__(self, exchange: Exchange, otherwise: App) -> None:
-        self.exchange = exchange
-        self._otherwise = otherwise
+    exchange: Exchange
+    otherwise: App
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         route = self.exchange.route(scope["path"]) if scope["type"] == "http" else None
         if route is None or (route.others and scope["method"] != "POST"):
-            await self._otherwise(scope, receive, send)
+            await self.otherwise(scope, receive, send)
         elif scope["method"] != "POST":
             message = f"{route.path} takes POST, not {scope['method']}"
             await _send(send, status(405, message), (b"allow", b"POST"))

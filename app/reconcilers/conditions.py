@@ -12,6 +12,7 @@ from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import CONDITION, PodCliqueSet, read_pod_clique_set
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.table import BINDINGS, NODES, SETS, TOPOLOGIES
+from app.frozen import frozen
 from app.kube.api import Client, Key, NotFound, Object, ObjectRef, Rejected, Unavailable
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
@@ -37,6 +38,7 @@ def status_patch(stored: Object, status: Object) -> Object:
     }
 
 
+@frozen
 class ConstraintStatusReconciler:
     """The condition of sets, written if it differs.
 
@@ -45,37 +47,29 @@ class ConstraintStatusReconciler:
 
     name = "podcliqueset-status"
 
-    def __init__(
-        self,
-        client: Client,
-        sets: WatchStore[PodCliqueSet],
-        topology: ClusterView,
-        *,
-        now: Callable[[], datetime] = utc_now,
-    ) -> None:
-        self._client = client
-        self._sets = sets
-        self._topology = topology
-        self._now = now
+    client: Client
+    sets: WatchStore[PodCliqueSet]
+    topology: ClusterView
+    now: Callable[[], datetime] = utc_now
 
     def all_keys(self) -> list[Key]:
-        return self._sets.known_keys()
+        return self.sets.known_keys()
 
     async def reconcile(self, key: Key) -> float | None:
-        pcs = self._sets.get(*key)
+        pcs = self.sets.get(*key)
         if pcs is None or pcs.deleting or self._is_current(pcs):
             return None
         with contextlib.suppress(NotFound):  # deleted meanwhile
             ref = ObjectRef(POD_CLIQUE_SET, pcs.name, pcs.namespace)
-            await self._write(await self._client.get(ref))
+            await self._write(await self.client.get(ref))
         return None
 
     def _desired(self, pcs: PodCliqueSet) -> Condition | None:
-        return self._topology.dialect().condition(pcs, self._known_topology())
+        return self.topology.dialect().condition(pcs, self._known_topology())
 
     def _known_topology(self) -> ManagedTopology | None:
         try:
-            return self._topology.topology()
+            return self.topology.topology()
         except Unavailable:
             return None
 
@@ -102,13 +96,13 @@ class ConstraintStatusReconciler:
         if desired is None:
             conditions = without_condition(current, CONDITION)
         else:
-            conditions = with_condition(current, desired, timestamp(self._now()))
+            conditions = with_condition(current, desired, timestamp(self.now()))
 
         patch = status_patch(stored, {"conditions": conditions or None})
-        changed = await self._client.patch(
+        changed = await self.client.patch(
             ObjectRef(POD_CLIQUE_SET, pcs.name, pcs.namespace), patch, subresource="status"
         )
-        self._sets.note(changed)
+        self.sets.note(changed)
 
 
 def subscribe_status(loop: Loop, stores: Stores, topology_name: str) -> None:
@@ -121,6 +115,7 @@ def subscribe_status(loop: Loop, stores: Stores, topology_name: str) -> None:
     )
 
 
+@frozen
 class LevelCoverageReconciler:
     """A reconciler of topologies: ClusterTopologyBindings and the managed ClusterTopology.
 
@@ -130,33 +125,25 @@ class LevelCoverageReconciler:
 
     name = "level-coverage"
 
-    def __init__(
-        self,
-        client: Client,
-        topology: ClusterView,
-        events: Recorder,
-        *,
-        now: Callable[[], datetime] = utc_now,
-    ) -> None:
-        self._client = client
-        self._topology = topology
-        self._events = events
-        self._now = now
+    client: Client
+    topology: ClusterView
+    events: Recorder
+    now: Callable[[], datetime] = utc_now
 
     def all_keys(self) -> list[Key]:
         try:
-            return [("", name) for name in self._topology.dialect().in_use(self._topology)]
+            return [("", name) for name in self.topology.dialect().in_use(self.topology)]
         except Unavailable:
             return []
 
     async def reconcile(self, key: Key) -> float | None:
-        if not self._topology.nodes() or key not in self.all_keys():
+        if not self.topology.nodes() or key not in self.all_keys():
             return None
-        dialect = self._topology.dialect()
+        dialect = self.topology.dialect()
         with contextlib.suppress(NotFound):  # deleted meanwhile, or its CRD has no status
-            stored = await self._client.get(ObjectRef(dialect.resource, key[1]))
+            stored = await self.client.get(ObjectRef(dialect.resource, key[1]))
             await self._write(
-                stored, coverage_problems(dialect.read_levels(stored), self._topology.nodes_with)
+                stored, coverage_problems(dialect.read_levels(stored), self.topology.nodes_with)
             )
         return None
 
@@ -167,19 +154,19 @@ class LevelCoverageReconciler:
         if metadata.get("deletionTimestamp") or has_condition(status.get("conditions"), condition):
             return
         if condition.status == "False":
-            self._events.record(
+            self.events.record(
                 Regarding.of(stored),
                 "Warning",
                 "LevelsNotCovered",
                 condition.message,
             )
 
-        conditions = with_condition(status.get("conditions"), condition, timestamp(self._now()))
+        conditions = with_condition(status.get("conditions"), condition, timestamp(self.now()))
         patch = status_patch(stored, {"conditions": conditions})
-        resource = self._topology.dialect().resource
+        resource = self.topology.dialect().resource
         with contextlib.suppress(Rejected):  # the event reports the problem
             ref = ObjectRef(resource, metadata["name"])
-            await self._client.patch(ref, patch, subresource="status")
+            await self.client.patch(ref, patch, subresource="status")
 
 
 def subscribe_coverage(loop: Loop, stores: Stores) -> None:

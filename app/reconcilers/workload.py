@@ -276,15 +276,15 @@ class WorkloadReconciler:
             self._empty_since.pop(before.uid, None)
 
 
+@frozen
 class _Changes:
     """Changes of objects that groups depend on, each of which adds their keys to `loop`."""
 
-    def __init__(self, loop: Loop, caches: WorkloadCaches) -> None:
-        self._loop = loop
-        self._caches = caches
+    loop: Loop
+    caches: WorkloadCaches
 
     def all_changed(self, *change: object) -> None:
-        self._add(self._caches.pods.values())
+        self._add(self.caches.pods.values())
 
     def pod_changed(self, key: Key, before: StoredPod | None, after: StoredPod | None) -> None:
         self._add(filter(None, (before, after)))
@@ -293,28 +293,28 @@ class _Changes:
             and before.pod_group
             and (after is None or after.pod_group != before.pod_group)
         ):
-            self._add_groups_of(self._caches.pod_groups.get(before.namespace, before.pod_group))
+            self._add_groups_of(self.caches.pod_groups.get(before.namespace, before.pod_group))
 
     def workload_changed(self, key: Key, before: object, after: object) -> None:
-        self._add(self._caches.pods.by_index(BY_WORKLOAD, key))
-        for instance in self._caches.instances.by_index(BY_WORKLOAD, key):
+        self._add(self.caches.pods.by_index(BY_WORKLOAD, key))
+        for instance in self.caches.instances.by_index(BY_WORKLOAD, key):
             self.instance_changed((instance.namespace, instance.name), None, None)
 
     def instance_changed(self, key: Key, before: object, after: object) -> None:
-        self._add(self._caches.pods.by_index(BY_GROUP, (key[0], instance_key(key[1]))))
+        self._add(self.caches.pods.by_index(BY_GROUP, (key[0], instance_key(key[1]))))
 
     def pod_group_changed(self, key: Key, before: object, after: StoredPodGroup | None) -> None:
-        self._add(self._caches.pods.by_index(BY_POD_GROUP, key))
+        self._add(self.caches.pods.by_index(BY_POD_GROUP, key))
         self._add_groups_of(after)
 
     def _add(self, pods: Iterable[StoredPod]) -> None:
-        for key in {self._caches.key_of(pod) for pod in pods}:
-            self._loop.add(key)
+        for key in {self.caches.key_of(pod) for pod in pods}:
+            self.loop.add(key)
 
     def _add_groups_of(self, pod_group: StoredPodGroup | None) -> None:
         if pod_group is not None:
             for key in pod_group.group_keys:
-                self._loop.add((pod_group.namespace, key))
+                self.loop.add((pod_group.namespace, key))
 
 
 def subscribe(loop: Loop, caches: WorkloadCaches, discovery: Discovery) -> None:

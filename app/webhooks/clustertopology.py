@@ -9,11 +9,13 @@ from app.admission.review import Request
 from app.admission.verdict import Verdict, judged, not_allowed
 from app.cluster.dialects import DIALECTS
 from app.cluster.view import ClusterView
+from app.frozen import frozen
 from app.rules.topology.levels import refusal_to_write
 
 _DIALECT_OF = {dialect.resource.kind: dialect for dialect in DIALECTS}
 
 
+@frozen
 class ClusterTopologyWebhook:
     """The handler for topologies.
 
@@ -22,27 +24,20 @@ class ClusterTopologyWebhook:
     force.
     """
 
-    def __init__(
-        self,
-        managed_name: str,
-        guarded: Collection[str],
-        authorized: Collection[str],
-        topology: ClusterView,
-    ) -> None:
-        self._managed_name = managed_name
-        self._guarded = frozenset(guarded)
-        self._authorized = frozenset(authorized)
-        self._topology = topology
+    managed_name: str
+    guarded: Collection[str]
+    authorized: Collection[str]
+    topology: ClusterView
 
     def __call__(self, request: Request) -> Verdict:
-        managed = request.name == self._managed_name and request.kind in self._guarded
+        managed = request.name == self.managed_name and request.kind in self.guarded
         if managed:
             refusal = refusal_to_write(
                 request.kind,
                 request.name,
                 request.operation,
                 request.username,
-                self._authorized,
+                self.authorized,
             )
             if refusal is not None:
                 return not_allowed(refusal, final=True)
@@ -51,7 +46,7 @@ class ClusterTopologyWebhook:
             request.object,
             request.old,
             request.operation,
-            self._topology,
+            self.topology,
             managed=managed,
         )
         if verdict.refusal is not None:

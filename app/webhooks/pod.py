@@ -5,22 +5,23 @@ Never rejects a Pod.
 
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, patched
+from app.frozen import frozen
 from app.objects.edits import operations
 from app.rules.workload.groups import admission_changes
 
 
+@frozen
 class PodWebhook:
     """`scheduler_name` is the scheduler whose Pods get a PodGroup.
 
     If it is None, no Pod is changed.
     """
 
-    def __init__(self, scheduler_name: str | None) -> None:
-        self._scheduler_name = scheduler_name
+    scheduler_name: str | None
 
     def __call__(self, request: Request) -> Verdict:
-        if self._scheduler_name is None:
+        if self.scheduler_name is None:
             return ALLOWED
         return patched(
-            operations(request.object, admission_changes(request.object, self._scheduler_name))
+            operations(request.object, admission_changes(request.object, self.scheduler_name))
         )

@@ -8,17 +8,18 @@ from collections.abc import Sequence
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, patched
 from app.cluster.view import ClusterView
+from app.frozen import frozen
 from app.objects.edits import operations
 from app.objects.shape import map_of
 from app.rules.topology.node_labels import binding_changes
 
 
+@frozen
 class PodBindingWebhook:
     """A copier of the labels of the levels in use, and those in `allowed`, which are configured."""
 
-    def __init__(self, facts: ClusterView, allowed: Sequence[str]) -> None:
-        self._facts = facts
-        self._allowed = tuple(allowed)
+    facts: ClusterView
+    allowed: Sequence[str]
 
     def __call__(self, request: Request) -> Verdict:
         target = map_of(request.object.get("target"))
@@ -28,7 +29,7 @@ class PodBindingWebhook:
                 ["the Binding has no node as its target: no topology labels added"]
             )
 
-        labels = self._facts.node_labels(name)
+        labels = self.facts.node_labels(name)
         if labels is None:
             return ALLOWED.with_warnings(
                 [f'node "{name}" is not known: no topology labels added to the Pod']
@@ -39,4 +40,4 @@ class PodBindingWebhook:
         )
 
     def _keys(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self._facts.level_keys(), *self._allowed)))
+        return tuple(dict.fromkeys((*self.facts.level_keys(), *self.allowed)))

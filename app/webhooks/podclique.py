@@ -25,6 +25,7 @@ from app.admission.verdict import (
 from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet
+from app.frozen import frozen
 from app.kube.api import ClusterError, Object, Rejected
 from app.rules.mnnvl.claim import (
     ClaimTerms,
@@ -41,16 +42,11 @@ PATIENCE_SECONDS = 4.0
 """The time for calls of the API server before the verdict, for which it waits 10 s."""
 
 
+@frozen
 class PodCliqueWebhook:
-    def __init__(
-        self,
-        facts: ClusterView,
-        resources: MnnvlResources,
-        configured_mode: ConfiguredMode,
-    ) -> None:
-        self._facts = facts
-        self._resources = resources
-        self._configured_mode = configured_mode
+    facts: ClusterView
+    resources: MnnvlResources
+    configured_mode: ConfiguredMode
 
     def __call__(self, request: Request) -> Verdict | Later:
         if not request.namespace:
@@ -64,7 +60,7 @@ class PodCliqueWebhook:
             return ALLOWED
 
         name = clique.member.place.pcs
-        pcs = self._facts.cached_set(request.namespace, name)
+        pcs = self.facts.cached_set(request.namespace, name)
         if pcs is None and name and not clique.own.are_complete:
             return Later(lambda: self._with_set(request, clique))
 
@@ -77,7 +73,7 @@ class PodCliqueWebhook:
         unread: tuple[str, ...] = ()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                pcs = await self._facts.read_set(request.namespace, name)
+                pcs = await self.facts.read_set(request.namespace, name)
         except (ClusterError, TimeoutError) as problem:
             unread = (
                 f'PodCliqueSet "{name}" could not be read ({_text(problem)}): its MNNVL annotations'
@@ -92,14 +88,14 @@ class PodCliqueWebhook:
         pcs: PodCliqueSet | None,
         unread: tuple[str, ...] = (),
     ) -> Verdict | Later:
-        classes = self._facts.device_classes()
-        terms = ClaimTerms(self._configured_mode, classes, self._facts.dialect().reads_groups)
+        classes = self.facts.device_classes()
+        terms = ClaimTerms(self.configured_mode, classes, self.facts.dialect().reads_groups)
         injection = injection_for(clique, pcs, terms)
         warnings = (*unread, *claim_warnings(injection, pcs, classes))
         plan = injection.plan
         if plan is None:
             return judged(injection.findings, warnings)
-        if self._resources.is_ensured(plan, injection.mode):
+        if self.resources.is_ensured(plan, injection.mode):
             return patched(injection.patch, warnings=warnings)
 
         doubt = _doubt(request, injection)
@@ -117,7 +113,7 @@ class PodCliqueWebhook:
         warnings = injection.warnings
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                created = await self._resources.ensure(
+                created = await self.resources.ensure(
                     plan,
                     injection.mode,
                     dry_run=request.dry_run,

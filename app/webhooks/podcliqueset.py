@@ -8,6 +8,7 @@ from app.admission.verdict import Verdict, judged
 from app.cluster.view import ClusterView, TopologyMissing
 from app.facts.grove.template import Template, read_template
 from app.facts.kinds import COMPUTE_DOMAIN
+from app.frozen import frozen
 from app.rules.dialects.design.sets import ignored, is_unchanged, read_constraints
 from app.rules.dialects.dialect import Dialect, SetVerdict
 from app.rules.mnnvl.sets import ignored_annotations, validate_annotations
@@ -16,25 +17,25 @@ from app.rules.queue_warnings import warnings_of_set
 from app.rules.topology.capacity import capacity_warnings, required_levels, size_warnings
 
 
+@frozen
 class PodCliqueSetWebhook:
-    def __init__(self, facts: ClusterView) -> None:
-        self._facts = facts
+    facts: ClusterView
 
     def __call__(self, request: Request) -> Verdict:
-        dialect = self._facts.dialect()
+        dialect = self.facts.dialect()
         template = read_template(request.object, groups_read=dialect.reads_groups)
         former = None
         if request.old is not None:
             former = read_template(request.old, groups_read=dialect.reads_groups)
 
         constraints = self._constraints(dialect, template, former)
-        others = self._facts.sets_with_groups(request.namespace) if dialect.reads_groups else None
+        others = self.facts.sets_with_groups(request.namespace) if dialect.reads_groups else None
         annotated, stored = validate_annotations(template, former, others)
 
         findings = [*constraints.findings, *annotated]
         warnings = [*constraints.warnings, *stored]
         if not findings:
-            warnings += warnings_of_set(request.object, self._facts.queues)
+            warnings += warnings_of_set(request.object, self.facts.queues)
             warnings += self._annotation_warnings(dialect, template)
         if not findings and constraints.is_known:
             warnings += self._placing_warnings(template, constraints)
@@ -48,7 +49,7 @@ class PodCliqueSetWebhook:
         former: Template | None,
     ) -> SetVerdict:
         try:
-            return dialect.validate_set(template, former, self._facts)
+            return dialect.validate_set(template, former, self.facts)
         except TopologyMissing as missing:
             if is_unchanged(read_constraints(template, []), former):
                 return SetVerdict(warnings=[ignored(missing.message)], is_known=False)
@@ -59,7 +60,7 @@ class PodCliqueSetWebhook:
         if not template.mentions_mnnvl:
             return further
 
-        served = self._facts.is_served(COMPUTE_DOMAIN)
+        served = self.facts.is_served(COMPUTE_DOMAIN)
         ignored = ignored_annotations(
             template, groups_read=dialect.reads_groups, compute_domains=served
         )
@@ -71,7 +72,7 @@ class PodCliqueSetWebhook:
 
         levels = constraints.levels
         required = constraints.required
-        nodes = self._facts.nodes()
+        nodes = self.facts.nodes()
         warnings: list[str] = []
         if template.mentions_mnnvl:
             narrowest = required_levels(template, required, levels)

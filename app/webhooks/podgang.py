@@ -20,6 +20,7 @@ from app.cluster.view import ClusterView
 from app.facts.grove.gang import SlimPodGang, read_gang
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.labels import MNNVL_ADOPTED
+from app.frozen import frozen
 from app.kube.api import ClusterError, Unavailable
 from app.objects.edits import ABSENT, Edit, Path, operations, value_at
 
@@ -29,10 +30,10 @@ PATIENCE_SECONDS = 2.5
 logger = logging.getLogger(__name__)
 
 
+@frozen
 class PodGangWebhook:
-    def __init__(self, facts: ClusterView, owners: MnnvlOwners) -> None:
-        self._facts = facts
-        self._owners = owners
+    facts: ClusterView
+    owners: MnnvlOwners
 
     def __call__(self, request: Request) -> Verdict | Later:
         if not request.namespace:
@@ -40,12 +41,12 @@ class PodGangWebhook:
                 "request.namespace must be a string that is not empty: a PodGang is in a namespace"
             )
 
-        findings = self._facts.dialect().validate_podgang(request.object)
+        findings = self.facts.dialect().validate_podgang(request.object)
         if findings:
             return judged(findings)
 
         gang = replace(read_gang(request.object, request.namespace), uid=_stored_uid(request))
-        pcs = self._facts.cached_set(request.namespace, gang.place.pcs)
+        pcs = self.facts.cached_set(request.namespace, gang.place.pcs)
         adopting = self._adopting(request, gang.uid)
         if pcs is None or adopting is not None:
             return Later(lambda: self._complete(request, gang, adopting))
@@ -61,12 +62,12 @@ class PodGangWebhook:
         if not (request.trusted or request.dry_run):
             return None
 
-        cached = self._owners.cached_gang(request.namespace, request.name, uid)
+        cached = self.owners.cached_gang(request.namespace, request.name, uid)
         if cached is None:
             return None
 
-        rule = self._owners.rule
-        resources = self._owners.resources_of(cached)
+        rule = self.owners.rule
+        resources = self.owners.resources_of(cached)
         adoptable = any(rule.state(resource, cached) == "adoptable" for resource in resources)
         return cached if adoptable else None
 
@@ -85,9 +86,9 @@ class PodGangWebhook:
         effects = list[Effect]()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                pcs = await self._facts.read_set(request.namespace, gang.place.pcs)
+                pcs = await self.facts.read_set(request.namespace, gang.place.pcs)
                 if adopting is not None:
-                    written = await self._owners.adopt(adopting, dry_run=request.dry_run)
+                    written = await self.owners.adopt(adopting, dry_run=request.dry_run)
                     effects = [Effect("adopt", obj) for obj in written]
         except (ClusterError, TimeoutError) as problem:
             logger.info(
@@ -106,18 +107,18 @@ class PodGangWebhook:
         pcs: PodCliqueSet | None,
         effects: list[Effect],
     ) -> Verdict:
-        changes = self._facts.dialect().podgang_changes(request.object, pcs, self._facts)
+        changes = self.facts.dialect().podgang_changes(request.object, pcs, self.facts)
         warnings = [_unknown_set(gang)] if changes and pcs is None else []
         with contextlib.suppress(Unavailable):
-            warnings += self._facts.dialect().podgang_warnings(request.object, self._facts)
+            warnings += self.facts.dialect().podgang_warnings(request.object, self.facts)
         changes += self._adopted(request, gang)
         return patched(operations(request.object, changes), warnings=warnings, effects=effects)
 
     def _adopted(self, request: Request, gang: SlimPodGang) -> list[Edit]:
         path = ("metadata", "annotations", MNNVL_ADOPTED)
         adopting = request.dry_run and bool(gang.uid)
-        resources = self._owners.resources_of(gang)
-        value = self._owners.rule.adopted(resources, gang, adopting=adopting)
+        resources = self.owners.resources_of(gang)
+        value = self.owners.rule.adopted(resources, gang, adopting=adopting)
         value = value or _kept(request, path)
         return [] if value_at(request.object, path) == value else [Edit(path, value)]
 

@@ -18,20 +18,21 @@ from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Later, Verdict, bad_request, unavailable
 from app.cluster.owners import MnnvlOwners
 from app.facts.grove.gang import SlimPodGang, read_gang
+from app.frozen import frozen
 from app.kube.api import ClusterError, Rejected
 
 PATIENCE_SECONDS = 3.5
 """The time for calls of the API server before the verdict, for which it waits 5 s."""
 
 
+@frozen
 class PodGangDeletionWebhook:
     """What is given back is read from the API server, because the caches may be late.
 
     Of the review, only the name and the uid of the PodGang count.
     """
 
-    def __init__(self, owners: MnnvlOwners) -> None:
-        self._owners = owners
+    owners: MnnvlOwners
 
     def __call__(self, request: Request) -> Verdict | Later:
         if not request.namespace:
@@ -42,16 +43,16 @@ class PodGangDeletionWebhook:
             return ALLOWED
 
         gang = read_gang(request.object, request.namespace)
-        if self._owners.gives_back:
+        if self.owners.gives_back:
             return Later(lambda: self._give_back(gang))
-        if self._owners.may_be_late:
+        if self.owners.may_be_late:
             return Later(lambda: self._while_design(gang))
         return ALLOWED
 
     async def _give_back(self, gang: SlimPodGang) -> Verdict:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                await self._owners.give_back_all_of(gang)
+                await self.owners.give_back_all_of(gang)
         except Rejected:
             raise
         except (ClusterError, TimeoutError) as problem:
@@ -66,9 +67,9 @@ class PodGangDeletionWebhook:
         """Return the verdict if the dialect is still `design`, else ask Grove to try again."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                if await self._owners.living_set_of(gang) is None:
+                if await self.owners.living_set_of(gang) is None:
                     return ALLOWED
-                later = await self._owners.later_dialect()
+                later = await self.owners.later_dialect()
         except Rejected:
             return ALLOWED
         except (ClusterError, TimeoutError) as problem:

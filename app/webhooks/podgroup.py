@@ -6,27 +6,28 @@ from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
 from app.cluster.view import ClusterView
 from app.facts.kai.topology import KaiTopology
+from app.frozen import frozen
 from app.kube.api import Unavailable
 from app.rules.podgroup import constraint_warnings
 from app.rules.queue_warnings import warnings_of_group
 from app.rules.subgroups import validate_pod_group
 
 
+@frozen
 class PodGroupWebhook:
     """A verdict never depends on a fact: without the KAI Topology, there are fewer warnings."""
 
-    def __init__(self, facts: ClusterView) -> None:
-        self._facts = facts
+    facts: ClusterView
 
     def __call__(self, request: Request) -> Verdict:
         findings = validate_pod_group(request.object)
         if findings:
             return judged(findings)
-        warnings = warnings_of_group(request.object, self._facts.queues)
+        warnings = warnings_of_group(request.object, self.facts.queues)
         warnings += constraint_warnings(request.object, self._topology)
         return judged([], warnings)
 
     def _topology(self, name: str) -> KaiTopology | None:
         with contextlib.suppress(Unavailable):
-            return self._facts.kai_topology(name)
+            return self.facts.kai_topology(name)
         return None

@@ -53,8 +53,8 @@ async def test_it_is_written_once_beside_the_conditions_of_others() -> None:
         "False",
         "NodesLackLevel",
     )
-    running = asyncio.create_task(reconciler._events.run())
-    await reconciler._events.written()
+    running = asyncio.create_task(reconciler.events.run())
+    await reconciler.events.written()
     running.cancel()
     assert [event["reason"] for event in cluster.client.objects(EVENT)] == ["LevelsNotCovered"]
     before = len(cluster.client.writes())
