@@ -63,7 +63,8 @@ class WatchStore(Generic[T]):
         self._entries: dict[Key, T] = {}
         self._version: Version = 0
         self._noted: dict[Key, Version] = {}
-        self._listed: dict[Key, Version] = {}
+        self._listed: set[Key] = set()
+        self._list_version: Version = 0
         self._subscribers: list[Change[T]] = []
         self._last_sign: float | None = None
         self.synced = False
@@ -113,7 +114,8 @@ class WatchStore(Generic[T]):
         """
         key = _key(obj)
         version = _version(obj)
-        passed = self._noted.get(key, self._listed.get(key, self._version))
+        seen = self._list_version if key in self._listed else self._version
+        passed = self._noted.get(key, seen)
         if _is_older(self._version, version) and not _is_older(version, passed):
             self._noted[key] = version
             self._set(key, self._project(obj))
@@ -141,12 +143,13 @@ class WatchStore(Generic[T]):
         self._noted.clear()
         self._listed.clear()
 
-    def take_listed(self, items: Iterable[Object]) -> None:
+    def take_listed(self, items: Iterable[Object], resource_version: str = "0") -> None:
+        """Store objects of a list. `resource_version` is that of the list."""
+        self._list_version = _number(resource_version)
         for item in items:
             key = _key(item)
-            version = _version(item)
-            self._listed[key] = version
-            if not self._was_noted_after(key, version):
+            self._listed.add(key)
+            if not self._was_noted_after(key, _version(item)):
                 self._noted.pop(key, None)
                 self._set(key, self._project(item))
 
@@ -162,7 +165,7 @@ class WatchStore(Generic[T]):
                 self._set(key, None)
 
     def end_list(self, resource_version: str) -> None:
-        self._listed = {}
+        self._listed = set()
         self._version = _number(resource_version)
         self.served = True
         self.problem = ""

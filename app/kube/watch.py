@@ -116,7 +116,8 @@ async def list_into(client: Reader, store: WatchStore[T], selection: Selection, 
             store.total = len(page.items) + page.remaining
         for start in range(0, len(page.items), pace.slice_size):
             await asyncio.sleep(0)  # before, because the page has been decoded in the same turn
-            store.take_listed(page.items[start : start + pace.slice_size])
+            items = page.items[start : start + pace.slice_size]
+            store.take_listed(items, page.resource_version)
         token = page.continue_token
         version = page.resource_version
         if not token:

@@ -173,7 +173,7 @@ def test_a_late_response_does_not_undo_what_a_list_has_brought(
     listed(store, 1, obj("a", 1))
     store.begin_list()
     store.note(obj("a", 3, "noted"))
-    store.take_listed([obj("a", 9, "listed")])
+    store.take_listed([obj("a", 9, "listed")], "10")
     store.note(obj("a", late, "late"))
     store.drop_unlisted(store.known_keys(), "10")
     store.note(obj("deleted", late, "late"))

@@ -13,6 +13,7 @@ from app.kube.api import (
     NotFound,
     Object,
     ObjectRef,
+    Page,
     Rejected,
     Selection,
     Unavailable,
@@ -104,6 +105,30 @@ def in_virtual_time(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[
 
 def calls(client: MemoryClient, verb: str) -> int:
     return sum(call.verb == verb for call in client.calls)
+
+
+class LateClient(MemoryClient):
+    """A cluster in which a response to an earlier write arrives between two pages of a list."""
+
+    def __init__(self, store: WatchStore[str], late: Object, *objects: Object) -> None:
+        super().__init__(objects)
+        self._watched = store
+        self._late = late
+
+    async def list(self, *arguments: Any, **options: Any) -> Page:
+        if options["continue_token"]:
+            self._watched.note(self._late)
+        return await super().list(*arguments, **options)
+
+
+@in_virtual_time
+async def test_a_late_response_does_not_undo_a_page_that_has_been_read() -> None:
+    store: WatchStore[str] = WatchStore(lambda obj: str(obj["metadata"]["labels"]))
+    late = node("a", role="old")
+    late["metadata"]["resourceVersion"] = "2"
+    nodes = [node(name, role="new") for name in "abcd"]
+    await list_into(LateClient(store, late, *nodes), store, NODES, PACE)
+    assert store.get("", "a") == "{'role': 'new'}"
 
 
 @in_virtual_time
