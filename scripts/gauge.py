@@ -32,9 +32,9 @@ GOALS = {
 }
 
 REACHED: dict[str, float] = {
-    "tokens per code line": 8.37,
-    "functions above complexity 10": 2,
-    "functions above 5 parameters": 11,
+    "tokens per code line": 8.32,
+    "functions above complexity 10": 1,
+    "functions above 5 parameters": 10,
 }
 """Figures of today that are above their goals. They may only fall."""
 

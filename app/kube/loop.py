@@ -73,14 +73,12 @@ class Loop:
         reconciler: Reconciler,
         *,
         workers: int = 1,
-        resync: float = RESYNC_SECONDS,
         begin: Callable[[], None] = lambda: None,
         observe: Observe = lambda name, result, seconds: None,
         random: Callable[[], float] = system_random.random,
     ) -> None:
         self.reconciler = reconciler
         self._workers = workers
-        self._resync = resync
         self._begin = begin
         self._observe = observe
         self._random = random
@@ -163,7 +161,7 @@ class Loop:
     async def _resync_for_ever(self) -> Never:
         while True:
             self.add_all()
-            await asyncio.sleep(self._resync * (1 + self._random() / 5))
+            await asyncio.sleep(RESYNC_SECONDS * (1 + self._random() / 5))
 
     async def _work(self) -> Never:
         while True:

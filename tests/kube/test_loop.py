@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 import pytest
 
 from app.kube.api import Conflict, Key, Rejected, Unavailable
-from app.kube.loop import Loop
+from app.kube.loop import RESYNC_SECONDS, Loop
 from tests.kube import virtual
 
 A = ("ns", "a")
@@ -69,8 +69,9 @@ def looped(reconciler: Recorded, **options: object) -> Loop:
 
 def test_a_run_begins_with_all_keys_and_comes_back_to_them_at_each_resync() -> None:
     reconciler = Recorded(keys=[A, B])
-    virtual.run(ran(looped(reconciler, resync=100), 250))
-    assert reconciler.steps == [(0, "a"), (0, "b"), (100, "a"), (100, "b"), (200, "a"), (200, "b")]
+    virtual.run(ran(looped(reconciler), 2.5 * RESYNC_SECONDS))
+    times = (0, RESYNC_SECONDS, 2 * RESYNC_SECONDS)
+    assert reconciler.steps == [(time, name) for time in times for name in ("a", "b")]
 
 
 async def test_steps_that_wait_for_nothing_give_way_to_other_tasks() -> None:
