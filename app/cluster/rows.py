@@ -200,7 +200,7 @@ CLIQUES: Row[StoredClique] = Row(
 )
 """Only the leader needs them, to put claims back, and to restore and to collect MNNVL resources."""
 
-WORKLOADS: Row[StoredWorkload] = Row(kinds.WORKLOAD, read_workload)
+WORKLOADS = Row(kinds.WORKLOAD, read_workload)
 INSTANCES: Row[StoredInstance] = Row(
     kinds.K8S_POD_GROUP,
     read_instance,
@@ -215,10 +215,10 @@ POD_GROUPS: Row[StoredPodGroup] = Row(
     {BY_GROUP: lambda pod_group: in_namespace(pod_group.namespace, *pod_group.group_keys)},
     labels=f"{MANAGED_BY}={MANAGER}",
 )
-LISTED_QUEUES: Row[frozenset[str]] = Row(kinds.QUEUE_NAMES, read_queue_names)
+LISTED_QUEUES = Row(kinds.QUEUE_NAMES, read_queue_names)
 """The names in the object that policies of API servers read."""
 
-PRIORITY_CLASSES: Row[str] = Row(kinds.PRIORITY_CLASS, read_name, metadata_only=True)
+PRIORITY_CLASSES = Row(kinds.PRIORITY_CLASS, read_name, metadata_only=True)
 
 
 def pods_of_scheduler(scheduler_name: str) -> Row[StoredPod]:

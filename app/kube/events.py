@@ -14,7 +14,7 @@ from typing import Literal, Never
 from app.frozen import frozen
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef
 from app.kube.times import precise_timestamp, utc_now
-from app.objects.resource import EVENT
+from app.objects.resource import EVENT, Resource
 from app.objects.shape import JsonMap
 
 CONTROLLER = "grove-admission"
@@ -54,6 +54,10 @@ class Regarding:
             metadata["name"],
             str(metadata.get("uid") or ""),
         )
+
+    @classmethod
+    def to(cls, resource: Resource, name: str, namespace: str = "", uid: str = "") -> "Regarding":
+        return cls(resource.api_version(), resource.kind, namespace, name, uid)
 
     def reference(self) -> Object:
         reference = {"apiVersion": self.api_version, "kind": self.kind, "name": self.name}

@@ -149,16 +149,15 @@ class ClusterTopologyReconciler:
             f' "{former.name}"'
         )
         logger.info("%s", note)
-        regarding = Regarding(CRD.api_version(), CRD.kind, "", str(dialect.resource), "")
+        regarding = Regarding.to(CRD, str(dialect.resource))
         self._events.record(regarding, "Normal", "DialectChanged", note)
 
     async def _create(self, dialect: Dialect) -> float | None:
-        kind = dialect.resource.kind
         desired: Object = {"metadata": {"name": self._name}, "spec": {"levels": self._levels}}
-        regarding = Regarding(dialect.resource.api_version(), kind, "", self._name, "")
+        regarding = Regarding.to(dialect.resource, self._name)
         if self._is_rejected(dialect, desired, None, regarding):
             return REJECTED_SECONDS
-        logger.info("creating %s %s", kind, self._name)
+        logger.info("creating %s %s", dialect.resource.kind, self._name)
         self._note(dialect, await self._client.create(dialect.resource, desired))
         return None
 

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from app.cluster.rows import StoredClique
 from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet
-from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET
+from app.facts.kinds import POD_CLIQUE
 from app.facts.table import BY_SET, SETS
 from app.frozen import frozen
 from app.kube.api import ClusterError, Key, NotFound, ObjectRef, Rejected
-from app.kube.events import Notices, Regarding
+from app.kube.events import Notices
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
 from app.objects.fields import listed
 from app.reconcilers.mnnvl_pods import WAIT_SECONDS, PodsWithoutClaim
-from app.reconcilers.writing import Writing
+from app.reconcilers.writing import Writing, regarding_set
 from app.rules.mnnvl.demand import ClaimedClique
 from app.rules.mnnvl.missing import (
     Unclaimed,
@@ -133,7 +133,7 @@ class MnnvlClaimsReconciler:
         if pcs is None or not lacking:
             self._lacking.pop(key, None)
             self._notices.forget(key)
-            return None if pcs is None else await self._pods.report(key, _regarding(pcs))
+            return None if pcs is None else await self._pods.report(key, regarding_set(pcs))
 
         self._lacking[key] = len(lacking)
         pause = self._pauses.get(pcs.namespace)
@@ -241,11 +241,11 @@ class MnnvlClaimsReconciler:
     def _report_restored(self, pcs: PodCliqueSet, names: list[str]) -> None:
         if names:
             note = f"put the claim back into {_cliques(names)}"
-            self._events.record(_regarding(pcs), "Normal", "MnnvlClaimsRestored", note)
+            self._events.record(regarding_set(pcs), "Normal", "MnnvlClaimsRestored", note)
             self._pods.expect((pcs.namespace, pcs.name), names)
 
     def _say(self, pcs: PodCliqueSet, reason: str, note: str) -> None:
-        self._notices.say((pcs.namespace, pcs.name), [_regarding(pcs)], reason, note)
+        self._notices.say((pcs.namespace, pcs.name), [regarding_set(pcs)], reason, note)
 
 
 def unclaimed_in(cliques: Iterable[StoredClique | None]) -> list[Unclaimed]:
@@ -278,13 +278,3 @@ def _cliques(names: list[str]) -> str:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _regarding(pcs: PodCliqueSet) -> Regarding:
-    return Regarding(
-        POD_CLIQUE_SET.api_version(),
-        POD_CLIQUE_SET.kind,
-        pcs.namespace,
-        pcs.name,
-        pcs.uid,
-    )

@@ -14,18 +14,18 @@ from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.rows import BY_BASE, StoredClique
 from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet
-from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
+from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.facts.nvidia.mnnvl import MnnvlResource, base_of, claim_name, domain_name
 from app.facts.place import read_place
 from app.facts.table import BY_SET, CLAIMS, DOMAINS, SETS
 from app.kube.api import Key, Object, ObjectRef, Rejected, Selection, find
 from app.kube.discovery import Discovery
-from app.kube.events import Notices, Regarding
+from app.kube.events import Notices
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
 from app.objects.metadata import labels_of
 from app.objects.resource import POD, Resource
-from app.reconcilers.writing import Writing
+from app.reconcilers.writing import Writing, named, regarding_set
 from app.rules.mnnvl.demand import (
     ClaimedClique,
     claim_names,
@@ -152,8 +152,8 @@ class MnnvlResourcesReconciler:
             changed = await self._owners.give_back(resource, pcs)
             if changed is not None:
                 former = ", ".join(f"PodGang {gang.name}" for gang in resource.owning_gangs)
-                note = f"now owns {_listed([changed])}, which {former or 'nobody'} owned"
-                self._events.record(_regarding(pcs), "Normal", "MnnvlResourcesGivenBack", note)
+                note = f"now owns {named([changed])}, which {former or 'nobody'} owned"
+                self._events.record(regarding_set(pcs), "Normal", "MnnvlResourcesGivenBack", note)
 
     # Restore.
 
@@ -179,13 +179,13 @@ class MnnvlResourcesReconciler:
         try:
             created = await self._resources.restore(plan_for(lasting, pcs), mode)
         except NotOurs as problem:
-            self._notices.say(key, [_regarding(pcs)], "MnnvlResourcesMissing", str(problem))
+            self._notices.say(key, [regarding_set(pcs)], "MnnvlResourcesMissing", str(problem))
             return NOT_OURS_SECONDS
         except Rejected as rejection:
             if not rejection.passes:
                 self._notices.say(
                     key,
-                    [_regarding(pcs)],
+                    [regarding_set(pcs)],
                     "MnnvlResourcesMissing",
                     rejection.message,
                 )
@@ -194,10 +194,8 @@ class MnnvlResourcesReconciler:
         self._notices.forget(key)
         if created:
             self._rewrites.count(key)
-            note = (
-                f"created {_listed(created)}, which stored PodCliques use and which did not exist"
-            )
-            self._events.record(_regarding(pcs), "Normal", "MnnvlResourcesRestored", note)
+            note = f"created {named(created)}, which stored PodCliques use and which did not exist"
+            self._events.record(regarding_set(pcs), "Normal", "MnnvlResourcesRestored", note)
 
         return None
 
@@ -206,7 +204,7 @@ class MnnvlResourcesReconciler:
             f'the MNNVL resources of "{key[1]}" are deleted again and again: not restored for a'
             " while"
         )
-        self._notices.say(key, [_regarding(pcs)], "MnnvlResourcesContested", note)
+        self._notices.say(key, [regarding_set(pcs)], "MnnvlResourcesContested", note)
 
     # Collect.
 
@@ -325,10 +323,10 @@ class MnnvlResourcesReconciler:
         )
         if pcs is not None:
             note = (
-                f"deleted {_listed(deleted)}: no PodClique asks for them any more, and no pod uses"
+                f"deleted {named(deleted)}: no PodClique asks for them any more, and no pod uses"
                 " them"
             )
-            self._events.record(_regarding(pcs), "Normal", "MnnvlResourcesCollected", note)
+            self._events.record(regarding_set(pcs), "Normal", "MnnvlResourcesCollected", note)
 
 
 def subscribe(loop: Loop, cliques: WatchStore[StoredClique], stores: Stores) -> None:
@@ -387,17 +385,3 @@ def subscribe_to_apis(loop: Loop, discovery: Discovery) -> None:
                 loop.add_after(key, SETTLE_SECONDS)
 
     discovery.subscribe(api_changed)
-
-
-def _listed(objects: list[Object]) -> str:
-    return ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in objects)
-
-
-def _regarding(pcs: PodCliqueSet) -> Regarding:
-    return Regarding(
-        POD_CLIQUE_SET.api_version(),
-        POD_CLIQUE_SET.kind,
-        pcs.namespace,
-        pcs.name,
-        pcs.uid,
-    )

@@ -26,7 +26,7 @@ from app.kube.rewrites import same
 from app.kube.store import WatchStore
 from app.objects.edits import ABSENT, Edit, operations, value_at
 from app.objects.jsonpatch import Operation
-from app.reconcilers.writing import Writing
+from app.reconcilers.writing import Writing, named
 from app.rules.mnnvl.demand import ClaimedClique
 from app.stores.stores import Stores
 
@@ -98,14 +98,9 @@ class PodGangReconciler:
             gang, [resource for resource in resources if rule.state(resource, gang) == "foreign"]
         )
         adopted = await self._owners.adopt(gang, dry_run=False)
-        names = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in adopted)
-        if names:
-            self._events.record(
-                _regarding(gang),
-                "Normal",
-                "MnnvlResourcesAdopted",
-                f"now owns {names}",
-            )
+        if adopted:
+            note = f"now owns {named(adopted)}"
+            self._events.record(_regarding(gang), "Normal", "MnnvlResourcesAdopted", note)
 
     def _may_own_nothing(self, gang: StoredGang) -> bool:
         """Return whether the caches show that `gang` has given back all, but for its annotation."""
@@ -119,9 +114,8 @@ class PodGangReconciler:
         deletion of `gang`.
         """
         changed = await self._owners.give_back_all_of(gang)
-        names = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in changed)
-        if names:
-            note = f"no longer owns {names}, which its PodCliqueSet now owns"
+        if changed:
+            note = f"no longer owns {named(changed)}, which its PodCliqueSet now owns"
             self._events.record(_regarding(gang), "Normal", "MnnvlResourcesGivenBack", note)
 
     def _report_foreign(self, gang: StoredGang, foreign: list[MnnvlResource]) -> None:
@@ -239,4 +233,4 @@ def _gangs_near(resource: MnnvlResource, cliques: WatchStore[StoredClique]) -> s
 
 
 def _regarding(gang: StoredGang) -> Regarding:
-    return Regarding(POD_GANG.api_version(), POD_GANG.kind, gang.namespace, gang.name, gang.uid)
+    return Regarding.to(POD_GANG, gang.name, gang.namespace, gang.uid)

@@ -13,6 +13,7 @@ from app.cluster.rows import StoredPod
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import POD_GROUP
 from app.facts.labels import POD_GROUP_NAME
+from app.frozen import frozen
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef, Rejected
 from app.kube.events import Notices, Regarding
 from app.kube.rewrites import Rewrites, same
@@ -33,25 +34,18 @@ MOST_EVENTS = 10
 """The most Pods of a group that get the same event, because a group may have thousands of Pods."""
 
 
+@frozen
 class PodGroupWriter:
     """A writer of KAI PodGroups, which it creates and corrects.
 
     `keys` are those of the labels that KAI reads. `rewrites` count the writes of each PodGroup.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        caches: WorkloadCaches,
-        notices: Notices,
-        keys: LabelKeys,
-        rewrites: Rewrites,
-    ) -> None:
-        self._client = client
-        self._caches = caches
-        self._notices = notices
-        self._keys = keys
-        self._rewrites = rewrites
+    client: Client
+    caches: WorkloadCaches
+    notices: Notices
+    keys: LabelKeys
+    rewrites: Rewrites
 
     async def put(
         self,
@@ -83,12 +77,12 @@ class PodGroupWriter:
         desired: Object,
         common_owner: JsonMap | None,
     ) -> tuple[Object | None, float | None]:
-        cached = self._caches.pod_groups.get(namespace, group.pod_group_name)
+        cached = self.caches.pod_groups.get(namespace, group.pod_group_name)
         stored = cached.view() if cached else await self._create(namespace, desired)
         if not is_of_group(stored, group):
             return None, None
 
-        patch = difference(stored, desired, self._keys)
+        patch = difference(stored, desired, self.keys)
         references = owners_to_write(stored, common_owner)
         if references is not None:
             patch["metadata"] = {**patch.get("metadata", {}), "ownerReferences": references}
@@ -100,14 +94,14 @@ class PodGroupWriter:
     async def _create(self, namespace: str, desired: Object) -> Object:
         """Return the stored PodGroup: the created one, or an existing one of the same name."""
         try:
-            stored = await self._client.create(POD_GROUP, desired, namespace)
+            stored = await self.client.create(POD_GROUP, desired, namespace)
         except Conflict as conflict:
             if not conflict.already_exists:
                 raise
-            return await self._client.get(
+            return await self.client.get(
                 ObjectRef(POD_GROUP, desired["metadata"]["name"], namespace)
             )
-        self._caches.pod_groups.note(stored)
+        self.caches.pod_groups.note(stored)
         return stored
 
     async def _correct(
@@ -125,7 +119,7 @@ class PodGroupWriter:
         name = stored["metadata"]["name"]
         uid = stored["metadata"]["uid"]
         counted = same(f"{namespace}/{name}", patch)
-        pause = self._rewrites.pause(counted)
+        pause = self.rewrites.pause(counted)
         if pause is not None:
             note = (
                 "something keeps changing what grove-admission writes here; left alone for a while"
@@ -136,10 +130,10 @@ class PodGroupWriter:
         self.report(stored, "fight", None)
         preconditions = {"uid": uid, "resourceVersion": version}
         patch = {**patch, "metadata": {**patch.get("metadata", {}), **preconditions}}
-        self._caches.pod_groups.note(
-            await self._client.patch(ObjectRef(POD_GROUP, name, namespace), patch)
+        self.caches.pod_groups.note(
+            await self.client.patch(ObjectRef(POD_GROUP, name, namespace), patch)
         )
-        self._rewrites.count(counted)
+        self.rewrites.count(counted)
 
         return None
 
@@ -151,35 +145,23 @@ class PodGroupWriter:
         metadata = stored["metadata"]
         key = (metadata["namespace"], f"{POD_GROUP}/{metadata['name']}/{subject}")
         if remark is None:
-            self._notices.forget(key)
+            self.notices.forget(key)
             return
-        regarding = Regarding(
-            POD_GROUP.api_version(),
-            POD_GROUP.kind,
-            key[0],
-            metadata["name"],
-            metadata["uid"],
-        )
-        self._notices.say(key, [regarding], remark.reason, remark.note)
+        regarding = Regarding.to(POD_GROUP, metadata["name"], key[0], metadata["uid"])
+        self.notices.say(key, [regarding], remark.reason, remark.note)
 
 
+@frozen
 class PodWriter:
     """A writer of annotations of Pods: a patch for each Pod, up to AT_ONCE at a time.
 
     `rewrites` count the writes of each Pod.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        caches: WorkloadCaches,
-        notices: Notices,
-        rewrites: Rewrites,
-    ) -> None:
-        self._client = client
-        self._caches = caches
-        self._notices = notices
-        self._rewrites = rewrites
+    client: Client
+    caches: WorkloadCaches
+    notices: Notices
+    rewrites: Rewrites
 
     async def assign(self, key: Key, pods: Sequence[StoredPod], pod_group: str) -> float | None:
         """Annotates `pods` with the name of their PodGroup.
@@ -226,7 +208,7 @@ class PodWriter:
         free: list[StoredPod] = []
         pauses: list[float] = []
         for pod in pods:
-            pause = self._rewrites.pause(_counted(pod, purpose))
+            pause = self.rewrites.pause(_counted(pod, purpose))
             if pause is None:
                 free.append(pod)
             else:
@@ -254,7 +236,7 @@ class PodWriter:
         for pod in pods:
             try:
                 await self._patch(pod, annotations)
-                self._rewrites.count(_counted(pod, purpose))
+                self.rewrites.count(_counted(pod, purpose))
             except NotFound:
                 continue
             except ClusterError as error:
@@ -263,20 +245,20 @@ class PodWriter:
 
     async def _patch(self, pod: StoredPod, annotations: JsonMap) -> None:
         patch = {"metadata": {"uid": pod.uid, "annotations": annotations}}
-        self._caches.pods.note(
-            await self._client.patch(ObjectRef(POD, pod.name, pod.namespace), patch)
+        self.caches.pods.note(
+            await self.client.patch(ObjectRef(POD, pod.name, pod.namespace), patch)
         )
 
     def _report(self, key: Key, contested: Sequence[StoredPod]) -> None:
         subject = (key[0], f"{key[1]}/annotations")
         if not contested:
-            self._notices.forget(subject)
+            self.notices.forget(subject)
             return
         note = (
             f"something keeps changing the annotations {POD_GROUP_NAME} or {SKIP_PODGROUPER}; left"
             " alone for a while"
         )
-        self._notices.say(subject, first_pods(contested), "PodGroupNameContested", note)
+        self.notices.say(subject, first_pods(contested), "PodGroupNameContested", note)
 
 
 def _counted(pod: StoredPod, purpose: str) -> Key:
@@ -287,6 +269,4 @@ def _counted(pod: StoredPod, purpose: str) -> Key:
 def first_pods(pods: Iterable[StoredPod]) -> list[Regarding]:
     """Return the Pods that get an event that concerns all of `pods`: the first ones by name."""
     first = nsmallest(MOST_EVENTS, pods, key=lambda pod: pod.name)
-    return [
-        Regarding(POD.api_version(), POD.kind, pod.namespace, pod.name, pod.uid) for pod in first
-    ]
+    return [Regarding.to(POD, pod.name, pod.namespace, pod.uid) for pod in first]

@@ -1,10 +1,13 @@
 """How a reconciler writes."""
 
+from collections.abc import Iterable
 from dataclasses import field
 
+from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.kinds import POD_CLIQUE_SET
 from app.frozen import frozen
-from app.kube.api import Client
-from app.kube.events import Recorder
+from app.kube.api import Client, Object
+from app.kube.events import Recorder, Regarding
 from app.kube.rewrites import Rewrites
 
 
@@ -15,3 +18,13 @@ class Writing:
     client: Client
     events: Recorder
     rewrites: Rewrites = field(default_factory=Rewrites)
+
+
+def named(objects: Iterable[Object]) -> str:
+    """Return the kinds and names of `objects` for a note."""
+    return ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in objects)
+
+
+def regarding_set(pcs: PodCliqueSet) -> Regarding:
+    """Return what an Event about a PodCliqueSet regards."""
+    return Regarding.to(POD_CLIQUE_SET, pcs.name, pcs.namespace, pcs.uid)

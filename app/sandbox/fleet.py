@@ -8,6 +8,7 @@ after a pod of `batch-eval` is deleted.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from app.sandbox.objects.objects import Object
@@ -79,29 +80,27 @@ def _queues() -> Iterator[Object]:
         yield {**queue, "spec": spec, "status": {"allocated": {_GPU: str(used)}}}
 
 
+@dataclass(frozen=True, slots=True)
 class _Workload:
     """A PodCliqueSet of one replica, with the objects that Grove and KAI would create for it.
 
     `cliques` has the number of pods and the GPUs of a pod for each PodClique.
     """
 
-    def __init__(
-        self, namespace: str, name: str, level: str, cliques: dict[str, tuple[int, int]]
-    ) -> None:
-        self._namespace = namespace
-        self._name = name
-        self._level = level
-        self._cliques = cliques
+    namespace: str
+    name: str
+    level: str
+    cliques: dict[str, tuple[int, int]]
 
     def objects(self, nodes: tuple[str, ...] = ()) -> Iterator[Object]:
         """Yield the objects of the workload.
 
         `nodes` has the node of each pod, in order; pods without a node are pending.
         """
-        gang = f"{self._name}-0"
+        gang = f"{self.name}-0"
         places = iter(nodes)
         yield self._set()
-        for clique, (replicas, gpus) in self._cliques.items():
+        for clique, (replicas, gpus) in self.cliques.items():
             full = f"{gang}-{clique}"
             yield self._object(
                 "grove.io/v1alpha1", "PodClique", full, self._clique(clique, replicas, gpus), gang
@@ -113,34 +112,34 @@ class _Workload:
                 "minReplicas": replicas,
                 "podReferences": self._references(clique, replicas),
             }
-            for clique, (replicas, _) in self._cliques.items()
+            for clique, (replicas, _) in self.cliques.items()
         ]
         obj = self._object("scheduler.grove.io/v1alpha1", "PodGang", gang, {"podgroups": parts}, "")
         obj["metadata"]["annotations"] = {"grove.io/topology-name": "grove-topology"}
         yield obj
         yield self._pod_group(gang)
-        for clique, (replicas, gpus) in self._cliques.items():
+        for clique, (replicas, gpus) in self.cliques.items():
             for number in range(replicas):
                 yield self._pod(clique, number, gpus, next(places, ""))
 
     def _references(self, clique: str, replicas: int) -> list[Object]:
-        names = [f"{self._name}-0-{clique}-{number}" for number in range(replicas)]
-        return [{"namespace": self._namespace, "name": name} for name in names]
+        names = [f"{self.name}-0-{clique}-{number}" for number in range(replicas)]
+        return [{"namespace": self.namespace, "name": name} for name in names]
 
     def _object(self, version: str, kind: str, name: str, spec: Object, gang: str) -> Object:
-        labels = {"grove.io/pcs-name": self._name, "app.kubernetes.io/part-of": self._name}
+        labels = {"grove.io/pcs-name": self.name, "app.kubernetes.io/part-of": self.name}
         labels |= {"grove.io/pcs-replica-index": "0", "grove.io/podgang": gang} if gang else {}
-        metadata: Object = {"name": name, "namespace": self._namespace, "labels": labels}
+        metadata: Object = {"name": name, "namespace": self.namespace, "labels": labels}
         return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
 
     def _set(self) -> Object:
         cliques = [
             {"name": clique, "spec": self._clique(clique, replicas, gpus)}
-            for clique, (replicas, gpus) in self._cliques.items()
+            for clique, (replicas, gpus) in self.cliques.items()
         ]
-        template: Object = {"cliques": cliques, "topologyConstraint": {"packDomain": self._level}}
+        template: Object = {"cliques": cliques, "topologyConstraint": {"packDomain": self.level}}
         spec: Object = {"replicas": 1, "template": template}
-        return self._object("grove.io/v1alpha1", "PodCliqueSet", self._name, spec, "")
+        return self._object("grove.io/v1alpha1", "PodCliqueSet", self.name, spec, "")
 
     def _clique(self, clique: str, replicas: int, gpus: int) -> Object:
         return {
@@ -151,10 +150,10 @@ class _Workload:
         }
 
     def _pod_group(self, gang: str) -> Object:
-        queue = "team-llm" if self._namespace == _INFERENCE else "research"
-        label = {"zone": _LABELS[0], "block": _LABELS[1], "rack": _LABELS[2]}[self._level]
+        queue = "team-llm" if self.namespace == _INFERENCE else "research"
+        label = {"zone": _LABELS[0], "block": _LABELS[1], "rack": _LABELS[2]}[self.level]
         spec: Object = {
-            "minMember": sum(replicas for replicas, _ in self._cliques.values()),
+            "minMember": sum(replicas for replicas, _ in self.cliques.values()),
             "queue": queue,
         }
         spec |= {
@@ -163,7 +162,7 @@ class _Workload:
         return self._object("scheduling.run.ai/v2alpha2", "PodGroup", gang, spec, gang)
 
     def _pod(self, clique: str, number: int, gpus: int, node: str) -> Object:
-        gang = f"{self._name}-0"
+        gang = f"{self.name}-0"
         obj = self._object("v1", "Pod", f"{gang}-{clique}-{number}", _pod_spec(gpus, node), gang)
         obj["metadata"]["labels"]["grove.io/podclique"] = f"{gang}-{clique}"
         obj["metadata"]["annotations"] = {"pod-group-name": gang}

@@ -57,13 +57,13 @@ class Violation:
         )
 
 
+@dataclass(frozen=True, slots=True)
 class StoredPolicies:
     """The policies and bindings that are stored."""
 
-    def __init__(self, storage: Storage, registry: Registry, authorizer: Authorizer) -> None:
-        self._storage = storage
-        self._registry = registry
-        self._authorizer = authorizer
+    storage: Storage
+    registry: Registry
+    authorizer: Authorizer
 
     def check(self, attributes: Attributes) -> None:
         """Raise the first refusal, after warnings were added to those of the caller."""
@@ -71,8 +71,8 @@ class StoredPolicies:
             return
 
         refusals: list[Violation] = []
-        for binding in self._storage.table(BINDINGS).items():
-            policy = self._storage.get(POLICIES, ("", binding["spec"]["policyName"]))
+        for binding in self.storage.table(BINDINGS).items():
+            policy = self.storage.get(POLICIES, ("", binding["spec"]["policyName"]))
             for finding in self._findings(policy, binding, attributes) if policy else ():
                 if "Warn" in finding.actions:
                     attributes.caller.warnings.append(finding.warning)
@@ -88,12 +88,12 @@ class StoredPolicies:
         matched = matched_version(
             constraints["resourceRules"],
             attributes,
-            self._registry,
+            self.registry,
             equivalent=constraints.get("matchPolicy", "Equivalent") == "Equivalent",
         )
         namespaces = object_selector(constraints.get("namespaceSelector"))
         objects = object_selector(constraints.get("objectSelector"))
-        if matched is None or not is_selected(namespaces, objects, attributes, self._storage):
+        if matched is None or not is_selected(namespaces, objects, attributes, self.storage):
             return []
 
         request = attributes.request(matched)
@@ -101,7 +101,7 @@ class StoredPolicies:
         user = attributes.caller.user
 
         def may_do(access: dict[str, str]) -> bool:
-            return self._authorizer.may(user, Access(**access))
+            return self.authorizer.may(user, Access(**access))
 
         return list(findings_of(policy, binding, request, parameters, may_do))
 
@@ -114,12 +114,12 @@ class StoredPolicies:
         kind = policy["spec"].get("paramKind")
         if kind is None:
             return [None]
-        served = self._registry.for_kind(kind["apiVersion"], kind["kind"])
+        served = self.registry.for_kind(kind["apiVersion"], kind["kind"])
         if served is None:
             return []
 
         reference = binding["spec"]["paramRef"]
-        stored = self._storage.table(served.table).items()
+        stored = self.storage.table(served.table).items()
         if "name" in reference:
             return [item for item in stored if item["metadata"]["name"] == reference["name"]]
         selects = object_selector(reference["selector"])

@@ -4,7 +4,7 @@ The first assigns a pod to a node and adds the labels and annotations of the Bin
 that of autoscaling/v1, of objects with replicas.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from app.sandbox.admission.attributes import Attributes
 from app.sandbox.admission.chain import Admission
@@ -28,12 +28,12 @@ from app.sandbox.storage import Storage
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 
 
+@dataclass(frozen=True, slots=True)
 class Binder:
     """A binder of pods, with admission of their Bindings."""
 
-    def __init__(self, storage: Storage, admission: Admission) -> None:
-        self._storage = storage
-        self._admission = admission
+    storage: Storage
+    admission: Admission
 
     async def bind(self, pods: Served, key: Key, binding: Object, caller: Caller) -> None:
         """Set spec.nodeName of the pod `key`, after mutating webhooks.
@@ -45,11 +45,11 @@ class Binder:
         bindings = replace(pods, kind="Binding")
         binding = self._with_topology(_completed(bindings, binding, key))
         attributes = Attributes(bindings, "CREATE", *key, caller, binding, subresource="binding")
-        binding = await self._admission.mutate(attributes, lambda obj: None) or binding
-        await self._admission.validate(replace(attributes, obj=binding))
+        binding = await self.admission.mutate(attributes, lambda obj: None) or binding
+        await self.admission.validate(replace(attributes, obj=binding))
         pod = self._bindable(pods, key, metadata(binding))
         if not caller.options.dry_run:
-            self._storage.replace(pods.table, _bound(pod, binding), resource_version(pod))
+            self.storage.replace(pods.table, _bound(pod, binding), resource_version(pod))
 
     def _with_topology(self, binding: Object) -> Object:
         """Add the region and zone of the node to the labels.
@@ -60,14 +60,14 @@ class Binder:
         """
         if binding["target"].get("kind") != "Node":
             return binding
-        node = self._storage.get(("", "nodes"), ("", binding["target"]["name"])) or {}
+        node = self.storage.get(("", "nodes"), ("", binding["target"]["name"])) or {}
         topology = {name: labels(node)[name] for name in _TOPOLOGY_LABELS if name in labels(node)}
         if topology:
             binding["metadata"]["labels"] = {**labels(binding), **topology}
         return binding
 
     def _bindable(self, pods: Served, key: Key, preconditions: Object) -> Object:
-        pod = self._storage.existing(pods.table, key)
+        pod = self.storage.existing(pods.table, key)
         lifecycle.check_preconditions(pods, pod, preconditions)
         if why := _hindrance(pod):
             raise errors.conflict("", "pods/binding", key[1], f"pod {key[1]} {why}")

@@ -10,7 +10,7 @@ that was read before.
 import contextlib
 import functools
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from app.sandbox import crd_names
 from app.sandbox.admission.attributes import Attributes
@@ -36,16 +36,16 @@ _ATTEMPTS = 5
 Change = Callable[[Object], Object]
 
 
+@dataclass(frozen=True, slots=True)
 class Writer:
     """Handlers that write to the storage, with admission.
 
     Arguments and return values are in the version of `served`.
     """
 
-    def __init__(self, storage: Storage, registry: Registry, admission: Admission) -> None:
-        self._storage = storage
-        self._registry = registry
-        self._admission = admission
+    storage: Storage
+    registry: Registry
+    admission: Admission
 
     async def create(
         self, served: Served, obj: Object, caller: Caller, namespace: str = ""
@@ -60,17 +60,17 @@ class Writer:
         _check_known(served, settle(obj), caller)
         admitted = _admitted_namespace(served, (namespace, name))
         attributes = Attributes(served, "CREATE", admitted, name, caller, obj)
-        obj = await self._admission.mutate(attributes, settle) or obj
+        obj = await self.admission.mutate(attributes, settle) or obj
         lifecycle.complete_new(served, obj)
         _check(served, obj, None)
-        await self._admission.validate(replace(attributes, name=metadata(obj)["name"], obj=obj))
+        await self.admission.validate(replace(attributes, name=metadata(obj)["name"], obj=obj))
 
         stored = served.write(obj)
         if caller.options.dry_run:
-            self._storage.check_absent(served.table, (namespace, metadata(obj)["name"]))
+            self.storage.check_absent(served.table, (namespace, metadata(obj)["name"]))
             return obj
 
-        return served.read(self._defined(served, self._storage.insert(served.table, stored)))
+        return served.read(self._defined(served, self.storage.insert(served.table, stored)))
 
     async def update(
         self, served: Served, key: Key, obj: Object, caller: Caller, subresource: str = ""
@@ -135,7 +135,7 @@ class Writer:
         Returns its last state. `bulk` is part of a deletion of a collection, in which webhooks get
         no name.
         """
-        stored = self._storage.existing(served.table, key)
+        stored = self.storage.existing(served.table, key)
         _check_deletable(served, key)
         lifecycle.check_preconditions(served, stored, preconditions or {})
         old = served.read(stored)
@@ -143,12 +143,12 @@ class Writer:
         attributes = Attributes(
             served, "DELETE", _admitted_namespace(served, key), name, caller, None, old
         )
-        await self._admission.mutate(attributes, lambda obj: None)
-        await self._admission.validate(attributes)
+        await self.admission.mutate(attributes, lambda obj: None)
+        await self.admission.validate(attributes)
         if caller.options.dry_run:
             return old
 
-        stored = self._storage.existing(served.table, key)
+        stored = self.storage.existing(served.table, key)
         lifecycle.check_preconditions(
             served, stored, {"uid": metadata(old)["uid"], **(preconditions or {})}
         )
@@ -171,7 +171,7 @@ class Writer:
     async def _change_once(
         self, served: Served, key: Key, change: Change, caller: Caller, subresource: str
     ) -> Object:
-        stored = self._storage.existing(served.table, key)
+        stored = self.storage.existing(served.table, key)
         old = served.read(stored)
         new = change(old)
         version = resource_version(new)
@@ -186,7 +186,7 @@ class Writer:
         )
         if caller.options.dry_run or lifecycle.is_unchanged(new, old):
             return new
-        if self._storage.get(served.table, key) is not stored:
+        if self.storage.get(served.table, key) is not stored:
             raise errors.conflict(served.group, served.plural, key[1]) if version else _RacedError
 
         return served.read(
@@ -200,32 +200,32 @@ class Writer:
         settle = functools.partial(_settle, served)
         _check_known(served, settle(new), attributes.caller)
         lifecycle.bump_generation(served, new, old)
-        new = await self._admission.mutate(attributes, settle) or new
+        new = await self.admission.mutate(attributes, settle) or new
         new = copy(lifecycle.carry_over(served, new, old, subresource))
         new["metadata"]["resourceVersion"] = resource_version(old)
         if not subresource:
             lifecycle.bump_generation(served, new, old)
 
         _check(served, new, old)
-        await self._admission.validate(replace(attributes, obj=new))
+        await self.admission.validate(replace(attributes, obj=new))
 
         return new
 
     def _store_or_remove(self, served: Served, key: Key, new: Object, stored: Object) -> Object:
         if is_deleting(new) and not self._must_stay(served, new):
-            removed = self._storage.remove(served.table, key)
+            removed = self.storage.remove(served.table, key)
             return {
                 **new,
                 "metadata": {**new["metadata"], "resourceVersion": resource_version(removed)},
             }
-        return self._storage.replace(served.table, new, resource_version(stored))
+        return self.storage.replace(served.table, new, resource_version(stored))
 
     def _remove_or_mark(self, served: Served, key: Key, stored: Object) -> Object:
         if not self._must_stay(served, stored):
-            return self._storage.remove(served.table, key)
+            return self.storage.remove(served.table, key)
         if is_deleting(stored):
             return stored
-        return self._storage.replace(
+        return self.storage.replace(
             served.table, lifecycle.marked_deleted(served, stored), resource_version(stored)
         )
 
@@ -234,7 +234,7 @@ class Writer:
         if metadata(obj).get("finalizers"):
             return True
         return served.table == _NAMESPACES and bool(
-            self._storage.in_namespace(metadata(obj)["name"])
+            self.storage.in_namespace(metadata(obj)["name"])
         )
 
     def _defined(self, served: Served, stored: Object) -> Object:
@@ -245,14 +245,14 @@ class Writer:
         """
         if served.table != CRDS or is_deleting(stored):
             return stored
-        status = crd_names.accepted_status(stored, self._storage.table(CRDS).items(), timestamp())
+        status = crd_names.accepted_status(stored, self.storage.table(CRDS).items(), timestamp())
         if _without_times(status) != _without_times(stored.get("status") or {}):
-            stored = self._storage.replace(
+            stored = self.storage.replace(
                 CRDS, {**stored, "status": status}, resource_version(stored)
             )
             self.names_freed(stored["spec"]["group"])
         if crd_names.is_established(stored):
-            self._registry.install(stored)
+            self.registry.install(stored)
         return stored
 
     def names_freed(self, group: str) -> None:
@@ -260,13 +260,13 @@ class Writer:
 
         Another CRD may have given one up.
         """
-        for crd in self._storage.table(CRDS).items():
+        for crd in self.storage.table(CRDS).items():
             if crd["spec"]["group"] == group and crd_names.conflict(crd) is not None:
-                self._defined(self._registry.versions(CRDS)[0], crd)
+                self._defined(self.registry.versions(CRDS)[0], crd)
 
     def _orphan(self, uid: str) -> None:
-        for table, key in self._storage.dependents(uid):
-            obj = self._storage.get(table, key)
+        for table, key in self.storage.dependents(uid):
+            obj = self.storage.get(table, key)
             if obj is not None:
                 owners = [
                     owner for owner in metadata(obj)["ownerReferences"] if owner.get("uid") != uid
@@ -277,12 +277,12 @@ class Writer:
         """Replace the owner references, without admission."""
         meta = {key: value for key, value in metadata(obj).items() if key != "ownerReferences"}
         changed = {**obj, "metadata": {**meta, "ownerReferences": owners} if owners else meta}
-        self._storage.replace(table, changed, resource_version(obj))
+        self.storage.replace(table, changed, resource_version(obj))
 
     def _check_namespace(self, served: Served, namespace: str, name: str) -> None:
         if not served.namespaced:
             return
-        if is_deleting(self._storage.existing(_NAMESPACES, ("", namespace))):
+        if is_deleting(self.storage.existing(_NAMESPACES, ("", namespace))):
             why = (
                 f"unable to create new content in namespace {namespace} because it is being"
                 " terminated"
