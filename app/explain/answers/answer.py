@@ -80,10 +80,10 @@ def explain(index: Index, ref: Ref) -> Answer | None:
 
     gangs = about.with_bases
     examined = examine(gangs)
-    tree = grow(index, about, examined.reasons)
+    tree = grow(about, examined.reasons)
     unseen = _unseen(index, examined.unknown)
     of = _part_asked_about(about, tree)
-    state = _state(about, of.state, examined.reasons, bool(unseen), index)
+    state = _state(about, of.state, examined.reasons, bool(unseen))
     outcomes = (gang.placements.now for gang in gangs if index.room_is_known)
 
     return Answer(
@@ -132,22 +132,21 @@ def _state(
     placement: State,
     reasons: Sequence[Reason],
     unseen: bool,
-    index: Index,
 ) -> State:
-    if _missing_replicas(about, index) or placement == "waits":
+    if _missing_replicas(about) or placement == "waits":
         return "waits"
     if any(reason.severity == "problem" for reason in reasons):
         return "problem"
     if unseen or placement == "unknown":
         return "unknown"
-    return "warning" if reasons or _how_it_ends(about, index) else placement
+    return "warning" if reasons or _how_it_ends(about) else placement
 
 
-def _how_it_ends(about: Subject, index: Index) -> str:
+def _how_it_ends(about: Subject) -> str:
     """Return that a pod that was asked about has ended, or is being deleted; "" if neither."""
     if about.ref.kind != "Pod":
         return ""
-    pod = index.pods.get((about.ref.namespace, about.ref.name))
+    pod = about.index.pods.get(about.ref.key)
     if pod is None:
         return ""
     if pod.deleting is not None:
@@ -156,12 +155,13 @@ def _how_it_ends(about: Subject, index: Index) -> str:
     return f"has ended ({pod.phase})" if pod.finished else ""
 
 
-def _missing_replicas(about: Subject, index: Index) -> int:
+def _missing_replicas(about: Subject) -> int:
     """Return how many replicas of a set have no PodClique yet.
 
     It is known if a set is asked about, as far as PodCliques can be seen.
     """
     pcs = about.pcs
+    index = about.index
     if pcs is None or not about.is_set or {"cliques", "gangs"} & index.facts.unseen.keys():
         return 0
     cliques = index.cliques_of_set.get(pcs.key, ())
@@ -184,9 +184,10 @@ def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -
         return f"{name} waits, nothing of it is made yet{since}"
 
     pods = _pods_words(about, of)
-    ends = _how_it_ends(about, about.index)
+    ends = _how_it_ends(about)
     if ends:
-        return f"{name} {ends}" if _is_alone(about) else f"{name} {ends}; {pods}"
+        is_alone = all(gang.ref == about.ref for gang in about.gangs)
+        return f"{name} {ends}" if is_alone else f"{name} {ends}; {pods}"
     if state == "well" and not is_looked_at:
         return f"{name} is placed, {pods}; whether as asked was not looked at"
 
@@ -207,14 +208,10 @@ def _pods_words(about: Subject, of: Branch) -> str:
         of_gang = ""
     pods = f"{of.placed} of {counted(of.total or 0, 'pod')}{of_gang} placed"
 
-    missing = _missing_replicas(about, about.index)
+    missing = _missing_replicas(about)
     if about.pcs is not None and missing:
         return f"{pods}, {missing} of {counted(about.pcs.replicas, 'replica')} not made yet"
     return pods
-
-
-def _is_alone(about: Subject) -> bool:
-    return all(gang.ref == about.ref for gang in about.gangs)
 
 
 def _asked_since(about: Subject) -> str:

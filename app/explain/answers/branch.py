@@ -81,12 +81,8 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
     None if none is known: claims and queues have no pods.
     """
-    values = list(counts)
-    return (
-        None
-        if not values or all(value is None for value in values)
-        else sum(value or 0 for value in values)
-    )
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def place_words(index: Index, topology: Topology, pods: Iterable[Pod], key: str = "") -> str:

@@ -18,7 +18,6 @@ from app.explain.answers.branch import (
 from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.gangs.subject import Subject
 from app.explain.known.amounts import gpus_of
-from app.explain.known.index import Index
 from app.explain.known.podclique import PodClique
 from app.explain.reasons.claims import compute_domains_of, ready_nodes
 from app.explain.reasons.queue import exceeded_quota
@@ -34,10 +33,10 @@ from app.facts.named import Ref
 class _Grower:
     """The branches of one subject, with the numbers of the reasons that are about each."""
 
-    def __init__(self, index: Index, subject: Subject, reasons: Sequence[Reason]) -> None:
-        self._index = index
+    def __init__(self, subject: Subject, reasons: Sequence[Reason]) -> None:
+        self._index = subject.index
         self._marked = subject.ref
-        self._seen = not {"pods", "cliques", "gangs"} & index.facts.unseen.keys()
+        self._seen = not {"pods", "cliques", "gangs"} & self._index.facts.unseen.keys()
         self._by_ref: dict[Ref, list[int]] = {}
         self._by_part: dict[tuple[Ref, str], list[int]] = {}
         for number, reason in enumerate(reasons, 1):
@@ -48,11 +47,10 @@ class _Grower:
                     self._by_ref.setdefault(ref, []).append(number)
 
     def _branch(self, ref: Ref, part_of: Ref | None = None, **values: object) -> Branch:
-        numbers = [
-            *self._by_ref.get(ref, ()),
-            *(self._by_part.get((part_of, ref.name), ()) if part_of else ()),
-        ]
-        reasons = tuple(sorted(set(numbers)))
+        numbers = {*self._by_ref.get(ref, ())}
+        if part_of:
+            numbers.update(self._by_part.get((part_of, ref.name), ()))
+        reasons = tuple(sorted(numbers))
         marked = ref == self._marked
         return Branch(ref, reasons=reasons, marked=marked, **values)  # type: ignore[arg-type]
 
@@ -263,8 +261,8 @@ class _Grower:
         return f"{best.pods} of {short.count} in {best.domain}"
 
 
-def grow(index: Index, subject: Subject, reasons: Sequence[Reason]) -> Branch:
-    return _Grower(index, subject, reasons).root(subject)
+def grow(subject: Subject, reasons: Sequence[Reason]) -> Branch:
+    return _Grower(subject, reasons).root(subject)
 
 
 def _pod_state(pod: Pod) -> tuple[State, str]:

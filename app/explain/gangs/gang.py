@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from app.explain.known.amounts import PREFIX
 from app.explain.known.index import Index
@@ -78,19 +79,11 @@ class Member:
         count = missing if missing > 0 else min(1, self.expected - len(placed))
         occupied = frozenset(pod.node for pod in placed)
         pods = tuple(self._runs_to_come(max(count, 0), anew))
-        return Demand(
-            self.name,
-            self.told.required,
-            pods,
-            (),
-            occupied,
-            preferred=self.told.preferred,
-        )
+        return demand_of(self, pods=pods, occupied=occupied)
 
     def whole_demand(self) -> Demand:
         """Return all its pods, as if none were placed."""
-        pods = tuple(_runs(self._shapes))
-        return Demand(self.name, self.told.required, pods, preferred=self.told.preferred)
+        return demand_of(self, pods=tuple(_runs(self._shapes)))
 
     @property
     def _shapes(self) -> Sequence[Shape]:
@@ -236,20 +229,12 @@ class Unit:
 
         occupied = frozenset(node for part in parts for node in part.occupied)
 
-        return Demand(
-            self.name,
-            self.told.required,
-            (),
-            tuple(parts),
-            occupied,
-            preferred=self.told.preferred,
-        )
+        return demand_of(self, parts=tuple(parts), occupied=occupied)
 
     def whole_demand(self) -> Demand:
         """Return all its pods, as if none were placed."""
         own = sorted(self.own, key=lambda part: part.name)
-        parts = tuple(part.whole_demand() for part in own)
-        return Demand(self.name, self.told.required, (), parts, preferred=self.told.preferred)
+        return demand_of(self, parts=tuple(part.whole_demand() for part in own))
 
     def _first_parts(
         self,
@@ -261,6 +246,11 @@ class Unit:
         chosen = [part for part in own[: self.needed] if anew or not part.is_satisfied]
         demands = [part.demand(anew=anew) for part in chosen]
         return [demand for demand in demands if demand.count]
+
+
+def demand_of(part: Member | Unit, **content: Any) -> Demand:
+    """Return a demand with the name and the levels of a part of a gang."""
+    return Demand(part.name, part.told.required, preferred=part.told.preferred, **content)
 
 
 @dataclass(frozen=True)

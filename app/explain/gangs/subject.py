@@ -187,12 +187,12 @@ def _of_users(place: Place, pods: Collection[Pod]) -> _Match:
 
 def _gangs_of_pods(index: Index, pods: Collection[Pod]) -> tuple[Gang, ...]:
     """Return the KAI PodGroups that pods name, and each other pod by itself."""
-    gangs: dict[tuple[str, str], Gang] = {}
+    gangs: dict[Ref, Gang] = {}
     for pod in sorted(pods, key=lambda pod: pod.key):
         group = index.pod_groups.get((pod.namespace, pod.group))
-        key = ("group", group.name) if group else ("pod", pod.name)
-        if key not in gangs:
-            gangs[key] = gang_of_pod_group(index, group) if group else gang_of_pod(index, pod)
+        ref = group.ref if group else pod.ref
+        if ref not in gangs:
+            gangs[ref] = gang_of_pod_group(index, group) if group else gang_of_pod(index, pod)
     return tuple(gangs.values())
 
 

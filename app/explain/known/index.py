@@ -65,7 +65,8 @@ class Index(Belongings):
         }
         self.follow_changes(changes)
 
-        changed = {*changes, *_limits_changed(before, facts)}
+        limits = {name for name in _LIMITS if getattr(before, name) != getattr(facts, name)}
+        changed = {*changes, *limits}
         if _OF_NODES & changed:
             nodes = self.nodes
             self._take_nodes()
@@ -299,7 +300,3 @@ MADE_OF = {
     "_group_of_owner": {"pod_groups"},
 }
 """What each cached property is made of, of the facts and of the capacity."""
-
-
-def _limits_changed(before: Snapshot, after: Snapshot) -> set[str]:
-    return {name for name in _LIMITS if getattr(before, name) != getattr(after, name)}

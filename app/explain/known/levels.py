@@ -42,7 +42,7 @@ class Topology:
         return names[0] if names else key
 
 
-def topology_called(facts: Snapshot, name: str = "") -> Topology:
+def topology_called(facts: Snapshot, name: str) -> Topology:
     """Return the topology of this name.
 
     Without a name, the only one, or else the one that Grove has by default.

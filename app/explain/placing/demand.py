@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from app.explain.known.domains import Domains, Path
 from app.facts.kubernetes.pod import Shape
 
 
@@ -61,6 +62,12 @@ class Demand:
     def bound(self) -> tuple["Demand", ...]:
         """The parts that have constraints."""
         return tuple(part for part in self.parts if part.constrained)
+
+    def joined(self, domains: Domains, depth: int) -> set[Path | None]:
+        """Return the domains of a level in which pods of it run already."""
+        known = domains.positions
+        positions = (known[name] for name in self.occupied if name in known)
+        return {domains.domain_of(position, depth) for position in positions}
 
     def every(self) -> Iterator["Demand"]:
         """Itself and all its parts."""

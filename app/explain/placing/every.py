@@ -163,11 +163,7 @@ class _Search:
         if not (task.demand.occupied and required):
             return True
         domains = self._grounds[task.number].domains
-        positions = (
-            domains.positions[name] for name in task.demand.occupied if name in domains.positions
-        )
-        own = {domains.domain_of(position, required) for position in positions}
-        return domain.path[:required] in own
+        return domain.path[:required] in task.demand.joined(domains, required)
 
     def _inside(self, task: _PartTask, domain: Domain, rest: _Tasks) -> _Tasks:
         """Return the tasks in place of a part that has its domain.

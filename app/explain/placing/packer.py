@@ -195,11 +195,7 @@ class Packer:
         """Return whether pods of the part run in the domain already, if any run."""
         if not (demand.occupied and required):
             return True
-        positions = self._domains.positions
-        occupied = (positions[name] for name in demand.occupied if name in positions)
-        return any(
-            self._domains.domain_of(position, required) == path[:required] for position in occupied
-        )
+        return path[:required] in demand.joined(self._domains, required)
 
     def _asked(self, demand: Demand) -> Vector:
         """Return what all pods of a demand ask for together."""

@@ -69,14 +69,8 @@ class RoomCounter:
         if not demand.occupied:
             return domains
 
-        positions = self._domains.positions
-        occupied = {
-            self._domains.domain_of(positions[name], depth)
-            for name in demand.occupied
-            if name in positions
-        }
-
-        return [domain for domain in domains if domain.path in occupied]
+        joined = demand.joined(self._domains, depth)
+        return [domain for domain in domains if domain.path in joined]
 
     def _place(
         self,

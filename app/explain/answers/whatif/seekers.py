@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from app.explain.answers.waiting import workloads
 from app.explain.answers.whatif.supposed import Supposed, set_ref
 from app.explain.gangs.assembly import gang_of_pod, gang_of_pod_group, gangs_of_set
-from app.explain.gangs.gang import Gang, Member, Unit
+from app.explain.gangs.gang import Gang, Member, Unit, demand_of
 from app.explain.gangs.planned import planned
 from app.explain.known.amounts import is_device
 from app.explain.known.belongings import key_of
@@ -129,20 +129,10 @@ def demand_for(whole: Unit, takes: Callable[[Pod], bool]) -> Demand:
     """
     members = (_demand_of(member, takes) for member in whole.members)
     units = (demand_for(unit, takes) for unit in whole.units)
-    parts = tuple(part for part in sorted((*units, *members), key=_name) if part.count)
+    by_name = sorted((*units, *members), key=lambda part: part.name)
+    parts = tuple(part for part in by_name if part.count)
     occupied = frozenset(node for part in parts for node in part.occupied)
-    return Demand(
-        whole.name,
-        whole.told.required,
-        (),
-        parts,
-        occupied | _nodes(whole.placed),
-        whole.told.preferred,
-    )
-
-
-def _name(demand: Demand) -> str:
-    return demand.name
+    return demand_of(whole, parts=parts, occupied=occupied | _nodes(whole.placed))
 
 
 def _demand_of(member: Member, takes: Callable[[Pod], bool]) -> Demand:
@@ -150,15 +140,7 @@ def _demand_of(member: Member, takes: Callable[[Pod], bool]) -> Demand:
     chosen: list[tuple[Shape, int]] = [
         (shape, 1) for pod, shape in zip(member.pods, shapes, strict=True) if takes(pod)
     ]
-    told = member.told
-    return Demand(
-        member.name,
-        told.required,
-        tuple(chosen),
-        (),
-        _nodes(member.placed),
-        told.preferred,
-    )
+    return demand_of(member, pods=tuple(chosen), occupied=_nodes(member.placed))
 
 
 def _nodes(pods: Iterable[Pod]) -> frozenset[str]:
