@@ -28,7 +28,7 @@ from datetime import datetime, timedelta
 
 from app.certificates.ca_bundles import CONFIGURATIONS, CaBundles
 from app.certificates.holdings import BrokenHoldingsError, Holdings, read_holdings, written_holdings
-from app.certificates.inspect import Pair, inspect
+from app.certificates.inspect import inspect
 from app.certificates.issue import make_ca, make_leaf
 from app.certificates.rotate import (
     Terms,
@@ -348,10 +348,8 @@ def self_managed_source(
     which do not verify it, get the reason why the server is not ready.
     """
     source = CertificateReconciler(client, settings, ServingCertificate(client_cas), observe)
-    source.certificate.load(_placeholder(source.names, utc_now()))
-    return source
-
-
-def _placeholder(names: tuple[str, ...], now: datetime) -> Pair:
+    now = utc_now()
     end = now + _PLACEHOLDER_LIFE
-    return make_leaf(make_ca("grove-admission, not ready yet", now, end), names, now, end)
+    ca = make_ca("grove-admission, not ready yet", now, end)
+    source.certificate.load(make_leaf(ca, source.names, now, end))
+    return source

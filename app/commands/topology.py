@@ -21,7 +21,7 @@ from app.commands.options import (
     show_answer,
     unreadable,
 )
-from app.commands.whatif import add_option, edits_of, effects_of, print_unknown
+from app.commands.whatif import add_option, edit_of, effects_of, print_unknown
 from app.dry_run.budget import UnusableInput
 from app.explain.answers.preview import Preview, preview
 from app.explain.answers.room import RoomSearch, search_room
@@ -96,7 +96,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     logs.set_up("warning")
     levels = levels_of(arguments.levels, arguments.name) if arguments.levels else None
-    edits = edits_of(arguments)
+    edits = list(map(edit_of, arguments.edits))
     try:
         if arguments.offline:
             facts = facts_of(stream_of(arguments.offline), time.time())

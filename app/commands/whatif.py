@@ -25,12 +25,8 @@ def add_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def edits_of(arguments: argparse.Namespace) -> list[Supposition]:
-    """Return the edits of the command line. Raise UnusableInput."""
-    return [_edit(text) for text in arguments.edits]
-
-
-def _edit(text: str) -> Supposition:
+def edit_of(text: str) -> Supposition:
+    """Return an edit of the command line. Raise UnusableInput."""
     if is_file(text):
         documents = tuple(document for _, document in documents_of([text]))
         return Applying(text, documents)

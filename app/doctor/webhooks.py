@@ -113,7 +113,8 @@ def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:
         yield Check(SUBJECT, "warning", f"{name}: {difference}", _INSTALL)
 
     client = map_at(stored, "clientConfig")
-    if name in PATHS and not _has_token(client):
+    token, _ = split_token(path_of(client))  # which is never shown
+    if name in PATHS and not token:
         message = (
             f"{name}: its path has no token, so that its reviews cause no writes: the leader makes"
             " MNNVL resources, later"
@@ -122,11 +123,6 @@ def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:
 
     for difference in _client_differences(name, client, desired["clientConfig"]):
         yield Check(SUBJECT, "problem", f"{name}: {difference}", _INSTALL)
-
-
-def _has_token(client: JsonMap) -> bool:
-    """Return whether the path of a clientConfig has a token, which is never shown."""
-    return bool(split_token(path_of(client))[0])
 
 
 def while_down(webhook: JsonMap) -> str:

@@ -5,6 +5,7 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Iterator
+from functools import partial
 
 from app.admission.asgi import AdmissionApp
 from app.admission.connection import Connection
@@ -100,10 +101,8 @@ class Listener:
 
     def _accepted(self) -> TlsTransport:
         seconds = self.serving.limits.request_seconds
-        return TlsTransport(self._context, self._connection, self.handshakes, seconds)
-
-    def _connection(self) -> Connection:
-        return Connection(self.serving)
+        make = partial(Connection, self.serving)
+        return TlsTransport(self._context, make, self.handshakes, seconds)
 
     async def _finish(self) -> None:
         self.drain()

@@ -7,6 +7,7 @@ locks of a client library would take as long as a rule.
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -41,6 +42,9 @@ BUCKETS = (
 )
 PREFIX = "grove_admission"
 
+_Counts = Mapping[Any, int]
+"""Numbers by the values of labels."""
+
 Samples = Callable[[], Iterable[Sample]]
 """Returns the figures of a part of the server, at a scrape."""
 
@@ -61,7 +65,7 @@ class Metrics(Collector):
     def __init__(self) -> None:
         self._requests: dict[tuple[str, str, str, int, bool], int] = {}
         self._durations: dict[str, _Series] = {}
-        self._panics: dict[str, int] = {}
+        self._panics: dict[tuple[str], int] = {}
         self._steps: dict[tuple[str, str], int] = {}
         self._step_durations: dict[str, _Series] = {}
         self._samples: list[Samples] = []
@@ -82,7 +86,7 @@ class Metrics(Collector):
             durations = self._durations[path] = _Series()
         durations.add(seconds)
         if verdict is FAILED:
-            self._panics[path] = self._panics.get(path, 0) + 1
+            self._panics[path,] = self._panics.get((path,), 0) + 1
 
     def reconciled(self, reconciler: str, result: str, seconds: float) -> None:
         """Count a step of a reconciler."""
@@ -94,10 +98,17 @@ class Metrics(Collector):
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        yield self._request_counts()
+        yield _counts(
+            "requests",
+            "Admission requests by path, operation, verdict, code and dry run.",
+            ["path", "operation", "verdict", "code", "dry_run"],
+            self._requests,
+        )
         yield _histogram("request", "the whole request read to its answer", "path", self._durations)
-        yield self._panic_counts()
-        yield self._step_counts()
+        text = "Requests whose handler raised an exception."
+        yield _counts("panics", text, ["path"], self._panics)
+        text = "Steps of the reconcilers by result."
+        yield _counts("reconcile", text, ["reconciler", "result"], self._steps)
         yield _histogram(
             "reconcile",
             "a step's begin to its end",
@@ -105,34 +116,6 @@ class Metrics(Collector):
             self._step_durations,
         )
         yield from self._read_samples()
-
-    def _request_counts(self) -> Metric:
-        family = CounterMetricFamily(
-            f"{PREFIX}_requests",
-            "Admission requests by path, operation, verdict, code and dry run.",
-            labels=["path", "operation", "verdict", "code", "dry_run"],
-        )
-        for (path, operation, outcome, code, dry_run), count in self._requests.items():
-            family.add_metric([path, operation, outcome, str(code), str(dry_run).lower()], count)
-        return family
-
-    def _panic_counts(self) -> Metric:
-        family = CounterMetricFamily(
-            f"{PREFIX}_panics", "Requests whose handler raised an exception.", labels=["path"]
-        )
-        for path, count in self._panics.items():
-            family.add_metric([path], count)
-        return family
-
-    def _step_counts(self) -> Metric:
-        family = CounterMetricFamily(
-            f"{PREFIX}_reconcile",
-            "Steps of the reconcilers by result.",
-            labels=["reconciler", "result"],
-        )
-        for (reconciler, result), count in self._steps.items():
-            family.add_metric([reconciler, result], count)
-        return family
 
     def _read_samples(self) -> Iterator[Metric]:
         families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
@@ -142,6 +125,15 @@ class Metrics(Collector):
             family = families.setdefault(name, kind(name, sample.text, labels=list(sample.labels)))
             family.add_metric(list(sample.labels.values()), sample.value)
         yield from families.values()
+
+
+def _counts(name: str, text: str, labels: list[str], counts: _Counts) -> Metric:
+    """Return counts as samples. A boolean label is `true` or `false`."""
+    family = CounterMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
+    for values, count in counts.items():
+        words = [str(value).lower() if isinstance(value, bool) else str(value) for value in values]
+        family.add_metric(words, count)
+    return family
 
 
 def _histogram(subject: str, span: str, label: str, durations: Mapping[str, _Series]) -> Metric:

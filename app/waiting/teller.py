@@ -148,10 +148,7 @@ class Teller:
         is_lost = stored is None or stored.reason != blocked.reason
         has_condition = blocked.ref.kind == POD_CLIQUE_SET.kind
         differs = told.message != blocked.message or (has_condition and is_lost)
-        return differs and self._is_old(told)
-
-    def _is_old(self, told: _Told) -> bool:
-        return self._clock() - told.time >= self._pacing.refresh
+        return differs and self._clock() - told.time >= self._pacing.refresh
 
     async def _change(self, ref: Ref, blocked: Blocked | None) -> bool:
         """Write one change. False if it has to come later."""

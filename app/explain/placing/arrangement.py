@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from app.explain.known.domains import Domains
 from app.explain.placing.demand import Demand
-from app.explain.placing.every import Exhausted, every_placement, is_small
+from app.explain.placing.every import MOST_PODS, Exhausted, every_placement
 from app.explain.placing.ground import Ground, Vector
 from app.explain.placing.packer import Packer, Rules
 from app.facts.kubernetes.pod import Shape
@@ -121,7 +121,7 @@ class Arrangement:
     def _every(
         self, free: list[Vector], wishes: list[Wish]
     ) -> tuple[list[frozenset[int]], list[Vector]] | None:
-        if not is_small(wish.demand for wish in wishes):
+        if sum(wish.demand.count for wish in wishes) > MOST_PODS:
             raise Exhausted
         grounds = [Ground(wish.domains, self._names, free, wish.fit) for wish in wishes]
         demands = [wish.demand for wish in wishes]

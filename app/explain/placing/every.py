@@ -6,7 +6,7 @@ nodes with the labels of all levels, as in KAI.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from app.explain.known.domains import Domain
@@ -69,11 +69,6 @@ class _Takers:
 
 
 _Tasks = tuple[_PartTask | _PodsTask, "_Tasks"] | None
-
-
-def is_small(demands: Iterable[Demand]) -> bool:
-    """Return whether every placement of all demands together may be tried."""
-    return sum(demand.count for demand in demands) <= MOST_PODS
 
 
 def every_placement(
@@ -142,10 +137,9 @@ class _Search:
         if required is None or preferred is None or preferred < required:
             return
         for depth in dict.fromkeys((preferred, required)):
-            yield from self._open_at(task, depth, required)
-
-    def _open_at(self, task: _PartTask, depth: int, required: int) -> Iterator[Domain]:
-        return (domain for domain in self._at(task, depth) if self._has_own(task, required, domain))
+            for domain in self._at(task, depth):
+                if self._has_own(task, required, domain):
+                    yield domain
 
     def _at(self, task: _PartTask, depth: int) -> Iterator[Domain]:
         """Yield the domains of a level inside of the scope, the scope itself if it is narrower."""

@@ -280,7 +280,9 @@ class Placements:
         soon = assumption.free == "soon"
         free = self._index.soon_free(names) if soon else self._index.free(names)
         leaving = self._own.pods if self._own.leave else ()
-        positions = self._emptied(assumption)
+        positions: Collection[int] = assumption.emptied
+        if assumption.free == "empty":
+            positions = range(len(self._index.nodes))
         if not (positions or assumption.gone or leaving):
             return free
 
@@ -290,11 +292,6 @@ class Placements:
         gone = [pod for pod in known if pod is not None]
         self._release(emptied, (*leaving, *gone), positions)
         return emptied
-
-    def _emptied(self, assumption: Assumption) -> Collection[int]:
-        if assumption.free == "empty":
-            return range(len(self._index.nodes))
-        return assumption.emptied
 
     def _empty(
         self,

@@ -136,18 +136,15 @@ def claim_not_injected(gang: Gang) -> Reasons:
     pcs = gang.pcs
     if pcs is None:
         return
+    # where there are bindings, Grove has MNNVL groups of its own
+    kinds = {known.kind for known in gang.index.facts.topologies}
+    reads_groups = "ClusterTopologyBinding" in kinds
     for member in gang.members:
         clique = member.clique
         if clique is None or clique.unclaimed is None:
             continue
-        lacking = lacking_claims([clique.unclaimed], pcs, reads_groups=_reads_groups(gang))
-        if lacking:
+        if lacking_claims([clique.unclaimed], pcs, reads_groups=reads_groups):
             yield _not_injected(member, clique)
-
-
-def _reads_groups(gang: Gang) -> bool:
-    """Return whether Grove has MNNVL groups of its own: where there are bindings."""
-    return any(known.kind == "ClusterTopologyBinding" for known in gang.index.facts.topologies)
 
 
 def _not_injected(member: Member, clique: PodClique) -> Reason:

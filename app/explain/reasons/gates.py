@@ -152,14 +152,10 @@ def _why_no_pods(gang: Gang) -> str:
             "see why the PodClique makes none: its status.lastErrors, and the quota of the"
             " namespace"
         )
-    owner = (
-        "what makes the pods of the Workload" if _is_of_workload(gang) else "what makes its pods"
-    )
+    owner = "what makes its pods"
+    if any(pod.workload or pod.workload_group for pod in gang.pods):
+        owner = "what makes the pods of the Workload"
     return f"see why {owner} makes no more, and the quota of the namespace"
-
-
-def _is_of_workload(gang: Gang) -> bool:
-    return any(pod.workload or pod.workload_group for pod in gang.pods)
 
 
 def gate_not_in_gang(gang: Gang) -> Reasons:
@@ -212,7 +208,8 @@ def gate_opens(gang: Gang) -> Reasons:
         return
 
     referenced = {name for part in gang.pod_gang.parts for name in part.pods}
-    if _waits_for_base(gang) or not referenced.issuperset(pod.name for pod in gated):
+    waits_for_base = any(any(_below_minimum(gang.index, base)) for base in base_gangs(gang))
+    if waits_for_base or not referenced.issuperset(pod.name for pod in gated):
         return
 
     text = (
@@ -222,10 +219,6 @@ def gate_opens(gang: Gang) -> Reasons:
     remedy = "wait; if it lasts longer than a minute, see the log of Grove's operator"
     evidence = (Evidence(gated[0].ref, "spec.schedulingGates", GROVE_GATE),)
     yield Reason("GateOpens", refs(gated), text, remedy, "wait", evidence)
-
-
-def _waits_for_base(gang: Gang) -> bool:
-    return any(any(_below_minimum(gang.index, base)) for base in base_gangs(gang))
 
 
 def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, int, int]]:

@@ -23,9 +23,11 @@ def survey_text(survey: Survey, facts: Snapshot) -> str:
     lines = [visible(_title(survey, facts))]
     rows = [("level", "label", "nodes", "domains", "")]
     for report in survey.levels:
-        coverage = f"{report.nodes:,} of {report.total:,}", f"{report.domains:,}"
+        coverage = (f"{report.nodes:,} of {report.total:,}", f"{report.domains:,}")
+        if "nodes" in facts.unseen:
+            coverage = ("not known", "not known")
         state = f"{report.findings} to look at" if report.findings else ""
-        rows.append((report.level.domain, report.level.key, *_if_known(facts, coverage), state))
+        rows.append((report.level.domain, report.level.key, *coverage, state))
 
     lines += _aligned(rows) if survey.levels else []
     lines += reason_lines(survey.reasons)
@@ -39,10 +41,6 @@ def survey_text(survey: Survey, facts: Snapshot) -> str:
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield the lines of a table whose cells are safe to show."""
     return table([[visible(cell) for cell in row] for row in rows])
-
-
-def _if_known(facts: Snapshot, coverage: tuple[str, str]) -> tuple[str, str]:
-    return ("not known", "not known") if "nodes" in facts.unseen else coverage
 
 
 def _title(survey: Survey, facts: Snapshot) -> str:

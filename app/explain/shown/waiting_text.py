@@ -92,13 +92,10 @@ def exit_code(rows: Sequence[WorkloadRow], facts: Snapshot) -> int:
         return 2
     if not rows and "sets" in facts.skipped:
         return 2
-    if _is_unexplained(rows) and (facts.unseen or facts.skipped):
+    is_unexplained = any(row.state == "waits" and not row.id for row in rows)
+    if is_unexplained and (facts.unseen or facts.skipped):
         return 2
     return 1 if {"waits", "problem"} & states else 0
-
-
-def _is_unexplained(rows: Sequence[WorkloadRow]) -> bool:
-    return any(row.state == "waits" and not row.id for row in rows)
 
 
 def _table(rows: Sequence[WorkloadRow], facts: Snapshot, width: int) -> Iterator[str]:

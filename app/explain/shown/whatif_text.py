@@ -42,7 +42,9 @@ def _lines(effects: Effects, most: int | None) -> Iterator[str]:
     yield from _worse_lines(effects, most)
     placed = _placed(effects)
     yield from _section("gets a place", "get a place", placed, most)
-    yield from _still_waiting(effects, placed)
+    waiting = [fate for fate in effects.waits if fate.how == "waits" and fate not in placed]
+    if waiting:
+        yield f"{counted(len(waiting), 'gang')} would still wait for room{_doubt(waiting)}"
 
     yield from (f"! {reason.text}  {reason.id}" for reason in effects.topology)
     if not (effects.moves or placed or effects.worse or effects.others):
@@ -50,12 +52,6 @@ def _lines(effects: Effects, most: int | None) -> Iterator[str]:
     yield MEANING
     if any(not fate.certain for fate in (*effects.moves, *effects.waits)):
         yield DOUBT
-
-
-def _still_waiting(effects: Effects, placed: Sequence[Fate]) -> Iterator[str]:
-    waiting = [fate for fate in effects.waits if fate.how == "waits" and fate not in placed]
-    if waiting:
-        yield f"{counted(len(waiting), 'gang')} would still wait for room{_doubt(waiting)}"
 
 
 def _placed(effects: Effects) -> list[Fate]:
