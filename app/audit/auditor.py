@@ -166,7 +166,7 @@ class Auditor:
         try:
             async for obj in self._objects(resource, namespace if resource.namespaced else None):
                 finding = await self._judge(resource, obj)
-                if finding is not None:
+                if finding:
                     yield finding
         except NotFound:
             self.tally.absent.append(str(resource))
@@ -239,7 +239,7 @@ class Auditor:
             store.values(), key=lambda resource: (resource.namespace, resource.name)
         ):
             finding = self._ownership(resource, stored) or self._allocation(stored)
-            if finding is not None:
+            if finding:
                 yield finding
 
     def _ownership(self, resource: Resource, stored: MnnvlResource) -> Finding | None:

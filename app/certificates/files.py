@@ -106,7 +106,7 @@ class FileSource(CertificateSource):
             raise BrokenPairError("; ".join(findings))
 
         info = self.certificate.load(pair)
-        if self._loaded is not None:
+        if self._loaded:
             self.rotations["reload"] += 1
 
         self._loaded = pair

@@ -164,7 +164,7 @@ class CertificateReconciler(CertificateSource):
         )
         holdings = self._usable(secret)
         failed = None
-        if holdings is not None and not self._missing_trust(secret, holdings):
+        if holdings and not self._missing_trust(secret, holdings):
             self._holdings = holdings
             failed = await self._bundles.publish(holdings.bundle_pem)
             self._problems += self._bundles.problems
@@ -173,14 +173,14 @@ class CertificateReconciler(CertificateSource):
         step = self._step(secret, holdings)
         if step is not None and await self._taken(secret, *step):
             return 0.0
-        if failed is not None:
+        if failed:
             raise failed
 
         return self._next_look(holdings)
 
     def _usable(self, secret: Object | None) -> Holdings | None:
         if secret is None or not secret.get("data"):
-            if self._holdings is not None:
+            if self._holdings:
                 self._problems.append(f"Secret {self._place} is gone or empty")
             return None
         try:
@@ -246,7 +246,7 @@ class CertificateReconciler(CertificateSource):
     def _step(self, secret: Object | None, holdings: Holdings | None) -> Step | None:
         now = self._now()
         if holdings is None:
-            if self._holdings is not None:
+            if self._holdings:
                 return "restore", self._holdings
             # Other replicas may still show certificates that these CAs signed.
             carried = sorted(filter(is_own_ca, self._bundles.trusted()))

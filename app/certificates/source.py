@@ -64,7 +64,7 @@ class ServingCertificate:
 
         Raise ValueError or OSError, without a change, if they are invalid.
         """
-        if self._pair is not None:
+        if self._pair:
             self._newest = _context_of(self._pair, client_cas)
         self.client_cas = client_cas
 

@@ -139,9 +139,9 @@ class Replay:
             self.report.skip(write.problem)
         elif node and node not in self._nodes:
             self.report.skip(NO_NODE)
-        elif write.request is not None:
+        elif write.request:
             judgement = await judge_request(self._routes, write.request, write.request.object)
-            if judgement.verdict is not None:
+            if judgement.verdict:
                 self.report.add(write, judgement.verdict)
 
 

@@ -204,7 +204,7 @@ async def watch(
     before = ""
     while True:
         answer = explain(Index(await _facts(client, ref, arguments)), ref)
-        line = summary(answer) if answer is not None else f"{ref} is gone"
+        line = summary(answer) if answer else f"{ref} is gone"
         if before and line != before:
             print(f"{time.strftime('%H:%M:%S')}  {line}", flush=True)
         before = line

@@ -164,25 +164,25 @@ class _Report:
 
     def document(self) -> Document:
         answer: Document = survey_document(self.examined, self.index.facts, self.inside)
-        if self.room is not None:
+        if self.room:
             answer["room"] = search_document(self.room)
-        if self.changes is not None:
+        if self.changes:
             answer["preview"] = preview_document(self.changes)
         return answer
 
     def text(self, arguments: argparse.Namespace) -> str:
-        parts = [search_text(self.room)] if self.room is not None else []
-        parts += [preview_text(self.changes)] if self.changes is not None else []
+        parts = [search_text(self.room)] if self.room else []
+        parts += [preview_text(self.changes)] if self.changes else []
         parts.append(survey_text(self.examined, self.index.facts))
         parts.append(_domains(self.index, self.topology, self.inside, arguments))
         return "\n".join(filter(None, parts))
 
     @property
     def exit_code(self) -> int:
-        if self.room is not None:
+        if self.room:
             return self.room.exit_code
         code = self.examined.exit_code
-        return max(1, code) if self.changes is not None and self.changes.is_severe else code
+        return max(1, code) if self.changes and self.changes.is_severe else code
 
 
 def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Namespace) -> int:
@@ -201,7 +201,7 @@ def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Na
     inside = domain_reports(index, topology, 1)
     if arguments.domain:
         inside = _inside(index, topology, arguments.domain)
-    changes = preview(index, levels) if levels is not None else None
+    changes = preview(index, levels) if levels else None
     report = _Report(index, topology, examined, inside, room, changes)
 
     show_answer(arguments.output, report.document, lambda: report.text(arguments))
@@ -215,7 +215,7 @@ def _report_effects(
     arguments: argparse.Namespace,
 ) -> int:
     """Print what edits would do, and what else was asked for as it would be then."""
-    if levels is not None:
+    if levels:
         raise UnusableInput("--levels does not go with --if: give the file to --if")
     index = Index(facts)
     examined = survey(index, arguments.name)
@@ -234,7 +234,7 @@ def _report_effects(
 
     if facts.unseen:
         return print_unknown(facts)
-    found = room.exit_code if room is not None else 0
+    found = room.exit_code if room else 0
     return max(effects.exit_code, found)
 
 
@@ -242,7 +242,7 @@ def _effects_text(
     effects: Effects, after: Index, room: RoomSearch | None, arguments: argparse.Namespace
 ) -> str:
     parts = [effects_text(effects, everything=arguments.all)]
-    if room is not None:
+    if room:
         parts.append(search_text(room))
     if arguments.domain:
         topology = after.topology(arguments.name)
@@ -258,7 +258,7 @@ def _effects_document(effects: Effects, room: RoomSearch | None) -> Document:
 
 def _require_topology(index: Index, topology: Topology, examined: Survey, name: str) -> None:
     """Raise UnusableInput if a topology was named that there is not."""
-    if not name or topology.cluster is not None or topology.kai is not None or examined.unknown:
+    if not name or topology.cluster or topology.kai or examined.unknown:
         return
     facts = index.facts
     names = {cluster.name for cluster in facts.topologies}

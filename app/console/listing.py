@@ -80,7 +80,7 @@ class WaitingList:
             if done and self._clock() > end:
                 break
             answer = answered(index, ref)
-            if answer is not None:
+            if answer:
                 self._kept[ref] = _KeptRow(row_of(index, answer), parts[ref], self._state)
             done += 1
 

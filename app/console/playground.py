@@ -167,7 +167,7 @@ def _shown(judgement: Judgement, node: yaml.Node | None, snapshot: Revision | No
 
     patched = judgement.patched_object
     placed = None
-    if kind == POD_CLIQUE_SET.kind and verdict.allowed and snapshot is not None:
+    if kind == POD_CLIQUE_SET.kind and verdict.allowed and snapshot:
         placed = placement(snapshot.index, judgement.document)
 
     return {

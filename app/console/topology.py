@@ -183,9 +183,9 @@ def _number(query: Query, name: str, allowed: range) -> int | None:
 def _gang_or_set(index: Index, given: str) -> SetWithStatus | PodGang | None:
     ref = reference(given, EXPLAINED)
     key = ref.key if ref else ("", "")
-    if ref is not None and ref.kind == "PodGang":
+    if ref and ref.kind == "PodGang":
         return index.gangs.get(key)
-    return index.sets.get(key) if ref is not None and ref.kind == "PodCliqueSet" else None
+    return index.sets.get(key) if ref and ref.kind == "PodCliqueSet" else None
 
 
 def _nodes_of(index: Index, given: str) -> frozenset[str]:

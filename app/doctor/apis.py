@@ -178,7 +178,7 @@ def check_definitions(crds: Iterable[Object], groups: Collection[str]) -> dict[s
     """
     in_groups = [crd for crd in crds if _group(crd) in groups]
     checks = {crd["metadata"]["name"]: _check_crd(crd, in_groups) for crd in in_groups}
-    return {name: check for name, check in checks.items() if check is not None}
+    return {name: check for name, check in checks.items() if check}
 
 
 def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:

@@ -45,7 +45,7 @@ def check_targets(webhooks: Sequence[StoredWebhook], surroundings: Surroundings)
     alike: dict[tuple[str, Fault], list[str]] = {}
     for webhook in webhooks:
         fault = fault_of(webhook, surroundings)
-        if fault is not None:
+        if fault:
             alike.setdefault((webhook.configuration, fault), []).append(webhook.name)
 
     for (configuration, fault), names in alike.items():

@@ -76,7 +76,7 @@ class Reports:
         seconds: float,
     ) -> None:
         self.metrics.record(path, request, verdict, seconds)
-        if self.log is not None:
+        if self.log:
             self.log.record(path, uid, request, verdict, seconds)
 
 

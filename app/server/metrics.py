@@ -76,9 +76,7 @@ class Metrics(Collector):
         self._samples.append(samples)
 
     def record(self, path: str, request: Request | None, verdict: Verdict, seconds: float) -> None:
-        operation, dry_run = (
-            (request.operation, request.dry_run) if request is not None else ("", False)
-        )
+        operation, dry_run = (request.operation, request.dry_run) if request else ("", False)
         key = (path, operation, verdict.outcome, verdict.code, dry_run)
         self._requests[key] = self._requests.get(key, 0) + 1
         durations = self._durations.get(path)

@@ -171,7 +171,7 @@ class Server:
             self.readiness.parts.append(client_cas)
             yield "client CAs", client_cas.run()
 
-        if self.client is not None:
+        if self.client:
             routes = self.listener.serving.exchange.routes
             settings = self.configuration.certificates
             tokens = ReviewTokens(self.client, settings, routes, self.metrics.reconciled)
@@ -230,7 +230,7 @@ async def _started(server: Server, duties: Duties) -> AsyncIterator[Running]:
         await listener.wait_started()
 
         leads = None
-        if leader is not None:
+        if leader:
             readiness.parts.append(leader)
             leads = tasks.create_task(leader.run(), name="leader")
         running = Running(server.cluster, listener, server.certificate, readiness, leader, leads)

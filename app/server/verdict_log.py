@@ -58,7 +58,7 @@ class VerdictLog:
         seconds: float,
     ) -> None:
         subject: _Subject | None = None
-        if request is not None:
+        if request:
             subject = (
                 request.username,
                 request.operation,

@@ -161,7 +161,7 @@ def _workload_of(index: Index, pod: Pod) -> Ref | None:
     name = pod.workload
     if not name and pod.workload_group:
         instance = index.workload_groups.get((pod.namespace, pod.workload_group))
-        name = instance.workload if instance is not None else ""
+        name = instance.workload if instance else ""
     if (pod.namespace, name) not in index.workloads:
         return None
     return Ref("Workload", pod.namespace, name)
@@ -185,7 +185,7 @@ def _since(
 
 
 def _blocked(gang: Gang, since: float) -> Blocked:
-    queue = gang.pod_group.queue if gang.pod_group is not None else ""
+    queue = gang.pod_group.queue if gang.pod_group else ""
     examined = examine([gang])
     if examined.problems:
         first = min(examined.problems, key=lambda reason: _ORDER.get(reason.id, _LAST))

@@ -193,7 +193,7 @@ class Teller:
             stored = _stored_condition(obj)
             return str(stored.get("reason", "")) if stored else ""
         told = self._told.get(ref)
-        return told.reason if told is not None else ""
+        return told.reason if told else ""
 
     async def _write_condition(self, ref: Ref, obj: Object, blocked: Blocked | None) -> bool:
         """Write the condition of a PodCliqueSet if it differs; for others, there is none."""

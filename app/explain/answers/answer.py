@@ -178,7 +178,7 @@ def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -
     since = _asked_since(about)
     if of.total is None:
         return f"{name}: whether it is placed is not known"
-    if not of.total and about.pcs is not None and about.is_set:
+    if not of.total and about.pcs and about.is_set:
         if not about.pcs.replicas:
             return f"{name} has no replicas: there is nothing to place"
         return f"{name} waits, nothing of it is made yet{since}"
@@ -209,7 +209,7 @@ def _pods_words(about: Subject, of: Branch) -> str:
     pods = f"{of.placed} of {counted(of.total or 0, 'pod')}{of_gang} placed"
 
     missing = _missing_replicas(about)
-    if about.pcs is not None and missing:
+    if about.pcs and missing:
         return f"{pods}, {missing} of {counted(about.pcs.replicas, 'replica')} not made yet"
     return pods
 
@@ -221,7 +221,7 @@ def _asked_since(about: Subject) -> str:
 
 
 def _asked_at(about: Subject) -> float | None:
-    times = [gang.pod_gang.created for gang in about.gangs if gang.pod_gang is not None]
+    times = [gang.pod_gang.created for gang in about.gangs if gang.pod_gang]
     times += [pod.created for gang in about.gangs for pod in gang.pods if gang.pod_gang is None]
     known = [time for time in times if time is not None]
-    return min(known, default=about.pcs.created if about.pcs is not None else None)
+    return min(known, default=about.pcs.created if about.pcs else None)

@@ -87,7 +87,7 @@ def _next_wider(index: Index, topology: Topology, answer: RoomAnswer) -> RoomAns
     domains = [level.domain for level in topology.levels]
     for level in reversed(domains[: domains.index(answer.level)]):
         wider = find_room(index, topology, level, answer.pods, answer.gpus)
-        if wider is not None and wider.enough:
+        if wider and wider.enough:
             return wider
     return None
 

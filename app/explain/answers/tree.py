@@ -111,11 +111,7 @@ class _Grower:
     def _member(self, gang: Gang, member: Member, unit: Unit | None = None) -> Branch:
         gpus = gpus_of(dict(member.shape.requests))
         waits = f"{member.expected} x {amount('/gpu', gpus)}" if gpus else "waits for its gang"
-        level = (
-            gang.topology.name_of(unit.told.required)
-            if unit is not None and unit.told.required
-            else ""
-        )
+        level = gang.topology.name_of(unit.told.required) if unit and unit.told.required else ""
         kind = (
             "PodClique" if gang.pod_gang else "SubGroup" if member.name != gang.ref.name else "Pods"
         )

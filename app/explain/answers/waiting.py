@@ -64,7 +64,7 @@ def rows(index: Index, refs: Iterable[Ref]) -> list[WorkloadRow]:
 def _rows(index: Index, refs: Iterable[Ref]) -> Iterator[WorkloadRow]:
     for ref in refs:
         answer = explain(index, ref)
-        if answer is not None:
+        if answer:
             yield row_of(index, answer)
 
 

@@ -102,7 +102,7 @@ def _shape_of(index: Index, user: Pod | PodClique) -> Shape:
         is_shared = (
             template is None and len(index.pods_of_claim.get((user.namespace, claim.claim), ())) > 1
         )
-        if not is_shared and not (stored is not None and stored.allocated):
+        if not is_shared and not (stored and stored.allocated):
             made = stored or template
             asked.update(asked_gpus(made.classes if made is not None else (), index.device_classes))
 

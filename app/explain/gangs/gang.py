@@ -306,9 +306,9 @@ class Gang:
     @property
     def named_topology(self) -> str:
         """The topology that it names for KAI, "" if it names none."""
-        if self.pod_gang is not None:
+        if self.pod_gang:
             return self.pod_gang.topology
-        return self.pod_group.topology if self.pod_group is not None else ""
+        return self.pod_group.topology if self.pod_group else ""
 
     @property
     def is_of_grove(self) -> bool:
@@ -317,7 +317,7 @@ class Gang:
 
     def is_constrained(self) -> bool:
         """Return whether the scheduler is told a constraint, or the set asks for one."""
-        asked = [asked for _, asked in self.pcs.constraints] if self.pcs is not None else []
+        asked = [asked for _, asked in self.pcs.constraints] if self.pcs else []
         return any(part.told for part in self.whole.parts()) or any(map(bool, asked))
 
     @cached_property
@@ -346,7 +346,7 @@ class Gang:
     @property
     def pool(self) -> str:
         """The node pool that it is bound to, "" for the nodes without one."""
-        return self.pod_group.pool if self.pod_group is not None else ""
+        return self.pod_group.pool if self.pod_group else ""
 
     def placements_of(
         self,

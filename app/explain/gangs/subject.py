@@ -54,7 +54,7 @@ class Subject:
 
     @property
     def _to_come(self) -> Gang:
-        if self.pcs is not None:
+        if self.pcs:
             return gang_to_come(self.index, self.pcs)
         return Gang(self.index, self.ref, Unit(self.ref.name), self.index.topology())
 
@@ -73,7 +73,7 @@ class _Match:
     gang: Gang | None = None
 
     def is_part_of(self, gang: Gang) -> bool:
-        if self.gang is not None:
+        if self.gang:
             return gang.ref == self.gang.ref
         if self.pods:
             # by the label too: pods that have ended are in no gang
@@ -93,15 +93,15 @@ def subject(index: Index, ref: Ref) -> Subject | None:
         return None
 
     pcs = index.sets.get((ref.namespace, match.place.pcs))
-    siblings = gangs_of_set(index, pcs) if pcs is not None else ()
+    siblings = gangs_of_set(index, pcs) if pcs else ()
     gangs = tuple(gang for gang in siblings if match.is_part_of(gang))
     if gangs:
         return Subject(index, ref, pcs, gangs, siblings)
 
-    if pcs is not None and match.gang is None:
+    if pcs and match.gang is None:
         return Subject(index, ref, pcs, (), siblings)
 
-    alone = (match.gang,) if match.gang is not None else _gangs_of_pods(index, match.pods)
+    alone = (match.gang,) if match.gang else _gangs_of_pods(index, match.pods)
     return Subject(index, ref, None, alone, alone)
 
 
@@ -111,12 +111,12 @@ def _of_set(index: Index, ref: Ref) -> _Match | None:
 
 def _of_gang(index: Index, ref: Ref) -> _Match | None:
     pod_gang = index.gangs.get(ref.key)
-    return _Match(pod_gang.place, gang=gang_of(index, pod_gang)) if pod_gang is not None else None
+    return _Match(pod_gang.place, gang=gang_of(index, pod_gang)) if pod_gang else None
 
 
 def _of_clique(index: Index, ref: Ref) -> _Match | None:
     clique = index.cliques.get(ref.key)
-    return _Match(clique.place, cliques=[clique.name]) if clique is not None else None
+    return _Match(clique.place, cliques=[clique.name]) if clique else None
 
 
 def _of_scaling_group(index: Index, ref: Ref) -> _Match | None:
@@ -133,7 +133,7 @@ def _of_scaling_group(index: Index, ref: Ref) -> _Match | None:
 
 def _of_pod(index: Index, ref: Ref) -> _Match | None:
     pod = index.pods.get(ref.key)
-    return _Match(pod.place, [pod]) if pod is not None else None
+    return _Match(pod.place, [pod]) if pod else None
 
 
 def _of_pod_group(index: Index, ref: Ref) -> _Match | None:
@@ -162,7 +162,7 @@ def _of_workload(index: Index, ref: Ref) -> _Match | None:
 def _of_claim(index: Index, ref: Ref) -> _Match | None:
     claim = index.claims.get(ref.key)
     pods = index.pods_of_claim.get(ref.key, ())
-    return _of_users(claim.place, pods) if claim is not None else None
+    return _of_users(claim.place, pods) if claim else None
 
 
 def _of_compute_domain(index: Index, ref: Ref) -> _Match | None:
@@ -220,13 +220,13 @@ def base_gangs(gang: Gang) -> list[PodGang]:
     known, they are the anchors of the replica. Earlier ones label PodCliques with the base gang.
     """
     index = gang.index
-    if gang.pod_gang is not None and gang.pod_gang.role:
+    if gang.pod_gang and gang.pod_gang.role:
         return _by_epoch(index, gang.pod_gang)
 
     cliques = (member.clique for member in gang.members)
-    names = {clique.place.base_podgang for clique in cliques if clique is not None}
+    names = {clique.place.base_podgang for clique in cliques if clique}
     found = (index.gangs.get((gang.namespace, name)) for name in sorted(names - {gang.ref.name}))
-    return [base for base in found if base is not None]
+    return [base for base in found if base]
 
 
 def _by_epoch(index: Index, pod_gang: PodGang) -> list[PodGang]:

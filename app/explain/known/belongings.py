@@ -124,7 +124,7 @@ class Belongings:
         """Return the pods whose label names the PodClique, and those without it that it owns."""
         labelled = self._pods_of_clique.get((namespace, name), ())
         clique = self.cliques.get((namespace, name))
-        owned = self._pods_of_owner.get(clique.uid, ()) if clique is not None and clique.uid else ()
+        owned = self._pods_of_owner.get(clique.uid, ()) if clique and clique.uid else ()
         return sorted((*labelled, *owned), key=key_of) if owned else labelled
 
     @cached_property

@@ -43,7 +43,7 @@ def _guesses_in(nodes: list[Node], keys: tuple[str, ...]) -> dict[str, Labels]:
     guesses: dict[str, Labels] = {}
     for node, before, after in neighbours:
         missing = [key for key in keys if key not in node.labels]
-        if len(missing) == 1 and before is not None and after is not None:
+        if len(missing) == 1 and before and after:
             key = missing[0]
             if _agree(node, before, after, keys, key):
                 guesses[node.name] = {key: before.labels[key]}

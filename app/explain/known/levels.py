@@ -37,7 +37,7 @@ class Topology:
     def name_of(self, key: str) -> str:
         """Return the level of a node label, the label itself if no level has it."""
         names = [level.domain for level in self.levels if level.key == key]
-        if not names and self.cluster is not None:
+        if not names and self.cluster:
             names = [level.domain for level in self.cluster.levels if level.key == key]
         return names[0] if names else key
 

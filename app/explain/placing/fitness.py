@@ -42,7 +42,7 @@ def unfit_because(shape: Shape, node: Node) -> str:
     if node.unschedulable:
         return "cordoned"
     taint = untolerated(shape, node) if node.taints else None
-    if taint is not None:
+    if taint:
         return f"tainted {taint.key}"
     return "" if is_selected(shape, node) else "not selected by the pods"
 

@@ -289,7 +289,7 @@ class Placements:
         emptied = list(free)
         self._empty(emptied, positions)
         known = (self._index.pods.get(key) for key in assumption.gone)
-        gone = [pod for pod in known if pod is not None]
+        gone = [pod for pod in known if pod]
         self._release(emptied, (*leaving, *gone), positions)
         return emptied
 

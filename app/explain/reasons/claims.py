@@ -36,7 +36,7 @@ def _claims(gang: Gang) -> Iterator[tuple[PodClaim, Ref]]:
     for member in gang.members:
         for pod in member.pods:
             yield from ((claim, pod.ref) for claim in pod.claims)
-        if not member.pods and member.clique is not None:
+        if not member.pods and member.clique:
             yield from ((claim, gang.ref) for claim in member.clique.claims)
 
 
@@ -114,12 +114,10 @@ def _classes(gang: Gang, claim: PodClaim) -> tuple[Ref, tuple[str, ...]]:
     That is its template, or the claim itself.
     """
     template = gang.index.claim_templates.get((gang.namespace, claim.template))
-    if template is not None:
+    if template:
         return Ref("ResourceClaimTemplate", gang.namespace, claim.template), template.classes
     stored = gang.index.claims.get((gang.namespace, claim.claim))
-    return Ref("ResourceClaim", gang.namespace, claim.claim), (
-        stored.classes if stored is not None else ()
-    )
+    return Ref("ResourceClaim", gang.namespace, claim.claim), (stored.classes if stored else ())
 
 
 def only(
@@ -256,7 +254,7 @@ def _waits_for_channel(gang: Gang) -> bool:
     for claim in (claim for pod in gang.waiting for claim in pod.claims):
         stored = gang.index.claims.get((gang.namespace, claim.claim))
         if stored is None or not stored.allocated:
-            classes = stored.classes if stored is not None else _classes(gang, claim)[1]
+            classes = stored.classes if stored else _classes(gang, claim)[1]
             if any(name.startswith("compute-domain") for name in classes):
                 return True
     return False

@@ -18,7 +18,7 @@ _CONDITIONS = (("TopologyLevelsUnavailable", "True"), ("TopologyConstraintSatisf
 
 def level_unknown(gang: Gang) -> Reasons:
     """In the set, and in what the scheduler is told."""
-    if gang.pcs is not None:
+    if gang.pcs:
         unknown = list(_unknown_domains(gang.pcs, gang.topology))
         yield from unknown or _unavailable(gang.pcs)
     yield from _unknown_keys(gang)
@@ -112,7 +112,7 @@ def _no_topology(gang: Gang) -> Reasons:
     unknown = facts.unseen.keys() | facts.skipped | facts.absent
     name = gang.named_topology
     told = any(part.told for part in gang.whole.parts())
-    if not name or not told or "kai_topologies" in unknown or gang.topology.cluster is not None:
+    if not name or not told or "kai_topologies" in unknown or gang.topology.cluster:
         return
 
     others = listed(sorted(kai.name for kai in facts.kai_topologies), 8) or "none"
@@ -163,17 +163,11 @@ def gang_unconstrained(gang: Gang) -> Reasons:
         return
 
     keys = [level.key for level in cluster.levels]
-    untold = (
-        dict.fromkeys(_untold(gang.pcs, gang.whole, cluster, keys)) if gang.pcs is not None else {}
-    )
-    lost = (
-        dict.fromkeys(map(gang.topology.name_of, _lost(pod_gang, group, keys)))
-        if group is not None
-        else {}
-    )
+    untold = dict.fromkeys(_untold(gang.pcs, gang.whole, cluster, keys)) if gang.pcs else {}
+    lost = dict.fromkeys(map(gang.topology.name_of, _lost(pod_gang, group, keys))) if group else {}
     if untold:
         yield _unconstrained(gang.ref, listed(untold), cluster)
-    elif group is not None and lost:
+    elif group and lost:
         yield _unconstrained(group.ref, listed(lost), cluster)
 
 
@@ -226,7 +220,7 @@ def _asked_for(pcs: SetWithStatus, name: str) -> Iterator[UserConstraint]:
     # Grove ends the name of a PodClique with that of its template.
     named = (template for template in pcs.cliques if name.endswith(f"-{template.name}"))
     template = max(named, key=lambda template: len(template.name), default=None)
-    if template is not None:
+    if template:
         yield template.asked
         yield from (group.asked for group in pcs.groups if template.name in group.cliques)
 
@@ -264,10 +258,10 @@ def _lost(
 
 def min_above_replicas(gang: Gang) -> Reasons:
     """A minimum that can never be reached."""
-    if gang.pcs is not None:
+    if gang.pcs:
         yield from _never_by_template(gang.pcs)
     for member in gang.members:
-        if member.clique is not None and member.minimum > member.clique.replicas:
+        if member.clique and member.minimum > member.clique.replicas:
             needs = f"{member.name} needs {member.minimum}"
             possible = member.clique.replicas
             yield _never(gang.ref, needs, member.minimum, possible, "minReplicas")
@@ -277,8 +271,8 @@ def min_above_replicas(gang: Gang) -> Reasons:
 def _never_by_pod_group(gang: Gang) -> Reasons:
     group = gang.pod_group
     cliques = [member.clique for member in gang.members]
-    possible = sum(clique.replicas for clique in cliques if clique is not None)
-    if group is not None and None not in cliques and group.minimum > possible:
+    possible = sum(clique.replicas for clique in cliques if clique)
+    if group and None not in cliques and group.minimum > possible:
         needs = f"The gang needs {counted(group.minimum, 'pod')}"
         yield _never(group.ref, needs, group.minimum, possible, "minMember")
 

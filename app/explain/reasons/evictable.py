@@ -75,7 +75,7 @@ def group_is_preemptible(index: Index, group: KaiPodGroup) -> bool:
 def priority_of(index: Index, name: str) -> int:
     """Return the value of a PriorityClass, or of the default one if it doesn't exist."""
     known = index.priorities.get(name)
-    if known is not None:
+    if known:
         return known.value
     return next(_defaults(index), DEFAULT_PRIORITY)
 

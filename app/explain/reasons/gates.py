@@ -125,7 +125,7 @@ def _short_of_pods(gang: Gang) -> list[Member]:
 
 def _last_errors(members: Iterable[Member], now: float) -> str:
     """Return what Grove said of the PodCliques, with its age."""
-    cliques = (member.clique for member in members if member.clique is not None)
+    cliques = (member.clique for member in members if member.clique)
     said = (said_when(error, now) for clique in cliques for error in clique.errors)
     first = next(said, "")
     return f"; Grove said: {first}" if first else ""
@@ -133,14 +133,14 @@ def _last_errors(members: Iterable[Member], now: float) -> str:
 
 def _said_by_grove(members: Iterable[Member]) -> Iterator[Evidence]:
     for member in members:
-        if member.clique is not None:
+        if member.clique:
             for error in member.clique.errors:
                 yield Evidence(member.clique.ref, "status.lastErrors", error.text)
 
 
 def _not_ready(gang: Gang) -> list[Evidence]:
     """KAI's event that it waits for pods, the latest."""
-    events = gang.index.events.get(gang.pod_group.uid, ()) if gang.pod_group is not None else ()
+    events = gang.index.events.get(gang.pod_group.uid, ()) if gang.pod_group else ()
     not_ready = [event for event in events if event.reason == "NotReady" and is_of_kai(event)]
     return [Evidence(event.about, "event NotReady", event.message) for event in not_ready[:1]]
 
@@ -225,7 +225,7 @@ def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, int, int]
     """(PodClique, scheduled, minimum), as Grove compares them."""
     for part in base.parts:
         clique = index.cliques.get((base.namespace, part.name))
-        if clique is not None and clique.scheduled < part.minimum:
+        if clique and clique.scheduled < part.minimum:
             yield part.name, clique.scheduled, part.minimum
 
 
@@ -305,7 +305,7 @@ def _missing_part(
     workload = index.workloads.get((namespace, name))
     if name and workload is None:
         return "Workload", name, field
-    if workload is not None and part and part not in workload.groups:
+    if workload and part and part not in workload.groups:
         return f"group {part} of Workload", name, field
     return None
 

@@ -19,7 +19,7 @@ def required_violated(gang: Gang) -> Reasons:
     KAI does that itself, if a part is placed later than the rest of what must be together.
     """
     told = [(part, part.told.required) for part in gang.whole.parts()]
-    if gang.pod_group is not None:
+    if gang.pod_group:
         told += [(part, key) for part, key in _unnamed(gang) if (part, key) not in told]
 
     for part, key in told:

@@ -37,7 +37,7 @@ def grove_missing(gang: Gang) -> Reasons:
 
 def nothing_made(gang: Gang) -> Reasons:
     """There is nothing but the object that was asked about."""
-    if gang.pcs is not None:
+    if gang.pcs:
         yield from _nothing_of_set(gang, gang.pcs)
     elif gang.ref.kind == "Workload" and not gang.members:
         text = f"No pod and no PodGroup names the Workload {gang.ref.name}"

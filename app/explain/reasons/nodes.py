@@ -202,7 +202,7 @@ def outside_pool(gang: Gang) -> Reasons:
     if obstacle is None or not obstacle.is_of_pool:
         return
 
-    ref = gang.pod_group.ref if gang.pod_group is not None else gang.ref
+    ref = gang.pod_group.ref if gang.pod_group else gang.ref
     text, remedy = _outside_words(gang)
     shapes = [shape for shape, _ in obstacle.short.shapes]
     if not any(is_selected(shape, node) for shape in shapes for node in gang.index.nodes):

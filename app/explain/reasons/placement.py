@@ -56,7 +56,7 @@ def _has_another_cause(obstacle: Obstacle) -> bool:
     """Return whether another reason says better why nothing is large enough."""
     if obstacle.gang.whole.is_satisfied or _prefers_broader(obstacle.gang):
         return True
-    if obstacle.unmatched is not None or obstacle.is_bound_for_ever:
+    if obstacle.unmatched or obstacle.is_bound_for_ever:
         return True
     return obstacle.is_of_pool or obstacle.is_of_shared_domain or obstacle.is_of_sizes
 
@@ -159,8 +159,8 @@ def no_domain_fits(gang: Gang) -> Reasons:
     shapes = [shape for shape, _ in short.shapes]
     text = f"{_no_room(obstacle, level)}{selection_words(obstacle, shapes)}"
     remedy, who = _what_frees(obstacle)
-    where = str(best.domain) if best is not None else "none"
-    has = best.pods if best is not None else 0
+    where = str(best.domain) if best else "none"
+    has = best.pods if best else 0
     evidence = Evidence(gang.ref, f"room in one {level}", f"{has} of {short.count} in {where}")
     yield about(evidence, "NoDomainFits", text, remedy, who, parts=parts(obstacle.demand, short))
 
@@ -176,7 +176,7 @@ def _no_room_for_more(obstacle: Obstacle) -> Reasons:
     """The minimum of the gang runs, and its own pods hold the room that the rest would need."""
     gang = obstacle.gang
     short = obstacle.short
-    if not gang.whole.is_satisfied or obstacle.is_bound_for_ever or obstacle.unmatched is not None:
+    if not gang.whole.is_satisfied or obstacle.is_bound_for_ever or obstacle.unmatched:
         return
 
     text = (
@@ -192,7 +192,7 @@ def _no_room(obstacle: Obstacle, level: str) -> str:
     short = obstacle.short
     best = obstacle.placements.now.best
     needs = pods_of(short.shapes)
-    has = best.pods if best is not None else 0
+    has = best.pods if best else 0
     if level == "cluster":
         text = f"The nodes have no room for {needs}, only for {has}"
     elif best is None:

@@ -58,7 +58,7 @@ def queue_limit(gang: Gang) -> Reasons:
     remedy = "wait, ask for less, or have the limit raised"
     over = over_limit(gang, group.queue)
     said = _said(gang, "OverLimit")
-    if over is not None:
+    if over:
         if over.asked > over.bound:
             remedy = "ask for less, or have the limit raised"
         field = f"spec.resources.{over.resource.rpartition('/')[2]}.limit"
@@ -68,7 +68,7 @@ def queue_limit(gang: Gang) -> Reasons:
         )
         text = f"Queue {over.queue.name}: limit {over.words}"
         yield Reason("QueueLimit", (over.queue.ref,), text, remedy, "you", evidence)
-    elif said is not None:
+    elif said:
         yield _as_said(group, said, "QueueLimit", remedy)
 
 
@@ -83,9 +83,9 @@ def queue_quota(gang: Gang) -> Reasons:
     if bound is not None:
         name, words = bound
         text = f"The workload is not preemptible and so bound to the quota of queue {name}: {words}"
-        evidence = Evidence(group.ref, CONDITION, said.reason if said is not None else name)
+        evidence = Evidence(group.ref, CONDITION, said.reason if said else name)
         yield about(evidence, "QueueQuota", text, remedy, "you")
-    elif said is not None:
+    elif said:
         yield _as_said(group, said, "QueueQuota", remedy)
 
 
@@ -102,7 +102,7 @@ def _binding_quota(gang: Gang, group: KaiPodGroup, said: Said | None) -> tuple[s
     These are ours, else KAI's, else those of its status.
     """
     over = exceeded_quota(gang, group)
-    if over is not None:
+    if over:
         return over.queue.name, over.words
     if said is None:
         return None
@@ -111,7 +111,7 @@ def _binding_quota(gang: Gang, group: KaiPodGroup, said: Said | None) -> tuple[s
     quota = gpus_of(said.quota)
     used = gpus_of(said.allocated)
     queue = gang.index.queues.get(name)
-    if not quota and queue is not None:
+    if not quota and queue:
         quota = queue.quota or 0
         used = queue.allocated_fixed
     return (name, f"{amount('/gpu', quota)}, {plain(used)} used") if quota else None

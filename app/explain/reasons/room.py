@@ -192,7 +192,7 @@ class Obstacle:
         if pcs is None:
             return "pods of others"
 
-        positions = self.usable(room) if room is not None else self._open()
+        positions = self.usable(room) if room else self._open()
         key = pcs.key
         are_own = ((pod.namespace, pod.place.pcs) == key for pod in self._holding(positions))
         only_own = next(are_own, False) and all(are_own)

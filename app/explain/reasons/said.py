@@ -67,7 +67,7 @@ def words_of_kai(gang: Gang) -> str:
 def _words_about(gang: Gang) -> list[tuple[str, float | None]]:
     """Words and their time: of the PodGroup, else of pods of KAI, else of events about them."""
     group = gang.pod_group
-    if group is not None and group.said:
+    if group and group.said:
         return [(said.message or said.reason, said.time) for said in group.said]
 
     pods = [pod for pod in gang.waiting if pod.scheduler == KAI_SCHEDULER]
@@ -78,11 +78,11 @@ def _words_about(gang: Gang) -> list[tuple[str, float | None]]:
 
 def _events_about(gang: Gang, pods: Sequence[Pod]) -> list[tuple[str, float | None]]:
     uids = [pod.uid for pod in pods]
-    if gang.pod_group is not None:
+    if gang.pod_group:
         uids.insert(0, gang.pod_group.uid)
 
     latest = (_of_kai(gang.index.events.get(uid, ())) for uid in uids)
-    return [(event.message, event.time) for event in latest if event is not None]
+    return [(event.message, event.time) for event in latest if event]
 
 
 def _of_kai(events: Sequence[Event]) -> Event | None:

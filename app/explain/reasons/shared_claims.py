@@ -25,7 +25,7 @@ def _claims_shared(gang: Gang) -> Iterator[tuple[ResourceClaim, list[Pod]]]:
     )
     for name, pods in grouped(waiting):
         stored = gang.index.claims.get((gang.namespace, name))
-        if stored is not None:
+        if stored:
             yield stored, pods
 
 

@@ -93,7 +93,7 @@ def volume_elsewhere(gang: Gang) -> Reasons:
 
     for name, pods in _named(gang):
         stored = gang.index.volume_claims.get((gang.namespace, name))
-        volume = gang.index.volumes.get(stored.volume) if stored is not None else None
+        volume = gang.index.volumes.get(stored.volume) if stored else None
         if volume is None or not volume.nodes or len(pods) < len(gang.waiting):
             continue
         if gang.placements.under(only(gang, partial(matches_any, volume.nodes))).fits:

@@ -195,7 +195,7 @@ def _search_lines(search: RoomSearch) -> Iterator[str]:
         return
 
     yield room_text(answer)
-    if search.wider is not None:
+    if search.wider:
         yield room_text(search.wider)
     elif not answer.enough:
         yield "no wider level has room either"

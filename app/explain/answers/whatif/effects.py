@@ -151,7 +151,7 @@ def _fates(
 
     moves = tuple(arranging.move(seeker) for seeker in moving)
     starts = [arranging.start(seeker, seeker.gang.ref in had_place) for seeker in waiting]
-    waits = (fate for fate in starts if fate is not None)
+    waits = (fate for fate in starts if fate)
     # only now: a later gang may have sent an earlier one to another place
     return tuple(map(arranging.located, moves)), tuple(map(arranging.located, waits))
 
@@ -184,7 +184,7 @@ def _worse(before: Index, after: Index, told: set[Ref]) -> Iterator[Worse]:
 
 def _problems(index: Index, ref: Ref) -> list[Reason]:
     about = subject(index, ref)
-    return examine(about.gangs).problems if about is not None else []
+    return examine(about.gangs).problems if about else []
 
 
 class _Arranging:
@@ -230,7 +230,7 @@ class _Arranging:
 
         if gang.placed:
             elsewhere = self._elsewhere(seeker)
-            if elsewhere is not None:
+            if elsewhere:
                 return elsewhere
             certain = certain and self._arrangement.is_certain
 

@@ -40,7 +40,7 @@ class Seeker:
     def rank(self) -> tuple[int, float, Ref]:
         """Its place in the order: the higher priority first, then what is older."""
         gang = self.gang
-        if gang.pod_group is not None:
+        if gang.pod_group:
             priority = priority_of(gang.index, gang.pod_group.priority_class)
         else:
             priority = max((pod.priority for pod in gang.pods), default=0)
