@@ -46,7 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     configuration = configuration_or_defaults(arguments.config)
     files = files_in(arguments.files, is_audit_log)
-    logs = [name for name in files if is_audit_log(name)]
+    logs = list(filter(is_audit_log, files))
     sourced = documents_of([name for name in files if name not in logs])
     names = [name for name, _ in sourced]
     objects = [document for _, document in sourced]
@@ -54,8 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _check_logs(logs, objects, configuration, arguments.output)
 
     judged = asyncio.run(check(configuration, objects, _asker(arguments, configuration)))
-    verdicts = (judgement.verdict for judgement in judged)
-    outcomes = Counter(verdict.outcome if verdict else "" for verdict in verdicts)
+    outcomes = Counter(judgement.outcome for judgement in judged)
     show_answer(
         arguments.output,
         lambda: _document(names, judged, outcomes),

@@ -33,7 +33,7 @@ from app.explain.known.levels import Topology
 from app.explain.known.read import facts_of, read_all
 from app.explain.known.snapshot import BY_RESOURCE, RESOURCES, Snapshot
 from app.explain.reasons.words import listed
-from app.explain.shown.json import Document, preview_document, search_document, survey_document
+from app.explain.shown.json import preview_document, search_document, survey_document
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.topology_text import (
     domains_text,
@@ -53,7 +53,7 @@ from app.frozen import frozen
 from app.kube.api import ClusterError
 from app.objects.fields import FieldPath
 from app.objects.resource import NODE, POD
-from app.objects.shape import list_of
+from app.objects.shape import Object, list_of
 from app.rules.dialects.bindings.levels import validate_binding
 from app.rules.dialects.design.levels import validate_cluster_topology
 from app.rules.topology.levels import validate_levels
@@ -162,8 +162,8 @@ class _Report:
     room: RoomSearch | None
     changes: Preview | None
 
-    def document(self) -> Document:
-        answer: Document = survey_document(self.examined, self.index.facts, self.inside)
+    def document(self) -> Object:
+        answer: Object = survey_document(self.examined, self.index.facts, self.inside)
         if self.room:
             answer["room"] = search_document(self.room)
         if self.changes:
@@ -251,7 +251,7 @@ def _effects_text(
     return "\n".join(parts)
 
 
-def _effects_document(effects: Effects, room: RoomSearch | None) -> Document:
+def _effects_document(effects: Effects, room: RoomSearch | None) -> Object:
     document = effects_document(effects)
     return document if room is None else {**document, "room": search_document(room)}
 

@@ -63,6 +63,11 @@ class Judgement:
     operation: str = ""
 
     @property
+    def outcome(self) -> str:
+        """The outcome of the verdict, "" without one."""
+        return self.verdict.outcome if self.verdict else ""
+
+    @property
     def patched_object(self) -> Object | None:
         if self.verdict is None or not self.verdict.patch:
             return None

@@ -113,11 +113,7 @@ def waiting_gangs(index: Index) -> Iterator[tuple[Gang, Ref]]:
 
     Only what may wait is looked at: most gangs of a cluster have all their pods placed.
     """
-    pods = [
-        pod
-        for pod in index.facts.pods
-        if not (pod.node or pod.finished or pod.deleting is not None)
-    ]
+    pods = list(filter(_waits, index.facts.pods))
     sets = {(pod.namespace, pod.place.pcs) for pod in pods} | set(_incomplete(index))
     for key in sorted(sets):
         pcs = index.sets.get(key)
@@ -130,6 +126,10 @@ def waiting_gangs(index: Index) -> Iterator[tuple[Gang, Ref]]:
 
     others = [pod for pod in pods if (pod.namespace, pod.place.pcs) not in index.sets]
     yield from _without_set(index, others)
+
+
+def _waits(pod: Pod) -> bool:
+    return not (pod.node or pod.finished or pod.deleting is not None)
 
 
 def _incomplete(index: Index) -> Iterator[Key]:

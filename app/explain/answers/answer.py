@@ -186,8 +186,7 @@ def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -
     pods = _pods_words(about, of)
     ends = _how_it_ends(about)
     if ends:
-        is_alone = all(gang.ref == about.ref for gang in about.gangs)
-        return f"{name} {ends}" if is_alone else f"{name} {ends}; {pods}"
+        return f"{name} {ends}" if _is_alone(about) else f"{name} {ends}; {pods}"
     if state == "well" and not is_looked_at:
         return f"{name} is placed, {pods}; whether as asked was not looked at"
 
@@ -212,6 +211,10 @@ def _pods_words(about: Subject, of: Branch) -> str:
     if about.pcs and missing:
         return f"{pods}, {missing} of {counted(about.pcs.replicas, 'replica')} not made yet"
     return pods
+
+
+def _is_alone(about: Subject) -> bool:
+    return all(gang.ref == about.ref for gang in about.gangs)
 
 
 def _asked_since(about: Subject) -> str:

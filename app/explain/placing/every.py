@@ -137,9 +137,10 @@ class _Search:
         if required is None or preferred is None or preferred < required:
             return
         for depth in dict.fromkeys((preferred, required)):
-            for domain in self._at(task, depth):
-                if self._has_own(task, required, domain):
-                    yield domain
+            yield from self._open_at(task, depth, required)
+
+    def _open_at(self, task: _PartTask, depth: int, required: int) -> Iterator[Domain]:
+        return (domain for domain in self._at(task, depth) if self._has_own(task, required, domain))
 
     def _at(self, task: _PartTask, depth: int) -> Iterator[Domain]:
         """Yield the domains of a level inside of the scope, the scope itself if it is narrower."""

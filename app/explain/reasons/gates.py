@@ -208,8 +208,7 @@ def gate_opens(gang: Gang) -> Reasons:
         return
 
     referenced = {name for part in gang.pod_gang.parts for name in part.pods}
-    waits_for_base = any(any(_below_minimum(gang.index, base)) for base in base_gangs(gang))
-    if waits_for_base or not referenced.issuperset(pod.name for pod in gated):
+    if _waits_for_base(gang) or not referenced.issuperset(pod.name for pod in gated):
         return
 
     text = (
@@ -219,6 +218,10 @@ def gate_opens(gang: Gang) -> Reasons:
     remedy = "wait; if it lasts longer than a minute, see the log of Grove's operator"
     evidence = (Evidence(gated[0].ref, "spec.schedulingGates", GROVE_GATE),)
     yield Reason("GateOpens", refs(gated), text, remedy, "wait", evidence)
+
+
+def _waits_for_base(gang: Gang) -> bool:
+    return any(any(_below_minimum(gang.index, base)) for base in base_gangs(gang))
 
 
 def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, int, int]]:

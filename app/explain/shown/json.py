@@ -14,17 +14,15 @@ from app.explain.answers.room import RoomAnswer, RoomSearch
 from app.explain.answers.survey import DomainReport, Survey
 from app.explain.known.domains import Domain
 from app.explain.known.snapshot import Snapshot
-
-Document = dict[str, Any]
-"""A map that becomes JSON."""
+from app.objects.shape import Object
 
 
-def document(answer: Answer) -> Document:
+def document(answer: Answer) -> Object:
     """One answer. `placed` and `total` are null if they are not known."""
     return {**_map(answer), "unseen": dict(answer.unseen or {})}
 
 
-def survey_document(survey: Survey, facts: Snapshot, domains: Sequence[DomainReport]) -> Document:
+def survey_document(survey: Survey, facts: Snapshot, domains: Sequence[DomainReport]) -> Object:
     """Return a topology as a map.
 
     GPUs are whole numbers or fractions of GPUs. They, and counts of nodes and domains, are null if
@@ -59,7 +57,7 @@ def survey_document(survey: Survey, facts: Snapshot, domains: Sequence[DomainRep
     }
 
 
-def room_document(answer: RoomAnswer) -> Document:
+def room_document(answer: RoomAnswer) -> Object:
     labels = {room.domain.path: room.pods for room in answer.with_labels}
     return {
         "level": answer.level,
@@ -76,7 +74,7 @@ def room_document(answer: RoomAnswer) -> Document:
     }
 
 
-def search_document(search: RoomSearch) -> Document:
+def search_document(search: RoomSearch) -> Object:
     """Like `room_document`; `wider` is the next wider level that has room, or null.
 
     `nodePools` are all of KAI's, "" for the nodes in none; empty if there are none.
@@ -91,7 +89,7 @@ def search_document(search: RoomSearch) -> Document:
     }
 
 
-def preview_document(preview: Preview) -> Document:
+def preview_document(preview: Preview) -> Object:
     return {
         "levels": plain(preview.after.levels),
         "keysOnNoNode": list(preview.absent),
@@ -100,7 +98,7 @@ def preview_document(preview: Preview) -> Document:
     }
 
 
-def _map(value: Any) -> Document:
+def _map(value: Any) -> Object:
     """Return a dataclass as a map of its fields; its `ref` is called `object`."""
     return {
         _NAMES.get(field.name, field.name): plain(getattr(value, field.name))

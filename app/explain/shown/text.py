@@ -74,15 +74,18 @@ def _said(answer: Answer) -> Iterator[str]:
             words = "None of the reasons that were looked at applies"
         if answer.reasons and answer.state == "waits":
             words = "None of these notes is why it waits"
-        then = "."
-        if not (answer.said or answer.skipped or answer.unknown):
-            then = f", and {answer.silence}."
-        yield f"  {words}{then}"
+        yield f"  {words}{_what_then(answer)}"
     if answer.said:
         yield "  KAI says:"
         yield from (f"     {words}" for words in answer.said[:MOST_WORDS])
         if len(answer.said) > MOST_WORDS:
             yield f"     … {len(answer.said) - MOST_WORDS} more: --output json"
+
+
+def _what_then(answer: Answer) -> str:
+    if answer.said or answer.skipped or answer.unknown:
+        return "."
+    return f", and {answer.silence}."
 
 
 def _foot(answer: Answer) -> Iterator[str]:

@@ -9,10 +9,11 @@ from app.explain.answers.branch import State
 from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.words import counted
-from app.explain.shown.json import Document, plain
+from app.explain.shown.json import plain
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.text import not_seen, table
 from app.fitted import narrowed
+from app.objects.shape import Object
 from app.visible import visible
 
 COLUMNS = ("namespace", "object", "since", "placed", "state", "who", "first reason")
@@ -92,10 +93,13 @@ def exit_code(rows: Sequence[WorkloadRow], facts: Snapshot) -> int:
         return 2
     if not rows and "sets" in facts.skipped:
         return 2
-    is_unexplained = any(row.state == "waits" and not row.id for row in rows)
-    if is_unexplained and (facts.unseen or facts.skipped):
+    if _is_unexplained(rows) and (facts.unseen or facts.skipped):
         return 2
     return 1 if {"waits", "problem"} & states else 0
+
+
+def _is_unexplained(rows: Sequence[WorkloadRow]) -> bool:
+    return any(row.state == "waits" and not row.id for row in rows)
 
 
 def _table(rows: Sequence[WorkloadRow], facts: Snapshot, width: int) -> Iterator[str]:
@@ -141,12 +145,12 @@ def short(seconds: float) -> str:
     return f"{max(0, int(seconds))}s"
 
 
-def list_document(rows: Sequence[WorkloadRow], facts: Snapshot) -> Document:
+def list_document(rows: Sequence[WorkloadRow], facts: Snapshot) -> Object:
     """Return the list for programs. `waitingSeconds`, `placed` and `total` may be null."""
     return {"workloads": [_map(row, facts) for row in rows], "unseen": dict(facts.unseen)}
 
 
-def _map(row: WorkloadRow, facts: Snapshot) -> Document:
+def _map(row: WorkloadRow, facts: Snapshot) -> Object:
     age = None if row.since is None else max(0, int(facts.now - row.since))
     return {
         "object": plain(row.ref),

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 from app.explain.answers.whatif.effects import Effects, Fate, How
 from app.explain.answers.whatif.seekers import MOST_ALONE
 from app.explain.reasons.words import counted, listed
-from app.explain.shown.json import Document, plain
+from app.explain.shown.json import plain
 from app.explain.shown.text import table
 from app.facts.named import Ref
+from app.objects.shape import Object
 from app.visible import visible
 
 MOST = 40
@@ -42,9 +43,7 @@ def _lines(effects: Effects, most: int | None) -> Iterator[str]:
     yield from _worse_lines(effects, most)
     placed = _placed(effects)
     yield from _section("gets a place", "get a place", placed, most)
-    waiting = [fate for fate in effects.waits if fate.how == "waits" and fate not in placed]
-    if waiting:
-        yield f"{counted(len(waiting), 'gang')} would still wait for room{_doubt(waiting)}"
+    yield from _still_waiting(effects, placed)
 
     yield from (f"! {reason.text}  {reason.id}" for reason in effects.topology)
     if not (effects.moves or placed or effects.worse or effects.others):
@@ -52,6 +51,12 @@ def _lines(effects: Effects, most: int | None) -> Iterator[str]:
     yield MEANING
     if any(not fate.certain for fate in (*effects.moves, *effects.waits)):
         yield DOUBT
+
+
+def _still_waiting(effects: Effects, placed: Sequence[Fate]) -> Iterator[str]:
+    waiting = [fate for fate in effects.waits if fate.how == "waits" and fate not in placed]
+    if waiting:
+        yield f"{counted(len(waiting), 'gang')} would still wait for room{_doubt(waiting)}"
 
 
 def _placed(effects: Effects) -> list[Fate]:
@@ -126,7 +131,7 @@ def _called(ref: Ref) -> str:
     return f"{ref.namespace}/{ref.name}" if ref.kind != "Pod" else f"{ref.namespace}/pod/{ref.name}"
 
 
-def effects_document(effects: Effects) -> Document:
+def effects_document(effects: Effects) -> Object:
     """Return the effects as a map: `how` and ids of reasons are stable."""
     return {
         "edits": list(effects.lines),
