@@ -5,9 +5,8 @@ from typing import Any
 
 from app.dry_run.budget import UnusableInput
 from app.explain.known.kinds import KINDS
-from app.explain.known.snapshot import RESOURCES
+from app.explain.known.snapshot import OF_KIND
 from app.explain.reasons.words import listed
-from app.facts.kinds import K8S_POD_GROUP
 from app.facts.named import Ref
 from app.kube.api import ClusterError, Object, Reader, Selection
 from app.objects.resource import Resource
@@ -16,11 +15,6 @@ MOST_NEIGHBOURS = 500
 """So many objects of a namespace are looked through for a similar name: one page."""
 
 _FORMS = "give KIND/NAME, KIND NAME, or the name of a PodCliqueSet"
-_OBJECTS: dict[str, Resource] = {
-    resource.kind: resource
-    for resource in RESOURCES
-    if resource.kind in KINDS.values() and resource != K8S_POD_GROUP
-}
 
 
 def one_word(words: Sequence[str]) -> str:
@@ -55,7 +49,7 @@ async def neighbours(client: Reader, ref: Ref) -> list[Ref]:
     These are those of the same name in all namespaces, as far as they may be read, and those in the
     same namespace.
     """
-    resource = _OBJECTS[ref.kind]
+    resource = OF_KIND[ref.kind]
     by_name = await _listed(client, resource, None, f"metadata.name={ref.name}")
     beside = await _listed(client, resource, ref.namespace, "")
     return [*refs_of(ref.kind, by_name), *refs_of(ref.kind, beside)]

@@ -19,7 +19,6 @@ import uvloop
 from app import logs
 from app.cluster.connect import reading_client
 from app.commands.asked import neighbours, one_word, reference
-from app.commands.explain_list import print_list
 from app.commands.files import stream_of
 from app.commands.options import (
     UNUSABLE,
@@ -27,10 +26,12 @@ from app.commands.options import (
     add_reading_options,
     columns,
     complain,
+    show_answer,
     unreadable,
 )
 from app.dry_run.budget import UnusableInput
 from app.explain.answers.answer import Answer, explain
+from app.explain.answers.waiting import rows, workloads
 from app.explain.known.index import Index
 from app.explain.known.read import facts_of, read_for, read_list
 from app.explain.known.snapshot import RESOURCES, Snapshot
@@ -38,6 +39,7 @@ from app.explain.shown.json import document
 from app.explain.shown.names import meant
 from app.explain.shown.rights import may_not_read, refusal
 from app.explain.shown.text import text, unseen_words
+from app.explain.shown.waiting_text import exit_code, list_document, list_text
 from app.facts.named import Ref
 from app.kube.api import ClusterError, Reader
 from app.kube.kubeconfig import namespace_of
@@ -143,6 +145,19 @@ def _namespace_in(others: Sequence[Ref], ref: Ref) -> str:
     """Return the namespace of the object in files, `default` if it is in none or in several."""
     namespaces = {other.namespace for other in others if other.name == ref.name}
     return namespaces.pop() if len(namespaces) == 1 else "default"
+
+
+def print_list(index: Index, namespace: str, arguments: argparse.Namespace) -> int:
+    """Print what waits in a namespace, or in all for "". Return the exit code."""
+    facts = index.facts
+    listed = rows(index, workloads(index, namespace and [namespace]))
+    width = columns(sys.stdout)
+    show_answer(
+        arguments.output,
+        lambda: list_document(listed, facts),
+        lambda: list_text(listed, facts, namespace, everything=arguments.all, width=width),
+    )
+    return exit_code(listed, facts)
 
 
 async def _list(namespace: str, arguments: argparse.Namespace) -> int:

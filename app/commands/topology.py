@@ -315,7 +315,7 @@ def _room(index: Index, topology: Topology, arguments: argparse.Namespace) -> Ro
         raise UnusableInput(
             f"--room takes NxG, such as 10x8 for 10 pods of 8 GPUs, not {arguments.room!r}"
         )
-    narrow = [level.domain for level in topology.levels][-2:]
+    narrow = topology.names[-2:]
     level = arguments.level or (narrow[0] if narrow else "")
     search = search_room(index, topology, level, int(match[1]), int(match[2]) * 1000)
     if search is None:
@@ -329,7 +329,7 @@ def _levels(index: Index, topology: Topology) -> str:
         if index.facts.unseen.keys() & {"topologies", "kai_topologies"}
         else "none"
     )
-    return listed((level.domain for level in topology.levels), 16) or none
+    return listed(topology.names, 16) or none
 
 
 COMMAND = Command(

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.frozen import frozen
+
 MOST_BODY = 2 * 2**20
 """The most bytes that the body of a request may have."""
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
@@ -32,6 +34,7 @@ HEADERS = {
 }
 
 
+@frozen
 class Guard:
     """An ASGI app that passes allowed requests on.
 
@@ -39,9 +42,8 @@ class Guard:
     gets the security headers.
     """
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self._app = app
-        self._token = token
+    app: ASGIApp
+    token: str
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -50,8 +52,8 @@ class Guard:
         if refusal:
             await _answer(send, refusal)
             return
-        scope = {**scope, "root_path": f"/{self._token}"}
-        await self._app(scope, _Limited(receive), _with_headers(send))
+        scope = {**scope, "root_path": f"/{self.token}"}
+        await self.app(scope, _Limited(receive), _with_headers(send))
 
     def refusal(self, scope: Scope) -> int:
         """Return the status with which a request is refused, or 0 if it is allowed."""
@@ -65,7 +67,7 @@ class Guard:
 
         token, _, rest = scope["path"][1:].partition("/")
         if (
-            not hmac.compare_digest(token.encode(), self._token.encode())
+            not hmac.compare_digest(token.encode(), self.token.encode())
             or "/" not in scope["path"][1:]
         ):
             return 404

@@ -24,6 +24,7 @@ from app.explain.gangs.planned import PLACEMENT, planned
 from app.explain.known.index import Index
 from app.explain.reasons.table import examine
 from app.facts.kinds import POD_CLIQUE_SET
+from app.frozen import frozen
 from app.kube.api import Client, Object
 from app.stores.documents import DocumentObjects
 from app.webhooks.registry import routes_over
@@ -68,6 +69,7 @@ spec:
 """
 
 
+@frozen
 class Judge:
     """A judge of the documents of a form.
 
@@ -75,10 +77,9 @@ class Judge:
     used.
     """
 
-    def __init__(self, client: Client, configuration: Configuration, live: Live) -> None:
-        self._client = client
-        self._configuration = configuration
-        self._live = live
+    client: Client
+    configuration: Configuration
+    live: Live
 
     async def __call__(self, form: Mapping[str, str]) -> Values:
         text = form.get("text", "").replace("\r\n", "\n")[:MOST_TEXT]
@@ -91,14 +92,14 @@ class Judge:
         nodes = await asyncio.to_thread(roots, text)
         values["text"] = masked(text, nodes)
         cluster, unread = await self._cluster(read, with_cluster=values["cluster"])
-        routes = routes_over(self._configuration, cluster)
+        routes = routes_over(self.configuration, cluster)
         asker = self._asker(values)
         judged = [await judge(routes, document, asker) for document in read]
 
         snapshot = None
-        if values["cluster"] and self._live.ready:
-            snapshot = self._live.snapshot()
-        verdicts = await self._live.revisions.in_thread(_verdicts, judged, nodes, snapshot)
+        if values["cluster"] and self.live.ready:
+            snapshot = self.live.snapshot()
+        verdicts = await self.live.revisions.in_thread(_verdicts, judged, nodes, snapshot)
 
         return {
             **values,
@@ -109,7 +110,7 @@ class Judge:
         }
 
     def _asker(self, values: Mapping[str, str]) -> Asker:
-        default = next(iter(self._configuration.authorization.authorized_users), "console")
+        default = next(iter(self.configuration.authorization.authorized_users), "console")
         return Asker(values["user"] or default, values["operation"])
 
     async def _cluster(
@@ -120,9 +121,9 @@ class Judge:
         The documents are added to the facts.
         """
         if not with_cluster:
-            return documents.cluster_of(self._configuration, read), []
-        cluster = Cluster(self._client, self._configuration)
-        listing = await listed.read(cluster, self._client, self._configuration.levels, None)
+            return documents.cluster_of(self.configuration, read), []
+        cluster = Cluster(self.client, self.configuration)
+        listing = await listed.read(cluster, self.client, self.configuration.levels, None)
         own = DocumentObjects(read)
         for fact, store in cluster.stores:
             for obj in own.of(fact.resource):

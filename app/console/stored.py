@@ -5,35 +5,30 @@ console reads: never a Secret or a ConfigMap.
 """
 
 import shlex
-from collections.abc import Mapping
 
 import yaml
 
 from app.console.page import ConsolePage, Query, Values, reference
 from app.console.revision import Revision
 from app.explain.known.kinds import EXPLAINED
-from app.explain.known.snapshot import BY_RESOURCE
+from app.explain.known.snapshot import OF_KIND
 from app.explain.reasons.words import ago
-from app.facts.kinds import POD_CLIQUE_SCALING_GROUP
 from app.facts.named import Ref
+from app.frozen import frozen
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Reader, Rejected
 from app.objects.resource import EVENT, Resource
 
 MOST_EVENTS = 50
-KINDS: Mapping[str, Resource] = {
-    resource.kind: resource
-    for resource in reversed((*BY_RESOURCE, POD_CLIQUE_SCALING_GROUP))
-    if resource is not EVENT
-}
-"""The kinds that can be shown. KAI's PodGroup comes before that of Workloads."""
+KINDS = {kind: resource for kind, resource in OF_KIND.items() if resource is not EVENT}
+"""The kinds that can be shown."""
 _NAMESPACED = {kind: resource.namespaced for kind, resource in KINDS.items()}
 
 
+@frozen
 class StoredObjects:
     """Objects as stored, read with `client`."""
 
-    def __init__(self, client: Reader) -> None:
-        self._client = client
+    client: Reader
 
     async def __call__(self, query: Query) -> Values:
         """Return what the page shows of the object that the query names."""
@@ -43,7 +38,7 @@ class StoredObjects:
 
         resource = KINDS[ref.kind]
         try:
-            obj = await self._client.get(ObjectRef(resource, ref.name, ref.namespace or None))
+            obj = await self.client.get(ObjectRef(resource, ref.name, ref.namespace or None))
         except NotFound:
             return {"problem": "It is not there any more."}
         except Rejected:

@@ -97,12 +97,11 @@ def _asked(query: Query) -> dict[str, str]:
 
 def _ignored(index: Index, topology: Topology, query: Query, at: Path) -> list[str]:
     """Return the options whose value means nothing."""
-    levels = [level.domain for level in topology.levels]
     meaning = {
         "at": bool(at),
         "gang": _gang_or_set(index, query.get("gang", "")) is not None,
         "gpus": _number(query, "gpus", range(MOST_GPUS + 1)) is not None,
-        "level": query.get("level") in levels,
+        "level": query.get("level") in topology.names,
         "name": topology.cluster is not None or topology.kai is not None,
         "pods": _number(query, "pods", range(1, MOST_PODS + 1)) is not None,
     }
@@ -110,7 +109,7 @@ def _ignored(index: Index, topology: Topology, query: Query, at: Path) -> list[s
 
 
 def _defaults(topology: Topology) -> dict[str, str]:
-    narrow = [level.domain for level in topology.levels][-2:]
+    narrow = topology.names[-2:]
     return {"pods": "", "gpus": "8", "level": narrow[0] if narrow else ""}
 
 

@@ -36,13 +36,14 @@ class Pacing:
 
     `look` is between two looks, `pause` between two writes to one object, and `refresh` until a
     message is written again whose reason is the same. `share` times as long as a look took is
-    waited before the next one.
+    waited before the next one. At most `most` changes are written in a minute.
     """
 
     look: float = 5.0
     pause: float = 15.0
     refresh: float = 300.0
     share: float = 10.0
+    most: int = 30
 
 
 PACING = Pacing()
@@ -64,7 +65,7 @@ class _Told:
 class Teller:
     """A teller of why workloads wait: one write for each change of a reason.
 
-    At most `most` changes are written in a minute; what is left comes later. `writes` counts the
+    What is above the most of a minute comes later. `writes` counts the
     workloads that were written to, `held_back` how often one had to wait for that, or because it
     was written to just before.
     """
@@ -73,9 +74,8 @@ class Teller:
         self,
         client: Client,
         events: Recorder,
-        most: int,
+        pacing: Pacing,
         *,
-        pacing: Pacing = PACING,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
@@ -83,7 +83,6 @@ class Teller:
         self.held_back = 0
         self._client = client
         self._events = events
-        self._most = most
         self._clock = clock
         self._now = now
         self._times: deque[float] = deque()
@@ -172,7 +171,7 @@ class Teller:
             self._times.popleft()
         before = self._written.get(ref)
         is_early = before is not None and now - before < self._pacing.pause
-        return len(self._times) < self._most and not is_early
+        return len(self._times) < self._pacing.most and not is_early
 
     async def _write(self, ref: Ref, blocked: Blocked | None) -> None:
         resource = _RESOURCES[ref.kind]

@@ -62,7 +62,8 @@ class WaitingDuty:
         self._limits = limits(configuration)
         self._clock = clock
         self._pacing = pacing
-        self._teller = Teller(client, events, self._settings.max_writes_per_minute, pacing=pacing)
+        most = self._settings.max_writes_per_minute
+        self._teller = Teller(client, events, replace(pacing, most=most))
         self._found = Overdue()
         self._unseen: Mapping[str, str] = {}
         self._seconds = 0.0

@@ -50,8 +50,7 @@ class World:
         self.teller = Teller(
             self.client,
             self.recorder,
-            most,
-            pacing=Pacing(),
+            Pacing(most=most),
             clock=lambda: self.time,
             now=lambda: TIME,
         )

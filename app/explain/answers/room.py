@@ -84,8 +84,8 @@ def search_room(
 
 
 def _next_wider(index: Index, topology: Topology, answer: RoomAnswer) -> RoomAnswer | None:
-    domains = [level.domain for level in topology.levels]
-    for level in reversed(domains[: domains.index(answer.level)]):
+    names = topology.names
+    for level in reversed(names[: names.index(answer.level)]):
         wider = find_room(index, topology, level, answer.pods, answer.gpus)
         if wider and wider.enough:
             return wider

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from app.explain.known.amounts import PREFIX
+from app.explain.known.domains import Domains
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.known.podclique import PodClique
@@ -309,6 +310,11 @@ class Gang:
         if self.pod_gang:
             return self.pod_gang.topology
         return self.pod_group.topology if self.pod_group else ""
+
+    @property
+    def domains(self) -> Domains:
+        """The tree of all nodes by its topology."""
+        return self.index.domains(self.topology.keys)
 
     @property
     def is_of_grove(self) -> bool:

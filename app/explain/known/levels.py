@@ -34,6 +34,10 @@ class Topology:
     def keys(self) -> tuple[str, ...]:
         return tuple(level.key for level in self.levels)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(level.domain for level in self.levels)
+
     def name_of(self, key: str) -> str:
         """Return the level of a node label, the label itself if no level has it."""
         names = [level.domain for level in self.levels if level.key == key]

@@ -110,6 +110,9 @@ TITLES: Mapping[str, str] = {
 RESOURCES: tuple[Resource, ...] = (*BY_RESOURCE, kinds.POD_CLIQUE_SCALING_GROUP)
 """All that may be read: of a scaling group, only the labels."""
 
+OF_KIND: Mapping[str, Resource] = {resource.kind: resource for resource in reversed(RESOURCES)}
+"""All that may be read, by kind: KAI's PodGroup, not that of Workloads."""
+
 _BY_KIND = {(resource.group, resource.kind): row for resource, row in BY_RESOURCE.items()}
 _BY_KIND["", EVENT.kind] = BY_RESOURCE[EVENT]
 

@@ -48,7 +48,7 @@ def _places(level: str, domains: set[Path], unlabelled: set[str]) -> str:
 
 def node_gone(gang: Gang) -> Reasons:
     """Pods are bound to nodes that do not exist: they don't run, and keep their places."""
-    known = gang.index.domains(gang.topology.keys).positions
+    known = gang.domains.positions
     remedy = "wait: Kubernetes deletes such pods within minutes; or delete them, to be made anew"
     for on_node, objects, evidence in _by_node(gang, lambda name: name not in known):
         yield Reason("NodeGone", objects, f"{on_node}, which is gone", remedy, "you", evidence)
@@ -94,7 +94,7 @@ def _domains_of(gang: Gang, part: Unit | Member, key: str) -> tuple[set[Path], s
 
     Also return the names of those nodes that lack a label of them.
     """
-    domains = gang.index.domains(gang.topology.keys)
+    domains = gang.domains
     depth = domains.depth(key)
     found: set[Path] = set()
     unlabelled: set[str] = set()
@@ -138,7 +138,7 @@ def _preferred_domains(
     names: Iterable[str],
 ) -> set[Path]:
     """Return the preferred domains of nodes; none if one of them is in none."""
-    domains = gang.index.domains(gang.topology.keys)
+    domains = gang.domains
     depth = domains.depth(part.told.preferred)
     positions = [domains.positions.get(name) for name in names]
     if depth is None or None in positions:

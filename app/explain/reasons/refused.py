@@ -243,7 +243,7 @@ def _matters(
 
 def domains_joined(gang: Gang) -> Reasons:
     """Dots in names make KAI take two domains for one."""
-    domains = gang.index.domains(gang.topology.keys)
+    domains = gang.domains
     if not domains.joined:
         return
     depths = (domains.depth(key) or 0 for part in gang.whole.parts() for key in _keys(part))
@@ -257,7 +257,7 @@ def domains_joined(gang: Gang) -> Reasons:
 def _joined(gang: Gang, same: list[Path]) -> Reason:
     depth = len(same[0])
     level = gang.topology.levels[depth - 1]
-    domains = gang.index.domains(gang.topology.keys)
+    domains = gang.domains
     located = zip(domains.nodes, domains.paths, strict=True)
     nodes = [node for node, path in located if path is not None and path[:depth] in same]
 
@@ -289,7 +289,7 @@ def _keys(part: Unit | Member) -> tuple[str, str]:
 
 def _used(gang: Gang, paths: list[Path]) -> set[Path]:
     """Which of these domains have pods of the gang."""
-    domains = gang.index.domains(gang.topology.keys)
+    domains = gang.domains
     used = set()
     for pod in gang.placed:
         position = domains.positions.get(pod.node)

@@ -189,7 +189,7 @@ def not_a_tree(gang: Gang) -> Reasons:
     level.
     """
     topology = gang.topology
-    domains = gang.index.domains(gang.topology.keys)
+    domains = gang.domains
     for depth in range(len(topology.keys), 1, -1):
         if topology.keys[depth - 1] == HOSTNAME_KEY:
             continue

@@ -3,21 +3,16 @@
 from collections.abc import Iterator, Mapping
 
 from app.explain.known.index import Index
-from app.explain.known.snapshot import BY_RESOURCE
+from app.explain.known.snapshot import BY_RESOURCE, OF_KIND
 from app.explain.reasons.words import listed
-from app.facts.kinds import POD_CLIQUE_SCALING_GROUP, RESOURCE_CLAIM
+from app.facts.kinds import POD_CLIQUE_SCALING_GROUP
 from app.facts.named import Ref
 from app.facts.table import CHANNELS, ROOM
-from app.objects.resource import POD, Resource
 
 VIEWER = "grove-admission-view"
 """The ClusterRole of the manifests that may read what these commands read."""
 
 _NO_RIGHT = "no right to "
-_OF_ALL_NAMESPACES: Mapping[str, Resource] = {ROOM: POD, CHANNELS: RESOURCE_CLAIM}
-_BY_KIND: Mapping[str, Resource] = {
-    resource.kind: resource for resource in reversed((*BY_RESOURCE, POD_CLIQUE_SCALING_GROUP))
-}
 
 
 def lacks_right(cause: str) -> bool:
@@ -35,7 +30,7 @@ def refusal(index: Index, ref: Ref) -> Iterator[str]:
 
     It is the right, who gives it, and which parts of the object can be explained all the same.
     """
-    resource = _BY_KIND[ref.kind]
+    resource = OF_KIND[ref.kind]
     yield (
         f"whether {ref} exists in namespace {ref.namespace} is not known: you have no right to get"
         f" and list {resource} there"
@@ -80,7 +75,7 @@ def _field_of(kind: str) -> str:
     """
     if kind == POD_CLIQUE_SCALING_GROUP.kind:
         return "cliques"
-    return BY_RESOURCE[_BY_KIND[kind]].name
+    return BY_RESOURCE[OF_KIND[kind]].name
 
 
 def _readable_parts(index: Index, ref: Ref) -> list[Ref]:
