@@ -5,13 +5,12 @@ so that the memory in use doesn't depend on the number of objects. The owners of
 ResourceClaims are checked too.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypeVar
 
 from app.audit.claims import ClaimAudit
 from app.audit.finding import FORMER_API, NEVER_ALLOCATED, Finding, Tally, remedy_for
-from app.audit.progress import Progress
 from app.cluster import listed
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
@@ -36,7 +35,7 @@ from app.facts.table import CLAIMS, DEVICE_CLASSES, DOMAINS, GANGS, SETS
 from app.kube.api import Client, ClusterError, Key, NotFound, Object, Selection, Unavailable
 from app.kube.pages import pages
 from app.kube.times import timestamp
-from app.objects.metadata import labels_of
+from app.objects.metadata import key_of, labels_of
 from app.objects.resource import POD, Resource
 from app.rules.dialects.epochs import EPOCHS
 from app.rules.mnnvl.warnings import unallocatable
@@ -84,6 +83,7 @@ _ASKER = Asker("audit")
 class Auditor:
     """An audit of the cluster of `client`, except for namespaces that webhooks do not look at.
 
+    `show` gets the kind, the number of objects so far, and how many are left if that is known.
     `now` is the begin of the audit in UTC. Objects are judged as if a user wrote them who may write
     the managed ClusterTopology, because the authors of objects are not audited.
     """
@@ -92,7 +92,7 @@ class Auditor:
         self,
         client: Client,
         configuration: Configuration,
-        progress: Progress,
+        show: Callable[[str, int, int | None], None],
         now: datetime,
     ) -> None:
         self.tally = Tally()
@@ -104,7 +104,7 @@ class Auditor:
         self._listing = listed.Listing()
         self._gangs: Mapping[Key, Sequence[SlimPodGang]] | None = None
         self._exempt = (EXEMPT_NAMESPACE, configuration.certificates.namespace)
-        self._progress = progress
+        self._show = show
         self._settled = timestamp(now - SETTLE)
 
     async def findings(self, namespace: str | None) -> AsyncIterator[Finding]:
@@ -132,8 +132,6 @@ class Auditor:
             self.tally.notes.append(
                 "the managed ClusterTopology does not exist: the configuration's levels stand in"
             )
-
-        self._progress.clear()
 
     async def _try_pods(self, reading: Awaitable[T]) -> T | None:
         """Return the result of `reading`, or None if Pods can't be read."""
@@ -179,7 +177,7 @@ class Auditor:
             for obj in page.items:
                 count.looked_at += 1
                 yield obj
-            self._progress.show(resource.kind, count.looked_at, page.remaining)
+            self._show(resource.kind, count.looked_at, page.remaining)
         self.tally.count(resource.kind)  # of a kind that can be read, there may be none
 
     async def _judge(self, resource: Resource, obj: Object) -> Finding | None:
@@ -238,31 +236,24 @@ class Auditor:
         for stored in sorted(
             store.values(), key=lambda resource: (resource.namespace, resource.name)
         ):
-            finding = self._ownership(resource, stored) or self._allocation(stored)
+            finding = self._ownership(stored) or self._allocation(stored)
             if finding:
                 yield finding
 
-    def _ownership(self, resource: Resource, stored: MnnvlResource) -> Finding | None:
+    def _ownership(self, stored: MnnvlResource) -> Finding | None:
         set_exists = self._cluster.stores[SETS].get(stored.namespace, stored.place.pcs) is not None
         rule = self._cluster.owners.rule
         problem = rule.problem(stored, self._gang_of(stored), set_exists=set_exists)
         if problem is None or (problem.settling and stored.created > self._settled):
             return None
-        return Finding(
-            resource.kind,
-            stored.namespace,
-            stored.name,
-            0,
-            (problem.message,),
-            problem.remedy,
-        )
+        return _warning(stored, problem.message, problem.remedy)
 
     def _allocation(self, stored: MnnvlResource) -> Finding | None:
         name = unallocatable(stored.awaited, set(self._cluster.stores[DEVICE_CLASSES].values()))
         if not name:
             return None
         problem = f'can never be allocated: DeviceClass "{name}" does not exist'
-        return Finding(stored.kind, stored.namespace, stored.name, 0, (problem,), NEVER_ALLOCATED)
+        return _warning(stored, problem, NEVER_ALLOCATED)
 
     def _gang_of(self, stored: MnnvlResource) -> SlimPodGang | None:
         """Return the PodGang that should own `stored`, or None."""
@@ -320,7 +311,10 @@ class Auditor:
         return None
 
 
+def _warning(stored: MnnvlResource, problem: str, remedy: str) -> Finding:
+    return Finding(stored.kind, stored.namespace, stored.name, 0, (problem,), remedy)
+
+
 def _finding(kind: str, obj: Object, code: int, problems: list[str]) -> Finding:
-    namespace = obj["metadata"].get("namespace") or ""
-    name = obj["metadata"]["name"]
-    return Finding(kind, namespace, name, code, tuple(problems), remedy_for(kind, code, problems))
+    remedy = remedy_for(kind, code, problems)
+    return Finding(kind, *key_of(obj), code, tuple(problems), remedy)

@@ -8,6 +8,7 @@ from app.cluster.view import ClusterView
 from app.facts.kinds import POD_CLIQUE, RESOURCE_CLAIM
 from app.facts.table import CLAIMS, DOMAINS
 from app.kube.api import Client, Key, Object, ObjectRef, find
+from app.objects.metadata import key_of
 from app.objects.resource import Resource
 from app.rules.mnnvl.demand import read_demand
 from app.rules.mnnvl.missing import (
@@ -43,7 +44,7 @@ class ClaimAudit:
         if read_demand(obj) is None:
             return self._without_claim(obj)
 
-        pods = self._pods.get(_key(obj))
+        pods = self._pods.get(key_of(obj))
         if pods is None:
             return None
         problem = f"Pods {', '.join(pods)} run without its claim, outside of their NVLink domain"
@@ -54,7 +55,7 @@ class ClaimAudit:
         if clique is None:
             return None
 
-        namespace, _ = _key(obj)
+        namespace, _ = key_of(obj)
         pcs = self._facts.cached_set(namespace, clique.place.pcs)
         reads_groups = self._facts.dialect().reads_groups
         if not lacking_claims([clique], pcs, reads_groups=reads_groups):
@@ -80,22 +81,10 @@ class ClaimAudit:
 
 
 def _held(claim: Object, pods: list[str]) -> Finding:
-    problem, remedy = held_in_deletion(_key(claim)[0], pods)
+    problem, remedy = held_in_deletion(key_of(claim)[0], pods)
     return _warning(RESOURCE_CLAIM, claim, problem, remedy)
 
 
 def _warning(resource: Resource, obj: Object, problem: str, remedy: str) -> Finding:
     """Return a warning about a stored object."""
-    namespace, name = _key(obj)
-    return Finding(
-        kind=resource.kind,
-        namespace=namespace,
-        name=name,
-        code=0,
-        problems=(problem,),
-        remedy=remedy,
-    )
-
-
-def _key(obj: Object) -> Key:
-    return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
+    return Finding(resource.kind, *key_of(obj), 0, (problem,), remedy)

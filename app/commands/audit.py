@@ -68,13 +68,14 @@ async def audit(
 ) -> int:
     """Print all findings, as text or as JSON lines, and the summary. Returns the exit code."""
     progress = Progress(sys.stderr)
-    auditor = Auditor(client, configuration, progress, datetime.now(UTC))
+    auditor = Auditor(client, configuration, progress.show, datetime.now(UTC))
     async for finding in auditor.findings(namespace):
         progress.clear()
         if output == "json":
             print(visible_json(finding.json()))
         else:
             show(finding.text())
+    progress.clear()
     tally = auditor.tally
     if output == "json":
         print(visible_json({"summary": tally.json()}))

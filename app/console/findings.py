@@ -9,12 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from io import StringIO
 from typing import NamedTuple
 
 from app.audit.auditor import Auditor
 from app.audit.finding import Finding, Tally
-from app.audit.progress import Progress
 from app.config.schema import Configuration
 from app.console.live import Live
 from app.console.page import ConsolePage, Query, Values
@@ -136,9 +134,14 @@ class Examination:
         self._live.touch()
 
     async def _audit(self, result: Result) -> None:
-        auditor = Auditor(
-            self._client, self._configuration, _Counting(result, self._live), datetime.now(UTC)
-        )
+        by_kind: dict[str, int] = {}
+
+        def show(kind: str, done: int, _left: int | None) -> None:
+            by_kind[kind] = done
+            result.looked_at = sum(by_kind.values())
+            self._live.touch()
+
+        auditor = Auditor(self._client, self._configuration, show, datetime.now(UTC))
         async for finding in auditor.findings(None):
             result.rows.append(_of_audit(finding))
         result.looked_at = sum(count.looked_at for count in auditor.tally.counts.values())
@@ -187,21 +190,6 @@ class Examination:
             "headline": _headline(rows, self.result, running=self.running),
             "running": self.running,
         }
-
-
-class _Counting(Progress):
-    """Counts of objects for the page; no progress bar is printed."""
-
-    def __init__(self, result: Result, live: Live) -> None:
-        super().__init__(StringIO())
-        self._result = result
-        self._live = live
-        self._by_kind: dict[str, int] = {}
-
-    def show(self, kind: str, done: int, left: int | None) -> None:
-        self._by_kind[kind] = done
-        self._result.looked_at = sum(self._by_kind.values())
-        self._live.touch()
 
 
 async def _no_handshake(host: str, port: int, name: str, ca_bundle: bytes) -> Handshake:

@@ -15,6 +15,7 @@ from app.facts.labels import MNNVL_MANAGED
 from app.kube.api import Client, Key, NotFound, Object, Selection, list_all
 from app.kube.pages import pages
 from app.objects.fields import listed
+from app.objects.metadata import key_of
 from app.objects.resource import Resource
 from app.rules.mnnvl.demand import demands_in
 from app.rules.mnnvl.missing import (
@@ -66,7 +67,7 @@ def _check_mode(configuration: Configuration, classes: set[str]) -> list[Check]:
 
 async def check_lost_claims(client: Client) -> list[Check]:
     """Checks of PodCliques that must have a claim, and of their Pods. Raise ClusterError."""
-    sets = {_key(obj): read_pod_clique_set(obj) async for obj in _all(client, POD_CLIQUE_SET)}
+    sets = {key_of(obj): read_pod_clique_set(obj) async for obj in _all(client, POD_CLIQUE_SET)}
     cliques = [
         clique async for obj in _all(client, POD_CLIQUE) if (clique := read_clique(obj)) is not None
     ]
@@ -131,12 +132,8 @@ async def _all(client: Client, resource: Resource) -> AsyncIterator[Object]:
                 yield obj
 
 
-def _key(obj: Object) -> Key:
-    return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
-
-
 def _name(obj: Object) -> str:
-    return "/".join(_key(obj))
+    return "/".join(key_of(obj))
 
 
 def _never_allocated(name: str, claims: list[str]) -> Check:

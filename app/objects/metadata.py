@@ -1,4 +1,4 @@
-"""Labels and annotations of an object."""
+"""The key, labels and annotations of an object."""
 
 from app.objects.shape import JsonMap
 
@@ -19,3 +19,9 @@ def labels_of(obj: JsonMap) -> JsonMap:
 
 def annotations_of(obj: JsonMap) -> JsonMap:
     return string_map(obj, "annotations")
+
+
+def key_of(obj: JsonMap) -> tuple[str, str]:
+    """Return the namespace of an object, "" if it has none, and its name."""
+    metadata = obj["metadata"]
+    return metadata.get("namespace") or "", metadata["name"]

@@ -108,7 +108,7 @@ def domain(
 
 
 def auditing(client: MemoryClient, configuration: Configuration) -> Auditor:
-    return Auditor(client, configuration, Progress(StringIO()), datetime.now(UTC))
+    return Auditor(client, configuration, Progress(StringIO()).show, datetime.now(UTC))
 
 
 async def findings(

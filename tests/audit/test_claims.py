@@ -56,7 +56,7 @@ def resources(*users: str, **metadata: Any) -> list[Object]:
 
 
 def auditing(client: MemoryClient) -> Auditor:
-    return Auditor(client, Configuration(), Progress(StringIO()), datetime.now(UTC))
+    return Auditor(client, Configuration(), Progress(StringIO()).show, datetime.now(UTC))
 
 
 async def findings(*objects: Object) -> list[Finding]:

@@ -27,7 +27,7 @@ def run(data: bytes) -> None:
 
 
 async def _audit(client: MemoryClient) -> None:
-    auditor = Auditor(client, CONFIGURED, Progress(StringIO()), NOW)
+    auditor = Auditor(client, CONFIGURED, Progress(StringIO()).show, NOW)
     async for finding in auditor.findings(None):
         check_text(finding.text())
         assert json.loads(visible_json(finding.json()))["problems"], finding

@@ -123,7 +123,7 @@ class Cluster:
     async def audit(self) -> dict[str, tuple[str, ...]]:
         """The problems of each PodClique."""
         now = datetime.now(UTC)
-        auditor = Auditor(self.admin, self._configuration, Progress(StringIO()), now)
+        auditor = Auditor(self.admin, self._configuration, Progress(StringIO()).show, now)
         found = [finding async for finding in auditor.findings(self.namespace)]
         return {
             finding.name: finding.problems for finding in found if finding.kind == POD_CLIQUE.kind

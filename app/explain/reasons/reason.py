@@ -3,8 +3,7 @@
 It says what was found, where, and what helps.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from app.explain.gangs.gang import Gang
@@ -72,22 +71,3 @@ class Rule:
     check: Check
     needs: tuple[str, ...] = ()
     applies: Callable[[Gang], bool] = lambda gang: True
-
-
-def merged(reasons: Iterable[Reason]) -> list[Reason]:
-    """Return reasons that say the same of several objects as one reason of all of them.
-
-    They are in the order of their first.
-    """
-    groups: dict[tuple[str, str, str], list[Reason]] = {}
-    for reason in reasons:
-        groups.setdefault((reason.id, reason.text, reason.remedy), []).append(reason)
-    return [_merge(group) for group in groups.values()]
-
-
-def _merge(group: list[Reason]) -> Reason:
-    if len(group) == 1:
-        return group[0]
-    objects = tuple(sorted({ref for reason in group for ref in reason.objects}))
-    evidence = tuple(dict.fromkeys(item for reason in group for item in reason.evidence))
-    return replace(group[0], objects=objects, evidence=evidence)

@@ -5,6 +5,7 @@ the cluster's.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from app.explain.gangs.gang import Gang
 from app.explain.reasons import (
@@ -21,7 +22,7 @@ from app.explain.reasons import (
     topology,
     volumes,
 )
-from app.explain.reasons.reason import Reason, Rule, merged
+from app.explain.reasons.reason import Reason, Rule
 from app.facts.table import CHANNELS, ROOM
 from app.frozen import frozen
 
@@ -451,9 +452,9 @@ def examine(gangs: Iterable[Gang]) -> Examined:
         elif facts.skipped.intersection(needs):
             skipped[rule.id] = None
         elif not facts.absent.intersection(needs):
-            reasons += merged(reason for gang in applying for reason in rule.check(gang))
+            reasons += _merged(reason for gang in applying for reason in rule.check(gang))
 
-    return Examined(tuple(merged(reasons)), tuple(unknown.values()), tuple(skipped))
+    return Examined(tuple(_merged(reasons)), tuple(unknown.values()), tuple(skipped))
 
 
 def _needs(rule: Rule, gangs: Sequence[Gang]) -> list[str]:
@@ -464,3 +465,22 @@ def _needs(rule: Rule, gangs: Sequence[Gang]) -> list[str]:
     if not any(gang.claims_gpus for gang in gangs):
         return [need for need in needs if need != SLICES]
     return [*needs, CHANNELS] if ROOM in rule.needs else needs
+
+
+def _merged(reasons: Iterable[Reason]) -> list[Reason]:
+    """Return reasons that say the same of several objects as one reason of all of them.
+
+    They are in the order of their first.
+    """
+    groups: dict[tuple[str, str, str], list[Reason]] = {}
+    for reason in reasons:
+        groups.setdefault((reason.id, reason.text, reason.remedy), []).append(reason)
+    return [_merge(group) for group in groups.values()]
+
+
+def _merge(group: list[Reason]) -> Reason:
+    if len(group) == 1:
+        return group[0]
+    objects = tuple(sorted({ref for reason in group for ref in reason.objects}))
+    evidence = tuple(dict.fromkeys(item for reason in group for item in reason.evidence))
+    return replace(group[0], objects=objects, evidence=evidence)
