@@ -186,7 +186,7 @@ class Auditor:
             return None
 
         verdict = (await judge(self._routes, obj, _ASKER)).verdict
-        if verdict is None:
+        if not verdict:
             return None
         if verdict.allowed:
             return self._finding_of_allowed(resource, obj, verdict.warnings)
@@ -244,7 +244,7 @@ class Auditor:
         set_exists = self._cluster.stores[SETS].get(stored.namespace, stored.place.pcs) is not None
         rule = self._cluster.owners.rule
         problem = rule.problem(stored, self._gang_of(stored), set_exists=set_exists)
-        if problem is None or (problem.settling and stored.created > self._settled):
+        if not problem or (problem.settling and stored.created > self._settled):
             return None
         return _warning(stored, problem.message, problem.remedy)
 

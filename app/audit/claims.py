@@ -52,7 +52,7 @@ class ClaimAudit:
 
     def _without_claim(self, obj: Object) -> Finding | None:
         clique = read_unclaimed(obj)
-        if clique is None:
+        if not clique:
             return None
 
         namespace, _ = key_of(obj)

@@ -74,7 +74,7 @@ class FileSource(CertificateSource):
             return False
 
         self.last_error = None
-        if loaded is None:
+        if not loaded:
             return False
 
         logger.info(
@@ -154,11 +154,11 @@ def ensure_development_certificate(directory: Path, names: Sequence[str], now: d
     with _locked(directory):
         _refuse_foreign(directory)
         ca = _read(directory, "ca")
-        if ca is None or not _is_good_ca(ca, now):
+        if not ca or not _is_good_ca(ca, now):
             ca = make_ca(_CA_NAME, now - _CLOCK_SKEW, now + _CA_LIFE)
             _write(ca, directory, "ca")
         leaf = _read(directory, "tls")
-        if leaf is None or not _is_good_leaf(leaf, ca, names, now):
+        if not leaf or not _is_good_leaf(leaf, ca, names, now):
             _write(_make_leaf(ca, names, now), directory, "tls")
 
 
@@ -169,7 +169,7 @@ def is_development(directory: Path) -> bool:
     creates a ca.key too.
     """
     ca = _read(directory, "ca")
-    if ca is None:
+    if not ca:
         return (directory / "ca.key").exists()
     try:
         return inspect(ca.cert_pem).subject == f"CN={_CA_NAME}"

@@ -239,13 +239,13 @@ class CertificateReconciler(CertificateSource):
 
     def _missing_trust(self, secret: Object | None, holdings: Holdings) -> tuple[bytes, ...]:
         """Return the CA of the certificate that we show, if the Secret does not trust it."""
-        if self._shown is None or self._shown.issuer() in holdings.bundle or _is_foreign(secret):
+        if not self._shown or self._shown.issuer() in holdings.bundle or _is_foreign(secret):
             return ()
         return still_trusted([self._shown.issuer()], self._now(), self.terms)
 
     def _step(self, secret: Object | None, holdings: Holdings | None) -> Step | None:
         now = self._now()
-        if holdings is None:
+        if not holdings:
             if self._holdings:
                 return "restore", self._holdings
             # Other replicas may still show certificates that these CAs signed.
@@ -298,7 +298,7 @@ class CertificateReconciler(CertificateSource):
         )
 
     def _next_look(self, holdings: Holdings | None) -> float:
-        if holdings is None or self._problems:
+        if not holdings or self._problems:
             return RETRY_SECONDS
 
         now = self._now()

@@ -67,7 +67,7 @@ def due(
     `names` are those of the serving certificate. `settled` is whether the signing CA is trusted, so
     that it can sign a new one.
     """
-    if holdings is None or now >= inspect(holdings.ca.cert_pem).not_after:
+    if not holdings or now >= inspect(holdings.ca.cert_pem).not_after:
         return "issue"
     if now >= inspect(holdings.leaf.cert_pem).not_after:
         return "leaf"  # no client accepts the expired one, so there is nothing to wait for

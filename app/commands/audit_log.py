@@ -123,7 +123,7 @@ class Replay:
     async def take(self, event: Object) -> None:
         """Judge one event, if it is a write that a webhook looks at."""
         write = self._history.write_of(event)
-        if write is None:
+        if not write:
             return
 
         self.report.add_recorded(changing_webhooks(event), write)

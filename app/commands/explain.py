@@ -129,7 +129,7 @@ def _offline(given: str, arguments: argparse.Namespace) -> int:
         raise UnusableInput(f"there is no {ref.kind} in these files")
     ref = ref if ref.namespace else replace(ref, namespace=_namespace_in(others, ref))
     answer = explain(index, ref)
-    if answer is None:
+    if not answer:
         return _not_found(index, ref, others)
     return _print(answer, arguments)
 
@@ -171,7 +171,7 @@ async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
     async with reading_client(RESOURCES, arguments.kubeconfig, arguments.context) as client:
         index = Index(await _facts(client, ref, arguments))
         answer = explain(index, ref)
-        if answer is None:
+        if not answer:
             return _not_found(index, ref, await neighbours(client, ref))
         code = _print(answer, arguments)
         if arguments.watch:

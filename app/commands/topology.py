@@ -318,7 +318,7 @@ def _room(index: Index, topology: Topology, arguments: argparse.Namespace) -> Ro
     narrow = topology.names[-2:]
     level = arguments.level or (narrow[0] if narrow else "")
     search = search_room(index, topology, level, int(match[1]), int(match[2]) * 1000)
-    if search is None:
+    if not search:
         raise UnusableInput(f"--in {level}: no such level; there are {_levels(index, topology)}")
     return search
 

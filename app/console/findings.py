@@ -294,7 +294,7 @@ def _headline(rows: Sequence[FindingRow], result: Result | None, *, running: boo
     urgent = sum(row.group in ("problem", "refused", "leak") for row in rows)
     if running:
         return "The cluster is being examined"
-    if result is None:
+    if not result:
         return (
             "Nothing has been examined yet"
             if not rows

@@ -111,7 +111,7 @@ class Live:
         """
         now = self._clock()
         current = self.revisions.last
-        if current is None or current.revision != self.revision or now - current.time >= _STALE:
+        if not current or current.revision != self.revision or now - current.time >= _STALE:
             current = self.revisions.take(self.revision, self.facts(now), now)
         return current
 
@@ -187,7 +187,7 @@ class Live:
         self, message: str, since: float, errors: Iterable[ClusterError | None]
     ) -> Trouble:
         expired = next((error for error in errors if error and is_expired(error)), None)
-        if expired is None:
+        if not expired:
             return Trouble(message, since)
         command, user = await asyncio.to_thread(self._renewal, expired)
         return Trouble(message, since, expired=True, command=command, user=user)

@@ -162,7 +162,7 @@ def _shown(judgement: Judgement, node: yaml.Node | None, snapshot: Revision | No
     api_version, kind, namespace, name = identify(judgement.document)
     verdict = judgement.verdict
     shown = {"kind": kind, "name": name or "(no name)", "namespace": namespace}
-    if verdict is None:
+    if not verdict:
         words = f"no webhook looks at {api_version} {kind}"
         return {**_NOT_JUDGED, **shown, "words": words}
 

@@ -33,7 +33,7 @@ class StoredObjects:
     async def __call__(self, query: Query) -> Values:
         """Return what the page shows of the object that the query names."""
         ref = reference(query.get("object", ""), _NAMESPACED)
-        if ref is None:
+        if not ref:
             return {"problem": "The address names no object of a kind that the console reads."}
 
         resource = KINDS[ref.kind]

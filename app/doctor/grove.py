@@ -148,7 +148,7 @@ def _authorizer(
     denied = "it denies what our leader writes to PodGangs and PodCliques"
     settings = operator.section("authorizer") if operator else {}
     exempt = settings.get("exemptServiceAccountUserNames")
-    if operator is None or not settings:
+    if not operator or not settings:
         message = (
             f"its authorizer ({AUTHORIZER}) is on, and its configuration is not known: unless"
             f" {account} is exempt, "
@@ -170,7 +170,7 @@ def _topology(
 
     If its release has levels in the configuration, they must be ours.
     """
-    if operator is None or not configuration.cluster_topology.enabled:
+    if not operator or not configuration.cluster_topology.enabled:
         return []
 
     settings = operator.section("topologyAwareScheduling")
@@ -216,7 +216,7 @@ def _users(operator: Operator | None, configuration: Configuration) -> list[Chec
     It exits if this is denied at its start.
     """
     users = configuration.authorization.authorized_users
-    if operator is None:
+    if not operator:
         if any(user.endswith(f":{OPERATOR}") for user in users):
             return []
         account = f"system:serviceaccount:NAMESPACE:{OPERATOR}"

@@ -224,7 +224,7 @@ def changing_webhooks(event: JsonMap) -> list[str]:
 
 def node_of_binding(write: Write) -> str:
     """Return the node that a write binds a Pod to, "" if it is no binding."""
-    if write.target != ("", "pods", "binding") or write.request is None:
+    if write.target != ("", "pods", "binding") or not write.request:
         return ""
     return text_at(map_at(write.request.object, "target"), "name")
 

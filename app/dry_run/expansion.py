@@ -60,7 +60,7 @@ class _Expansion:
         if any(anchor == of_open for of_open, _ in self._open):
             raise UnusableInput(f'the alias "{anchor}" refers to what it is in')
         cost = self._anchors.get(anchor)
-        if cost is None:
+        if not cost:
             return  # there is no such anchor, as the loader will say
         self._budget.spend(cost.values, cost.size)
         self._budget.check_depth(len(self._open) + cost.depth)

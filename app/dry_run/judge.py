@@ -69,7 +69,7 @@ class Judgement:
 
     @property
     def patched_object(self) -> Object | None:
-        if self.verdict is None or not self.verdict.patch:
+        if not self.verdict or not self.verdict.patch:
             return None
         patched: Object = jsonpatch.apply_patch(self.document, self.verdict.patch)
         return patched
@@ -79,7 +79,7 @@ class Judgement:
         identity = dict(
             zip(("apiVersion", "kind", "namespace", "name"), identify(self.document), strict=True)
         )
-        if self.verdict is None:
+        if not self.verdict:
             return {"object": identity, "webhook": None, "allowed": True, "code": 200}
 
         verdict = self.verdict
@@ -137,7 +137,7 @@ async def judge(routes: Mapping[str, Route], document: Object, asker: Asker) -> 
     if document.get("kind") == KIND and document.get("apiVersion") == API_VERSION:
         return await _judge_review(routes, document)
     resource, subresource = _resource_of(document)
-    if resource is None:
+    if not resource:
         return Judgement(document)
     return await judge_request(routes, _request(document, resource, subresource, asker), document)
 
@@ -147,7 +147,7 @@ async def judge_request(
 ) -> Judgement:
     """Return the verdict on a request about `document`."""
     route = _route(routes, request.group, request.resource, request.subresource, request.operation)
-    if route is None:
+    if not route:
         return Judgement(document)
     if request.operation not in route.operations:
         return Judgement(document, operation=request.operation)
@@ -160,7 +160,7 @@ async def _judge_review(routes: Mapping[str, Route], review: Object) -> Judgemen
     target = [text_at(resource, name) for name in ("group", "resource")]
     how = [text_at(request, name) for name in ("subResource", "operation")]
     route = _route(routes, *target, *how)
-    if route is None:
+    if not route:
         return Judgement(review)
 
     try:
@@ -244,7 +244,7 @@ def _lines(judgement: Judgement) -> Sequence[str]:
     title = f"{kind or 'document'} {full_name}"
 
     verdict = judgement.verdict
-    if verdict is None:
+    if not verdict:
         operation_of = f"the {judgement.operation} of " if judgement.operation else ""
         resource = f"{api_version or 'this'} {kind}".rstrip()
         return [f"-        {title}: no webhook looks at {operation_of}{resource}"]

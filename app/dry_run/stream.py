@@ -172,11 +172,11 @@ def _pieces(lines: Iterator[str]) -> Iterator[list[str]]:
             yield piece
             piece = [line[3:]]
             items = None
-        elif items is None and line.rstrip() == f"{_ITEMS}:":
+        elif not items and line.rstrip() == f"{_ITEMS}:":
             # what else a List has, before and after its items, is no document
             piece = []
             items = _Items()
-        elif items is None:
+        elif not items:
             piece.append(line)
         elif items.has(line):
             if items.begins(line):

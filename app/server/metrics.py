@@ -80,7 +80,7 @@ class Metrics(Collector):
         key = (path, operation, verdict.outcome, verdict.code, dry_run)
         self._requests[key] = self._requests.get(key, 0) + 1
         durations = self._durations.get(path)
-        if durations is None:
+        if not durations:
             durations = self._durations[path] = _Series()
         durations.add(seconds)
         if verdict is FAILED:

@@ -270,7 +270,7 @@ async def leading(
 
     It has its own client, so that the calls of reconcilers do not delay verdicts.
     """
-    if client is None:
+    if not client:
         yield None
         return
     async with client.sibling(client_limits(configuration)) as sibling:
@@ -312,7 +312,7 @@ def certificate_source(
         client_cas = read_client_cas(Path(client_ca_file))
     if configuration.certificates.mode == "files":
         return file_source(directory, client_cas)
-    if client is None:
+    if not client:
         raise OSError("certificates.mode self-managed needs a cluster; without one, use files")
     return self_managed_source(configuration.certificates, client, metrics.reconciled, client_cas)
 

@@ -117,7 +117,7 @@ def waiting_gangs(index: Index) -> Iterator[tuple[Gang, Ref]]:
     sets = {(pod.namespace, pod.place.pcs) for pod in pods} | set(_incomplete(index))
     for key in sorted(sets):
         pcs = index.sets.get(key)
-        if pcs is None:
+        if not pcs:
             continue
         gangs = gangs_of_set(index, pcs)
         if not gangs and pcs.replicas:
@@ -148,7 +148,7 @@ def _without_set(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Ref]
     for pod in sorted(pods, key=key_of):
         key = (pod.namespace, pod.group)
         group = index.pod_groups.get(key)
-        if group is None:
+        if not group:
             if pod.scheduler == KAI_SCHEDULER:
                 yield gang_of_pod(index, pod), _workload_of(index, pod) or pod.ref
         elif key not in seen:

@@ -139,7 +139,7 @@ class Teller:
         """
         told = self._told.get(blocked.ref)
         desired = (blocked.reason, blocked.message)
-        if told is None:
+        if not told:
             return stored is None or (stored.reason, stored.message) != desired
         if told.reason != blocked.reason:
             return True
@@ -181,7 +181,7 @@ class Teller:
             changed = await self._write_condition(ref, obj, blocked)
             self._record(obj, blocked, before, changed)
 
-        if blocked is None:
+        if not blocked:
             self._told.pop(ref, None)
         else:
             self._told[ref] = _Told(blocked.reason, blocked.message, self._clock())
@@ -200,7 +200,7 @@ class Teller:
             return True
         current = (obj.get("status") or {}).get("conditions")
         stored = _stored_condition(obj)
-        if blocked is None:
+        if not blocked:
             if not stored:
                 return False
             conditions = without_condition(current, CONDITION)
@@ -230,7 +230,7 @@ class Teller:
         regarding = Regarding.of(obj)
         if regarding.kind != POD_CLIQUE_SET.kind:
             self._count(Ref(regarding.kind, regarding.namespace, regarding.name))
-        if blocked is None:
+        if not blocked:
             self._events.record(regarding, "Normal", UNBLOCKED, "It does not wait any more")
         else:
             note = f"{blocked.reason}: {blocked.message}"

@@ -75,7 +75,7 @@ def explain(index: Index, ref: Ref) -> Answer | None:
     None if the facts have no such object.
     """
     about = subject(index, ref)
-    if about is None:
+    if not about:
         return None
 
     gangs = about.with_bases
@@ -147,7 +147,7 @@ def _how_it_ends(about: Subject) -> str:
     if about.ref.kind != "Pod":
         return ""
     pod = about.index.pods.get(about.ref.key)
-    if pod is None:
+    if not pod:
         return ""
     if pod.deleting is not None:
         held_by = f", kept by {listed(pod.finalizers)}" if pod.finalizers else ""
@@ -162,7 +162,7 @@ def _missing_replicas(about: Subject) -> int:
     """
     pcs = about.pcs
     index = about.index
-    if pcs is None or not about.is_set or {"cliques", "gangs"} & index.facts.unseen.keys():
+    if not pcs or not about.is_set or {"cliques", "gangs"} & index.facts.unseen.keys():
         return 0
     cliques = index.cliques_of_set.get(pcs.key, ())
     made = {clique.place.replica for clique in cliques}
@@ -225,6 +225,6 @@ def _asked_since(about: Subject) -> str:
 
 def _asked_at(about: Subject) -> float | None:
     times = [gang.pod_gang.created for gang in about.gangs if gang.pod_gang]
-    times += [pod.created for gang in about.gangs for pod in gang.pods if gang.pod_gang is None]
+    times += [pod.created for gang in about.gangs for pod in gang.pods if not gang.pod_gang]
     known = [time for time in times if time is not None]
     return min(known, default=about.pcs.created if about.pcs else None)

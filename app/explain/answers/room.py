@@ -72,7 +72,7 @@ def search_room(
     Return None for an unknown level.
     """
     answer = find_room(index, topology, level, pods, gpus)
-    if answer is None:
+    if not answer:
         return None
 
     largest = max(index.gpus, default=0)

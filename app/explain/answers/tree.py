@@ -56,7 +56,7 @@ class _Grower:
 
     def root(self, subject: Subject) -> Branch:
         pcs = subject.pcs
-        if pcs is None:
+        if not pcs:
             gangs = tuple(map(self._gang, subject.gangs))
             return gangs[0] if len(gangs) == 1 else self._bundle(subject.ref, gangs)
 
@@ -171,7 +171,7 @@ class _Grower:
         It is only the queue if the PodGroup is the gang itself.
         """
         group = gang.pod_group
-        if group is None:
+        if not group:
             return []
 
         queues = tuple(
@@ -236,7 +236,7 @@ class _Grower:
     def _state_of_claim(self, namespace: str, name: str) -> tuple[State, str]:
         """Return the state of a claim, with its words."""
         claim = self._index.claims.get((namespace, name))
-        if claim is None:
+        if not claim:
             facts = self._index.facts
             is_known = "claims" not in {*facts.unseen, *facts.skipped}
             return ("problem", "does not exist") if is_known else ("unknown", "")
@@ -252,7 +252,7 @@ class _Grower:
             return ""
         short = gang.short
         best = gang.placements.now.best
-        if short is None or best is None or short.name != part.name or not best.domain.path:
+        if not short or not best or short.name != part.name or not best.domain.path:
             return ""
         return f"{best.pods} of {short.count} in {best.domain}"
 

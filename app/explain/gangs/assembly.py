@@ -68,7 +68,7 @@ def _member_of_part(index: Index, pod_gang: PodGang, part: GangPart) -> Member:
     clique = index.cliques.get((pod_gang.namespace, name))
     pods = _alive(index.pods_of_clique(pod_gang.namespace, name))
     shapes = _shapes(index, pods)
-    if clique is None:
+    if not clique:
         replicas = max(part.minimum, len(pods))
         shape = _typical(pods, shapes)
         return Member(name, part.minimum, replicas, shape, pods, part.told, shapes=shapes)

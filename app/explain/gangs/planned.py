@@ -126,7 +126,7 @@ class _Plan:
         return Member(name, template.minimum, template.replicas, own, (), told, clique)
 
     def _told(self, asked: UserConstraint) -> SchedulerConstraint:
-        if self._cluster is None:
+        if not self._cluster:
             return UNBOUND
         return SchedulerConstraint(
             self._cluster.key_of(asked.required) or "", self._cluster.key_of(asked.preferred) or ""

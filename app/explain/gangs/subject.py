@@ -89,7 +89,7 @@ def subject(index: Index, ref: Ref) -> Subject | None:
     None if the facts have no such object.
     """
     match = _FINDERS[ref.kind](index, ref) if ref.kind in _FINDERS else None
-    if match is None:
+    if not match:
         return None
 
     pcs = index.sets.get((ref.namespace, match.place.pcs))
@@ -98,7 +98,7 @@ def subject(index: Index, ref: Ref) -> Subject | None:
     if gangs:
         return Subject(index, ref, pcs, gangs, siblings)
 
-    if pcs and match.gang is None:
+    if pcs and not match.gang:
         return Subject(index, ref, pcs, (), siblings)
 
     alone = (match.gang,) if match.gang else _gangs_of_pods(index, match.pods)
@@ -138,7 +138,7 @@ def _of_pod(index: Index, ref: Ref) -> _Match | None:
 
 def _of_pod_group(index: Index, ref: Ref) -> _Match | None:
     group = index.pod_groups.get(ref.key)
-    if group is None:
+    if not group:
         return None
     for pod_gang in sorted(index.facts.gangs, key=lambda gang: gang.name):
         gang = gang_of(index, pod_gang)
@@ -167,7 +167,7 @@ def _of_claim(index: Index, ref: Ref) -> _Match | None:
 
 def _of_compute_domain(index: Index, ref: Ref) -> _Match | None:
     domain = index.compute_domains.get(ref.key)
-    if domain is None:
+    if not domain:
         return None
     template = domain.template or None
     pods = (pod for pod in index.facts.pods if pod.namespace == ref.namespace)
@@ -240,7 +240,7 @@ def _by_epoch(index: Index, pod_gang: PodGang) -> list[PodGang]:
         if other.place.replica == place.replica and other != pod_gang
     ]
     entries = index.gang_maps.get((pod_gang.namespace, f"{place.pcs}-{place.replica}"))
-    if entries is None:
+    if not entries:
         return [other for other in siblings if other.role == ANCHOR]
     epochs = entries.needed_by(pod_gang.epoch)
     return [other for other in siblings if other.epoch in epochs]

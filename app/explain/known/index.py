@@ -251,7 +251,7 @@ class Index(Belongings):
         """Return the tree of `nodes` that these labels make."""
         key = tuple(keys)
         known = self._domains.get(key)
-        if known is None or not known.follow(self.nodes):
+        if not known or not known.follow(self.nodes):
             known = self._domains[key] = Domains(self.nodes, key)
         return known
 

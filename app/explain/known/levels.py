@@ -24,7 +24,7 @@ class Topology:
 
         KAI places by them. They are Grove's if KAI has none.
         """
-        if self.kai is None:
+        if not self.kai:
             return self.cluster.levels if self.cluster else ()
         named = {level.key: level.domain for level in (self.cluster.levels if self.cluster else ())}
         named |= {key: alias for alias, key in self.kai.aliases if key not in named}

@@ -125,7 +125,7 @@ class Packer:
     ) -> Iterator[Domain]:
         """Yield the domains that KAI tries, in its order; none if it refuses the constraint."""
         levels = self._levels(demand)
-        if levels is None:
+        if not levels:
             return
 
         deepest = levels.preferred if demand.preferred else len(self._domains.keys)

@@ -132,14 +132,14 @@ def only(
 def claim_not_injected(gang: Gang) -> Reasons:
     """A PodClique asks for MNNVL and has no claim: no webhook answered when it was written."""
     pcs = gang.pcs
-    if pcs is None:
+    if not pcs:
         return
     # where there are bindings, Grove has MNNVL groups of its own
     kinds = {known.kind for known in gang.index.facts.topologies}
     reads_groups = "ClusterTopologyBinding" in kinds
     for member in gang.members:
         clique = member.clique
-        if clique is None or clique.unclaimed is None:
+        if not clique or not clique.unclaimed:
             continue
         if lacking_claims([clique.unclaimed], pcs, reads_groups=reads_groups):
             yield _not_injected(member, clique)
@@ -169,7 +169,7 @@ def claim_not_in_pods(gang: Gang) -> Reasons:
     """Pods run without the claim that their PodClique has: they are older than it."""
     for member in gang.members:
         clique = member.clique
-        if clique is None or not _has_our_claim(clique):
+        if not clique or not _has_our_claim(clique):
             continue
         outside = [pod for pod in member.pods if _runs(pod) and not _has_our_claim(pod)]
         if outside:
@@ -253,7 +253,7 @@ def _waits_for_channel(gang: Gang) -> bool:
     """Return whether a pod that waits has a claim on a channel that is not allocated."""
     for claim in (claim for pod in gang.waiting for claim in pod.claims):
         stored = gang.index.claims.get((gang.namespace, claim.claim))
-        if stored is None or not stored.allocated:
+        if not stored or not stored.allocated:
             classes = stored.classes if stored else _classes(gang, claim)[1]
             if any(name.startswith("compute-domain") for name in classes):
                 return True

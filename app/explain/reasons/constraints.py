@@ -26,7 +26,7 @@ def level_unknown(gang: Gang) -> Reasons:
 
 def _unknown_domains(pcs: SetWithStatus, topology: Topology) -> Reasons:
     cluster = topology.cluster
-    if cluster is None:
+    if not cluster:
         yield from _unknown_topology(pcs)
         return
 
@@ -69,7 +69,7 @@ def _unavailable(pcs: SetWithStatus) -> Reasons:
 def _unknown_keys(gang: Gang) -> Reasons:
     topology = gang.topology
     kai = gang.topology.kai
-    if kai is None:
+    if not kai:
         yield from _no_topology(gang)
         return
 
@@ -126,7 +126,7 @@ def _no_topology(gang: Gang) -> Reasons:
 
 def topology_unnamed(gang: Gang) -> Reasons:
     pod_gang = gang.pod_gang
-    if pod_gang is None or not pod_gang.constrained or pod_gang.topology:
+    if not pod_gang or not pod_gang.constrained or pod_gang.topology:
         return
 
     evidence = [Evidence(gang.ref, "metadata.annotations[grove.io/topology-name]", "absent")]
@@ -159,7 +159,7 @@ def gang_unconstrained(gang: Gang) -> Reasons:
     pod_gang = gang.pod_gang
     group = gang.pod_group
     cluster = gang.topology.cluster
-    if pod_gang is None or cluster is None:
+    if not pod_gang or not cluster:
         return
 
     keys = [level.key for level in cluster.levels]

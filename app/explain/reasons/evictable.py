@@ -28,7 +28,7 @@ def evicted_for(obstacle: Obstacle) -> list[Pod]:
     gang = obstacle.gang
     group = gang.pod_group
     facts = gang.index.facts
-    if group is None or "priorities" in facts.unseen.keys() | facts.skipped:
+    if not group or "priorities" in facts.unseen.keys() | facts.skipped:
         return []
 
     losing = _losing_against(gang.index, group)

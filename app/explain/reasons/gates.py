@@ -160,7 +160,7 @@ def _why_no_pods(gang: Gang) -> str:
 
 def gate_not_in_gang(gang: Gang) -> Reasons:
     """A pod with Grove's gate that its PodGang does not refer to."""
-    if gang.pod_gang is None:
+    if not gang.pod_gang:
         return
 
     referenced = {name for part in gang.pod_gang.parts for name in part.pods}
@@ -183,7 +183,7 @@ def gate_not_in_gang(gang: Gang) -> Reasons:
 def gate_base_gang(gang: Gang) -> Reasons:
     """A pod with Grove's gate whose base gang has not reached its minimum."""
     gated = [pod for pod in gang.pods if GROVE_GATE in pod.gates]
-    if gang.pod_gang is None or not gated:
+    if not gang.pod_gang or not gated:
         return
 
     for base in base_gangs(gang):
@@ -204,7 +204,7 @@ def gate_base_gang(gang: Gang) -> Reasons:
 def gate_opens(gang: Gang) -> Reasons:
     """Pods with Grove's gate, although nothing is missing that Grove waits for."""
     gated = [pod for pod in gang.pods if GROVE_GATE in pod.gates]
-    if gang.pod_gang is None or not gated:
+    if not gang.pod_gang or not gated:
         return
 
     referenced = {name for part in gang.pod_gang.parts for name in part.pods}
@@ -292,7 +292,7 @@ def _missing_workload(index: Index, pod: Pod) -> tuple[str, str, str] | None:
     """
     if pod.workload_group:
         group = index.workload_groups.get((pod.namespace, pod.workload_group))
-        if group is None:
+        if not group:
             return "PodGroup", pod.workload_group, "spec.schedulingGroup.podGroupName"
         return _missing_part(index, pod.namespace, group.workload, "", "spec.podGroupTemplateRef")
     return _missing_part(index, pod.namespace, pod.workload, pod.workload_part, "spec.workloadRef")
@@ -306,7 +306,7 @@ def _missing_part(
     field: str,
 ) -> tuple[str, str, str] | None:
     workload = index.workloads.get((namespace, name))
-    if name and workload is None:
+    if name and not workload:
         return "Workload", name, field
     if workload and part and part not in workload.groups:
         return f"group {part} of Workload", name, field

@@ -81,7 +81,7 @@ def _by_node(
 def _unnamed(gang: Gang) -> list[tuple[Unit | Member, str]]:
     """Return the parts with a required level that KAI ignores, because it names no topology."""
     group = gang.pod_group
-    if group is None:
+    if not group:
         return []
     named = {sub.name: sub.unnamed.required for sub in group.subgroups}
     pairs = [(part, named.get(part.name, "")) for part in gang.whole.parts()]

@@ -28,7 +28,7 @@ def kai_missing(gang: Gang) -> Reasons:
 
 def grove_missing(gang: Gang) -> Reasons:
     """There is a PodCliqueSet, and what Grove makes of it is not served."""
-    if gang.pcs is None or not gang.index.facts.absent & _OF_GROVE:
+    if not gang.pcs or not gang.index.facts.absent & _OF_GROVE:
         return
     text = "Grove is not installed completely: the APIs of PodCliques or PodGangs are not served"
     evidence = Evidence(gang.pcs.ref, "kind", "PodCliqueSet")
@@ -89,7 +89,7 @@ def set_being_deleted(gang: Gang) -> Reasons:
 def pod_gang_missing(gang: Gang) -> Reasons:
     """PodCliques and pods name a PodGang that does not exist, or there is none at all."""
     pcs = gang.pcs
-    if pcs is None:
+    if not pcs:
         return
     index = gang.index
     key = pcs.key
@@ -138,7 +138,7 @@ def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:
 def pod_gang_migration_in_progress(gang: Gang) -> Reasons:
     """Grove replaces the PodGangs of a set by those of a new release."""
     pcs = gang.pcs
-    if pcs is None or not _migrates(pcs):
+    if not pcs or not _migrates(pcs):
         return
 
     text = f"Grove is giving {pcs.name} other PodGangs, which a new release of it needs"

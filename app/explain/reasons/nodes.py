@@ -29,7 +29,7 @@ from app.facts.labels import NODE_POOL
 def no_node_matches(gang: Gang) -> Reasons:
     """The pods select what no node has."""
     obstacle = obstacle_of(gang)
-    if obstacle is None or obstacle.unmatched is None or not obstacle.nodes:
+    if not obstacle or not obstacle.unmatched or not obstacle.nodes:
         return
 
     shape = obstacle.unmatched
@@ -68,7 +68,7 @@ def _with_selector(demand: Demand, shape: Shape, key: str, value: str) -> Demand
 def nodes_unfit(gang: Gang) -> Reasons:
     """Nodes are closed to the gang, and if they were open, it would fit."""
     obstacle = obstacle_of(gang)
-    if obstacle is None or not obstacle.is_closed or obstacle.is_of_pool:
+    if not obstacle or not obstacle.is_closed or obstacle.is_of_pool:
         return
 
     placements = gang.placements
@@ -199,7 +199,7 @@ def _asked_and_free(
 def outside_pool(gang: Gang) -> Reasons:
     """Only nodes outside of its node pool have room for the gang."""
     obstacle = obstacle_of(gang)
-    if obstacle is None or not obstacle.is_of_pool:
+    if not obstacle or not obstacle.is_of_pool:
         return
 
     ref = gang.pod_group.ref if gang.pod_group else gang.ref

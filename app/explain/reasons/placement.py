@@ -43,7 +43,7 @@ def parts(demand: Demand, short: Demand) -> tuple[str, ...]:
 def never_fits(gang: Gang) -> Reasons:
     """Even without any other pod, no domain is large enough."""
     obstacle = obstacle_of(gang)
-    if obstacle is None or not obstacle.is_for_ever or _has_another_cause(obstacle):
+    if not obstacle or not obstacle.is_for_ever or _has_another_cause(obstacle):
         return
 
     short = obstacle.short_if_empty
@@ -87,7 +87,7 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str]:
     remedy = f"make the pods smaller or fewer{obstacle.beside_size}"
     if placements.under(replace(EMPTY, without="pods")).fits:
         remedy = "make fewer pods, or have nodes take more of them"
-    if best is None:
+    if not best:
         text = f"No {level} exists: no node has the labels of all levels"
         return text, "have the nodes labelled, or ask for no level"
 
@@ -145,7 +145,7 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> str | None:
 def no_domain_fits(gang: Gang) -> Reasons:
     """Pods of others hold the room that it needs."""
     obstacle = obstacle_of(gang)
-    if obstacle is None:
+    if not obstacle:
         return
     if obstacle.is_for_ever:
         yield from _no_room_for_more(obstacle)
@@ -195,7 +195,7 @@ def _no_room(obstacle: Obstacle, level: str) -> str:
     has = best.pods if best else 0
     if level == "cluster":
         text = f"The nodes have no room for {needs}, only for {has}"
-    elif best is None:
+    elif not best:
         return f"No {level} has room for {needs}: no node has the labels of all levels"
     else:
         text = f"No {level} has room for {needs}; {best.domain} has room for {has}"
@@ -211,7 +211,7 @@ def _in_pieces(obstacle: Obstacle) -> str:
     """Return what is free in all, if it would be enough but is not on nodes with enough of it."""
     short = obstacle.short
     best = obstacle.placements.now.best
-    if best is None or best.pods >= short.count:
+    if not best or best.pods >= short.count:
         return ""
     asks = sum(gpus_of(dict(shape.requests)) * count for shape, count in short.shapes)
     has = gpus_of(obstacle.placements.free_in(obstacle.usable(best)))
@@ -259,7 +259,7 @@ def _evicting(obstacle: Obstacle) -> str:
 def _freeing(obstacle: Obstacle) -> str:
     """In which domain pods of others would have to end; "" if in none alone."""
     freed = next(obstacle.domains_that_help(), None)
-    if freed is None or not freed.domain.path:
+    if not freed or not freed.domain.path:
         return ""
     missing = obstacle.short.count - freed.pods
     more = f"leave room for {missing} more" if missing > 0 else "end"
@@ -295,7 +295,7 @@ def replaced(
 def bound_to_domain(gang: Gang) -> Reasons:
     """Part of the gang runs, the rest must join it, and there is no room for it."""
     obstacle = obstacle_of(gang)
-    if obstacle is None or obstacle.is_of_pool or not obstacle.is_bound:
+    if not obstacle or obstacle.is_of_pool or not obstacle.is_bound:
         return
     if obstacle.is_for_ever and not obstacle.is_bound_for_ever:
         return
@@ -313,7 +313,7 @@ def _bound(obstacle: Obstacle) -> tuple[str, str]:
     part = next(part for part in gang.whole.parts() if part.name == short.name)
     run = f"{len(part.placed)} of {counted(part.expected, 'pod')} of {short.name} run"
     best = obstacle.placements.now.best
-    if best is None:
+    if not best:
         where = f"on {listed(sorted(short.occupied))}, in no {level_of(gang, short)} that KAI knows"
         helps = "restart the gang: it fits elsewhere" if gang.anew.now.fits else ""
         return f"{run} {where}, and the rest must join them", helps or _without_room(obstacle)

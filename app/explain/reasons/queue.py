@@ -31,7 +31,7 @@ def _said(gang: Gang, reason: str) -> Said | None:
 def queue_missing(gang: Gang) -> Reasons:
     """KAI places nothing in a queue that is not a leaf below a queue that exists."""
     group = gang.pod_group
-    if group is None or not group.queue:
+    if not group or not group.queue:
         return
 
     wrong = unusable_because(gang.index, group.queue)
@@ -52,7 +52,7 @@ def queue_limit(gang: Gang) -> Reasons:
     it.
     """
     group = gang.pod_group
-    if group is None:
+    if not group:
         return
 
     remedy = "wait, ask for less, or have the limit raised"
@@ -75,7 +75,7 @@ def queue_limit(gang: Gang) -> Reasons:
 def queue_quota(gang: Gang) -> Reasons:
     """What is not preemptible is bound to the quota of its queue, and of those above it."""
     group = gang.pod_group
-    if group is None:
+    if not group:
         return
     said = _said(gang, "NonPreemptibleOverQuota")
     bound = _binding_quota(gang, group, said)
@@ -104,7 +104,7 @@ def _binding_quota(gang: Gang, group: KaiPodGroup, said: Said | None) -> tuple[s
     over = exceeded_quota(gang, group)
     if over:
         return over.queue.name, over.words
-    if said is None:
+    if not said:
         return None
 
     name = said.queue or group.queue
@@ -124,7 +124,7 @@ def fair_share(gang: Gang) -> Reasons:
     """
     group = gang.pod_group
     placements = gang.placements
-    if group is None or placements.now.fits or not placements.under(EMPTY).fits:
+    if not group or placements.now.fits or not placements.under(EMPTY).fits:
         return
 
     asked = asked_of(gang, "/gpu")
@@ -171,7 +171,7 @@ def _held_by(over: Sequence[tuple[Queue, int]], queue: Queue) -> Reason:
 def preemption_delay(gang: Gang) -> Reasons:
     group = gang.pod_group
     said = _said(gang, "PreemptionDelayNotElapsed")
-    if group is None or said is None:
+    if not group or not said:
         return
 
     text = "May not push others out yet"

@@ -39,7 +39,7 @@ def _without_preferred(gang: Gang, name: str) -> str:
     obstacle = obstacle_of(gang)
     leave = f"leave the preferred level out of {name}"
     short = next((part for part in gang.demand.every() if part.name == name), None)
-    if obstacle is None or short is None:
+    if not obstacle or not short:
         return leave
 
     demand = replaced(obstacle.demand, short, preferred="")
@@ -69,7 +69,7 @@ def shared_narrower_domain(gang: Gang) -> Reasons:
     then seem to have no room.
     """
     obstacle = obstacle_of(gang)
-    if obstacle is None or not obstacle.is_of_shared_domain:
+    if not obstacle or not obstacle.is_of_shared_domain:
         return
 
     short, remedy = _culprit(obstacle)
@@ -122,7 +122,7 @@ def _preferring(demand: Demand, key: str) -> Demand:
 def sizes_differ(gang: Gang) -> Reasons:
     """KAI wants room for all pods of a part as if each were as large as the largest."""
     obstacle = obstacle_of(gang)
-    if obstacle is None or not obstacle.is_of_sizes or obstacle.is_of_shared_domain:
+    if not obstacle or not obstacle.is_of_sizes or obstacle.is_of_shared_domain:
         return
 
     short = obstacle.short_if_empty if obstacle.is_for_ever else obstacle.short
@@ -200,7 +200,7 @@ def unconstrained(demand: Demand) -> Demand:
 def level_without_topology(gang: Gang) -> Reasons:
     """The PodGroup names a level, but no topology: KAI ignores it."""
     group = gang.pod_group
-    if group is None:
+    if not group:
         return
 
     named: list[tuple[str, SchedulerConstraint]] = [(group.name, group.unnamed)]

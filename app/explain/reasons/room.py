@@ -66,7 +66,7 @@ class Obstacle:
 
         That may be on nodes that are in no domain of the level.
         """
-        if self.is_bound and self.placements.now.best is None:
+        if self.is_bound and not self.placements.now.best:
             return True
         return bool(self.short.occupied) and self.gang.anew.under(EMPTY).fits
 
@@ -189,7 +189,7 @@ class Obstacle:
     def holders(self, room: DomainRoom | None = None) -> str:
         """Whose pods hold what it needs, in a domain or on all nodes that are open to it."""
         pcs = self.gang.pcs
-        if pcs is None:
+        if not pcs:
             return "pods of others"
 
         positions = self.usable(room) if room else self._open()

@@ -36,7 +36,7 @@ def claim_queue(gang: Gang) -> Reasons:
     and `pkg/scheduler/plugins/dynamicresources` of KAI. Claims of templates need no label.
     """
     group = gang.pod_group
-    if group is None:
+    if not group:
         return
 
     for claim, _ in _claims_shared(gang):
@@ -145,7 +145,7 @@ def claim_held(gang: Gang) -> Reasons:
     for claim, _ in _claims_shared(gang):
         for consumer in claim.consumers:
             pod = gang.index.pods.get((claim.namespace, consumer.name))
-            if pod is None or (consumer.uid and pod.uid and pod.uid != consumer.uid):
+            if not pod or (consumer.uid and pod.uid and pod.uid != consumer.uid):
                 state = "which does not exist any more"
             elif pod.deleting is not None:
                 finalizers = f" (finalizer {listed(pod.finalizers)})" if pod.finalizers else ""

@@ -79,7 +79,7 @@ def _exceeded(
 def unusable_because(index: Index, name: str) -> str:
     """Return why KAI places nothing in a queue; "" if it does."""
     queue = index.queues.get(name)
-    if queue is None:
+    if not queue:
         return "does not exist"
     last = list(chain(index, name))[-1]
     if last.parent:

@@ -268,12 +268,12 @@ def topology_differs(gang: Gang) -> Reasons:
     """Yield how KAI's Topology differs from Grove's."""
     cluster = gang.topology.cluster
     kai = gang.topology.kai
-    if cluster is None:
+    if not cluster:
         return
 
     levels = listed(level.domain for level in cluster.levels)
     of_levels = Evidence(cluster.ref, "spec.levels", levels)
-    if kai is None:
+    if not kai:
         text = f"KAI has no Topology {cluster.kai}, so no gang can be placed by {levels}"
         yield _difference(cluster.ref, text, of_levels)
     elif kai.keys != tuple(level.key for level in cluster.levels):

@@ -40,7 +40,7 @@ def volume_unbound(gang: Gang) -> Reasons:
 def _trouble(gang: Gang, name: str) -> tuple[str, str, Who] | None:
     """(what is wrong with a claim, what helps, who can act)."""
     claim = gang.index.volume_claims.get((gang.namespace, name))
-    if claim is None:
+    if not claim:
         return "does not exist", "create it, or correct the name in the pod templates", "you"
     if claim.deleting is not None:
         return "is being deleted", "wait until it is gone, and create it anew", "you"
@@ -65,7 +65,7 @@ def _why_pending(index: Index, claim: VolumeClaim) -> tuple[str, str, Who] | Non
     storage = _class_of(index, claim)
     if storage is None and claim.storage_class is None:
         return "names no StorageClass, and none is the default", "name a StorageClass", "you"
-    if storage is None:
+    if not storage:
         names = sorted(index.storage_classes)
         words = f"names StorageClass {claim.storage_class}, which does not exist"
         if not names:
@@ -94,7 +94,7 @@ def volume_elsewhere(gang: Gang) -> Reasons:
     for name, pods in _named(gang):
         stored = gang.index.volume_claims.get((gang.namespace, name))
         volume = gang.index.volumes.get(stored.volume) if stored else None
-        if volume is None or not volume.nodes or len(pods) < len(gang.waiting):
+        if not volume or not volume.nodes or len(pods) < len(gang.waiting):
             continue
         if gang.placements.under(only(gang, partial(matches_any, volume.nodes))).fits:
             continue

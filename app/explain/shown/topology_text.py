@@ -46,7 +46,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 def _title(survey: Survey, facts: Snapshot) -> str:
     known = "nodes" not in facts.unseen
     nodes = counted(survey.nodes, "node") if known else "nodes: not known"
-    if survey.cluster is None and survey.kai is None:
+    if not survey.cluster and not survey.kai:
         unseen = {"topologies", "kai_topologies"} & facts.unseen.keys()
         return f"{nodes}; {'the topology is not known' if unseen else 'no topology is defined'}"
 
