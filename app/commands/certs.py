@@ -130,7 +130,8 @@ def _make(arguments: argparse.Namespace) -> int:
 
 
 def _write(path: Path, pem: bytes, mode: int) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as file:
         file.write(pem)
 
 

@@ -4,6 +4,7 @@ An explanation of each of thousands of workloads takes seconds, so a page explai
 which something has changed, and only for a short time. The pages after it go on.
 """
 
+import operator
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
@@ -117,7 +118,7 @@ def _parts(index: Index) -> Iterator[tuple[Ref, Parts]]:
 
 
 def _are_same(before: Parts, after: Parts) -> bool:
-    return len(before) == len(after) and all(a is b for a, b in zip(before, after, strict=True))
+    return len(before) == len(after) and all(map(operator.is_, before, after))
 
 
 def _same(facts: Snapshot, others: Snapshot) -> bool:

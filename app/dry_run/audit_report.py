@@ -167,7 +167,7 @@ class Report:
                 (user or "-", namespace or "-", *(f"{number:,}" for number in astuple(counts)))
             )
 
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         alignments = ("<", "<", *">" * (len(widths) - 2))
         for row in rows:
             cells = zip(row, alignments, widths, strict=True)

@@ -129,7 +129,7 @@ def waiting_gangs(index: Index) -> Iterator[tuple[Gang, Ref]]:
 
 
 def _waits(pod: Pod) -> bool:
-    return not (pod.node or pod.finished or pod.deleting is not None)
+    return not pod.node and pod.is_alive
 
 
 def _incomplete(index: Index) -> Iterator[Key]:

@@ -115,7 +115,8 @@ def _paths_of(domains: Domains, names: Iterable[str]) -> list[Path]:
 
 def _shared_depth(paths: Sequence[Sequence[str]]) -> int:
     """Return the depth of the narrowest domain that has all `paths` of nodes, or 1."""
-    common = sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, zip(*paths, strict=True)))
+    levels = zip(*paths, strict=True)
+    common = sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, levels))
     return max(common, 1)
 
 

@@ -52,7 +52,7 @@ def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
 def _stands_alone(index: Index, group: KaiPodGroup) -> bool:
     """Return whether a PodGroup has pods that have not ended, and none is of a PodCliqueSet."""
     pods = index.pods_of_group.get(group.key, ())
-    alive = [pod for pod in pods if not pod.finished and pod.deleting is None]
+    alive = [pod for pod in pods if pod.is_alive]
     return bool(alive) and not any(pod.place.pcs for pod in alive)
 
 

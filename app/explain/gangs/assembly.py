@@ -109,9 +109,8 @@ def _shape_of(index: Index, user: Pod | PodClique) -> Shape:
     if not asked:
         return user.shape
 
-    return replace(
-        user.shape, requests=tuple(sorted((asked + Counter(dict(user.shape.requests))).items()))
-    )
+    requests = asked + Counter(dict(user.shape.requests))
+    return replace(user.shape, requests=tuple(sorted(requests.items())))
 
 
 def gang_of_pod_group(index: Index, group: KaiPodGroup) -> Gang:
@@ -203,4 +202,4 @@ def _member_of_subgroup(
 
 
 def _alive(pods: Iterable[Pod]) -> tuple[Pod, ...]:
-    return tuple(pod for pod in pods if not pod.finished and pod.deleting is None)
+    return tuple(pod for pod in pods if pod.is_alive)

@@ -148,7 +148,11 @@ def _of_pod_group(index: Index, ref: Ref) -> _Match | None:
 
 
 def _of_workload(index: Index, ref: Ref) -> _Match | None:
-    groups = {g.name for g in index.facts.workload_groups if (g.namespace, g.workload) == ref.key}
+    groups = {
+        group.name
+        for group in index.facts.workload_groups
+        if (group.namespace, group.workload) == ref.key
+    }
     pods = [
         pod
         for pod in index.facts.pods
@@ -225,7 +229,8 @@ def base_gangs(gang: Gang) -> list[PodGang]:
 
     cliques = (member.clique for member in gang.members)
     names = {clique.place.base_podgang for clique in cliques if clique}
-    found = (index.gangs.get((gang.namespace, name)) for name in sorted(names - {gang.ref.name}))
+    others = sorted(names - {gang.ref.name})
+    found = (index.gangs.get((gang.namespace, name)) for name in others)
     return [base for base in found if base]
 
 

@@ -28,7 +28,9 @@ class Topology:
             return self.cluster.levels if self.cluster else ()
         named = {level.key: level.domain for level in (self.cluster.levels if self.cluster else ())}
         named |= {key: alias for alias, key in self.kai.aliases if key not in named}
-        return tuple(Level(named.get(key, key.rpartition("/")[2]), key) for key in self.kai.keys)
+        for key in self.kai.keys:
+            named.setdefault(key, key.rpartition("/")[2])
+        return tuple(Level(named[key], key) for key in self.kai.keys)
 
     @property
     def keys(self) -> tuple[str, ...]:

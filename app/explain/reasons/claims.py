@@ -171,13 +171,11 @@ def claim_not_in_pods(gang: Gang) -> Reasons:
         clique = member.clique
         if not clique or not _has_our_claim(clique):
             continue
-        outside = [pod for pod in member.pods if _runs(pod) and not _has_our_claim(pod)]
+        outside = [
+            pod for pod in member.pods if pod.node and pod.is_alive and not _has_our_claim(pod)
+        ]
         if outside:
             yield _outside(clique, outside)
-
-
-def _runs(pod: Pod) -> bool:
-    return bool(pod.node) and pod.deleting is None and not pod.finished
 
 
 def _outside(clique: PodClique, outside: Sequence[Pod]) -> Reason:

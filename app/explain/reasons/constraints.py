@@ -164,7 +164,9 @@ def gang_unconstrained(gang: Gang) -> Reasons:
 
     keys = [level.key for level in cluster.levels]
     untold = dict.fromkeys(_untold(gang.pcs, gang.whole, cluster, keys)) if gang.pcs else {}
-    lost = dict.fromkeys(map(gang.topology.name_of, _lost(pod_gang, group, keys))) if group else {}
+    lost = dict[str, None]()
+    if group:
+        lost = dict.fromkeys(map(gang.topology.name_of, _lost(pod_gang, group, keys)))
     if untold:
         yield _unconstrained(gang.ref, listed(untold), cluster)
     elif group and lost:

@@ -74,7 +74,7 @@ def _gone(gang: Gang, members: Iterable[Member]) -> list[Pod]:
         pod
         for member in members
         for pod in gang.index.pods_of_clique(gang.namespace, member.name)
-        if pod.finished or pod.deleting is not None
+        if not pod.is_alive
     ]
 
 

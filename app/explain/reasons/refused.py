@@ -246,8 +246,8 @@ def domains_joined(gang: Gang) -> Reasons:
     domains = gang.domains
     if not domains.joined:
         return
-    depths = (domains.depth(key) or 0 for part in gang.whole.parts() for key in _keys(part))
-    deepest = max(depths, default=0)
+    keys = (key for part in gang.whole.parts() for key in _keys(part))
+    deepest = max((domains.depth(key) or 0 for key in keys), default=0)
     for first, others in joined_names(domains).items():
         same = [first, *others]
         if len(first) <= deepest and (gang.waits or len(_used(gang, same)) > 1):

@@ -99,7 +99,8 @@ class Obstacle:
         small = self.gang.placements_of(without_size(self.demand))
         if small.now.fits:
             return ""
-        if not small.under(EMPTY).fits and small.under(Assumption(rules=Rules(shared=False))).fits:
+        unshared = Assumption(rules=Rules(shared=False))
+        if not small.under(EMPTY).fits and small.under(unshared).fits:
             narrowest = self.gang.topology.levels[-1]
             return f", and add {narrowest.domain} as preferred level to each required one"
         return ", and open the nodes there that are closed" if small.under(OPENED).fits else ""
@@ -226,8 +227,9 @@ class Obstacle:
 def obstacle_of(gang: Gang) -> Obstacle | None:
     """Return what stands in the way of a gang; None if nothing does, or if it can't be known."""
     keys = {*gang.topology.keys, ""}
-    told = [key for part in gang.whole.parts() for key in (part.told.required, part.told.preferred)]
-    if gang.placements.now.fits or not keys.issuperset(told):
+    told = [part.told for part in gang.whole.parts()]
+    asked = {key for each in told for key in (each.required, each.preferred)}
+    if gang.placements.now.fits or not asked <= keys:
         return None
     # gangs of several sets share their placements; who is in the way of each is its own
     key = ("obstacle", id(gang.placements), gang.ref)

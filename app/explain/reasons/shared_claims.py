@@ -133,11 +133,7 @@ def _being_deleted(gang: Gang, claim: ResourceClaim, users: Sequence[str]) -> Re
 def _lasting_users(gang: Gang, claim: ResourceClaim) -> list[str]:
     """Return the pods that have reserved a claim and are not ending."""
     pods = ((user, gang.index.pods.get((claim.namespace, user.name))) for user in claim.consumers)
-    return sorted(
-        user.name
-        for user, pod in pods
-        if pod is not None and pod.deleting is None and not pod.finished
-    )
+    return sorted(user.name for user, pod in pods if pod and pod.is_alive)
 
 
 def claim_held(gang: Gang) -> Reasons:

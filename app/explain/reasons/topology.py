@@ -102,7 +102,8 @@ def _by_missing_keys(
     for node in outside:
         keys = tuple(key for key in of_levels if key not in node.labels)
         if keys:
-            groups[keys, guesses.get(node.name, {}).get(keys[-1], "")].append(node)
+            value = guesses.get(node.name, {}).get(keys[-1], "")
+            groups[keys, value].append(node)
     return groups
 
 

@@ -23,7 +23,8 @@ def listed(names: Iterable[str], limit: int = 4) -> str:
     rest = len(shown) - limit
     if rest > 0:
         return f"{', '.join(shown[:limit])} and {rest} more"
-    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
+    first = ", ".join(shown[:-1])
+    return " and ".join(filter(None, (first, *shown[-1:])))
 
 
 def plain(thousandths: int) -> str:

@@ -142,22 +142,16 @@ def nodes_text(
         node = index.nodes[position]
         pods = index.pods_on.get(node.name, ())
         gpus = gpus_of(node.allocatable)
-        free = (
-            "not known"
-            if report.free is None
-            else plain(max(0, gpus - index.used_gpus.get(node.name, 0)))
-        )
+        used = index.used_gpus.get(node.name, 0)
+        free = "not known" if report.free is None else plain(max(0, gpus - used))
         state = "" if index.open_for_gpus[position] else "closed"
         groups = listed(dict.fromkeys(f"{pod.namespace}/{pod.group or pod.name}" for pod in pods))
         rows.append((node.name, f"{free} of {amount('/gpu', gpus)} free", state, groups))
 
-    more = (
-        [f"… {len(domain.nodes) - len(shown)} more: --all"]
-        if len(domain.nodes) > len(shown)
-        else []
-    )
-
-    return "\n".join([*_aligned(rows), *more])
+    lines = list(_aligned(rows))
+    if len(domain.nodes) > len(shown):
+        lines.append(f"… {len(domain.nodes) - len(shown)} more: --all")
+    return "\n".join(lines)
 
 
 def room_text(answer: RoomAnswer) -> str:
@@ -174,7 +168,8 @@ def room_text(answer: RoomAnswer) -> str:
         return (
             f"{what}: {len(answer.enough)} of {counted(len(answer.rooms), answer.level)}; {names}"
         )
-    best = ", ".join(words(room.domain.path, room.pods) for room in answer.rooms[:MOST_INSIDE])
+    roomiest = answer.rooms[:MOST_INSIDE]
+    best = ", ".join(words(room.domain.path, room.pods) for room in roomiest)
     return f"{what}: none" + (f"; {best}" if best else "")
 
 

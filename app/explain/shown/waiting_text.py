@@ -104,10 +104,10 @@ def _is_unexplained(rows: Sequence[WorkloadRow]) -> bool:
 
 def _table(rows: Sequence[WorkloadRow], facts: Snapshot, width: int) -> Iterator[str]:
     """Yield the rows with their reasons beside them, or below them if there is too little space."""
-    texts = [
-        [title.upper() for title in COLUMNS],
-        *([*map(visible, (*cells(row, facts), first_reason(row)))] for row in rows),
-    ]
+    texts = [[title.upper() for title in COLUMNS]]
+    for row in rows:
+        texts.append([*map(visible, cells(row, facts)), visible(first_reason(row))])
+
     without = [text[:-1] for text in texts]
     left = max(map(len, table(without))) + 2
     if not width or width - left >= _NARROWEST:

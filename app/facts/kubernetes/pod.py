@@ -141,6 +141,11 @@ class Pod(Namespaced):
     def finished(self) -> bool:
         return self.phase in ("Succeeded", "Failed")
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has neither ended nor is being deleted."""
+        return not self.finished and self.deleting is None
+
 
 def read_pod(obj: JsonMap) -> Pod:
     metadata = map_at(obj, "metadata")

@@ -87,7 +87,7 @@ def _limited(seekers: Iterable[Seeker]) -> Line:
 
 def is_alone(index: Index, pod: Pod) -> bool:
     """Return whether a pod that lives belongs to no gang that is known."""
-    if pod.finished or pod.deleting is not None:
+    if not pod.is_alive:
         return False
     namespace = pod.namespace
     is_of_set = (namespace, pod.place.pcs) in index.sets
