@@ -30,10 +30,7 @@ GOALS = {
     "class names in several files": 5,
 }
 
-REACHED: dict[str, float] = {
-    "tokens per code line": 8.32,
-    "functions above complexity 10": 1,
-}
+REACHED: dict[str, float] = {}
 """Figures of today that are above their goals. They may only fall."""
 
 LONG_BODY = 12

@@ -315,6 +315,11 @@ def _warning(stored: MnnvlResource, problem: str, remedy: str) -> Finding:
     return Finding(stored.kind, stored.namespace, stored.name, 0, (problem,), remedy)
 
 
-def _finding(kind: str, obj: Object, code: int, problems: list[str]) -> Finding:
+def _finding(
+    kind: str,
+    obj: Object,
+    code: int,
+    problems: list[str],
+) -> Finding:
     remedy = remedy_for(kind, code, problems)
     return Finding(kind, *key_of(obj), code, tuple(problems), remedy)

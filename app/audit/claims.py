@@ -28,7 +28,12 @@ LACKS = (
 class ClaimAudit:
     """What PodCliques and ResourceClaims lack, as far as `facts` and Pods show it."""
 
-    def __init__(self, client: Client, facts: ClusterView, stores: Stores) -> None:
+    def __init__(
+        self,
+        client: Client,
+        facts: ClusterView,
+        stores: Stores,
+    ) -> None:
         self._client = client
         self._facts = facts
         self._stores = stores
@@ -85,6 +90,11 @@ def _held(claim: Object, pods: list[str]) -> Finding:
     return _warning(RESOURCE_CLAIM, claim, problem, remedy)
 
 
-def _warning(resource: Resource, obj: Object, problem: str, remedy: str) -> Finding:
+def _warning(
+    resource: Resource,
+    obj: Object,
+    problem: str,
+    remedy: str,
+) -> Finding:
     """Return a warning about a stored object."""
     return Finding(resource.kind, *key_of(obj), 0, (problem,), remedy)

@@ -274,7 +274,11 @@ _BY_KIND_IF_ALLOWED = {
 }
 
 
-def remedy_for(kind: str, code: int, problems: Iterable[str] = ()) -> str:
+def remedy_for(
+    kind: str,
+    code: int,
+    problems: Iterable[str] = (),
+) -> str:
     """Return the remedy for an object of `kind`.
 
     The object is rejected with `code` for some problems, or has them as warnings if that is 0.

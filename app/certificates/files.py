@@ -141,7 +141,11 @@ def file_source(directory: Path, client_cas: bytes = b"") -> FileSource:
     return source
 
 
-def ensure_development_certificate(directory: Path, names: Sequence[str], now: datetime) -> None:
+def ensure_development_certificate(
+    directory: Path,
+    names: Sequence[str],
+    now: datetime,
+) -> None:
     """Ensure that `directory` has a serving certificate for `names`.
 
     The certificate (tls.crt, tls.key) is signed by the CA in the directory (ca.crt, ca.key).
@@ -193,11 +197,20 @@ def _is_good_ca(ca: Pair, now: datetime) -> bool:
     return inspect(ca.cert_pem).is_ca
 
 
-def _is_good_leaf(leaf: Pair, ca: Pair, names: Sequence[str], now: datetime) -> bool:
+def _is_good_leaf(
+    leaf: Pair,
+    ca: Pair,
+    names: Sequence[str],
+    now: datetime,
+) -> bool:
     return not any(check_pair(leaf, ca.cert_pem, names, at) for at in (now, now + _SPARE))
 
 
-def _make_leaf(ca: Pair, names: Sequence[str], now: datetime) -> Pair:
+def _make_leaf(
+    ca: Pair,
+    names: Sequence[str],
+    now: datetime,
+) -> Pair:
     end = min(now + _LEAF_LIFE, inspect(ca.cert_pem).not_after)
     return make_leaf(ca, names, now - _CLOCK_SKEW, end)
 

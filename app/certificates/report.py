@@ -47,7 +47,11 @@ def describe(material: Material, now: datetime) -> Iterator[str]:
             yield from _described(name, certificate, now)
 
 
-def _described(name: str, certificate: bytes, now: datetime) -> Iterator[str]:
+def _described(
+    name: str,
+    certificate: bytes,
+    now: datetime,
+) -> Iterator[str]:
     info = inspect(certificate)
     yield f"{name}: {info.subject}"
     yield f"  names       {', '.join(info.names) or '-'}"
@@ -120,7 +124,11 @@ def _decoded(data: Object, name: str) -> bytes | None:
         raise ValueError(f"{name} of the Secret is not base64") from None
 
 
-def _distrusting(configuration: Object, tls_crt: bytes, service: tuple[str, str]) -> list[str]:
+def _distrusting(
+    configuration: Object,
+    tls_crt: bytes,
+    service: tuple[str, str],
+) -> list[str]:
     bundles = trusted_cas(configuration, service)
     try:
         trusting = sum(any(is_issued_by(tls_crt, ca) for ca in cas) for cas in bundles)

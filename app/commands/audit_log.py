@@ -145,7 +145,11 @@ class Replay:
                 self.report.add(write, judgement.verdict)
 
 
-def _events(name: str, report: Report, progress: Progress) -> Iterator[Object]:
+def _events(
+    name: str,
+    report: Report,
+    progress: Progress,
+) -> Iterator[Object]:
     try:
         with opened_log(name) as (lines, raw):
             for number, line in enumerate(lines_of(lines)):
@@ -161,7 +165,12 @@ def _events(name: str, report: Report, progress: Progress) -> Iterator[Object]:
         raise UnusableInput(f"{name}: can't be read: {problem}") from None
 
 
-def _show(progress: Progress, name: str, lines: int, raw: BinaryIO) -> None:
+def _show(
+    progress: Progress,
+    name: str,
+    lines: int,
+    raw: BinaryIO,
+) -> None:
     """Show how much of a log has been read: KiB of a file, lines of standard input."""
     if name == "-":
         progress.show("standard input, lines", lines, None)

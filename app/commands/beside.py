@@ -84,7 +84,11 @@ async def unregistered(
             yield served
 
 
-def registered(api: ApiServer, served: Running, bundle: bytes) -> list[Object]:
+def registered(
+    api: ApiServer,
+    served: Running,
+    bundle: bytes,
+) -> list[Object]:
     """Return the webhook configurations that trust `bundle` (PEM), and the Service that they call.
 
     For an API server that cannot call Services, they have the URL of our server instead.

@@ -98,7 +98,12 @@ async def announced(*settings: Any) -> AsyncIterator["Opened"]:
         yield console
 
 
-def announcement(url: str, file: Path, *, terminal: bool) -> str:
+def announcement(
+    url: str,
+    file: Path,
+    *,
+    terminal: bool,
+) -> str:
     """Return the line with the address.
 
     The address has a token, so it is shown only on a terminal: other output may be stored and read

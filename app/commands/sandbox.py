@@ -148,7 +148,12 @@ async def _until_signalled(
             await signalled()
 
 
-async def _apply_fleet(api: ApiServer, cluster: Cluster, *, waits: bool) -> None:
+async def _apply_fleet(
+    api: ApiServer,
+    cluster: Cluster,
+    *,
+    waits: bool,
+) -> None:
     """Create the fleet.
 
     If it `waits`, the levels must be in the cache first: until then, webhooks would reject it.

@@ -185,7 +185,11 @@ class _Report:
         return max(1, code) if self.changes and self.changes.is_severe else code
 
 
-def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Namespace) -> int:
+def _report(
+    index: Index,
+    levels: ClusterTopology | None,
+    arguments: argparse.Namespace,
+) -> int:
     examined = survey(index, arguments.name)
     topology = index.topology(arguments.name)
     _require_topology(index, topology, examined, arguments.name)
@@ -256,7 +260,12 @@ def _effects_document(effects: Effects, room: RoomSearch | None) -> Object:
     return document if room is None else {**document, "room": search_document(room)}
 
 
-def _require_topology(index: Index, topology: Topology, examined: Survey, name: str) -> None:
+def _require_topology(
+    index: Index,
+    topology: Topology,
+    examined: Survey,
+    name: str,
+) -> None:
     """Raise UnusableInput if a topology was named that there is not."""
     if not name or topology.cluster or topology.kai or examined.unknown:
         return
@@ -276,7 +285,11 @@ def _domains(
     return text
 
 
-def _inside(index: Index, topology: Topology, given: str) -> list[DomainReport]:
+def _inside(
+    index: Index,
+    topology: Topology,
+    given: str,
+) -> list[DomainReport]:
     """Return the domains of a level that have the value; several if it is in several parents.
 
     UnusableInput for none.
@@ -304,7 +317,11 @@ def _inside(index: Index, topology: Topology, given: str) -> list[DomainReport]:
     return reports
 
 
-def _room(index: Index, topology: Topology, arguments: argparse.Namespace) -> RoomSearch | None:
+def _room(
+    index: Index,
+    topology: Topology,
+    arguments: argparse.Namespace,
+) -> RoomSearch | None:
     if not arguments.room:
         if arguments.level:
             raise UnusableInput("--in goes with --room")

@@ -136,7 +136,11 @@ class Examination:
     async def _audit(self, result: Result) -> None:
         by_kind: dict[str, int] = {}
 
-        def show(kind: str, done: int, _left: int | None) -> None:
+        def show(
+            kind: str,
+            done: int,
+            _left: int | None,
+        ) -> None:
             by_kind[kind] = done
             result.looked_at = sum(by_kind.values())
             self._live.touch()
@@ -192,7 +196,12 @@ class Examination:
         }
 
 
-async def _no_handshake(host: str, port: int, name: str, ca_bundle: bytes) -> Handshake:
+async def _no_handshake(
+    host: str,
+    port: int,
+    name: str,
+    ca_bundle: bytes,
+) -> Handshake:
     return Handshake("unreachable", "the console connects to nothing but the API server")
 
 
@@ -290,7 +299,12 @@ def _shown(row: FindingRow) -> Values:
     }
 
 
-def _headline(rows: Sequence[FindingRow], result: Result | None, *, running: bool) -> str:
+def _headline(
+    rows: Sequence[FindingRow],
+    result: Result | None,
+    *,
+    running: bool,
+) -> str:
     urgent = sum(row.group in ("problem", "refused", "leak") for row in rows)
     if running:
         return "The cluster is being examined"

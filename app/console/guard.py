@@ -45,7 +45,12 @@ class Guard:
     app: ASGIApp
     token: str
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
         if scope["type"] != "http":
             return
         refusal = self.refusal(scope)

@@ -102,7 +102,12 @@ class _RoomOnMap:
         return round(16 * self._rooms[path] / self._wanted)
 
 
-def _places(index: Index, topology: Topology, depth: int, nodes: frozenset[str]) -> set[Path]:
+def _places(
+    index: Index,
+    topology: Topology,
+    depth: int,
+    nodes: frozenset[str],
+) -> set[Path]:
     """Return the domains in which some nodes are."""
     if not nodes:
         return set()
@@ -113,7 +118,12 @@ def _places(index: Index, topology: Topology, depth: int, nodes: frozenset[str])
     }
 
 
-def _group(parent: Path, at: Path, inside: Sequence[DomainReport], asked: _RoomOnMap) -> Values:
+def _group(
+    parent: Path,
+    at: Path,
+    inside: Sequence[DomainReport],
+    asked: _RoomOnMap,
+) -> Values:
     shown = parent[len(at) :]
     name = "/".join(shown[1:] or shown) or (parent[-1] if parent else "")
     free = [report.free for report in inside]
@@ -145,7 +155,11 @@ def _bands(groups: Sequence[Values], levels: Sequence[Level]) -> list[Values]:
     return [_band(name, inside, levels) for name, inside in bands.items()]
 
 
-def _band(name: str, groups: Sequence[Values], levels: Sequence[Level]) -> Values:
+def _band(
+    name: str,
+    groups: Sequence[Values],
+    levels: Sequence[Level],
+) -> Values:
     """Return a domain of the broadest level that is drawn, with its totals.
 
     `levels` are those from the broadest to that of the cells.
@@ -178,7 +192,13 @@ def _free_and_room(groups: Sequence[Values]) -> list[str]:
     return words
 
 
-def _cell(report: DomainReport, asked: _RoomOnMap, here: set[Path], *, linked: bool) -> Cell:
+def _cell(
+    report: DomainReport,
+    asked: _RoomOnMap,
+    here: set[Path],
+    *,
+    linked: bool,
+) -> Cell:
     free = "?" if report.free is None else plain(report.free)
     closed = f", {report.closed} closed" if report.closed else ""
     room = asked.room_in(report.path)
@@ -201,7 +221,11 @@ def _share(report: DomainReport) -> int:
     return max(1, round(16 * report.free / report.gpus))
 
 
-def _depth(index: Index, topology: Topology, at: Path) -> int | None:
+def _depth(
+    index: Index,
+    topology: Topology,
+    at: Path,
+) -> int | None:
     """Return the deepest level inside a domain that has at most 1,024 domains there.
 
     None if even the next has more.

@@ -158,7 +158,11 @@ def _verdicts(
     ]
 
 
-def _shown(judgement: Judgement, node: yaml.Node | None, snapshot: Revision | None) -> Values:
+def _shown(
+    judgement: Judgement,
+    node: yaml.Node | None,
+    snapshot: Revision | None,
+) -> Values:
     api_version, kind, namespace, name = identify(judgement.document)
     verdict = judgement.verdict
     shown = {"kind": kind, "name": name or "(no name)", "namespace": namespace}

@@ -43,7 +43,12 @@ class Revisions:
         # more threads would need more memory, and be no faster
         self._worker = ThreadPoolExecutor(1, "pages")
 
-    def take(self, revision: int, facts: Snapshot, time: float) -> Revision:
+    def take(
+        self,
+        revision: int,
+        facts: Snapshot,
+        time: float,
+    ) -> Revision:
         self.last = Revision(revision, facts, time, self._following)
         return self.last
 

@@ -125,7 +125,12 @@ class _Routes:
 
         return answer
 
-    async def _page(self, request: Request, page: ConsolePage, more: Values) -> Response:
+    async def _page(
+        self,
+        request: Request,
+        page: ConsolePage,
+        more: Values,
+    ) -> Response:
         """Return the page, or 304 if it shows what `If-None-Match` names."""
         query = dict(reversed(request.query_params.multi_items()))
         snapshot = self._console.live.snapshot()

@@ -66,7 +66,12 @@ def _read(snapshot: Revision, query: Query) -> Values:
     }
 
 
-def _of_survey(index: Index, examined: Survey, topology: Topology, at: Path) -> Values:
+def _of_survey(
+    index: Index,
+    examined: Survey,
+    topology: Topology,
+    at: Path,
+) -> Values:
     return {
         "headline": _headline(index, examined, topology, at),
         "levels": examined.levels,
@@ -77,7 +82,11 @@ def _of_survey(index: Index, examined: Survey, topology: Topology, at: Path) -> 
     }
 
 
-def _of_room(index: Index, query: Query, room: RoomSearch | None) -> Values:
+def _of_room(
+    index: Index,
+    query: Query,
+    room: RoomSearch | None,
+) -> Values:
     return {
         "room": search_text(room).splitlines() if room else [],
         "room_fits": bool(room and room.answer.enough),
@@ -95,7 +104,12 @@ def _asked(query: Query) -> dict[str, str]:
     return {name: query[name] for name in ("pods", "gpus", "level") if name in query}
 
 
-def _ignored(index: Index, topology: Topology, query: Query, at: Path) -> list[str]:
+def _ignored(
+    index: Index,
+    topology: Topology,
+    query: Query,
+    at: Path,
+) -> list[str]:
     """Return the options whose value means nothing."""
     meaning = {
         "at": bool(at),
@@ -119,7 +133,12 @@ def _unseen(examined: Survey, index: Index) -> list[str]:
     return [f"{TITLES[kind]} ({index.facts.unseen[kind]})" for kind in sorted(kinds)]
 
 
-def _headline(index: Index, examined: Survey, topology: Topology, at: Path) -> str:
+def _headline(
+    index: Index,
+    examined: Survey,
+    topology: Topology,
+    at: Path,
+) -> str:
     if "nodes" in index.facts.unseen:
         return "The nodes can't be seen with your rights"
     if at:
@@ -156,7 +175,11 @@ def _path(index: Index, topology: Topology, given: str) -> Path:
     return at if index.domains(topology.keys).within(len(at), at) else ()
 
 
-def _room(index: Index, topology: Topology, query: Query) -> RoomSearch | None:
+def _room(
+    index: Index,
+    topology: Topology,
+    query: Query,
+) -> RoomSearch | None:
     pods = _number(query, "pods", range(1, MOST_PODS + 1))
     gpus = _number(query, "gpus", range(MOST_GPUS + 1))
     if pods is None or gpus is None or not index.room_is_known:
@@ -168,7 +191,11 @@ def _room(index: Index, topology: Topology, query: Query) -> RoomSearch | None:
     )
 
 
-def _number(query: Query, name: str, allowed: range) -> int | None:
+def _number(
+    query: Query,
+    name: str,
+    allowed: range,
+) -> int | None:
     """Return the number that an option gives, None if it gives none that is allowed."""
     value = query.get(name, "")
     if not (value.isascii() and value.isdecimal()) or len(value) > 6:
@@ -212,7 +239,11 @@ def _gangs(index: Index, given: str) -> list[dict[str, str]]:
 # The nodes of one domain.
 
 
-def _nodes(index: Index, topology: Topology, at: Path) -> list[Values]:
+def _nodes(
+    index: Index,
+    topology: Topology,
+    at: Path,
+) -> list[Values]:
     """Return the nodes of a domain that has at most MOST_NODES.
 
     They have what is free, and which groups have pods there.

@@ -75,7 +75,11 @@ def _read(listing: WaitingList, snapshot: Revision, query: Query) -> Values:
     }
 
 
-def _of_list(listing: WaitingList, rows: Sequence[WorkloadRow], facts: Snapshot) -> Values:
+def _of_list(
+    listing: WaitingList,
+    rows: Sequence[WorkloadRow],
+    facts: Snapshot,
+) -> Values:
     return {
         "list": [_listed(row, facts) for row in rows[:MOST_ROWS]],
         "count": len(rows),
@@ -84,7 +88,11 @@ def _of_list(listing: WaitingList, rows: Sequence[WorkloadRow], facts: Snapshot)
     }
 
 
-def _of_object(index: Index, ref: Ref | None, asked: str) -> Values:
+def _of_object(
+    index: Index,
+    ref: Ref | None,
+    asked: str,
+) -> Values:
     """Return the explanation of `ref`. `asked` is "" if nobody has asked for one."""
     answer = answered(index, ref) if ref else None
     return {
@@ -94,7 +102,11 @@ def _of_object(index: Index, ref: Ref | None, asked: str) -> Values:
     }
 
 
-def _ignored(query: Query, namespaces: Sequence[str], ref: Ref | None) -> list[str]:
+def _ignored(
+    query: Query,
+    namespaces: Sequence[str],
+    ref: Ref | None,
+) -> list[str]:
     """Return the options whose value means nothing. `ref` is the object that is asked about."""
     meaning = {
         "namespace": query.get("namespace") in namespaces,
@@ -106,7 +118,11 @@ def _ignored(query: Query, namespaces: Sequence[str], ref: Ref | None) -> list[s
 # The list.
 
 
-def _found(rows: Sequence[WorkloadRow], namespace: str, text: str) -> list[WorkloadRow]:
+def _found(
+    rows: Sequence[WorkloadRow],
+    namespace: str,
+    text: str,
+) -> list[WorkloadRow]:
     return [
         row
         for row in rows
@@ -166,7 +182,11 @@ def _heading(answer: Answer) -> str:
     return f"{name} waits: KAI says {answer.said[0]}" if answer.said else answer.headline
 
 
-def _rows(branch: Branch, causes: Sequence[str], level: int = 1) -> Iterator[Values]:
+def _rows(
+    branch: Branch,
+    causes: Sequence[str],
+    level: int = 1,
+) -> Iterator[Values]:
     """Yield the rows of the tree from top to bottom. Equal siblings are one row with a count."""
     yield _row(branch, causes, level)
     for child, more in folded(branch.children):
@@ -192,7 +212,11 @@ _BLANK: Values = {
 }
 
 
-def _row(branch: Branch, causes: Sequence[str], level: int) -> Values:
+def _row(
+    branch: Branch,
+    causes: Sequence[str],
+    level: int,
+) -> Values:
     counts = branch.placed is not None and branch.total is not None
     numbers = _numbers(branch)
     link = named(branch.ref) if branch.ref.kind in EXPLAINED else ""
@@ -243,7 +267,11 @@ def _rooms(rooms: Sequence[DomainRoom]) -> list[Values]:
     return [_group(parent or "all", inside, rooms[0]) for parent, inside in groups.items()]
 
 
-def _group(name: str, rooms: Sequence[DomainRoom], best: DomainRoom) -> Values:
+def _group(
+    name: str,
+    rooms: Sequence[DomainRoom],
+    best: DomainRoom,
+) -> Values:
     total = sum(room.pods for room in rooms)
     return {"name": name, "total": total, "cells": [_cell(room, best) for room in rooms]}
 

@@ -116,7 +116,12 @@ async def _check_version(read: Read) -> list[Check]:
     ]
 
 
-async def _check(client: Client, read: Read, api: Api, broken: Mapping[str, Check]) -> list[Check]:
+async def _check(
+    client: Client,
+    read: Read,
+    api: Api,
+    broken: Mapping[str, Check],
+) -> list[Check]:
     """At most one check; none if the CRD is `broken`, because there is a check for it already."""
     resource = api.resource
     version = client.served_version(resource)
@@ -252,7 +257,11 @@ def _names(crd: Object, *path: str) -> Iterator[str]:
     yield from texts_at(names, "shortNames")
 
 
-def _remedy(name: str, taken_by: Sequence[str], accepted: Object) -> str:
+def _remedy(
+    name: str,
+    taken_by: Sequence[str],
+    accepted: Object,
+) -> str:
     """Return how to correct a CRD.
 
     If another CRD gives up a name, the API server examines a CRD whose spec has names that were not

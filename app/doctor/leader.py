@@ -21,7 +21,11 @@ _LOGS = (
 )
 
 
-async def check_leader(client: Client, settings: LeaderElection, now: datetime) -> list[Check]:
+async def check_leader(
+    client: Client,
+    settings: LeaderElection,
+    now: datetime,
+) -> list[Check]:
     """Return a check of the Lease.
 
     `now` is in UTC. Raise ClusterError if the Lease cannot be read.

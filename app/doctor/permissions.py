@@ -243,13 +243,22 @@ def _remedy(need: Need) -> str:
     return _REMEDY
 
 
-async def _is_allowed(client: Client, need: Need, verb: str, namespace: str | None) -> bool:
+async def _is_allowed(
+    client: Client,
+    need: Need,
+    verb: str,
+    namespace: str | None,
+) -> bool:
     resource = SELF_ACCESS_REVIEW if namespace is None else ACCESS_REVIEW
     answer = await client.create(resource, access_review(need, verb, namespace))
     return (answer.get("status") or {}).get("allowed") is True
 
 
-def access_review(need: Need, verb: str, namespace: str | None) -> Object:
+def access_review(
+    need: Need,
+    verb: str,
+    namespace: str | None,
+) -> Object:
     """Return a SubjectAccessReview of our service account in `namespace`.
 
     It is a SelfSubjectAccessReview if the namespace of the account is None.

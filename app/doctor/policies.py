@@ -118,7 +118,11 @@ def _effects(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[Check]:
             yield Check(SUBJECT, "ok", _effect(stored.policies[name], bindings))
 
 
-def differences(stored: Policies, desired: Sequence[JsonMap], remedy: str) -> Iterator[Check]:
+def differences(
+    stored: Policies,
+    desired: Sequence[JsonMap],
+    remedy: str,
+) -> Iterator[Check]:
     """Yield how the stored policies are not `desired`: policies, each before its binding."""
     for message in _differences(stored, desired):
         yield Check(SUBJECT, "warning", message, remedy)

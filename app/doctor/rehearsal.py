@@ -57,7 +57,11 @@ _CLUSTER_WIDE = {
 _WRITER = "See what writes this caBundle: cert-manager's cainjector, or the owner's controller."
 
 
-async def check_all(client: Client, shake: Shake, now: datetime) -> list[Check]:
+async def check_all(
+    client: Client,
+    shake: Shake,
+    now: datetime,
+) -> list[Check]:
     """Return the checks of all webhooks. Raise ClusterError if something cannot be read."""
     installed = await read_installed(client)
     return rehearse(installed) + await check_certificates(installed, shake, now)
@@ -149,7 +153,11 @@ def _stopped(
     }
 
 
-def _stops(webhook: StoredWebhook, stopped: Mapping[str, str], where: str) -> Check:
+def _stops(
+    webhook: StoredWebhook,
+    stopped: Mapping[str, str],
+    where: str,
+) -> Check:
     harms = "; ".join(dict.fromkeys(stopped.values()))
     message = (
         f"{webhook.configuration}, {webhook.name}: while it is down, writes of"
@@ -208,7 +216,11 @@ def _requests(webhooks: Sequence[StoredWebhook]) -> list[tuple[tuple[str, str], 
     return list(named)
 
 
-async def check_certificates(installed: Installed, shake: Shake, now: datetime) -> list[Check]:
+async def check_certificates(
+    installed: Installed,
+    shake: Shake,
+    now: datetime,
+) -> list[Check]:
     """Return the problems of all caBundles, and how many could not be compared from here."""
     checks: list[Check] = []
     unknown = 0

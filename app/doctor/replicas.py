@@ -15,7 +15,11 @@ NAME = "grove-admission"
 _VERSION = re.compile(r":v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})$")
 
 
-async def check_replicas(client: Client, namespace: str, version: str) -> list[Check]:
+async def check_replicas(
+    client: Client,
+    namespace: str,
+    version: str,
+) -> list[Check]:
     """Checks of the Deployment `grove-admission`; none if it does not exist.
 
     Its image is compared with `version`, which is that of this program. Raise ClusterError if the
@@ -53,7 +57,11 @@ async def _readiness(client: Client, namespace: str, deployment: Object) -> Chec
     return Check(SUBJECT, "warning" if ready else "problem", message, remedy)
 
 
-async def _reasons(client: Client, namespace: str, deployment: Object) -> AsyncIterator[str]:
+async def _reasons(
+    client: Client,
+    namespace: str,
+    deployment: Object,
+) -> AsyncIterator[str]:
     labels = map_at(deployment, "spec", "selector", "matchLabels")
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     with contextlib.suppress(ClusterError):
@@ -79,7 +87,11 @@ def _images(deployment: Object) -> list[str]:
     return [text_at(item, "image") for item in containers if item.get("name") == NAME]
 
 
-def _age(image: str, version: str, namespace: str) -> list[Check]:
+def _age(
+    image: str,
+    version: str,
+    namespace: str,
+) -> list[Check]:
     """Return a problem if the tag of the image is an older version than ours.
 
     Nothing if the tag is not a version.

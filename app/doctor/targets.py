@@ -82,7 +82,11 @@ def _service_port(service: JsonMap, number: int) -> JsonMap | None:
     return next((port for port in ports if port.get("port") == number), None)
 
 
-def endpoints_of(key: ServiceKey, number: int, surroundings: Surroundings) -> list[Endpoint]:
+def endpoints_of(
+    key: ServiceKey,
+    number: int,
+    surroundings: Surroundings,
+) -> list[Endpoint]:
     """Return the ready endpoints behind a port of a Service, [] if there is no such port."""
     port = _service_port(surroundings.services.get(key, {}), number)
     if port is None:

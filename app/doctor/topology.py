@@ -97,7 +97,11 @@ async def _binding(
     return [_compared(f"{title}: {_listed(current)}", current, configured)]
 
 
-def _compared(message: str, current: Sequence[Level], configured: Sequence[Level]) -> Check:
+def _compared(
+    message: str,
+    current: Sequence[Level],
+    configured: Sequence[Level],
+) -> Check:
     if configured and current != tuple(configured):
         remedy = f"The configuration is read at start: restart the replicas. Else: {_LEADER}"
         return Check(
@@ -133,7 +137,11 @@ def _ready(name: str, topology: Object) -> Check:
     return Check(SUBJECT, "problem" if status == "False" else "warning", title, _LEADER)
 
 
-async def _kai(client: Client, name: str, topology: Object) -> list[Check]:
+async def _kai(
+    client: Client,
+    name: str,
+    topology: Object,
+) -> list[Check]:
     title = f"KAI Topology {name}"
     if client.served_version(KAI_TOPOLOGY) is None:
         return []  # the checks of the APIs have this

@@ -105,7 +105,12 @@ class History:
 
         return self._judgeable(event, write, verb)
 
-    def _judgeable(self, event: JsonMap, write: Write, verb: str) -> Write:
+    def _judgeable(
+        self,
+        event: JsonMap,
+        write: Write,
+        verb: str,
+    ) -> Write:
         response = _object_in(event, "responseObject")
         obj = response if verb == "patch" else _object_in(event, "requestObject")
         if verb == "delete":
@@ -141,7 +146,12 @@ class History:
         return before
 
 
-def _with_request(write: Write, obj: Object | None, before: Object | None, missing: str) -> Write:
+def _with_request(
+    write: Write,
+    obj: Object | None,
+    before: Object | None,
+    missing: str,
+) -> Write:
     """Return a write with its request, or with the problem that it can't be judged.
 
     `missing` is the problem if the log lacks the object that was written.
@@ -160,7 +170,12 @@ def _is_ending(obj: JsonMap | None) -> bool:
     return obj is not None and bool(map_at(obj, "metadata").get("deletionTimestamp"))
 
 
-def _write(event: JsonMap, ref: JsonMap, target: Target, operation: str) -> Write:
+def _write(
+    event: JsonMap,
+    ref: JsonMap,
+    target: Target,
+    operation: str,
+) -> Write:
     response = map_at(event, "responseObject", "metadata")
     request = map_at(event, "requestObject", "metadata")
     name = _text(ref, "name") or _text(response, "name") or _text(request, "name")
@@ -235,7 +250,11 @@ def _missing(event: JsonMap, verb: str) -> str:
     return NO_RESPONSE if verb == "patch" and event.get("requestObject") is not None else NO_OBJECT
 
 
-def _request(write: Write, obj: Object | None, before: Object | None) -> Request:
+def _request(
+    write: Write,
+    obj: Object | None,
+    before: Object | None,
+) -> Request:
     """Return the request that the API server sent to webhooks."""
     group, plural, subresource = write.target
     judged = before if write.operation == "DELETE" else obj

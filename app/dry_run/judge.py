@@ -129,7 +129,11 @@ def identify(document: JsonMap) -> tuple[str, str, str, str]:
     return tuple(str(value or "") for value in values)  # type: ignore[return-value]
 
 
-async def judge(routes: Mapping[str, Route], document: Object, asker: Asker) -> Judgement:
+async def judge(
+    routes: Mapping[str, Route],
+    document: Object,
+    asker: Asker,
+) -> Judgement:
     """Return the verdict of the route for the document.
 
     An AdmissionReview is judged as it is, but always as a dry run.
@@ -199,7 +203,12 @@ def _route(
     return next(by_operation, next(iter(fitting), None))
 
 
-def _request(document: Object, resource: Resource, subresource: str, asker: Asker) -> Request:
+def _request(
+    document: Object,
+    resource: Resource,
+    subresource: str,
+    asker: Asker,
+) -> Request:
     _, kind, namespace, name = identify(document)
     operation = asker.operation
     return Request(

@@ -169,7 +169,13 @@ def _missing_replicas(about: Subject) -> int:
     return max(0, pcs.replicas - len(made))
 
 
-def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -> str:
+def _headline(
+    about: Subject,
+    of: Branch,
+    state: State,
+    *,
+    is_looked_at: bool,
+) -> str:
     """Return the answer in one line.
 
     Unless `is_looked_at`, nodes were not read: whether constraints are kept is then not said.

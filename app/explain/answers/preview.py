@@ -60,7 +60,11 @@ def preview(index: Index, after: ClusterTopology) -> Preview:
     return Preview(after, tuple(effects), reasons, absent_keys(index, topology))
 
 
-def _uses(index: Index, pcs: SetWithStatus, before: ClusterTopology | None) -> bool:
+def _uses(
+    index: Index,
+    pcs: SetWithStatus,
+    before: ClusterTopology | None,
+) -> bool:
     """Return whether the set is placed by the topology that is edited."""
     names = {asked.topology for _, asked in pcs.constraints if asked.topology}
     return index.topology(min(names, default="")).cluster == before

@@ -83,7 +83,11 @@ def search_room(
     return RoomSearch(answer, wider, largest, tuple(sorted(pools)))
 
 
-def _next_wider(index: Index, topology: Topology, answer: RoomAnswer) -> RoomAnswer | None:
+def _next_wider(
+    index: Index,
+    topology: Topology,
+    answer: RoomAnswer,
+) -> RoomAnswer | None:
     names = topology.names
     for level in reversed(names[: names.index(answer.level)]):
         wider = find_room(index, topology, level, answer.pods, answer.gpus)

@@ -141,7 +141,12 @@ def domain_reports(
     return [_report(index, domain, known=known) for domain in domains]
 
 
-def _report(index: Index, domain: Domain, *, known: bool) -> DomainReport:
+def _report(
+    index: Index,
+    domain: Domain,
+    *,
+    known: bool,
+) -> DomainReport:
     opened = sum(map(index.open_for_gpus.__getitem__, domain.nodes))
     gpus = sum(map(index.gpus.__getitem__, domain.nodes))
     free = sum(map(index.free_gpus.__getitem__, domain.nodes)) if known else None

@@ -75,7 +75,12 @@ class _Grower:
         asked = asked_words(pcs.asked)
         return self._branch(pcs.ref, asked=asked, placed=0, total=0, state=state, words=words)
 
-    def _bundle(self, ref: Ref, children: tuple[Branch, ...], asked: str = "") -> Branch:
+    def _bundle(
+        self,
+        ref: Ref,
+        children: tuple[Branch, ...],
+        asked: str = "",
+    ) -> Branch:
         placed, total, state, words = together(children)
         return self._branch(
             ref,
@@ -108,7 +113,12 @@ class _Grower:
             "waits",
         )
 
-    def _member(self, gang: Gang, member: Member, unit: Unit | None = None) -> Branch:
+    def _member(
+        self,
+        gang: Gang,
+        member: Member,
+        unit: Unit | None = None,
+    ) -> Branch:
         gpus = gpus_of(dict(member.shape.requests))
         waits = f"{member.expected} x {amount('/gpu', gpus)}" if gpus else "waits for its gang"
         level = gang.topology.name_of(unit.told.required) if unit and unit.told.required else ""

@@ -80,7 +80,11 @@ def _shapes(index: Index, pods: tuple[Pod, ...]) -> tuple[Shape, ...]:
     return tuple(_shape_of(index, pod) for pod in pods)
 
 
-def _typical(pods: tuple[Pod, ...], shapes: tuple[Shape, ...], template: Shape = NO_SHAPE) -> Shape:
+def _typical(
+    pods: tuple[Pod, ...],
+    shapes: tuple[Shape, ...],
+    template: Shape = NO_SHAPE,
+) -> Shape:
     """Return what pods that don't exist yet will ask for.
 
     That of a pod, which webhooks may have completed, first of one that waits; else that of the
@@ -135,7 +139,11 @@ def gang_of_pod(index: Index, pod: Pod) -> Gang:
     return Gang(index, pod.ref, Unit(pod.name, UNBOUND, (member,)), index.topology())
 
 
-def _unit_of_subgroups(index: Index, group: KaiPodGroup, pods: tuple[Pod, ...]) -> Unit:
+def _unit_of_subgroups(
+    index: Index,
+    group: KaiPodGroup,
+    pods: tuple[Pod, ...],
+) -> Unit:
     if group.subgroups:
         root = SubGroup(group.name, told=group.told, needed=group.needed)
         return _Nesting(index, group, pods).unit(root, "", 1)
@@ -153,13 +161,23 @@ class _Nesting:
     name, repeated ones, and those below MOST_DEPTH.
     """
 
-    def __init__(self, index: Index, group: KaiPodGroup, pods: tuple[Pod, ...]) -> None:
+    def __init__(
+        self,
+        index: Index,
+        group: KaiPodGroup,
+        pods: tuple[Pod, ...],
+    ) -> None:
         self._index = index
         self._pods = pods
         self._subgroups = _distinct(group.subgroups)
         self._parents = {sub.parent for sub in self._subgroups}
 
-    def unit(self, whole: SubGroup, parent: str, depth: int) -> Unit:
+    def unit(
+        self,
+        whole: SubGroup,
+        parent: str,
+        depth: int,
+    ) -> Unit:
         """Return the SubGroups whose parent is `parent`, as parts of `whole`."""
         children = [sub for sub in self._subgroups if sub.parent == parent]
         nested = self._parents if depth < MOST_DEPTH else frozenset()

@@ -52,7 +52,12 @@ def planned(index: Index, document: JsonMap) -> list[Gang]:
 
 
 class _Plan:
-    def __init__(self, index: Index, pcs: SetWithStatus, document: JsonMap) -> None:
+    def __init__(
+        self,
+        index: Index,
+        pcs: SetWithStatus,
+        document: JsonMap,
+    ) -> None:
         self.index = index
         self._pcs = pcs
         self._cluster = index.topology(pcs.asked.topology).cluster
@@ -101,7 +106,12 @@ class _Plan:
             return self._gang(unit.name, (), (unit,))
         return self._gang_of(unit)
 
-    def _gang(self, name: str, members: tuple[Member, ...], units: tuple[Unit, ...]) -> Gang:
+    def _gang(
+        self,
+        name: str,
+        members: tuple[Member, ...],
+        units: tuple[Unit, ...],
+    ) -> Gang:
         return self._gang_of(Unit(name, self._told(self._pcs.asked), members, units))
 
     def _gang_of(self, whole: Unit) -> Gang:

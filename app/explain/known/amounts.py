@@ -139,6 +139,10 @@ def have_the_same(nodes: Sequence[Node], earlier: Sequence[Node]) -> bool:
     )
 
 
-def left(has: tuple[int, ...], used: Amounts, names: tuple[str, ...]) -> tuple[int, ...]:
+def left(
+    has: tuple[int, ...],
+    used: Amounts,
+    names: tuple[str, ...],
+) -> tuple[int, ...]:
     """Return what is left of the amounts `has` of the resources `names`."""
     return tuple([amount - used.get(name, 0) for amount, name in zip(has, names, strict=True)])

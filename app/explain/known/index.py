@@ -43,7 +43,12 @@ class Index(Belongings):
         self._memory: dict[object, tuple[object, frozenset[str]]] = {}
         self._take_nodes()
 
-    def remembered(self, key: object, make: Callable[[], T], of: Iterable[str] = ()) -> T:
+    def remembered(
+        self,
+        key: object,
+        make: Callable[[], T],
+        of: Iterable[str] = (),
+    ) -> T:
         """Return what `make` gave for this key the first time.
 
         Equal gangs share what is computed for them. If it depends on nothing but some fields of the

@@ -34,7 +34,13 @@ async def read_for(
     return Snapshot(**reading.found(), now=now)
 
 
-async def read_list(client: Reader, namespace: str, *, room: bool, now: float) -> Snapshot:
+async def read_list(
+    client: Reader,
+    namespace: str,
+    *,
+    room: bool,
+    now: float,
+) -> Snapshot:
     """Return what tells which workloads of a namespace wait and why; of all namespaces for ""."""
     reading = Reading(client, BY_RESOURCE)
     with paused():

@@ -139,7 +139,12 @@ class _Search:
         for depth in dict.fromkeys((preferred, required)):
             yield from self._open_at(task, depth, required)
 
-    def _open_at(self, task: _PartTask, depth: int, required: int) -> Iterator[Domain]:
+    def _open_at(
+        self,
+        task: _PartTask,
+        depth: int,
+        required: int,
+    ) -> Iterator[Domain]:
         return (domain for domain in self._at(task, depth) if self._has_own(task, required, domain))
 
     def _at(self, task: _PartTask, depth: int) -> Iterator[Domain]:
@@ -153,14 +158,24 @@ class _Search:
         else:
             yield from domains.within(depth, path)
 
-    def _has_own(self, task: _PartTask, required: int, domain: Domain) -> bool:
+    def _has_own(
+        self,
+        task: _PartTask,
+        required: int,
+        domain: Domain,
+    ) -> bool:
         """Return whether pods of the part run in the domain already, if any run."""
         if not (task.demand.occupied and required):
             return True
         domains = self._grounds[task.number].domains
         return domain.path[:required] in task.demand.joined(domains, required)
 
-    def _inside(self, task: _PartTask, domain: Domain, rest: _Tasks) -> _Tasks:
+    def _inside(
+        self,
+        task: _PartTask,
+        domain: Domain,
+        rest: _Tasks,
+    ) -> _Tasks:
         """Return the tasks in place of a part that has its domain.
 
         Parts come first, the heaviest before.
@@ -215,7 +230,12 @@ class _Search:
                     return True
         return False
 
-    def _take(self, task: _PodsTask, position: int, taken: int) -> Vector:
+    def _take(
+        self,
+        task: _PodsTask,
+        position: int,
+        taken: int,
+    ) -> Vector:
         before = self._free[position]
         asks = self._grounds[task.number].asks[task.shape]
         pairs = zip(before, asks, strict=True)

@@ -83,12 +83,20 @@ class DomainSums:
                 self._by_path[path] = tuple([old - less + more for old, less, more in changed])
 
 
-def sums(domains: Domains, free: Sequence[Vector], length: int) -> DomainSums:
+def sums(
+    domains: Domains,
+    free: Sequence[Vector],
+    length: int,
+) -> DomainSums:
     """Tally what is free, of `length` resources."""
     return DomainSums(domains, free, lambda have: have, (0,) * length)
 
 
-def pod_counts(domains: Domains, free: Sequence[Vector], asks: Vector) -> DomainSums:
+def pod_counts(
+    domains: Domains,
+    free: Sequence[Vector],
+    asks: Vector,
+) -> DomainSums:
     """Tally for how many pods of one size there is room."""
     known: dict[Vector, Vector] = {}
 

@@ -266,7 +266,11 @@ def domain_not_ready(gang: Gang) -> Reasons:
             yield from _lacking_nodes(gang, domain, sorted({pod.node for pod in pods}))
 
 
-def _lacking_nodes(gang: Gang, domain: ComputeDomain, nodes: list[str]) -> Reasons:
+def _lacking_nodes(
+    gang: Gang,
+    domain: ComputeDomain,
+    nodes: list[str],
+) -> Reasons:
     """`nodes` are those of pods that wait for it."""
     ready = ready_nodes(gang.index, domain)
     missing = [name for name in nodes if name not in ready]

@@ -38,7 +38,11 @@ def required_violated(gang: Gang) -> Reasons:
         yield about(evidence, "RequiredViolated", text, remedy, "you", parts=(part.name,))
 
 
-def _places(level: str, domains: set[Path], unlabelled: set[str]) -> str:
+def _places(
+    level: str,
+    domains: set[Path],
+    unlabelled: set[str],
+) -> str:
     """Return where pods are: in domains of a level, and on nodes that lack its label."""
     names = listed(sorted("/".join(path) for path in domains))
     inside = f"in {counted(len(domains), level)}: {names}" if domains else ""
@@ -89,7 +93,11 @@ def _unnamed(gang: Gang) -> list[tuple[Unit | Member, str]]:
     return [(part, key) for part, key in pairs if key]
 
 
-def _domains_of(gang: Gang, part: Unit | Member, key: str) -> tuple[set[Path], set[str]]:
+def _domains_of(
+    gang: Gang,
+    part: Unit | Member,
+    key: str,
+) -> tuple[set[Path], set[str]]:
     """Return the domains of a level in which the part has pods, by the labels of their nodes.
 
     Also return the names of those nodes that lack a label of them.

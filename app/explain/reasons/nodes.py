@@ -55,7 +55,12 @@ def _selecting(obstacle: Obstacle, shape: Shape) -> str:
     return later or "select nodes that exist and are large enough, or have nodes labelled so"
 
 
-def _with_selector(demand: Demand, shape: Shape, key: str, value: str) -> Demand:
+def _with_selector(
+    demand: Demand,
+    shape: Shape,
+    key: str,
+    value: str,
+) -> Demand:
     """Return the demand with another value of a label that pods of a shape select."""
     other = Requirement(key, "In", (value,))
     selector = tuple(other if known.key == key else known for known in shape.selector)

@@ -96,7 +96,11 @@ def exceeded_quota(gang: Gang, group: KaiPodGroup) -> Excess | None:
     return over_quota(gang, group.queue)
 
 
-def _binding_quota(gang: Gang, group: KaiPodGroup, said: Said | None) -> tuple[str, str] | None:
+def _binding_quota(
+    gang: Gang,
+    group: KaiPodGroup,
+    said: Said | None,
+) -> tuple[str, str] | None:
     """Return the name of the queue whose quota stands in the way, and its numbers.
 
     These are ours, else KAI's, else those of its status.

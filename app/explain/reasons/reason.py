@@ -49,7 +49,14 @@ class Reason:
     parts: tuple[str, ...] = ()
 
 
-def about(evidence: Evidence, id: str, text: str, remedy: str, who: Who, **more: Any) -> Reason:
+def about(
+    evidence: Evidence,
+    id: str,
+    text: str,
+    remedy: str,
+    who: Who,
+    **more: Any,
+) -> Reason:
     """Return a reason about the one object in which its evidence was read."""
     return Reason(id, (evidence.object,), text, remedy, who, (evidence,), **more)
 

@@ -95,7 +95,11 @@ def is_of_kai(event: Event) -> bool:
     return event.source in _KAI_COMPONENTS
 
 
-def _with_age(words: str, time: float | None, now: float) -> str:
+def _with_age(
+    words: str,
+    time: float | None,
+    now: float,
+) -> str:
     """On one line: KAI begins new ones within its words."""
     words = " ".join(words.split())
     if time is None or not now:

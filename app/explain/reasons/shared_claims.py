@@ -111,7 +111,11 @@ def claim_being_deleted(gang: Gang) -> Reasons:
                 yield _being_deleted(gang, claim, users)
 
 
-def _being_deleted(gang: Gang, claim: ResourceClaim, users: Sequence[str]) -> Reason:
+def _being_deleted(
+    gang: Gang,
+    claim: ResourceClaim,
+    users: Sequence[str],
+) -> Reason:
     name = claim.name
     verb = "uses" if len(users) == 1 else "use"
     pods = counted(len(users), "pod")

@@ -8,7 +8,11 @@ from app.facts.kubernetes.pod import Shape
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def counted(count: int, noun: str, plural: str = "") -> str:
+def counted(
+    count: int,
+    noun: str,
+    plural: str = "",
+) -> str:
     """`1 node`, `2 nodes`."""
     return f"{count:,} {noun if count == 1 else plural or _plural(noun)}"
 

@@ -22,7 +22,11 @@ def document(answer: Answer) -> Object:
     return {**_map(answer), "unseen": dict(answer.unseen or {})}
 
 
-def survey_document(survey: Survey, facts: Snapshot, domains: Sequence[DomainReport]) -> Object:
+def survey_document(
+    survey: Survey,
+    facts: Snapshot,
+    domains: Sequence[DomainReport],
+) -> Object:
     """Return a topology as a map.
 
     GPUs are whole numbers or fractions of GPUs. They, and counts of nodes and domains, are null if

@@ -27,7 +27,13 @@ _PRODUCTS = {
 }
 
 
-def text(answer: Answer, *, everything: bool = False, colour: bool = False, width: int = 0) -> str:
+def text(
+    answer: Answer,
+    *,
+    everything: bool = False,
+    colour: bool = False,
+    width: int = 0,
+) -> str:
     """Return the whole answer, for a terminal of `width` columns if that is not 0.
 
     Unless `everything`, equal siblings are folded, pods are left out that say nothing new, and the
@@ -172,7 +178,11 @@ def _rows(
             yield child.state, (f"{rest}{own}{more} more, the same", "", "", "", "")
 
 
-def _cells(branch: Branch, drawn: str, parent: str) -> tuple[str, ...]:
+def _cells(
+    branch: Branch,
+    drawn: str,
+    parent: str,
+) -> tuple[str, ...]:
     kind, name = branch.label(parent)
     numbers = ", ".join(map(str, branch.reasons))
     says_why = bool(numbers) and branch.state == "waits"

@@ -82,7 +82,12 @@ def _cut_lines(effects: Effects) -> Iterator[str]:
         )
 
 
-def _section(one: str, several: str, fates: Sequence[Fate], most: int | None) -> Iterator[str]:
+def _section(
+    one: str,
+    several: str,
+    fates: Sequence[Fate],
+    most: int | None,
+) -> Iterator[str]:
     if not fates:
         return
     verb = one if len(fates) == 1 else several

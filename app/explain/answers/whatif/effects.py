@@ -163,14 +163,22 @@ def _placed_now(before: Index) -> set[Ref]:
     return {seeker.gang.ref for seeker in waiting if arranging.has_place(seeker)}
 
 
-def _others(after: Index, supposed: Supposed, moves: Sequence[Fate]) -> int:
+def _others(
+    after: Index,
+    supposed: Supposed,
+    moves: Sequence[Fate],
+) -> int:
     """Return how many pods without a gang must leave for which no place was looked for."""
     looked_for = {(fate.gang.namespace, fate.gang.name) for fate in moves}
     pods = (after.pods[key] for key in supposed.moved - looked_for if key in after.pods)
     return sum(1 for pod in pods if is_alone(after, pod))
 
 
-def _worse(before: Index, after: Index, told: set[Ref]) -> Iterator[Worse]:
+def _worse(
+    before: Index,
+    after: Index,
+    told: set[Ref],
+) -> Iterator[Worse]:
     """Yield what gets new problems, of all that was there before and is not told of otherwise."""
     remaining = set(workloads(after)) - told
     for ref in workloads(before):
@@ -257,11 +265,21 @@ class _Arranging:
         index.follow(facts)
         return self._fate(seeker, "restarts", demand) if has_place else None
 
-    def _add(self, gang: Gang, demand: Demand, freed: tuple[tuple[int, Vector], ...] = ()) -> bool:
+    def _add(
+        self,
+        gang: Gang,
+        demand: Demand,
+        freed: tuple[tuple[int, Vector], ...] = (),
+    ) -> bool:
         placements = gang.placements_of(demand)
         return self._arrangement.add(Wish(demand, placements.domains, placements.fit(), freed))
 
-    def _fate(self, seeker: Seeker, how: How, demand: Demand) -> Fate:
+    def _fate(
+        self,
+        seeker: Seeker,
+        how: How,
+        demand: Demand,
+    ) -> Fate:
         certain = self._arrangement.is_certain
         if how in _PLACED:
             domains = seeker.gang.placements_of(demand).domains
@@ -307,7 +325,12 @@ def _freed(before: Sequence[Vector], after: Sequence[Vector]) -> tuple[tuple[int
     )
 
 
-def _where(index: Index, domains: Domains, demand: Demand, used: frozenset[int]) -> tuple[str, ...]:
+def _where(
+    index: Index,
+    domains: Domains,
+    demand: Demand,
+    used: frozenset[int],
+) -> tuple[str, ...]:
     """Return the domains that nodes are in.
 
     They are of the narrowest level that is required, else of the one above the narrowest. Nodes

@@ -43,7 +43,11 @@ class Supposed:
     made: tuple[JsonMap, ...] = ()
 
 
-def suppose(facts: Snapshot, edits: Iterable[Supposition], topology: str = "") -> Supposed:
+def suppose(
+    facts: Snapshot,
+    edits: Iterable[Supposition],
+    topology: str = "",
+) -> Supposed:
     """Return the facts after edits, one after the other.
 
     Levels are those of `topology`. Raise UnusableEdit for what does not exist.
@@ -118,7 +122,11 @@ def _drained(supposed: Supposed, edit: Drain, topology: str) -> Supposed:
     )
 
 
-def _targeted(index: Index, target: str, topology: str) -> list[Node]:
+def _targeted(
+    index: Index,
+    target: str,
+    topology: str,
+) -> list[Node]:
     """Return the nodes that a target names. UnusableEdit for none."""
     level, equals, value = target.partition("=")
     if not equals:
@@ -190,7 +198,11 @@ def _extended(supposed: Supposed, edit: Addition) -> Supposed:
     )
 
 
-def _free_names(like: str, count: int, taken: Collection[str]) -> list[str]:
+def _free_names(
+    like: str,
+    count: int,
+    taken: Collection[str],
+) -> list[str]:
     names: list[str] = []
     number = 0
     while len(names) < count:
