@@ -13,13 +13,13 @@ from dataclasses import field
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
-import aiohttp
 import orjson
 from yarl import URL
 
 from app.frozen import frozen
 from app.kube.api import Object, Unavailable, error_from
 from app.kube.credentials import Credentials
+from app.kube.http_library import aiohttp
 from app.kube.reach import Reach
 from app.kube.trust import ServerTrust
 from app.objects.resource import LEASE
