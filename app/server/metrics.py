@@ -108,16 +108,16 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield _counts(
-            "requests",
+            f"{PREFIX}_requests",
             "Admission requests by path, operation, verdict, code and dry run.",
             ["path", "operation", "verdict", "code", "dry_run"],
             self._requests,
         )
         yield _histogram("request", "the whole request read to its answer", "path", self._durations)
         text = "Requests whose handler raised an exception."
-        yield _counts("panics", text, ["path"], self._panics)
+        yield _counts(f"{PREFIX}_panics", text, ["path"], self._panics)
         text = "Steps of the reconcilers by result."
-        yield _counts("reconcile", text, ["reconciler", "result"], self._steps)
+        yield _counts(f"{PREFIX}_reconcile", text, ["reconciler", "result"], self._steps)
         yield _histogram(
             "reconcile",
             "a step's begin to its end",
@@ -143,7 +143,7 @@ def _counts(
     counts: _Counts,
 ) -> Metric:
     """Return counts as samples. A boolean label is `true` or `false`."""
-    family = CounterMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
+    family = CounterMetricFamily(name, text, labels=labels)
     for values, count in counts.items():
         words = [str(value).lower() if isinstance(value, bool) else str(value) for value in values]
         family.add_metric(words, count)
