@@ -7,7 +7,8 @@ oldest is the least likely one to be completed.
 
 import time
 
-from app.server.process import MemoryReturn, trim_function
+from app.memory import give_back
+from app.server.process import MemoryReturn
 from app.server.tls import TlsTransport
 
 
@@ -47,7 +48,7 @@ class Handshakes:
     def __init__(self, connections: int) -> None:
         self.silent = Line(2 * connections)
         self.begun = Line(max(connections // 4, 16))
-        self._memory = MemoryReturn(time.monotonic, trim_function())
+        self._memory = MemoryReturn(time.monotonic, give_back)
 
     @property
     def closed_early(self) -> int:

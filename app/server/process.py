@@ -1,7 +1,6 @@
 """Signals, draining, memory and open files of this process."""
 
 import asyncio
-import ctypes
 import gc
 import logging
 import resource
@@ -12,7 +11,7 @@ FREED_CONNECTIONS = 256
 """After so many, memory is given back to the system."""
 
 RETURN_SECONDS = 10.0
-"""The least time between two times of that. After 2,000 connections, it took 55 ms."""
+"""The least time between two times of that."""
 
 _OTHER_FILES = 256
 """Open files beside accepted connections: of the client, logs, certificates and libraries."""
@@ -67,24 +66,12 @@ def allow_files(connections: int) -> None:
         )
 
 
-def trim_function() -> Callable[[int], int] | None:
-    """`malloc_trim` of the C library, which gives free memory back. None if it has none (musl)."""
-    try:
-        return ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError):
-        return None
-
-
 class MemoryReturn:
-    """The return of memory to the system after many connections were closed.
+    """The return of memory to the system after many connections were closed."""
 
-    glibc keeps what was freed between blocks that are in use: after 3,000 unfinished handshakes
-    that were closed, the process still had all of their memory.
-    """
-
-    def __init__(self, clock: Callable[[], float], trim: Callable[[int], int] | None) -> None:
+    def __init__(self, clock: Callable[[], float], give_back: Callable[[], None]) -> None:
         self._clock = clock
-        self._trim = trim
+        self._give_back = give_back
         self._freed = 0
         self._next = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -92,16 +79,15 @@ class MemoryReturn:
     def freed_some(self) -> None:
         """Take note that a connection was closed."""
         self._freed += 1
-        if self._freed < FREED_CONNECTIONS or self._timer is not None or self._trim is None:
+        if self._freed < FREED_CONNECTIONS or self._timer is not None:
             return
         wait = max(1.0, self._next - self._clock())
-        self._timer = asyncio.get_running_loop().call_later(wait, self._give_back)
+        self._timer = asyncio.get_running_loop().call_later(wait, self._return)
 
-    def _give_back(self) -> None:
+    def _return(self) -> None:
         begin = self._clock()
         self._timer = None
         self._freed = 0
         self._next = begin + RETURN_SECONDS
-        if self._trim is not None:
-            self._trim(0)
+        self._give_back()
         logger.debug("memory given back in %.1f ms", (self._clock() - begin) * 1000)

@@ -1,4 +1,4 @@
-"""The garbage collector while lists are read.
+"""The garbage collector, and freed memory, while lists are read.
 
 It would examine each page, and everything that was read before, again and again, although none of
 that is garbage: decoded JSON and what is kept of it have no cycles.
@@ -8,6 +8,8 @@ import asyncio
 import contextlib
 import gc
 from collections.abc import Awaitable, Iterator
+
+from app.memory import give_back
 
 _MANY = 10_000
 """So many new objects are examined in about two milliseconds."""
@@ -28,7 +30,11 @@ def paused() -> Iterator[None]:
 
 
 async def pause_until(lists_are_in: Awaitable[object], most_seconds: float = 120.0) -> None:
-    """Pause the collector until the lists are in, which may be never: for at most so long."""
+    """Pause the collector until the lists are in, which may be never: for at most so long.
+
+    Then memory that the lists took while they were read is given back to the system.
+    """
     with paused(), contextlib.suppress(TimeoutError):
         async with asyncio.timeout(most_seconds):
             await lists_are_in
+    give_back()

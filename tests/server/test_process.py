@@ -12,7 +12,6 @@ from app.server.process import (
     RETURN_SECONDS,
     MemoryReturn,
     allow_files,
-    trim_function,
 )
 from tests.kube import virtual
 
@@ -21,7 +20,7 @@ def test_memory_is_given_back_after_many_connections_and_not_too_often() -> None
     async def scenario() -> list[float]:
         loop = asyncio.get_running_loop()
         times: list[float] = []
-        memory = MemoryReturn(loop.time, lambda _: times.append(loop.time()) or 0)  # type: ignore[func-returns-value]
+        memory = MemoryReturn(loop.time, lambda: times.append(loop.time()))
         begin = loop.time()
         for _ in range(FREED_CONNECTIONS - 1):
             memory.freed_some()
@@ -36,14 +35,6 @@ def test_memory_is_given_back_after_many_connections_and_not_too_often() -> None
         return [time - begin for time in times]
 
     assert virtual.run(scenario()) == [101, 101 + RETURN_SECONDS]
-
-
-def test_without_the_function_of_glibc_nothing_is_given_back() -> None:
-    memory = MemoryReturn(lambda: 0.0, None)
-    for _ in range(2 * FREED_CONNECTIONS):
-        memory.freed_some()  # there is no event loop to wait in
-    trim = trim_function()
-    assert trim is None or trim(0) in (0, 1)
 
 
 @pytest.fixture

@@ -2,7 +2,10 @@
 
 import asyncio
 import gc
+import platform
+import resource
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -54,3 +57,24 @@ async def test_a_list_that_never_comes_ends_the_pause() -> None:
     gc.enable()
     await pause_until(asyncio.Event().wait(), most_seconds=0.01)
     assert gc.isenabled()
+
+
+def resident() -> int:
+    """MiB of this process."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() // 2**20
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has to be told")
+async def test_memory_that_lists_took_while_they_were_read_is_given_back() -> None:
+    kept = []
+
+    async def read() -> None:
+        blocks = [bytes(2_000) for _ in range(50_000)]
+        kept.extend(blocks[::50])
+
+    await read()
+    before = resident()
+    await pause_until(read())
+    assert resident() < before - 40
+    assert len(kept) == 2_000
