@@ -26,7 +26,7 @@ class ConsolePage:
     path: str
     title: str
     read: Callable[[Revision, Query], Values]
-    options: Collection[str] = ()
+    options: Collection[str]
     watched: bool = True
 
     def ignored(self, query: Query, values: Collection[str]) -> list[str]:

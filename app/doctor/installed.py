@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from app.doctor.patterns import overlap
-from app.doctor.policies import NO_POLICIES, Policies, read_policies
+from app.doctor.policies import Policies, read_policies
 from app.frozen import frozen
 from app.kube.api import Client, Selection, every
 from app.objects.metadata import labels_of
@@ -102,7 +102,7 @@ class Installed:
     configurations: Mapping[str, JsonMap]
     webhooks: Sequence[StoredWebhook]
     surroundings: Surroundings
-    policies: Policies = NO_POLICIES
+    policies: Policies
 
 
 async def read_installed(client: Client) -> Installed:

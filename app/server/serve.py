@@ -31,7 +31,6 @@ from app.cluster.cluster import Cluster
 from app.cluster.connect import api_client
 from app.cluster.connect import limits as client_limits
 from app.config.schema import Configuration
-from app.facts.kinds import ALL
 from app.frozen import frozen
 from app.kube.api import Object
 from app.kube.client import HttpClient
@@ -264,7 +263,7 @@ async def leading(
     cluster: Cluster,
     client: HttpClient | None,
     metrics: Metrics,
-    duties: Duties = no_duties,
+    duties: Duties,
 ) -> AsyncIterator[Leader | None]:
     """Yield the candidate for leader election.
 
@@ -285,7 +284,7 @@ async def connected(
     objects: Sequence[Object] | None,
     kubeconfig: Path | None,
     context: str | None,
-    resources: Iterable[Resource] = ALL,
+    resources: Iterable[Resource],
 ) -> AsyncIterator[tuple[Cluster, HttpClient | None]]:
     """Yield the cluster of `kubeconfig` and `context`, or of this Pod, and its client.
 

@@ -93,7 +93,7 @@ def place_words(
     index: Index,
     topology: Topology,
     pods: Iterable[Pod],
-    key: str = "",
+    key: str,
 ) -> str:
     """Return the one domain that pods are in.
 

@@ -60,7 +60,7 @@ class Packer:
     def __init__(
         self,
         ground: Ground,
-        rules: Rules = AS_KAI,
+        rules: Rules,
     ) -> None:
         self._ground = ground
         self._domains = ground.domains
