@@ -5,7 +5,6 @@ described too.
 """
 
 import base64
-import binascii
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 from datetime import datetime, timedelta
@@ -120,7 +119,7 @@ async def read_live(client: Client, settings: Certificates) -> tuple[Material, l
 def _decoded(data: Object, name: str) -> bytes | None:
     try:
         return base64.b64decode(data[name], validate=True) if name in data else None
-    except (binascii.Error, TypeError, ValueError):
+    except (TypeError, ValueError):
         raise ValueError(f"{name} of the Secret is not base64") from None
 
 

@@ -96,8 +96,7 @@ class History:
         if verb not in (*OPERATIONS, "deletecollection") or _text(ref, "namespace") in self._exempt:
             return None
 
-        code = map_at(event, "responseStatus").get("code")
-        is_new = verb == "patch" and code == 201  # server-side apply
+        is_new = verb == "patch" and _code(event) == 201  # server-side apply
         write = _write(event, ref, target, "CREATE" if is_new else OPERATIONS.get(verb, "DELETE"))
         problem = _problem(event, verb)
         if problem:

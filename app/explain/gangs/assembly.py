@@ -68,12 +68,14 @@ def _member_of_part(index: Index, pod_gang: PodGang, part: GangPart) -> Member:
     clique = index.cliques.get((pod_gang.namespace, name))
     pods = _alive(index.pods_of_clique(pod_gang.namespace, name))
     shapes = _shapes(index, pods)
-    if not clique:
-        replicas = max(part.minimum, len(pods))
-        shape = _typical(pods, shapes)
-        return Member(name, part.minimum, replicas, shape, pods, part.told, shapes=shapes)
-    shape = _typical(pods, shapes, _shape_of(index, clique))
-    return Member(name, part.minimum, clique.replicas, shape, pods, part.told, clique, shapes)
+    replicas = max(part.minimum, len(pods))
+    template = NO_SHAPE
+    if clique:
+        replicas = clique.replicas
+        template = _shape_of(index, clique)
+
+    shape = _typical(pods, shapes, template)
+    return Member(name, part.minimum, replicas, shape, pods, part.told, clique, shapes)
 
 
 def _shapes(index: Index, pods: tuple[Pod, ...]) -> tuple[Shape, ...]:

@@ -1,6 +1,7 @@
 """The topology that a gang is placed by."""
 
 from app.explain.known.snapshot import Snapshot
+from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
 from app.frozen import frozen
@@ -39,6 +40,16 @@ class Topology:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(level.domain for level in self.levels)
+
+    def wider(self, key: str) -> tuple[Level, ...]:
+        """Return the levels above that of a key, the next one first; none for another key."""
+        if key not in self.keys:
+            return ()
+        return self.levels[: self.keys.index(key)][::-1]
+
+    def prefers_broader(self, told: SchedulerConstraint) -> bool:
+        """Return whether a preferred level is broader than the required one: KAI refuses that."""
+        return told.preferred in [level.key for level in self.wider(told.required)]
 
     def name_of(self, key: str) -> str:
         """Return the level of a node label, the label itself if no level has it."""

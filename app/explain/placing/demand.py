@@ -7,6 +7,20 @@ from functools import cached_property
 
 from app.explain.known.domains import Domains, Path
 from app.facts.kubernetes.pod import Shape
+from app.frozen import frozen
+
+
+@frozen
+class Depths:
+    """The levels of a constraint by their depth, 0 for none. KAI tries the narrow ones first."""
+
+    required: int
+    preferred: int
+
+    @property
+    def tried(self) -> range:
+        """The depths of the domains that KAI tries, in its order."""
+        return range(self.preferred, self.required - 1, -1)
 
 
 @dataclass(frozen=True)
@@ -62,6 +76,14 @@ class Demand:
     def bound(self) -> tuple["Demand", ...]:
         """The parts that have constraints."""
         return tuple(part for part in self.parts if part.constrained)
+
+    def depths(self, domains: Domains) -> Depths | None:
+        """Return its levels. None if one doesn't exist, or if KAI refuses them together."""
+        required = domains.depth(self.key) if self.key else 0
+        preferred = domains.depth(self.preferred) if self.preferred else required
+        if required is None or preferred is None or preferred < required:
+            return None
+        return Depths(required, preferred)
 
     def joined(self, domains: Domains, depth: int) -> set[Path | None]:
         """Return the domains of a level in which pods of it run already."""

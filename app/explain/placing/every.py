@@ -132,12 +132,10 @@ class _Search:
             return
 
         domains = self._grounds[task.number].domains
-        required = domains.depth(demand.key) if demand.key else 0
-        preferred = domains.depth(demand.preferred) if demand.preferred else required
-        if required is None or preferred is None or preferred < required:
-            return
-        for depth in dict.fromkeys((preferred, required)):
-            yield from self._open_at(task, depth, required)
+        levels = demand.depths(domains)
+        if levels:
+            for depth in dict.fromkeys((levels.preferred, levels.required)):
+                yield from self._open_at(task, depth, levels.required)
 
     def _open_at(
         self,

@@ -38,19 +38,6 @@ class Rules:
 AS_KAI = Rules()
 
 
-@frozen
-class Depths:
-    """The levels of a constraint by their depth, 0 for none. KAI tries the narrow ones first."""
-
-    required: int
-    preferred: int
-
-    @property
-    def tried(self) -> range:
-        """The depths of the domains that KAI tries, in its order."""
-        return range(self.preferred, self.required - 1, -1)
-
-
 class Packer:
     """A placing of demands on nodes, as KAI does it.
 
@@ -124,7 +111,7 @@ class Packer:
         scope: Domain,
     ) -> Iterator[Domain]:
         """Yield the domains that KAI tries, in its order; none if it refuses the constraint."""
-        levels = self._levels(demand)
+        levels = demand.depths(self._domains)
         if not levels:
             return
 
@@ -143,17 +130,6 @@ class Packer:
             for path in self._descend(self._asked(demand), common, depth, fits):
                 if self._is_allowed(demand, levels.required, path):
                     yield self._inside(path, scope)
-
-    def _levels(self, demand: Demand) -> Depths | None:
-        """Return the levels of a demand.
-
-        None if one doesn't exist, or if KAI refuses them together.
-        """
-        required = self._domains.depth(demand.key) if demand.key else 0
-        preferred = self._domains.depth(demand.preferred) if demand.preferred else required
-        if required is None or preferred is None or preferred < required:
-            return None
-        return Depths(required, preferred)
 
     def _common(
         self,

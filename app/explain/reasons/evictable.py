@@ -59,7 +59,7 @@ def _losing_against(index: Index, group: KaiPodGroup) -> set[Key]:
 def _pods_in_the_way(obstacle: Obstacle) -> Iterator[Pod]:
     """Yield the pods on nodes that are open to those that wait."""
     index = obstacle.gang.index
-    fits = [obstacle.placements.fit()[shape] for shape, _ in obstacle.short.shapes]
+    fits = obstacle.fits
     for position, node in enumerate(index.nodes):
         if any(fit[position] for fit in fits):
             yield from index.pods_on.get(node.name, ())

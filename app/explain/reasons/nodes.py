@@ -77,7 +77,7 @@ def nodes_unfit(gang: Gang) -> Reasons:
         return
 
     placements = gang.placements
-    shapes = [shape for shape, _ in obstacle.short.shapes]
+    shapes = obstacle.shapes
     for domain in _opened(obstacle):
         closed = [
             (node, why)
@@ -120,7 +120,7 @@ def _unfit(
     whys = listed(f"{count} {why}" for why, count in sorted(counts.items()))
     verb = "is" if len(closed) == 1 else "are"
     number = counted(len(domain.nodes), "node")
-    selection = selection_words(obstacle, [shape for shape, _ in obstacle.short.shapes])
+    selection = selection_words(obstacle, obstacle.short)
     text = f"{len(closed)} of {number} of {domain} {verb} out: {whys}{selection}"
 
     cordoned = [node.name for node, why in closed if why == "cordoned"]
@@ -209,7 +209,7 @@ def outside_pool(gang: Gang) -> Reasons:
 
     ref = gang.pod_group.ref if gang.pod_group else gang.ref
     text, remedy = _outside_words(gang)
-    shapes = [shape for shape, _ in obstacle.short.shapes]
+    shapes = obstacle.shapes
     if not any(is_selected(shape, node) for shape in shapes for node in gang.index.nodes):
         remedy = f"{remedy}, and correct the selector"
     evidence = Evidence(ref, f"metadata.labels[{NODE_POOL}]", gang.pool or "absent")

@@ -54,22 +54,14 @@ def never_fits(gang: Gang) -> Reasons:
 
 def _has_another_cause(obstacle: Obstacle) -> bool:
     """Return whether another reason says better why nothing is large enough."""
-    if obstacle.gang.whole.is_satisfied or _prefers_broader(obstacle.gang):
+    gang = obstacle.gang
+    if any(gang.topology.prefers_broader(part.told) for part in gang.whole.parts()):
+        return True
+    if gang.whole.is_satisfied:
         return True
     if obstacle.unmatched or obstacle.is_bound_for_ever:
         return True
     return obstacle.is_of_pool or obstacle.is_of_shared_domain or obstacle.is_of_sizes
-
-
-def _prefers_broader(gang: Gang) -> bool:
-    depths = {key: depth for depth, key in enumerate(gang.topology.keys)}
-    told = (part.told for part in gang.whole.parts())
-    return any(
-        one.required in depths
-        and one.preferred in depths
-        and depths[one.preferred] < depths[one.required]
-        for one in told
-    )
 
 
 def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str]:
@@ -82,7 +74,7 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str]:
 
     level = level_of(gang, short)
     best = placements.under(EMPTY).best
-    selection = selection_words(obstacle, [shape for shape, _ in short.shapes])
+    selection = selection_words(obstacle, short)
     wider = _wider(obstacle)
     remedy = f"make the pods smaller or fewer{obstacle.beside_size}"
     if placements.under(replace(EMPTY, without="pods")).fits:
@@ -156,8 +148,7 @@ def no_domain_fits(gang: Gang) -> Reasons:
     short = obstacle.short
     level = level_of(gang, short)
     best = obstacle.placements.now.best
-    shapes = [shape for shape, _ in short.shapes]
-    text = f"{_no_room(obstacle, level)}{selection_words(obstacle, shapes)}"
+    text = f"{_no_room(obstacle, level)}{selection_words(obstacle, short)}"
     remedy, who = _what_frees(obstacle)
     where = str(best.domain) if best else "none"
     has = best.pods if best else 0
@@ -270,10 +261,7 @@ def _wider(obstacle: Obstacle) -> str:
     """Return the next wider level at which the gang fits, as advice; "" if there is none."""
     gang = obstacle.gang
     short = obstacle.short_if_empty if obstacle.is_for_ever else obstacle.short
-    if short.key not in gang.topology.keys:
-        return ""
-    above = gang.topology.levels[: gang.topology.keys.index(short.key)]
-    for level in reversed(above):
+    for level in gang.topology.wider(short.key):
         if obstacle.as_if(replaced(obstacle.demand, short, key=level.key)):
             name = gang.topology.name_of(short.key)
             return f"ask for {level.domain} in place of {name}: it fits there"

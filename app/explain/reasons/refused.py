@@ -16,12 +16,9 @@ from app.facts.constraint import SchedulerConstraint
 
 def preferred_broader(gang: Gang) -> Reasons:
     """A preferred level that is broader than the required one: KAI refuses that."""
-    depths = {key: depth for depth, key in enumerate(gang.topology.keys)}
     for part in gang.whole.parts():
         told = part.told
-        if told.required not in depths or told.preferred not in depths:
-            continue
-        if depths[told.preferred] >= depths[told.required]:
+        if not gang.topology.prefers_broader(told):
             continue
         required = gang.topology.name_of(told.required)
         preferred = gang.topology.name_of(told.preferred)
@@ -183,10 +180,8 @@ def _wider_levels(
 ) -> Iterator[tuple[str, Demand]]:
     """Yield the demand with each wider level for a part of it, the next one first."""
     topology = obstacle.gang.topology
-    if short.key not in topology.keys:
-        return
     name = topology.name_of(short.key)
-    for level in reversed(topology.levels[: topology.keys.index(short.key)]):
+    for level in topology.wider(short.key):
         words = f"ask for {level.domain} in place of {name}"
         yield words, replaced(demand, short, key=level.key)
 

@@ -45,6 +45,17 @@ class Obstacle:
         """The innermost part that has no place."""
         return self.gang.short or self.demand
 
+    @property
+    def shapes(self) -> list[Shape]:
+        """What waits, by shape."""
+        return [shape for shape, _ in self.short.shapes]
+
+    @property
+    def fits(self) -> list[Sequence[bool]]:
+        """Which nodes take each shape that waits."""
+        fit = self.placements.fit()
+        return [fit[shape] for shape in self.shapes]
+
     @cached_property
     def short_if_empty(self) -> Demand:
         """The innermost part that has no place even if no other pods ran; the whole if all have."""
@@ -139,7 +150,7 @@ class Obstacle:
     @cached_property
     def unmatched(self) -> Shape | None:
         """What selects no node at all."""
-        for shape, _ in self.short.shapes:
+        for shape in self.shapes:
             if selects(shape) and not any(is_selected(shape, node) for node in self.nodes):
                 return shape
         return None
@@ -215,12 +226,11 @@ class Obstacle:
 
     def _open(self) -> Iterator[int]:
         """Yield all nodes that are open to the pods that wait."""
-        fits = [self.placements.fit()[shape] for shape, _ in self.short.shapes]
-        return (position for position, fit in enumerate(zip(*fits, strict=True)) if any(fit))
+        return (position for position, fit in enumerate(zip(*self.fits, strict=True)) if any(fit))
 
     def usable(self, room: DomainRoom) -> list[int]:
         """Return the nodes of a domain that are open to the pods that wait."""
-        fits = [self.placements.fit()[shape] for shape, _ in self.short.shapes]
+        fits = self.fits
         return [position for position in room.domain.nodes if any(fit[position] for fit in fits)]
 
 
@@ -272,10 +282,10 @@ def _requirement_words(requirement: Requirement) -> str:
             return f"{requirement.key} in ({values})"
 
 
-def selection_words(obstacle: Obstacle, shapes: Sequence[Shape]) -> str:
+def selection_words(obstacle: Obstacle, demand: Demand) -> str:
     """` (3 of 16 nodes match pool=h100)` of what selects; "" if nothing does."""
     found = []
-    for shape in dict.fromkeys(shapes):
+    for shape, _ in demand.shapes:
         if selects(shape):
             matching = sum(is_selected(shape, node) for node in obstacle.nodes)
             number = counted(len(obstacle.nodes), "node")
