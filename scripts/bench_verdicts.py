@@ -101,6 +101,13 @@ def cases(with_go: bool) -> list[Case]:
         ),
         Case("floor that parses, 12 KB", "parsing", "/", podclique),
         Case(
+            "our connections, parsing, 12 KB",
+            "protocol-parsing",
+            "/",
+            podclique,
+            ("floor that parses, 12 KB",),
+        ),
+        Case(
             "/mutate/podclique, 12 KB",
             "ours",
             "/mutate/podclique?timeout=10s",
