@@ -16,7 +16,7 @@ from app.kube.owners import Controller, controller_of
 from app.kube.store import IndexFunction
 from app.objects.packed import packed, unpacked
 from app.objects.resource import POD
-from app.objects.shape import map_of, text_of
+from app.objects.shape import map_at, text_of
 from app.rules.mnnvl.demand import ClaimedClique
 from app.rules.mnnvl.missing import Unclaimed, read_clique
 from app.rules.workload.groups import SKIP_PODGROUPER, GroupRef, group_keys, group_ref, shared_key
@@ -85,8 +85,8 @@ def read_pod(obj: Object) -> StoredPod | None:
         pod_group=annotations.get(POD_GROUP_NAME, ""),
         marked=annotations.get(SKIP_PODGROUPER) == "true",
         ending=bool(metadata.get("deletionTimestamp"))
-        or map_of(obj.get("status")).get("phase") in ("Succeeded", "Failed"),
-        priority_class=text_of(map_of(obj.get("spec")).get("priorityClassName")),
+        or map_at(obj, "status").get("phase") in ("Succeeded", "Failed"),
+        priority_class=text_of(map_at(obj, "spec").get("priorityClassName")),
     )
 
 
@@ -94,7 +94,7 @@ def _stored(obj: Object) -> tuple[str, str, bytes]:
     """Return the fields of `Stored`."""
     metadata = {key: obj["metadata"][key] for key in _METADATA if key in obj["metadata"]}
     content = packed(
-        {"apiVersion": obj["apiVersion"], "metadata": metadata, "spec": map_of(obj.get("spec"))}
+        {"apiVersion": obj["apiVersion"], "metadata": metadata, "spec": map_at(obj, "spec")}
     )
     return metadata.get("namespace", ""), metadata["name"], content
 

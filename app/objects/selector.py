@@ -7,7 +7,7 @@ https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#resour
 from collections.abc import Mapping
 from typing import Any
 
-from app.objects.shape import JsonMap, list_of, map_of, maps_of
+from app.objects.shape import JsonMap, list_of, map_at, map_of, maps_at
 
 Labels = Mapping[str, str]
 
@@ -15,9 +15,9 @@ Labels = Mapping[str, str]
 def selects(selector: Any, labels: Labels) -> bool:
     """Return whether a LabelSelector matches labels. An empty one, or none, matches all."""
     content = map_of(selector)
-    if any(labels.get(key) != value for key, value in map_of(content.get("matchLabels")).items()):
+    if any(labels.get(key) != value for key, value in map_at(content, "matchLabels").items()):
         return False
-    return all(_holds(term, labels) for term in maps_of(content.get("matchExpressions")))
+    return all(_holds(term, labels) for term in maps_at(content, "matchExpressions"))
 
 
 def _holds(term: JsonMap, labels: Labels) -> bool:

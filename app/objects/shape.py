@@ -64,8 +64,11 @@ def map_at(obj: JsonMap, *path: str) -> JsonMap:
 
 def maps_at(obj: JsonMap, *path: str) -> list[dict[str, Any]]:
     """Return the maps in the list at a path of an object. Empty if there is none."""
-    *holder, key = path
-    return maps_of(map_at(obj, *holder).get(key))
+    for step in path[:-1]:
+        value = obj.get(step)
+        obj = value if isinstance(value, dict) else {}
+
+    return maps_of(obj.get(path[-1]))
 
 
 def texts_at(holder: JsonMap, key: str) -> list[str]:

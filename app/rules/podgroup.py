@@ -4,7 +4,7 @@ Source: https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/pkg/apis/sc
 """
 
 from app.objects.fields import FieldPath
-from app.objects.shape import JsonMap, list_of, map_of, text_of
+from app.objects.shape import JsonMap, list_of, map_of, text_at
 from app.rules.topology.placing import WHOLE, PartLevels, TopologyOf, placing_warnings
 
 _SPEC = FieldPath("spec")
@@ -23,7 +23,7 @@ def constraint_warnings(obj: JsonMap, topology_of: TopologyOf) -> list[str]:
     for position, subgroup in enumerate(list_of(spec.get("subGroups"))):
         holder = map_of(subgroup)
         at = _SPEC.child("subGroups").index(position)
-        parts[text_of(holder.get("name"))] = _part(holder, at, text_of(holder.get("parent")))
+        parts[text_at(holder, "name")] = _part(holder, at, text_at(holder, "parent"))
     return placing_warnings(parts, topology_of)
 
 
@@ -41,10 +41,10 @@ def _part(holder: JsonMap, at: FieldPath, parent: str) -> PartLevels:
     constraint = map_of(holder.get("topologyConstraint"))
     path = at.child("topologyConstraint")
     return PartLevels(
-        text_of(constraint.get("topology")),
-        text_of(constraint.get("requiredTopologyLevel")),
+        text_at(constraint, "topology"),
+        text_at(constraint, "requiredTopologyLevel"),
         path.child("requiredTopologyLevel"),
-        text_of(constraint.get("preferredTopologyLevel")),
+        text_at(constraint, "preferredTopologyLevel"),
         path.child("preferredTopologyLevel"),
         parent,
     )

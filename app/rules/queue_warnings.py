@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from app.facts.labels import KAI_QUEUE
 from app.objects.fields import FieldPath
-from app.objects.shape import JsonMap, map_at, map_of, maps_of, text_at, text_of
+from app.objects.shape import JsonMap, map_at, map_of, maps_at, text_at, text_of
 
 _MOST_LISTED = 10
 
@@ -40,7 +40,7 @@ def _named_in_set(obj: JsonMap) -> Iterator[tuple[FieldPath, str]]:
     yield from _named(map_at(obj, "metadata"), FieldPath("metadata"))
     template = map_at(map_at(obj, "spec"), "template")
     cliques = FieldPath("spec").child("template.cliques")
-    for number, clique in enumerate(maps_of(template.get("cliques"))):
+    for number, clique in enumerate(maps_at(template, "cliques")):
         yield from _named(clique, cliques.index(number))
 
 

@@ -14,7 +14,7 @@ from app.facts.place import read_place
 from app.facts.table import CHANNELS, ROOM
 from app.kube.api import Object
 from app.objects.resource import EVENT, NODE, POD, Resource
-from app.objects.shape import map_at, maps_of, text_at
+from app.objects.shape import map_at, maps_at, maps_of, text_at
 from app.stores.listed import Reading
 
 MOST_GETS = 12
@@ -151,8 +151,7 @@ def _above(obj: Object) -> tuple[str, str] | None:
         for o in maps_of(obj["metadata"].get("ownerReferences"))
     ]
     consumers = [
-        ("Pod", text_at(consumer, "name"))
-        for consumer in maps_of(map_at(obj, "status").get("reservedFor"))
+        ("Pod", text_at(consumer, "name")) for consumer in maps_at(obj, "status", "reservedFor")
     ]
     return next((above for above in (*owners, *consumers) if above[0] in ASKED), None)
 

@@ -10,7 +10,7 @@ from app.kube.api import Conflict, Key, NotFound, Object, ObjectRef, Page, Patch
 from app.objects.jsonpatch import apply_merge_patch
 from app.objects.metadata import labels_of
 from app.objects.resource import Resource
-from app.objects.shape import JsonMap, map_of
+from app.objects.shape import JsonMap, map_at
 
 _LATER_APIS = {CLUSTER_TOPOLOGY_BINDING, POD_GANG_MAP}
 
@@ -34,7 +34,7 @@ class DocumentObjects:
     def add(self, document: Object) -> Object | None:
         """Store a document. Returns it as it is stored, or None if it is left out."""
         resource = resource_of(document)
-        metadata = map_of(document.get("metadata"))
+        metadata = map_at(document, "metadata")
         if resource is None or not _can_be_stored(metadata):
             return None
         return self._store(resource, document, metadata.get("namespace") or "default")

@@ -7,7 +7,7 @@ its own. The server writes them, with a token (`objects.tokens`).
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from app.objects.shape import JsonMap, Object, map_of, text_of
+from app.objects.shape import JsonMap, Object, map_at, text_of
 from app.objects.tokens import split_token
 from app.webhooks.registry import WEBHOOKS
 
@@ -43,7 +43,7 @@ def tokens_in(configuration: JsonMap) -> set[str]:
 def path_of(client: JsonMap) -> str:
     """Return the path of a clientConfig, "" if it has none that can be read."""
     if "url" not in client:
-        return text_of(map_of(client.get("service")).get("path"))
+        return text_of(map_at(client, "service").get("path"))
     try:
         return urlsplit(text_of(client["url"])).path
     except ValueError:

@@ -16,7 +16,7 @@ from app.objects.edits import ABSENT, value_at
 from app.objects.metadata import labels_of
 from app.objects.owners import owners_of
 from app.objects.packed import packed, unpacked
-from app.objects.shape import JsonMap, map_of, maps_of, text_of
+from app.objects.shape import JsonMap, map_of, maps_at, text_at, text_of
 
 _ANNOTATIONS = (TOPOLOGY_NAME, MNNVL_ADOPTED)
 _CONSTRAINTS = ("topologyConstraint", "topologyConstraintGroupConfigs")
@@ -61,15 +61,15 @@ def read_gang(obj: JsonMap, namespace: str) -> SlimPodGang:
         place=read_place(labels),
         deleting=metadata.get("deletionTimestamp") is not None,
         set_uid=_set_uid(obj),
-        role=text_of(labels.get(POD_GANG_ROLE)),
+        role=text_at(labels, POD_GANG_ROLE),
         podgroups=read_podgroups(obj),
     )
 
 
 def read_podgroups(obj: JsonMap) -> tuple[str, ...]:
     """Return the names of the PodGroups of a PodGang, which are those of its PodCliques."""
-    podgroups = maps_of(value_at(obj, ("spec", "podgroups")))
-    return tuple(text_of(podgroup.get("name")) for podgroup in podgroups)
+    podgroups = maps_at(obj, "spec", "podgroups")
+    return tuple(text_at(podgroup, "name") for podgroup in podgroups)
 
 
 def _set_uid(obj: JsonMap) -> str:

@@ -11,7 +11,7 @@ from app.facts.named import Namespaced
 from app.facts.place import Place
 from app.frozen import frozen
 from app.objects.metadata import annotations_of
-from app.objects.shape import JsonMap, int_of, map_at, map_of, maps_of, text_at, text_of, texts_of
+from app.objects.shape import JsonMap, int_of, map_at, map_of, maps_of, text_at, text_of, texts_at
 from app.objects.time import seconds_since_1970
 
 CONDITION = "TopologyConstraintSatisfied"
@@ -226,7 +226,7 @@ def read_set_with_status(obj: JsonMap) -> SetWithStatus:
         created=seconds_since_1970(metadata.get("creationTimestamp")),
         errors=read_last_errors(status),
         deleted_at=seconds_since_1970(metadata.get("deletionTimestamp")),
-        finalizers=tuple(texts_of(metadata.get("finalizers"))),
+        finalizers=tuple(texts_at(metadata, "finalizers")),
     )
 
 
@@ -238,7 +238,7 @@ def read_pod_clique_set(obj: JsonMap) -> PodCliqueSet:
 def _spec(obj: JsonMap) -> dict[str, Any]:
     """Return the fields of a `PodCliqueSet`."""
     metadata = map_of(obj.get("metadata"))
-    template = map_of(map_of(obj.get("spec")).get("template"))
+    template = map_at(obj, "spec", "template")
     return {
         "namespace": text_at(metadata, "namespace"),
         "name": text_at(metadata, "name"),
@@ -259,7 +259,7 @@ def _spec(obj: JsonMap) -> dict[str, Any]:
 def _read_group(item: JsonMap) -> ScalingGroup:
     return ScalingGroup(
         item["name"],
-        tuple(texts_of(item.get("cliqueNames"))),
+        tuple(texts_at(item, "cliqueNames")),
         pack_domain(item),
         read_pack(item),
         read_mnnvl(map_of(item.get("annotations"))),

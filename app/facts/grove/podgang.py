@@ -5,7 +5,7 @@ from app.facts.labels import POD_GANG_EPOCH, POD_GANG_ROLE, TOPOLOGY_NAME
 from app.facts.named import Namespaced, interned
 from app.facts.place import NOWHERE, Place, read_place
 from app.frozen import frozen
-from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_of
+from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_at
 from app.objects.time import seconds_since_1970
 
 TOPOLOGY_NAMES = (TOPOLOGY_NAME, "kai.scheduler/topology")
@@ -89,7 +89,7 @@ def _part(item: JsonMap) -> GangPart:
 
 
 def _group(item: JsonMap) -> GangGroup:
-    parts = tuple(texts_of(item.get("podGroupNames")))
+    parts = tuple(texts_at(item, "podGroupNames"))
     return GangGroup(text_at(item, "name"), parts, _constraint(item))
 
 

@@ -2,7 +2,7 @@
 
 from app.facts.named import Namespaced, interned
 from app.frozen import frozen
-from app.objects.shape import JsonMap, map_at, maps_of, text_at, texts_of
+from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
 
 
 @frozen
@@ -30,7 +30,7 @@ class PodGangMap(Namespaced):
 def read_pod_gang_map(obj: JsonMap) -> PodGangMap:
     metadata = map_at(obj, "metadata")
     entries = tuple(
-        MapEntry(text_at(item, "epoch"), tuple(texts_of(item.get("dependsOn"))))
-        for item in maps_of(map_at(obj, "spec").get("entries"))
+        MapEntry(text_at(item, "epoch"), tuple(texts_at(item, "dependsOn")))
+        for item in maps_at(obj, "spec", "entries")
     )
     return PodGangMap(interned(metadata.get("namespace")), text_at(metadata, "name"), entries)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from app.facts.labels import KAI_SCHEDULER
 from app.facts.named import Ref
 from app.frozen import frozen
-from app.objects.shape import JsonMap, Object, map_at, map_of, maps_of, text_at
+from app.objects.shape import JsonMap, Object, map_at, maps_at, maps_of, text_at
 
 DOMAINS = ("region", "zone", "datacenter", "block", "rack", "host", "numa")
 """All domains of a ClusterTopology, broadest first."""
@@ -95,7 +95,7 @@ def _of_kai(holder: JsonMap, field: str) -> list[Object]:
 
 def _levels(obj: JsonMap) -> list[Level]:
     """Return the levels that have a domain and a key which are texts."""
-    items = maps_of(map_of(obj.get("spec")).get("levels"))
+    items = maps_at(obj, "spec", "levels")
     return [
         Level(item["domain"], item["key"])
         for item in items

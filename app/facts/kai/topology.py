@@ -3,7 +3,7 @@
 from app.facts.named import Named, Ref
 from app.frozen import frozen
 from app.objects.owners import OwnerRef, owners_of
-from app.objects.shape import JsonMap, Object, map_at, maps_of, text_at
+from app.objects.shape import JsonMap, Object, map_at, maps_at, text_at
 
 
 @frozen
@@ -64,4 +64,4 @@ def _aliases(obj: JsonMap) -> tuple[tuple[str, str], ...]:
 
 
 def _levels(obj: JsonMap) -> list[Object]:
-    return maps_of(map_at(obj, "spec").get("levels"))
+    return maps_at(obj, "spec", "levels")

@@ -8,7 +8,7 @@ from app.facts.labels import KAI_QUEUE
 from app.facts.named import Named, Namespaced, interned
 from app.facts.place import NOWHERE, Place, read_place
 from app.frozen import frozen
-from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at
+from app.objects.shape import JsonMap, int_of, map_at, maps_at, maps_of, text_at
 from app.objects.time import seconds_since_1970
 
 MOST_DEVICES = 32
@@ -77,7 +77,7 @@ def read_resource_claim(obj: JsonMap) -> ResourceClaim:
 
 def _requests(spec: JsonMap) -> list[JsonMap]:
     """Return what is requested, which v1beta1 has on the request itself."""
-    items = maps_of(map_at(spec, "devices").get("requests"))
+    items = maps_at(spec, "devices", "requests")
     return [map_at(item, "exactly") or item for item in items]
 
 
@@ -103,7 +103,7 @@ def _devices(allocation: JsonMap) -> tuple[Device, ...]:
     """
     return tuple(
         Device(text_at(item, "driver"), text_at(item, "pool"), text_at(item, "device"))
-        for item in maps_of(map_at(allocation, "devices").get("results"))
+        for item in maps_at(allocation, "devices", "results")
         if item.get("adminAccess") is not True
     )
 
@@ -164,7 +164,7 @@ def read_device_class(obj: JsonMap) -> DeviceClass:
     and not evaluated.
     """
     name = text_at(map_at(obj, "metadata"), "name")
-    selectors = maps_of(map_at(obj, "spec").get("selectors"))
+    selectors = maps_at(obj, "spec", "selectors")
     expressions = " ".join(text_at(map_at(item, "cel"), "expression") for item in selectors)
     driver = _DRIVER.search(expressions)
     of_type = _TYPE.search(expressions)

@@ -20,7 +20,7 @@ from app.facts.place import NOWHERE, Place, read_place
 from app.facts.quantity import thousandths
 from app.frozen import frozen
 from app.objects.owners import owners_of
-from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_of
+from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_at
 from app.objects.time import seconds_since_1970
 
 GATED = "SchedulingGated"
@@ -169,7 +169,7 @@ def read_pod(obj: JsonMap) -> Pod:
         read_pod_claims(spec, status.get("resourceClaimStatuses")),
         priority=int_of(spec.get("priority")),
         deleting=seconds_since_1970(metadata.get("deletionTimestamp")),
-        finalizers=tuple(texts_of(metadata.get("finalizers"))),
+        finalizers=tuple(texts_at(metadata, "finalizers")),
         created=seconds_since_1970(metadata.get("creationTimestamp")),
         volumes=_volumes(spec),
         **_groups(labels, annotations, spec),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from app.frozen import frozen
-from app.objects.shape import JsonMap, map_at, map_of, maps_of, text_at, texts_of
+from app.objects.shape import JsonMap, map_at, map_of, maps_of, text_at, texts_at
 
 
 @frozen
@@ -52,7 +52,7 @@ def required_affinity(spec: JsonMap) -> tuple[Term, ...]:
 
 
 def node_selector(spec: JsonMap) -> Term:
-    wished = map_of(spec.get("nodeSelector"))
+    wished = map_at(spec, "nodeSelector")
     return tuple(Requirement(key, "In", (str(value),)) for key, value in sorted(wished.items()))
 
 
@@ -86,4 +86,4 @@ def _term(term: JsonMap) -> Term:
 
 
 def _values(item: JsonMap) -> tuple[str, ...]:
-    return tuple(texts_of(item.get("values")))
+    return tuple(texts_at(item, "values"))

@@ -5,7 +5,7 @@ from typing import Any
 from app.facts.named import Namespaced, interned
 from app.facts.place import NOWHERE, Place, read_place
 from app.frozen import frozen
-from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_of
+from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_at
 
 
 @frozen
@@ -38,7 +38,7 @@ def read_compute_domain(obj: JsonMap) -> ComputeDomain:
     metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
     status = map_at(obj, "status")
-    finalizers = texts_of(metadata.get("finalizers")) if metadata.get("deletionTimestamp") else ()
+    finalizers = texts_at(metadata, "finalizers") if metadata.get("deletionTimestamp") else ()
     return ComputeDomain(
         interned(metadata.get("namespace")),
         text_at(metadata, "name"),

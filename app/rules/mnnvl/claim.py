@@ -10,7 +10,6 @@ from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_m
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kubernetes.gpus import gpu_count, is_gpu
 from app.facts.labels import MNNVL_ENABLED
-from app.objects.edits import value_at
 from app.objects.fields import (
     FieldError,
     FieldPath,
@@ -23,7 +22,7 @@ from app.objects.fields import (
 )
 from app.objects.jsonpatch import Operation
 from app.objects.metadata import annotations_of
-from app.objects.shape import JsonMap, Object, int_of, map_of
+from app.objects.shape import JsonMap, Object, int_of, map_at, map_of
 from app.rules.mnnvl.plan import (
     DEFAULT_DEVICE_CLASS,
     ClaimMode,
@@ -134,7 +133,7 @@ def read_written(obj: JsonMap, old: JsonMap | None, namespace: str) -> WrittenCl
     """Read the PodClique `obj`. `old` is the object that an UPDATE replaces, or None."""
     stored = None
     if old is not None:
-        stored = _claim_entry(dict(map_of(value_at(old, ("spec", "podSpec")))), [])[1]
+        stored = _claim_entry(dict(map_at(old, "spec", "podSpec")), [])[1]
 
     own = read_mnnvl(annotations_of(obj))
     return WrittenClique(obj, old, read_member(obj, namespace), own, stored)

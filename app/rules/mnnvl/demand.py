@@ -16,10 +16,9 @@ from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED
 from app.facts.nvidia.mnnvl import base_of, claim_name, template_name
 from app.facts.place import read_place
 from app.frozen import frozen
-from app.objects.edits import value_at
 from app.objects.metadata import annotations_of, labels_of
 from app.objects.resource import Resource
-from app.objects.shape import JsonMap, map_of, maps_of
+from app.objects.shape import JsonMap, map_at, map_of, maps_at
 from app.rules.mnnvl.claim import CLAIM, form_of_entry, scope_of_entry
 from app.rules.mnnvl.plan import (
     DEFAULT_DEVICE_CLASS,
@@ -57,7 +56,7 @@ def read_demand(obj: JsonMap) -> ClaimedClique | None:
     Returns None if it has no claim of ours.
     """
     metadata = map_of(obj.get("metadata"))
-    claims = maps_of(value_at(obj, ("spec", "podSpec", "resourceClaims")))
+    claims = maps_at(obj, "spec", "podSpec", "resourceClaims")
     entry = next((claim for claim in claims if claim.get("name") == CLAIM), None)
     if entry is None:
         return None
@@ -122,7 +121,7 @@ def is_made_by_us(obj: JsonMap) -> bool:
     replica, and no Pod owns it. Kubernetes makes claims that Pods own, with the labels of their
     template.
     """
-    metadata = map_of(obj.get("metadata"))
+    metadata = map_at(obj, "metadata")
     labels = labels_of(obj)
     place = read_place(labels)
     if (
@@ -134,14 +133,14 @@ def is_made_by_us(obj: JsonMap) -> bool:
 
     base = base_of(str(obj.get("kind") or ""), str(metadata.get("name") or ""))
     start = f"{place.pcs}-{place.replica}"
-    of_pod = any(owner.get("kind") == "Pod" for owner in maps_of(metadata.get("ownerReferences")))
+    of_pod = any(owner.get("kind") == "Pod" for owner in maps_at(metadata, "ownerReferences"))
 
     return (base == start or base.startswith(f"{start}-")) and not of_pod
 
 
 def is_reserved(obj: JsonMap) -> bool:
     """Return whether a pod reserves the stored ResourceClaim `obj`."""
-    return bool(map_of(obj.get("status")).get("reservedFor"))
+    return bool(map_at(obj, "status").get("reservedFor"))
 
 
 def claim_names(resources: Iterable[Resource], base_name: str) -> set[str]:
@@ -155,9 +154,9 @@ def claim_names(resources: Iterable[Resource], base_name: str) -> set[str]:
 
 def uses(pod: JsonMap, names: Collection[str]) -> bool:
     """Return whether `pod` has not finished and names a claim or template of claims in `names`."""
-    if map_of(pod.get("status")).get("phase") in ("Succeeded", "Failed"):
+    if map_at(pod, "status").get("phase") in ("Succeeded", "Failed"):
         return False
     return any(
         claim.get("resourceClaimName") in names or claim.get("resourceClaimTemplateName") in names
-        for claim in maps_of(value_at(pod, ("spec", "resourceClaims")))
+        for claim in maps_at(pod, "spec", "resourceClaims")
     )

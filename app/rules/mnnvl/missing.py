@@ -10,9 +10,8 @@ from app.facts.grove.annotations import MnnvlAnnotations, read_mnnvl
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE
 from app.frozen import frozen
-from app.objects.edits import value_at
 from app.objects.metadata import annotations_of
-from app.objects.shape import JsonMap, map_of, maps_of, text_of
+from app.objects.shape import JsonMap, map_at, maps_at, text_at
 from app.rules.mnnvl.claim import CLAIM, requests_gpus
 from app.rules.mnnvl.demand import ClaimedClique, read_demand
 from app.rules.mnnvl.plan import CliqueMember, read_member, read_plan
@@ -58,12 +57,12 @@ def read_unclaimed(obj: JsonMap) -> Unclaimed | None:
     different claim has the name of ours.
     """
     own = read_mnnvl(annotations_of(obj))
-    pod_spec = map_of(value_at(obj, ("spec", "podSpec")))
+    pod_spec = map_at(obj, "spec", "podSpec")
     if own.refuses or _has_claim(pod_spec) or not requests_gpus(pod_spec):
         return None
 
-    metadata = map_of(obj.get("metadata"))
-    member = read_member(obj, text_of(metadata.get("namespace")))
+    metadata = map_at(obj, "metadata")
+    member = read_member(obj, text_at(metadata, "namespace"))
     return Unclaimed(
         member.namespace,
         member.name,
@@ -109,8 +108,8 @@ def lacking_claims(
 
 def clique_of_pod(pod: JsonMap) -> str:
     """Return the name of the PodClique that owns `pod`, or ""."""
-    owners = maps_of(map_of(pod.get("metadata")).get("ownerReferences"))
-    names = (text_of(owner.get("name")) for owner in owners if owner.get("kind") == POD_CLIQUE.kind)
+    owners = maps_at(pod, "metadata", "ownerReferences")
+    names = (text_at(owner, "name") for owner in owners if owner.get("kind") == POD_CLIQUE.kind)
     return next(names, "")
 
 
@@ -119,14 +118,14 @@ def runs_without_claim(pod: JsonMap) -> bool:
 
     False if it has finished or is being deleted.
     """
-    spec = map_of(pod.get("spec"))
+    spec = map_at(pod, "spec")
     return not is_ending(pod) and not _has_claim(spec) and requests_gpus(spec)
 
 
 def is_ending(pod: JsonMap) -> bool:
     """Return whether `pod` has finished or is being deleted."""
-    phase = map_of(pod.get("status")).get("phase")
-    deleted = map_of(pod.get("metadata")).get("deletionTimestamp")
+    phase = map_at(pod, "status").get("phase")
+    deleted = map_at(pod, "metadata").get("deletionTimestamp")
     return phase in ("Succeeded", "Failed") or deleted is not None
 
 
@@ -135,14 +134,12 @@ def reserving_pods(claim: JsonMap) -> set[str]:
 
     Empty if it is not being deleted.
     """
-    if not map_of(claim.get("metadata")).get("deletionTimestamp"):
+    if not map_at(claim, "metadata").get("deletionTimestamp"):
         return set()
 
-    consumers = maps_of(map_of(claim.get("status")).get("reservedFor"))
+    consumers = maps_at(claim, "status", "reservedFor")
     return {
-        text_of(consumer.get("name"))
-        for consumer in consumers
-        if consumer.get("resource") == "pods"
+        text_at(consumer, "name") for consumer in consumers if consumer.get("resource") == "pods"
     }
 
 
@@ -157,4 +154,4 @@ def held_in_deletion(namespace: str, pods: Sequence[str]) -> tuple[str, str]:
 
 
 def _has_claim(pod_spec: JsonMap) -> bool:
-    return any(claim.get("name") == CLAIM for claim in maps_of(pod_spec.get("resourceClaims")))
+    return any(claim.get("name") == CLAIM for claim in maps_at(pod_spec, "resourceClaims"))

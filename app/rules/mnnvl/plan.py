@@ -31,7 +31,7 @@ from app.frozen import frozen
 from app.objects.fields import FieldPath, Findings, invalid, not_supported, required
 from app.objects.metadata import labels_of
 from app.objects.names import MAX_LABEL, is_subdomain
-from app.objects.shape import JsonMap, map_of, maps_of, text_of
+from app.objects.shape import JsonMap, map_of, maps_of, text_at
 
 ClaimMode = Literal["shared", "template"]
 Scope = Literal["replica", "clique", "scalingGroupReplica"]
@@ -155,7 +155,7 @@ def read_member(obj: JsonMap, namespace: str) -> CliqueMember:
     place = read_place(labels_of(obj))
     return CliqueMember(
         namespace=intern(namespace),
-        name=text_of(metadata.get("name")),
+        name=text_at(metadata, "name"),
         place=place,
         set_uid=intern(_set_uid(metadata.get("ownerReferences"), place.pcs)),
     )

@@ -10,11 +10,10 @@ from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.grove.template import CliqueTemplate, Template, group_in, owner_text
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, PCSG_REPLICA
 from app.facts.place import Place
-from app.objects.edits import value_at
 from app.objects.fields import FieldError, FieldPath, forbidden
 from app.objects.metadata import annotations_of
 from app.objects.names import is_index
-from app.objects.shape import JsonMap, maps_of
+from app.objects.shape import JsonMap, maps_at
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, SCOPES, CliqueMember, Plan
 
 GROVE_CLAIM = "mnnvl-claim"
@@ -37,7 +36,7 @@ def both_in_clique(clique: JsonMap, annotations: MnnvlAnnotations) -> FieldError
 
 def _group_of_claim(clique: JsonMap) -> str:
     """Return the name of the ComputeDomain whose claim Grove has injected, or ""."""
-    claims = maps_of(value_at(clique, ("spec", "podSpec", "resourceClaims")))
+    claims = maps_at(clique, "spec", "podSpec", "resourceClaims")
     names = (
         claim.get("resourceClaimTemplateName")
         for claim in claims

@@ -12,13 +12,13 @@
 
 from typing import Any
 
-from app.objects.shape import JsonMap, map_of, maps_of, text_of
+from app.objects.shape import JsonMap, map_at, map_of, maps_at, maps_of, text_at, text_of
 from app.rules.workload.groups import DefinedGroup, layer_of
 
 
 def groups_of_workload(workload: JsonMap) -> dict[str, DefinedGroup]:
     """Return the groups that a Workload defines, or has templates for, by name."""
-    spec = map_of(workload.get("spec"))
+    spec = map_at(workload, "spec")
     if "podGroups" in spec:  # v1alpha1, also if it is served unchanged in a later version
         definitions = spec["podGroups"]
         policy = "policy"
@@ -42,23 +42,23 @@ def group_of_pod_group(pod_group: JsonMap, workload: JsonMap | None) -> DefinedG
     It has the labels and annotations of `workload` or, if that is None, of the PodGroup. The policy
     is that of the PodGroup: a later change of the template does not apply to it.
     """
-    spec = map_of(pod_group.get("spec"))
+    spec = map_at(pod_group, "spec")
     if pod_group["apiVersion"].endswith("/v1alpha2"):
-        template = map_of(map_of(spec.get("podGroupTemplateRef")).get("workload"))
+        template = map_at(spec, "podGroupTemplateRef", "workload")
         name = "podGroupTemplateName"
     else:
-        template = map_of(spec.get("workloadRef"))
+        template = map_at(spec, "workloadRef")
         name = "templateName"
 
     return DefinedGroup(
-        workload=text_of(template.get("workloadName")),
+        workload=text_at(template, "workloadName"),
         name=text_of(template.get(name)),
         minimum=_minimum(spec.get("schedulingPolicy")),
         layer=layer_of(workload or pod_group),
         pod_group=pod_group["metadata"]["name"],
-        priority_class=text_of(spec.get("priorityClassName")),
+        priority_class=text_at(spec, "priorityClassName"),
         topology_key=_topology_key(spec),
-        composite=text_of(spec.get("parentCompositePodGroupName")),
+        composite=text_at(spec, "parentCompositePodGroupName"),
     )
 
 
@@ -73,5 +73,5 @@ def _topology_key(spec: JsonMap) -> str:
 
     All Pods of the group must be on nodes that have the same value of it.
     """
-    constraints = maps_of(map_of(spec.get("schedulingConstraints")).get("topology"))
-    return next((text_of(constraint.get("key")) for constraint in constraints), "")
+    constraints = maps_at(spec, "schedulingConstraints", "topology")
+    return next((text_at(constraint, "key") for constraint in constraints), "")

@@ -16,7 +16,7 @@ from app.facts.grove.template import Template
 from app.facts.grove.topology import Level, levels_of_binding
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.objects.fields import Findings
-from app.objects.shape import JsonMap, map_of
+from app.objects.shape import JsonMap, map_at
 from app.rules.dialects.bindings.levels import refusal_to_delete, validate_binding
 from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
 from app.rules.dialects.bindings.podgangs import drifted_constraints, gang_warnings
@@ -73,7 +73,7 @@ class Bindings(Dialect):
         facts: TopologyFacts,
         managed: bool,
     ) -> LevelsVerdict:
-        name = str(map_of(obj.get("metadata")).get("name", ""))
+        name = str(map_at(obj, "metadata").get("name", ""))
         if operation == "DELETE":
             refusal, warnings = refusal_to_delete(obj, facts.users_of(name))
             return LevelsVerdict(refusal, warnings=warnings)

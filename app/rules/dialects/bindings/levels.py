@@ -18,10 +18,9 @@ from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.facts.labels import KAI_SCHEDULER
 from app.objects import fields
-from app.objects.edits import value_at
 from app.objects.fields import FieldError, FieldPath, Findings
 from app.objects.metadata import annotations_of
-from app.objects.shape import JsonMap, map_of, maps_of
+from app.objects.shape import JsonMap, map_at, maps_at
 from app.rules.topology.levels import HOSTNAME_KEY, TextRule, validate_levels
 
 ALLOW_IN_USE = "grove.io/allow-topology-in-use"
@@ -99,7 +98,7 @@ def _validate_name(
     may_stay: bool,
 ) -> None:
     """Add a finding, or a warning if it `may_stay`, if the KAI Topology of this name is in use."""
-    metadata = map_of(obj.get("metadata"))
+    metadata = map_at(obj, "metadata")
     conflict = _name_conflict(kai, str(metadata.get("uid", "")))
     if conflict is None:
         return
@@ -120,7 +119,7 @@ def refusal_to_delete(obj: JsonMap, users: Sequence[PodCliqueSet]) -> tuple[str 
         return None, []
     if is_allowed_in_use(obj):
         return None, [text]
-    name = map_of(obj.get("metadata")).get("name", "")
+    name = map_at(obj, "metadata").get("name", "")
     return f'ClusterTopologyBinding "{name}" cannot be deleted: {text}. {_HOW_TO_ALLOW}', []
 
 
@@ -222,10 +221,10 @@ def _refers_to_kai(obj: JsonMap) -> bool:
 
     Grove then only compares that with the levels.
     """
-    references = maps_of(value_at(obj, ("spec", "schedulerTopologyBindings")))
+    references = maps_at(obj, "spec", "schedulerTopologyBindings")
     return any(reference.get("schedulerName") == KAI_SCHEDULER for reference in references)
 
 
 def _domains(obj: JsonMap | None) -> set[str]:
-    levels = maps_of(value_at(obj, ("spec", "levels")))
+    levels = maps_at(obj or {}, "spec", "levels")
     return {level["domain"] for level in levels if isinstance(level.get("domain"), str)}

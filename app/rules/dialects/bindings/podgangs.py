@@ -14,10 +14,9 @@ from typing import Any
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
 from app.facts.grove.topology import Level
 from app.facts.labels import POD_GANG_ROLE, TOPOLOGY_NAME
-from app.objects.edits import value_at
 from app.objects.fields import FieldPath
 from app.objects.metadata import annotations_of, labels_of
-from app.objects.shape import JsonMap, list_of, map_of, maps_of, text_of
+from app.objects.shape import JsonMap, list_of, map_at, map_of, maps_at, text_of
 from app.rules.topology.members import PodGroupClique, PodGroupCliques
 from app.rules.topology.placing import WHOLE, PartLevels, TopologyOf, placing_warnings
 
@@ -46,7 +45,7 @@ def gang_warnings(gang: JsonMap, topology_of: TopologyOf) -> list[str]:
 
     Grove writes them, and only its PodCliqueSet can be corrected.
     """
-    spec = map_of(gang.get("spec"))
+    spec = map_at(gang, "spec")
     topology = text_of(annotations_of(gang).get(TOPOLOGY_NAME))
     at = FieldPath("spec")
     parts = {WHOLE: _part(spec, topology, at, WHOLE)}
@@ -94,7 +93,7 @@ def _pairs(
     keys: Mapping[str, str],
 ) -> Iterator[tuple[str, Pack, Pack]]:
     """Yield the path, the current value and the desired value of each constraint."""
-    podgroups = maps_of(value_at(gang, ("spec", "podgroups")))
+    podgroups = maps_at(gang, "spec", "podgroups")
     known = PodGroupCliques(pcs)
     members = [known.find(str(podgroup.get("name"))) for podgroup in podgroups]
     found = [member for member in members if member is not None]
@@ -141,7 +140,7 @@ def _group_pairs(
         for member in members
         if member.group is not None
     }
-    entries = maps_of(value_at(gang, ("spec", "topologyConstraintGroupConfigs")))
+    entries = maps_at(gang, "spec", "topologyConstraintGroupConfigs")
     current = {str(entry.get("name")): _current(entry) for entry in entries}
 
     for name in {**desired, **current}:
@@ -156,7 +155,7 @@ def _desired(holder: PodCliqueSet | ScalingGroup | Clique, keys: Mapping[str, st
 
 
 def _current(holder: Any) -> Pack:
-    pack = map_of(value_at(holder, ("topologyConstraint", "packConstraint")))
+    pack = map_at(map_of(holder), "topologyConstraint", "packConstraint")
     return str(pack.get("required") or ""), str(pack.get("preferred") or "")
 
 

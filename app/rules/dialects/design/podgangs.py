@@ -14,7 +14,7 @@ from app.facts.kubernetes.requests import Requests
 from app.facts.labels import TOPOLOGY_NAME
 from app.objects.edits import ABSENT, Edit, Path, value_at
 from app.objects.fields import FieldPath, Findings, walk_list, walk_map, walk_maps
-from app.objects.shape import JsonMap, Object, list_of, map_of, maps_of
+from app.objects.shape import JsonMap, Object, list_of, map_at, map_of, maps_of
 from app.rules.topology.levels import ManagedTopology
 from app.rules.topology.members import PodGroupClique, PodGroupCliques
 
@@ -198,10 +198,10 @@ def _group_replicas(
 
 def _merged(entry: JsonMap, pack: Mapping[str, str]) -> Object:
     """Return the constraint of `entry` with the values of `pack`."""
-    constraint = map_of(value_at(entry, ("topologyConstraint",)))
+    constraint = map_at(entry, "topologyConstraint")
     others = {
         field: value
-        for field, value in map_of(constraint.get("packConstraint")).items()
+        for field, value in map_at(constraint, "packConstraint").items()
         if field not in _OURS
     }
     return {"topologyConstraint": {**constraint, "packConstraint": {**others, **pack}}}
@@ -230,7 +230,7 @@ def _removal(obj: Any, holder: Path) -> list[Edit]:
 def _has_more(holder: Any) -> bool:
     """Return whether the constraint of `holder` has fields that this rule doesn't write."""
     constraint = map_of(value_at(holder, ("topologyConstraint",)))
-    return not {*constraint, *map_of(constraint.get("packConstraint"))} <= {
+    return not {*constraint, *map_at(constraint, "packConstraint")} <= {
         "packConstraint",
         *_OURS,
     }
