@@ -23,7 +23,7 @@ from app.objects.metadata import annotations_of
 from app.objects.resource import Resource
 from app.objects.shape import JsonMap
 from app.rules.dialects.design import DESIGN
-from app.rules.dialects.dialect import OwnerRule
+from app.rules.dialects.dialect import Adopted, OwnerRule, State
 from app.stores.stores import Stores
 
 TRIES = 3
@@ -101,6 +101,15 @@ class MnnvlOwners:
                     resources[stored.kind, stored.name] = stored
         return [resources[key] for key in sorted(resources)]
 
+    def in_state(self, gang: SlimPodGang, state: State) -> list[MnnvlResource]:
+        """Return those of the cached resources of `gang` that stand to it in this way."""
+        rule = self.rule
+        return [stored for stored in self.resources_of(gang) if rule.state(stored, gang) == state]
+
+    def annotation_of(self, gang: SlimPodGang, *, adopting: bool = False) -> Adopted:
+        """Return what the annotation of `gang` should say of its cached resources."""
+        return self.rule.adopted(self.resources_of(gang), gang, adopting=adopting)
+
     # In the dialect `design`.
 
     def cached_gang(self, namespace: str, name: str, uid: str) -> SlimPodGang | None:
@@ -136,9 +145,7 @@ class MnnvlOwners:
         replica that knows it gives back what is adopted here, and Grove deletes the PodGang then.
         Conflict if one has changed since.
         """
-        rule = self.rule
-        candidates = self.resources_of(gang)
-        adoptable = [stored for stored in candidates if rule.state(stored, gang) == "adoptable"]
+        adoptable = self.in_state(gang, "adoptable")
         # What another PodGang adopts during these reads leads to a Conflict.
         if not adoptable or not await self._may_adopt(gang, dry_run=dry_run):
             return []

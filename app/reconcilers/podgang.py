@@ -92,11 +92,7 @@ class PodGangReconciler:
     # Ownership.
 
     async def _adopt(self, gang: StoredGang) -> None:
-        rule = self._owners.rule
-        resources = self._owners.resources_of(gang)
-        self._report_foreign(
-            gang, [resource for resource in resources if rule.state(resource, gang) == "foreign"]
-        )
+        self._report_foreign(gang, self._owners.in_state(gang, "foreign"))
         adopted = await self._owners.adopt(gang, dry_run=False)
         if adopted:
             note = f"now owns {named(adopted)}"
@@ -136,11 +132,10 @@ class PodGangReconciler:
         # once the managed topology is known, every PodGang is reconciled
         with contextlib.suppress(Unavailable):
             changes += self._facts.dialect().podgang_changes(view, pcs, self._facts)
-        resources = self._owners.resources_of(gang)
-        adopted = self._owners.rule.adopted(resources, gang) or ABSENT
-        return (
-            changes if value_at(view, _ADOPTED) == adopted else [*changes, Edit(_ADOPTED, adopted)]
-        )
+        adopted = self._owners.annotation_of(gang) or ABSENT
+        if value_at(view, _ADOPTED) != adopted:
+            changes.append(Edit(_ADOPTED, adopted))
+        return changes
 
     async def _write(self, gang: StoredGang, patch: list[Operation]) -> float | None:
         """Write `patch` to the PodGang.

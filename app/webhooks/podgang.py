@@ -66,10 +66,7 @@ class PodGangWebhook:
         if cached is None:
             return None
 
-        rule = self.owners.rule
-        resources = self.owners.resources_of(cached)
-        adoptable = any(rule.state(resource, cached) == "adoptable" for resource in resources)
-        return cached if adoptable else None
+        return cached if self.owners.in_state(cached, "adoptable") else None
 
     async def _complete(
         self,
@@ -117,9 +114,7 @@ class PodGangWebhook:
     def _adopted(self, request: Request, gang: SlimPodGang) -> list[Edit]:
         path = ("metadata", "annotations", MNNVL_ADOPTED)
         adopting = request.dry_run and bool(gang.uid)
-        resources = self.owners.resources_of(gang)
-        value = self.owners.rule.adopted(resources, gang, adopting=adopting)
-        value = value or _kept(request, path)
+        value = self.owners.annotation_of(gang, adopting=adopting) or _kept(request, path)
         return [] if value_at(request.object, path) == value else [Edit(path, value)]
 
 
