@@ -4,6 +4,7 @@ A test compares them with those in `manifests/`.
 """
 
 import base64
+from collections.abc import Iterable
 
 from app.frozen import frozen
 from app.objects.shape import Object
@@ -62,6 +63,18 @@ def webhook_configurations(target: Target, own_namespace: str = "grove-system") 
     ]
 
 
+def outside(namespaces: Iterable[str]) -> Object:
+    """Return the namespaceSelector of all namespaces but `namespaces`."""
+    key = "kubernetes.io/metadata.name"
+    excluded = {"key": key, "operator": "NotIn", "values": list(namespaces)}
+    return {"matchExpressions": [excluded]}
+
+
+def expressions(items: Iterable[tuple[str, str]]) -> list[Object]:
+    """Return names with expressions of CEL, such as matchConditions."""
+    return [{"name": name, "expression": expression} for name, expression in items]
+
+
 def _metadata(*, mutating: bool) -> Object:
     metadata: Object = {"name": NAME, "labels": {"app.kubernetes.io/name": NAME}}
     if mutating:
@@ -82,17 +95,12 @@ def _entry(webhook: Webhook, target: Target, namespaces: list[str]) -> Object:
         ],
         "scope": "Namespaced" if resource.namespaced else "Cluster",
     }
-    excluded = {
-        "key": "kubernetes.io/metadata.name",
-        "operator": "NotIn",
-        "values": list(namespaces),
-    }
     entry: Object = {
         "name": webhook.name,
         "admissionReviewVersions": ["v1"],
         "clientConfig": _client_config(webhook, target),
         "rules": [rule],
-        "namespaceSelector": {"matchExpressions": [excluded]},
+        "namespaceSelector": outside(namespaces),
         "matchPolicy": "Equivalent",
         "failurePolicy": webhook.failure_policy,
         "sideEffects": webhook.side_effects,
@@ -101,10 +109,7 @@ def _entry(webhook: Webhook, target: Target, namespaces: list[str]) -> Object:
     if webhook.mutating:
         entry["reinvocationPolicy"] = "IfNeeded"
     if webhook.match_conditions:
-        conditions = webhook.match_conditions.items()
-        entry["matchConditions"] = [
-            {"name": name, "expression": expression} for name, expression in conditions
-        ]
+        entry["matchConditions"] = expressions(webhook.match_conditions.items())
 
     return entry
 

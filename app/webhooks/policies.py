@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Literal
 
 from app.config.schema import Configuration
-from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from app.objects.shape import Object
 from app.rules.dialects.bindings import policies as bindings
 from app.rules.dialects.design import policies as design
@@ -30,7 +29,7 @@ from app.webhooks.policy_objects import (
     marking,
     objects_of,
 )
-from app.webhooks.registry import warning_paths
+from app.webhooks.registry import guarded_kinds, warning_paths
 
 Mode = Literal["refuse", "warn"]
 
@@ -85,12 +84,8 @@ def static_policies_of(configuration: Configuration) -> list[Policy]:
 def _without_levels(configuration: Configuration) -> list[Policy]:
     """Return the policies that depend on no levels."""
     topology = configuration.cluster_topology
-    kinds = [CLUSTER_TOPOLOGY.kind]
-    if topology.enabled:
-        kinds.append(CLUSTER_TOPOLOGY_BINDING.kind)
-
     return [
-        guard(kinds, topology.name, configuration.authorization.authorized_users),
+        guard(guarded_kinds(topology), topology.name, configuration.authorization.authorized_users),
         design.CLUSTER_TOPOLOGIES,
         bindings.CLUSTER_TOPOLOGY_BINDINGS,
         SUBGROUPS,

@@ -11,7 +11,7 @@ from app.objects.resource import POD, Resource
 from app.objects.shape import Object
 from app.rules.policy import Policy, PolicyDemand
 from app.rules.workload.pod_policy import MARK, conditions_of_mark
-from app.webhooks.configurations import API_VERSION, NAME
+from app.webhooks.configurations import API_VERSION, NAME, expressions, outside
 
 SUFFIX = f".{NAME}.grove.io"
 STATIC_SUFFIX = f".{NAME}.static.k8s.io"
@@ -45,14 +45,9 @@ class Form:
 
     def constraints(self, rules: list[Object]) -> Object:
         """Return the requests that match `rules`, outside of the exempt namespaces."""
-        others = {
-            "key": "kubernetes.io/metadata.name",
-            "operator": "NotIn",
-            "values": list(self.exempt),
-        }
         return {
             "matchPolicy": "Equivalent",
-            "namespaceSelector": {"matchExpressions": [others]},
+            "namespaceSelector": outside(self.exempt),
             "resourceRules": rules,
         }
 
@@ -75,10 +70,7 @@ def marking(scheduler_name: str, form: Form) -> list[Object]:
         "failurePolicy": "Ignore",
         "reinvocationPolicy": "IfNeeded",
         "matchConstraints": form.constraints(list(_rules((POD,), ("CREATE",)))),
-        "matchConditions": [
-            {"name": condition, "expression": expression}
-            for condition, expression in conditions_of_mark(scheduler_name).items()
-        ],
+        "matchConditions": expressions(conditions_of_mark(scheduler_name).items()),
         "mutations": [mutation],
     }
     bound = {"policyName": name + form.suffix}
@@ -105,12 +97,8 @@ def _validating(policy: Policy, form: Form) -> Object:
         selected = {"matchExpressions": [{"key": policy.label, "operator": "Exists"}]}
         constraints["objectSelector"] = selected
     spec["matchConstraints"] = constraints
-    spec["matchConditions"] = [
-        {"name": name, "expression": expression} for name, expression in policy.conditions.items()
-    ]
-    spec["variables"] = [
-        {"name": name, "expression": expression} for name, expression in _variables(policy)
-    ]
+    spec["matchConditions"] = expressions(policy.conditions.items())
+    spec["variables"] = expressions(_variables(policy))
     spec["validations"] = [_validation(demand) for demand in policy.demands]
 
     return spec

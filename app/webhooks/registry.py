@@ -10,7 +10,7 @@ from typing import Literal
 from app.admission.decide import Handler, Route
 from app.admission.verdict import Verdict, hindered, unavailable
 from app.cluster.cluster import Cluster
-from app.config.schema import Configuration, Enforcement
+from app.config.schema import ClusterTopology, Configuration, Enforcement
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
@@ -253,6 +253,17 @@ def warning_paths(enforcement: Enforcement) -> list[str]:
     ]
 
 
+def guarded_kinds(topology: ClusterTopology) -> list[str]:
+    """Return the kinds of the managed topology, whose writers are authorized.
+
+    If topology support is disabled, a binding of the managed name belongs to administrators.
+    """
+    kinds = [CLUSTER_TOPOLOGY.kind]
+    if topology.enabled:
+        kinds.append(CLUSTER_TOPOLOGY_BINDING.kind)
+    return kinds
+
+
 def routes_over(
     configuration: Configuration, cluster: Cluster, authorized: Collection[str] | None = None
 ) -> dict[str, Route]:
@@ -267,11 +278,7 @@ def routes_over(
     facts = cluster.facts
     resources = cluster.resources
     users = configuration.authorization.authorized_users if authorized is None else authorized
-    # If topology support is disabled, a binding of the managed name belongs to administrators.
-    guarded = (
-        CLUSTER_TOPOLOGY.kind,
-        *([CLUSTER_TOPOLOGY_BINDING.kind] if topology.enabled else ()),
-    )
+    guarded = guarded_kinds(topology)
     handlers: dict[Webhook, Handler] = {
         VALIDATE_CLUSTER_TOPOLOGY: ClusterTopologyWebhook(topology.name, guarded, users, facts),
         VALIDATE_POD_CLIQUE_SET: PodCliqueSetWebhook(facts),

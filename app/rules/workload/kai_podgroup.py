@@ -20,8 +20,6 @@ from app.objects.shape import JsonMap, Object
 from app.rules.topology.placing import TopologyOf, is_broader_level
 from app.rules.workload.groups import DefinedGroup, MetadataLayer
 
-"""The `schedulerName` of a default installation of KAI."""
-
 WORKLOAD_GROUP = "grove.io/workload-group"
 COPIED = "grove.io/copied-metadata"
 """The annotation that lists the copied labels and annotations.
