@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from app.frozen import frozen
-from app.objects.shape import JsonMap, text_of
+from app.objects.shape import JsonMap, text_at, text_of
 
 Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-scoped object is ""."""
@@ -57,6 +57,11 @@ class Namespaced(Named):
 def interned(value: Any) -> str:
     """Return the text `value` as one object for equal texts, "" if it is no text."""
     return sys.intern(text_of(value))
+
+
+def read_key(metadata: JsonMap) -> Key:
+    """Return the key in the metadata of an object. Equal namespaces are one object."""
+    return sys.intern(text_at(metadata, "namespace")), text_at(metadata, "name")
 
 
 def read_name(obj: JsonMap) -> str:

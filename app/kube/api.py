@@ -140,7 +140,26 @@ class WatchEvent:
     object: Object
 
 
-class Objects(Protocol):
+class Lists(Protocol):
+    """Lists of objects in the version that discovery gives."""
+
+    async def list(
+        self,
+        selection: Selection,
+        *,
+        limit: int = 500,
+        continue_token: str = "",
+    ) -> Page: ...
+
+    def served_version(self, resource: Resource) -> str | None:
+        """Return the preferred known version in which the cluster serves `resource`.
+
+        None if it serves none.
+        """
+        ...
+
+
+class Objects(Lists, Protocol):
     """Calls for objects, without watches.
 
     Every call has a time limit and raises only ClusterErrors.
@@ -156,14 +175,6 @@ class Objects(Protocol):
         version: str | None = None,
         metadata_only: bool = False,
     ) -> Object: ...
-
-    async def list(
-        self,
-        selection: Selection,
-        *,
-        limit: int = 500,
-        continue_token: str = "",
-    ) -> Page: ...
 
     async def create(
         self,
@@ -190,26 +201,11 @@ class Objects(Protocol):
         """
         ...
 
-    def served_version(self, resource: Resource) -> str | None:
-        """Return the preferred known version in which the cluster serves `resource`.
 
-        None if it serves none.
-        """
-        ...
-
-
-class Reader(Protocol):
+class Reader(Lists, Protocol):
     """The part of `Client` that sends only GET requests."""
 
     async def get(self, ref: ObjectRef) -> Object: ...
-
-    async def list(
-        self,
-        selection: Selection,
-        *,
-        limit: int = 500,
-        continue_token: str = "",
-    ) -> Page: ...
 
     def watch(
         self,
@@ -224,8 +220,6 @@ class Reader(Protocol):
         (`contextlib.aclosing`). Raise Gone if the version is too old.
         """
         ...
-
-    def served_version(self, resource: Resource) -> str | None: ...
 
 
 class Client(Objects, Reader, Protocol):
@@ -256,7 +250,7 @@ async def find(client: Objects, ref: ObjectRef, *, metadata_only: bool = False) 
         return None
 
 
-async def list_all(client: Objects | Reader, selection: Selection) -> list[Object]:
+async def list_all(client: Lists, selection: Selection) -> list[Object]:
     """Return all objects of `selection`, read at once.
 
     Empty if the resource is not served. Raises any other ClusterError.
@@ -267,7 +261,7 @@ async def list_all(client: Objects | Reader, selection: Selection) -> list[Objec
         return []
 
 
-async def every(client: Objects | Reader, selection: Selection) -> list[Object]:
+async def every(client: Lists, selection: Selection) -> list[Object]:
     """Return all objects of `selection`, read at once. Raise ClusterError, also if not served."""
     return (await client.list(selection, limit=0)).items
 

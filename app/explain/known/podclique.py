@@ -2,7 +2,7 @@
 
 from app.facts.grove.status import LastError, read_last_errors
 from app.facts.kubernetes.pod import ONLY_A_POD, PodClaim, Shape, read_pod_claims, read_shape
-from app.facts.named import Namespaced, interned
+from app.facts.named import Namespaced, read_key
 from app.facts.place import NOWHERE, Place, read_place
 from app.frozen import frozen
 from app.objects.shape import JsonMap, int_of, map_at, text_at
@@ -36,8 +36,7 @@ def read_pod_clique(obj: JsonMap) -> PodClique:
     pod_spec = map_at(spec, "podSpec")
     status = map_at(obj, "status")
     return PodClique(
-        interned(metadata.get("namespace")),
-        text_at(metadata, "name"),
+        *read_key(metadata),
         uid=text_at(metadata, "uid"),
         place=read_place(map_at(metadata, "labels")),
         replicas=replicas,

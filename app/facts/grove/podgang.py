@@ -2,7 +2,7 @@
 
 from app.facts.constraint import UNBOUND, SchedulerConstraint
 from app.facts.labels import POD_GANG_EPOCH, POD_GANG_ROLE, TOPOLOGY_NAME
-from app.facts.named import Namespaced, interned
+from app.facts.named import Namespaced, read_key
 from app.facts.place import NOWHERE, Place, read_place
 from app.frozen import frozen
 from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_at
@@ -68,8 +68,7 @@ def read_pod_gang(obj: JsonMap) -> PodGang:
     names = (text_at(annotations, key) for key in TOPOLOGY_NAMES)
     spec = map_at(obj, "spec")
     return PodGang(
-        interned(metadata.get("namespace")),
-        text_at(metadata, "name"),
+        *read_key(metadata),
         uid=text_at(metadata, "uid"),
         place=read_place(labels),
         topology=next(filter(None, names), ""),

@@ -1,6 +1,6 @@
 """PodGangMaps, of releases with epochs."""
 
-from app.facts.named import Namespaced, interned
+from app.facts.named import Namespaced, read_key
 from app.frozen import frozen
 from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
 
@@ -28,9 +28,8 @@ class PodGangMap(Namespaced):
 
 
 def read_pod_gang_map(obj: JsonMap) -> PodGangMap:
-    metadata = map_at(obj, "metadata")
     entries = tuple(
         MapEntry(text_at(item, "epoch"), tuple(texts_at(item, "dependsOn")))
         for item in maps_at(obj, "spec", "entries")
     )
-    return PodGangMap(interned(metadata.get("namespace")), text_at(metadata, "name"), entries)
+    return PodGangMap(*read_key(map_at(obj, "metadata")), entries)

@@ -5,7 +5,7 @@ from typing import Any
 
 from app.facts.constraint import UNBOUND, SchedulerConstraint
 from app.facts.labels import NODE_POOL
-from app.facts.named import Namespaced, interned
+from app.facts.named import Namespaced, read_key
 from app.facts.quantity import Amounts, amounts
 from app.frozen import frozen
 from app.objects.owners import owners_of
@@ -78,8 +78,7 @@ def read_kai_pod_group(obj: JsonMap) -> KaiPodGroup:
     annotations = map_at(metadata, "annotations")
     told, unnamed = _constraints(spec)
     return KaiPodGroup(
-        interned(metadata.get("namespace")),
-        text_at(metadata, "name"),
+        *read_key(metadata),
         uid=text_at(metadata, "uid"),
         owners=tuple(owner.uid for owner in owners_of(obj)),
         minimum=int_of(spec.get("minMember"), 1),

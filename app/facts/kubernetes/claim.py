@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from app.facts.kubernetes.selectors import Term, node_selector_terms
 from app.facts.labels import KAI_QUEUE
-from app.facts.named import Named, Namespaced, interned
+from app.facts.named import Named, Namespaced, read_key
 from app.facts.place import NOWHERE, Place, read_place
 from app.frozen import frozen
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, maps_of, text_at
@@ -62,8 +62,7 @@ def read_resource_claim(obj: JsonMap) -> ResourceClaim:
     status = map_at(obj, "status")
     allocation = map_at(status, "allocation")
     return ResourceClaim(
-        interned(metadata.get("namespace")),
-        text_at(metadata, "name"),
+        *read_key(metadata),
         classes=_classes(map_at(obj, "spec")),
         allocated=bool(allocation),
         devices=_devices(allocation),
@@ -141,9 +140,8 @@ class ClaimTemplate(Namespaced):
 
 
 def read_claim_template(obj: JsonMap) -> ClaimTemplate:
-    metadata = map_at(obj, "metadata")
     classes = _classes(map_at(obj, "spec", "spec"))
-    return ClaimTemplate(interned(metadata.get("namespace")), text_at(metadata, "name"), classes)
+    return ClaimTemplate(*read_key(map_at(obj, "metadata")), classes)
 
 
 @frozen

@@ -15,7 +15,7 @@ from app.facts.kubernetes.selectors import (
     tolerations,
 )
 from app.facts.labels import GPU_FRACTION, POD_GROUP_NAME, PREEMPTIBILITY, SUBGROUP
-from app.facts.named import Namespaced, interned
+from app.facts.named import Namespaced, interned, read_key
 from app.facts.place import NOWHERE, Place, read_place
 from app.facts.quantity import thousandths
 from app.frozen import frozen
@@ -154,8 +154,7 @@ def read_pod(obj: JsonMap) -> Pod:
     spec = map_at(obj, "spec")
     status = map_at(obj, "status")
     return Pod(
-        interned(metadata.get("namespace")),
-        text_at(metadata, "name"),
+        *read_key(metadata),
         text_at(metadata, "uid"),
         read_place(labels),
         _controller(obj),

@@ -1,7 +1,7 @@
 """PersistentVolumeClaims, the volumes that they are bound to, and StorageClasses."""
 
 from app.facts.kubernetes.selectors import Term, node_selector_terms
-from app.facts.named import Named, Namespaced, interned
+from app.facts.named import Named, Namespaced, read_key
 from app.frozen import frozen
 from app.objects.shape import JsonMap, map_at, text_at
 from app.objects.time import seconds_since_1970
@@ -48,8 +48,7 @@ def read_volume_claim(obj: JsonMap) -> VolumeClaim:
     spec = map_at(obj, "spec")
     name = spec.get("storageClassName")
     return VolumeClaim(
-        interned(metadata.get("namespace")),
-        text_at(metadata, "name"),
+        *read_key(metadata),
         text_at(map_at(obj, "status"), "phase") or "Pending",
         name if isinstance(name, str) else None,
         text_at(spec, "volumeName"),

@@ -1,6 +1,6 @@
 """The Kubernetes Workload API, and PriorityClasses."""
 
-from app.facts.named import Named, Namespaced, interned
+from app.facts.named import Named, Namespaced, read_key
 from app.frozen import frozen
 from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at
 
@@ -33,12 +33,10 @@ class Workload(Namespaced):
 
 def read_workload(obj: JsonMap) -> Workload:
     """Read `podGroups` of Kubernetes 1.35, or `podGroupTemplates` since 1.36."""
-    metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
     groups = maps_of(spec.get("podGroupTemplates")) or maps_of(spec.get("podGroups"))
     return Workload(
-        interned(metadata.get("namespace")),
-        text_at(metadata, "name"),
+        *read_key(map_at(obj, "metadata")),
         groups=tuple(text_at(group, "name") for group in groups),
     )
 
@@ -52,11 +50,9 @@ class WorkloadGroup(Namespaced):
 
 def read_workload_group(obj: JsonMap) -> WorkloadGroup:
     """Read `podGroupTemplateRef` of Kubernetes 1.36, or `workloadRef` since 1.37."""
-    metadata = map_at(obj, "metadata")
     template = map_at(obj, "spec", "podGroupTemplateRef")
     reference = map_at(template, "workload") or template or map_at(obj, "spec", "workloadRef")
     return WorkloadGroup(
-        interned(metadata.get("namespace")),
-        text_at(metadata, "name"),
+        *read_key(map_at(obj, "metadata")),
         workload=text_at(reference, "workloadName"),
     )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.facts.named import Namespaced, interned
+from app.facts.named import Namespaced, read_key
 from app.facts.place import NOWHERE, Place, read_place
 from app.frozen import frozen
 from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_at
@@ -40,8 +40,7 @@ def read_compute_domain(obj: JsonMap) -> ComputeDomain:
     status = map_at(obj, "status")
     finalizers = texts_at(metadata, "finalizers") if metadata.get("deletionTimestamp") else ()
     return ComputeDomain(
-        interned(metadata.get("namespace")),
-        text_at(metadata, "name"),
+        *read_key(metadata),
         uid=text_at(metadata, "uid"),
         number=int_of(spec.get("numNodes")),
         template=text_at(map_at(spec, "channel", "resourceClaimTemplate"), "name"),
@@ -60,9 +59,7 @@ class DomainClique(Namespaced):
 
 
 def read_domain_clique(obj: JsonMap) -> DomainClique:
-    metadata = map_at(obj, "metadata")
-    namespace = interned(metadata.get("namespace"))
-    return DomainClique(namespace, text_at(metadata, "name"), _nodes(obj.get("daemons")))
+    return DomainClique(*read_key(map_at(obj, "metadata")), _nodes(obj.get("daemons")))
 
 
 def _nodes(items: Any) -> tuple[DomainNode, ...]:
