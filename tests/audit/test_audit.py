@@ -631,3 +631,13 @@ async def test_claims_that_can_never_be_allocated(capsys: Any) -> None:
         'can never be allocated: DeviceClass "compute-domain.nvidia.com" does not exist'
     ]
     assert "ResourceClaim train-1-mnnvl-claim" not in problems
+
+
+async def test_how_much_was_looked_at_is_shown_for_each_page_of_a_kind() -> None:
+    shown: list[tuple[str, int, int | None]] = []
+    groups = [builders.pod_group(name, {"name": "workers"}) for name in ("a", "b")]
+    auditor = Auditor(
+        MemoryClient(groups), CONFIGURED, lambda *page: shown.append(page), datetime.now(UTC)
+    )
+    assert [finding async for finding in auditor.findings(None)] == []
+    assert [page for page in shown if page[0] == POD_GROUP.kind] == [("PodGroup", 2, None)]

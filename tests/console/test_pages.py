@@ -3,6 +3,7 @@
 import asyncio
 import shlex
 from collections.abc import Sequence
+from typing import Any
 
 import httpx
 import pytest
@@ -17,6 +18,7 @@ from app.explain.known.read import read_for
 from app.explain.known.snapshot import BY_RESOURCE
 from app.explain.shown.text import text
 from app.facts.named import Ref
+from app.kube.api import Page, Selection
 from app.stores.permitted import Namespaces, PermittedStores
 from tests.console.fake import HOST, NOW, Lists, console
 from tests.console.objects import HOSTILE, objects
@@ -495,6 +497,28 @@ async def test_options_that_mean_nothing_are_named(path: str, ignored: str) -> N
     ]
     expected = f"? The address has options that mean nothing here: {ignored}."
     assert notes == ([expected] if ignored else [])
+
+
+class Taking(Lists):
+    """Lists that let others have their turn before each of them."""
+
+    async def list(self, selection: Selection, **options: Any) -> Page:
+        await asyncio.sleep(0)
+        return await super().list(selection, **options)
+
+
+async def test_an_examination_shows_how_much_it_has_looked_at_while_it_runs() -> None:
+    lists = Taking(objects())
+    counts = [0]
+    async with console(lists) as (_, made), asyncio.timeout(10):
+        made.findings.start()
+        result = made.findings.result
+        while result is not None and result.stage == "the audit":
+            await made.live.changes(made.live.revision)
+            counts.append(result.looked_at)
+        await made.findings.finish()
+    assert counts == sorted(counts)
+    assert counts[-2] > 0
 
 
 # Hostile values.

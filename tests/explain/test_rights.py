@@ -2,7 +2,9 @@
 
 import pytest
 
+from app.explain.known.snapshot import OF_KIND
 from app.explain.shown.rights import how_to_get
+from app.facts.kinds import POD_GROUP
 
 NO_RIGHT = "no right to list"
 ROLE = "--clusterrole=grove-admission-view --user=USER"
@@ -56,3 +58,7 @@ def test_who_gives_what_is_missing(
     unseen: dict[str, str], namespace: str, lines: list[str]
 ) -> None:
     assert list(how_to_get(unseen, namespace)) == lines
+
+
+def test_of_two_kinds_of_one_name_that_of_the_neighbour_is_meant() -> None:
+    assert OF_KIND["PodGroup"] is POD_GROUP
