@@ -166,7 +166,7 @@ def _band(
     """
     totals = []
     if name and len(levels) > 1:
-        totals.append(counted(len(groups), levels[-2].domain))
+        totals.append(counted(groups, levels[-2].domain))
 
     nodes = sum(group["nodes"] for group in groups)
     cells = sum(len(group["cells"]) for group in groups)

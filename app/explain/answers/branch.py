@@ -107,13 +107,13 @@ def place_words(
 
     paths = _paths_of(domains, names)
     if len(paths) < len(names) or not topology.keys:
-        return counted(len(names), "node")
+        return counted(names, "node")
 
     depth = domains.depth(key) or _shared_depth(paths)
     places = {path[:depth] for path in paths}
     if len(places) == 1:
         return "/".join(min(places))
-    return counted(len(places), topology.levels[depth - 1].domain)
+    return counted(places, topology.levels[depth - 1].domain)
 
 
 def _paths_of(domains: Domains, names: Iterable[str]) -> list[Path]:

@@ -240,7 +240,7 @@ class _Grower:
 
         for domain in compute_domains_of(gang):
             state, words = ("well", "ready") if domain.ready else ("waits", "not ready")
-            where = f"{counted(len(ready_nodes(self._index, domain)), 'node')} ready"
+            where = f"{counted(ready_nodes(self._index, domain), 'node')} ready"
             yield self._branch(domain.ref, where=where, state=state, words=words)
 
     def _state_of_claim(self, namespace: str, name: str) -> tuple[State, str]:

@@ -150,7 +150,7 @@ def _not_injected(member: Member, clique: PodClique) -> Reason:
     text = f"PodClique {clique.name} asks for MNNVL and has no claim"
     if running:
         run = "runs" if len(running) == 1 else "run"
-        text = f"{text}; {counted(len(running), 'pod')} of it {run} outside of the NVLink domain"
+        text = f"{text}; {counted(running, 'pod')} of it {run} outside of the NVLink domain"
 
     evidence = (Evidence(clique.ref, "spec.podSpec.resourceClaims", "no mnnvl"),)
 
@@ -181,7 +181,7 @@ def claim_not_in_pods(gang: Gang) -> Reasons:
 def _outside(clique: PodClique, outside: Sequence[Pod]) -> Reason:
     run = "runs" if len(outside) == 1 else "run"
     text = (
-        f"{counted(len(outside), 'pod')} of PodClique {clique.name} {run} without its claim,"
+        f"{counted(outside, 'pod')} of PodClique {clique.name} {run} without its claim,"
         " outside of the NVLink domain"
     )
     evidence = tuple(Evidence(pod.ref, "spec.resourceClaims", "no mnnvl") for pod in outside[:3])
@@ -213,7 +213,7 @@ def channel_taken(gang: Gang) -> Reasons:
     if not takers or placements.under(only(gang, lambda node: node.name not in takers)).fits:
         return
 
-    number = counted(len(gang.index.nodes), "node")
+    number = counted(gang.index.nodes, "node")
     holders = listed(dict.fromkeys(claim.name for claim in takers.values()))
     text = f"{len(takers)} of {number} have their channel taken by {holders}"
     objects = tuple(Ref("Node", "", name) for name in takers)

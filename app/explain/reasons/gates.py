@@ -166,7 +166,7 @@ def gate_not_in_gang(gang: Gang) -> Reasons:
     referenced = {name for part in gang.pod_gang.parts for name in part.pods}
     pods = [pod for pod in gang.pods if GROVE_GATE in pod.gates and pod.name not in referenced]
     if pods:
-        text = f"Grove has not put {counted(len(pods), 'pod')} of {gang.ref.name} into the gang yet"
+        text = f"Grove has not put {counted(pods, 'pod')} of {gang.ref.name} into the gang yet"
         remedy = "wait; if it lasts longer than a minute, see the log of Grove's operator"
         without = f"without {listed(pod.name for pod in pods)}"
         evidence = (Evidence(gang.ref, "spec.podgroups[].podReferences", without),)
@@ -212,7 +212,7 @@ def gate_opens(gang: Gang) -> Reasons:
         return
 
     text = (
-        f"Grove has not opened its gate of {counted(len(gated), 'pod')} yet, and nothing is missing"
+        f"Grove has not opened its gate of {counted(gated, 'pod')} yet, and nothing is missing"
         " that it waits for"
     )
     remedy = "wait; if it lasts longer than a minute, see the log of Grove's operator"
@@ -236,7 +236,7 @@ def gate_foreign(gang: Gang) -> Reasons:
     foreign = ((gate, pod) for pod in gang.pods for gate in pod.gates if gate != GROVE_GATE)
     for gate, pods in grouped(foreign):
         objects = refs(pods)
-        text = f"The gate {gate} holds {counted(len(pods), 'pod')}; it is neither ours nor Grove's"
+        text = f"The gate {gate} holds {counted(pods, 'pod')}; it is neither ours nor Grove's"
         evidence = (Evidence(objects[0], "spec.schedulingGates", gate),)
         yield Reason(
             "GateForeign",
@@ -272,7 +272,7 @@ def _missing(
     for (kind, name, field), pods in grouped(named):
         objects = refs(pods)
         verb = "waits" if len(pods) == 1 else "wait"
-        text = f"{counted(len(pods), 'pod')} {verb} for {kind} {name}, which does not exist"
+        text = f"{counted(pods, 'pod')} {verb} for {kind} {name}, which does not exist"
         evidence = (Evidence(objects[0], field, name),)
         yield Reason(
             "WorkloadMissing",
@@ -321,7 +321,7 @@ def not_grouped(gang: Gang) -> Reasons:
     ):
         objects = refs(pods)
         evidence = (Evidence(objects[0], f"metadata.annotations[{POD_GROUP_NAME}]", "absent"),)
-        text = f"KAI has not taken up {counted(len(pods), 'pod')}"
+        text = f"KAI has not taken up {counted(pods, 'pod')}"
         who: Who = "platform"
         remedy = "wait; if it lasts longer than a minute, see KAI's pod-grouper"
         if words:
@@ -359,7 +359,7 @@ def wrong_scheduler(gang: Gang) -> Reasons:
         objects = refs(pods)
         verb = "is" if len(pods) == 1 else "are"
         text = (
-            f"{counted(len(pods), 'pod')} with a topology constraint {verb} placed by {name}, which"
+            f"{counted(pods, 'pod')} with a topology constraint {verb} placed by {name}, which"
             " knows no gangs"
         )
         evidence = (Evidence(objects[0], "spec.schedulerName", name),)

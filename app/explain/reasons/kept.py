@@ -27,7 +27,7 @@ def required_violated(gang: Gang) -> Reasons:
         if len(domains) + len(unlabelled) < 2:
             continue
         level = gang.topology.name_of(key)
-        pods = counted(len(part.placed), "pod")
+        pods = counted(part.placed, "pod")
         where = _places(level, domains, unlabelled)
         text = f"{part.name} requires {level}, and its {pods} are {where}"
         remedy = (
@@ -45,7 +45,7 @@ def _places(
 ) -> str:
     """Return where pods are: in domains of a level, and on nodes that lack its label."""
     names = listed(sorted("/".join(path) for path in domains))
-    inside = f"in {counted(len(domains), level)}: {names}" if domains else ""
+    inside = f"in {counted(domains, level)}: {names}" if domains else ""
     outside = f"on {listed(sorted(unlabelled))}, without its label" if unlabelled else ""
     return ", and ".join(filter(None, (inside, outside)))
 
@@ -77,7 +77,7 @@ def _by_node(
     """Yield the pods on each node that is meant: in words, as objects, and as evidence."""
     for name, pods in grouped((pod.node, pod) for pod in gang.placed if is_meant(pod.node)):
         verb = "is" if len(pods) == 1 else "are"
-        on_node = f"{counted(len(pods), 'pod')} of {gang.ref.name} {verb} on node {name}"
+        on_node = f"{counted(pods, 'pod')} of {gang.ref.name} {verb} on node {name}"
         evidence = tuple(Evidence(pod.ref, "spec.nodeName", name) for pod in pods[:3])
         yield on_node, refs(pods), evidence
 
@@ -133,8 +133,8 @@ def not_as_preferred(gang: Gang) -> Reasons:
             continue
 
         level = gang.topology.name_of(part.told.preferred)
-        pods = counted(len(part.placed), "pod")
-        text = f"{pods} of {part.name} in {counted(len(used), level)}, {len(again)} would do"
+        pods = counted(part.placed, "pod")
+        text = f"{pods} of {part.name} in {counted(used, level)}, {len(again)} would do"
         evidence = Evidence(gang.ref, "preferred", part.told.preferred)
         remedy = "restart to pack them again, if that is worth it"
         yield about(evidence, "NotAsPreferred", text, remedy, "you", severity="note")

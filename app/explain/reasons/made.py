@@ -124,7 +124,7 @@ def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:
     waiting = [pod for pod in pods if not pod.node]
     severity: Severity = "problem" if waiting else "warning"
     state = f"{len(waiting)} of them wait" if waiting else "they run on"
-    text = f"PodGang {name} does not exist, which {counted(len(pods), 'pod')} name; {state}"
+    text = f"PodGang {name} does not exist, which {counted(pods, 'pod')} name; {state}"
     remedy = _until_made(gang, pcs)
     if _migrates(pcs):
         remedy = "wait: Grove is giving the set other PodGangs"

@@ -33,7 +33,7 @@ def no_node_matches(gang: Gang) -> Reasons:
         return
 
     shape = obstacle.unmatched
-    number = counted(len(obstacle.nodes), "node")
+    number = counted(obstacle.nodes, "node")
     text = f"No node matches {selector_words(shape)}, which pods select (0 of {number})"
     remedy = _selecting(obstacle, shape)
     evidence = Evidence(gang.ref, "nodeSelector, nodeAffinity", selector_words(shape))
@@ -119,7 +119,7 @@ def _unfit(
     counts = Counter(why for _, why in closed)
     whys = listed(f"{count} {why}" for why, count in sorted(counts.items()))
     verb = "is" if len(closed) == 1 else "are"
-    number = counted(len(domain.nodes), "node")
+    number = counted(domain.nodes, "node")
     selection = selection_words(obstacle, obstacle.short)
     text = f"{len(closed)} of {number} of {domain} {verb} out: {whys}{selection}"
 
@@ -161,7 +161,7 @@ def other_resource(gang: Gang) -> Reasons:
     asks, most = _asked_and_free(gang.placements, short, name)
     only_devices = gang.placements_of(short).rooms(Assumption(devices=True))
     rooms = [room for room in only_devices if room.pods >= short.count]
-    where = f"in {counted(len(rooms), level)}" if rooms and level != "cluster" else "on the nodes"
+    where = f"in {counted(rooms, level)}" if rooms and level != "cluster" else "on the nodes"
     verb = "is" if name == "memory" else "are"
     text = (
         f"GPUs fit {where}, {_called(name)} in none: a pod asks for {amount(name, asks)}, and at"

@@ -235,7 +235,7 @@ def _elsewhere(obstacle: Obstacle) -> str:
 def _ending(obstacle: Obstacle) -> str:
     leaving = obstacle.gang.index.terminating
     if leaving and obstacle.placements.under(SOON).fits:
-        return f"wait for {counted(len(leaving), 'terminating pod')} to end"
+        return f"wait for {counted(leaving, 'terminating pod')} to end"
     return ""
 
 

@@ -259,7 +259,7 @@ def _joined(gang: Gang, same: list[Path]) -> Reason:
     names = listed(sorted("/".join(path) for path in same))
     text = (
         f"KAI joins names with dots and takes {names} for one {level.domain}"
-        f" ({counted(len(nodes), 'node')})"
+        f" ({counted(nodes, 'node')})"
     )
     remedy = f"give the {level.domain}s or the domains above them names without dots"
     evidence = tuple(

@@ -288,7 +288,7 @@ def selection_words(obstacle: Obstacle, demand: Demand) -> str:
     for shape, _ in demand.shapes:
         if selects(shape):
             matching = sum(is_selected(shape, node) for node in obstacle.nodes)
-            number = counted(len(obstacle.nodes), "node")
+            number = counted(obstacle.nodes, "node")
             found.append(f"{matching} of {number} match {selector_words(shape)}")
     return f" ({listed(found)})" if found else ""
 

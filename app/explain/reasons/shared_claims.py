@@ -66,7 +66,7 @@ def claim_elsewhere(gang: Gang) -> Reasons:
             continue
         where = listed(node.name for node in allowed) or "a node that is gone"
         text = (
-            f"The claim {claim.name} is bound to {where}, so the {counted(len(pods), 'pod')} that"
+            f"The claim {claim.name} is bound to {where}, so the {counted(pods, 'pod')} that"
             " wait must go there"
         )
         evidence = Evidence(claim.ref, "status.allocation.nodeSelector", where)
@@ -118,7 +118,7 @@ def _being_deleted(
 ) -> Reason:
     name = claim.name
     verb = "uses" if len(users) == 1 else "use"
-    pods = counted(len(users), "pod")
+    pods = counted(users, "pod")
     text = f"The claim {name} is being deleted, and {pods} still {verb} it, so no other gets it"
     anew = "is made anew with its pods" if _is_ours(gang, claim) else "can be created again"
     remedy = (

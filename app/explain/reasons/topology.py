@@ -80,7 +80,7 @@ def _note(nodes: list[Node]) -> Reason:
     lack = "lacks" if len(nodes) == 1 else "lack"
     them = "it" if len(nodes) == 1 else "them"
     text = (
-        f"{counted(len(nodes), 'node')} {lack} the label of a level: KAI leaves {them} out of gangs"
+        f"{counted(nodes, 'node')} {lack} the label of a level: KAI leaves {them} out of gangs"
         " with a constraint, and this one has a place without"
     )
     refs = tuple(node.ref for node in nodes)
@@ -125,7 +125,7 @@ def _absent_key(index: Index, topology: Topology, key: str) -> Reason:
     level = topology.name_of(key)
     text = (
         f"NO NODE has the label {key} (level {level}): KAI leaves all"
-        f" {counted(len(index.nodes), 'node')} out of every gang with a constraint"
+        f" {counted(index.nodes, 'node')} out of every gang with a constraint"
     )
     remedy = "correct the key of the level, or label each node with the domain that it is in"
     named = topology.cluster or topology.kai

@@ -29,7 +29,7 @@ def volume_unbound(gang: Gang) -> Reasons:
         trouble = _trouble(gang, name)
         if trouble is not None:
             words, remedy, who = trouble
-            number = counted(len(pods), "pod")
+            number = counted(pods, "pod")
             verb = "names" if len(pods) == 1 else "name"
             text = f"PersistentVolumeClaim {name}, which {number} {verb}, {words}"
             ref = Ref("PersistentVolumeClaim", gang.namespace, name)

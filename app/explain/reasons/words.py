@@ -1,6 +1,6 @@
 """Numbers, amounts and lists in plain words."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 
 from app.explain.known.amounts import gpus_of, is_gpu
 from app.facts.kubernetes.pod import Shape
@@ -9,11 +9,12 @@ _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def counted(
-    count: int,
+    things: int | Sized,
     noun: str,
     plural: str = "",
 ) -> str:
-    """`1 node`, `2 nodes`."""
+    """`1 node`, `2 nodes`: of so many things, or of these."""
+    count = things if isinstance(things, int) else len(things)
     return f"{count:,} {noun if count == 1 else plural or _plural(noun)}"
 
 

@@ -95,7 +95,7 @@ def _domain_cells(
     within = ""
     if depth < len(topology.levels):
         inside = domain_reports(index, topology, depth + 1, report.path)
-        within = counted(len(inside), topology.levels[depth].domain)
+        within = counted(inside, topology.levels[depth].domain)
     nodes = counted(report.nodes, "node") if depth + 1 < len(topology.levels) else ""
     closed = f"{report.closed} closed" if report.closed else ""
 
@@ -165,9 +165,7 @@ def room_text(answer: RoomAnswer) -> str:
 
     if answer.enough:
         names = listed("/".join(room.domain.path) for room in answer.enough)
-        return (
-            f"{what}: {len(answer.enough)} of {counted(len(answer.rooms), answer.level)}; {names}"
-        )
+        return f"{what}: {len(answer.enough)} of {counted(answer.rooms, answer.level)}; {names}"
     roomiest = answer.rooms[:MOST_INSIDE]
     best = ", ".join(words(room.domain.path, room.pods) for room in roomiest)
     return f"{what}: none" + (f"; {best}" if best else "")

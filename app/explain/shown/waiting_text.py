@@ -67,7 +67,7 @@ def headline(
     if not rows:
         return visible(_without_rows(facts, namespace, where))
 
-    workloads = counted(len(rows), "workload")
+    workloads = counted(rows, "workload")
     counts = Counter(row.state for row in rows)
     if counts["waits"]:
         verb = "waits" if counts["waits"] == 1 else "wait"

@@ -56,7 +56,7 @@ def _lines(effects: Effects, most: int | None) -> Iterator[str]:
 def _still_waiting(effects: Effects, placed: Sequence[Fate]) -> Iterator[str]:
     waiting = [fate for fate in effects.waits if fate.how == "waits" and fate not in placed]
     if waiting:
-        yield f"{counted(len(waiting), 'gang')} would still wait for room{_doubt(waiting)}"
+        yield f"{counted(waiting, 'gang')} would still wait for room{_doubt(waiting)}"
 
 
 def _placed(effects: Effects) -> list[Fate]:
@@ -91,7 +91,7 @@ def _section(
     if not fates:
         return
     verb = one if len(fates) == 1 else several
-    yield f"{counted(len(fates), 'gang')} {verb}:"
+    yield f"{counted(fates, 'gang')} {verb}:"
     yield from table([_cells(fate) for fate in fates[:most]])
     if most is not None and len(fates) > most:
         yield f"… {len(fates) - most} more: --all"
@@ -121,7 +121,7 @@ def _doubt(fates: Sequence[Fate]) -> str:
 def _worse_lines(effects: Effects, most: int | None) -> Iterator[str]:
     if not effects.worse:
         return
-    yield f"{counted(len(effects.worse), 'workload')} would be worse:"
+    yield f"{counted(effects.worse, 'workload')} would be worse:"
     rows = [
         (f"! {_called(worse.workload)}", f"{reason.text} ({reason.id})")
         for worse in effects.worse[:most]

@@ -110,8 +110,8 @@ def _drained(supposed: Supposed, edit: Drain, topology: str) -> Supposed:
     )
     facts = replace(without_nodes(supposed.facts, leaving), nodes=nodes)
     line = (
-        f"drain {' '.join(edit.targets)}: {counted(len(names), 'node')},"
-        f" {counted(len(leaving), 'pod')} must leave"
+        f"drain {' '.join(edit.targets)}: {counted(names, 'node')},"
+        f" {counted(leaving, 'pod')} must leave"
     )
 
     return replace(
