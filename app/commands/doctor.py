@@ -23,7 +23,7 @@ from app.commands.options import (
 from app.config.schema import Configuration
 from app.doctor.certificate import handshake
 from app.doctor.examination import Patient, examine
-from app.doctor.report import Check, document, exit_code, lines
+from app.doctor.report import Check, Checks, document, exit_code, lines
 from app.kube.api import ClusterError
 from app.kube.credentials import is_in_cluster
 
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_code(checks)
 
 
-async def _examine(arguments: argparse.Namespace, configuration: Configuration) -> list[Check]:
+async def _examine(arguments: argparse.Namespace, configuration: Configuration) -> Checks:
     in_pod = is_in_cluster() and arguments.kubeconfig is None and arguments.context is None
     async with looking_client(configuration, arguments.kubeconfig, arguments.context) as client:
         shake = functools.partial(handshake, seconds=_HANDSHAKE_SECONDS)

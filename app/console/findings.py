@@ -21,7 +21,7 @@ from app.console.topology import surveyed
 from app.doctor.apis import Read
 from app.doctor.certificate import Handshake
 from app.doctor.examination import Patient, examine
-from app.doctor.report import Check
+from app.doctor.report import Check, Checks
 from app.explain.reasons.reason import Reason
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.frozen import frozen
@@ -76,7 +76,7 @@ class Result:
     stage: str = "the audit"
     looked_at: int = 0
     rows: list[FindingRow] = field(default_factory=list)
-    passed: list[Check] = field(default_factory=list)
+    passed: Checks = field(default_factory=list)
     not_seen: list[str] = field(default_factory=list)
 
 

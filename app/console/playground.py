@@ -199,7 +199,7 @@ _NOT_JUDGED: Values = {
 }
 
 
-def _effects(verdict: Verdict) -> list[dict[str, str]]:
+def _effects(verdict: Verdict) -> list[Values]:
     """Return what the verdict would create or adopt."""
     return [
         {

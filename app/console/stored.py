@@ -83,7 +83,7 @@ def _commands(ref: Ref) -> list[str]:
     return [shlex.join(get), shlex.join(["kubectl", "describe", *where, *name])]
 
 
-def events_of(snapshot: Revision, uid: str) -> list[dict[str, str]]:
+def events_of(snapshot: Revision, uid: str) -> list[Values]:
     """Return the events of the object with this uid, the latest first."""
     events = snapshot.index.events.get(uid, ())[:MOST_EVENTS] if uid else ()
     return [

@@ -94,12 +94,12 @@ def _of_room(
     }
 
 
-def _crumbs(at: Path) -> list[dict[str, str]]:
+def _crumbs(at: Path) -> list[Values]:
     """Return the domains from the broadest one to `at`, each with its address."""
     return [{"name": name, "at": "/".join(at[: depth + 1])} for depth, name in enumerate(at)]
 
 
-def _asked(query: Query) -> dict[str, str]:
+def _asked(query: Query) -> Values:
     """Return what the form for room was sent with."""
     return {name: query[name] for name in ("pods", "gpus", "level") if name in query}
 
@@ -122,7 +122,7 @@ def _ignored(
     return [name for name, means in meaning.items() if query.get(name) and not means]
 
 
-def _defaults(topology: Topology) -> dict[str, str]:
+def _defaults(topology: Topology) -> Values:
     narrow = topology.names[-2:]
     return {"pods": "", "gpus": "8", "level": narrow[0] if narrow else ""}
 
@@ -225,7 +225,7 @@ def _nodes_of(index: Index, given: str) -> frozenset[str]:
     return frozenset(pod.node for gang in gangs for pod in gang.placed)
 
 
-def _gangs(index: Index, given: str) -> list[dict[str, str]]:
+def _gangs(index: Index, given: str) -> list[Values]:
     """Return the PodCliqueSets to choose from. If there are many, only the chosen one."""
     names = [
         (f"PodCliqueSet/{s.namespace}/{s.name}", f"{s.namespace}/{s.name}")

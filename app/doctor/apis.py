@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from dataclasses import replace
 
 from app.doctor.releases import recognised
-from app.doctor.report import Check, Status
+from app.doctor.report import Check, Checks, Status
 from app.facts import kinds
 from app.frozen import frozen
 from app.kube.api import Client, NotFound, Object, Selection, every
@@ -71,7 +71,7 @@ APIS = (
 )
 
 
-async def check_apis(client: Client, read: Read) -> list[Check]:
+async def check_apis(client: Client, read: Read) -> Checks:
     """Yield the version of Kubernetes, and a check for each API.
 
     There is another one for each CRD of their groups that is not established. Raise ClusterError.
@@ -86,7 +86,7 @@ async def check_apis(client: Client, read: Read) -> list[Check]:
     return [*await _check_version(read), *checks, *broken.values()]
 
 
-async def _check_version(read: Read) -> list[Check]:
+async def _check_version(read: Read) -> Checks:
     """Return a check that the webhook configurations have matchConditions.
 
     They are beta in Kubernetes 1.28, stable in 1.30.
@@ -121,7 +121,7 @@ async def _check(
     read: Read,
     api: Api,
     broken: Mapping[str, Check],
-) -> list[Check]:
+) -> Checks:
     """At most one check; none if the CRD is `broken`, because there is a check for it already."""
     resource = api.resource
     version = client.served_version(resource)

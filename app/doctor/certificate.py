@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from app.certificates.inspect import check_certificate, inspect, split_bundle
 from app.config.schema import CertificateMode
-from app.doctor.report import Check
+from app.doctor.report import Check, Checks
 from app.doctor.service import Endpoint
 from app.frozen import frozen
 from app.kube.api import Client, ClusterError, NotFound, ObjectRef
@@ -140,7 +140,7 @@ def check_stored(
     secret: str,
     mode: CertificateMode,
     now: datetime,
-) -> list[Check]:
+) -> Checks:
     """Return whether `secret` (namespace/name) has a certificate that is valid now."""
     namespace, _, name = secret.partition("/")
     keeper = _STORED[mode].format(namespace=namespace, name=name)
@@ -173,7 +173,7 @@ async def check_bundle(
     shown: Shown,
     shake: Shake,
     now: datetime,
-) -> list[Check]:
+) -> Checks:
     """Return the problems of a caBundle.
 
     If it has none, whether it verifies the certificates of the `endpoints` of the Service. If no
@@ -190,7 +190,7 @@ async def check_bundle(
     target = bundle.target
     places = [Endpoint(target.name, target.port)] if target.port else endpoints
     pem = b"".join(cas)
-    reached: list[Check] = []
+    reached: Checks = []
     unreached: dict[Endpoint, str] = {}
     for place in places:
         result = await shake(place.address, place.port, target.name, pem)
@@ -207,7 +207,7 @@ async def check_bundle(
     return [validity, *reached, *_not_reached(unreached)]
 
 
-def _not_reached(endpoints: Iterable[Endpoint]) -> list[Check]:
+def _not_reached(endpoints: Iterable[Endpoint]) -> Checks:
     names = ", ".join(map(str, endpoints))
     return [Check(SUBJECT, "warning", f"can't be reached from here: {names}")] if names else []
 

@@ -7,7 +7,7 @@ from app.cluster.dialects import dialect_of
 from app.cluster.pods import claims_held_in_deletion, pods_without_claim
 from app.cluster.rows import StoredClique
 from app.config.schema import Configuration
-from app.doctor.report import Check
+from app.doctor.report import Check, Checks
 from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.facts.kinds import DEVICE_CLASS, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.facts.kubernetes.claim import awaited_classes
@@ -33,7 +33,7 @@ SUBJECT = "claims"
 _SHOWN = 5
 
 
-async def check_claims(client: Client, configuration: Configuration) -> list[Check]:
+async def check_claims(client: Client, configuration: Configuration) -> Checks:
     """Checks of the configured form of claims, and of the stored claims. Raise ClusterError."""
     classes = {obj["metadata"]["name"] for obj in await list_all(client, Selection(DEVICE_CLASS))}
     claims = await list_all(client, Selection(RESOURCE_CLAIM, labels=f"{MNNVL_MANAGED}=true"))
@@ -51,7 +51,7 @@ async def check_claims(client: Client, configuration: Configuration) -> list[Che
     return [*checks, *(_held(claim, pods) for claim, pods in held)]
 
 
-def _check_mode(configuration: Configuration, classes: set[str]) -> list[Check]:
+def _check_mode(configuration: Configuration, classes: set[str]) -> Checks:
     if configuration.mnnvl.claim_mode != "shared" or not unallocatable(
         [DEFAULT_DEVICE_CLASS], classes
     ):
@@ -65,7 +65,7 @@ def _check_mode(configuration: Configuration, classes: set[str]) -> list[Check]:
     return [Check(SUBJECT, "problem", message, remedy)]
 
 
-async def check_lost_claims(client: Client) -> list[Check]:
+async def check_lost_claims(client: Client) -> Checks:
     """Checks of PodCliques that must have a claim, and of their Pods. Raise ClusterError."""
     sets = {key_of(obj): read_pod_clique_set(obj) async for obj in _all(client, POD_CLIQUE_SET)}
     cliques = [
@@ -81,7 +81,7 @@ async def check_lost_claims(client: Client) -> list[Check]:
 
 def _check_cliques(
     cliques: Sequence[StoredClique], sets: Mapping[Key, PodCliqueSet], *, reads_groups: bool
-) -> list[Check]:
+) -> Checks:
     lacking = sorted(
         f"{clique.namespace}/{clique.name}"
         for clique in cliques
@@ -102,7 +102,7 @@ def _check_cliques(
     return [Check(SUBJECT, "problem", message, PUT_BACK)]
 
 
-def _check_pods(pods: Mapping[Key, list[str]], claimed: Collection[Key]) -> list[Check]:
+def _check_pods(pods: Mapping[Key, list[str]], claimed: Collection[Key]) -> Checks:
     without = sorted(
         f"{namespace}/{name}"
         for (namespace, clique), names in pods.items()

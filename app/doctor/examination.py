@@ -29,7 +29,7 @@ from app.doctor import (
 from app.doctor.apis import Read
 from app.doctor.certificate import Shake
 from app.doctor.installed import ALL_WEBHOOKS
-from app.doctor.report import Check
+from app.doctor.report import Check, Checks
 from app.doctor.service import Endpoint
 from app.frozen import frozen
 from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef, Selection, every
@@ -56,7 +56,7 @@ class Patient:
     all_webhooks: bool = False
 
 
-async def examine(patient: Patient) -> list[Check]:
+async def examine(patient: Patient) -> Checks:
     """Return all checks, by subject."""
     client = patient.client
     installed: list[Object] = []
@@ -80,7 +80,7 @@ async def examine(patient: Patient) -> list[Check]:
 
 def _questions(
     patient: Patient, installed: list[Object], endpoints: list[Endpoint]
-) -> Iterator[tuple[str, Awaitable[list[Check]]]]:
+) -> Iterator[tuple[str, Awaitable[Checks]]]:
     """Yield the subjects that need nothing of each other, each with what looks at it."""
     client = patient.client
     configuration = patient.configuration
@@ -111,7 +111,7 @@ def _questions(
         yield ALL_WEBHOOKS, rehearsal.check_all(client, patient.shake, patient.now)
 
 
-async def _permissions(patient: Patient) -> list[Check]:
+async def _permissions(patient: Patient) -> Checks:
     needs = permissions.needs_of(patient.configuration)
     namespace = None
     if not patient.is_server:
@@ -119,7 +119,7 @@ async def _permissions(patient: Patient) -> list[Check]:
     return await permissions.check_permissions(patient.client, needs, namespace)
 
 
-async def _attempted(subject: str, looking: Awaitable[list[Check]]) -> list[Check]:
+async def _attempted(subject: str, looking: Awaitable[Checks]) -> Checks:
     try:
         return await looking
     except ClusterError as error:
@@ -163,7 +163,7 @@ async def _webhooks(patient: Patient, installed: list[Object]) -> AsyncIterator[
             yield check
 
 
-async def _service(patient: Patient, installed: list[Object]) -> tuple[list[Check], list[Endpoint]]:
+async def _service(patient: Patient, installed: list[Object]) -> tuple[Checks, list[Endpoint]]:
     settings = patient.configuration.certificates
     if installed and not service.is_called(installed):
         return [Check(service.SUBJECT, "ok", "the webhooks call URLs, no Service")], []
@@ -179,14 +179,14 @@ async def _service(patient: Patient, installed: list[Object]) -> tuple[list[Chec
 
 async def _certificates(
     patient: Patient, installed: list[Object], endpoints: list[Endpoint]
-) -> list[Check]:
+) -> Checks:
     settings = patient.configuration.certificates
     bundles = certificate.bundles_of(installed)
     if not bundles:
         return []
 
     shown = await certificate.read_shown(patient.client, settings.namespace, settings.secret_name)
-    checks: list[Check] = []
+    checks: Checks = []
     if service.is_called(installed) or settings.mode == "self-managed":
         secret = f"{settings.namespace}/{settings.secret_name}"
         checks += certificate.check_stored(shown, secret, settings.mode, patient.now)

@@ -13,7 +13,7 @@ from typing import Any
 
 from app.cluster.dialects import dialect_of
 from app.config.schema import Configuration, own_account
-from app.doctor.report import Check
+from app.doctor.report import Check, Checks
 from app.dry_run.documents import read_documents
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.frozen import frozen
@@ -40,7 +40,7 @@ class Operator:
         return section if isinstance(section, dict) else {}
 
 
-async def check_grove(client: Client, configuration: Configuration) -> list[Check]:
+async def check_grove(client: Client, configuration: Configuration) -> Checks:
     """Return the settings of Grove that conflict with this installation.
 
     If they cannot be read, the settings to look for. Only an operator of the dialect `design`
@@ -138,7 +138,7 @@ def _what_to_check(configuration: Configuration) -> str:
 
 def _authorizer(
     webhook: Object | None, operator: Operator | None, configuration: Configuration
-) -> list[Check]:
+) -> Checks:
     """Return whether the authorizer lets our leader change PodGangs and PodCliques."""
     account = own_account(configuration.certificates.namespace)
     if webhook is None:
@@ -165,7 +165,7 @@ def _authorizer(
 
 def _topology(
     operator: Operator | None, configuration: Configuration, *, writes_topology: bool
-) -> list[Check]:
+) -> Checks:
     """Check whether Grove's topology feature is on.
 
     If its release has levels in the configuration, they must be ours.
@@ -210,7 +210,7 @@ def _listed(levels: Mapping[Any, Any]) -> str:
     return ", ".join(f"{domain}={key}" for domain, key in levels.items()) or "none"
 
 
-def _users(operator: Operator | None, configuration: Configuration) -> list[Check]:
+def _users(operator: Operator | None, configuration: Configuration) -> Checks:
     """Check whether Grove's operator may write the managed ClusterTopology.
 
     It exits if this is denied at its start.

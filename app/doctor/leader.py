@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from app.config.schema import LeaderElection
-from app.doctor.report import Check
+from app.doctor.report import Check, Checks
 from app.kube.api import Client, ObjectRef, find
 from app.objects.resource import LEASE
 from app.objects.shape import int_of, map_at, text_at
@@ -25,7 +25,7 @@ async def check_leader(
     client: Client,
     settings: LeaderElection,
     now: datetime,
-) -> list[Check]:
+) -> Checks:
     """Return a check of the Lease.
 
     `now` is in UTC. Raise ClusterError if the Lease cannot be read.

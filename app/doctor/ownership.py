@@ -6,7 +6,7 @@ PodCliqueSet should own?
 
 from app.cluster.dialects import OWNER_RULES, dialect_of
 from app.config.schema import Configuration
-from app.doctor.report import Check
+from app.doctor.report import Check, Checks
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.labels import MNNVL_MANAGED
 from app.facts.nvidia.mnnvl import read_mnnvl_resource
@@ -17,12 +17,12 @@ SUBJECT = "owners"
 _SHOWN = 5
 
 
-async def check_owners(client: Client, configuration: Configuration) -> list[Check]:
+async def check_owners(client: Client, configuration: Configuration) -> Checks:
     """Return the checks of the setting and of the stored resources. Raise ClusterError."""
     dialect = dialect_of(client)
     configured = OWNER_RULES.get(configuration.mnnvl.owner)
     rule = configured or dialect.owner
-    checks: list[Check] = []
+    checks: Checks = []
     if rule.kind == POD_GANG.kind and dialect.owner.kind == POD_CLIQUE_SET.kind:
         checks.append(_unsafe(dialect.name))
 

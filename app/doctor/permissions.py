@@ -6,7 +6,7 @@ The table has the same permissions as `manifests/base/rbac.yaml`; a test compare
 from collections.abc import Mapping, Sequence
 
 from app.config.schema import ACCOUNT, Configuration, own_account
-from app.doctor.report import Check, Status
+from app.doctor.report import Check, Checks, Status
 from app.frozen import frozen
 from app.kube.api import Client, Object
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW
@@ -212,15 +212,13 @@ def needs_of(configuration: Configuration) -> list[Need]:
     return needs
 
 
-async def check_permissions(
-    client: Client, needs: Sequence[Need], namespace: str | None
-) -> list[Check]:
+async def check_permissions(client: Client, needs: Sequence[Need], namespace: str | None) -> Checks:
     """Reviews the access of our service account in `namespace`, or of this process if that is None.
 
     Raise ClusterError, also if this process may not review the access of others.
     """
     subject = "you" if namespace is None else f"service account {namespace}/{ACCOUNT}"
-    missing: list[Check] = []
+    missing: Checks = []
     for need in needs:
         refused = [
             verb for verb in need.verbs if not await _is_allowed(client, need, verb, namespace)

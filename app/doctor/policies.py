@@ -9,7 +9,7 @@ from typing import Any
 
 from app.config.schema import Configuration
 from app.doctor.patterns import overlap
-from app.doctor.report import Check
+from app.doctor.report import Check, Checks
 from app.frozen import frozen
 from app.kube.api import Client, NotServed, Selection, every
 from app.objects.resource import (
@@ -93,7 +93,7 @@ async def read_policies(
     return Policies({policy["metadata"]["name"]: policy for policy in found}, by_policy)
 
 
-async def check_policies(client: Client, configuration: Configuration) -> list[Check]:
+async def check_policies(client: Client, configuration: Configuration) -> Checks:
     """Return how our installed policies differ, and what each of them does."""
     stored = await read_policies(client, labels_of(RULES))
     if stored.policies or stored.bindings:

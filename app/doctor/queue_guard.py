@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from app.config.schema import Configuration
 from app.doctor.policies import SUBJECT, Policies, denies, differences, labels_of, read_policies
-from app.doctor.report import Check
+from app.doctor.report import Check, Checks
 from app.facts.kai.queue import read_queue_names
 from app.facts.kinds import QUEUE, QUEUE_NAMES
 from app.facts.labels import KAI_SCHEDULER
@@ -19,7 +19,7 @@ _MOST_SHOWN = 5
 _ACCOUNTS = re.compile(r'"system:serviceaccounts:([^"]+)"')
 
 
-async def check_queue_guard(client: Client, configuration: Configuration) -> list[Check]:
+async def check_queue_guard(client: Client, configuration: Configuration) -> Checks:
     """Return what the queue guard does, and how it differs. Nothing if it is not installed."""
     stored = await read_policies(client, labels_of(QUEUES))
     is_defined = client.served_version(QUEUE_NAMES) is not None
@@ -60,7 +60,7 @@ _LEFT_BEHIND = Check(
 )
 
 
-async def _check_names(client: Client, namespace: str) -> list[Check]:
+async def _check_names(client: Client, namespace: str) -> Checks:
     """Return whether policies know which Queues there are, by which they warn of others."""
     if client.served_version(QUEUE) is None:
         return []

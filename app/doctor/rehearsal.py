@@ -19,7 +19,7 @@ from app.doctor.installed import (
     Surroundings,
     read_installed,
 )
-from app.doctor.report import Check
+from app.doctor.report import Check, Checks
 from app.doctor.service import Endpoint
 from app.doctor.targets import check_targets, endpoints_of, fault_of
 from app.doctor.webhooks import while_down
@@ -61,15 +61,15 @@ async def check_all(
     client: Client,
     shake: Shake,
     now: datetime,
-) -> list[Check]:
+) -> Checks:
     """Return the checks of all webhooks. Raise ClusterError if something cannot be read."""
     installed = await read_installed(client)
     return rehearse(installed) + await check_certificates(installed, shake, now)
 
 
-def rehearse(installed: Installed) -> list[Check]:
+def rehearse(installed: Installed) -> Checks:
     """Return what stops while each webhook is down, and what is wrong with it."""
-    checks: list[Check] = []
+    checks: Checks = []
     for webhook in installed.webhooks:
         problems = [
             *_recovery(webhook, installed.surroundings),
@@ -220,9 +220,9 @@ async def check_certificates(
     installed: Installed,
     shake: Shake,
     now: datetime,
-) -> list[Check]:
+) -> Checks:
     """Return the problems of all caBundles, and how many could not be compared from here."""
-    checks: list[Check] = []
+    checks: Checks = []
     unknown = 0
     for title, configuration in installed.configurations.items():
         for bundle in bundles_of([configuration]):
@@ -248,7 +248,7 @@ async def _check_bundle(
     surroundings: Surroundings,
     shake: Shake,
     now: datetime,
-) -> list[Check]:
+) -> Checks:
     """Return the checks of a caBundle. A URL without one is verified with the API server's own."""
     if bundle.target.port and not bundle.ca_bundle:
         return []

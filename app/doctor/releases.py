@@ -8,7 +8,7 @@ the pairs that are known not to work with the check that finds each.
 
 from collections.abc import Iterable, Iterator
 
-from app.doctor.report import Check
+from app.doctor.report import Check, Checks
 from app.frozen import frozen
 from app.kube.api import Client, Selection, every
 from app.objects.resource import CRD
@@ -75,7 +75,7 @@ RELEASES = (
 """Of each neighbour the latest first: the first one whose CRD and field are there is installed."""
 
 
-async def check_releases(client: Client) -> list[Check]:
+async def check_releases(client: Client) -> Checks:
     """Return a line for each neighbour that is installed. Raise ClusterError."""
     crds = await every(client, Selection(CRD))
     return [Check(SUBJECT, "ok", _text(release)) for release in recognised(crds)]

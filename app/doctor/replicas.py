@@ -4,7 +4,7 @@ import contextlib
 import re
 from collections.abc import AsyncIterator, Iterator
 
-from app.doctor.report import Check
+from app.doctor.report import Check, Checks
 from app.kube.api import Client, ClusterError, Object, ObjectRef, Selection, every, find
 from app.objects.edits import value_at
 from app.objects.resource import DEPLOYMENT, POD
@@ -19,7 +19,7 @@ async def check_replicas(
     client: Client,
     namespace: str,
     version: str,
-) -> list[Check]:
+) -> Checks:
     """Checks of the Deployment `grove-admission`; none if it does not exist.
 
     Its image is compared with `version`, which is that of this program. Raise ClusterError if the
@@ -91,7 +91,7 @@ def _age(
     image: str,
     version: str,
     namespace: str,
-) -> list[Check]:
+) -> Checks:
     """Return a problem if the tag of the image is an older version than ours.
 
     Nothing if the tag is not a version.

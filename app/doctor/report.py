@@ -27,6 +27,10 @@ class Check:
     remedy: str = ""
 
 
+Checks = list[Check]
+"""What was found by one look."""
+
+
 def exit_code(checks: Sequence[Check]) -> int:
     """0 fine (warnings included), 1 problems, 2 if not everything could be looked at."""
     statuses = {check.status for check in checks}

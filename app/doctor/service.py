@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from app.doctor.report import Check
+from app.doctor.report import Check, Checks
 from app.frozen import frozen
 from app.kube.api import Client, Object, ObjectRef, Selection, every, find
 from app.objects.resource import ENDPOINT_SLICE, SERVICE
@@ -41,9 +41,7 @@ def is_called(configurations: Iterable[Object]) -> bool:
     return any("service" in map_at(webhook, "clientConfig") for webhook in webhooks)
 
 
-async def check_service(
-    client: Client, namespace: str, name: str
-) -> tuple[list[Check], list[Endpoint]]:
+async def check_service(client: Client, namespace: str, name: str) -> tuple[Checks, list[Endpoint]]:
     """Checks of the Service, and its ready endpoints.
 
     Raise ClusterError if they cannot be read.

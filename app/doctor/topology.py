@@ -7,7 +7,7 @@ conditions of the current objects.
 from collections.abc import Sequence
 
 from app.cluster.dialects import dialect_of
-from app.doctor.report import Check
+from app.doctor.report import Check, Checks
 from app.facts.grove.topology import Level
 from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, KAI_TOPOLOGY
@@ -32,7 +32,7 @@ async def check_topology(
     *,
     enabled: bool,
     levels: Sequence[Level],
-) -> list[Check]:
+) -> Checks:
     """Return the checks of the topology.
 
     `levels` are those of the configuration, () if it is not known. Raise ClusterError.
@@ -73,7 +73,7 @@ async def _binding(
     name: str,
     dialect: Dialect,
     configured: Sequence[Level] | None,
-) -> list[Check]:
+) -> Checks:
     """Return the checks of the ClusterTopologyBinding.
 
     `configured` is None if topology support is disabled. Grove writes the KAI Topology and most
@@ -141,7 +141,7 @@ async def _kai(
     client: Client,
     name: str,
     topology: Object,
-) -> list[Check]:
+) -> Checks:
     title = f"KAI Topology {name}"
     if client.served_version(KAI_TOPOLOGY) is None:
         return []  # the checks of the APIs have this
@@ -165,7 +165,7 @@ async def _kai(
 # The dialect.
 
 
-async def check_dialects(client: Client) -> list[Check]:
+async def check_dialects(client: Client) -> Checks:
     """Return the checks of the dialect. Raise ClusterError."""
     dialect = dialect_of(client)
     checks = [
@@ -176,7 +176,7 @@ async def check_dialects(client: Client) -> list[Check]:
     return [*checks, *await _coverage(client, dialect), *await _stuck(client)]
 
 
-async def _former(client: Client) -> list[Check]:
+async def _former(client: Client) -> Checks:
     topologies = await list_all(client, Selection(CLUSTER_TOPOLOGY))
     names = [topology["metadata"]["name"] for topology in topologies]
     if not names:
@@ -194,8 +194,8 @@ async def _former(client: Client) -> list[Check]:
     return [Check(DIALECT, "warning", message, remedy)]
 
 
-async def _coverage(client: Client, dialect: Dialect) -> list[Check]:
-    checks: list[Check] = []
+async def _coverage(client: Client, dialect: Dialect) -> Checks:
+    checks: Checks = []
     for obj in await list_all(client, Selection(dialect.resource)):
         conditions = maps_at(obj, "status", "conditions")
         covered: Object = next((item for item in conditions if item.get("type") == CONDITION), {})
@@ -214,7 +214,7 @@ async def _coverage(client: Client, dialect: Dialect) -> list[Check]:
     return checks
 
 
-async def _stuck(client: Client) -> list[Check]:
+async def _stuck(client: Client) -> Checks:
     """ComputeDomains of Grove that were deleted and still have Grove's finalizer.
 
     Grove does not create others.

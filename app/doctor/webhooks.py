@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from app.config.schema import Enforcement
-from app.doctor.report import Check
+from app.doctor.report import Check, Checks
 from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
 from app.objects.tokens import split_token
 from app.webhooks.paths import PATHS, path_of
@@ -32,7 +32,7 @@ _DEFAULTS: JsonMap = {
 
 def check_webhooks(
     installed: JsonMap | None, desired: JsonMap, others: Iterable[JsonMap] = ()
-) -> list[Check]:
+) -> Checks:
     """Return the checks of a webhook configuration.
 
     `installed` is the stored one, or None. `others` are the stored configurations of the same kind,
@@ -44,7 +44,7 @@ def check_webhooks(
 
     stored = {text_at(webhook, "name"): webhook for webhook in webhooks_in(installed)}
     ours = {webhook["name"]: webhook for webhook in desired["webhooks"]}
-    checks: list[Check] = []
+    checks: Checks = []
     for name in ours:
         if name in stored:
             checks += _check(stored[name], ours[name])
@@ -60,7 +60,7 @@ def check_webhooks(
     return checks
 
 
-def check_enforcement(enforcement: Enforcement) -> list[Check]:
+def check_enforcement(enforcement: Enforcement) -> Checks:
     """Return a check if webhooks only warn, as the configuration of a trial period says."""
     paths = warning_paths(enforcement)
     if not paths:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from app.explain.gangs.gang import Gang, Member, Unit
+from app.explain.gangs.gang import Gang, Member, Pods, Unit
 from app.explain.known.amounts import asked_gpus
 from app.explain.known.index import Index
 from app.explain.known.podclique import PodClique
@@ -78,12 +78,12 @@ def _member_of_part(index: Index, pod_gang: PodGang, part: GangPart) -> Member:
     return Member(name, part.minimum, replicas, shape, pods, part.told, clique, shapes)
 
 
-def _shapes(index: Index, pods: tuple[Pod, ...]) -> tuple[Shape, ...]:
+def _shapes(index: Index, pods: Pods) -> tuple[Shape, ...]:
     return tuple(_shape_of(index, pod) for pod in pods)
 
 
 def _typical(
-    pods: tuple[Pod, ...],
+    pods: Pods,
     shapes: tuple[Shape, ...],
     template: Shape = NO_SHAPE,
 ) -> Shape:
@@ -144,7 +144,7 @@ def gang_of_pod(index: Index, pod: Pod) -> Gang:
 def _unit_of_subgroups(
     index: Index,
     group: KaiPodGroup,
-    pods: tuple[Pod, ...],
+    pods: Pods,
 ) -> Unit:
     if group.subgroups:
         root = SubGroup(group.name, told=group.told, needed=group.needed)
@@ -167,7 +167,7 @@ class _Nesting:
         self,
         index: Index,
         group: KaiPodGroup,
-        pods: tuple[Pod, ...],
+        pods: Pods,
     ) -> None:
         self._index = index
         self._pods = pods
@@ -206,7 +206,7 @@ def _distinct(subgroups: Iterable[SubGroup]) -> list[SubGroup]:
 def _member_of_subgroup(
     index: Index,
     sub: SubGroup,
-    pods: tuple[Pod, ...],
+    pods: Pods,
     *,
     optional: bool,
 ) -> Member:
@@ -221,5 +221,5 @@ def _member_of_subgroup(
     return Member(sub.name, sub.minimum, replicas, shape, own, sub.told, shapes=shapes)
 
 
-def _alive(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+def _alive(pods: Iterable[Pod]) -> Pods:
     return tuple(pod for pod in pods if pod.is_alive)

@@ -14,7 +14,7 @@ from app.explain.known.domains import Domains
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.known.podclique import PodClique
-from app.explain.placing.demand import Demand
+from app.explain.placing.demand import Demand, Run
 from app.explain.placing.placements import Own, Placements
 from app.facts.constraint import UNBOUND, SchedulerConstraint
 from app.facts.grove.podcliqueset import SetWithStatus
@@ -22,6 +22,8 @@ from app.facts.grove.podgang import PodGang
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.named import Ref
+
+Pods = tuple[Pod, ...]
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Member:
     minimum: int
     replicas: int
     shape: Shape
-    pods: tuple[Pod, ...]
+    pods: Pods
     told: SchedulerConstraint = UNBOUND
     clique: PodClique | None = None
     shapes: tuple[Shape, ...] = ()
@@ -47,7 +49,7 @@ class Member:
         return max(self.replicas, len(self.pods))
 
     @cached_property
-    def placed(self) -> tuple[Pod, ...]:
+    def placed(self) -> Pods:
         """The pods that have a node."""
         return tuple(pod for pod in self.pods if pod.node)
 
@@ -95,7 +97,7 @@ class Member:
         self,
         count: int,
         anew: bool,
-    ) -> Iterator[tuple[Shape, int]]:
+    ) -> Iterator[Run]:
         """Yield the shapes of the next pods, in KAI's order, each with how many follow each other.
 
         Pods that are still to be made are counted and not listed: a minimum may be any number.
@@ -133,7 +135,7 @@ def _rank(
     return (True, False, count / threshold, name)
 
 
-def _runs(shapes: Iterable[Shape]) -> Iterator[tuple[Shape, int]]:
+def _runs(shapes: Iterable[Shape]) -> Iterator[Run]:
     """Neighbours of one shape as a shape and a count."""
     for shape, same in itertools.groupby(shapes):
         yield shape, sum(1 for _ in same)
@@ -167,12 +169,12 @@ class Unit:
         return (*self.members, *(member for unit in self.units for member in unit.all_members))
 
     @cached_property
-    def pods(self) -> tuple[Pod, ...]:
+    def pods(self) -> Pods:
         """All its pods."""
         return tuple(pod for member in self.all_members for pod in member.pods)
 
     @cached_property
-    def placed(self) -> tuple[Pod, ...]:
+    def placed(self) -> Pods:
         """The pods that have a node."""
         return tuple(pod for pod in self.pods if pod.node)
 
@@ -278,15 +280,15 @@ class Gang:
         return self.whole.all_members
 
     @property
-    def pods(self) -> tuple[Pod, ...]:
+    def pods(self) -> Pods:
         return self.whole.pods
 
     @property
-    def placed(self) -> tuple[Pod, ...]:
+    def placed(self) -> Pods:
         return self.whole.placed
 
     @cached_property
-    def waiting(self) -> tuple[Pod, ...]:
+    def waiting(self) -> Pods:
         return tuple(pod for pod in self.pods if not pod.node)
 
     @property

@@ -13,6 +13,9 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.quantity import Amounts
 
+ByNode = Mapping[str, Amounts]
+"""Amounts by node name."""
+
 PREFIX = "gpu."
 """Vendors call the drivers of GPUs so: gpu.nvidia.com."""
 
@@ -66,9 +69,7 @@ def with_gpus(nodes: Iterable[Node], slices: Iterable[ResourceSlice]) -> Iterato
             )
 
 
-def taken_gpus(
-    claims: Iterable[ResourceClaim], slices: Iterable[ResourceSlice]
-) -> Mapping[str, Amounts]:
+def taken_gpus(claims: Iterable[ResourceClaim], slices: Iterable[ResourceSlice]) -> ByNode:
     """Return what claims are allocated of the GPUs of `slices`: amounts by node name."""
     nodes = {(part.driver, part.pool, gpu): part.node for part in slices for gpu in part.gpus}
     taken: dict[str, Counter[str]] = defaultdict(Counter)
@@ -108,9 +109,7 @@ def gpus(pods: Iterable[Pod]) -> int:
     return gpus_of(requests(pods))
 
 
-def added(
-    requested: Mapping[str, Amounts], devices: Mapping[str, Amounts]
-) -> Mapping[str, Amounts]:
+def added(requested: ByNode, devices: ByNode) -> ByNode:
     """Return requests of pods and amounts of devices together, by node name."""
     sums = {
         node: Counter(amounts) + Counter(requested.get(node, {}))
@@ -119,7 +118,7 @@ def added(
     return {**requested, **sums} if sums else requested
 
 
-def added_gpus(requested: Mapping[str, int], devices: Mapping[str, Amounts]) -> Mapping[str, int]:
+def added_gpus(requested: Mapping[str, int], devices: ByNode) -> Mapping[str, int]:
     """Return the GPUs of pods and of devices together, by node name."""
     sums = {node: requested.get(node, 0) + gpus_of(amounts) for node, amounts in devices.items()}
     return {**requested, **sums} if sums else requested

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TypeVar, cast
 
 from app.explain.known import amounts
-from app.explain.known.amounts import current, gpus_of, taken_gpus, with_gpus
+from app.explain.known.amounts import ByNode, current, gpus_of, taken_gpus, with_gpus
 from app.explain.known.belongings import Belongings
 from app.explain.known.domains import Domains
 from app.explain.known.levels import Topology
@@ -169,7 +169,7 @@ class Index(Belongings):
     def _without(
         self,
         whose: str,
-        used: Mapping[str, Amounts],
+        used: ByNode,
         names: tuple[str, ...],
     ) -> list[tuple[int, ...]]:
         """Return what each node has left, computed anew where its pods have changed."""
@@ -212,7 +212,7 @@ class Index(Belongings):
     # What is taken of nodes.
 
     @cached_property
-    def used(self) -> Mapping[str, Amounts]:
+    def used(self) -> ByNode:
         """What the pods on each node ask for, by node name.
 
         GPUs that claims are allocated there are included. Finished pods ask for nothing.
@@ -225,7 +225,7 @@ class Index(Belongings):
         return amounts.added_gpus(self.lookup(Index.pods_on).each(amounts.gpus), self._taken)
 
     @cached_property
-    def _taken(self) -> Mapping[str, Amounts]:
+    def _taken(self) -> ByNode:
         return taken_gpus(self.facts.claims, self.slices)
 
     @property
@@ -245,7 +245,7 @@ class Index(Belongings):
         return [pod for pods in self._terminating_on.values() for pod in pods]
 
     @cached_property
-    def used_by_lasting(self) -> Mapping[str, Amounts]:
+    def used_by_lasting(self) -> ByNode:
         if not self.terminating:
             return self.used
         ending = {id(claim) for claim in self._claims_of_terminating}

@@ -23,6 +23,10 @@ class Depths:
         return range(self.preferred, self.required - 1, -1)
 
 
+Run = tuple[Shape, int]
+"""Pods of one shape, and how many there are."""
+
+
 @dataclass(frozen=True)
 class Demand:
     """Pods and parts that go together into one domain of a level.
@@ -34,7 +38,7 @@ class Demand:
 
     name: str
     key: str
-    pods: tuple[tuple[Shape, int], ...] = ()
+    pods: tuple[Run, ...] = ()
     parts: tuple["Demand", ...] = ()
     occupied: frozenset[str] = frozenset()
     preferred: str = ""
@@ -45,12 +49,12 @@ class Demand:
         return sum(count for _, count in self.pods) + sum(part.count for part in self.parts)
 
     @cached_property
-    def in_order(self) -> tuple[tuple[Shape, int], ...]:
+    def in_order(self) -> tuple[Run, ...]:
         """All pods, those of the parts too, in KAI's order."""
         return (*self.pods, *(pair for part in self.parts for pair in part.in_order))
 
     @cached_property
-    def shapes(self) -> tuple[tuple[Shape, int], ...]:
+    def shapes(self) -> tuple[Run, ...]:
         """All pods by shape, those of the parts too."""
         return by_shape(self.in_order)
 
@@ -67,7 +71,7 @@ class Demand:
         return own or any(part.constrained for part in self.parts)
 
     @cached_property
-    def loose(self) -> tuple[tuple[Shape, int], ...]:
+    def loose(self) -> tuple[Run, ...]:
         """The pods that may go anywhere in its domain, by shape."""
         free = (part.in_order for part in self.parts if not part.constrained)
         return by_shape((*self.pods, *(pair for pairs in free for pair in pairs)))
@@ -104,7 +108,7 @@ class Demand:
         yield self
 
 
-def by_shape(pods: Iterable[tuple[Shape, int]]) -> tuple[tuple[Shape, int], ...]:
+def by_shape(pods: Iterable[Run]) -> tuple[Run, ...]:
     """Return how many pods there are of each shape."""
     total: Counter[Shape] = Counter()
     for shape, count in pods:

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from app.explain.known.amounts import PREFIX
 from app.explain.known.domains import Domain, Path
-from app.explain.placing.demand import Demand
+from app.explain.placing.demand import Demand, Run
 from app.explain.placing.ground import Ground, Vector
 from app.explain.placing.trial import Scores, Trial
-from app.facts.kubernetes.pod import Shape
 from app.frozen import frozen
 
 _OF_ANY_AMOUNT = {"cpu", "memory"}
@@ -254,9 +253,9 @@ def alike(demand: Demand, names: Sequence[str]) -> bool:
     return True
 
 
-def _merged(pods: Sequence[tuple[Shape, int]]) -> list[tuple[Shape, int]]:
+def _merged(pods: Sequence[Run]) -> list[Run]:
     """Runs of pods of one shape, in their order."""
-    runs: list[tuple[Shape, int]] = []
+    runs: list[Run] = []
     for shape, count in pods:
         if runs and runs[-1][0] == shape:
             runs[-1] = (shape, runs[-1][1] + count)

@@ -7,7 +7,7 @@ this finds is a placement; in rare mixes of sizes there may be one that it does 
 from collections.abc import Sequence
 
 from app.explain.known.domains import Domain
-from app.explain.placing.demand import Demand
+from app.explain.placing.demand import Demand, Run
 from app.explain.placing.ground import Ground, Taker, Vector, capacity_of, takers
 from app.facts.kubernetes.pod import Shape
 from app.frozen import frozen
@@ -172,7 +172,7 @@ def _weight(demand: Demand) -> tuple[int, ...]:
     return (*heaviest, demand.count)
 
 
-def _weight_of_pods(pair: tuple[Shape, int]) -> tuple[int, ...]:
+def _weight_of_pods(pair: Run) -> tuple[int, ...]:
     """Devices first, then CPU and memory: what is hardest to place."""
     requests = dict(pair[0].requests)
     devices = max((amount for name, amount in requests.items() if "/" in name), default=0)

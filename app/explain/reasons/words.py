@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence, Sized
 
 from app.explain.known.amounts import gpus_of, is_gpu
-from app.facts.kubernetes.pod import Shape
+from app.explain.placing.demand import Run
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -56,7 +56,7 @@ def amount(resource: str, thousandths: int) -> str:
     return f"{number} {noun}" if thousandths == 1000 or "/" in noun else f"{number} {noun}s"
 
 
-def pods_of(shapes: Sequence[tuple[Shape, int]]) -> str:
+def pods_of(shapes: Sequence[Run]) -> str:
     """`10 pods of 8 GPUs`; with several sizes, `2 pods without GPUs and 4 pods of 8 GPUs`."""
     counts: dict[int, int] = {}
     for shape, count in shapes:

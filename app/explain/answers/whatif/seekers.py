@@ -11,9 +11,9 @@ from app.explain.gangs.planned import planned
 from app.explain.known.amounts import is_device
 from app.explain.known.belongings import key_of
 from app.explain.known.index import Index
-from app.explain.placing.demand import Demand
+from app.explain.placing.demand import Demand, Run
 from app.explain.reasons.evictable import priority_of
-from app.facts.kubernetes.pod import Pod, Shape
+from app.facts.kubernetes.pod import Pod
 from app.facts.named import Key, Ref
 from app.frozen import frozen
 
@@ -137,7 +137,7 @@ def demand_for(whole: Unit, takes: Callable[[Pod], bool]) -> Demand:
 
 def _demand_of(member: Member, takes: Callable[[Pod], bool]) -> Demand:
     shapes = member.shapes or (member.shape,) * len(member.pods)
-    chosen: list[tuple[Shape, int]] = [
+    chosen: list[Run] = [
         (shape, 1) for pod, shape in zip(member.pods, shapes, strict=True) if takes(pod)
     ]
     return demand_of(member, pods=tuple(chosen), occupied=_nodes(member.placed))
