@@ -115,6 +115,10 @@ class Loop:
             self._queue[key] = None
             self._added.set()
 
+    def changed(self, key: Key, before: object, after: object) -> None:
+        """Reconciles `key` soon after a change in a store."""
+        self.add(key)
+
     def add_all(self) -> None:
         """Reconciles all keys soon."""
         for key in self.reconciler.all_keys():
