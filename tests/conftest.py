@@ -7,10 +7,10 @@ import logging
 import os
 import pkgutil
 import sys
+import threading
 from collections.abc import Generator, Iterator
 
 import pytest
-import xdist
 from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadGroupScheduling
@@ -34,6 +34,46 @@ LIBRARIES = (
 """Whatever takes long to import. Coverage would have to look at each call that it makes."""
 
 
+class Trace:
+    """Coverage's trace functions, for this thread and for those that it starts; stopped at first.
+
+    The mark `no_cover` of pytest-cov has no effect in the workers of pytest-xdist.
+    """
+
+    def __init__(self) -> None:
+        self.is_wanted = True
+        """Whether the test that runs is measured: it has no mark `untraced`."""
+        self._here = sys.gettrace()
+        self._in_threads = threading.gettrace()
+
+        sys.settrace(None)
+        threading.settrace(None)
+
+    @property
+    def is_there(self) -> bool:
+        return self._here is not None
+
+    @contextlib.contextmanager
+    def on(self) -> Iterator[None]:
+        """Measures what the block runs, if that is wanted."""
+        if not self.is_there or not self.is_wanted:
+            yield
+            return
+
+        before = sys.gettrace()
+        before_in_threads = threading.gettrace()
+        sys.settrace(self._here)
+        threading.settrace(self._in_threads)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+            threading.settrace(before_in_threads)
+
+
+TRACE = pytest.StashKey[Trace]()
+
+
 class ModuleScheduling(LoadGroupScheduling):  # type: ignore[misc]
     """The tests of a module are one piece of work, unless they have groups.
 
@@ -51,19 +91,28 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ModuleS
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Collects without coverage, which would take nearly as long again in each worker.
+    """Stops coverage. It is on again only while fixtures and tests run.
 
-    What the modules of `app` run when they are imported is measured before.
+    It would take nearly as long again as collection does in each worker, and as what pytest does
+    between two tests. What the modules of `app` run when they are imported is measured before.
     """
-    if sys.gettrace() is not None and not xdist.is_xdist_controller(session):
-        with untraced():
-            for name in LIBRARIES:
-                importlib.import_module(name)
-        for module in pkgutil.walk_packages(app.__path__, "app."):
-            importlib.import_module(module.name)
+    trace = Trace()
+    session.config.stash[TRACE] = trace
+    if trace.is_there and imports_are_traced(session.config):
+        for name in LIBRARIES:
+            importlib.import_module(name)
+        with trace.on():
+            for module in pkgutil.walk_packages(app.__path__, "app."):
+                importlib.import_module(module.name)
 
-    with untraced():
-        return (yield)
+    return (yield)
+
+
+def imports_are_traced(config: pytest.Config) -> bool:
+    """Whether imports are measured in this process: the only one, or the first worker."""
+    if hasattr(config, "workerinput"):
+        return bool(config.workerinput["workerid"] == "gw0")
+    return not config.getoption("numprocesses", None)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -82,13 +131,27 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Runs each test apart from the process around it: with the root logger as it was, and, if the
-    test has the mark `untraced`, without coverage.
-    """
-    with (
-        logging_as_it_was(),
-        untraced() if item.get_closest_marker("untraced") else contextlib.nullcontext(),
-    ):
+    """Runs each test with the root logger as the process has it."""
+    item.config.stash[TRACE].is_wanted = item.get_closest_marker("untraced") is None
+    with logging_as_it_was():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, object, object]:
+    with request.config.stash[TRACE].on():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    with pyfuncitem.config.stash[TRACE].on():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    with item.config.stash[TRACE].on():
         return (yield)
 
 
@@ -105,17 +168,3 @@ def logging_as_it_was() -> Iterator[None]:
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
-
-
-@contextlib.contextmanager
-def untraced() -> Iterator[None]:
-    """Without coverage.
-
-    The mark `no_cover` of pytest-cov has no effect in the workers of pytest-xdist.
-    """
-    trace = sys.gettrace()
-    sys.settrace(None)
-    try:
-        yield
-    finally:
-        sys.settrace(trace)

@@ -16,6 +16,8 @@ from app.config.schema import Configuration
 from scripts import tables
 from tests.test_manifests import exposed
 
+pytestmark = pytest.mark.untraced
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 

@@ -20,6 +20,8 @@ from app.admission.verdict import Later, patched
 from tests.admission.ways import ask_both
 from tests.reviews import JSON_HEADERS, Caller, Seen, load, not_found
 
+pytestmark = pytest.mark.untraced
+
 DEEP = "(nested too deeply to be shown)" if sys.version_info < (3, 12) else "[[["
 """How 1,000 levels of lists are shown: since Python 3.12, so many can be written."""
 

@@ -24,6 +24,8 @@ from tests.explain import fleet
 from tests.explain.fleet import NOW, facts
 from tests.explain.table.row import without
 
+pytestmark = pytest.mark.untraced
+
 REASON = "No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2 (+1)"
 
 

@@ -435,6 +435,7 @@ async def test_an_object_is_shown_with_its_events_and_commands() -> None:
     assert parsed.texts("code")[3:] == [f"kubectl get {name} -o yaml", f"kubectl describe {name}"]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("named", "words", "calls"),
     [
@@ -472,6 +473,7 @@ async def test_a_stored_object_is_text() -> None:
     assert shlex.split(command)[3].startswith("inference<script>alert(1)<script>\"'&")
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("path", "ignored"),
     [
@@ -524,6 +526,7 @@ async def test_an_examination_shows_how_much_it_has_looked_at_while_it_runs() ->
 # Hostile values.
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("name", PAGES)
 async def test_values_of_the_cluster_are_text(name: str) -> None:
     lists = Lists(hostile_objects())

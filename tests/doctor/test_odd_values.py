@@ -6,6 +6,8 @@ import pytest
 
 from tests.doctor.installation import Change, Installation, config_map, with_field
 
+pytestmark = pytest.mark.untraced
+
 LEASE = "Lease grove-system/grove-admission was last renewed at"
 
 

@@ -235,6 +235,7 @@ WRITER = "See what writes this caBundle: cert-manager's cainjector, or the owner
 REPLICAS = "See why the Pods of this Service are not ready."
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("mistake", "expected"),
     [

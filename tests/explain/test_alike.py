@@ -58,6 +58,7 @@ def _renamed(value: Any, names: set[str]) -> Any:
     return value
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("recording", PENDING, ids=lambda recording: recording.name)
 def test_who_was_asked_about_before_changes_nothing(recording: Recording) -> None:
     facts = facts_of([*recording.items, *twins(recording)], NOW)

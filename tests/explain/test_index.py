@@ -131,6 +131,7 @@ def test_an_index_follows_nodes_alone(name: str) -> None:
     assert everything(index) == everything(Index(changed))
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(4))
 def test_an_index_that_follows_is_as_good_as_a_new_one(seed: int) -> None:
     order = [*STATES, *STATES]

@@ -67,6 +67,7 @@ def test_the_reason_is_found(row: Row, dialect: str) -> None:
     assert hit.remedy
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(("row", "dialect"), CASES)
 def test_the_reason_is_just_missed(row: Row, dialect: str) -> None:
     reasons = answer(facts(**{**start(dialect), **row.miss})).reasons

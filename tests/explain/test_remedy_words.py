@@ -44,6 +44,8 @@ from tests.explain.fleet import (
 )
 from tests.explain.table.row import CHANNEL, TEMPLATED, Changes, channels, claiming, queues
 
+pytestmark = pytest.mark.untraced
+
 OTHER_GANG = Place(SET, "1", podgang="llm-1")
 
 

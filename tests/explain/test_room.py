@@ -35,6 +35,8 @@ from tests.explain.fleet import (
     shape,
 )
 
+pytestmark = pytest.mark.untraced
+
 FREE_SETS = {"sets": (pcs(groups=(), cliques=()),), "pod_groups": ()}
 
 

@@ -21,6 +21,8 @@ from tests.explain.fleet import (
     pods,
 )
 
+pytestmark = pytest.mark.untraced
+
 Changes = dict[str, Any]
 
 FIRST = pods()[0]

@@ -33,6 +33,8 @@ from tests import builders
 from tests.integration.conftest import own_crd
 from tests.integration.system import Users, eventually, is_gone
 
+pytestmark = pytest.mark.untraced
+
 NAME = "grove-topology"
 BINDINGS = str(CLUSTER_TOPOLOGY_BINDING)
 RACK = "example.com/rack"
@@ -164,7 +166,6 @@ async def test_todays_grove_writes_its_constraints_itself(
     assert stored["metadata"]["generation"] == 1
 
 
-@pytest.mark.untraced
 async def test_the_dialect_changes_both_ways_in_a_running_server(
     api: ApiServer, clients: Users, running: Running, namespace: str
 ) -> None:

@@ -127,6 +127,7 @@ def _words(answer: Answer) -> list[tuple[str, str, tuple[str, ...]]]:
     return [(reason.text, reason.remedy, reason.commands) for reason in answer.reasons]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("of", ["podgang", "podclique", "pod", "podgroup"])
 async def test_any_object_of_a_workload_leads_to_it(
     of: str, stage: tuple[str, ApiServer, Stage]
@@ -256,6 +257,7 @@ WITHOUT_SETS: list[Object] = [
 ]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("rules", "arguments", "code", "expected"),
     [
@@ -357,6 +359,7 @@ ASKED: dict[str, tuple[list[str], int, str]] = {
 """What is asked of an API server, the exit code, and what is said, on a line of its own."""
 
 
+@pytest.mark.untraced
 async def test_what_users_ask_is_answered_with_its_exit_code(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

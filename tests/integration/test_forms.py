@@ -21,6 +21,8 @@ from tests.explain.fleet import facts
 from tests.integration.stage import staged
 from tests.integration.system import command
 
+pytestmark = pytest.mark.untraced
+
 LEVELS = """
 apiVersion: grove.io/v1alpha1
 kind: ClusterTopology
@@ -105,7 +107,6 @@ async def test_every_command_is_here() -> None:
     assert {*asked, *SCRIPTS, *SERVERS} == set(COMMANDS)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("width", [60, 80, 120])
 @pytest.mark.parametrize("name", FORMS | OFFLINE)
 async def test_text_keeps_to_the_width_and_loses_nothing(
@@ -119,7 +120,6 @@ async def test_text_keeps_to_the_width_and_loses_nothing(
     assert (ended.code, whole.code) == ((FORMS | OFFLINE)[name][1],) * 2
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("name", FORMS | OFFLINE)
 async def test_json_says_the_same(name: str, cluster: Cluster) -> None:
     shown = await cluster.ask(name)

@@ -9,6 +9,8 @@ from app.rules.workload.groups import SKIP_PODGROUPER, admission_changes
 from app.rules.workload.pod_policy import MARK, conditions_of_mark
 from app.sandbox.objects.scope import Scope
 
+pytestmark = pytest.mark.untraced
+
 GROUPS: dict[str, dict[str, Any]] = {
     "none": {},
     "a PodGroup": {"schedulingGroup": {"podGroupName": "g"}},

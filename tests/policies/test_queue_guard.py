@@ -29,6 +29,8 @@ from tests.policies.ways import (
     ways,
 )
 
+pytestmark = pytest.mark.untraced
+
 Object = dict[str, Any]
 
 JOB = TEMPLATED[0]

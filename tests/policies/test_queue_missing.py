@@ -13,6 +13,8 @@ from app.webhooks.policies import queue_policies
 from tests.policies.asked import Policies
 from tests.policies.ways import KAI, QUEUE, TEMPLATED, Way, cliques, controlled, pod, projects, ways
 
+pytestmark = pytest.mark.untraced
+
 Object = dict[str, Any]
 
 JOB = TEMPLATED[0]
