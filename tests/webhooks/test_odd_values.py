@@ -77,6 +77,11 @@ def constrained() -> list[dict[str, Any]]:
     return [*others, group, NODE]
 
 
+def new_caller() -> Caller:
+    """One to whose cluster nothing was written yet."""
+    return Caller(OfflineCluster(constrained(), levels=LEVELS))
+
+
 @pytest.mark.untraced
 @pytest.mark.parametrize("name", RECORDINGS)
 async def test_an_odd_value_gets_a_verdict(name: str) -> None:
@@ -88,10 +93,12 @@ async def test_an_odd_value_gets_a_verdict(name: str) -> None:
     }
     if name.startswith("podgang."):
         obj["spec"] |= complete
+    caller = new_caller()
     for place in places(obj):
         for odd in ODD:
             review["request"]["object"] = with_odd(obj, place, odd)
-            caller = Caller(OfflineCluster(constrained(), levels=LEVELS))
+            if caller.cluster.client.writes():
+                caller = new_caller()
             response = await caller.ask(path_of(name), review)
             assert response.get("status", {}).get("code") in (None, 400, 403, 422, 503), (
                 place,
