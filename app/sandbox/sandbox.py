@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import uvicorn
@@ -88,7 +89,7 @@ class Sandbox:
         self._binder = Binder(self._storage, admission)
         self._collector = Collector(self._storage, self._registry, self._writer)
 
-    @property
+    @cached_property
     def app(self) -> Starlette:
         """The ASGI app, for clients that do not need a socket."""
         users = {token: kubeconfig.USERS[name] for name, token in self.tokens.items()}

@@ -13,14 +13,13 @@ from app.facts.kinds import WORKLOAD
 from app.facts.kubernetes.workload import Workload
 from app.kube.api import NotFound, Object, ObjectRef
 from app.kube.client import HttpClient
-from app.kube.credentials import from_kubeconfig
 from app.objects.resource import CRD, Resource
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
 from tests.explain import fleet
 from tests.explain.objects import objects_of, workload
 from tests.explain.table.row import Row
-from tests.integration.system import FAST
+from tests.integration.system import connect
 
 Key = tuple[str, str, str]
 """Kind, namespace and name."""
@@ -190,9 +189,7 @@ async def staged(
         await server.apply(
             [*namespaces, *([BINDINGS] if dialect == "today" and crds is None else [])]
         )
-        credentials = await from_kubeconfig(server.kubeconfig, "admin")
-        async with HttpClient(credentials, (*RESOURCES, CRD), FAST) as admin:
-            await admin.discovery.refresh()
+        async with await connect(server, "admin", (*RESOURCES, CRD)) as admin:
             if dialect == "today" and crds is None:
                 await _open_schema(admin)
             yield server, Stage(admin, dialect)

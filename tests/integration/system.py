@@ -18,6 +18,8 @@ from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import CallLimits
 from app.objects.resource import Resource
+from app.sandbox.sandbox import Sandbox
+from tests.integration.inprocess import InProcessClient
 
 T = TypeVar("T")
 
@@ -85,9 +87,12 @@ def raw_client(api: ApiServer, user: str = "admin", timeout: float = 60.0) -> ht
     )
 
 
-async def connect(api: ApiServer, context: str) -> HttpClient:
-    """A client of `api` that knows what it serves just now."""
-    client = HttpClient(await from_kubeconfig(api.kubeconfig, context), ALL, FAST)
+async def connect(api: ApiServer, context: str, resources: Iterable[Resource] = ALL) -> HttpClient:
+    """A client of `api` that knows what it serves just now; in-process if that is a sandbox."""
+    credentials = await from_kubeconfig(api.kubeconfig, context)
+    client = HttpClient(credentials, resources, FAST)
+    if isinstance(api, Sandbox):
+        client = InProcessClient(credentials, resources, FAST, api.app)
     await client.discovery.refresh()
     return client
 

@@ -1,20 +1,28 @@
 """The contract of `Client`, kept by the HTTP client on each API server."""
 
+from collections.abc import AsyncIterator
+
 import pytest
+import pytest_asyncio
 
 from app.commands.beside import ApiServer
+from app.facts.kinds import ALL
 from app.kube.api import Client
 from app.kube.client import HttpClient
+from app.kube.credentials import from_kubeconfig
 from app.sandbox.sandbox import Sandbox
-from tests.integration.system import Users
+from tests.integration.system import FAST
 from tests.kube.contract import ClientContract
 
 pytestmark = pytest.mark.untraced
 
 
-@pytest.fixture
-def client(clients: Users) -> HttpClient:
-    return clients.operator
+@pytest_asyncio.fixture(loop_scope="module")
+async def client(api: ApiServer) -> AsyncIterator[HttpClient]:
+    credentials = await from_kubeconfig(api.kubeconfig, "grove")
+    async with HttpClient(credentials, ALL, FAST) as client:
+        await client.discovery.refresh()
+        yield client
 
 
 class TestContract(ClientContract):

@@ -31,7 +31,7 @@ from tests.explain.fleet import SET_REF, facts, placed
 from tests.explain.table.row import Row
 from tests.explain.test_reasons import ROWS, start
 from tests.integration.stage import Stage, skip_if_impossible, staged
-from tests.integration.system import FAST, eventually
+from tests.integration.system import FAST, connect, eventually
 from tests.proof.clock import Clock
 from tests.rendered import documents, with_components
 
@@ -90,9 +90,8 @@ async def system(
     async with (
         staged(folder, dialect, rules(folder / "rules"), kind) as (server, stage),
         on_duty(server, settings()) as duty,
-        HttpClient(await from_kubeconfig(server.kubeconfig, "admin"), RESOURCES, FAST) as admin,
+        await connect(server, "admin", RESOURCES) as admin,
     ):
-        await admin.discovery.refresh()
         yield dialect, server, stage, duty, admin
 
 
@@ -186,9 +185,8 @@ NO_QUEUE = {"queues": ()}
 async def alone(kind: str, folder: Path) -> AsyncIterator[tuple[ApiServer, Stage, HttpClient]]:
     async with (
         staged(folder, "design", rules(folder / "rules"), kind) as (server, stage),
-        HttpClient(await from_kubeconfig(server.kubeconfig, "admin"), RESOURCES, FAST) as admin,
+        await connect(server, "admin", RESOURCES) as admin,
     ):
-        await admin.discovery.refresh()
         yield server, stage, admin
 
 
