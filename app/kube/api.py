@@ -266,13 +266,6 @@ async def every(client: Lists, selection: Selection) -> list[Object]:
     return (await client.list(selection, limit=0)).items
 
 
-def failure_text(problem: ClusterError | TimeoutError) -> str:
-    """Return why a call with a time limit failed."""
-    if isinstance(problem, ClusterError):
-        return problem.message
-    return "the API server has not answered in time"
-
-
 def error_from(code: int, headers: Mapping[str, str], body: bytes) -> ClusterError:
     """Return the error for an HTTP response with a status of 300 or more.
 

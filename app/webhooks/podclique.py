@@ -26,7 +26,7 @@ from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.frozen import frozen
-from app.kube.api import ClusterError, Object, Rejected, failure_text
+from app.kube.api import ClusterError, Object, Rejected
 from app.rules.mnnvl.claim import (
     ClaimTerms,
     ConfiguredMode,
@@ -76,8 +76,8 @@ class PodCliqueWebhook:
                 pcs = await self.facts.read_set(request.namespace, name)
         except (ClusterError, TimeoutError) as problem:
             unread = (
-                f'PodCliqueSet "{name}" could not be read ({failure_text(problem)}): its MNNVL'
-                " annotations count from the next update on",
+                f'PodCliqueSet "{name}" could not be read ({_text(problem)}): its MNNVL annotations'
+                " count from the next update on",
             )
         return self._judge(request, clique, pcs, unread)
 
@@ -126,7 +126,7 @@ class PodCliqueWebhook:
                 raise
             incomplete = (
                 f'the MNNVL resources of "{plan.base_name}" are not complete yet'
-                f" ({failure_text(problem)}): grove-admission makes them as soon as it can"
+                f" ({_text(problem)}): grove-admission makes them as soon as it can"
             )
             warnings = (*warnings, incomplete)
 
@@ -143,3 +143,11 @@ def _doubt(request: Request, injection: Injection) -> str | None:
         new = injection.new_mode
         return f'the claim has the form "{injection.mode}", and new ones have "{new}"'
     return None
+
+
+def _text(problem: ClusterError | TimeoutError) -> str:
+    return (
+        problem.message
+        if isinstance(problem, ClusterError)
+        else "the API server has not answered in time"
+    )

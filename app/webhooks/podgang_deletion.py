@@ -19,7 +19,7 @@ from app.admission.verdict import ALLOWED, Later, Verdict, bad_request, unavaila
 from app.cluster.owners import MnnvlOwners
 from app.facts.grove.gang import SlimPodGang, read_gang
 from app.frozen import frozen
-from app.kube.api import ClusterError, Rejected, failure_text
+from app.kube.api import ClusterError, Rejected
 
 PATIENCE_SECONDS = 3.5
 """The time for calls of the API server before the verdict, for which it waits 5 s."""
@@ -59,7 +59,7 @@ class PodGangDeletionWebhook:
             return unavailable(
                 f'PodGang "{gang.name}" may still own MNNVL resources, which would be deleted with'
                 " it while pods may use them, and they could not be given to the PodCliqueSet"
-                f" ({failure_text(problem)}): try again"
+                f" ({_reason(problem)}): try again"
             )
         return ALLOWED
 
@@ -75,7 +75,7 @@ class PodGangDeletionWebhook:
         except (ClusterError, TimeoutError) as problem:
             return unavailable(
                 f'PodGang "{gang.name}" owns MNNVL resources, and whether Grove has been upgraded'
-                f" could not be read ({failure_text(problem)}): try again"
+                f" could not be read ({_reason(problem)}): try again"
             )
         if not later:
             return ALLOWED
@@ -84,3 +84,9 @@ class PodGangDeletionWebhook:
             f' dialect "{later}", in which they are given to the PodCliqueSet first: try again in a'
             " few seconds"
         )
+
+
+def _reason(problem: ClusterError | TimeoutError) -> str:
+    if isinstance(problem, ClusterError):
+        return problem.message
+    return "the API server has not answered in time"
