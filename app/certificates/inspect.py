@@ -118,14 +118,12 @@ def check_pair(
 
     These are the reasons of `check_certificate`, and that the key is not that of the certificate.
     """
+    findings = check_certificate(pair.cert_pem, ca_bundle, names, now)
     try:
         leaf = load_certificates(pair.cert_pem)[0]
     except ValueError:
-        return check_certificate(pair.cert_pem, ca_bundle, names, now)
-    return [
-        *_check_key(leaf, pair.key_pem),
-        *check_certificate(pair.cert_pem, ca_bundle, names, now),
-    ]
+        return findings
+    return [*_check_key(leaf, pair.key_pem), *findings]
 
 
 def check_certificate(

@@ -292,16 +292,11 @@ def saved(judged: Values, version: str) -> Values:
 
 def _read(snapshot: Revision, query: Query) -> Values:
     """Return the empty form, or the form with the example if the query has `example`."""
+    text = EXAMPLE if "example" in query else ""
     return {
-        "text": EXAMPLE if "example" in query else "",
-        "operation": "CREATE",
-        "user": "",
-        "cluster": True,
+        **_unjudged({"cluster": ""}, text),
         "headline": "What would the webhooks say?",
-        "error": "",
-        "verdicts": [],
         "unread": [],
-        "marks": {},
         "operations": OPERATIONS,
     }
 
