@@ -82,8 +82,8 @@ async def check_apis(client: Client, read: Read) -> Checks:
     if any(release.has_bindings for release in recognised(crds)):
         topologies = replace(topologies, remedy=_BINDINGS)
     apis = (topologies, *others)
-    checks = [check for api in apis for check in await _check(client, read, api, broken)]
-    return [*await _check_version(read), *checks, *broken.values()]
+    checks = [await _check(client, read, api, broken) for api in apis]
+    return [*await _check_version(read), *filter(None, checks), *broken.values()]
 
 
 async def _check_version(read: Read) -> Checks:
@@ -121,24 +121,22 @@ async def _check(
     read: Read,
     api: Api,
     broken: Mapping[str, Check],
-) -> Checks:
-    """At most one check; none if the CRD is `broken`, because there is a check for it already."""
+) -> Check | None:
+    """Return a check; None if the CRD is `broken`, because there is a check for it already."""
     resource = api.resource
     version = client.served_version(resource)
     if version is not None:
-        return [Check(SUBJECT, "ok", f"{resource}: {version}")]
+        return Check(SUBJECT, "ok", f"{resource}: {version}")
     if str(resource) in broken:
-        return []
+        return None
 
     bindings = client.served_version(kinds.CLUSTER_TOPOLOGY_BINDING)
     if resource is kinds.CLUSTER_TOPOLOGY and bindings is not None:
-        return [
-            Check(
-                SUBJECT,
-                "ok",
-                f"{kinds.CLUSTER_TOPOLOGY_BINDING}: {bindings}, in place of {resource}",
-            )
-        ]
+        return Check(
+            SUBJECT,
+            "ok",
+            f"{kinds.CLUSTER_TOPOLOGY_BINDING}: {bindings}, in place of {resource}",
+        )
 
     others = await _other_versions(read, resource)
     if others:
@@ -146,16 +144,14 @@ async def _check(
             f"{resource} is served as {', '.join(others)}; this version knows"
             f" {', '.join(resource.versions)}"
         )
-        return [
-            Check(
-                SUBJECT,
-                "problem",
-                f"{message}: {api.means}",
-                "Find the grove-admission that knows it.",
-            )
-        ]
+        return Check(
+            SUBJECT,
+            "problem",
+            f"{message}: {api.means}",
+            "Find the grove-admission that knows it.",
+        )
 
-    return [Check(SUBJECT, api.absent, f"{resource} is not installed: {api.means}", api.remedy)]
+    return Check(SUBJECT, api.absent, f"{resource} is not installed: {api.means}", api.remedy)
 
 
 async def _other_versions(read: Read, resource: Resource) -> list[str]:

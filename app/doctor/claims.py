@@ -74,14 +74,14 @@ async def check_lost_claims(client: Client) -> Checks:
     claimed = {(demand.namespace, demand.name) for demand in demands_in(cliques)}
     pods = await pods_without_claim(client, {namespace for namespace, _ in claimed})
     return [
-        *_check_cliques(cliques, sets, reads_groups=dialect_of(client).reads_groups),
+        _check_cliques(cliques, sets, reads_groups=dialect_of(client).reads_groups),
         *_check_pods(pods, claimed),
     ]
 
 
 def _check_cliques(
     cliques: Sequence[StoredClique], sets: Mapping[Key, PodCliqueSet], *, reads_groups: bool
-) -> Checks:
+) -> Check:
     lacking = sorted(
         f"{clique.namespace}/{clique.name}"
         for clique in cliques
@@ -93,13 +93,13 @@ def _check_cliques(
         )
     )
     if not lacking:
-        return [Check(SUBJECT, "ok", "every PodClique that asks for an MNNVL claim has one")]
+        return Check(SUBJECT, "ok", "every PodClique that asks for an MNNVL claim has one")
 
     message = (
         "PodCliques must have an MNNVL claim and have none, so that their new Pods run outside of"
         f" their NVLink domain: {listed(lacking, _SHOWN)}"
     )
-    return [Check(SUBJECT, "problem", message, PUT_BACK)]
+    return Check(SUBJECT, "problem", message, PUT_BACK)
 
 
 def _check_pods(pods: Mapping[Key, list[str]], claimed: Collection[Key]) -> Checks:

@@ -58,7 +58,7 @@ async def check_grove(client: Client, configuration: Configuration) -> Checks:
     except ClusterError as error:
         return [
             _unknown("configuration", error, configuration),
-            *_authorizer(authorizer, None, configuration),
+            _authorizer(authorizer, None, configuration),
             *users,
         ]
 
@@ -72,7 +72,7 @@ async def check_grove(client: Client, configuration: Configuration) -> Checks:
     if writes_topology:
         users = _users(operator, configuration)
     return [
-        *_authorizer(authorizer, operator, configuration),
+        _authorizer(authorizer, operator, configuration),
         *_topology(operator, configuration, writes_topology=writes_topology),
         *users,
     ]
@@ -138,11 +138,11 @@ def _what_to_check(configuration: Configuration) -> str:
 
 def _authorizer(
     webhook: Object | None, operator: Operator | None, configuration: Configuration
-) -> Checks:
+) -> Check:
     """Return whether the authorizer lets our leader change PodGangs and PodCliques."""
     account = own_account(configuration.certificates.namespace)
     if webhook is None:
-        return [Check(SUBJECT, "ok", "its authorizer is off")]
+        return Check(SUBJECT, "ok", "its authorizer is off")
 
     remedy = f"Add {account} to config.authorizer.exemptServiceAccountUserNames {_UPGRADE}."
     denied = "it denies what our leader writes to PodGangs and PodCliques"
@@ -153,14 +153,14 @@ def _authorizer(
             f"its authorizer ({AUTHORIZER}) is on, and its configuration is not known: unless"
             f" {account} is exempt, "
         )
-        return [Check(SUBJECT, "warning", message + denied, remedy)]
+        return Check(SUBJECT, "warning", message + denied, remedy)
 
     if account in (exempt if isinstance(exempt, list) else ()):
-        return [Check(SUBJECT, "ok", f"its authorizer is on, and {account} is exempt")]
+        return Check(SUBJECT, "ok", f"its authorizer is on, and {account} is exempt")
 
     message = f"its authorizer ({AUTHORIZER}) is on without an exemption for {account}: {denied}"
 
-    return [Check(SUBJECT, "problem", message, remedy)]
+    return Check(SUBJECT, "problem", message, remedy)
 
 
 def _topology(
