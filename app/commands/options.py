@@ -153,7 +153,8 @@ def unreadable(
     complain(f"{failure}: {problem}")
     command = how_to_renew(problem, arguments.kubeconfig, arguments.context)
     if command:
-        complain(f"renew your credentials: {command}")
+        # whole, to be copied: it may be anybody's command
+        print(f"renew your credentials: {command}", file=sys.stderr)
     others = other_contexts(problem, arguments.kubeconfig, arguments.context)
     if others:
         complain(others)
