@@ -16,6 +16,7 @@ from app.admission.asgi import AdmissionApp
 from app.admission.connection import MAX_HEAD, Connection
 from app.admission.decide import Route
 from app.admission.exchange import MAX_BODY, Exchange
+from app.admission.head import Head
 from app.admission.review import Request
 from app.admission.serving import Serving
 from app.admission.verdict import ALLOWED, Later, Verdict, not_allowed
@@ -204,6 +205,13 @@ async def test_a_client_that_expects_it_is_asked_to_go_on() -> None:
                 ]
             else:
                 assert answered["response"] == expected
+
+
+@pytest.mark.parametrize(("version", "expects"), [(b"1.1", True), (b"1.0", False)])
+def test_only_http_1_1_knows_what_a_client_expects(version: bytes, expects: bool) -> None:
+    sent = post(review("u"), headers=b"expect: 100-continue\r\n", version=version)
+    begin, end, _ = sent.partition(b"\r\n\r\n")
+    assert Head(begin + end).expects_continue is expects
 
 
 async def test_a_chunked_body_is_expected_too() -> None:

@@ -125,6 +125,20 @@ def test_a_group_that_is_down_counts_as_before() -> None:
     virtual.run(main())
 
 
+def test_a_version_that_is_down_gives_way_to_no_other() -> None:
+    async def main() -> None:
+        versions = {"v1": ["resourceclaims"], "v1beta1": ["resourceclaims"]}
+        server = ApiServer(resource_k8s_io=versions)
+        refreshed = discovery(server)
+        await refreshed.refresh()
+        server.broken.add("/apis/resource.k8s.io/v1")
+        with pytest.raises(Unavailable, match="is down"):
+            await refreshed.refresh()
+        assert refreshed.served_version(RESOURCE_CLAIM) == "v1"
+
+    virtual.run(main())
+
+
 def test_a_group_that_was_down_when_a_crd_came_is_read_again_soon() -> None:
     """Its former list doesn't name the new resource."""
 
