@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import os
 import re
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +25,7 @@ from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
 from tests.console.objects import objects
 from tests.console.parsed import Parsed
-from tests.integration.system import connect, eventually
+from tests.integration.system import command, connect, eventually
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
@@ -163,14 +162,10 @@ async def seen(server: ApiServer, *namespaces: str) -> Seen:
 
 
 async def printed(server: ApiServer, *arguments: str, context: str = "operator") -> tuple[int, str]:
-    """Exit code and standard output of a command, in a process of its own."""
+    """Exit code and standard output of a command."""
     given = ["--kubeconfig", str(server.kubeconfig), "--context", context]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "app", *arguments, *given, cwd=ROOT, stdout=asyncio.subprocess.PIPE
-    )
-    output, _ = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, output.decode()
+    code, output, _ = await command(*arguments, *given)
+    return code, output
 
 
 def without_ages(text: str) -> str:

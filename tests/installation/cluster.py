@@ -47,7 +47,7 @@ class Cluster:
         self.api = api
         self.folder = folder
         self.admin, self.grove, self.user = (
-            Kubernetes(api.kubeconfig, api.ca_file, name) for name in ("admin", "grove", "user")
+            Kubernetes(api, name) for name in ("admin", "grove", "user")
         )
         bundle = base64.b64encode(api.ca_file.read_bytes()).decode()
         server = {"server": api.url, "certificate-authority-data": bundle}

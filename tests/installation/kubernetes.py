@@ -2,11 +2,13 @@
 
 import asyncio
 import ssl
-from pathlib import Path
 from typing import Any
 
 import httpx
 import yaml
+
+from app.commands.beside import ApiServer
+from app.sandbox.sandbox import Sandbox
 
 Object = dict[str, Any]
 TYPES = {
@@ -17,16 +19,18 @@ TYPES = {
 
 
 class Kubernetes:
-    """One user of a kubeconfig."""
+    """One user of the kubeconfig of `api`. A sandbox is asked in-process."""
 
-    def __init__(self, kubeconfig: Path, ca_file: Path, context: str) -> None:
-        content = yaml.safe_load(kubeconfig.read_text())
+    def __init__(self, api: ApiServer, context: str) -> None:
+        content = yaml.safe_load(api.kubeconfig.read_text())
         (token,) = [user["user"]["token"] for user in content["users"] if user["name"] == context]
+        transport = httpx.ASGITransport(api.app) if isinstance(api, Sandbox) else None
         self._client = httpx.AsyncClient(
             base_url=content["clusters"][0]["cluster"]["server"],
-            verify=ssl.create_default_context(cafile=str(ca_file)),
+            verify=ssl.create_default_context(cafile=str(api.ca_file)),
             headers={"Authorization": f"Bearer {token}"},
             timeout=30,
+            transport=transport,
         )
 
     async def close(self) -> None:

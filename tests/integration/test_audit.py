@@ -1,8 +1,6 @@
 """`grove-admission audit` of a cluster that was there before our webhooks were."""
 
-import asyncio
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,11 +11,10 @@ from app.commands.beside import ApiServer
 from app.facts.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GROUP
 from app.objects.resource import Resource
 from tests import builders
-from tests.integration.system import Users, create_all
+from tests.integration.system import Users, command, create_all
 
 pytestmark = pytest.mark.untraced
 
-ROOT = Path(__file__).parents[2]
 PODGROUPS = 5000
 OFFENDERS = 37
 
@@ -36,21 +33,9 @@ async def topology(clients: Users) -> None:
 
 async def audit(api: ApiServer, *options: str) -> tuple[int, list[str], str]:
     """Exit code, lines of standard output, and standard error."""
-    command = [
-        sys.executable,
-        "-m",
-        "app",
-        "audit",
-        "--kubeconfig",
-        str(api.kubeconfig),
-        "--context",
-        "operator",
-    ]
-    process = await asyncio.create_subprocess_exec(
-        *command, *options, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    out, err = await process.communicate()
-    return process.returncode or 0, out.decode().splitlines(), err.decode()
+    given = ["--kubeconfig", str(api.kubeconfig), "--context", "operator"]
+    code, out, err = await command("audit", *given, *options)
+    return code, out.splitlines(), err
 
 
 @pytest.mark.usefixtures("topology")
@@ -119,11 +104,5 @@ contexts: [{name: c, context: {cluster: c, user: u}}]
 )
 async def test_a_cluster_that_cannot_be_reached_is_exit_code_2(tmp_path: Path, text: str) -> None:
     (tmp_path / "kubeconfig").write_text(text)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "app", "audit", "--kubeconfig", str(tmp_path / "kubeconfig")),
-        cwd=ROOT,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    _, err = await process.communicate()
-    assert (process.returncode, err.decode()[:12]) == (2, "can't audit:")
+    code, _, err = await command("audit", "--kubeconfig", str(tmp_path / "kubeconfig"))
+    assert (code, err[:12]) == (2, "can't audit:")
