@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     logs.set_up("warning")
     configuration = configured(arguments)
     try:
-        return int(uvloop.run(_run(arguments, configuration)))
+        return uvloop.run(_run(arguments, configuration))
     except BrokenPipeError:
         raise  # the reader of our output has ended
     except (ClusterError, OSError) as problem:

@@ -98,8 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
             return _offline(given, arguments)
         namespace = arguments.namespace or namespace_of(arguments.kubeconfig, arguments.context)
         if not given:
-            return int(uvloop.run(_list(namespace, arguments)))
-        return int(uvloop.run(_run(reference(given, namespace), arguments)))
+            return uvloop.run(_list(namespace, arguments))
+        return uvloop.run(_run(reference(given, namespace), arguments))
     except BrokenPipeError:
         raise  # the reader of our output has ended
     except (ClusterError, OSError) as problem:

@@ -14,6 +14,7 @@ from app.explain.known.domains import Domains
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.known.podclique import PodClique
+from app.explain.known.snapshot import Snapshot
 from app.explain.placing.demand import Demand, Run
 from app.explain.placing.placements import Own, Placements
 from app.facts.constraint import UNBOUND, SchedulerConstraint
@@ -312,6 +313,10 @@ class Gang:
         if self.pod_gang:
             return self.pod_gang.topology
         return self.pod_group.topology if self.pod_group else ""
+
+    @property
+    def facts(self) -> Snapshot:
+        return self.index.facts
 
     @property
     def domains(self) -> Domains:

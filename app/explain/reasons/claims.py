@@ -61,7 +61,7 @@ def claim_missing(gang: Gang) -> Reasons:
 
 def _who_makes(gang: Gang, name: str) -> str:
     """Return who should have made a claim or a template; "" if it is the user's."""
-    for domain in gang.index.facts.compute_domains:
+    for domain in gang.facts.compute_domains:
         if (domain.namespace, domain.template) == (gang.namespace, name):
             return (
                 f"NVIDIA's controller makes it from ComputeDomain {domain.name}: see whether it"
@@ -135,7 +135,7 @@ def claim_not_injected(gang: Gang) -> Reasons:
     if not pcs:
         return
     # where there are bindings, Grove has MNNVL groups of its own
-    kinds = {known.kind for known in gang.index.facts.topologies}
+    kinds = {known.kind for known in gang.facts.topologies}
     reads_groups = "ClusterTopologyBinding" in kinds
     for member in gang.members:
         clique = member.clique
@@ -327,5 +327,5 @@ def ready_nodes(index: Index, domain: ComputeDomain) -> set[str]:
 
 def compute_domains_of(gang: Gang) -> Sequence[ComputeDomain]:
     """Return the ComputeDomains that pods of the gang use."""
-    domains = gang.index.facts.compute_domains
+    domains = gang.facts.compute_domains
     return [domain for domain in domains if any(_uses(pod, domain) for pod in gang.pods)]

@@ -99,16 +99,14 @@ def _known_keys(gang: Gang, unknown: Sequence[str]) -> tuple[str, Who]:
         )
         return remedy, "platform"
 
-    others = sorted(
-        kai.name for kai in gang.index.facts.kai_topologies if set(unknown) <= {*kai.keys}
-    )
+    others = sorted(kai.name for kai in gang.facts.kai_topologies if set(unknown) <= {*kai.keys})
     elsewhere = f", or name Topology {listed(others)}, which has it" if others else ""
     return f"ask for one of them{elsewhere}", "you"
 
 
 def _no_topology(gang: Gang) -> Reasons:
     """KAI refuses a gang that names a topology that does not exist."""
-    facts = gang.index.facts
+    facts = gang.facts
     unknown = facts.unseen.keys() | facts.skipped | facts.absent
     name = gang.named_topology
     told = any(part.told for part in gang.whole.parts())

@@ -27,7 +27,7 @@ def evicted_for(obstacle: Obstacle) -> list[Pod]:
     """
     gang = obstacle.gang
     group = gang.pod_group
-    facts = gang.index.facts
+    facts = gang.facts
     if not group or "priorities" in facts.unseen.keys() | facts.skipped:
         return []
 

@@ -57,7 +57,7 @@ def gang_incomplete(gang: Gang) -> Reasons:
         "GangIncomplete",
         (gang.ref,),
         text,
-        _what_ends(gang, gone) or _why_no_pods(gang) + _last_errors(short, gang.index.facts.now),
+        _what_ends(gang, gone) or _why_no_pods(gang) + _last_errors(short, gang.facts.now),
         "you",
         evidence,
     )
@@ -91,7 +91,7 @@ def _what_ends(gang: Gang, gone: Sequence[Pod]) -> str:
 
 def _end_of(gang: Gang, pods: Sequence[Pod]) -> str:
     """Return what ends pods that are terminating."""
-    since = ago(gang.index.facts.now - (pods[0].deleting or 0.0))
+    since = ago(gang.facts.now - (pods[0].deleting or 0.0))
     names = f"{listed(pod.name for pod in pods)}, terminating for {since}"
     held_by = sorted({name for pod in pods for name in pod.finalizers})
     if held_by:

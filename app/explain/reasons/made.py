@@ -18,7 +18,7 @@ _OF_GROVE = {"gangs", "cliques"}
 def kai_missing(gang: Gang) -> Reasons:
     """Pods wait for KAI, and its APIs are not served."""
     schedulers = {pod.scheduler for pod in gang.waiting}
-    if not gang.index.facts.absent >= _OF_KAI or KAI_SCHEDULER not in schedulers:
+    if not gang.facts.absent >= _OF_KAI or KAI_SCHEDULER not in schedulers:
         return
     text = f"The pods wait for {KAI_SCHEDULER}, and KAI is not installed: its APIs are not served"
     evidence = Evidence(gang.ref, "spec.schedulerName", KAI_SCHEDULER)
@@ -28,7 +28,7 @@ def kai_missing(gang: Gang) -> Reasons:
 
 def grove_missing(gang: Gang) -> Reasons:
     """There is a PodCliqueSet, and what Grove makes of it is not served."""
-    if not gang.pcs or not gang.index.facts.absent & _OF_GROVE:
+    if not gang.pcs or not gang.facts.absent & _OF_GROVE:
         return
     text = "Grove is not installed completely: the APIs of PodCliques or PodGangs are not served"
     evidence = Evidence(gang.pcs.ref, "kind", "PodCliqueSet")
@@ -65,7 +65,7 @@ def _nothing_of_set(gang: Gang, pcs: SetWithStatus) -> Reasons:
 
 def _is_new(gang: Gang, pcs: SetWithStatus) -> bool:
     """Return whether Grove may not have come to a set yet."""
-    now = gang.index.facts.now
+    now = gang.facts.now
     return bool(now) and pcs.created is not None and now - pcs.created < SOON
 
 
@@ -75,7 +75,7 @@ def set_being_deleted(gang: Gang) -> Reasons:
     if pcs is None or pcs.deleted_at is None:
         return
 
-    since = ago(gang.index.facts.now - pcs.deleted_at)
+    since = ago(gang.facts.now - pcs.deleted_at)
     held_by = f", kept by {listed(pcs.finalizers)}" if pcs.finalizers else ""
     text = f"PodCliqueSet {pcs.name} has been terminating for {since}{held_by}"
     foreign = [name for name in pcs.finalizers if not name.startswith("grove.io/")]
@@ -153,13 +153,13 @@ def _migrates(pcs: SetWithStatus) -> bool:
 
 def _errors(gang: Gang, pcs: SetWithStatus) -> list[Evidence]:
     return [
-        Evidence(pcs.ref, "status.lastErrors", said_when(error, gang.index.facts.now))
+        Evidence(pcs.ref, "status.lastErrors", said_when(error, gang.facts.now))
         for error in pcs.errors
     ]
 
 
 def _said(gang: Gang, errors: tuple[LastError, ...]) -> str:
-    said = listed(said_when(error, gang.index.facts.now) for error in errors)
+    said = listed(said_when(error, gang.facts.now) for error in errors)
     return f"; Grove said: {said}" if said else ""
 
 

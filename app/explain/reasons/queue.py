@@ -36,7 +36,7 @@ def queue_missing(gang: Gang) -> Reasons:
 
     wrong = unusable_because(gang.index, group.queue)
     if wrong:
-        names = sorted(queue.name for queue in gang.index.facts.queues)
+        names = sorted(queue.name for queue in gang.facts.queues)
         usable = [name for name in names if not unusable_because(gang.index, name)]
         others = f"there are {listed(usable)}" if usable else "there is no queue without others"
         evidence = Evidence(group.ref, "spec.queue", group.queue)
@@ -182,7 +182,7 @@ def preemption_delay(gang: Gang) -> Reasons:
     since = max(filter(None, (group.created, group.evicted)), default=None)
     if since is not None and group.delay:
         end = since + group.delay
-        if end <= gang.index.facts.now:
+        if end <= gang.facts.now:
             return
         text = f"May push others out from {clock(end)} on"
 

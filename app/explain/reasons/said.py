@@ -38,7 +38,7 @@ def _serves_pools(waiting: Sequence[Gang]) -> str:
 
 def _age(waiting: Sequence[Gang], asked: float | None) -> float:
     """Return for how many seconds pods have waited, 0 if that is not known."""
-    now = waiting[0].index.facts.now if waiting else 0.0
+    now = waiting[0].facts.now if waiting else 0.0
     since = _first_made(waiting) or asked
     return now - since if since is not None and now else 0.0
 
@@ -55,7 +55,7 @@ def said_of(gangs: Sequence[Gang]) -> tuple[str, ...]:
     for gang in gangs:
         if gang.waits:
             for said, time in _words_about(gang):
-                words[_with_age(said, time, gang.index.facts.now)] = None
+                words[_with_age(said, time, gang.facts.now)] = None
     return tuple(words)
 
 

@@ -149,7 +149,7 @@ def claim_held(gang: Gang) -> Reasons:
                 state = "which does not exist any more"
             elif pod.deleting is not None:
                 finalizers = f" (finalizer {listed(pod.finalizers)})" if pod.finalizers else ""
-                state = f"terminating for {ago(gang.index.facts.now - pod.deleting)}{finalizers}"
+                state = f"terminating for {ago(gang.facts.now - pod.deleting)}{finalizers}"
             else:
                 continue
             text = f"The claim {claim.name} is held by {consumer.name}, {state}"

@@ -37,9 +37,7 @@ def _placed_constrained(gang: Gang) -> bool:
 
 def _grouped(gang: Gang) -> bool:
     """Gangs that KAI has a PodGroup of, or may have one."""
-    return gang.may_wait() and (
-        "pod_groups" in gang.index.facts.unseen or gang.pod_group is not None
-    )
+    return gang.may_wait() and ("pod_groups" in gang.facts.unseen or gang.pod_group is not None)
 
 
 def _of_set(gang: Gang) -> bool:
@@ -444,7 +442,7 @@ def examine(gangs: Iterable[Gang]) -> Examined:
         applying = list(filter(rule.applies, gangs))
         if not applying:
             continue
-        facts = applying[0].index.facts
+        facts = applying[0].facts
         needs = _needs(rule, applying)
         missing = tuple(filter(facts.unseen.__contains__, needs))
         if missing:
