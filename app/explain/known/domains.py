@@ -2,8 +2,9 @@
 
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from operator import itemgetter
 
 from app.explain.known.amounts import gpus_of
 from app.facts.kubernetes.node import Node
@@ -43,7 +44,8 @@ class Domains:
         self.keys = tuple(keys)
         self._visible = visible
         self._around: dict[int, tuple[Path, ...]] = {}
-        self.paths: list[Path | None] = [_path(node, self.keys) for node in nodes]
+        self._path_of = _reader(self.keys)
+        self.paths: list[Path | None] = list(map(self._path_of, nodes))
         if visible is not None:
             self.paths = [
                 path if seen else None for path, seen in zip(self.paths, visible, strict=True)
@@ -56,7 +58,7 @@ class Domains:
             return True
         pairs = zip(nodes, self.nodes, strict=True)
         if any(
-            node is not other and _path(node, self.keys) != _path(other, self.keys)
+            node is not other and self._path_of(node) != self._path_of(other)
             for node, other in pairs
         ):
             return False
@@ -172,13 +174,15 @@ class Domains:
         """Return the domains of a level, by the first steps of their path."""
         if prefix:
             return self._by_parent(depth, prefix)
-        joined = self.joined
         members: dict[Path, list[int]] = {}
-        for position, path in enumerate(self.paths):
-            if path is not None:
-                domain = path[:depth]
-                members.setdefault(joined.get(domain, domain), []).append(position)
-        return {(): [Domain(path, tuple(members[path])) for path in sorted(members)]}
+        if depth < len(self.keys) - 1 and not self.joined:
+            for domain in self.at(depth + 1):
+                members.setdefault(domain.path[:depth], []).extend(domain.nodes)
+        else:
+            for position, path in enumerate(self.paths):
+                if path is not None:
+                    members.setdefault(self._known(path[:depth]), []).append(position)
+        return {(): [Domain(path, tuple(sorted(members[path]))) for path in sorted(members)]}
 
     def _by_parent(
         self,
@@ -204,12 +208,16 @@ def joined_names(domains: Domains) -> Mapping[Path, list[Path]]:
     return groups
 
 
-def _path(
-    node: Node,
-    keys: tuple[str, ...],
-) -> Path | None:
-    labels = node.labels
-    try:
-        return tuple([labels[key] for key in keys])
-    except KeyError:
-        return None
+def _reader(keys: tuple[str, ...]) -> Callable[[Node], Path | None]:
+    """Return a function for the path of a node, None if it lacks one of the keys."""
+    # In a third of the time, it returns several values as a tuple, but one as it is.
+    several = itemgetter(*keys) if len(keys) > 1 else None
+
+    def path_of(node: Node) -> Path | None:
+        labels = node.labels
+        try:
+            return several(labels) if several else tuple([labels[key] for key in keys])
+        except KeyError:
+            return None
+
+    return path_of

@@ -52,9 +52,11 @@ def _places(
 
 def node_gone(gang: Gang) -> Reasons:
     """Pods are bound to nodes that do not exist: they don't run, and keep their places."""
-    known = gang.domains.positions
     remedy = "wait: Kubernetes deletes such pods within minutes; or delete them, to be made anew"
-    for on_node, objects, evidence in _by_node(gang, lambda name: name not in known):
+    # nodes are joined only if pods are bound
+    for on_node, objects, evidence in _by_node(
+        gang, lambda name: name not in gang.domains.positions
+    ):
         yield Reason("NodeGone", objects, f"{on_node}, which is gone", remedy, "you", evidence)
 
 
