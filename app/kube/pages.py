@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 
 from app.kube.api import Gone, Object, Page, Reader, Selection
+from app.objects.metadata import key_of
 
 PAGE = 500
 
@@ -20,11 +21,11 @@ class _Position:
         self._name = ""
 
     def is_past(self, obj: Object) -> bool:
-        namespace, name = _place(obj)
+        namespace, name = key_of(obj)
         return namespace in self._finished or (namespace == self._namespace and name <= self._name)
 
     def advance(self, obj: Object) -> None:
-        namespace, name = _place(obj)
+        namespace, name = key_of(obj)
         if self._namespace is not None and namespace != self._namespace:
             self._finished.add(self._namespace)
         self._namespace = namespace
@@ -64,8 +65,3 @@ async def pages(
         token = page.continue_token
         if not token:
             return
-
-
-def _place(obj: Object) -> tuple[str, str]:
-    metadata = obj["metadata"]
-    return metadata.get("namespace") or "", metadata["name"]

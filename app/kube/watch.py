@@ -112,14 +112,13 @@ async def list_into(client: Reader, store: WatchStore[T], selection: Selection, 
     token = ""
     while True:
         page = await client.list(selection, limit=pace.page_size, continue_token=token)
+        version = page.resource_version
         if not token and page.remaining is not None:
             store.total = len(page.items) + page.remaining
         for start in range(0, len(page.items), pace.slice_size):
             await asyncio.sleep(0)  # before, because the page has been decoded in the same turn
-            items = page.items[start : start + pace.slice_size]
-            store.take_listed(items, page.resource_version)
+            store.take_listed(page.items[start : start + pace.slice_size], version)
         token = page.continue_token
-        version = page.resource_version
         if not token:
             break
         del page  # or it would be in memory beside the next
