@@ -1,8 +1,8 @@
 """aiohttp, without the certificate authorities of the system.
 
-It makes a TLS context with all of them when it is imported. Here every connection has a context of
-its own, with the authorities of the cluster, so that loading the others would be 40 ms of processor
-time and 2 MiB for nothing, in every process.
+When it is imported, it makes a TLS context with all of them, which costs each process 40 ms of
+processor time and 2 MiB. Our connections never use it: they have contexts of their own, with the
+authorities of the cluster.
 """
 
 import contextlib

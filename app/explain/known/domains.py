@@ -210,7 +210,7 @@ def joined_names(domains: Domains) -> Mapping[Path, list[Path]]:
 
 def _reader(keys: tuple[str, ...]) -> Callable[[Node], Path | None]:
     """Return a function for the path of a node, None if it lacks one of the keys."""
-    # In a third of the time, it returns several values as a tuple, but one as it is.
+    # It takes a third of the time for several values, and does not make a tuple of a single one.
     several = itemgetter(*keys) if len(keys) > 1 else None
 
     def path_of(node: Node) -> Path | None:
