@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from app.audit.claims import ClaimAudit
-from app.audit.finding import FORMER_API, NEVER_ALLOCATED, Finding, Tally, remedy_for
+from app.audit.finding import FORMER_API, NEVER_ALLOCATED, Finding, Tally, remedy_for, warning
 from app.cluster import listed
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
@@ -233,9 +233,7 @@ class Auditor:
             return
 
         self.tally.count(resource.kind).looked_at = len(store)
-        for stored in sorted(
-            store.values(), key=lambda resource: (resource.namespace, resource.name)
-        ):
+        for stored in sorted(store.values(), key=lambda resource: resource.key):
             finding = self._ownership(stored) or self._allocation(stored)
             if finding:
                 yield finding
@@ -246,14 +244,14 @@ class Auditor:
         problem = rule.problem(stored, self._gang_of(stored), set_exists=set_exists)
         if not problem or (problem.settling and stored.created > self._settled):
             return None
-        return _warning(stored, problem.message, problem.remedy)
+        return warning(stored.kind, stored.key, problem.message, problem.remedy)
 
     def _allocation(self, stored: MnnvlResource) -> Finding | None:
         name = unallocatable(stored.awaited, set(self._cluster.stores[DEVICE_CLASSES].values()))
         if not name:
             return None
         problem = f'can never be allocated: DeviceClass "{name}" does not exist'
-        return _warning(stored, problem, NEVER_ALLOCATED)
+        return warning(stored.kind, stored.key, problem, NEVER_ALLOCATED)
 
     def _gang_of(self, stored: MnnvlResource) -> SlimPodGang | None:
         """Return the PodGang that should own `stored`, or None."""
@@ -309,10 +307,6 @@ class Auditor:
         except Unavailable as problem:
             return problem.message
         return None
-
-
-def _warning(stored: MnnvlResource, problem: str, remedy: str) -> Finding:
-    return Finding(stored.kind, stored.namespace, stored.name, 0, (problem,), remedy)
 
 
 def _finding(

@@ -2,14 +2,13 @@
 
 from collections.abc import Collection
 
-from app.audit.finding import Finding
+from app.audit.finding import Finding, warning
 from app.cluster.pods import claims_held_in_deletion, pods_without_claim
 from app.cluster.view import ClusterView
 from app.facts.kinds import POD_CLIQUE, RESOURCE_CLAIM
 from app.facts.table import CLAIMS, DOMAINS
 from app.kube.api import Client, Key, Object, ObjectRef, find
 from app.objects.metadata import key_of
-from app.objects.resource import Resource
 from app.rules.mnnvl.demand import read_demand
 from app.rules.mnnvl.missing import (
     PUT_BACK,
@@ -53,7 +52,7 @@ class ClaimAudit:
         if pods is None:
             return None
         problem = f"Pods {', '.join(pods)} run without its claim, outside of their NVLink domain"
-        return _warning(POD_CLIQUE, obj, problem, REPLACE)
+        return warning(POD_CLIQUE.kind, key_of(obj), problem, REPLACE)
 
     def _without_claim(self, obj: Object) -> Finding | None:
         clique = read_unclaimed(obj)
@@ -65,7 +64,7 @@ class ClaimAudit:
         reads_groups = self._facts.dialect().reads_groups
         if not lacking_claims([clique], pcs, reads_groups=reads_groups):
             return None
-        return _warning(POD_CLIQUE, obj, LACKS, PUT_BACK)
+        return warning(POD_CLIQUE.kind, key_of(obj), LACKS, PUT_BACK)
 
     async def in_deletion(self, exempt: Collection[str]) -> list[Finding]:
         """Return the findings about claims that Pods use although they are being deleted.
@@ -86,15 +85,6 @@ class ClaimAudit:
 
 
 def _held(claim: Object, pods: list[str]) -> Finding:
-    problem, remedy = held_in_deletion(key_of(claim)[0], pods)
-    return _warning(RESOURCE_CLAIM, claim, problem, remedy)
-
-
-def _warning(
-    resource: Resource,
-    obj: Object,
-    problem: str,
-    remedy: str,
-) -> Finding:
-    """Return a warning about a stored object."""
-    return Finding(resource.kind, *key_of(obj), 0, (problem,), remedy)
+    key = key_of(claim)
+    problem, remedy = held_in_deletion(key[0], pods)
+    return warning(RESOURCE_CLAIM.kind, key, problem, remedy)

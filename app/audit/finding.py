@@ -12,6 +12,7 @@ from app.facts.kinds import (
     POD_GANG,
     POD_GROUP,
 )
+from app.facts.named import Key
 from app.frozen import frozen
 from app.visible import visible
 
@@ -56,6 +57,16 @@ class Finding:
 
     def json(self) -> dict[str, Any]:
         return {**asdict(self), "outcome": self.outcome, "problems": list(self.problems)}
+
+
+def warning(
+    kind: str,
+    key: Key,
+    problem: str,
+    remedy: str,
+) -> Finding:
+    """Return a finding about a stored object that no webhook reports."""
+    return Finding(kind, *key, 0, (problem,), remedy)
 
 
 @dataclass(slots=True)

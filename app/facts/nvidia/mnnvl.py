@@ -6,6 +6,7 @@ from typing import Any
 from app.facts.kinds import COMPUTE_DOMAIN, POD_GANG
 from app.facts.kubernetes.claim import awaited_classes
 from app.facts.labels import MNNVL_MANAGED
+from app.facts.named import Key
 from app.facts.place import Place, read_place
 from app.frozen import frozen
 from app.objects.metadata import labels_of
@@ -59,6 +60,10 @@ class MnnvlResource:
     owners: tuple[OwnerRef, ...]
     created: str = ""
     awaited: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        return self.namespace, self.name
 
     @property
     def base_name(self) -> str:
