@@ -34,7 +34,8 @@ import yaml
 from bench_cluster import MEMBERS, NODES
 
 from app.config.schema import Configuration
-from app.console.app import ConsoleSettings, Opened, opened
+from app.console.app import Opened, opened
+from app.console.settings import ConsoleSettings
 
 WORKLOADS = "workloads?object=PodCliqueSet/inference/llm-serve"
 TOPOLOGY = "topology?pods=10&gpus=8&level=rack"

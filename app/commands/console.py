@@ -9,7 +9,7 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -22,6 +22,7 @@ from app.commands.options import (
     configured,
     port_number,
 )
+from app.console.settings import ConsoleSettings
 from app.dry_run.budget import UnusableInput
 from app.kube.api import ClusterError
 from app.kube.credentials import is_in_cluster
@@ -67,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _run(arguments: argparse.Namespace) -> None:
     context, _ = contexts_of(arguments.kubeconfig, arguments.context)
-    async with announced(
+    settings = ConsoleSettings(
         configured(arguments),
         arguments.kubeconfig,
         arguments.context or "",
@@ -76,7 +77,8 @@ async def _run(arguments: argparse.Namespace) -> None:
         namespace_of(arguments.kubeconfig, arguments.context),
         arguments.port,
         arguments.ipv6,
-    ) as console:
+    )
+    async with announced(settings) as console:
         if sys.stdout.isatty() and not arguments.no_browser:
             with contextlib.suppress(OSError):
                 await asyncio.to_thread(console.open_browser)
@@ -84,16 +86,16 @@ async def _run(arguments: argparse.Namespace) -> None:
 
 
 @contextlib.asynccontextmanager
-async def announced(*settings: Any) -> AsyncIterator["Opened"]:
-    """Run a console with these ConsoleSettings, and print its address."""
+async def announced(settings: ConsoleSettings) -> AsyncIterator["Opened"]:
+    """Run a console, and print its address."""
     try:
-        from app.console.app import ConsoleSettings, opened
+        from app.console.app import opened
     except ImportError as problem:
         raise UnusableInput(
             f"the console needs more packages ({problem}): install grove-admission[console]"
         ) from None
 
-    async with opened(ConsoleSettings(*settings)) as console:
+    async with opened(settings) as console:
         print(announcement(console.url, console.file, terminal=sys.stdout.isatty()), flush=True)
         yield console
 

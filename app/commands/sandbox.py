@@ -28,6 +28,7 @@ from app.commands.console import announced
 from app.commands.options import REFUSED, Command, add_config, add_log_level, complain, port_number
 from app.config.read import load_configuration, with_overrides
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
+from app.console.settings import ConsoleSettings
 from app.dry_run.budget import UnusableInput
 from app.facts.table import TOPOLOGIES
 from app.kube.api import ClusterError
@@ -143,7 +144,8 @@ async def _until_signalled(
         )
         console: contextlib.AbstractAsyncContextManager[Any] = contextlib.nullcontext()
         if arguments.console:
-            console = announced(configuration, api.kubeconfig, "user", "user")
+            settings = ConsoleSettings(configuration, api.kubeconfig, "user", "user")
+            console = announced(settings)
         async with console:
             await signalled()
 

@@ -14,7 +14,7 @@ import socket
 import sys
 import tempfile
 import webbrowser
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,12 @@ from starlette.types import ASGIApp
 
 from app import __version__
 from app.cluster.connect import console_client, how_to_renew
-from app.config.schema import Configuration
 from app.console.events import Streams
 from app.console.findings import Examination
 from app.console.live import Live
 from app.console.playground import Judge
 from app.console.routes import Console, build_app
+from app.console.settings import ConsoleSettings
 from app.console.stored import StoredObjects
 from app.explain.known.snapshot import BY_RESOURCE, RESOURCES
 from app.frozen import frozen
@@ -45,24 +45,6 @@ HIDDEN = (SECRET, CONFIG_MAP)
 _STOP_SECONDS = 2
 _YOUNG = 20_000
 """The garbage collector examines new objects when there are this many, which takes some 5 ms."""
-
-
-@frozen
-class ConsoleSettings:
-    """The options of the command.
-
-    If `port` is 0, a free one is taken. `namespaces` are read one by one if the user has no right
-    to read all; if there are none, those that the user may list are read, else `own_namespace`.
-    """
-
-    configuration: Configuration
-    kubeconfig: Path | None = None
-    context: str | None = None
-    context_name: str = ""
-    namespaces: Sequence[str] = ()
-    own_namespace: str = ""
-    port: int = 0
-    ipv6: bool = False
 
 
 @frozen

@@ -17,7 +17,8 @@ import pytest_asyncio
 from app.commands.beside import ApiServer, beside
 from app.commands.sandbox import default_configuration
 from app.config.read import with_overrides
-from app.console.app import ConsoleSettings, Opened, opened
+from app.console.app import Opened, opened
+from app.console.settings import ConsoleSettings
 from app.kube.api import ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import NODE

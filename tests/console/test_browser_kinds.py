@@ -15,7 +15,8 @@ import yaml
 
 from app.commands.beside import ApiServer
 from app.commands.sandbox import default_configuration
-from app.console.app import ConsoleSettings, opened
+from app.console.app import opened
+from app.console.settings import ConsoleSettings
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import ClusterError, ObjectRef
 from app.kube.client import HttpClient

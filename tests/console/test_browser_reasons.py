@@ -16,7 +16,8 @@ import pytest_asyncio
 
 from app.commands.beside import ApiServer
 from app.commands.sandbox import default_configuration
-from app.console.app import ConsoleSettings, Opened, opened
+from app.console.app import Opened, opened
+from app.console.settings import ConsoleSettings
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.reasons.reason import Reason

@@ -17,7 +17,8 @@ import pytest_asyncio
 
 from app.commands.beside import ApiServer
 from app.commands.sandbox import default_configuration
-from app.console.app import ConsoleSettings, opened
+from app.console.app import opened
+from app.console.settings import ConsoleSettings
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import Object, ObjectRef
 from app.objects.resource import SELF_ACCESS_REVIEW
