@@ -112,29 +112,36 @@ def test_only_groups_that_we_know_are_read() -> None:
     virtual.run(main())
 
 
-def test_a_group_that_is_down_counts_as_before() -> None:
+@pytest.mark.parametrize(
+    ("groups", "down", "resource", "version"),
+    [
+        pytest.param(
+            {"resource_nvidia_com": {"v1beta1": ["computedomains"]}},
+            "/apis/resource.nvidia.com/v1beta1",
+            COMPUTE_DOMAIN,
+            "v1beta1",
+            id="its only version",
+        ),
+        pytest.param(
+            {"resource_k8s_io": {"v1": ["resourceclaims"], "v1beta1": ["resourceclaims"]}},
+            "/apis/resource.k8s.io/v1",
+            RESOURCE_CLAIM,
+            "v1",
+            id="one of two versions, which gives way to no other",
+        ),
+    ],
+)
+def test_a_version_that_is_down_counts_as_before(
+    groups: dict[str, dict[str, list[str]]], down: str, resource: Resource, version: str
+) -> None:
     async def main() -> None:
-        server = ApiServer(resource_nvidia_com={"v1beta1": ["computedomains"]})
-        given = discovery(server)
-        await given.refresh()
-        server.broken.add("/apis/resource.nvidia.com/v1beta1")
-        with pytest.raises(Unavailable, match="is down"):
-            await given.refresh()
-        assert given.served_version(COMPUTE_DOMAIN) == "v1beta1"
-
-    virtual.run(main())
-
-
-def test_a_version_that_is_down_gives_way_to_no_other() -> None:
-    async def main() -> None:
-        versions = {"v1": ["resourceclaims"], "v1beta1": ["resourceclaims"]}
-        server = ApiServer(resource_k8s_io=versions)
+        server = ApiServer(**groups)
         refreshed = discovery(server)
         await refreshed.refresh()
-        server.broken.add("/apis/resource.k8s.io/v1")
+        server.broken.add(down)
         with pytest.raises(Unavailable, match="is down"):
             await refreshed.refresh()
-        assert refreshed.served_version(RESOURCE_CLAIM) == "v1"
+        assert refreshed.served_version(resource) == version
 
     virtual.run(main())
 
