@@ -1,10 +1,9 @@
 """One figure of a scrape of metrics."""
 
-from app.frozen import frozen
+from app.value import Value
 
 
-@frozen
-class Sample:
+class Sample(Value):
     """A figure with its labels. `name` has no prefix; the name of a counter ends with `_total`."""
 
     name: str

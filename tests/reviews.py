@@ -5,11 +5,12 @@ API server does.
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
+from msgspec.structs import replace
 
 from app.admission.asgi import AdmissionApp, Message
 from app.admission.decide import Route

@@ -5,12 +5,12 @@ import logging
 import shlex
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import orjson
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from app.admission.review import encode
 from app.admission.verdict import ALLOWED, judged, not_allowed

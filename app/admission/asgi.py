@@ -20,7 +20,7 @@ from app.admission.exchange import (
     too_large,
 )
 from app.admission.review import BadReview
-from app.frozen import frozen
+from app.value import Value
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -37,8 +37,7 @@ It is true if the client has shown a certificate of a configured client CA.
 _HUNG_UP = "the caller hung up before its request was whole"
 
 
-@frozen
-class AdmissionApp:
+class AdmissionApp(Value):
     """An ASGI app that answers the paths of `exchange`.
 
     It passes every other request to `otherwise` (health, metrics, dry run, docs).

@@ -19,9 +19,9 @@ from app.admission.verdict import (
     on_trial,
     unavailable,
 )
-from app.frozen import frozen
 from app.objects.fields import quote
 from app.objects.jsonpatch import applies
+from app.value import Value
 
 Handler = Callable[[Request], Verdict | Later]
 """A webhook. It returns a verdict if all facts are cached."""
@@ -36,8 +36,7 @@ def _no_verdict(_: Exception) -> None:
     """Take each exception for a bug."""
 
 
-@frozen
-class Route:
+class Route(Value):
     """The route of one path: `operations` on `resource` of `group`, whose objects are of `kind`.
 
     `also` are further pairs of kind and resource of the same group. If the route is `on_trial`, it

@@ -10,11 +10,10 @@ from typing import Protocol
 
 from app.admission.crowd import Crowd, Open
 from app.admission.exchange import Answer, Exchange
-from app.frozen import frozen
+from app.value import Value
 
 
-@frozen
-class ConnectionLimits:
+class ConnectionLimits(Value):
     """The limits of connections: their number, the bytes that they hold, and times."""
 
     connections: int = 2000

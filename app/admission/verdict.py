@@ -5,19 +5,19 @@ There are three kinds of negative answers: the object is invalid (422), the oper
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Literal
 
-from app.frozen import frozen
+from msgspec.structs import replace
+
 from app.objects.fields import REASON_TOO_MANY, FieldError, summary
 from app.objects.jsonpatch import Operation
 from app.objects.shape import Object
+from app.value import Value
 
 Action = Literal["create", "adopt"]
 
 
-@frozen
-class Effect:
+class Effect(Value):
     """A change in the cluster that belongs to a verdict, or, on a dry run, would be made.
 
     `object` is the whole object.
@@ -27,8 +27,7 @@ class Effect:
     object: Object
 
 
-@frozen
-class Verdict:
+class Verdict(Value):
     """A verdict.
 
     `code` and `reason` are those of a Kubernetes Status, and `causes` the findings of a 422. A
@@ -65,8 +64,7 @@ class Verdict:
 ALLOWED = Verdict(allowed=True)
 
 
-@frozen
-class Later:
+class Later(Value):
     """A verdict that needs calls of the API server.
 
     `make` makes it, or another one that has to be awaited. Only `decide` calls it.

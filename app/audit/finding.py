@@ -1,8 +1,10 @@
 """The findings of an audit, and their counts."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec.structs import asdict
 
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
@@ -13,7 +15,7 @@ from app.facts.kinds import (
     POD_GROUP,
 )
 from app.facts.named import Key
-from app.frozen import frozen
+from app.value import Value
 from app.visible import visible
 
 Outcome = Literal["refused", "warning", "undecided"]
@@ -21,8 +23,7 @@ ONLY_WARNINGS = 3
 """Exit code: there are findings, but nothing would be refused."""
 
 
-@frozen
-class Finding:
+class Finding(Value):
     """An object that would be rejected, or that has a problem.
 
     `code` is that of the rejection, 5xx if there is no verdict, and 0 for a problem that no webhook

@@ -21,16 +21,15 @@ from app.certificates.inspect import (
     plainly,
     split_bundle,
 )
-from app.frozen import frozen
 from app.objects.shape import JsonMap
+from app.value import Value
 
 
 class BrokenHoldingsError(ValueError):
     """The content of a Secret is not usable, for the reasons in the message."""
 
 
-@frozen
-class Holdings:
+class Holdings(Value):
     """The signing CA, the serving certificate, and the former CAs.
 
     These are in `ca`, `leaf` and `retired` (PEM, the newest first).

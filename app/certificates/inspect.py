@@ -3,7 +3,6 @@
 import ipaddress
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import field
 from datetime import datetime
 
 from cryptography import x509
@@ -18,24 +17,26 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from app.frozen import frozen
+from app.value import Value
 
 _CHAIN_LIMIT = 8
 
 
-@frozen
-class Pair:
+class Pair(Value):
     """A certificate and its private key.
 
     The certificate is PEM, with or without intermediates. The key is PEM and not encrypted.
     """
 
     cert_pem: bytes
-    key_pem: bytes = field(repr=False)
+    key_pem: bytes
+
+    def __repr__(self) -> str:
+        """Return a text without the key."""
+        return f"Pair(cert_pem={self.cert_pem!r})"
 
 
-@frozen
-class CertificateInfo:
+class CertificateInfo(Value):
     """The fields of a certificate.
 
     `names` are its DNS names and its IP addresses, `fingerprint` is SHA-256 in hex.

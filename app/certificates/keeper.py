@@ -23,8 +23,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
+
+from msgspec.structs import replace
 
 from app.certificates.ca_bundles import CONFIGURATIONS, CaBundles
 from app.certificates.holdings import BrokenHoldingsError, Holdings, read_holdings, written_holdings

@@ -6,29 +6,31 @@ described too.
 
 import base64
 from collections.abc import Iterator, Sequence
-from dataclasses import field
 from datetime import datetime, timedelta
 
 from app.certificates.ca_bundles import CONFIGURATIONS, trusted_cas
 from app.certificates.inspect import Pair, check_pair, inspect, is_issued_by, plainly, split_bundle
 from app.config.schema import Certificates
-from app.frozen import frozen
 from app.kube.api import Client, Object, ObjectRef, find
 from app.objects.resource import SECRET
+from app.value import Value
 
 DAY = timedelta(days=1)
 
 
-@frozen
-class Material:
+class Material(Value):
     """The certificates and keys (PEM) in a directory or a Secret.
 
     None for those that are missing.
     """
 
     tls_crt: bytes | None
-    tls_key: bytes | None = field(repr=False)
+    tls_key: bytes | None
     ca_crt: bytes | None = None
+
+    def __repr__(self) -> str:
+        """Return a text without the key."""
+        return f"Material(tls_crt={self.tls_crt!r}, ca_crt={self.ca_crt!r})"
 
 
 def describe(material: Material, now: datetime) -> Iterator[str]:

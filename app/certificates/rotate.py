@@ -14,14 +14,15 @@ The former CA remains in the bundle until it has expired.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Literal
+
+from msgspec.structs import replace
 
 from app.certificates.holdings import Holdings
 from app.certificates.inspect import Pair, inspect, renewal_time
 from app.certificates.issue import make_ca, make_leaf
-from app.frozen import frozen
+from app.value import Value
 
 Reason = Literal["issue", "ca", "leaf", "names", "prune"]
 """The steps of a rotation.
@@ -34,8 +35,7 @@ CA_NAME = "grove-admission CA"
 _MOST_SKEW = timedelta(minutes=5)
 
 
-@frozen
-class Terms:
+class Terms(Value):
     """The validity periods of a CA and a leaf.
 
     Both are replaced after two thirds of their period. If that of the CA is at least three times

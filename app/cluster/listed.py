@@ -1,22 +1,22 @@
 """A cluster that is read once, for commands."""
 
 from collections.abc import Mapping
-from dataclasses import field
+
+from msgspec import field
 
 from app.cluster.cluster import Cluster
 from app.cluster.documents import desired_cluster_topology
 from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.facts.table import TOPOLOGIES
-from app.frozen import frozen
 from app.kube.api import Client, ClusterError
 from app.objects.resource import Resource
 from app.stores import listed
 from app.stores.stores import fill
+from app.value import Value
 
 
-@frozen
-class Listing:
+class Listing(Value):
     """The result of `read`.
 
     `unread` has the reason for each resource that could not be read. `stands_in` is true if the

@@ -3,14 +3,13 @@
 Its reading needs rules about claims and Workloads.
 """
 
-from dataclasses import field
+from msgspec.structs import astuple
 
 from app.facts import kinds
 from app.facts.kai.queue import read_queue_names
 from app.facts.labels import MANAGED_BY, MANAGER, POD_GROUP_NAME
 from app.facts.named import read_name
 from app.facts.table import BY_SET, Row, in_namespace
-from app.frozen import frozen
 from app.kube.api import Object
 from app.kube.owners import Controller, controller_of
 from app.kube.store import IndexFunction
@@ -22,12 +21,12 @@ from app.rules.mnnvl.missing import Unclaimed, read_clique
 from app.rules.workload.groups import SKIP_PODGROUPER, GroupRef, group_keys, group_ref, shared_key
 from app.rules.workload.kai_podgroup import WORKLOAD_GROUP
 from app.rules.workload.versions import group_of_pod_group, groups_of_workload
+from app.value import Value
 
 _METADATA = ("name", "namespace", "uid", "labels", "annotations", "ownerReferences")
 
 
-@frozen
-class Stored:
+class Stored(Value):
     """A cached object.
 
     `content` is JSON of its metadata and, except for Pods, of its apiVersion and spec.
@@ -41,7 +40,6 @@ class Stored:
         return unpacked(self.content)
 
 
-@frozen
 class StoredPod(Stored):
     """A Pod that names a group. `pod_group` is its annotation `pod-group-name`, or ""."""
 
@@ -99,7 +97,6 @@ def _stored(obj: Object) -> tuple[str, str, bytes]:
     return metadata.get("namespace", ""), metadata["name"], content
 
 
-@frozen
 class StoredWorkload(Stored):
     """A Workload. `basic` are the names of its groups with the basic policy."""
 
@@ -113,7 +110,6 @@ def read_workload(obj: Object) -> StoredWorkload:
     )
 
 
-@frozen
 class StoredInstance(Stored):
     """A PodGroup of scheduling.k8s.io.
 
@@ -143,13 +139,16 @@ def read_instance(obj: Object) -> StoredInstance:
     )
 
 
-@frozen
 class StoredPodGroup(Stored):
     """A KAI PodGroup that this program made. `group_keys` are the keys that its group can have."""
 
     uid: str
     group_keys: tuple[str, ...]
-    resource_version: str = field(compare=False)
+    resource_version: str
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether another PodGroup is the same in all but its resource version."""
+        return type(other) is StoredPodGroup and astuple(self)[:-1] == astuple(other)[:-1]
 
 
 def read_pod_group(obj: Object) -> StoredPodGroup:

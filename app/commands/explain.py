@@ -10,11 +10,11 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 import uvloop
+from msgspec.structs import replace
 
 from app import logs
 from app.cluster.connect import reading_client

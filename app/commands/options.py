@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from app.fitted import fitted
-from app.frozen import frozen
+from app.value import Value
 from app.visible import visible, visible_json
 
 # pydantic takes a tenth of a second, which commands that read no configuration need not spend
@@ -24,8 +24,7 @@ UNUSABLE = 2
 """Exit code: unusable input."""
 
 
-@frozen
-class Command:
+class Command(Value):
     """A command.
 
     It has its description in the help text, its options, and `run`, which returns the exit code.

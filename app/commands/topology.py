@@ -49,7 +49,6 @@ from app.facts.grove.topology import (
     read_cluster_topology_binding,
 )
 from app.facts.kinds import POD_CLIQUE_SET, RESOURCE_CLAIM, RESOURCE_SLICE
-from app.frozen import frozen
 from app.kube.api import ClusterError
 from app.objects.fields import FieldPath
 from app.objects.resource import NODE, POD
@@ -58,6 +57,7 @@ from app.rules.dialects.bindings.levels import validate_binding
 from app.rules.dialects.design.levels import validate_cluster_topology
 from app.rules.topology.levels import validate_levels
 from app.stores.around import TOPOLOGY
+from app.value import Value
 
 _ROOM = re.compile(r"(\d{1,6})x(\d{1,4})")
 
@@ -151,8 +151,7 @@ def levels_of(path: str, name: str) -> ClusterTopology:
     )
 
 
-@frozen
-class _Report:
+class _Report(Value):
     """The answer to everything that was asked: room and changes first, if they were asked for."""
 
     index: Index

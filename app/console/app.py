@@ -31,13 +31,13 @@ from app.console.routes import Console, build_app
 from app.console.settings import ConsoleSettings
 from app.console.stored import StoredObjects
 from app.explain.known.snapshot import BY_RESOURCE, RESOURCES
-from app.frozen import frozen
 from app.kube.client import HttpClient
 from app.kube.kubeconfig import user_in_words
 from app.kube.readonly import LookingClient, ReadOnlyClient
 from app.objects.resource import CONFIG_MAP, NAMESPACE, SECRET
 from app.stores.collector import pause_until
 from app.stores.permitted import Namespaces, PermittedStores
+from app.value import Value
 
 TOKEN_BYTES = 24
 HIDDEN = (SECRET, CONFIG_MAP)
@@ -47,8 +47,7 @@ _YOUNG = 20_000
 """The garbage collector examines new objects when there are this many, which takes some 5 ms."""
 
 
-@frozen
-class Opened:
+class Opened(Value):
     """A console that listens.
 
     `url` has the token; `file` redirects there, and only its owner can read it. `calls` counts the

@@ -7,9 +7,11 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from app.audit.auditor import Auditor
 from app.audit.finding import Finding, Tally
@@ -24,9 +26,9 @@ from app.doctor.examination import Patient, examine
 from app.doctor.report import Check, Checks
 from app.explain.reasons.reason import Reason
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
-from app.frozen import frozen
 from app.kube.api import Client, ClusterError
 from app.objects.fields import listed
+from app.value import Value
 
 MOST_ROWS = 500
 _NAMED = 3
@@ -51,8 +53,7 @@ GROUPS = {
 }
 
 
-@frozen
-class FindingRow:
+class FindingRow(Value):
     """One finding. `group` is a key of GROUPS; `objects` are the objects that it holds for."""
 
     group: str

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.frozen import frozen
+from app.value import Value
 
 MOST_BODY = 2 * 2**20
 """The most bytes that the body of a request may have."""
@@ -34,8 +34,7 @@ HEADERS = {
 }
 
 
-@frozen
-class Guard:
+class Guard(Value):
     """An ASGI app that passes allowed requests on.
 
     They have the token as `root_path`. All others are answered with an empty body. Every answer

@@ -7,25 +7,23 @@ which something has changed, and only for a short time. The pages after it go on
 import operator
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
 
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.waiting import WorkloadRow, place, row_of, workloads
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
 from app.facts.named import Ref
-from app.frozen import frozen
+from app.value import Value
 
 SECONDS = 0.05
 """CPU seconds that a page may take for explanations of the list."""
-_COMPARED = [field.name for field in fields(Snapshot) if field.name != "now"]
+_COMPARED = [name for name in Snapshot.__struct_fields__ if name != "now"]
 
 Parts = tuple[object, ...]
 """What belongs to a workload; equal if each is the same object as before."""
 
 
-@frozen
-class _KeptRow:
+class _KeptRow(Value):
     """A row of the list, and what it was made of.
 
     It has the parts that it was made of, and the number of the state of the cluster, 0 if the

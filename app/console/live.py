@@ -15,19 +15,18 @@ from app.console.revision import Revision, Revisions
 from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.words import listed
 from app.facts.table import ROOM
-from app.frozen import frozen
 from app.kube.api import ClusterError
 from app.kube.store import WatchStore
 from app.objects.resource import POD
 from app.stores.permitted import PermittedStores
+from app.value import Value
 
 NO_RIGHT = "no right to list"
 _STALE = 60.0
 _LOOK = 1.0
 
 
-@frozen
-class KindProgress:
+class KindProgress(Value):
     """How many objects of one kind have been read.
 
     It also has how many there are, if the API server says so.
@@ -38,8 +37,7 @@ class KindProgress:
     total: int | None
 
 
-@frozen
-class Trouble:
+class Trouble(Value):
     """Why the facts are not up to date, and since when (seconds since 1970).
 
     If `expired`, the API server does not accept the credentials: `command` renews them, and `user`

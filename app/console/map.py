@@ -12,15 +12,14 @@ from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.reasons.words import counted, plain
 from app.facts.grove.topology import Level
-from app.frozen import frozen
+from app.value import Value
 
 MOST_CELLS = 1024
 MOST_LINKED = 300
 """If there are more cells, they are no links: their groups are."""
 
 
-@frozen
-class Cell:
+class Cell(Value):
     """A domain on the map: its CSS classes, its words, and its path if it is a link."""
 
     classes: str

@@ -5,7 +5,7 @@ from typing import Any
 
 from app.console.revision import Revision
 from app.facts.named import Ref
-from app.frozen import frozen
+from app.value import Value
 
 Query = Mapping[str, str]
 """The query of a request, the first value of each name."""
@@ -14,8 +14,7 @@ Values = dict[str, Any]
 """What a template shows, by name."""
 
 
-@frozen
-class ConsolePage:
+class ConsolePage(Value):
     """`path` is also the name of the template.
 
     `read` makes from a snapshot and a query what the template shows; its `ignored` are options of

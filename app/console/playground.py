@@ -24,9 +24,9 @@ from app.explain.gangs.planned import PLACEMENT, planned
 from app.explain.known.index import Index
 from app.explain.reasons.table import examine
 from app.facts.kinds import POD_CLIQUE_SET
-from app.frozen import frozen
 from app.kube.api import Client, Object
 from app.stores.documents import DocumentObjects
+from app.value import Value
 from app.webhooks.registry import routes_over
 
 MOST_TEXT = 1_000_000
@@ -69,8 +69,7 @@ spec:
 """
 
 
-@frozen
-class Judge:
+class Judge(Value):
     """A judge of the documents of a form.
 
     Its fields are `text`, `operation`, `user`, and `cluster` if the facts of the cluster are to be

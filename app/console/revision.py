@@ -3,18 +3,17 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TypeVar, TypeVarTuple
 
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
+from app.value import Value
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-@dataclass(frozen=True)
-class Revision:
+class Revision(Value, dict=True):
     """The facts at one revision. `time` is in seconds since 1970."""
 
     revision: int

@@ -6,13 +6,13 @@ They are pages, the text and JSON of an explanation, events and static files.
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
 from urllib.parse import parse_qsl
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
+from msgspec import field
 from starlette.types import ASGIApp
 
 from app.console import findings, playground, stored, topology, workloads
@@ -26,7 +26,7 @@ from app.console.revision import Revision
 from app.explain.answers.answer import Answer
 from app.explain.shown.json import document
 from app.explain.shown.text import text
-from app.frozen import frozen
+from app.value import Value
 from app.visible import visible_json
 
 _STATIC = Path(__file__).parent / "static"
@@ -35,8 +35,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-@frozen
-class Console:
+class Console(Value):
     """The parts that the routes use.
 
     `context` is the name of the kubeconfig's context, which the header shows.
@@ -77,8 +76,7 @@ async def _nothing(request: Request, error: Exception) -> Response:
     return Response(status_code=getattr(error, "status_code", 404))
 
 
-@frozen
-class _Rendered:
+class _Rendered(Value):
     """The main part of a page.
 
     It comes with the options of its address that mean nothing, and the counts in the navigation by

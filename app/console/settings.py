@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.config.schema import Configuration
-from app.frozen import frozen
+from app.value import Value
 
 
-@frozen
-class ConsoleSettings:
+class ConsoleSettings(Value):
     """The options of the command.
 
     If `port` is 0, a free one is taken. `namespaces` are read one by one if the user has no right

@@ -14,9 +14,9 @@ from app.explain.known.kinds import EXPLAINED
 from app.explain.known.snapshot import OF_KIND
 from app.explain.reasons.words import ago
 from app.facts.named import Ref
-from app.frozen import frozen
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Reader, Rejected
 from app.objects.resource import EVENT, Resource
+from app.value import Value
 
 MOST_EVENTS = 50
 KINDS = {kind: resource for kind, resource in OF_KIND.items() if resource is not EVENT}
@@ -24,8 +24,7 @@ KINDS = {kind: resource for kind, resource in OF_KIND.items() if resource is not
 _NAMESPACED = {kind: resource.namespaced for kind, resource in KINDS.items()}
 
 
-@frozen
-class StoredObjects:
+class StoredObjects(Value):
     """Objects as stored, read with `client`."""
 
     client: Reader

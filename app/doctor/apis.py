@@ -6,15 +6,16 @@ not established, so that the API server does not serve what they define.
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.doctor.releases import recognised
 from app.doctor.report import Check, Checks, Status
 from app.facts import kinds
-from app.frozen import frozen
 from app.kube.api import Client, NotFound, Object, Selection, every
 from app.objects.resource import CRD, Resource
 from app.objects.shape import map_at, maps_at, text_at, texts_at
+from app.value import Value
 
 SUBJECT = "APIs"
 _MATCH_CONDITIONS = (1, 28)
@@ -23,8 +24,7 @@ Read = Callable[[str], Awaitable[Object]]
 """Returns the JSON at a path of the API server."""
 
 
-@frozen
-class Api:
+class Api(Value):
     """A resource that we need.
 
     It has the status of the check if it is not served (`absent`), and what then does not work

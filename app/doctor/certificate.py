@@ -16,11 +16,11 @@ from app.certificates.inspect import check_certificate, inspect, split_bundle
 from app.config.schema import CertificateMode
 from app.doctor.report import Check, Checks
 from app.doctor.service import Endpoint
-from app.frozen import frozen
 from app.kube.api import Client, ClusterError, NotFound, ObjectRef
 from app.kube.authorities import trusting
 from app.objects.resource import SECRET
 from app.objects.shape import JsonMap, map_at, maps_at, text_at, text_of
+from app.value import Value
 
 SUBJECT = "certificate"
 _KEEPER = (
@@ -40,8 +40,7 @@ _STORED: Mapping[CertificateMode, str] = {
 }
 
 
-@frozen
-class Handshake:
+class Handshake(Value):
     """The result of a handshake.
 
     `refused` means that the certificate was not verified, and `unreachable` that no TLS server
@@ -57,8 +56,7 @@ Shake = Callable[[str, int, str, bytes], Awaitable[Handshake]]
 """
 
 
-@frozen
-class Target:
+class Target(Value):
     """The target of webhooks.
 
     It is the `name` and `port` of a URL or, with port 0, the name in the certificate of a Service.
@@ -68,8 +66,7 @@ class Target:
     port: int = 0
 
 
-@frozen
-class Bundle:
+class Bundle(Value):
     """A caBundle (base64, as it is stored), its target, and the webhooks that have both."""
 
     ca_bundle: str
@@ -82,8 +79,7 @@ class Bundle:
         return f"the caBundle of {self.webhooks[0] if count == 1 else f'{count} webhooks'}"
 
 
-@frozen
-class Shown:
+class Shown(Value):
     """The certificate in the Secret, or the reason why there is none.
 
     `is_readable` is False if the Secret could not be read.

@@ -31,16 +31,15 @@ from app.doctor.certificate import Shake
 from app.doctor.installed import ALL_WEBHOOKS
 from app.doctor.report import Check, Checks
 from app.doctor.service import Endpoint
-from app.frozen import frozen
 from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef, Selection, every
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from app.value import Value
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 
 _ASK = "Look as somebody who may read it, and see whether the API server is well."
 
 
-@frozen
-class Patient:
+class Patient(Value):
     """The cluster and the installation.
 
     If `is_server` is true, this process has the service account of the server. If `all_webhooks` is

@@ -16,10 +16,10 @@ from app.config.schema import Configuration, own_account
 from app.doctor.report import Check, Checks
 from app.dry_run.documents import read_documents
 from app.facts.kinds import CLUSTER_TOPOLOGY
-from app.frozen import frozen
 from app.kube.api import Client, ClusterError, Object, Selection, every
 from app.objects.resource import CONFIG_MAP, VALIDATING_WEBHOOKS
 from app.objects.shape import JsonMap, map_at, maps_at, maps_of, text_at
+from app.value import Value
 
 SUBJECT = "Grove"
 AUTHORIZER = "authorizer.webhooks.grove.io"
@@ -28,8 +28,7 @@ _CONFIG_MAPS = "app.kubernetes.io/component=operator-configmap,app.kubernetes.io
 _UPGRADE = "in the values of Grove's chart, and upgrade the release"
 
 
-@frozen
-class Operator:
+class Operator(Value):
     """The configuration of Grove's operator, {} if it is not known, and its namespace."""
 
     namespace: str

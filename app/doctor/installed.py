@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 from app.doctor.patterns import overlap
 from app.doctor.policies import Policies, read_policies
-from app.frozen import frozen
 from app.kube.api import Client, Selection, every
 from app.objects.metadata import labels_of
 from app.objects.resource import (
@@ -15,6 +14,7 @@ from app.objects.resource import (
     VALIDATING_WEBHOOKS,
 )
 from app.objects.shape import JsonMap, map_at, maps_at, texts_at
+from app.value import Value
 
 ServiceKey = tuple[str, str]
 
@@ -25,8 +25,7 @@ _SERVICE_LABEL = "kubernetes.io/service-name"
 _DEFAULT_TIMEOUT_SECONDS = 10
 
 
-@frozen
-class StoredWebhook:
+class StoredWebhook(Value):
     """One webhook of a configuration, as it is stored."""
 
     configuration: str
@@ -86,8 +85,7 @@ def _is_in_scope(rule: JsonMap, scope: str) -> bool:
     return scope == "*" or rule.get("scope", "*") in ("*", scope)
 
 
-@frozen
-class Surroundings:
+class Surroundings(Value):
     """What webhooks depend on: Services, their EndpointSlices, and the labels of namespaces."""
 
     services: Mapping[ServiceKey, JsonMap]
@@ -95,8 +93,7 @@ class Surroundings:
     namespaces: Mapping[str, Mapping[str, str]]
 
 
-@frozen
-class Installed:
+class Installed(Value):
     """All webhook configurations, by kind and name, their webhooks, and what these depend on."""
 
     configurations: Mapping[str, JsonMap]

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from app.config.schema import ACCOUNT, Configuration, own_account
 from app.doctor.report import Check, Checks, Status
-from app.frozen import frozen
 from app.kube.api import Client, Object
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW
+from app.value import Value
 
 SUBJECT = "permissions"
 _REMEDY = "Apply manifests/base/rbac.yaml."
@@ -22,8 +22,7 @@ _WATCH = ("list", "watch")
 _READ = ("get", *_WATCH)
 
 
-@frozen
-class Need:
+class Need(Value):
     """Verbs on a resource (`plural` or `plural/subresource`) in `namespace`, or in all namespaces.
 
     With a `name`, they are on this object only. Without an `optional` permission, the server works

@@ -10,7 +10,6 @@ from typing import Any
 from app.config.schema import Configuration
 from app.doctor.patterns import overlap
 from app.doctor.report import Check, Checks
-from app.frozen import frozen
 from app.kube.api import Client, NotServed, Selection, every
 from app.objects.resource import (
     MUTATING_POLICIES,
@@ -20,6 +19,7 @@ from app.objects.resource import (
     Resource,
 )
 from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
+from app.value import Value
 from app.webhooks.configurations import NAME
 from app.webhooks.policies import admission_policies, marking_policies
 from app.webhooks.policy_objects import RULES
@@ -47,8 +47,7 @@ _DEFAULTS: JsonMap = {
 }
 
 
-@frozen
-class Policies:
+class Policies(Value):
     """The stored policies by name, and the bindings of each."""
 
     policies: Mapping[str, JsonMap]

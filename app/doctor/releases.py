@@ -9,16 +9,15 @@ the pairs that are known not to work with the check that finds each.
 from collections.abc import Iterable, Iterator
 
 from app.doctor.report import Check, Checks
-from app.frozen import frozen
 from app.kube.api import Client, Selection, every
 from app.objects.resource import CRD
 from app.objects.shape import JsonMap, map_at, maps_at
+from app.value import Value
 
 SUBJECT = "releases"
 
 
-@frozen
-class Release:
+class Release(Value):
     """A range of releases of a neighbour, which is recognised by a CRD and a field of its spec.
 
     `tried` is the commit that this version was tried with, "" if none was. With `has_bindings`,

@@ -4,18 +4,18 @@ Each result has a status and, for a problem, a remedy.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from itertools import groupby
 from typing import Any, Literal
 
-from app.frozen import frozen
+from msgspec.structs import asdict
+
+from app.value import Value
 from app.visible import visible
 
 Status = Literal["ok", "warning", "problem", "unknown"]
 
 
-@frozen
-class Check:
+class Check(Value):
     """The result of a check.
 
     `unknown` means that it could not be made. The names of the fields are those of the JSON.

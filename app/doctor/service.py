@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 
 from app.doctor.report import Check, Checks
-from app.frozen import frozen
 from app.kube.api import Client, Object, ObjectRef, Selection, every, find
 from app.objects.resource import ENDPOINT_SLICE, SERVICE
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, texts_at
+from app.value import Value
 
 SUBJECT = "service"
 _PORT = 443
@@ -20,8 +20,7 @@ _UNREADY = (
 )
 
 
-@frozen
-class Endpoint:
+class Endpoint(Value):
     """A ready replica: the address and port on which it listens."""
 
     address: str

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from app.doctor.installed import ALL_WEBHOOKS, ServiceKey, StoredWebhook, Surroundings
 from app.doctor.report import Check, Status
 from app.doctor.service import Endpoint, ready_endpoints
-from app.frozen import frozen
 from app.objects.shape import JsonMap, maps_at
+from app.value import Value
 
 _CALLED = "See what installed it. If nobody needs it any more, delete the configuration."
 _PORT = "Correct clientConfig.service.port, or the Service."
@@ -14,8 +14,7 @@ _REPLICAS = "See why the Pods of this Service are not ready."
 _ALONE = "Run two replicas or more."
 
 
-@frozen
-class Fault:
+class Fault(Value):
     """What is wrong with the Service of a webhook.
 
     `fate` is what becomes of the requests, "" if somebody answers as long as nothing restarts.

@@ -7,14 +7,14 @@ never contains the object before an update, which is taken from earlier events o
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
 import orjson
+from msgspec.structs import replace
 
 from app.admission.review import Request
-from app.frozen import frozen
 from app.kube.api import Object
 from app.objects.shape import JsonMap, int_of, map_at, text_at
+from app.value import Value
 
 EVENT_VERSION = "audit.k8s.io/v1"
 OPERATIONS = {"create": "CREATE", "update": "UPDATE", "patch": "UPDATE", "delete": "DELETE"}
@@ -39,8 +39,7 @@ NO_OLD_OBJECT = "the object before the change is not in the log"
 COLLECTION = "it deleted a collection, so the event names no object"
 
 
-@frozen
-class Write:
+class Write(Value):
     """One write of an object for which there is a webhook.
 
     `request` is None if it can't be judged, for the reason in `problem`, or, if `problem` is "",

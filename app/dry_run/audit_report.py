@@ -5,13 +5,16 @@ It has counts for each user and namespace, and all findings, each with an exampl
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+from msgspec.structs import asdict, astuple
 
 from app.admission.verdict import Verdict
 from app.dry_run.audit_log import Write
 from app.dry_run.judge import with_field
-from app.frozen import frozen
 from app.kube.api import Object
+from app.value import Value
 from app.visible import visible
 
 OUTCOMES = ("rejected", "changed", "warned")
@@ -23,8 +26,7 @@ MISSING_FACTS = (
 _MOST_ROWS = 50
 
 
-@dataclass(slots=True)
-class Counts:
+class Counts(Struct):
     """Numbers of writes. The names of the fields are those of the report in JSON."""
 
     judged: int = 0
@@ -33,8 +35,7 @@ class Counts:
     warned: int = 0
 
 
-@frozen
-class ReportedMessage:
+class ReportedMessage(Value):
     """One message about objects of one kind.
 
     `outcome` is rejected, changed or warned. The names of the fields are those of the report in

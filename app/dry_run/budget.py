@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from app.frozen import frozen
+from app.value import Value
 
 MIB = 2**20
 
@@ -15,8 +15,7 @@ class UnusableInput(ValueError):
     """
 
 
-@frozen
-class ReadingLimits:
+class ReadingLimits(Value):
     """The most that may be read.
 
     `values` are maps, lists, keys and all else, and `size` is that of their text in bytes of UTF-8.

@@ -7,7 +7,6 @@ webhooks of other programs are not applied, because only an API server does that
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import jsonpatch
@@ -16,11 +15,11 @@ from app.admission.decide import Route, decided
 from app.admission.review import API_VERSION, KIND, BadReview, Request, dumps, parse
 from app.admission.verdict import Verdict, bad_request
 from app.facts.kinds import ALL
-from app.frozen import frozen
 from app.kube.api import Object
 from app.objects.fields import FieldError, FieldPath
 from app.objects.resource import POD, Resource
 from app.objects.shape import JsonMap, map_at, text_at
+from app.value import Value
 from app.visible import visible
 
 _TIMEOUT = 10.0
@@ -28,8 +27,7 @@ _BINDING = ("v1", "Binding")
 _RESOURCES = {(resource.group, resource.kind): resource for resource in ALL}
 
 
-@dataclass(frozen=True)
-class Asker:
+class Asker(Value, dict=True):
     """The user and the operation of a dry run.
 
     `old` are the documents that an UPDATE replaces or a DELETE deletes.
@@ -49,8 +47,7 @@ class Asker:
         return self._old.get(_subject(document), document)
 
 
-@frozen
-class Judgement:
+class Judgement(Value):
     """A document and its verdict.
 
     `path` is "" and `verdict` None if there is no webhook for the document, or, if `operation` is

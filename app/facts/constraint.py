@@ -1,10 +1,9 @@
 """Topology constraints as schedulers read them."""
 
-from app.frozen import frozen
+from app.value import Value
 
 
-@frozen
-class SchedulerConstraint:
+class SchedulerConstraint(Value):
     """A constraint by node label keys, each "" if there is none."""
 
     required: str = ""

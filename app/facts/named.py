@@ -4,18 +4,16 @@ Times of facts are seconds since 1970, None if an object has none.
 """
 
 import sys
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from app.frozen import frozen
 from app.objects.shape import JsonMap, text_at, text_of
+from app.value import Value
 
 Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-scoped object is ""."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Ref:
+class Ref(Value, order=True):
     """An object. `namespace` is "" for cluster-scoped kinds."""
 
     kind: str
@@ -42,8 +40,7 @@ class Named:
         return Ref(self.kind, getattr(self, "namespace", ""), self.name)
 
 
-@frozen
-class Namespaced(Named):
+class Namespaced(Value, Named):
     """A fact about one object of a kind that has namespaces."""
 
     namespace: str = ""

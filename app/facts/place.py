@@ -5,12 +5,11 @@ from sys import intern
 from typing import Any
 
 from app.facts import labels
-from app.frozen import frozen
 from app.objects.shape import JsonMap, text_of
+from app.value import Value
 
 
-@frozen
-class Place:
+class Place(Value):
     """The part of a PodCliqueSet that an object belongs to, from its labels.
 
     A value is "" if its label is missing.

@@ -5,8 +5,9 @@ all needs few of their fields. What only the leader keeps is in `cluster/rows`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
+
+from msgspec import field
 
 from app.facts import kinds
 from app.facts.grove.gang import StoredGang, read_stored_gang
@@ -51,12 +52,12 @@ from app.facts.nvidia.computedomain import (
 )
 from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
 from app.objects.resource import EVENT, NODE, POD, Resource
+from app.value import Value
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, eq=False)
-class Row(Generic[T]):
+class Row(Value, Generic[T], dict=True, eq=False):
     """What is kept of a kind.
 
     `read` returns what is kept of an object, or None to keep nothing. A lookup returns the keys

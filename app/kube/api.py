@@ -8,10 +8,10 @@ from typing import Any, Literal, Protocol
 
 import orjson
 
-from app.frozen import frozen
 from app.objects.resource import Resource
 from app.objects.shape import Object as Object
 from app.objects.tokens import without_tokens
+from app.value import Value
 
 Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-scoped object is ""."""
@@ -94,8 +94,7 @@ class Unavailable(ClusterError):
     """429, 5xx, a timeout or a broken connection: the same call may succeed later."""
 
 
-@frozen
-class ObjectRef:
+class ObjectRef(Value):
     """The place of one object. `namespace` is None for cluster-scoped resources."""
 
     resource: Resource
@@ -103,8 +102,7 @@ class ObjectRef:
     namespace: str | None = None
 
 
-@frozen
-class Selection:
+class Selection(Value):
     """The objects that a list or a watch is about.
 
     Without a `namespace`, they are those of all namespaces. `labels` and `fields` are selectors in
@@ -118,8 +116,7 @@ class Selection:
     metadata_only: bool = False
 
 
-@frozen
-class Page:
+class Page(Value):
     """A page of a list.
 
     It has items with apiVersion and kind, the resourceVersion of the list, the token of the next
@@ -132,8 +129,7 @@ class Page:
     remaining: int | None = None
 
 
-@frozen
-class WatchEvent:
+class WatchEvent(Value):
     """An event of a watch. ERROR events are raised as exceptions: 410 as Gone."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]

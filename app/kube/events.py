@@ -11,11 +11,11 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Literal, Never
 
-from app.frozen import frozen
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef
 from app.kube.times import precise_timestamp, utc_now
 from app.objects.resource import EVENT, Resource
 from app.objects.shape import JsonMap
+from app.value import Value
 
 CONTROLLER = "grove-admission"
 NOTE_LIMIT = 1024
@@ -30,8 +30,7 @@ EventType = Literal["Normal", "Warning"]
 logger = logging.getLogger(__name__)
 
 
-@frozen
-class Regarding:
+class Regarding(Value):
     """The object of an Event.
 
     The `namespace` of a cluster-scoped object is "", and its Events are in `default`.

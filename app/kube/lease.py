@@ -21,18 +21,17 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Never
 
-from app.frozen import frozen
 from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, ObjectRef, find
 from app.kube.times import precise_timestamp, utc_now
 from app.objects.resource import LEASE
+from app.value import Value
 
 log = logging.getLogger(__name__)
 
 Work = Callable[[], Awaitable[None]]
 
 
-@frozen
-class LeaseTiming:
+class LeaseTiming(Value):
     """Times in seconds.
 
     After `lease` without a renewal, another candidate becomes the leader. After `renew` without a

@@ -9,14 +9,13 @@ import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterable
 from contextlib import asynccontextmanager
-from dataclasses import field
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
 import orjson
+from msgspec import field
 from yarl import URL
 
-from app.frozen import frozen
 from app.kube.api import Object, Unavailable, error_from
 from app.kube.credentials import Credentials
 from app.kube.http_library import aiohttp
@@ -24,6 +23,7 @@ from app.kube.reach import Reach
 from app.kube.trust import ServerTrust
 from app.objects.resource import LEASE
 from app.trace import TRACEPARENT
+from app.value import Value
 
 Params = dict[str, str]
 
@@ -37,8 +37,7 @@ A leader that had to wait behind its own work would lose its lease.
 """
 
 
-@frozen
-class CallLimits:
+class CallLimits(Value):
     """Limits of calls, in seconds, calls per second, and bytes.
 
     `total` is for a whole call: the wait for the rate limit, all attempts and the pauses between
@@ -59,8 +58,7 @@ class CallLimits:
     look: float = 10.0
 
 
-@frozen
-class ApiRequest:
+class ApiRequest(Value):
     """A request, with the verb and the resource under which it is counted."""
 
     verb: str

@@ -19,10 +19,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import NoReturn, TypeVar
 
-from app.frozen import frozen
 from app.kube.api import ClusterError, Gone, NotFound, Reader, Selection, Unavailable, WatchEvent
 from app.kube.backoff import Backoff
 from app.kube.store import WatchStore
+from app.value import Value
 
 T = TypeVar("T")
 
@@ -31,8 +31,7 @@ class Silent(Unavailable):
     """A watch was silent for too long: there was no event and no bookmark."""
 
 
-@frozen
-class Pace:
+class Pace(Value):
     """The limits of watches.
 
     Times are in seconds; numbers are those of objects in a page and in one step of the event loop.

@@ -5,14 +5,13 @@ The transition time changes only with the status.
 
 from typing import Any, Literal
 
-from app.frozen import frozen
 from app.objects.shape import JsonMap, Object, maps_of
+from app.value import Value
 
 Status = Literal["True", "False", "Unknown"]
 
 
-@frozen
-class Condition:
+class Condition(Value):
     """A condition to write. `reason` is one CamelCase word, `message` is for people."""
 
     type: str

@@ -6,9 +6,9 @@
 import functools
 from typing import Any
 
-from app.frozen import frozen
 from app.objects.jsonpatch import Operation
 from app.objects.shape import Object
+from app.value import Value
 
 Path = tuple[str | int, ...]
 
@@ -22,8 +22,7 @@ ABSENT: Any = _Absent()
 """The value of a path that doesn't exist, and the value to set to remove a path."""
 
 
-@frozen
-class Edit:
+class Edit(Value):
     """Set `value` at `path`, or remove the path if `value` is ABSENT.
 
     Missing parents are created.

@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from app.frozen import frozen
 from app.objects.shape import Object
+from app.value import Value
 
 REASON_INVALID = "FieldValueInvalid"
 REASON_NOT_SUPPORTED = "FieldValueNotSupported"
@@ -24,8 +24,7 @@ _MAX_QUOTED = 200
 """Characters of a quoted value. The rest is cut off."""
 
 
-@frozen
-class FieldError:
+class FieldError(Value):
     """A finding about one field of an object.
 
     `field` is a path that exists in the CRD, `reason` a cause type of Kubernetes, and `message` the

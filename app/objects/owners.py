@@ -2,12 +2,11 @@
 
 from sys import intern
 
-from app.frozen import frozen
 from app.objects.shape import JsonMap, map_of, maps_of, text_at
+from app.value import Value
 
 
-@frozen
-class OwnerRef:
+class OwnerRef(Value):
     """An owner reference. A text is "" if it is missing."""
 
     kind: str

@@ -1,11 +1,10 @@
 """Resources of the Kubernetes API, and those of Kubernetes itself that this program uses."""
 
-from app.frozen import frozen
 from app.objects.shape import Object
+from app.value import Value
 
 
-@frozen
-class Resource:
+class Resource(Value):
     """A resource of the Kubernetes API.
 
     `versions` are those that this program can read and write, the preferred one first. Discovery

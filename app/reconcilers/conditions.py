@@ -12,7 +12,6 @@ from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import CONDITION, PodCliqueSet, read_pod_clique_set
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.table import BINDINGS, NODES, SETS, TOPOLOGIES
-from app.frozen import frozen
 from app.kube.api import Client, Key, NotFound, Object, ObjectRef, Rejected, Unavailable
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
@@ -22,6 +21,7 @@ from app.objects.conditions import Condition, has_condition, with_condition, wit
 from app.rules.topology.coverage import LevelProblem, coverage_condition, coverage_problems
 from app.rules.topology.levels import ManagedTopology
 from app.stores.stores import Stores
+from app.value import Value
 
 SETTLE_SECONDS = 10.0
 """The time between a change of nodes and the next step, because many nodes change at once."""
@@ -38,8 +38,7 @@ def status_patch(stored: Object, status: Object) -> Object:
     }
 
 
-@frozen
-class ConstraintStatusReconciler:
+class ConstraintStatusReconciler(Value):
     """The condition of sets, written if it differs.
 
     Conditions of other writers stay. `now` is the wall clock in UTC.
@@ -115,8 +114,7 @@ def subscribe_status(loop: Loop, stores: Stores, topology_name: str) -> None:
     )
 
 
-@frozen
-class LevelCoverageReconciler:
+class LevelCoverageReconciler(Value):
     """A reconciler of topologies: ClusterTopologyBindings and the managed ClusterTopology.
 
     Writes the condition if it differs. Conditions of other writers stay. `now` is the wall clock in

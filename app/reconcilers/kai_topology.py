@@ -9,7 +9,6 @@ from datetime import datetime
 
 from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
-from app.frozen import frozen
 from app.kube.api import (
     ClusterError,
     Conflict,
@@ -28,6 +27,7 @@ from app.reconcilers.writing import Writing
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
 from app.rules.topology import kai
+from app.value import Value
 
 AGAIN_SECONDS = 2.0
 """The time until the next try if an object is being deleted."""
@@ -38,8 +38,7 @@ _NO_STATUS = (
 )
 
 
-@frozen
-class Outcome:
+class Outcome(Value):
     """The result of a step.
 
     `problem` is None if the KAI Topology is in step. A `pending` problem resolves by itself.

@@ -15,7 +15,6 @@ from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE
 from app.facts.table import BY_SET, SETS
-from app.frozen import frozen
 from app.kube.api import ClusterError, Key, NotFound, ObjectRef, Rejected
 from app.kube.events import Notices
 from app.kube.loop import Loop
@@ -30,6 +29,7 @@ from app.rules.mnnvl.missing import (
     read_clique,
 )
 from app.stores.stores import Stores
+from app.value import Value
 
 SETTLE_SECONDS = 1.0
 """The time between a change and the step for it.
@@ -61,8 +61,7 @@ OFF = (
 )
 
 
-@frozen
-class Pause:
+class Pause(Value):
     """The time until the next try in a namespace.
 
     `note` is the reason if it concerns all PodCliques of the namespace, else "".

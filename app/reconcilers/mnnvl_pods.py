@@ -8,10 +8,10 @@ import asyncio
 from dataclasses import dataclass
 
 from app.cluster.pods import pods_without_claim
-from app.frozen import frozen
 from app.kube.api import Client, Key
 from app.kube.events import Recorder, Regarding
 from app.objects.fields import listed
+from app.value import Value
 
 WAIT_SECONDS = 5.0
 """The time between a repair and the list of Pods."""
@@ -27,8 +27,7 @@ class Repaired:
     at: float
 
 
-@frozen
-class Listed:
+class Listed(Value):
     """The Pods of a namespace without a claim, by PodClique, as of the time `at`."""
 
     pods: dict[Key, list[str]]

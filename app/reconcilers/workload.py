@@ -9,12 +9,12 @@ schedule them alone. A PodGroup is deleted after its last Pod, and for no other 
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.cluster.rows import BY_GROUP, BY_POD_GROUP, BY_WORKLOAD, StoredPod, StoredPodGroup
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import POD_GROUP
-from app.frozen import frozen
 from app.kube.api import Client, ClusterError, Key, NotFound, Object, ObjectRef
 from app.kube.discovery import Discovery
 from app.kube.events import Notices, Recorder
@@ -27,6 +27,7 @@ from app.reconcilers.workload_groups import Missing, group_of
 from app.reconcilers.workload_writes import PodGroupWriter, PodWriter, first_pods
 from app.rules.workload.groups import IGNORE, DefinedGroup, MetadataLayer, instance_key, layer_of
 from app.rules.workload.kai_podgroup import Conventions, Sources, desired_pod_group, remarks
+from app.value import Value
 
 NOT_SYNCED_SECONDS = 0.5
 TAKEN_SECONDS = 30.0
@@ -48,8 +49,7 @@ The key and the value are None for Pods without a controller.
 """
 
 
-@frozen
-class Members:
+class Members(Value):
     """The Pods of a group.
 
     These are the first by name, those that are not annotated yet, and the top owners that were
@@ -276,8 +276,7 @@ class WorkloadReconciler:
             self._empty_since.pop(before.uid, None)
 
 
-@frozen
-class _Changes:
+class _Changes(Value):
     """Changes of objects that groups depend on, each of which adds their keys to `loop`."""
 
     loop: Loop

@@ -1,17 +1,16 @@
 """Finds the group that a Pod names in the caches."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from app.cluster.rows import StoredPod
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import K8S_POD_GROUP
-from app.frozen import frozen
 from app.rules.workload.groups import DefinedGroup
 from app.rules.workload.versions import group_of_pod_group, groups_of_workload
+from app.value import Value
 
 
-@frozen
-class Missing:
+class Missing(Value):
     """The reason why a Pod has no group yet, as reason and note of an event."""
 
     reason: str

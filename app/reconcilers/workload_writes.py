@@ -13,7 +13,6 @@ from app.cluster.rows import StoredPod
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import POD_GROUP
 from app.facts.labels import POD_GROUP_NAME
-from app.frozen import frozen
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef, Rejected
 from app.kube.events import Notices, Regarding
 from app.kube.rewrites import Rewrites, same
@@ -27,6 +26,7 @@ from app.rules.workload.kai_podgroup import (
     is_of_group,
     owners_to_write,
 )
+from app.value import Value
 
 INVALID = 422
 AT_ONCE = 16
@@ -34,8 +34,7 @@ MOST_EVENTS = 10
 """The most Pods of a group that get the same event, because a group may have thousands of Pods."""
 
 
-@frozen
-class PodGroupWriter:
+class PodGroupWriter(Value):
     """A writer of KAI PodGroups, which it creates and corrects.
 
     `keys` are those of the labels that KAI reads. `rewrites` count the writes of each PodGroup.
@@ -151,8 +150,7 @@ class PodGroupWriter:
         self.notices.say(key, [regarding], remark.reason, remark.note)
 
 
-@frozen
-class PodWriter:
+class PodWriter(Value):
     """A writer of annotations of Pods: a patch for each Pod, up to AT_ONCE at a time.
 
     `rewrites` count the writes of each Pod.

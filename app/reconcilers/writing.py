@@ -1,18 +1,18 @@
 """How a reconciler writes."""
 
 from collections.abc import Iterable
-from dataclasses import field
+
+from msgspec import field
 
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE_SET
-from app.frozen import frozen
 from app.kube.api import Client, Object
 from app.kube.events import Recorder, Regarding
 from app.kube.rewrites import Rewrites
+from app.value import Value
 
 
-@frozen
-class Writing:
+class Writing(Value):
     """The client that writes, the events about it, and the counts that show another writer."""
 
     client: Client

@@ -9,12 +9,13 @@ Source: https://kubernetes.io/docs/reference/access-authn-authz/validating-admis
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from string import Formatter
 from typing import Literal
 
-from app.frozen import frozen
+from msgspec import field
+
 from app.objects.resource import Resource
+from app.value import Value
 
 WRITES = ("CREATE", "UPDATE")
 """The operations that can make an object invalid."""
@@ -25,8 +26,7 @@ NOT_BEING_DELETED = {
 """The condition that finalizers can be removed from an object that is being deleted."""
 
 
-@frozen
-class PolicyDemand:
+class PolicyDemand(Value):
     """What an object must not have: the list that the expression `offenders` gives is empty.
 
     `message` is an expression for people, about the first offender, `variables.NAME[0]`. `short`
@@ -44,8 +44,7 @@ class PolicyDemand:
     reason: Literal["Invalid", "Forbidden"] = "Invalid"
 
 
-@frozen
-class Levels:
+class Levels(Value):
     """Where expressions find the levels of a topology.
 
     The expression `domains` is the list of their domains, and `name` the name of the topology.
@@ -58,8 +57,7 @@ class Levels:
 LEVELS_OF_PARAMETER = Levels("params.spec.levels.map(l, l.domain)", "params.metadata.name")
 
 
-@frozen
-class Policy:
+class Policy(Value):
     """Demands on the objects of one or more resources of one API group and version.
 
     `path` is that of the webhook with the same rules. `variables` are expressions by name, each of
@@ -86,8 +84,7 @@ class Policy:
     with_status: bool = False
 
 
-@frozen
-class Uncovered:
+class Uncovered(Value):
     """What the webhook at `path` does, and no policy: `what`, and why not.
 
     If it is a refusal, `sign` is a text that is in each such finding, and in no others.

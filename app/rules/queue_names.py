@@ -8,8 +8,8 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai
 """
 
 from app.facts.labels import POD_GROUP_NAME
-from app.frozen import frozen
 from app.rules.policy import text
+from app.value import Value
 
 ROOT = "ROOT"
 """Stands for the object in expressions: `object` or `oldObject`."""
@@ -26,8 +26,7 @@ _JOB = "(has(ROOT.spec.jobTemplate) ? [ROOT.spec.jobTemplate] : [ROOT])"
 _CLIQUES = "ROOT.spec.template.cliques"
 
 
-@frozen
-class QueueKeys:
+class QueueKeys(Value):
     """The keys of labels that name a queue: its own, or a project and a pool of nodes.
 
     `scheduler` is the schedulerName of KAI's Pods.

@@ -5,7 +5,8 @@ Whoever names a queue in an object needs the verb `use` on that queue: no webhoo
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.facts.kinds import (
     K8S_POD_GROUP,

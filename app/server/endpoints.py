@@ -18,12 +18,12 @@ from app.admission.decide import Route
 from app.admission.exchange import Exchange, Trace
 from app.admission.review import Request as AdmissionRequest
 from app.admission.verdict import Verdict
-from app.frozen import frozen
 from app.objects.tokens import split_token
 from app.server.access import answering_head, for_known_callers
 from app.server.dry_runs import DryRuns, Parameters
 from app.server.metrics import Metrics
 from app.server.verdict_log import VerdictLog
+from app.value import Value
 
 _ENDPOINTS = (
     "POST /dry-run, GET /healthz, /readyz, /metrics, /version and /docs, and POST of"
@@ -53,8 +53,7 @@ Notes = Callable[[], Mapping[str, str]]
 """Returns information by name, which is not a problem."""
 
 
-@frozen
-class Reports:
+class Reports(Value):
     """What the endpoints tell of the server, and where its verdicts are recorded.
 
     `ready` is called for each request to `/readyz`, and `notes` for `/readyz?verbose`. Without a

@@ -6,7 +6,6 @@ Stop: not ready, release of the lease, drain, listener, log.
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 import sys
 from collections.abc import (
@@ -20,6 +19,8 @@ from collections.abc import (
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from app.admission.asgi import AdmissionApp
 from app.admission.serving import ConnectionLimits
 from app.certificates.client_cas import ClientCas, read_client_cas
@@ -31,7 +32,6 @@ from app.cluster.cluster import Cluster
 from app.cluster.connect import api_client
 from app.cluster.connect import limits as client_limits
 from app.config.schema import Configuration
-from app.frozen import frozen
 from app.kube.api import Object
 from app.kube.client import HttpClient
 from app.kube.events import Recorder
@@ -48,6 +48,7 @@ from app.server.tracing import tracing
 from app.server.trust import ReviewTokens
 from app.server.verdict_log import VerdictLog
 from app.stores import watched
+from app.value import Value
 from app.webhooks.registry import served_routes
 
 FLUSH_SECONDS = 0.2
@@ -65,8 +66,7 @@ def no_duties(client: HttpClient, events: Recorder) -> Sequence[Duty]:
     return ()
 
 
-@frozen
-class Extras:
+class Extras(Value):
     """What a command adds to a server. A `readable` log of verdicts is for people."""
 
     readable: bool = False
@@ -120,8 +120,7 @@ def alone(kind: type[Exception]) -> Iterator[None]:
         raise
 
 
-@frozen
-class Running:
+class Running(Value):
     """A server that listens.
 
     It has the cluster that it reads, and its candidate for leader election (None without a
@@ -145,8 +144,7 @@ class Running:
             await asyncio.wait({self.leading})
 
 
-@frozen
-class Server:
+class Server(Value):
     """The parts of a server that is not started yet."""
 
     configuration: Configuration
@@ -246,7 +244,7 @@ def _app(configuration: Configuration, cluster: Cluster, reports: Reports) -> Ad
     server = configuration.server
     endpoint = configuration.tracing.endpoint
     if endpoint:
-        reports = dataclasses.replace(reports, trace=tracing(endpoint))
+        reports = replace(reports, trace=tracing(endpoint))
 
     only_known = bool(server.client_ca_file)
     protected: frozenset[str] = frozenset()

@@ -16,7 +16,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.admission.decide import Route
 from app.config.schema import Certificates

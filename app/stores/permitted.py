@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from app.facts.table import Row
-from app.frozen import frozen
 from app.kube.api import ClusterError, Reader, Rejected, Selection
 from app.kube.discovery import Discovery
 from app.kube.store import WatchStore
 from app.kube.watch import Pace, run_store
 from app.objects.resource import NAMESPACE
 from app.stores.stores import selection_of
+from app.value import Value
 
 Scope = tuple[Row[Any], str | None]
 """What is listed and watched at once: objects of all namespaces (None), or of one."""
@@ -20,8 +20,7 @@ LIVELY = Pace(page_size=100, slice_size=50, retry_most=10.0)
 """Somebody is looking: each turn of the event loop takes few milliseconds."""
 
 
-@frozen
-class Namespaces:
+class Namespaces(Value):
     """The namespaces that are read one by one where there is no right to read all.
 
     Without `names`, those that may be listed, else `own`, that of the context. `again` are the

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import field
+
+from msgspec import field
 
 from app.explain.gangs.assembly import gang_of_pod, gang_of_pod_group, gang_to_come, gangs_of_set
 from app.explain.gangs.gang import Gang
@@ -14,7 +15,7 @@ from app.explain.reasons.table import RULES, examine
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER
 from app.facts.named import Key, Ref
-from app.frozen import frozen
+from app.value import Value
 
 _AGE = re.compile(r" \([0-9]{1,9} [a-z]{1,9} ago\)| for [0-9]{1,9} (?:second|minute|hour|day)s?\b")
 
@@ -39,8 +40,7 @@ _HELPERS: Mapping[Who, str] = {
 }
 
 
-@frozen
-class Blocked:
+class Blocked(Value):
     """Why a gang, or a workload, waits.
 
     `since` is when it began to wait, in seconds since 1970. `reason` is an id of the table of
@@ -60,8 +60,7 @@ class Blocked:
         return _ORDER.get(self.reason, _LAST)
 
 
-@frozen
-class Overdue:
+class Overdue(Value):
     """What has waited too long.
 
     `workloads` are what the `gangs` belong to, those first that wait longest. `next_at` is when the

@@ -13,13 +13,13 @@ from datetime import datetime
 from app.facts.grove.status import StatusCondition
 from app.facts.kinds import POD_CLIQUE_SET, POD_GROUP, WORKLOAD
 from app.facts.named import Ref
-from app.frozen import frozen
 from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, ObjectRef
 from app.kube.events import Recorder, Regarding
 from app.kube.times import timestamp, utc_now
 from app.objects.conditions import Condition, with_condition, without_condition
 from app.objects.resource import Resource
 from app.objects.shape import maps_at
+from app.value import Value
 from app.waiting.overdue import NOT_KNOWN, Blocked
 
 CONDITION = "PlacementBlocked"
@@ -30,8 +30,7 @@ UNBLOCKED = "PlacementUnblocked"
 MINUTE = 60.0
 
 
-@frozen
-class Pacing:
+class Pacing(Value):
     """The shortest times, in seconds.
 
     `look` is between two looks, `pause` between two writes to one object, and `refresh` until a
@@ -53,8 +52,7 @@ _RESOURCES: Mapping[str, Resource] = {
 }
 
 
-@frozen
-class _Told:
+class _Told(Value):
     """What was last written about a workload, and when (monotonic seconds)."""
 
     reason: str

@@ -11,8 +11,9 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import NoReturn
+
+from msgspec.structs import replace
 
 from app.cluster.connect import limits
 from app.config.schema import Configuration

@@ -9,14 +9,13 @@ from app.admission.review import Request
 from app.admission.verdict import Verdict, judged, not_allowed
 from app.cluster.dialects import DIALECTS
 from app.cluster.view import ClusterView
-from app.frozen import frozen
 from app.rules.topology.levels import refusal_to_write
+from app.value import Value
 
 _DIALECT_OF = {dialect.resource.kind: dialect for dialect in DIALECTS}
 
 
-@frozen
-class ClusterTopologyWebhook:
+class ClusterTopologyWebhook(Value):
     """The handler for topologies.
 
     Only `authorized`, which are full user names, may write the object `managed_name` of a kind in

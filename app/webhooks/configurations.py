@@ -6,8 +6,8 @@ A test compares them with those in `manifests/`.
 import base64
 from collections.abc import Iterable
 
-from app.frozen import frozen
 from app.objects.shape import Object
+from app.value import Value
 from app.webhooks.paths import MANAGED, PATHS_ARE_OURS
 from app.webhooks.registry import WEBHOOKS, Webhook
 
@@ -16,8 +16,7 @@ NAME = "grove-admission"
 EXEMPT_NAMESPACE = "kube-system"
 
 
-@frozen
-class ServiceTarget:
+class ServiceTarget(Value):
     """The server behind port 443 of a Service.
 
     The caBundle is left out: what makes the certificate also writes it. The paths of webhooks whose
@@ -28,8 +27,7 @@ class ServiceTarget:
     name: str = "grove-admission"
 
 
-@frozen
-class UrlTarget:
+class UrlTarget(Value):
     """The server at a URL (`https://host:port`).
 
     `ca_bundle` is the PEM bundle that verifies its certificate.

@@ -5,13 +5,12 @@ Never rejects a Pod.
 
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, patched
-from app.frozen import frozen
 from app.objects.edits import operations
 from app.rules.workload.groups import admission_changes
+from app.value import Value
 
 
-@frozen
-class PodWebhook:
+class PodWebhook(Value):
     """`scheduler_name` is the scheduler whose Pods get a PodGroup.
 
     If it is None, no Pod is changed.

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, patched
 from app.cluster.view import ClusterView
-from app.frozen import frozen
 from app.objects.edits import operations
 from app.objects.shape import map_of
 from app.rules.topology.node_labels import binding_changes
+from app.value import Value
 
 
-@frozen
-class PodBindingWebhook:
+class PodBindingWebhook(Value):
     """A copier of the labels of the levels in use, and those in `allowed`, which are configured."""
 
     facts: ClusterView

@@ -25,7 +25,6 @@ from app.admission.verdict import (
 from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet
-from app.frozen import frozen
 from app.kube.api import ClusterError, Object, Rejected
 from app.rules.mnnvl.claim import (
     ClaimTerms,
@@ -37,13 +36,13 @@ from app.rules.mnnvl.claim import (
 )
 from app.rules.mnnvl.plan import Plan
 from app.rules.mnnvl.warnings import claim_warnings
+from app.value import Value
 
 PATIENCE_SECONDS = 4.0
 """The time for calls of the API server before the verdict, for which it waits 10 s."""
 
 
-@frozen
-class PodCliqueWebhook:
+class PodCliqueWebhook(Value):
     facts: ClusterView
     resources: MnnvlResources
     configured_mode: ConfiguredMode

@@ -8,17 +8,16 @@ from app.admission.verdict import Verdict, judged
 from app.cluster.view import ClusterView, TopologyMissing
 from app.facts.grove.template import Template, read_template
 from app.facts.kinds import COMPUTE_DOMAIN
-from app.frozen import frozen
 from app.rules.dialects.design.sets import ignored, is_unchanged, read_constraints
 from app.rules.dialects.dialect import Dialect, SetVerdict
 from app.rules.mnnvl.sets import ignored_annotations, validate_annotations
 from app.rules.mnnvl.warnings import preflight_warnings
 from app.rules.queue_warnings import warnings_of_set
 from app.rules.topology.capacity import capacity_warnings, required_levels, size_warnings
+from app.value import Value
 
 
-@frozen
-class PodCliqueSetWebhook:
+class PodCliqueSetWebhook(Value):
     facts: ClusterView
 
     def __call__(self, request: Request) -> Verdict:

@@ -10,8 +10,9 @@ the reconciler makes the PodGang the owner.
 import asyncio
 import contextlib
 import logging
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from app.admission.review import Request
 from app.admission.verdict import Effect, Later, Verdict, bad_request, judged, patched
@@ -20,9 +21,9 @@ from app.cluster.view import ClusterView
 from app.facts.grove.gang import SlimPodGang, read_gang
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.labels import MNNVL_ADOPTED
-from app.frozen import frozen
 from app.kube.api import ClusterError, Unavailable
 from app.objects.edits import ABSENT, Edit, Path, operations, value_at
+from app.value import Value
 
 PATIENCE_SECONDS = 2.5
 """The time for calls of the API server before the verdict, for which it waits 5 s."""
@@ -30,8 +31,7 @@ PATIENCE_SECONDS = 2.5
 logger = logging.getLogger(__name__)
 
 
-@frozen
-class PodGangWebhook:
+class PodGangWebhook(Value):
     facts: ClusterView
     owners: MnnvlOwners
 

@@ -18,15 +18,14 @@ from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Later, Verdict, bad_request, unavailable
 from app.cluster.owners import MnnvlOwners
 from app.facts.grove.gang import SlimPodGang, read_gang
-from app.frozen import frozen
 from app.kube.api import ClusterError, Rejected
+from app.value import Value
 
 PATIENCE_SECONDS = 3.5
 """The time for calls of the API server before the verdict, for which it waits 5 s."""
 
 
-@frozen
-class PodGangDeletionWebhook:
+class PodGangDeletionWebhook(Value):
     """What is given back is read from the API server, because the caches may be late.
 
     Of the review, only the name and the uid of the PodGang count.

@@ -6,15 +6,14 @@ from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
 from app.cluster.view import ClusterView
 from app.facts.kai.topology import KaiTopology
-from app.frozen import frozen
 from app.kube.api import Unavailable
 from app.rules.podgroup import constraint_warnings
 from app.rules.queue_warnings import warnings_of_group
 from app.rules.subgroups import validate_pod_group
+from app.value import Value
 
 
-@frozen
-class PodGroupWebhook:
+class PodGroupWebhook(Value):
     """A verdict never depends on a fact: without the KAI Topology, there are fewer warnings."""
 
     facts: ClusterView

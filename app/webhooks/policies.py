@@ -5,8 +5,9 @@ writes its kinds. So those of both dialects are installed.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
+
+from msgspec.structs import replace
 
 from app.config.schema import Configuration
 from app.objects.shape import Object

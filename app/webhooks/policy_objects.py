@@ -6,11 +6,11 @@ https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-polic
 
 from collections.abc import Iterator, Sequence
 
-from app.frozen import frozen
 from app.objects.resource import POD, Resource
 from app.objects.shape import Object
 from app.rules.policy import Policy, PolicyDemand
 from app.rules.workload.pod_policy import MARK, conditions_of_mark
+from app.value import Value
 from app.webhooks.configurations import API_VERSION, NAME, expressions, outside
 
 SUFFIX = f".{NAME}.grove.io"
@@ -21,8 +21,7 @@ RULES = "policies"
 QUEUES = "queue-guard"
 
 
-@frozen
-class Form:
+class Form(Value):
     """What the objects of several policies have in common.
 
     `component` is their label, by which former ones are pruned, `suffix` the end of their names,

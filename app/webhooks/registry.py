@@ -4,8 +4,10 @@ The webhook configurations and the routes of the server are made from it.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from msgspec import field
+from msgspec.structs import replace
 
 from app.admission.decide import Handler, Route
 from app.admission.verdict import Verdict, hindered, unavailable
@@ -23,6 +25,7 @@ from app.facts.labels import KAI_SCHEDULER, MNNVL_ADOPTED, MNNVL_ENABLED
 from app.kube.api import ClusterError, Rejected
 from app.objects.resource import POD, Resource
 from app.rules.workload.groups import IGNORE, SKIP_PODGROUPER
+from app.value import Value
 from app.webhooks.clustertopology import ClusterTopologyWebhook
 from app.webhooks.pod import PodWebhook
 from app.webhooks.pod_binding import PodBindingWebhook
@@ -33,8 +36,7 @@ from app.webhooks.podgang_deletion import PodGangDeletionWebhook
 from app.webhooks.podgroup import PodGroupWebhook
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Webhook:
+class Webhook(Value, eq=False):
     """One row of the webhook table.
 
     `kind` is that of the objects, if it is not the kind of `resource`. `also` are further resources

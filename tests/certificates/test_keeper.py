@@ -4,11 +4,11 @@ import asyncio
 import base64
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.certificates.holdings import Holdings, written_holdings
 from app.certificates.inspect import split_bundle

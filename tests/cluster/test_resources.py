@@ -1,10 +1,10 @@
 """The races around ComputeDomains and ResourceClaims, and their adoption, over a cluster in memory."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.cluster.resources import NotOurs
 from app.facts.grove.gang import SlimPodGang, read_gang

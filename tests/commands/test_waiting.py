@@ -1,11 +1,11 @@
 """`explain` without a name: what waits, as people and programs get it."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.cli import main
 from app.explain.answers.answer import explain

@@ -6,8 +6,9 @@ dialects are at hand.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from app.explain.answers.answer import Answer, explain
 from app.explain.known.index import Index

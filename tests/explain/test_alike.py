@@ -3,10 +3,10 @@
 Gangs that differ only in their names share what is computed for them.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index

@@ -1,8 +1,7 @@
 """Which nodes may take a pod."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from app.explain.placing.fitness import matches_any, unfit_because
 from app.facts.kubernetes.node import Node

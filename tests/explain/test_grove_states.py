@@ -5,10 +5,10 @@ answer, which was compared with them by reading. Its README says which state eac
 """
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index

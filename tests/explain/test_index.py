@@ -4,11 +4,11 @@ import gc
 import random
 import weakref
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
 from app.explain.answers.room import find_room

@@ -1,12 +1,12 @@
 """What holds for all facts: order doesn't matter, and what is not seen is never well."""
 
-from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from app.explain.answers.answer import Answer
 from app.explain.known.snapshot import TITLES, Snapshot
@@ -17,7 +17,9 @@ from tests.explain import fleet
 from tests.explain.fleet import answer, facts, placed
 from tests.explain.test_reasons import ROWS
 
-KINDS = tuple(field.name for field in fields(Snapshot) if str(field.type).startswith("tuple"))
+KINDS = tuple(
+    name for name, kind in Snapshot.__annotations__.items() if str(kind).startswith("tuple")
+)
 STATES: list[dict[str, Any]] = [
     {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")},
     *(row.hit for row in ROWS),

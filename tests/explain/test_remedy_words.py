@@ -1,9 +1,9 @@
 """What helps depends on who holds what is needed: hits and near misses, in the words of remedies."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index

@@ -1,9 +1,9 @@
 """Where gangs fit: pod by pod, part by part, each part in one domain."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.explain.known.podclique import PodClique
 from app.facts.constraint import SchedulerConstraint

@@ -1,9 +1,9 @@
 """Words of KAI, what its silence means, and the headline above them: hits and near misses."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.facts.grove.status import LastError
 from app.facts.kai.podgroup import Said

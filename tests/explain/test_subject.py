@@ -1,9 +1,10 @@
 """Any object of a workload leads to its gangs; objects without Grove stand for themselves."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
 from app.explain.gangs.subject import subject

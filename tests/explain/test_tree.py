@@ -1,10 +1,10 @@
 """What the tree says of the claims and ComputeDomains of a workload."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
 from app.explain.answers.branch import Branch

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from app.cluster.rows import POD_GROUPS
 from app.facts.grove.gang import read_stored_gang
 from app.facts.kai.podgroup import Said, read_kai_pod_group
 from app.facts.kai.queue import read_queue
@@ -14,7 +15,7 @@ from app.facts.kubernetes.workload import PriorityClass, read_priority_class
 from app.facts.named import read_name
 from app.facts.nvidia.computedomain import DomainNode, read_domain_clique
 from app.facts.quantity import MOST_THOUSANDTHS
-from app.facts.table import GANGS
+from app.facts.table import GANGS, Row
 from app.kube.api import WatchEvent
 from app.stores.stores import Stores
 
@@ -57,17 +58,20 @@ def test_what_is_kept_of_a_podgang(gang: Any, view: Any, cliques: tuple[str, ...
     assert (stored.view(), stored.cliques()) == (view, cliques)
 
 
-def test_a_cached_podgang_has_the_newest_version_although_nothing_that_is_kept_changed() -> None:
+@pytest.mark.parametrize("row", [GANGS, POD_GROUPS], ids=["PodGang", "PodGroup"])
+def test_a_row_has_the_newest_version_although_nothing_that_is_kept_changed(row: Row[Any]) -> None:
     """The reconciler writes with a precondition on it."""
-    store = Stores((GANGS,))[GANGS]
+    store = Stores((row,))[row]
     told: list[Any] = []
     for version in ("5", "6"):
-        metadata = {**NAMED["metadata"], "resourceVersion": version}
-        store.apply(WatchEvent("MODIFIED", {"metadata": metadata, "status": {"phase": version}}))
+        metadata = {**NAMED["metadata"], "uid": "u", "resourceVersion": version}
+        stored = {"apiVersion": "v1", "metadata": metadata, "status": {"phase": version}}
+        store.apply(WatchEvent("MODIFIED", stored))
         store.subscribe(lambda *change: told.append(change))
-    gang = store.get("ns", "a")
-    assert gang is not None
-    assert (gang.resource_version, told) == ("6", [])
+
+    kept = store.get("ns", "a")
+    assert kept is not None
+    assert (kept.resource_version, told) == ("6", [])
 
 
 def test_words_of_kai_without_reasons() -> None:

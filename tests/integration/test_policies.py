@@ -22,13 +22,13 @@ import yaml
 from app.commands.beside import ApiServer, registered
 from app.config.schema import Configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
-from app.frozen import frozen
 from app.kube.api import NotFound, ObjectRef
 from app.objects.resource import CRD
 from app.sandbox.manifests import BUILT_IN
 from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port
 from app.server.serve import Running
+from app.value import Value
 from app.webhooks.configurations import UrlTarget, webhook_configurations
 from app.webhooks.policies import admission_policies
 from tests.integration.conftest import own_crd
@@ -61,8 +61,7 @@ def configuration() -> Configuration:
     )
 
 
-@frozen
-class Verdict:
+class Verdict(Value):
     """An answer of the API server: whether it let the write pass, and what it said if not.
 
     `by_schema` is true if no admission was asked, because the object is not valid.

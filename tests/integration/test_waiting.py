@@ -5,11 +5,11 @@ passes, with the rights of the manifests.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from app.commands.beside import NAMESPACE, ApiServer
 from app.config.read import read_configuration

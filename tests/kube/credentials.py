@@ -2,12 +2,11 @@
 
 import ssl
 
-from app.frozen import frozen
 from app.kube.impersonation import Headers
+from app.value import Value
 
 
-@frozen
-class PlainCredentials:
+class PlainCredentials(Value):
     """A server without TLS or with a given `context`, and a fixed token or none."""
 
     host: str

@@ -3,11 +3,11 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.kube.api import ObjectRef, Rejected, Unavailable
 from app.kube.events import NOTE_LIMIT, QUEUE_LIMIT, Recorder, Regarding

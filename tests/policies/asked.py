@@ -3,19 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.frozen import frozen
 from app.objects.resource import Resource
 from app.sandbox.admission.policies import findings_of
 from app.sandbox.objects.scope import MayDo
 from app.sandbox.objects.selectors import object_selector
+from app.value import Value
 
 Object = dict[str, Any]
 
 TENANT: Object = {"username": "ann", "groups": ["system:authenticated"]}
 
 
-@frozen
-class Policies:
+class Policies(Value):
     """Policies, each before its binding, with their parameters by kind, and what users may do."""
 
     objects: Sequence[Object]

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.config.schema import Configuration
-from app.frozen import frozen
 from app.sandbox.admission.policies import findings_of
+from app.value import Value
 from app.webhooks.policies import UNCOVERED, admission_policies, policies_of
 from tests.cluster.offline import OfflineCluster
 from tests.reviews import LEVELS, Caller, cluster, load, operator_cluster
@@ -30,8 +30,7 @@ def other_binding() -> Object:
     return {**binding, "metadata": metadata, "spec": {"levels": levels}}
 
 
-@frozen
-class Dialect:
+class Dialect(Value):
     """A cluster of one release of Grove, and its topologies as parameters."""
 
     facts: OfflineCluster

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GROUP
-from app.frozen import frozen
 from app.objects.resource import POD, Resource
+from app.value import Value
 from tests.policies.ways import CONFIG_MAP, GROUP, KAI, QUEUE, TEMPLATED, controlled, metadata, pod
 
 Object = dict[str, Any]
@@ -17,8 +17,7 @@ VALUE = "v" * 58
 OTHER_VALUE = "w" * 58
 
 
-@frozen
-class Large:
+class Large(Value):
     """An object, and the one that it replaces: the same, but for its constraints or names."""
 
     resource: Resource

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.facts.kinds import K8S_POD_GROUP, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, POD_GROUP, WORKLOAD
-from app.frozen import frozen
 from app.objects.resource import POD, Resource
+from app.value import Value
 
 Object = dict[str, Any]
 
@@ -29,8 +29,7 @@ TEMPLATED = (
 _APP = {"app": "x"}
 
 
-@frozen
-class Way:
+class Way(Value):
     """An object that names a queue, and its kind."""
 
     resource: Resource

@@ -5,9 +5,9 @@ import json
 import logging
 import sys
 import threading
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from app.admission.review import Request, parse
 from app.admission.verdict import FAILED, Verdict, not_allowed, patched

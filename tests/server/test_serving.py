@@ -4,7 +4,6 @@ new certificates.
 
 import asyncio
 import contextlib
-import dataclasses
 import gc
 import json
 import signal
@@ -30,6 +29,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from msgspec.structs import replace
 
 from app.admission.asgi import AdmissionApp
 from app.admission.decide import Route
@@ -723,7 +723,7 @@ async def received(reader: asyncio.StreamReader) -> bytes:
 
 
 async def test_an_app_that_does_not_answer_is_cut_off(tmp_path: Path) -> None:
-    limits = dataclasses.replace(IMPATIENT, handed_over_seconds=0.1)
+    limits = replace(IMPATIENT, handed_over_seconds=0.1)
     async with listening(Waiting(tmp_path, limits)) as server:
         reader, writer = await server.open()
         server.listener.serving.hand_over = ToUvicorn(never)
@@ -747,7 +747,7 @@ async def test_an_idle_connection_is_kept_for_as_long_as_it_should(
 ) -> None:
     """The time is counted from before the connection is idle: a busy machine only adds to it."""
     assert ConnectionLimits().idle_seconds == 120
-    limits = dataclasses.replace(IMPATIENT, idle_seconds=0.6)
+    limits = replace(IMPATIENT, idle_seconds=0.6)
     async with listening(Waiting(tmp_path, limits)) as server:
         begun = time.monotonic()
         reader, writer = await server.open()

@@ -1,9 +1,9 @@
 """Which gangs have waited too long, since when, and what is said of their workloads."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.explain.known.index import Index
 from app.facts.grove.status import LastError, StatusCondition

@@ -1,7 +1,8 @@
 """The answer to "Will it be placed as I asked, and why does it wait?" for one object."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.explain.answers.branch import Branch, State, together
 from app.explain.answers.tree import grow
@@ -13,14 +14,13 @@ from app.explain.reasons.said import said_of, silence
 from app.explain.reasons.table import Unknown, examine
 from app.explain.reasons.words import ago, counted, listed
 from app.facts.named import Ref
-from app.frozen import frozen
+from app.value import Value
 
 _WHOLE = {"PodCliqueSet", "PodGang", "PodGroup", "Workload"}
 """Kinds that are gangs, or have some. Other objects are parts of one."""
 
 
-@frozen
-class Answer:
+class Answer(Value):
     """`placed` of `total` pods have a node; None if that is not known.
 
     `said` are KAI's own words about what waits, `silence` what it means that there are none.

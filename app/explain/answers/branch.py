@@ -12,13 +12,12 @@ from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import UserConstraint
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
-from app.frozen import frozen
+from app.value import Value
 
 State = Literal["well", "waits", "warning", "problem", "unknown"]
 
 
-@frozen
-class Branch:
+class Branch(Value):
     """One object.
 
     `asked` is its constraint, `where` where its pods are, or the most room that there is for them.

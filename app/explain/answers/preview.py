@@ -11,11 +11,10 @@ from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.topology import ClusterTopology
 from app.facts.kai.topology import KaiTopology
 from app.facts.named import Ref
-from app.frozen import frozen
+from app.value import Value
 
 
-@frozen
-class ConstraintChange:
+class ConstraintChange(Value):
     """What changes for one constraint of a PodCliqueSet.
 
     `severe` if the constraint is lost or rejected.
@@ -27,8 +26,7 @@ class ConstraintChange:
     severe: bool
 
 
-@frozen
-class Preview:
+class Preview(Value):
     """The preview of an edit.
 
     `effects` are those on sets, by name; `reasons` are those that the new levels would give in the

@@ -16,11 +16,10 @@ from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Toleration
 from app.facts.labels import NODE_POOL
-from app.frozen import frozen
+from app.value import Value
 
 
-@frozen
-class RoomAnswer:
+class RoomAnswer(Value):
     """Where pods have room in one domain of `level`.
 
     There are `pods` pods of `gpus` GPUs (thousandths). Every domain is there, the roomiest first.
@@ -40,8 +39,7 @@ class RoomAnswer:
         return tuple(room for room in self.rooms if room.pods >= self.pods)
 
 
-@frozen
-class RoomSearch:
+class RoomSearch(Value):
     """The room at the level that was asked for, and at the next wider one that has enough.
 
     `wider` is None if no wider level has enough, or none is needed. `largest` are the GPUs of the

@@ -17,11 +17,10 @@ from app.explain.reasons.topology import (
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
 from app.facts.named import Ref
-from app.frozen import frozen
+from app.value import Value
 
 
-@frozen
-class LevelReport:
+class LevelReport(Value):
     """The coverage of a level.
 
     `nodes` of `total` nodes have its label; `domains` is how many domains it makes, `findings` how
@@ -35,8 +34,7 @@ class LevelReport:
     findings: int
 
 
-@frozen
-class DomainReport:
+class DomainReport(Value):
     """One domain.
 
     `gpus`, `free` and `soon` are GPUs in thousandths: all, free on nodes that take pods, and held
@@ -52,8 +50,7 @@ class DomainReport:
     soon: int | None
 
 
-@frozen
-class Survey:
+class Survey(Value):
     """`outside` are the names of nodes that lack a level's label."""
 
     cluster: ClusterTopology | None

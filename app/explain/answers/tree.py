@@ -4,7 +4,8 @@ It goes from its PodCliqueSet through gangs, PodCliques, claims and queue to pod
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.explain.answers.branch import (
     Branch,

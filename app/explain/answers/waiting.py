@@ -4,7 +4,8 @@ A workload is a PodCliqueSet, or a KAI PodGroup that no PodGang owns.
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.branch import State
@@ -12,13 +13,12 @@ from app.explain.known.index import Index
 from app.explain.reasons.reason import Who
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.named import Ref
-from app.frozen import frozen
+from app.value import Value
 
 _ORDER: dict[State, int] = {"waits": 0, "problem": 1, "unknown": 2, "warning": 3, "well": 4}
 
 
-@frozen
-class WorkloadRow:
+class WorkloadRow(Value):
     """One workload.
 
     `placed` of `total` pods have a node; None if that is not known. `since` is when it was asked

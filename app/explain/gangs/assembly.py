@@ -6,7 +6,8 @@ neither.
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang, Member, Pods, Unit
 from app.explain.known.amounts import asked_gpus

@@ -5,7 +5,6 @@ It is a PodGang, or a KAI PodGroup without one, or a pod alone; one form for all
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -23,12 +22,12 @@ from app.facts.grove.podgang import PodGang
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.named import Ref
+from app.value import Value
 
 Pods = tuple[Pod, ...]
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(Value, dict=True):
     """Pods of one kind in a gang.
 
     `minimum` of them are placed together; `replicas` is how many there should be. `shapes` is what
@@ -142,8 +141,7 @@ def _runs(shapes: Iterable[Shape]) -> Iterator[Run]:
         yield shape, sum(1 for _ in same)
 
 
-@dataclass(frozen=True)
-class Unit:
+class Unit(Value, dict=True):
     """A part of a gang with a constraint of its own.
 
     It is a replica of a scaling group, or a SubGroup with children.
@@ -257,8 +255,7 @@ def demand_of(part: Member | Unit, **content: Any) -> Demand:
     return Demand(part.name, part.told.required, preferred=part.told.preferred, **content)
 
 
-@dataclass(frozen=True)
-class Gang:
+class Gang(Value, dict=True):
     """`whole` has the gang's own constraint and all its parts.
 
     `pcs` is the PodCliqueSet that it is made for.

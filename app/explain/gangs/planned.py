@@ -1,7 +1,8 @@
 """The gangs of a PodCliqueSet that does not exist yet, as Grove would make them."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.explain.gangs.assembly import gang_to_come
 from app.explain.gangs.gang import Gang, Member, Unit

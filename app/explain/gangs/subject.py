@@ -1,7 +1,6 @@
 """From the object that was asked about to its PodCliqueSet and gangs."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 
 from app.explain.gangs.assembly import (
     gang_of,
@@ -17,10 +16,10 @@ from app.facts.grove.podgang import PodGang
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
 from app.facts.place import NOWHERE, Place
+from app.value import Value
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(Value, dict=True):
     """`gangs` are those that the object is part of; `siblings` all gangs of its set.
 
     `pcs` is None without a set.
@@ -59,8 +58,7 @@ class Subject:
         return Gang(self.index, self.ref, Unit(self.ref.name), self.index.topology())
 
 
-@dataclass(frozen=True)
-class _Match:
+class _Match(Value, dict=True):
     """An object that exists.
 
     `place` names its set. It stands for a gang, for pods or for PodCliques (names); without any of

@@ -6,7 +6,8 @@ GPUs that are allocated by DRA are a resource that is called after their driver,
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.facts.kubernetes.claim import DeviceClass, ResourceClaim, ResourceSlice
 from app.facts.kubernetes.node import Node

@@ -8,14 +8,13 @@ from operator import itemgetter
 
 from app.explain.known.amounts import gpus_of
 from app.facts.kubernetes.node import Node
-from app.frozen import frozen
+from app.value import Value
 
 Path = tuple[str, ...]
 """The label values of a domain, the broadest level first. () is the whole cluster."""
 
 
-@frozen
-class Domain:
+class Domain(Value):
     """`nodes` are positions in the list of nodes that the tree was made of."""
 
     path: Path

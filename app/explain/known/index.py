@@ -1,7 +1,6 @@
 """What facts tell, each computed once: what is used on a node, and which topology is meant."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
 from functools import cached_property, partial
 from operator import attrgetter
 from typing import TypeVar, cast
@@ -296,7 +295,8 @@ class Index(Belongings):
         return Topology(cluster, kais.get(kai_name))
 
 
-_KINDS = [field.name for field in fields(Snapshot) if isinstance(field.default, tuple)]
+_EMPTY = Snapshot()
+_KINDS = [name for name in Snapshot.__struct_fields__ if isinstance(getattr(_EMPTY, name), tuple)]
 _LIMITS = {"unseen", "skipped", "absent"}
 """The fields that say what is not known."""
 _CAPACITY = "capacity"

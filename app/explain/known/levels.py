@@ -3,11 +3,10 @@
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
-from app.frozen import frozen
+from app.value import Value
 
 
-@frozen
-class Topology:
+class Topology(Value):
     """The topology that a gang is placed by.
 
     It is what Grove has and what KAI has, each None if it does not exist.

@@ -4,12 +4,10 @@ from app.facts.grove.status import LastError, read_last_errors
 from app.facts.kubernetes.pod import ONLY_A_POD, PodClaim, Shape, read_pod_claims, read_shape
 from app.facts.named import Namespaced, read_key
 from app.facts.place import NOWHERE, Place, read_place
-from app.frozen import frozen
 from app.objects.shape import JsonMap, int_of, map_at, text_at
 from app.rules.mnnvl.missing import Unclaimed, read_unclaimed
 
 
-@frozen
 class PodClique(Namespaced):
     """A PodClique. `shape` and `claims` are those of its pod template.
 

@@ -4,8 +4,9 @@ These are small values, independent of how they were read.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import field
 
 from app.explain.known.podclique import PodClique, read_pod_clique
 from app.facts import kinds, table
@@ -26,11 +27,10 @@ from app.facts.nvidia.computedomain import ComputeDomain, DomainClique
 from app.facts.table import CHANNELS, ROOM, Row
 from app.objects.resource import EVENT, Resource
 from app.objects.shape import JsonMap
+from app.value import Value
 
 
-# asyncio.run takes the repr of what its coroutine returns, which would be as large as the cluster
-@dataclass(frozen=True, slots=True, repr=False)
-class Snapshot:
+class Snapshot(Value):
     """Everything that was read, a tuple for each kind, in any order.
 
     `unseen` are the kinds (names of the fields here, such as `pods`) that could not be read in
@@ -66,6 +66,9 @@ class Snapshot:
     skipped: frozenset[str] = frozenset()
     absent: frozenset[str] = frozenset()
     now: float = 0.0
+
+    # asyncio.run takes the repr of what its coroutine returns: it would be as large as the cluster
+    __repr__ = object.__repr__
 
 
 CLIQUES: Row[PodClique] = Row(kinds.POD_CLIQUE, read_pod_clique, name="cliques", title="PodCliques")

@@ -6,7 +6,6 @@ said to be not ruled out.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from app.explain.known.domains import Domains
 from app.explain.placing.demand import Demand
@@ -14,6 +13,7 @@ from app.explain.placing.every import MOST_PODS, Exhausted, every_placement
 from app.explain.placing.ground import Ground, Vector
 from app.explain.placing.packer import Packer, Rules
 from app.facts.kubernetes.pod import Shape
+from app.value import Value
 
 _FREELY = Rules(sizes=False, shared=False)
 """Without what KAI refuses although there is a placement."""
@@ -22,8 +22,7 @@ MOST_TRIED = 40_000_000
 """Nodes that all searches of one arrangement look at, which takes about ten seconds."""
 
 
-@dataclass(frozen=True)
-class Wish:
+class Wish(Value, dict=True):
     """A demand that needs a place.
 
     `freed` is what each node (position) gets back first, because pods of the gang leave it.

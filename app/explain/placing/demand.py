@@ -2,16 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 from app.explain.known.domains import Domains, Path
 from app.facts.kubernetes.pod import Shape
-from app.frozen import frozen
+from app.value import Value
 
 
-@frozen
-class Depths:
+class Depths(Value):
     """The levels of a constraint by their depth, 0 for none. KAI tries the narrow ones first."""
 
     required: int
@@ -27,8 +25,7 @@ Run = tuple[Shape, int]
 """Pods of one shape, and how many there are."""
 
 
-@dataclass(frozen=True)
-class Demand:
+class Demand(Value, dict=True):
     """Pods and parts that go together into one domain of a level.
 
     `key` is the label of the required level, "" for none; `preferred` likewise. `pods` (shape and

@@ -7,13 +7,14 @@ nodes with the labels of all levels, as in KAI.
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.explain.known.domains import Domain
 from app.explain.placing.demand import Demand
 from app.explain.placing.ground import Ground, Vector, capacity_of
 from app.facts.kubernetes.pod import Shape
-from app.frozen import frozen
+from app.value import Value
 
 MOST_PODS = 100
 """More pods are not tried in every placement: each is a step of a recursion."""
@@ -29,8 +30,7 @@ class Exhausted(Exception):
     """The search was ended before all placements were tried."""
 
 
-@frozen
-class SearchResult:
+class SearchResult(Value):
     """`found` has the nodes of each demand and what is then free; None if there is no placement.
 
     If `exhausted`, not all were tried. `budget` is how many nodes may still be looked at.
@@ -41,8 +41,7 @@ class SearchResult:
     budget: int
 
 
-@frozen
-class _PartTask:
+class _PartTask(Value):
     """A demand that gets a domain inside of `scope`. `number` is that of the whole demand."""
 
     number: int
@@ -50,8 +49,7 @@ class _PartTask:
     scope: Domain
 
 
-@frozen
-class _PodsTask:
+class _PodsTask(Value):
     """Pods of one shape that go to some nodes."""
 
     number: int
@@ -60,8 +58,7 @@ class _PodsTask:
     nodes: Sequence[int]
 
 
-@frozen
-class _Takers:
+class _Takers(Value):
     """Nodes that take pods: (room, position) of each, and the room from each on."""
 
     rooms: Sequence[tuple[int, int]]

@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from app.explain.known.domains import Domain, Domains
 from app.facts.kubernetes.pod import Shape
+from app.value import Value
 
 Vector = tuple[int, ...]
 """Amounts of some resources, in a given order."""
@@ -22,8 +22,7 @@ def everything(_resource: str) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class Ground:
+class Ground(Value, dict=True):
     """Nodes, and what is free on them.
 
     `free` has, for each node of `domains`, the free amounts of the resources called `names`. `fit`

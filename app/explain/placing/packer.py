@@ -14,7 +14,7 @@ from app.explain.known.domains import Domain, Path
 from app.explain.placing.demand import Demand, Run
 from app.explain.placing.ground import Ground, Vector
 from app.explain.placing.trial import Scores, Trial
-from app.frozen import frozen
+from app.value import Value
 
 _OF_ANY_AMOUNT = {"cpu", "memory"}
 """Resources that don't make pods different kinds of pods."""
@@ -22,8 +22,7 @@ _STEPS = 10
 """KAI ranks preferred domains in so many steps."""
 
 
-@frozen
-class Rules:
+class Rules(Value):
     """What of KAI's procedure is in force; without one of them, to see whether it is the cause.
 
     `sizes`: room is needed for as many pods as there are, each as large as the largest.

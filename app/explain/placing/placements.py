@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Literal
+
+from msgspec.structs import replace
 
 from app.explain.known import amounts
 from app.explain.known.amounts import is_device
@@ -18,14 +19,13 @@ from app.explain.placing.packer import AS_KAI, Packer, Rules
 from app.explain.placing.room import DomainRoom, RoomCounter
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.quantity import Amounts
-from app.frozen import frozen
+from app.value import Value
 
 ANY_POOL = "*"
 Free = Literal["now", "soon", "empty"]
 
 
-@frozen
-class Assumption:
+class Assumption(Value):
     """What is supposed to be otherwise than it is.
 
     `free` is what nodes have left: now, or when terminating pods are gone (`soon`), or without any
@@ -59,8 +59,7 @@ EMPTY = Assumption(free="empty", opened=True)
 """No other pods run, and all nodes are ready and open to the gang."""
 
 
-@frozen
-class Own:
+class Own(Value):
     """The pods of a gang that are placed. They stay where they are, unless they all `leave`."""
 
     pods: tuple[Pod, ...] = ()

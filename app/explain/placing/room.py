@@ -10,11 +10,10 @@ from app.explain.known.domains import Domain
 from app.explain.placing.demand import Demand, Run
 from app.explain.placing.ground import Ground, Taker, Vector, capacity_of, takers
 from app.facts.kubernetes.pod import Shape
-from app.frozen import frozen
+from app.value import Value
 
 
-@frozen
-class DomainRoom:
+class DomainRoom(Value):
     """For how many pods of a demand a domain has room, alone in it."""
 
     domain: Domain

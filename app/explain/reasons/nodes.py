@@ -2,7 +2,8 @@
 
 import shlex
 from collections import Counter
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import is_device

@@ -1,7 +1,8 @@
 """Reasons in the room on nodes, as KAI counts it; what helps is tried out before it is said."""
 
 from collections import Counter
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of
@@ -275,7 +276,7 @@ def replaced(
 ) -> Demand:
     """Return the demand with other levels for all parts that are like `short`."""
     if demand == short or demand.profile == short.profile:
-        return replace(demand, **changes)  # type: ignore[arg-type]
+        return replace(demand, **changes)
     own = [replaced(part, short, **changes) for part in demand.parts]
     return replace(demand, parts=tuple(own))
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from app.explain.gangs.gang import Gang
 from app.facts.named import Ref
-from app.frozen import frozen
+from app.value import Value
 
 Who = Literal["you", "platform", "wait"]
 """Who can act.
@@ -20,8 +20,7 @@ itself.
 Severity = Literal["problem", "warning", "note"]
 
 
-@frozen
-class Evidence:
+class Evidence(Value):
     """A value that was read: `value` of `field` of an object."""
 
     object: Ref
@@ -29,8 +28,7 @@ class Evidence:
     value: str
 
 
-@frozen
-class Reason:
+class Reason(Value):
     """`id` is stable.
 
     `objects` are all objects that it holds for: the first stands for them. `commands` are shell
@@ -66,8 +64,7 @@ Reasons = Iterator[Reason]
 Check = Callable[[Gang], Reasons]
 
 
-@frozen
-class Rule:
+class Rule(Value):
     """One row of the table of reasons.
 
     `check` is asked if the facts in `needs` were read. `applies` tells for which gangs it can hold

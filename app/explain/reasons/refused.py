@@ -1,7 +1,8 @@
 """Constraints that KAI never keeps, or keeps in another way than one would think."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.known.amounts import gpus_of

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
+
+from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import is_device
@@ -17,6 +18,7 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.kubernetes.selectors import Requirement
 from app.facts.labels import NODE_POOL
+from app.value import Value
 
 PLACE = (("pods", 1000),)
 MOST_PARTS = 20
@@ -25,8 +27,7 @@ MOST_TRIED = 4
 """So many domains are tried out, the most promising first."""
 
 
-@dataclass(frozen=True)
-class Obstacle:
+class Obstacle(Value, dict=True):
     """Why a gang has no place now, by what would have to be otherwise.
 
     Gangs that are alike may share `placements`; `demand` is what waits, with its own names.

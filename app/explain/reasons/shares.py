@@ -7,11 +7,10 @@ from app.explain.known.amounts import gpus_of, is_gpu
 from app.explain.known.index import Index
 from app.explain.reasons.words import amount, plain
 from app.facts.kai.queue import Queue, Share
-from app.frozen import frozen
+from app.value import Value
 
 
-@frozen
-class Excess:
+class Excess(Value):
     """A bound of a queue that a gang would exceed, in thousandths of a resource."""
 
     queue: Queue

@@ -5,7 +5,8 @@ the cluster's.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang
 from app.explain.reasons import (
@@ -24,7 +25,7 @@ from app.explain.reasons import (
 )
 from app.explain.reasons.reason import Reason, Rule
 from app.facts.table import CHANNELS, ROOM
-from app.frozen import frozen
+from app.value import Value
 
 
 def _waits_constrained(gang: Gang) -> bool:
@@ -409,16 +410,14 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-@frozen
-class Unknown:
+class Unknown(Value):
     """A reason that can be neither found nor ruled out, and the facts that are missing for it."""
 
     id: str
     needs: tuple[str, ...]
 
 
-@frozen
-class Examined:
+class Examined(Value):
     """`skipped` are ids whose facts were not asked for."""
 
     reasons: tuple[Reason, ...]

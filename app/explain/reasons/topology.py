@@ -6,7 +6,8 @@ Constraints that did not reach the scheduler are among them.
 import shlex
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of

@@ -5,8 +5,9 @@ Branch, ConstraintChange and DomainReport are keys.
 """
 
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
 from typing import Any
+
+from msgspec.structs import asdict
 
 from app.explain.answers.answer import Answer
 from app.explain.answers.preview import Preview
@@ -15,6 +16,7 @@ from app.explain.answers.survey import DomainReport, Survey
 from app.explain.known.domains import Domain
 from app.explain.known.snapshot import Snapshot
 from app.objects.shape import Object
+from app.value import Value
 
 
 def document(answer: Answer) -> Object:
@@ -102,22 +104,19 @@ def preview_document(preview: Preview) -> Object:
     }
 
 
-def _map(value: Any) -> Object:
-    """Return a dataclass as a map of its fields; its `ref` is called `object`."""
-    return {
-        _NAMES.get(field.name, field.name): plain(getattr(value, field.name))
-        for field in fields(value)
-    }
+def _map(value: Value) -> Object:
+    """Return a value as a map of its fields; its `ref` is called `object`."""
+    return {_NAMES.get(name, name): plain(field) for name, field in asdict(value).items()}
 
 
 _NAMES = {"ref": "object", "had_place": "hadPlace"}
 
 
 def plain(value: Any) -> Any:
-    """Return a value of maps, lists and scalars, in place of dataclasses and tuples."""
+    """Return a value of maps, lists and scalars, in place of values and tuples."""
     if isinstance(value, Domain):
         return list(value.path)
-    if is_dataclass(value):
+    if isinstance(value, Value):
         return _map(value)
     if isinstance(value, tuple):
         return [plain(item) for item in value]

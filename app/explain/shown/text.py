@@ -1,7 +1,8 @@
 """Answers for people, as lines of text."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.explain.answers.answer import Answer
 from app.explain.answers.branch import Branch, State

@@ -6,12 +6,11 @@ Those of a PodClique count first, then those of its scaling group, then those of
 from typing import Any
 
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_SCOPE
-from app.frozen import frozen
 from app.objects.shape import JsonMap
+from app.value import Value
 
 
-@frozen
-class MnnvlAnnotations:
+class MnnvlAnnotations(Value):
     """The values of the annotations, which may be invalid. None if an annotation is missing."""
 
     enabled: Any = None

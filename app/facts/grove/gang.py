@@ -4,19 +4,20 @@ A `PodGang` of `podgang` takes more than twice as much memory, and a server has 
 """
 
 from collections.abc import Collection
-from dataclasses import field
 from sys import intern
 from typing import Any
+
+from msgspec.structs import astuple
 
 from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
 from app.facts.labels import MNNVL_ADOPTED, POD_GANG_ROLE, TOPOLOGY_NAME
 from app.facts.place import Place, read_place
-from app.frozen import frozen
 from app.objects.edits import ABSENT, value_at
 from app.objects.metadata import labels_of
 from app.objects.owners import owners_of
 from app.objects.packed import packed, unpacked
 from app.objects.shape import JsonMap, map_of, maps_at, text_at, text_of
+from app.value import Value
 
 _ANNOTATIONS = (TOPOLOGY_NAME, MNNVL_ADOPTED)
 _CONSTRAINTS = ("topologyConstraint", "topologyConstraintGroupConfigs")
@@ -24,8 +25,7 @@ _CONSTRAINTS = ("topologyConstraint", "topologyConstraintGroupConfigs")
 Object = dict[str, Any]
 
 
-@frozen
-class SlimPodGang:
+class SlimPodGang(Value):
     """A PodGang.
 
     `uid` is "" while it is being created. `set_uid` is that of the PodCliqueSet that controls it,
@@ -78,7 +78,6 @@ def _set_uid(obj: JsonMap) -> str:
     return next((owner.uid for owner in owners), "")
 
 
-@frozen
 class StoredGang(SlimPodGang):
     """A cached PodGang. `content` is JSON, which needs far less memory than maps.
 
@@ -86,7 +85,11 @@ class StoredGang(SlimPodGang):
     """
 
     content: bytes = b""
-    resource_version: str = field(default="", compare=False)
+    resource_version: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether another PodGang is the same in all but its resource version."""
+        return type(other) is StoredGang and astuple(self)[:-1] == astuple(other)[:-1]
 
     def cliques(self) -> Collection[str]:
         """Return the names of its PodCliques, which only `content` has."""

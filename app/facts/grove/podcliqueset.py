@@ -1,7 +1,8 @@
 """The parts of a stored PodCliqueSet that rules need. Source: Grove's PodCliqueSet CRD."""
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 from app.facts.grove.status import LastError, StatusCondition, read_conditions, read_last_errors
@@ -9,16 +10,15 @@ from app.facts.kubernetes.requests import Requests, read_requests
 from app.facts.labels import MNNVL_GROUP
 from app.facts.named import Namespaced
 from app.facts.place import Place
-from app.frozen import frozen
 from app.objects.metadata import annotations_of
 from app.objects.shape import JsonMap, int_of, map_at, map_of, maps_of, text_at, text_of, texts_at
 from app.objects.time import seconds_since_1970
+from app.value import Value
 
 CONDITION = "TopologyConstraintSatisfied"
 
 
-@frozen
-class Pack:
+class Pack(Value):
     """A topologyConstraint of the dialect `bindings`.
 
     It has `topologyName`, `pack.required` and `pack.preferred`, each "" if it is not set.
@@ -29,8 +29,7 @@ class Pack:
     preferred: str
 
 
-@frozen
-class UserConstraint:
+class UserConstraint(Value):
     """A topologyConstraint as its author means it, in either dialect: domains.
 
     `field` is where `required` is, for evidence.
@@ -63,8 +62,7 @@ def _asked(pack_domain: str | None, pack: Pack | None) -> UserConstraint:
     return UserConstraint(pack_domain or "", "", name, "packDomain")
 
 
-@frozen
-class Clique:
+class Clique(Value):
     """One entry of `spec.template.cliques`.
 
     `pack_domain` is None if it has no packDomain, `pack` None if its constraint has no other field.
@@ -84,8 +82,7 @@ class Clique:
         return _asked(self.pack_domain, self.pack)
 
 
-@frozen
-class ScalingGroup:
+class ScalingGroup(Value):
     """One entry of `spec.template.podCliqueScalingGroups`.
 
     `cliques` are the names of its cliques. `minimum` is its minAvailable.
@@ -105,7 +102,6 @@ class ScalingGroup:
         return _asked(self.pack_domain, self.pack)
 
 
-@frozen
 class PodCliqueSet(Namespaced):
     """A stored PodCliqueSet.
 
@@ -180,7 +176,6 @@ class PodCliqueSet(Namespaced):
         return self.mnnvl if group is None else group.mnnvl.over(self.mnnvl)
 
 
-@frozen
 class SetWithStatus(PodCliqueSet):
     """A PodCliqueSet with what Grove writes into its status, and its time of creation.
 

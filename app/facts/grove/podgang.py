@@ -4,16 +4,15 @@ from app.facts.constraint import UNBOUND, SchedulerConstraint
 from app.facts.labels import POD_GANG_EPOCH, POD_GANG_ROLE, TOPOLOGY_NAME
 from app.facts.named import Namespaced, read_key
 from app.facts.place import NOWHERE, Place, read_place
-from app.frozen import frozen
 from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_at
 from app.objects.time import seconds_since_1970
+from app.value import Value
 
 TOPOLOGY_NAMES = (TOPOLOGY_NAME, "kai.scheduler/topology")
 """The annotations that name the topology of a PodGang."""
 
 
-@frozen
-class GangPart:
+class GangPart(Value):
     """An entry of a PodGang's `spec.podgroups`. `pods` are the names in podReferences."""
 
     name: str = ""
@@ -22,8 +21,7 @@ class GangPart:
     told: SchedulerConstraint = UNBOUND
 
 
-@frozen
-class GangGroup:
+class GangGroup(Value):
     """An entry of a PodGang's `spec.topologyConstraintGroupConfigs`.
 
     `parts` are names of its podgroups.
@@ -34,7 +32,6 @@ class GangGroup:
     told: SchedulerConstraint = UNBOUND
 
 
-@frozen
 class PodGang(Namespaced):
     """A PodGang.
 

@@ -1,19 +1,17 @@
 """PodGangMaps, of releases with epochs."""
 
 from app.facts.named import Namespaced, read_key
-from app.frozen import frozen
 from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
+from app.value import Value
 
 
-@frozen
-class MapEntry:
+class MapEntry(Value):
     """An entry of a PodGangMap: the epoch of a PodGang, and those of the PodGangs that it needs."""
 
     epoch: str = ""
     depends_on: tuple[str, ...] = ()
 
 
-@frozen
 class PodGangMap(Namespaced):
     """Which PodGangs a replica of a set has."""
 

@@ -1,12 +1,11 @@
 """What Grove writes into the status of its objects."""
 
-from app.frozen import frozen
 from app.objects.shape import JsonMap, maps_of, text_at
 from app.objects.time import seconds_since_1970
+from app.value import Value
 
 
-@frozen
-class StatusCondition:
+class StatusCondition(Value):
     """A condition of an object."""
 
     type: str = ""
@@ -15,8 +14,7 @@ class StatusCondition:
     message: str = ""
 
 
-@frozen
-class LastError:
+class LastError(Value):
     """An entry of Grove's `status.lastErrors`. Grove keeps it after the error is over."""
 
     text: str = ""

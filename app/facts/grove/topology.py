@@ -4,15 +4,14 @@ from collections.abc import Iterable
 
 from app.facts.labels import KAI_SCHEDULER
 from app.facts.named import Ref
-from app.frozen import frozen
 from app.objects.shape import JsonMap, Object, map_at, maps_at, maps_of, text_at
+from app.value import Value
 
 DOMAINS = ("region", "zone", "datacenter", "block", "rack", "host", "numa")
 """All domains of a ClusterTopology, broadest first."""
 
 
-@frozen
-class Level:
+class Level(Value):
     """A topology domain and the node label that it stands for."""
 
     domain: str
@@ -23,8 +22,7 @@ def broadest_first(levels: Iterable[Level]) -> tuple[Level, ...]:
     return tuple(sorted(levels, key=lambda level: DOMAINS.index(level.domain)))
 
 
-@frozen
-class ClusterTopology:
+class ClusterTopology(Value):
     """A ClusterTopology or a ClusterTopologyBinding (`kind` tells which), levels broadest first.
 
     `kai` is the name of the KAI Topology that it stands for, which administrators made if it is

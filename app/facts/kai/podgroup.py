@@ -1,22 +1,23 @@
 """KAI's PodGroups."""
 
-from dataclasses import field, replace
 from typing import Any
+
+from msgspec import field
+from msgspec.structs import replace
 
 from app.facts.constraint import UNBOUND, SchedulerConstraint
 from app.facts.labels import NODE_POOL
 from app.facts.named import Namespaced, read_key
 from app.facts.quantity import Amounts, amounts
-from app.frozen import frozen
 from app.objects.owners import owners_of
 from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at
 from app.objects.time import duration, seconds_since_1970
+from app.value import Value
 
 LAST_EVICTION = "kai.scheduler/last-eviction-timestamp"
 
 
-@frozen
-class SubGroup:
+class SubGroup(Value):
     """A SubGroup of a PodGroup.
 
     `needed` is how many of its own SubGroups are needed, None for all. `unnamed` are the levels
@@ -31,8 +32,7 @@ class SubGroup:
     unnamed: SchedulerConstraint = UNBOUND
 
 
-@frozen
-class Said:
+class Said(Value):
     """The reason why KAI says that it can't place a PodGroup.
 
     It is an item of `status.schedulingConditions[].reasons`.
@@ -46,7 +46,6 @@ class Said:
     time: float | None = None
 
 
-@frozen
 class KaiPodGroup(Namespaced):
     """A PodGroup of scheduling.run.ai.
 

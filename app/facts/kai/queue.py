@@ -7,8 +7,8 @@ from typing import Any
 from app.facts.labels import NODE_POOL
 from app.facts.named import Named
 from app.facts.quantity import MOST_THOUSANDTHS, amounts
-from app.frozen import frozen
 from app.objects.shape import JsonMap, map_at, text_at
+from app.value import Value
 
 _GPU = ("nvidia.com/gpu", "gpu")
 
@@ -17,8 +17,7 @@ MEGABYTE = 1_000_000 * 1000
 """In thousandths of a byte: queues have memory in megabytes."""
 
 
-@frozen
-class Share:
+class Share(Value):
     """What a queue may have of a resource and has, in thousandths. None is no bound."""
 
     quota: int | None = None
@@ -30,8 +29,7 @@ class Share:
 NO_SHARE = Share()
 
 
-@frozen
-class Queue(Named):
+class Queue(Value, Named):
     """A queue, with GPUs in thousandths. None is no limit; a quota of None is no promise."""
 
     kind = "Queue"

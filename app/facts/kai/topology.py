@@ -1,13 +1,12 @@
 """KAI's Topologies."""
 
 from app.facts.named import Named, Ref
-from app.frozen import frozen
 from app.objects.owners import OwnerRef, owners_of
 from app.objects.shape import JsonMap, Object, map_at, maps_at, text_at
+from app.value import Value
 
 
-@frozen
-class KaiTopology(Named):
+class KaiTopology(Value, Named):
     """A KAI Topology.
 
     `keys` are the node labels of its levels, broadest first. `aliases` are the second names of

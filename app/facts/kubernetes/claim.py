@@ -7,9 +7,9 @@ from app.facts.kubernetes.selectors import Term, node_selector_terms
 from app.facts.labels import KAI_QUEUE
 from app.facts.named import Named, Namespaced, read_key
 from app.facts.place import NOWHERE, Place, read_place
-from app.frozen import frozen
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, maps_of, text_at
 from app.objects.time import seconds_since_1970
+from app.value import Value
 
 MOST_DEVICES = 32
 """The most devices of a claim.
@@ -21,16 +21,14 @@ _DRIVER = re.compile(r"""device\.driver\s*==\s*["']([^"']+)["']""")
 _TYPE = re.compile(r"""\.type\s*==\s*["']([^"']+)["']""")
 
 
-@frozen
-class Consumer:
+class Consumer(Value):
     """A pod in a claim's `status.reservedFor`."""
 
     name: str = ""
     uid: str = ""
 
 
-@frozen
-class Device:
+class Device(Value):
     """A device that a claim is allocated."""
 
     driver: str = ""
@@ -38,7 +36,6 @@ class Device:
     device: str = ""
 
 
-@frozen
 class ResourceClaim(Namespaced):
     """A claim.
 
@@ -132,7 +129,6 @@ def _stored_once(*names: str) -> tuple[str, ...]:
     return names
 
 
-@frozen
 class ClaimTemplate(Namespaced):
     """A ResourceClaimTemplate, with the DeviceClass of each device that its claims ask for."""
 
@@ -144,8 +140,7 @@ def read_claim_template(obj: JsonMap) -> ClaimTemplate:
     return ClaimTemplate(*read_key(map_at(obj, "metadata")), classes)
 
 
-@frozen
-class DeviceClass(Named):
+class DeviceClass(Value, Named):
     """A DeviceClass.
 
     `gpus` is the driver whose GPUs it selects, "" if it selects other devices, or parts of GPUs.
@@ -178,8 +173,7 @@ def _is_gpu(driver: str, of_type: str) -> bool:
     return driver.startswith("gpu.") and of_type in ("", "gpu")
 
 
-@frozen
-class ResourceSlice:
+class ResourceSlice(Value):
     """Devices of one pool.
 
     `node` is "" unless all are on one node; `gpus` are the names of those that are GPUs.

@@ -1,13 +1,12 @@
 """Events about objects."""
 
 from app.facts.named import Ref
-from app.frozen import frozen
 from app.objects.shape import JsonMap, map_at, text_at
 from app.objects.time import seconds_since_1970
+from app.value import Value
 
 
-@frozen
-class Event:
+class Event(Value):
     """An event. `uid` is that of the object that it is about.
 
     `source` is the component that wrote it, "" if it is not known.

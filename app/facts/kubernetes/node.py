@@ -2,16 +2,17 @@
 
 import functools
 from collections.abc import Mapping
-from dataclasses import field
 from sys import intern
 from typing import Any
+
+from msgspec import field
 
 from app.facts.kubernetes.selectors import Taint, read_taints
 from app.facts.named import Named, interned
 from app.facts.quantity import Amounts, amounts
-from app.frozen import frozen
 from app.objects.metadata import labels_of
 from app.objects.shape import JsonMap, map_at, map_of, maps_of
+from app.value import Value
 
 Labels = Mapping[str, str]
 Texts = tuple[str, ...]
@@ -22,8 +23,7 @@ Pairs = tuple[tuple[str, str], ...]
 """Keys and values of labels."""
 
 
-@frozen
-class NodeLabels:
+class NodeLabels(Value):
     """All labels of a node: the sorted keys and their values.
 
     Equal texts and equal tuples of keys are stored once. It takes less than half of what a `Node`
@@ -60,8 +60,7 @@ def _positions(keys: Texts, grouping: Grouping) -> tuple[int, ...]:
     return tuple(position for position, key in enumerate(keys) if key in grouping)
 
 
-@frozen
-class Node(Named):
+class Node(Value, Named):
     """What decides on placement. Other annotations and images are not kept."""
 
     kind = "Node"

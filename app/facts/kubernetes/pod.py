@@ -18,18 +18,17 @@ from app.facts.labels import GPU_FRACTION, POD_GROUP_NAME, PREEMPTIBILITY, SUBGR
 from app.facts.named import Namespaced, interned, read_key
 from app.facts.place import NOWHERE, Place, read_place
 from app.facts.quantity import thousandths
-from app.frozen import frozen
 from app.objects.owners import owners_of
 from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_at
 from app.objects.time import seconds_since_1970
+from app.value import Value
 
 GATED = "SchedulingGated"
 """The reason of the API server for pods with gates: no words of a scheduler."""
 GPU = "nvidia.com/gpu"
 
 
-@frozen
-class Shape:
+class Shape(Value):
     """What a pod asks of a node. Equal shapes are one object, so that pods can be grouped by it."""
 
     requests: tuple[tuple[str, int], ...] = ()
@@ -43,8 +42,7 @@ ONLY_A_POD = Shape((("pods", 1000),))
 """What a pod without requests asks for."""
 
 
-@frozen
-class PodClaim:
+class PodClaim(Value):
     """An entry of `spec.resourceClaims`.
 
     `claim` is the ResourceClaim's name, also one made from `template`.
@@ -101,7 +99,6 @@ def _shared_shape(
     return Shape(requests, selector, affinity, tolerated)
 
 
-@frozen
 class Pod(Namespaced):
     """A pod.
 

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from app.frozen import frozen
 from app.objects.shape import JsonMap, map_at, map_of, maps_of, text_at, texts_at
+from app.value import Value
 
 
-@frozen
-class Requirement:
+class Requirement(Value):
     """One term of a selector: `operator` is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
 
     key: str
@@ -19,15 +18,13 @@ Term = tuple[Requirement, ...]
 """Requirements that must all hold. Of several terms, one must hold."""
 
 
-@frozen
-class Taint:
+class Taint(Value):
     key: str
     value: str
     effect: str
 
 
-@frozen
-class Toleration:
+class Toleration(Value):
     """`key` "" with `operator` Exists tolerates every taint; `effect` "" every effect."""
 
     key: str

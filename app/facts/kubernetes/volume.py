@@ -2,14 +2,13 @@
 
 from app.facts.kubernetes.selectors import Term, node_selector_terms
 from app.facts.named import Named, Namespaced, read_key
-from app.frozen import frozen
 from app.objects.shape import JsonMap, map_at, text_at
 from app.objects.time import seconds_since_1970
+from app.value import Value
 
 _IS_DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
 
-@frozen
 class VolumeClaim(Namespaced):
     """A PersistentVolumeClaim.
 
@@ -24,8 +23,7 @@ class VolumeClaim(Namespaced):
     deleting: float | None = None
 
 
-@frozen
-class Volume(Named):
+class Volume(Value, Named):
     """A PersistentVolume. `nodes` are the terms of its node affinity, none if it is everywhere."""
 
     kind = "PersistentVolume"
@@ -33,8 +31,7 @@ class Volume(Named):
     nodes: tuple[Term, ...] = ()
 
 
-@frozen
-class StorageClass(Named):
+class StorageClass(Value, Named):
     """A StorageClass. `waits` is whether it binds only once a pod is placed."""
 
     kind = "StorageClass"

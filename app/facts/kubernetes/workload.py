@@ -1,12 +1,11 @@
 """The Kubernetes Workload API, and PriorityClasses."""
 
 from app.facts.named import Named, Namespaced, read_key
-from app.frozen import frozen
 from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at
+from app.value import Value
 
 
-@frozen
-class PriorityClass(Named):
+class PriorityClass(Value, Named):
     """A PriorityClass.
 
     `is_default` if it is that of PodGroups that name none, or one that doesn't exist.
@@ -23,7 +22,6 @@ def read_priority_class(obj: JsonMap) -> PriorityClass:
     return PriorityClass(name, int_of(obj.get("value")), obj.get("globalDefault") is True)
 
 
-@frozen
 class Workload(Namespaced):
     """A Workload of scheduling.k8s.io and the names of its groups."""
 
@@ -41,7 +39,6 @@ def read_workload(obj: JsonMap) -> Workload:
     )
 
 
-@frozen
 class WorkloadGroup(Namespaced):
     """A PodGroup of scheduling.k8s.io; `workload` is "" if it has no template."""
 

@@ -4,19 +4,17 @@ from typing import Any
 
 from app.facts.named import Namespaced, read_key
 from app.facts.place import NOWHERE, Place, read_place
-from app.frozen import frozen
 from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_at
+from app.value import Value
 
 
-@frozen
-class DomainNode:
+class DomainNode(Value):
     """A node as a ComputeDomain's status, or a ComputeDomainClique, gives it."""
 
     name: str
     ready: bool
 
 
-@frozen
 class ComputeDomain(Namespaced):
     """A ComputeDomain.
 
@@ -51,7 +49,6 @@ def read_compute_domain(obj: JsonMap) -> ComputeDomain:
     )
 
 
-@frozen
 class DomainClique(Namespaced):
     """A ComputeDomainClique: the daemons of one NVLink clique."""
 

@@ -8,10 +8,10 @@ from app.facts.kubernetes.claim import awaited_classes
 from app.facts.labels import MNNVL_MANAGED
 from app.facts.named import Key
 from app.facts.place import Place, read_place
-from app.frozen import frozen
 from app.objects.metadata import labels_of
 from app.objects.owners import OwnerRef, owners_of
 from app.objects.shape import JsonMap
+from app.value import Value
 
 _DOMAIN_SUFFIX = "-cd"
 _CLAIM_SUFFIX = "-mnnvl-claim"
@@ -39,8 +39,7 @@ def base_of(kind: str, name: str) -> str:
     return name.removesuffix(suffix) if name.endswith(suffix) else ""
 
 
-@frozen
-class MnnvlResource:
+class MnnvlResource(Value):
     """A stored ComputeDomain or ResourceClaim.
 
     `managed` is true if it has our label. `place.podgang` is "" unless an earlier version made the

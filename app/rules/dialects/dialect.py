@@ -7,8 +7,9 @@ nothing. A constraint in fields that a dialect does not read is never changed an
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import field
 from typing import Literal, Protocol
+
+from msgspec import field
 
 from app.facts.grove.gang import SlimPodGang
 from app.facts.grove.podcliqueset import PodCliqueSet
@@ -16,7 +17,6 @@ from app.facts.grove.template import Owner, Template
 from app.facts.grove.topology import Level
 from app.facts.kai.topology import KaiTopology
 from app.facts.nvidia.mnnvl import MnnvlResource
-from app.frozen import frozen
 from app.objects.conditions import Condition
 from app.objects.edits import Edit
 from app.objects.fields import FieldError
@@ -24,6 +24,7 @@ from app.objects.resource import Resource
 from app.objects.shape import JsonMap
 from app.rules.topology.coverage import Nodes
 from app.rules.topology.levels import ManagedTopology
+from app.value import Value
 
 State = Literal["owned", "adoptable", "going", "foreign"]
 """How a resource stands to its PodGang.
@@ -36,8 +37,7 @@ Adopted = Literal["true", "false"] | None
 """The value of the annotation `grove.io/mnnvl-resources-adopted`, None for no annotation."""
 
 
-@frozen
-class OwnershipProblem:
+class OwnershipProblem(Value):
     """A problem and its remedy.
 
     If `settling` is true, it may resolve within moments, and counts only if it lasts.
@@ -157,8 +157,7 @@ class TopologyFacts(Protocol):
         """
 
 
-@frozen
-class LevelsVerdict:
+class LevelsVerdict(Value):
     """The verdict on a write of levels.
 
     `refusal` is the reason why the operation is not allowed, None if it is.
@@ -169,8 +168,7 @@ class LevelsVerdict:
     warnings: Sequence[str] = field(default_factory=list)
 
 
-@frozen
-class SetVerdict:
+class SetVerdict(Value):
     """The verdict on the constraints of a PodCliqueSet, and what was read on the way.
 
     `levels` are those of the topology that the constraints refer to, broadest first. `required` has

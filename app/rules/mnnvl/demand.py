@@ -15,7 +15,6 @@ from app.facts.kinds import COMPUTE_DOMAIN
 from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED
 from app.facts.nvidia.mnnvl import base_of, claim_name, template_name
 from app.facts.place import read_place
-from app.frozen import frozen
 from app.objects.metadata import annotations_of, labels_of
 from app.objects.resource import Resource
 from app.objects.shape import JsonMap, map_at, map_of, maps_at
@@ -32,7 +31,6 @@ from app.rules.mnnvl.plan import (
 )
 
 
-@frozen
 class ClaimedClique(CliqueMember):
     """A stored PodClique that has a claim of ours.
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from app.facts.grove.annotations import MnnvlAnnotations, read_mnnvl
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE
-from app.frozen import frozen
 from app.objects.metadata import annotations_of
 from app.objects.shape import JsonMap, map_at, maps_at, text_at
 from app.rules.mnnvl.claim import CLAIM, requests_gpus
@@ -30,7 +29,6 @@ REPLACE = (
 _ENABLED = MnnvlAnnotations("true")
 
 
-@frozen
 class Unclaimed(CliqueMember):
     """A stored PodClique that requests GPUs, has no claim of ours, and does not refuse one.
 

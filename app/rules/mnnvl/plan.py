@@ -3,9 +3,10 @@
 It says which ComputeDomain and ResourceClaim a PodClique shares, their names and labels.
 """
 
-from dataclasses import replace
 from sys import intern
 from typing import Any, Literal
+
+from msgspec.structs import replace
 
 from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.kinds import POD_CLIQUE_SET
@@ -27,11 +28,11 @@ from app.facts.labels import (
 )
 from app.facts.nvidia.mnnvl import claim_name, domain_name, template_name
 from app.facts.place import Place, read_place
-from app.frozen import frozen
 from app.objects.fields import FieldPath, Findings, invalid, not_supported, required
 from app.objects.metadata import labels_of
 from app.objects.names import MAX_LABEL, is_subdomain
 from app.objects.shape import JsonMap, map_of, maps_of, text_at
+from app.value import Value
 
 ClaimMode = Literal["shared", "template"]
 Scope = Literal["replica", "clique", "scalingGroupReplica"]
@@ -45,8 +46,7 @@ _LABELS = FieldPath("metadata.labels")
 _ANNOTATIONS = FieldPath("metadata.annotations")
 
 
-@frozen
-class CliqueMember:
+class CliqueMember(Value):
     """The parts of a PodClique on which its resources depend.
 
     These are the names, labels and first owner of the resources: the PodCliqueSet, whose uid is ""
@@ -71,8 +71,7 @@ class CliqueMember:
         return f"{place.pcs}-{place.replica}"
 
 
-@frozen
-class Plan:
+class Plan(Value):
     """The resources that `member` shares with the others of its `scope`."""
 
     member: CliqueMember

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from app.facts.grove.template import SET, CliqueTemplate, Owner, Template, owner_text
 from app.facts.grove.topology import Level
-from app.frozen import frozen
 from app.rules.topology.coverage import Nodes, Room
+from app.value import Value
 
 
 def capacity_warnings(
@@ -57,8 +57,7 @@ def required_levels(
     return narrowest
 
 
-@frozen
-class _Count:
+class _Count(Value):
     """The number of pods, the GPUs of the largest, and the GPUs of all."""
 
     pods: int

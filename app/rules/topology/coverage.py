@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from typing import Any, TypeVar, TypeVarTuple
 
 from app.facts.grove.topology import Level
-from app.frozen import frozen
 from app.objects.conditions import Condition
 from app.objects.fields import listed
 from app.rules.topology.levels import HOSTNAME_KEY
+from app.value import Value
 
 GPU_COUNT = "nvidia.com/gpu.count"
 """The node label with the number of GPUs, which NVIDIA's GPU feature discovery writes."""
@@ -140,8 +140,7 @@ class Nodes:
         return max((_gpus(labels) for labels, _ in self if GPU_COUNT in labels), default=None)
 
 
-@frozen
-class LevelProblem:
+class LevelProblem(Value):
     """A problem of a level. `reason` is one CamelCase word, and `text` is for people."""
 
     reason: str
@@ -247,8 +246,7 @@ def _order_problems(broader: Level, narrower: Level, nodes: Nodes) -> Iterator[L
     yield LevelProblem("LevelsNotATree", text)
 
 
-@frozen
-class Room:
+class Room(Value):
     """The room in the largest domain of a level.
 
     `nodes` is the largest number of nodes in a domain. `nodes_by_gpus` has how many nodes of the

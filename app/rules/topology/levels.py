@@ -8,18 +8,17 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from app.facts.grove.topology import DOMAINS, Level
-from app.frozen import frozen
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath, Findings
 from app.objects.names import label_key_problem
+from app.value import Value
 
 MAX_LEVELS = 7
 MAX_KEY = 63
 HOSTNAME_KEY = "kubernetes.io/hostname"
 
 
-@frozen
-class ManagedTopology:
+class ManagedTopology(Value):
     """The managed ClusterTopology.
 
     `levels` are listed broadest first, and are empty if the object doesn't exist. `enabled` is
@@ -72,8 +71,7 @@ def _validate_key(at: FieldPath, key: str) -> FieldError | None:
     return None if problem is None else fields.invalid(at, key, problem)
 
 
-@frozen
-class TextRule:
+class TextRule(Value):
     """The rule for a text field.
 
     `hint` describes the text if it is missing. `validate` returns a finding about an invalid one.

@@ -1,11 +1,10 @@
 """The cliques of a PodCliqueSet that the PodGroups of a PodGang stand for."""
 
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
-from app.frozen import frozen
+from app.value import Value
 
 
-@frozen
-class PodGroupClique:
+class PodGroupClique(Value):
     """The PodClique of one PodGroup of a PodGang.
 
     It is a clique of a replica of the set or of a scaling group. `replica` is the index of the

@@ -9,8 +9,8 @@ https://github.com/kai-scheduler/KAI-Scheduler/tree/d5bc503a/pkg/scheduler/plugi
 from collections.abc import Callable, Iterator, Mapping
 
 from app.facts.kai.topology import KaiTopology
-from app.frozen import frozen
 from app.objects.fields import FieldPath
+from app.value import Value
 
 TopologyOf = Callable[[str], KaiTopology | None]
 """Returns a KAI Topology by its name, or None if it is not known."""
@@ -19,8 +19,7 @@ WHOLE = ""
 """The name of the part that is the whole gang."""
 
 
-@frozen
-class PartLevels:
+class PartLevels(Value):
     """A part of a gang with its levels, each "" if it is not set, and their paths.
 
     `topology` is the name of the KAI Topology, or "". `parent` is the name of the part around it.
@@ -34,8 +33,7 @@ class PartLevels:
     parent: str = WHOLE
 
 
-@frozen
-class Required:
+class Required(Value):
     """A level that is required, and its topology; both "" if none is."""
 
     topology: str = ""

@@ -8,10 +8,10 @@ https://github.com/kubernetes/enhancements/tree/master/keps/sig-scheduling/4671-
 from collections.abc import Mapping
 from hashlib import sha256
 
-from app.frozen import frozen
 from app.objects.edits import Edit
 from app.objects.metadata import annotations_of, labels_of
 from app.objects.shape import JsonMap
+from app.value import Value
 
 IGNORE = "kai.scheduler/ignore-workload-api"
 """If this annotation of a Pod or of its top owner is "true", the Pod opts out of its group."""
@@ -32,8 +32,7 @@ _NOT_COPIED = (
 )
 
 
-@frozen
-class GroupRef:
+class GroupRef(Value):
     """The reference of a Pod to its group.
 
     In v1alpha1, `pod_group` is "". In later versions, only `pod_group` is set: the name of a
@@ -71,8 +70,7 @@ def shared_key(workload: str, group: str) -> str:
     return f"b/{workload}/{group}" if workload else ""
 
 
-@frozen
-class MetadataLayer:
+class MetadataLayer(Value):
     """The metadata of a Workload, a top owner or a Pod.
 
     `priority_class` is that of the Pod's spec, else "".
@@ -87,8 +85,7 @@ class MetadataLayer:
         return self.labels.get(key) or self.annotations.get(key) or None
 
 
-@frozen
-class DefinedGroup:
+class DefinedGroup(Value):
     """A group as its Workload or PodGroup defines it.
 
     `minimum` is the `minCount` of a gang, or None for the basic policy. `pod_group` is the PodGroup

@@ -14,11 +14,11 @@ from typing import Any
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import K8S_POD_GROUP, POD_GROUP
 from app.facts.labels import KAI_QUEUE, MANAGED_BY, MANAGER
-from app.frozen import frozen
 from app.objects.metadata import annotations_of, labels_of, string_map
 from app.objects.shape import JsonMap, Object
 from app.rules.topology.placing import TopologyOf, is_broader_level
 from app.rules.workload.groups import DefinedGroup, MetadataLayer
+from app.value import Value
 
 WORKLOAD_GROUP = "grove.io/workload-group"
 COPIED = "grove.io/copied-metadata"
@@ -44,8 +44,7 @@ _FIELDS = ("minMember", "priorityClassName", "preemptibility", "topologyConstrai
 _MAPS = ("labels", "annotations")
 
 
-@frozen
-class LabelKeys:
+class LabelKeys(Value):
     """The keys of labels or annotations that a PodGroup gets.
 
     They are for queue, priority class, preemptibility and project, and the labels `user` and
@@ -60,8 +59,7 @@ class LabelKeys:
     node_pool: str = "kai.scheduler/node-pool"
 
 
-@frozen
-class Conventions:
+class Conventions(Value):
     """The settings of KAI.
 
     These are its keys, the Topology of constraints that name none, and the queue of groups that
@@ -77,8 +75,7 @@ def _unknown(name: str) -> KaiTopology | None:
     return None
 
 
-@frozen
-class Sources:
+class Sources(Value):
     """The sources of the fields of a PodGroup, beside its group: the top owner and the first Pod.
 
     `kind` is the API group and kind of the top owner. `common_owner` is the reference to the top
@@ -94,8 +91,7 @@ class Sources:
     topology_of: TopologyOf = _unknown
 
 
-@frozen
-class Remark:
+class Remark(Value):
     """Reason and note of an event about a stored PodGroup."""
 
     reason: str

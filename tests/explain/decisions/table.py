@@ -2,15 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 
-from app.frozen import frozen
+from app.value import Value
 from tests.explain.decisions.judge import disagreements
 from tests.explain.decisions.recording import Recording
 
 COLUMNS = ("placed", "partly", "pending")
 
 
-@frozen
-class Verdict:
+class Verdict(Value):
     """What was found in one recording: `problems` is empty if explain agrees."""
 
     name: str

@@ -1,6 +1,6 @@
 """Reasons in claims, device classes and ComputeDomains."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass

@@ -1,6 +1,6 @@
 """Reasons in what was asked for, and in what of it reached the scheduler."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import UserConstraint

@@ -1,6 +1,6 @@
 """Room and NeverFits if GPUs are allocated by DRA: nodes have none of their own, ResourceSlices do."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from app.facts.kubernetes.claim import (
     ClaimTemplate,

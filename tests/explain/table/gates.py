@@ -1,6 +1,6 @@
 """Reasons for which pods are not handed to KAI."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import UserConstraint

@@ -1,6 +1,6 @@
 """Reasons in what was not made, or is made anew, and in what is not installed."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from app.facts.grove.status import LastError
 from tests.explain.fleet import (

@@ -1,6 +1,6 @@
 """Reasons in the room on nodes."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import UserConstraint

@@ -1,6 +1,6 @@
 """Reasons in queues, and in what KAI says."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from app.facts.kai.podgroup import Said
 from app.facts.kai.queue import Queue, Share

@@ -1,6 +1,6 @@
 """Constraints that KAI never keeps, or keeps in another way than one would think."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from app.facts.constraint import SchedulerConstraint
 from tests.explain.fleet import (

@@ -1,7 +1,9 @@
 """A row of the table of reasons, and states that several rows share."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from app.explain.known.podclique import PodClique
 from app.facts.grove.podgang import GangPart

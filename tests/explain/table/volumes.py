@@ -1,6 +1,6 @@
 """Reasons in PersistentVolumeClaims and what they are bound to."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from app.facts.kubernetes.selectors import Requirement
 from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
@@ -23,7 +23,7 @@ def claimed(claim: VolumeClaim | None, *classes: StorageClass, **more: object) -
 
 
 def data(**changes: object) -> VolumeClaim:
-    return replace(VolumeClaim(NAMESPACE, "data"), **changes)  # type: ignore[arg-type]
+    return replace(VolumeClaim(NAMESPACE, "data"), **changes)
 
 
 BOUND = data(phase="Bound", volume="pv-1", storage_class="fast")

@@ -1,7 +1,8 @@
 """Small random clusters, and edits of them."""
 
 import random
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.explain.answers.whatif.edits import Addition, Drain, Labelling, Supposition
 from app.explain.known.snapshot import Snapshot

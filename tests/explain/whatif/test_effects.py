@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.cli import main
 from app.explain.answers.whatif.edits import parse

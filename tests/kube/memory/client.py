@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from app.facts import kinds
-from app.frozen import frozen
 from app.kube.api import (
     ClusterError,
     Conflict,
@@ -34,6 +33,7 @@ from app.kube.api import (
 )
 from app.objects import resource as core
 from app.objects.resource import Resource
+from app.value import Value
 from tests.kube.memory.garbage import Places, orphans, with_missing_owners
 from tests.kube.memory.objects import (
     check_preconditions,
@@ -61,8 +61,7 @@ WITHOUT_STATUS: Collection[Resource] = frozenset(
 Objects = list[Object]
 
 
-@frozen
-class Call:
+class Call(Value):
     """One call of a client: verb is get, list, watch, create, patch or delete."""
 
     verb: str
@@ -73,8 +72,7 @@ class Call:
     dry_run: bool = False
 
 
-@frozen
-class _Change:
+class _Change(Value):
     """One write, in the order they were made.
 
     `before` is None for a new object, `after` for one that is gone; `last` is the object as the

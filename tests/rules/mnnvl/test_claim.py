@@ -1,10 +1,10 @@
 """What a PodClique needs for MNNVL."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from jsonpatch import apply_patch
+from msgspec.structs import replace
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup

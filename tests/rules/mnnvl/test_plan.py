@@ -1,8 +1,7 @@
 """The labels of MNNVL resources, and whether a resource with such labels is that of a plan."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from app.facts.place import Place, read_place
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, CliqueMember, Plan, Scope

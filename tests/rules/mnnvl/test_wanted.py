@@ -1,9 +1,9 @@
 """What a stored set asks for, in every scope, and near misses of it."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.facts.grove.template import read_template
 from app.rules.mnnvl.plan import Plan

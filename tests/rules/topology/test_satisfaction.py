@@ -1,8 +1,7 @@
 """What the status of a PodCliqueSet says of its constraints."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
 from app.facts.grove.topology import Level

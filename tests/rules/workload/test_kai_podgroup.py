@@ -1,9 +1,9 @@
 """The KAI PodGroup of a group: every field's source, and the difference to a stored one."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.rules.workload.groups import DefinedGroup, MetadataLayer
 from app.rules.workload.kai_podgroup import (

@@ -2,8 +2,8 @@
 
 import re
 
-from app.frozen import frozen
 from app.objects.shape import JsonMap
+from app.value import Value
 
 MOST_ADDED = 10_000
 GRAMMAR = (
@@ -17,8 +17,7 @@ class UnusableEdit(ValueError):
     """An edit that can't be understood, or that names what does not exist."""
 
 
-@frozen
-class Drain:
+class Drain(Value):
     """The pods leave nodes, which are then cordoned.
 
     A target is the name of a node, or LEVEL=VALUE.
@@ -27,24 +26,21 @@ class Drain:
     targets: tuple[str, ...]
 
 
-@frozen
-class Addition:
+class Addition(Value):
     """So many empty nodes are added, each like the node of this name."""
 
     count: int
     like: str
 
 
-@frozen
-class Labelling:
+class Labelling(Value):
     """Nodes get labels, by level or label key; they lose those whose value is None."""
 
     nodes: tuple[str, ...]
     labels: tuple[tuple[str, str | None], ...]
 
 
-@frozen
-class Applying:
+class Applying(Value):
     """Documents of `source` are applied: they replace what has their name, or are added."""
 
     source: str

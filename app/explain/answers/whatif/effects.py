@@ -6,8 +6,9 @@ before it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Literal
+
+from msgspec.structs import replace
 
 from app.explain.answers.survey import survey
 from app.explain.answers.waiting import workloads
@@ -34,7 +35,7 @@ from app.explain.placing.ground import Vector
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.table import examine
 from app.facts.named import Key, Ref
-from app.frozen import frozen
+from app.value import Value
 
 How = Literal["fits", "restarts", "shrinks", "breaks", "starts", "held", "waits"]
 """What becomes of a gang.
@@ -61,8 +62,7 @@ OF_PLACE = {*PLACEMENT, "BoundToDomain"}
 """Reasons for which pods find no place, whether or not they have been made."""
 
 
-@frozen
-class Fate:
+class Fate(Value):
     """What becomes of a gang.
 
     `pods` of it need a place; `where` are the domains that they would get, or the nodes if there
@@ -80,16 +80,14 @@ class Fate:
     reasons: tuple[Reason, ...] = ()
 
 
-@frozen
-class Worse:
+class Worse(Value):
     """A workload that need not move, and the reasons that it would have and has not now."""
 
     workload: Ref
     reasons: tuple[Reason, ...]
 
 
-@frozen
-class Effects:
+class Effects(Value):
     """`topology` are reasons about labels that would be new.
 
     `others` is how many pods must leave that belong to no gang and ask for no device: no place is

@@ -1,7 +1,6 @@
 """Gangs that need a place: those that must move, and those that wait."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 
 from app.explain.answers.waiting import workloads
 from app.explain.answers.whatif.supposed import Supposed, set_ref
@@ -15,7 +14,7 @@ from app.explain.placing.demand import Demand, Run
 from app.explain.reasons.evictable import priority_of
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Key, Ref
-from app.frozen import frozen
+from app.value import Value
 
 MOST_ALONE = 500
 """The most pods without a gang that are looked at.
@@ -24,8 +23,7 @@ Of more that must move, or that wait, the first are looked at: each takes as lon
 """
 
 
-@dataclass(frozen=True)
-class Seeker:
+class Seeker(Value, dict=True):
     """A gang that needs a place.
 
     `workload` is the PodCliqueSet, PodGroup or Pod that people know. `lost` are its pods that must
@@ -66,8 +64,7 @@ def gangs_in(index: Index) -> Iterator[tuple[Gang, Ref]]:
             yield gang_of_pod(index, pod), pod.ref
 
 
-@frozen
-class Line:
+class Line(Value):
     """Gangs in their order, with the first of the pods without a gang.
 
     `cut` is how many pods without a gang are left out.

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from app.explain.answers.whatif.edits import (
     Addition,
@@ -22,15 +23,14 @@ from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Key, Ref
-from app.frozen import frozen
 from app.objects.shape import JsonMap
+from app.value import Value
 
 _OF_NODE = "node.kubernetes.io/"
 """Taints that the cluster itself gives a node, for its state."""
 
 
-@frozen
-class Supposed:
+class Supposed(Value):
     """`facts` after edits. `lines` say what each edit did.
 
     `moved` are the pods that had a node and have none any more. `made` are documents of

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text
 from app.facts.grove.topology import Level
-from app.frozen import frozen
 from app.objects.fields import (
     FieldPath,
     Findings,
@@ -24,13 +23,13 @@ from app.objects.fields import (
 from app.objects.shape import JsonMap
 from app.rules.topology.coverage import NodesWith
 from app.rules.topology.levels import is_broader
+from app.value import Value
 
 Bindings = Mapping[str, Sequence[Level]]
 """The levels of all ClusterTopologyBindings by name, broadest first."""
 
 
-@frozen
-class Packing:
+class Packing(Value):
     """One topologyConstraint. `path` is its path. A value is "" if it is not set."""
 
     owner: Owner
@@ -62,8 +61,7 @@ class Packing:
         return self.name, self.pack_domain, self.required, self.preferred
 
 
-@frozen
-class Packings:
+class Packings(Value):
     """The constraints of the PodCliqueSet `template`.
 
     They are that of the set, then those of its groups and cliques in list order. `by_owner` has the

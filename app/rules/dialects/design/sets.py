@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from app.facts.grove.template import Owner, SetPart, Template, owner_text
 from app.facts.grove.topology import DOMAINS
-from app.frozen import frozen
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath, Findings
 from app.rules.topology.levels import ManagedTopology
+from app.value import Value
 
 NOT_ENABLED = "topology support is not enabled in the operator"
 
@@ -34,8 +34,7 @@ class Constraint(NamedTuple):
         return _path_in(self.part)
 
 
-@frozen
-class Constraints:
+class Constraints(Value):
     """All packDomains of the PodCliqueSet `template`, in the order of its lists."""
 
     template: Template

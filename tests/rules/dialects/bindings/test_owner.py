@@ -1,8 +1,7 @@
 """What is given to the PodCliqueSet in the dialects in which it owns MNNVL resources."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from app.facts.grove.gang import SlimPodGang
 from app.facts.nvidia.mnnvl import MnnvlResource

@@ -1,8 +1,7 @@
 """What an audit says of a stored ComputeDomain or claim."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from app.facts.grove.gang import SlimPodGang
 from app.facts.nvidia.mnnvl import MnnvlResource
