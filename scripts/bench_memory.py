@@ -38,8 +38,13 @@ from app.kube.api import Selection
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import CallLimits
-from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
-from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan, read_member
+from app.rules.mnnvl.plan import (
+    DEFAULT_DEVICE_CLASS,
+    Plan,
+    desired_claim,
+    desired_compute_domain,
+)
+from app.rules.mnnvl.wanted import read_member
 from app.sandbox.sandbox import Sandbox
 
 NODES = 15_000

@@ -34,8 +34,9 @@ from bench_common import ENVIRONMENT, ROOT
 
 from app.admission.review import parse
 from app.certificates.files import ensure_development_certificate
-from app.rules.mnnvl.claim import inject, read_written
-from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
+from app.rules.mnnvl.claim import inject
+from app.rules.mnnvl.plan import desired_claim, desired_compute_domain
+from app.rules.mnnvl.wanted import Wanted, read_written
 from app.server.listener import free_port
 
 REVIEWS = ROOT / "tests" / "testdata" / "reviews"
@@ -194,7 +195,7 @@ def facts() -> bytes:
     pcs = orjson.loads(review("podcliqueset.mnnvl-replica-scope"))["request"]["object"]
     request = parse(review("podclique.replica-scope-0-worker"))
     clique = read_written(request.object, None, request.namespace)
-    injection = inject(clique, clique.own, "shared")
+    injection = inject(clique, Wanted(clique.own), "shared", ())
     if injection.plan is None:
         raise ValueError("the recorded PodClique asks for no MNNVL")
 

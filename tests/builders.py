@@ -6,8 +6,9 @@ Everything that a test is about is an argument.
 from typing import Any
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
-from app.rules.mnnvl.claim import Injection, inject, read_written
+from app.rules.mnnvl.claim import Injection, inject
 from app.rules.mnnvl.plan import ClaimMode
+from app.rules.mnnvl.wanted import Wanted, read_written
 
 Object = dict[str, Any]
 
@@ -168,4 +169,4 @@ def injection_into(
 ) -> Injection:
     """What the rule plans for the PodClique `obj`, read as the webhook reads it."""
     clique = read_written(obj, old, namespace)
-    return inject(clique, clique.own.over(inherited), mode)
+    return inject(clique, Wanted(clique.own.over(inherited)), mode, ())

@@ -80,10 +80,14 @@ Without a limit, the answer to a body of 1 MiB can have 60 MiB.
 """
 
 
-def judged(findings: Sequence[FieldError], warnings: Sequence[str] = ()) -> Verdict:
+def judged(
+    findings: Sequence[FieldError],
+    warnings: Sequence[str] = (),
+    patch: Sequence[Operation] = (),
+) -> Verdict:
     """Return a 422 with the first MOST_FINDINGS findings and the number of further ones.
 
-    Without findings, the request is allowed.
+    Without findings, the request is allowed, with `patch`.
     """
     if findings:
         causes = tuple(_listed(findings))
@@ -95,7 +99,7 @@ def judged(findings: Sequence[FieldError], warnings: Sequence[str] = ()) -> Verd
             causes=causes,
             warnings=tuple(warnings),
         )
-    return replace(ALLOWED, warnings=tuple(warnings)) if warnings else ALLOWED
+    return patched(patch, warnings=warnings)
 
 
 def _listed(findings: Sequence[FieldError]) -> Iterator[FieldError]:

@@ -14,7 +14,12 @@ from app.facts.grove.gang import SlimPodGang, read_gang
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.labels import MNNVL_ADOPTED, MNNVL_MANAGED, PCS_NAME, PCS_REPLICA
-from app.facts.nvidia.mnnvl import MnnvlResource, claim_name, domain_name, read_mnnvl_resource
+from app.facts.nvidia.mnnvl import (
+    CLAIM_SUFFIX,
+    DOMAIN_SUFFIX,
+    MnnvlResource,
+    read_mnnvl_resource,
+)
 from app.facts.table import CLAIMS, DOMAINS, GANGS, OF_GANG
 from app.kube.api import Conflict, NotFound, Object, ObjectRef, Objects, Selection, find, list_all
 from app.kube.discovery import Discovery
@@ -92,9 +97,9 @@ class MnnvlOwners:
         rule = self.rule
         names = rule.base_names(gang)
         resources: dict[tuple[str, str], MnnvlResource] = {}
-        for resource, name_of in ((COMPUTE_DOMAIN, domain_name), (RESOURCE_CLAIM, claim_name)):
+        for resource, suffix in ((COMPUTE_DOMAIN, DOMAIN_SUFFIX), (RESOURCE_CLAIM, CLAIM_SUFFIX)):
             store = ready(self._stores[resource], resource)
-            named = (store.get(gang.namespace, name_of(name)) for name in names)
+            named = (store.get(gang.namespace, f"{name}{suffix}") for name in names)
             candidates = [*named, *store.by_index(OF_GANG, (gang.namespace, gang.name))]
             for stored in candidates:
                 if stored is not None and rule.is_of(stored, gang):

@@ -11,7 +11,7 @@ import asyncio
 from typing import NamedTuple
 
 from app.cluster.view import ClusterView, ready
-from app.facts.grove.gang import SlimPodGang, read_gang
+from app.facts.grove.gang import SlimPodGang
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.template import read_template
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
@@ -19,10 +19,9 @@ from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
 from app.facts.table import CLAIMS, DOMAINS, GANGS
 from app.kube.api import Conflict, Object, ObjectRef, Objects, Unavailable, find
 from app.kube.store import WatchStore
-from app.objects.owners import OwnerRef
+from app.objects.owners import OwnerRef, controller_uid
 from app.objects.resource import Resource
-from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
-from app.rules.mnnvl.plan import ClaimMode, Plan
+from app.rules.mnnvl.plan import ClaimMode, Plan, desired_claim, desired_compute_domain
 from app.rules.mnnvl.wanted import asks_for
 from app.stores.stores import Stores
 
@@ -92,18 +91,18 @@ class MnnvlResources:
             cached = ready(self._gangs, "PodGangs").get(plan.namespace, owner.name)
         if cached is None or cached.uid != owner.uid or cached.deleting:
             return False
-        return not isinstance(cached, SlimPodGang) or not self._is_doomed(cached, plan)
+        return not isinstance(cached, SlimPodGang) or not self._is_doomed(cached.set_uid, plan)
 
-    def _is_doomed(self, gang: SlimPodGang, plan: Plan) -> bool:
-        """Return whether `gang` is a PodGang of a former PodCliqueSet of that name.
+    def _is_doomed(self, set_uid: str, plan: Plan) -> bool:
+        """Return whether a PodGang of the set `set_uid` is of a former PodCliqueSet of that name.
 
         The garbage collector will delete it with everything that it owns.
         """
-        if not gang.set_uid:
+        if not set_uid:
             return False
         cached = self._facts.cached_set(plan.namespace, plan.set_name)
         current = plan.set_uid or (cached.uid if cached else "")
-        return current not in ("", gang.set_uid)
+        return current not in ("", set_uid)
 
     def _needed(self, plan: Plan, mode: ClaimMode) -> list[_Needed]:
         domain = _Needed(COMPUTE_DOMAIN, self._domains, plan.compute_domain)
@@ -295,9 +294,8 @@ class MnnvlResources:
         ):
             return False
 
-        return owner.kind != POD_GANG.kind or not self._is_doomed(
-            read_gang(obj, plan.namespace), plan
-        )
+        set_uid = controller_uid(obj, POD_CLIQUE_SET.kind)
+        return owner.kind != POD_GANG.kind or not self._is_doomed(set_uid, plan)
 
 
 def _check_is_ours(needed: _Needed, stored: MnnvlResource | None, plan: Plan) -> MnnvlResource:

@@ -34,8 +34,11 @@ def applies(obj: Any, patch: Iterable[Operation]) -> bool:
     `edits.operations`, in which no operation changes what another one added.
     """
     for operation in patch:
-        steps = operation["path"].split("/")
-        last = _unescaped(steps.pop())
+        path = operation["path"]
+        steps = path.split("/")
+        if "~" in path:
+            steps = [step.replace("~1", "/").replace("~0", "~") for step in steps]
+        last = steps.pop()
         parent = _resolve(obj, steps)
         if isinstance(parent, list):
             if last != "-":
@@ -45,10 +48,6 @@ def applies(obj: Any, patch: Iterable[Operation]) -> bool:
     return True
 
 
-def _unescaped(step: str) -> str:
-    return step.replace("~1", "/").replace("~0", "~") if "~" in step else step
-
-
 def _resolve(target: Any, steps: list[str]) -> Any:
     """Return the value at a JSON pointer that was split at its slashes, or None.
 
@@ -56,7 +55,7 @@ def _resolve(target: Any, steps: list[str]) -> Any:
     """
     for step in steps[1:]:
         if isinstance(target, dict):
-            target = target.get(_unescaped(step))
+            target = target.get(step)
         elif isinstance(target, list) and step.isdecimal() and int(step) < len(target):
             target = target[int(step)]
         else:

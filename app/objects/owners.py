@@ -30,3 +30,9 @@ def owners_of(obj: JsonMap) -> tuple[OwnerRef, ...]:
         )
         for reference in maps_of(metadata.get("ownerReferences"))
     )
+
+
+def controller_uid(obj: JsonMap, kind: str) -> str:
+    """Return the uid of the object of `kind` that controls `obj`, or ""."""
+    owners = (owner for owner in owners_of(obj) if owner.controller and owner.kind == kind)
+    return next((owner.uid for owner in owners), "")

@@ -15,7 +15,7 @@ from app.cluster.rows import BY_BASE, StoredClique
 from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
-from app.facts.nvidia.mnnvl import MnnvlResource, base_of, claim_name, domain_name
+from app.facts.nvidia.mnnvl import CLAIM_SUFFIX, DOMAIN_SUFFIX, MnnvlResource, base_of
 from app.facts.place import read_place
 from app.facts.table import BY_SET, CLAIMS, DOMAINS, SETS
 from app.kube.api import Key, Object, ObjectRef, Rejected, Selection, find
@@ -142,8 +142,8 @@ class MnnvlResourcesReconciler:
     async def _give_back(self, key: Key) -> None:
         namespace, base = key
         stored = (
-            self._domains.get(namespace, domain_name(base)),
-            self._claims.get(namespace, claim_name(base)),
+            self._domains.get(namespace, f"{base}{DOMAIN_SUFFIX}"),
+            self._claims.get(namespace, f"{base}{CLAIM_SUFFIX}"),
         )
         for resource in stored:
             pcs = None if resource is None else self._owners.set_of(resource)
@@ -267,8 +267,8 @@ class MnnvlResourcesReconciler:
         """
         namespace, base = key
         modes = {demand.mode for demand in demands_in(self._cliques.by_index(BY_BASE, key))}
-        claim = None if "shared" in modes else self._claims.get(namespace, claim_name(base))
-        domain = None if modes else self._domains.get(namespace, domain_name(base))
+        claim = None if "shared" in modes else self._claims.get(namespace, f"{base}{CLAIM_SUFFIX}")
+        domain = None if modes else self._domains.get(namespace, f"{base}{DOMAIN_SUFFIX}")
         candidates = ((RESOURCE_CLAIM, claim), (COMPUTE_DOMAIN, domain))
         return [
             (kind, stored.name)

@@ -26,15 +26,9 @@ from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.kube.api import ClusterError, Object, Rejected
-from app.rules.mnnvl.claim import (
-    ClaimTerms,
-    ConfiguredMode,
-    Injection,
-    WrittenClique,
-    injection_for,
-    read_written,
-)
+from app.rules.mnnvl.claim import ConfiguredMode, Injection, inject
 from app.rules.mnnvl.plan import Plan
+from app.rules.mnnvl.wanted import WrittenClique, read_written, wanted_by
 from app.rules.mnnvl.warnings import claim_warnings
 from app.value import Value
 
@@ -88,14 +82,12 @@ class PodCliqueWebhook(Value):
         unread: tuple[str, ...] = (),
     ) -> Verdict | Later:
         classes = self.facts.device_classes()
-        terms = ClaimTerms(self.configured_mode, classes, self.facts.dialect().reads_groups)
-        injection = injection_for(clique, pcs, terms)
+        wanted = wanted_by(clique, pcs, reads_groups=self.facts.dialect().reads_groups)
+        injection = inject(clique, wanted, self.configured_mode, classes)
         warnings = (*unread, *claim_warnings(injection, pcs, classes))
         plan = injection.plan
-        if plan is None:
-            return judged(injection.findings, warnings)
-        if self.resources.is_ensured(plan, injection.mode):
-            return patched(injection.patch, warnings=warnings)
+        if plan is None or self.resources.is_ensured(plan, injection.mode):
+            return judged(injection.findings, warnings, injection.patch)
 
         doubt = _doubt(request, injection)
         injection = injection._replace(warnings=warnings)

@@ -12,8 +12,8 @@ from app.config.schema import Configuration
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, RESOURCE_CLAIM
 from app.kube.api import Object, Rejected
 from app.objects.resource import POD
-from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
 from app.rules.mnnvl.missing import PUT_BACK, REPLACE
+from app.rules.mnnvl.plan import desired_claim, desired_compute_domain
 from tests import builders
 from tests.audit.test_audit import admitted, changed
 from tests.builders import injection_into

@@ -18,7 +18,7 @@ from app.facts.kubernetes.selectors import Requirement
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.named import Ref
 from app.facts.place import Place
-from app.rules.mnnvl.claim import CLAIM
+from app.rules.mnnvl.plan import CLAIM
 from tests.explain.fleet import (
     GANG_REF,
     GPU,

@@ -12,7 +12,7 @@ from app.facts.kinds import (
     POD_GANG,
     RESOURCE_CLAIM,
 )
-from app.facts.nvidia.mnnvl import base_of, claim_name, domain_name
+from app.facts.nvidia.mnnvl import CLAIM_SUFFIX, DOMAIN_SUFFIX, base_of
 from app.kube.api import ClusterError, Object, Selection
 from app.kube.client import HttpClient
 from app.objects.metadata import labels_of
@@ -157,8 +157,8 @@ def _complete(
         if wish is not None and wish.scope != demand.scope:
             broken.append(f"PodClique {name} has scope {demand.scope}, not {wish.scope}")
         for stored, needed in (
-            (domains, domain_name(demand.base_name)),
-            (claims, claim_name(demand.base_name)),
+            (domains, f"{demand.base_name}{DOMAIN_SUFFIX}"),
+            (claims, f"{demand.base_name}{CLAIM_SUFFIX}"),
         ):
             if needed not in stored:
                 broken.append(f"PodClique {name} needs {needed}, which is not there")

@@ -20,7 +20,7 @@ from app.facts.kinds import (
     RESOURCE_CLAIM,
 )
 from app.facts.labels import MNNVL_ADOPTED
-from app.facts.nvidia.mnnvl import base_of, claim_name, domain_name
+from app.facts.nvidia.mnnvl import CLAIM_SUFFIX, DOMAIN_SUFFIX, base_of
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
@@ -369,7 +369,7 @@ def _wanted(operator: Operator) -> set[str]:
 
 def _keys(demand: ClaimedClique) -> tuple[Key, Key]:
     base = demand.base_name
-    return ("ComputeDomain", domain_name(base)), ("ResourceClaim", claim_name(base))
+    return ("ComputeDomain", f"{base}{DOMAIN_SUFFIX}"), ("ResourceClaim", f"{base}{CLAIM_SUFFIX}")
 
 
 async def _resources(admin: HttpClient, namespace: str) -> dict[Key, Object]:

@@ -38,7 +38,7 @@ from app.reconcilers import mnnvl_resources, podgang
 from app.reconcilers.mnnvl_resources import MnnvlResourcesReconciler
 from app.reconcilers.podgang import PodGangReconciler
 from app.reconcilers.writing import Writing
-from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
+from app.rules.mnnvl.plan import desired_claim, desired_compute_domain
 from app.stores.stores import Stores, selection_of
 from app.webhooks.podgang import PodGangWebhook
 from app.webhooks.podgang_deletion import PodGangDeletionWebhook

@@ -47,7 +47,7 @@ from app.reconcilers.mnnvl_resources import (
     subscribe_to_owners,
 )
 from app.reconcilers.writing import Writing
-from app.rules.mnnvl.desired import desired_claim, desired_compute_domain
+from app.rules.mnnvl.plan import desired_claim, desired_compute_domain
 from app.stores.stores import Stores, fill
 from tests import builders
 from tests.builders import injection_into

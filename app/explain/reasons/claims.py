@@ -14,8 +14,8 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, PodClaim
 from app.facts.named import Ref
 from app.facts.nvidia.computedomain import ComputeDomain
-from app.rules.mnnvl.claim import CLAIM
 from app.rules.mnnvl.missing import PUT_BACK, lacking_claims
+from app.rules.mnnvl.plan import CLAIM
 from app.rules.mnnvl.sets import GROVE_FINALIZER
 from app.rules.mnnvl.wanted import GROVE_CLAIM
 

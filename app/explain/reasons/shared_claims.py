@@ -13,7 +13,7 @@ from app.explain.reasons.words import ago, counted, listed
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_QUEUE
-from app.rules.mnnvl.claim import CLAIM
+from app.rules.mnnvl.plan import CLAIM
 
 MOST_CONSUMERS = 256
 

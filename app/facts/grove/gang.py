@@ -14,7 +14,7 @@ from app.facts.labels import MNNVL_ADOPTED, POD_GANG_ROLE, TOPOLOGY_NAME
 from app.facts.place import Place, read_place
 from app.objects.edits import ABSENT, value_at
 from app.objects.metadata import labels_of
-from app.objects.owners import owners_of
+from app.objects.owners import controller_uid
 from app.objects.packed import packed, unpacked
 from app.objects.shape import JsonMap, map_of, maps_at, text_at, text_of
 from app.value import Value
@@ -60,7 +60,7 @@ def read_gang(obj: JsonMap, namespace: str) -> SlimPodGang:
         uid=str(metadata.get("uid") or ""),
         place=read_place(labels),
         deleting=metadata.get("deletionTimestamp") is not None,
-        set_uid=_set_uid(obj),
+        set_uid=controller_uid(obj, POD_CLIQUE_SET.kind),
         role=text_at(labels, POD_GANG_ROLE),
         podgroups=read_podgroups(obj),
     )
@@ -70,12 +70,6 @@ def read_podgroups(obj: JsonMap) -> tuple[str, ...]:
     """Return the names of the PodGroups of a PodGang, which are those of its PodCliques."""
     podgroups = maps_at(obj, "spec", "podgroups")
     return tuple(text_at(podgroup, "name") for podgroup in podgroups)
-
-
-def _set_uid(obj: JsonMap) -> str:
-    kind = POD_CLIQUE_SET.kind
-    owners = (owner for owner in owners_of(obj) if owner.controller and owner.kind == kind)
-    return next((owner.uid for owner in owners), "")
 
 
 class StoredGang(SlimPodGang):

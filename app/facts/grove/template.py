@@ -7,7 +7,7 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/mnnvl/helpers
 """
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
@@ -136,6 +136,11 @@ class CliqueTemplate(NamedTuple):
         """
         return next((part for part in self.parts if annotation in part.annotations), None)
 
+    def value_of(self, annotation: str) -> Any:
+        """Return the value of `annotation` that counts for this clique, None if there is none."""
+        part = self.part_with(annotation)
+        return None if part is None else part.annotations[annotation]
+
     @property
     def enabling(self) -> SetPart | None:
         """The part with our annotation that enables MNNVL for this clique.
@@ -148,8 +153,7 @@ class CliqueTemplate(NamedTuple):
     @property
     def scope(self) -> str:
         """The scope of our annotations, if MNNVL is enabled for this clique. It may be invalid."""
-        part = self.part_with(MNNVL_SCOPE)
-        return str(part.annotations[MNNVL_SCOPE] or "replica") if part is not None else "replica"
+        return str(self.value_of(MNNVL_SCOPE) or "replica")
 
 
 class Template(NamedTuple):

@@ -63,6 +63,11 @@ def is_gpu(resource: str) -> bool:
     return resource == "nvidia.com/gpu" or resource.startswith("nvidia.com/mig-")
 
 
+def has_gpus(amounts: JsonMap) -> bool:
+    """Return whether the limits or requests `amounts` of a container contain a GPU."""
+    return any(is_gpu(name) and gpu_count(amount) > 0 for name, amount in amounts.items())
+
+
 def gpu_count(amount: Any) -> int:
     """Return the number of GPUs in an amount of a container, rounded up, and at most MAX_AMOUNT.
 

@@ -13,21 +13,13 @@ from app.objects.owners import OwnerRef, owners_of
 from app.objects.shape import JsonMap
 from app.value import Value
 
-_DOMAIN_SUFFIX = "-cd"
-_CLAIM_SUFFIX = "-mnnvl-claim"
-_TEMPLATE_SUFFIX = "-mnnvl-template"
+DOMAIN_SUFFIX = "-cd"
+CLAIM_SUFFIX = "-mnnvl-claim"
+TEMPLATE_SUFFIX = "-mnnvl-template"
+"""The ends of the names of ComputeDomains, ResourceClaims and ResourceClaimTemplates.
 
-
-def domain_name(base_name: str) -> str:
-    return f"{base_name}{_DOMAIN_SUFFIX}"
-
-
-def claim_name(base_name: str) -> str:
-    return f"{base_name}{_CLAIM_SUFFIX}"
-
-
-def template_name(base_name: str) -> str:
-    return f"{base_name}{_TEMPLATE_SUFFIX}"
+The base name precedes them.
+"""
 
 
 def base_of(kind: str, name: str) -> str:
@@ -35,7 +27,7 @@ def base_of(kind: str, name: str) -> str:
 
     "" if its name is not like those of ours.
     """
-    suffix = _DOMAIN_SUFFIX if kind == COMPUTE_DOMAIN.kind else _CLAIM_SUFFIX
+    suffix = DOMAIN_SUFFIX if kind == COMPUTE_DOMAIN.kind else CLAIM_SUFFIX
     return name.removesuffix(suffix) if name.endswith(suffix) else ""
 
 

@@ -13,12 +13,11 @@ from app.facts.grove.annotations import read_mnnvl
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN
 from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED
-from app.facts.nvidia.mnnvl import base_of, claim_name, template_name
+from app.facts.nvidia.mnnvl import CLAIM_SUFFIX, TEMPLATE_SUFFIX, base_of
 from app.facts.place import read_place
 from app.objects.metadata import annotations_of, labels_of
 from app.objects.resource import Resource
 from app.objects.shape import JsonMap, map_at, map_of, maps_at
-from app.rules.mnnvl.claim import CLAIM, form_of_entry, scope_of_entry
 from app.rules.mnnvl.plan import (
     DEFAULT_DEVICE_CLASS,
     ClaimMode,
@@ -27,8 +26,9 @@ from app.rules.mnnvl.plan import (
     Scope,
     device_class_of,
     is_device_class,
-    read_member,
+    read_entry,
 )
+from app.rules.mnnvl.wanted import claim_entry, read_member
 
 
 class ClaimedClique(CliqueMember):
@@ -54,14 +54,13 @@ def read_demand(obj: JsonMap) -> ClaimedClique | None:
     Returns None if it has no claim of ours.
     """
     metadata = map_of(obj.get("metadata"))
-    claims = maps_at(obj, "spec", "podSpec", "resourceClaims")
-    entry = next((claim for claim in claims if claim.get("name") == CLAIM), None)
+    entry = claim_entry(obj)
     if entry is None:
         return None
 
     member = read_member(obj, str(metadata.get("namespace") or ""))
-    scope = scope_of_entry(member, entry)
-    if scope is None:
+    claim = read_entry(member, entry)
+    if claim is None:
         return None
 
     own = read_mnnvl(annotations_of(obj)).device_class
@@ -71,8 +70,7 @@ def read_demand(obj: JsonMap) -> ClaimedClique | None:
         member.name,
         member.place,
         member.set_uid,
-        scope,
-        form_of_entry(entry),
+        *claim,
         intern(own) if own and is_device_class(own) else "",
         metadata.get("deletionTimestamp") is not None,
     )
@@ -146,8 +144,10 @@ def claim_names(resources: Iterable[Resource], base_name: str) -> set[str]:
 
     They are names of claims and of templates of claims. The resources have this base name.
     """
-    names = {claim_name(base_name)}
-    return names | {template_name(base_name)} if COMPUTE_DOMAIN in resources else names
+    names = {f"{base_name}{CLAIM_SUFFIX}"}
+    if COMPUTE_DOMAIN in resources:
+        names.add(f"{base_name}{TEMPLATE_SUFFIX}")
+    return names
 
 
 def uses(pod: JsonMap, names: Collection[str]) -> bool:

@@ -11,10 +11,10 @@ from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE
 from app.objects.metadata import annotations_of
 from app.objects.shape import JsonMap, map_at, maps_at, text_at
-from app.rules.mnnvl.claim import CLAIM, requests_gpus
+from app.rules.mnnvl.claim import requests_gpus
 from app.rules.mnnvl.demand import ClaimedClique, read_demand
-from app.rules.mnnvl.plan import CliqueMember, read_member, read_plan
-from app.rules.mnnvl.wanted import both_in_clique
+from app.rules.mnnvl.plan import CLAIM, CliqueMember, read_plan
+from app.rules.mnnvl.wanted import both_in_clique, read_member
 
 PUT_BACK = (
     "While the webhooks are registered, the leader puts the claim back within a minute; if not, the"

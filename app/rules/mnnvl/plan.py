@@ -1,15 +1,15 @@
 """The plan of MNNVL resources.
 
-It says which ComputeDomain and ResourceClaim a PodClique shares, their names and labels.
+It says which ComputeDomain and ResourceClaim a PodClique shares, how they are made, and by which
+entry its pods refer to them.
 """
 
-from sys import intern
 from typing import Any, Literal
 
 from msgspec.structs import replace
 
 from app.facts.grove.annotations import MnnvlAnnotations
-from app.facts.kinds import POD_CLIQUE_SET
+from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.facts.labels import (
     CLIQUE_NAME,
     GROVE_PCS_NAME,
@@ -26,12 +26,11 @@ from app.facts.labels import (
     PCSG_NAME,
     PCSG_REPLICA,
 )
-from app.facts.nvidia.mnnvl import claim_name, domain_name, template_name
-from app.facts.place import Place, read_place
+from app.facts.nvidia.mnnvl import CLAIM_SUFFIX, DOMAIN_SUFFIX, TEMPLATE_SUFFIX
+from app.facts.place import Place
 from app.objects.fields import FieldPath, Findings, invalid, not_supported, required
-from app.objects.metadata import labels_of
 from app.objects.names import MAX_LABEL, is_subdomain
-from app.objects.shape import JsonMap, map_of, maps_of, text_at
+from app.objects.shape import JsonMap, Object
 from app.value import Value
 
 ClaimMode = Literal["shared", "template"]
@@ -40,6 +39,14 @@ Scope = Literal["replica", "clique", "scalingGroupReplica"]
 SCOPES: tuple[Scope, ...] = ("replica", "clique", "scalingGroupReplica")
 
 DEFAULT_DEVICE_CLASS = "compute-domain.nvidia.com"
+
+CLAIM = "mnnvl"
+"""The name of our claim in the pods."""
+
+Entry = JsonMap
+"""An item of `spec.podSpec.resourceClaims`."""
+
+_MODES: tuple[ClaimMode, ...] = ("shared", "template")
 
 _LABELS = FieldPath("metadata.labels")
 
@@ -98,16 +105,22 @@ class Plan(Value):
 
     @property
     def compute_domain(self) -> str:
-        return domain_name(self.base_name)
+        return f"{self.base_name}{DOMAIN_SUFFIX}"
 
     @property
     def claim(self) -> str:
-        return claim_name(self.base_name)
+        return f"{self.base_name}{CLAIM_SUFFIX}"
 
     @property
     def template(self) -> str:
         """The ResourceClaimTemplate that NVIDIA's driver makes for the ComputeDomain."""
-        return template_name(self.base_name)
+        return f"{self.base_name}{TEMPLATE_SUFFIX}"
+
+    def entry(self, mode: ClaimMode) -> Entry:
+        """Return the entry of the pod spec for a claim of this form."""
+        if mode == "shared":
+            return {"name": CLAIM, "resourceClaimName": self.claim}
+        return {"name": CLAIM, "resourceClaimTemplateName": self.template}
 
     @property
     def labels(self) -> dict[str, str]:
@@ -145,27 +158,50 @@ class Plan(Value):
         return self.scope != "replica" and bool(place.group and place.group_replica)
 
 
-def read_member(obj: JsonMap, namespace: str) -> CliqueMember:
-    """Read a PodClique. A value that is missing or has the wrong type is "" in the result.
+def plan_of(
+    member: CliqueMember,
+    annotations: MnnvlAnnotations,
+    stored: Entry | None,
+    findings: Findings,
+) -> tuple[Plan | None, tuple[str, ...]]:
+    """Return the plan of a PodClique, None if there are new findings, and warnings.
 
-    Equal texts are one object, because there may be very many PodCliques.
+    If it has a `stored` claim, the plan is that of this claim while the annotations are invalid, so
+    that Grove can still scale it.
     """
-    metadata = map_of(obj.get("metadata"))
-    place = read_place(labels_of(obj))
-    return CliqueMember(
-        namespace=intern(namespace),
-        name=text_at(metadata, "name"),
-        place=place,
-        set_uid=intern(_set_uid(metadata.get("ownerReferences"), place.pcs)),
-    )
+    problems: Findings = []
+    plan = read_plan(member, annotations, problems)
+    if plan is not None:
+        return plan, ()
+
+    claim = read_entry(member, stored)
+    if claim is None:
+        findings += problems
+        return None, ()
+
+    device_class = device_class_of(annotations)
+    if not is_device_class(device_class):
+        device_class = DEFAULT_DEVICE_CLASS
+    warnings = (f"the stored claim of the PodClique stays: {problem}" for problem in problems)
+    return Plan(member, claim[0], device_class), tuple(warnings)
 
 
-def possible_scopes(member: CliqueMember) -> tuple[Scope, ...]:
-    """Return the scopes for which a PodClique has all labels."""
+def read_entry(member: CliqueMember, entry: Entry | None) -> tuple[Scope, ClaimMode] | None:
+    """Return the scope and the form for which `entry` is the claim of `member`.
+
+    None if it is not a claim of ours, or if a PodClique without these labels can have none.
+    """
     place = member.place
-    if not (place.pcs and place.replica and member.name):
-        return ()
-    return SCOPES if place.group and place.group_replica else ("replica", "clique")
+    if entry is None or not (place.pcs and place.replica and member.name):
+        return None
+
+    is_in_group = bool(place.group and place.group_replica)
+    for scope in SCOPES if is_in_group else SCOPES[:2]:
+        plan = Plan(member, scope, "")
+        for mode in _MODES:
+            if entry == plan.entry(mode):
+                return scope, mode
+    return None
 
 
 def read_plan(
@@ -216,7 +252,7 @@ def _check(member: CliqueMember, scope: Scope, findings: Findings) -> None:
         detail = f'must begin with "{prefix}", the PodCliqueSet and replica that the labels name'
         findings.append(invalid(FieldPath("metadata.name"), name, detail))
 
-    longest = template_name(member.base_of(scope))
+    longest = f"{member.base_of(scope)}{TEMPLATE_SUFFIX}"
     if len(findings) == before and not is_subdomain(longest):
         detail = (
             f'the names of its resources, such as "{longest}", must be DNS subdomains of 253'
@@ -275,12 +311,43 @@ def _clique_name(member: CliqueMember) -> str:
     return name.removeprefix(f"{place.group}-{place.group_replica}-") if place.group else name
 
 
-def _set_uid(references: Any, pcs: str) -> str:
-    """Return the uid of the PodCliqueSet `pcs`.
+def desired_compute_domain(plan: Plan, version: str) -> Object:
+    """Return the ComputeDomain of `plan`.
 
-    "" if it does not own the PodClique directly, but through a scaling group.
+    The API requires `channel`. With `numNodes: 0`, its size is not fixed.
     """
-    for reference in maps_of(references):
-        if (reference.get("kind"), reference.get("name")) == (POD_CLIQUE_SET.kind, pcs):
-            return str(reference.get("uid") or "")
-    return ""
+    return {
+        "apiVersion": COMPUTE_DOMAIN.api_version(version),
+        "kind": COMPUTE_DOMAIN.kind,
+        "metadata": _metadata(plan, plan.compute_domain),
+        "spec": {"numNodes": 0, "channel": {"resourceClaimTemplate": {"name": plan.template}}},
+    }
+
+
+def desired_claim(plan: Plan, version: str) -> Object:
+    """Return the ResourceClaim of `plan` for the API `version`.
+
+    In v1 and v1beta2, the request is in `exactly`; in v1beta1, it is not nested.
+    """
+    expression = f'device.attributes["{DEFAULT_DEVICE_CLASS}"].name == "{plan.compute_domain}"'
+    request = {
+        "deviceClassName": plan.device_class,
+        "selectors": [{"cel": {"expression": expression}}],
+    }
+    fields = request if version == "v1beta1" else {"exactly": request}
+
+    return {
+        "apiVersion": RESOURCE_CLAIM.api_version(version),
+        "kind": RESOURCE_CLAIM.kind,
+        "metadata": _metadata(plan, plan.claim),
+        "spec": {"devices": {"requests": [{"name": CLAIM, **fields}]}},
+    }
+
+
+def _metadata(plan: Plan, name: str) -> Object:
+    return {
+        "name": name,
+        "namespace": plan.namespace,
+        "labels": plan.labels,
+        "ownerReferences": [POD_CLIQUE_SET.owner_reference(plan.set_name, plan.set_uid)],
+    }

@@ -5,19 +5,136 @@ PodClique, and in a PodCliqueSet, whose PodCliques would be rejected one by one.
 """
 
 from collections.abc import Iterator
+from sys import intern
+from typing import Any, NamedTuple
 
-from app.facts.grove.annotations import MnnvlAnnotations
+from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
+from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.template import CliqueTemplate, Template, group_in, owner_text
+from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, PCSG_REPLICA
-from app.facts.place import Place
+from app.facts.place import Place, read_place
 from app.objects.fields import FieldError, FieldPath, forbidden
-from app.objects.metadata import annotations_of
+from app.objects.metadata import annotations_of, labels_of
 from app.objects.names import is_index
-from app.objects.shape import JsonMap, maps_at
-from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, SCOPES, CliqueMember, Plan
+from app.objects.shape import JsonMap, map_of, maps_at, maps_of, text_at
+from app.rules.mnnvl.plan import (
+    CLAIM,
+    DEFAULT_DEVICE_CLASS,
+    SCOPES,
+    CliqueMember,
+    Entry,
+    Plan,
+    is_device_class,
+    read_entry,
+)
 
 GROVE_CLAIM = "mnnvl-claim"
 """The name of the claim that Grove injects for a group."""
+
+
+class WrittenClique(NamedTuple):
+    """A PodClique that is written, read once for a verdict.
+
+    `old` is the object that an UPDATE replaces, and `stored` its claim of ours, or None. `own` are
+    the annotations of the PodClique itself.
+    """
+
+    content: JsonMap
+    old: JsonMap | None
+    member: CliqueMember
+    own: MnnvlAnnotations
+    stored: Entry | None
+
+
+class Wanted(NamedTuple):
+    """The annotations that count for a PodClique: its own, or inherited ones.
+
+    None count if there are `findings`, or `warnings` in place of them.
+    """
+
+    annotations: MnnvlAnnotations
+    findings: tuple[FieldError, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def read_written(obj: JsonMap, old: JsonMap | None, namespace: str) -> WrittenClique:
+    """Read the PodClique `obj`. `old` is the object that an UPDATE replaces, or None."""
+    own = read_mnnvl(annotations_of(obj))
+    stored = None if old is None else claim_entry(old)
+    return WrittenClique(obj, old, read_member(obj, namespace), own, stored)
+
+
+def read_member(obj: JsonMap, namespace: str) -> CliqueMember:
+    """Read a PodClique. A value that is missing or has the wrong type is "" in the result.
+
+    Equal texts are one object, because there may be very many PodCliques.
+    """
+    metadata = map_of(obj.get("metadata"))
+    place = read_place(labels_of(obj))
+    return CliqueMember(
+        namespace=intern(namespace),
+        name=text_at(metadata, "name"),
+        place=place,
+        set_uid=intern(_set_uid(metadata.get("ownerReferences"), place.pcs)),
+    )
+
+
+def _set_uid(references: Any, pcs: str) -> str:
+    """Return the uid of the PodCliqueSet `pcs`.
+
+    "" if it does not own the PodClique directly, but through a scaling group.
+    """
+    for reference in maps_of(references):
+        if (reference.get("kind"), reference.get("name")) == (POD_CLIQUE_SET.kind, pcs):
+            return str(reference.get("uid") or "")
+    return ""
+
+
+def claim_entry(clique: JsonMap) -> Entry | None:
+    """Return the entry with the name of our claim in a PodClique, or None."""
+    claims = maps_at(clique, "spec", "podSpec", "resourceClaims")
+    return next((claim for claim in claims if claim.get("name") == CLAIM), None)
+
+
+def wanted_by(clique: WrittenClique, pcs: PodCliqueSet | None, *, reads_groups: bool) -> Wanted:
+    """Return what `clique` wants, of whose set `pcs` is None if it is not known.
+
+    If Grove `reads_groups`, annotations of both vocabularies are rejected. If the stored PodClique
+    already has both, it is allowed without a claim of ours, so that Grove can still change and
+    delete it.
+    """
+    inherited = inherited_by(clique, pcs)
+    annotations = clique.own.over(inherited)
+    conflict = both_in_clique(clique.content, annotations) if reads_groups else None
+    if conflict is None:
+        return Wanted(annotations)
+
+    if clique.old is not None:
+        stored = read_mnnvl(annotations_of(clique.old)).over(inherited)
+        if both_in_clique(clique.old, stored) is not None:
+            return Wanted(NO_ANNOTATIONS, warnings=(f"no claim was injected: {conflict}",))
+    return Wanted(NO_ANNOTATIONS, findings=(conflict,))
+
+
+def inherited_by(clique: WrittenClique, pcs: PodCliqueSet | None) -> MnnvlAnnotations:
+    """Return the annotations that `clique` inherits from its scaling group and `pcs`.
+
+    If the set is not known, these are the annotations for which the stored PodClique got its claim.
+    """
+    if pcs is not None:
+        return pcs.mnnvl_at(clique.member.place)
+    if clique.old is None:
+        return NO_ANNOTATIONS
+
+    claim = read_entry(read_member(clique.old, clique.member.namespace), clique.stored)
+    if claim is None:
+        return NO_ANNOTATIONS
+
+    device_class = read_mnnvl(annotations_of(clique.old)).device_class
+    if not is_device_class(device_class):
+        device_class = None
+    return MnnvlAnnotations("true", claim[0], device_class)
 
 
 def both_in_clique(clique: JsonMap, annotations: MnnvlAnnotations) -> FieldError | None:
@@ -99,7 +216,7 @@ def _shape(plan: Plan) -> tuple[object, ...]:
 def _plan_of(clique: CliqueTemplate, template: Template, plan: Plan) -> Plan | None:
     """Return the plan of `clique` in the replica of `plan`, or None if it asks for none."""
     scope = next((scope for scope in SCOPES if scope == clique.scope), None)
-    if scope is None or clique.enabling is None or not clique.gpus:
+    if scope is None or clique.value_of(MNNVL_ENABLED) != "true" or not clique.gpus:
         return None
 
     place = Place(template.name, plan.member.place.replica)
@@ -114,8 +231,5 @@ def _plan_of(clique: CliqueTemplate, template: Template, plan: Plan) -> Plan | N
         base = f"{base}-{group.name}-{index}"
 
     member = CliqueMember(plan.namespace, f"{base}-{clique.name}", place, plan.set_uid)
-    part = clique.part_with(MNNVL_DEVICE_CLASS)
-    device_class = None
-    if part is not None:
-        device_class = part.annotations[MNNVL_DEVICE_CLASS]
-    return Plan(member, scope, str(device_class or DEFAULT_DEVICE_CLASS))
+    device_class = clique.value_of(MNNVL_DEVICE_CLASS) or DEFAULT_DEVICE_CLASS
+    return Plan(member, scope, str(device_class))

@@ -11,8 +11,7 @@ from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
 from app.facts.grove.template import read_template
 from app.facts.kubernetes.gpus import is_gpu
 from app.rules.mnnvl.claim import Injection
-from app.rules.mnnvl.desired import desired_compute_domain
-from app.rules.mnnvl.plan import Plan
+from app.rules.mnnvl.plan import Plan, desired_compute_domain
 from app.rules.mnnvl.warnings import claim_warnings
 from tests.builders import injection_into
 

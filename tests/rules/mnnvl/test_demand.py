@@ -9,7 +9,6 @@ from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.facts.nvidia.mnnvl import base_of
-from app.rules.mnnvl.claim import inherited_by, read_written
 from app.rules.mnnvl.demand import (
     ClaimedClique,
     claim_names,
@@ -20,6 +19,7 @@ from app.rules.mnnvl.demand import (
     read_demand,
     uses,
 )
+from app.rules.mnnvl.wanted import inherited_by, read_written
 from tests import builders
 from tests.builders import injection_into
 
