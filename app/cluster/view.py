@@ -14,7 +14,7 @@ from app.facts.kubernetes.node import Grouping, NodeLabels, Pairs
 from app.kube.api import Key, ObjectRef, Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.resource import Resource
-from app.rules.dialects.dialect import Dialect
+from app.rules.dialects.dialect import Dialect, NoTopology
 from app.rules.topology.coverage import (
     GPU_COUNT,
     NVLINK_DOMAIN,
@@ -101,7 +101,7 @@ def names_in(store: WatchStore[str]) -> Collection[str]:
     return names
 
 
-class TopologyMissing(Unavailable):
+class TopologyMissing(Unavailable, NoTopology):
     """The managed ClusterTopology does not exist, or not yet."""
 
 

@@ -5,15 +5,14 @@ It validates topology constraints and MNNVL annotations, and warns if they can't
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
-from app.cluster.view import ClusterView, TopologyMissing
+from app.cluster.view import ClusterView
 from app.facts.grove.template import Template, read_template
 from app.facts.kinds import COMPUTE_DOMAIN
-from app.rules.dialects.design.sets import ignored, is_unchanged, read_constraints
 from app.rules.dialects.dialect import Dialect, SetVerdict
 from app.rules.mnnvl.sets import ignored_annotations, validate_annotations
 from app.rules.mnnvl.warnings import preflight_warnings
 from app.rules.queue_warnings import warnings_of_set
-from app.rules.topology.capacity import capacity_warnings, required_levels, size_warnings
+from app.rules.topology.capacity import capacity_warnings, required_levels
 from app.value import Value
 
 
@@ -27,7 +26,7 @@ class PodCliqueSetWebhook(Value):
         if request.old is not None:
             former = read_template(request.old, groups_read=dialect.reads_groups)
 
-        constraints = self._constraints(dialect, template, former)
+        constraints = dialect.validate_set(template, former, self.facts)
         others = self.facts.sets_with_groups(request.namespace) if dialect.reads_groups else None
         annotated, stored = validate_annotations(template, former, others)
 
@@ -40,19 +39,6 @@ class PodCliqueSetWebhook(Value):
             warnings += self._placing_warnings(template, constraints)
 
         return judged(findings, warnings)
-
-    def _constraints(
-        self,
-        dialect: Dialect,
-        template: Template,
-        former: Template | None,
-    ) -> SetVerdict:
-        try:
-            return dialect.validate_set(template, former, self.facts)
-        except TopologyMissing as missing:
-            if is_unchanged(read_constraints(template, []), former):
-                return SetVerdict(warnings=[ignored(missing.message)], is_known=False)
-            raise
 
     def _annotation_warnings(self, dialect: Dialect, template: Template) -> list[str]:
         further = dialect.set_warnings(template)
@@ -76,6 +62,6 @@ class PodCliqueSetWebhook(Value):
         if template.mentions_mnnvl:
             narrowest = required_levels(template, required, levels)
             warnings += preflight_warnings(template, narrowest, nodes)
-        warnings += capacity_warnings(template, required, levels, nodes)
-
-        return warnings + size_warnings(template, constraints.constrained)
+        return warnings + capacity_warnings(
+            template, required, constraints.constrained, levels, nodes
+        )

@@ -117,6 +117,10 @@ def orphaned(resource: MnnvlResource, owner: str) -> OwnershipProblem:
     return OwnershipProblem(message, "Delete it, unless the garbage collector has done so.")
 
 
+class NoTopology(Exception):
+    """The managed topology doesn't exist although it should, or not yet."""
+
+
 class TopologyFacts(Protocol):
     """The facts of the cluster that the rules of a dialect need.
 
@@ -124,10 +128,7 @@ class TopologyFacts(Protocol):
     """
 
     def topology(self) -> ManagedTopology:
-        """Return the managed topology.
-
-        Raises an error also if it doesn't exist although it should.
-        """
+        """Return the managed topology. Raise NoTopology if it doesn't exist although it should."""
 
     def bindings(self) -> Mapping[str, Sequence[Level]]:
         """Return the levels of all ClusterTopologyBindings by name, broadest first."""

@@ -15,20 +15,28 @@ from app.value import Value
 def capacity_warnings(
     template: Template,
     required: Mapping[Owner, str],
+    constrained: Iterable[Owner],
     levels: Sequence[Level],
     nodes: Nodes,
 ) -> list[str]:
-    """Return warnings about required domains that are too small.
+    """Return warnings about required domains that are too small, and about pods that differ.
 
-    `required` has the domain that each replica of an owner must fit into. `levels` are those of the
-    topology.
+    `required` has the domain that each replica of an owner must fit into, and `constrained` are the
+    owners of all constraints. `levels` are those of the topology.
     """
+    owners = dict.fromkeys(constrained)
+    if not required and not owners:
+        return []
+
     domains = {level.domain for level in levels}
-    members = _members(template) if required else {}
+    members = _members(template)
     warnings: list[str] = []
     for owner, domain in required.items():
         if domain in domains and owner in members:
             warnings += _too_small(owner, domain, members[owner], levels, nodes)
+
+    for owner in owners:
+        warnings += _of_several_sizes(owner, members.get(owner, []))
     return warnings
 
 
@@ -81,31 +89,22 @@ def _counted_by_kai(cliques: Sequence[tuple[CliqueTemplate, int]]) -> _Count | N
     )
 
 
-def size_warnings(template: Template, constrained: Iterable[Owner]) -> list[str]:
-    """Return warnings about pods with different GPUs under one constraint.
+def _of_several_sizes(owner: Owner, cliques: Sequence[tuple[CliqueTemplate, int]]) -> Iterator[str]:
+    """Yield a warning if pods under the constraint of `owner` have different GPUs.
 
     KAI counts each of them like the largest.
-
-    `constrained` are the owners of constraints.
     """
-    if len({clique.whole_gpus for clique in template.cliques}) < 2:
-        return []
+    counted = _counted_by_kai(cliques)
+    if counted is None:
+        return
 
-    members = _members(template)
-    warnings: list[str] = []
-    for owner in dict.fromkeys(constrained):
-        cliques = members.get(owner, [])
-        counted = _counted_by_kai(cliques)
-        if counted is not None:
-            sizes = sorted({clique.whole_gpus for clique, pods in cliques if pods}, reverse=True)
-            warnings.append(
-                f"a replica of {owner_text(owner)} has pods with {' and '.join(map(str, sizes))}"
-                f" GPUs under one topology constraint: KAI looks for room for {counted.pods} x"
-                f" {counted.largest} = {counted.pods * counted.largest} GPUs, in place of"
-                f" {counted.needed}"
-            )
-
-    return warnings
+    sizes = sorted({clique.whole_gpus for clique, pods in cliques if pods}, reverse=True)
+    yield (
+        f"a replica of {owner_text(owner)} has pods with {' and '.join(map(str, sizes))}"
+        f" GPUs under one topology constraint: KAI looks for room for {counted.pods} x"
+        f" {counted.largest} = {counted.pods * counted.largest} GPUs, in place of"
+        f" {counted.needed}"
+    )
 
 
 def _members(template: Template) -> Mapping[Owner, list[tuple[CliqueTemplate, int]]]:

@@ -10,7 +10,7 @@ import pytest
 from app.facts.grove.template import read_template
 from app.facts.grove.topology import Level
 from app.rules.mnnvl.warnings import preflight_warnings
-from app.rules.topology.capacity import capacity_warnings, required_levels, size_warnings
+from app.rules.topology.capacity import capacity_warnings, required_levels
 from app.rules.topology.coverage import Nodes
 from tests.rules.mnnvl.test_grove_groups import clique, pcs
 
@@ -205,7 +205,7 @@ POOLED = pcs(
     ],
 )
 def test_capacity(required: dict[tuple[str, str], str], nodes: Nodes, warnings: list[str]) -> None:
-    assert capacity_warnings(read_template(POOLED), required, LEVELS, Nodes(nodes)) == warnings
+    assert capacity_warnings(read_template(POOLED), required, [], LEVELS, Nodes(nodes)) == warnings
 
 
 MIXED = pcs(
@@ -232,7 +232,7 @@ COUNTED = f"{OF_POOL} has pods with 8 and 1 GPUs under one topology constraint: 
 def test_pods_of_different_sizes_under_one_constraint(
     owners: list[tuple[str, str]], warnings: list[str]
 ) -> None:
-    assert size_warnings(read_template(MIXED), owners) == warnings
+    assert capacity_warnings(read_template(MIXED), {}, owners, LEVELS, Nodes()) == warnings
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_pods_of_different_sizes_under_one_constraint(
 )
 def test_room_is_counted_as_kai_counts_it(nodes: Any, warnings: list[str]) -> None:
     required = {("group", "pool"): "rack"}
-    assert capacity_warnings(read_template(MIXED), required, LEVELS, Nodes(nodes)) == warnings
+    assert capacity_warnings(read_template(MIXED), required, [], LEVELS, Nodes(nodes)) == warnings
 
 
 def test_the_narrowest_required_level_of_each_clique() -> None:
@@ -272,5 +272,5 @@ def test_thousands_of_cliques_and_groups_are_looked_at_at_once() -> None:
     begin = time.process_time()
     levels = required_levels(template, required, LEVELS)
     assert preflight_warnings(template, levels, Nodes()) == []
-    assert capacity_warnings(template, required, LEVELS, Nodes()) == []
+    assert capacity_warnings(template, required, [], LEVELS, Nodes()) == []
     assert time.process_time() - begin < 1

@@ -15,25 +15,11 @@ from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.template import Template
 from app.facts.grove.topology import Level, levels_of_binding
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
-from app.objects.fields import Findings
 from app.objects.shape import JsonMap, map_at
 from app.rules.dialects.bindings.levels import refusal_to_delete, validate_binding
 from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
 from app.rules.dialects.bindings.podgangs import drifted_constraints, gang_warnings
-from app.rules.dialects.bindings.sets import Bindings as BoundLevels
-from app.rules.dialects.bindings.sets import (
-    Packings,
-    deprecated_fields,
-    effective_names,
-    is_unchanged,
-    needs_names,
-    never_placed,
-    packing_warnings,
-    read_packings,
-    shared_domain_warnings,
-    validate_change,
-    validate_packings,
-)
+from app.rules.dialects.bindings.sets import read_packings, validate_packings
 from app.rules.dialects.dialect import (
     NO_CONSTRAINTS,
     Dialect,
@@ -42,8 +28,6 @@ from app.rules.dialects.dialect import (
     TopologyFacts,
 )
 from app.rules.topology.coverage import coverage_problems
-
-_STORED = "topology constraint stored before, and allowed to stay"
 
 
 class Bindings(Dialect):
@@ -110,17 +94,9 @@ class Bindings(Dialect):
             return NO_CONSTRAINTS
 
         bindings = facts.bindings()
-        warnings = packing_warnings(packings, bindings)
-        warnings += shared_domain_warnings(packings, bindings, facts.nodes_with)
-        if stored is None:
-            findings = _findings_at_creation(packings, bindings)
-        else:
-            warnings += [f"{_STORED}: {finding}" for finding in never_placed(packings, bindings)]
-            findings, unchanged = _findings_of_update(packings, stored, bindings)
-            warnings = [*unchanged, *warnings]
-
-        name = next(iter(effective_names(packings, []).values()), "")
-        levels = bindings.get(name, ()) if name else ()
+        findings, warnings = validate_packings(packings, stored, bindings, facts.nodes_with)
+        name = next(iter(packings.names.values()), "")
+        levels = bindings.get(name, ())
 
         return SetVerdict(findings, warnings, levels, packings.required, packings.constrained)
 
@@ -136,27 +112,6 @@ class Bindings(Dialect):
     ) -> list[str]:
         levels = facts.bindings().get(pcs.topology_name)
         return [] if levels is None else drifted_constraints(name, gang, pcs, levels)
-
-
-def _findings_at_creation(packings: Packings, bindings: BoundLevels) -> Findings:
-    return [
-        *validate_packings(packings, bindings),
-        *never_placed(packings, bindings),
-        *deprecated_fields(packings),
-    ]
-
-
-def _findings_of_update(
-    packings: Packings, stored: Packings, bindings: BoundLevels
-) -> tuple[Findings, list[str]]:
-    """Return the findings, and warnings in place of those that the update does not cause."""
-    findings = validate_packings(packings, bindings)
-    changes = validate_change(packings, stored)
-    if changes:
-        return [*changes, *findings], []
-    if needs_names(stored) or not is_unchanged(packings, stored):
-        return findings, []
-    return [], [f"{_STORED}: {finding}" for finding in findings]
 
 
 BINDINGS = Bindings()

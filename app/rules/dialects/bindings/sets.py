@@ -30,10 +30,15 @@ Bindings = Mapping[str, Sequence[Level]]
 
 
 class Packing(Value):
-    """One topologyConstraint. `path` is its path. A value is "" if it is not set."""
+    """One topologyConstraint. `path` is its path. A value is "" if it is not set.
+
+    `parents` are the constraints above it: that of the set, and for a clique those of its scaling
+    groups.
+    """
 
     owner: Owner
     path: FieldPath
+    parents: tuple["Packing", ...]
     name: str
     pack_domain: str
     pack_required: str
@@ -65,12 +70,16 @@ class Packings(Value):
     """The constraints of the PodCliqueSet `template`.
 
     They are that of the set, then those of its groups and cliques in list order. `by_owner` has the
-    first constraint of each owner.
+    first constraint of each owner. `names` has the topologyName of each owner: its own, or that of
+    its scaling group or set. `name_findings` are about missing names, which have no entry, and
+    about names that differ.
     """
 
     template: Template
     constraints: tuple[Packing, ...]
     by_owner: Mapping[Owner, Packing]
+    names: Mapping[Owner, str]
+    name_findings: Findings
 
     @property
     def required(self) -> dict[Owner, str]:
@@ -91,37 +100,46 @@ class Packings(Value):
             packing.path.child("packDomain") for packing in self.constraints if packing.pack_domain
         ]
 
-    def parents(self, packing: Packing) -> Iterator[Packing]:
-        """Yield the constraints above `packing`.
-
-        They are that of the set, and for a clique those of its scaling groups. Only the first
-        constraint of an owner is compared with them: an API server rejects a second clique of the
-        same name.
-        """
-        is_first = self.by_owner[packing.owner] is packing
-        for owner in self.template.above(packing.owner) if is_first else ():
-            if owner in self.by_owner:
-                yield self.by_owner[owner]
+    def domains(self, packing: Packing, bindings: Bindings) -> list[str]:
+        """Return the domains of the binding of `packing`, none if it doesn't exist."""
+        levels = bindings.get(self.names.get(packing.owner, ""), ())
+        return [level.domain for level in levels]
 
 
 def read_packings(template: Template, findings: Findings) -> Packings:
-    """Return the constraints of `template`, and add a finding for each value that is no text."""
-    constraints = tuple(
-        _read(part, part.constraint, findings)
-        for part in template.parts
-        if part.constraint is not None
-    )
-    by_owner = {packing.owner: packing for packing in reversed(constraints)}
+    """Return the constraints of `template`, and add a finding for each value that is no text.
 
-    return Packings(template, constraints, by_owner)
+    Only the first constraint of an owner is compared with those above it: an API server rejects a
+    second clique of the same name.
+    """
+    constraints: list[Packing] = []
+    by_owner: dict[Owner, Packing] = {}
+    for part in template.parts:
+        if part.constraint is None:
+            continue
+
+        above = () if part.owner in by_owner else template.above(part.owner)
+        parents = tuple(by_owner[owner] for owner in above if owner in by_owner)
+        packing = _read(part, part.constraint, parents, findings)
+        constraints.append(packing)
+        by_owner.setdefault(part.owner, packing)
+
+    names, name_findings = _read_names(constraints)
+    return Packings(template, tuple(constraints), by_owner, names, name_findings)
 
 
-def _read(part: SetPart, constraint: JsonMap, findings: Findings) -> Packing:
+def _read(
+    part: SetPart,
+    constraint: JsonMap,
+    parents: tuple[Packing, ...],
+    findings: Findings,
+) -> Packing:
     path = part.path.child("topologyConstraint")
     pack = walk_map(constraint, "pack", path, findings)
     return Packing(
         part.owner,
         path,
+        parents,
         _text(constraint, "topologyName", path, findings),
         _text(constraint, "packDomain", path, findings),
         _text(pack, "required", path.child("pack"), findings),
@@ -137,18 +155,12 @@ def _text(holder: JsonMap, field: str, at: FieldPath, findings: Findings) -> str
     return ""
 
 
-# Names.
-
-
-def effective_names(packings: Packings, findings: Findings) -> dict[Owner, str]:
-    """Return the topologyName of each constraint by its owner.
-
-    It is its own name, or that of its scaling group or set. Adds findings about missing names,
-    which have no entry, and about names that differ.
-    """
+def _read_names(constraints: Sequence[Packing]) -> tuple[dict[Owner, str], Findings]:
+    """Return the topologyName of each owner, and the findings about names."""
+    findings: Findings = []
     names: dict[Owner, str] = {}
-    for packing in packings.constraints:
-        nearest = sorted(packings.parents(packing), key=lambda parent: parent.owner == SET)
+    for packing in constraints:
+        nearest = sorted(packing.parents, key=lambda parent: parent.owner == SET)
         inherited = next((names[parent.owner] for parent in nearest if parent.owner in names), "")
         name = packing.name or names.get(packing.owner) or inherited
         at = packing.path.child("topologyName")
@@ -168,33 +180,55 @@ def effective_names(packings: Packings, findings: Findings) -> dict[Owner, str]:
             findings.append(invalid(at, packing.name, text))
         names[packing.owner] = name
 
-    return names
+    return names, findings
 
 
 # Findings.
 
+_STORED = "topology constraint stored before, and allowed to stay"
 
-def validate_packings(packings: Packings, bindings: Bindings) -> Findings:
+
+def validate_packings(
+    packings: Packings,
+    stored: Packings | None,
+    bindings: Bindings,
+    nodes_with: NodesWith,
+) -> tuple[Findings, list[str]]:
+    """Return findings and warnings about the constraints of a set.
+
+    `stored` are those that an UPDATE replaces, None at CREATE. Grove allows hardly any change of
+    them. Problems that an update does not cause are warnings.
+    """
+    warnings = _packing_warnings(packings, bindings)
+    warnings += _shared_domain_warnings(packings, bindings, nodes_with)
+    findings = _findings(packings, bindings)
+    unplaceable = _never_placed(packings, bindings)
+    if stored is None:
+        return [*findings, *unplaceable, *_deprecated_fields(packings)], warnings
+
+    warnings += [f"{_STORED}: {finding}" for finding in unplaceable]
+    changes = _validate_change(packings, stored)
+    if changes:
+        return [*changes, *findings], warnings
+    if _needs_names(stored) or not _is_unchanged(packings, stored):
+        return findings, warnings
+    return [], [*(f"{_STORED}: {finding}" for finding in findings), *warnings]
+
+
+def _findings(packings: Packings, bindings: Bindings) -> Findings:
     """Return all findings about the constraints.
 
     The first are about their names, then for each constraint about its levels and the constraints
     above it.
     """
-    findings: Findings = []
-    names = effective_names(packings, findings)
+    findings = [*packings.name_findings]
     unknown: set[str] = set()
     for packing in packings.constraints:
-        name = names.get(packing.owner, "")
-        levels = bindings.get(name) if name else None
-        if levels is not None:
-            _validate_domains(packing, name, [level.domain for level in levels], findings)
-            _validate_parents(
-                packings,
-                packing,
-                names,
-                [level.domain for level in levels],
-                findings,
-            )
+        name = packings.names.get(packing.owner, "")
+        if name in bindings:
+            domains = packings.domains(packing, bindings)
+            _validate_domains(packing, name, domains, findings)
+            _validate_parents(packing, packings.names, domains, findings)
         elif name and packing.name and name not in unknown:
             unknown.add(name)
             allowed = (
@@ -228,16 +262,13 @@ def _validate_domains(
 
 
 def _validate_parents(
-    packings: Packings,
     packing: Packing,
     names: Mapping[Owner, str],
     domains: Sequence[str],
     findings: Findings,
 ) -> None:
     parents = [
-        parent
-        for parent in packings.parents(packing)
-        if names.get(parent.owner) == names.get(packing.owner)
+        parent for parent in packing.parents if names.get(parent.owner) == names.get(packing.owner)
     ]
     for field in ("required", "preferred"):
         domain: str = getattr(packing, field)
@@ -266,17 +297,15 @@ def _narrowest_above(
     return max(narrower, key=lambda pair: domains.index(pair[1]), default=None)
 
 
-def never_placed(packings: Packings, bindings: Bindings) -> Findings:
+def _never_placed(packings: Packings, bindings: Bindings) -> Findings:
     """Return findings about preferred domains that are broader than the required one beside them.
 
     Grove allows them, but KAI never places such pods, and Grove allows no correction later. Source:
     `d3-*` in `tests/testdata/kai-decisions`.
     """
-    names = effective_names(packings, [])
     findings: Findings = []
     for packing in packings.constraints:
-        levels = bindings.get(names.get(packing.owner, ""), ())
-        domains = [level.domain for level in levels]
+        domains = packings.domains(packing, bindings)
         if is_broader(packing.preferred, packing.required, domains):
             allowed = ", ".join(domains[domains.index(packing.required) :])
             text = (
@@ -288,7 +317,7 @@ def never_placed(packings: Packings, bindings: Bindings) -> Findings:
     return findings
 
 
-def deprecated_fields(packings: Packings) -> Findings:
+def _deprecated_fields(packings: Packings) -> Findings:
     """Return findings about packDomain in a new PodCliqueSet.
 
     Grove's CRD doesn't allow it there.
@@ -300,24 +329,23 @@ def deprecated_fields(packings: Packings) -> Findings:
 # Warnings.
 
 
-def packing_warnings(packings: Packings, bindings: Bindings) -> list[str]:
+def _packing_warnings(packings: Packings, bindings: Bindings) -> list[str]:
     """Return warnings about constraints that Grove accepts, but that don't help.
 
     They have no effect, or contradict a constraint above them.
     """
-    names = effective_names(packings, [])
     paths = ", ".join(map(str, packings.deprecated))
     text = f"packDomain is deprecated in this release of Grove; use pack.required instead: {paths}"
     warnings = [text] if paths else []
     for packing in packings.constraints:
-        domains = [level.domain for level in bindings.get(names.get(packing.owner, ""), ())]
+        domains = packings.domains(packing, bindings)
         warnings += _own_warnings(packing)
-        for parent in packings.parents(packing):
+        for parent in packing.parents:
             warnings += _parent_warnings(packing, parent, domains)
     return warnings
 
 
-def shared_domain_warnings(
+def _shared_domain_warnings(
     packings: Packings, bindings: Bindings, nodes_with: NodesWith
 ) -> list[str]:
     """Return warnings about required domains without a preferred one.
@@ -327,12 +355,11 @@ def shared_domain_warnings(
     Only constraints with none above them count. Source: `d5-one-rack` and `d5-grove` in
     `tests/testdata/kai-decisions`.
     """
-    names = effective_names(packings, [])
     warnings: list[str] = []
     for packing in packings.constraints:
-        levels = bindings.get(names.get(packing.owner, ""), ())
+        levels = bindings.get(packings.names.get(packing.owner, ""), ())
         domains = [level.domain for level in levels]
-        if packing.preferred or packing.required not in domains or any(packings.parents(packing)):
+        if packing.preferred or packing.required not in domains or packing.parents:
             continue
 
         keys = tuple(level.key for level in levels)
@@ -370,19 +397,17 @@ def _parent_warnings(packing: Packing, parent: Packing, domains: Sequence[str]) 
 # Updates.
 
 
-def needs_names(old: Packings) -> bool:
+def _needs_names(old: Packings) -> bool:
     """Return whether a stored set has constraints without a name.
 
     Their packDomain is older than `topologyName`.
     """
-    findings: Findings = []
-    effective_names(old, findings)
-    return bool(findings) and any(
+    return bool(old.name_findings) and any(
         packing.pack_domain and not packing.name for packing in old.constraints
     )
 
 
-def is_unchanged(packings: Packings, old: Packings) -> bool:
+def _is_unchanged(packings: Packings, old: Packings) -> bool:
     """Return whether the constraints are those of `old`.
 
     A packDomain that was moved to pack.required is no change.
@@ -405,13 +430,13 @@ def _is_migrated(new: Packing, old: Packing) -> bool:
     return moved and (new.name, new.preferred) == (old.name, old.preferred)
 
 
-def validate_change(packings: Packings, old: Packings) -> Findings:
+def _validate_change(packings: Packings, old: Packings) -> Findings:
     """Return findings about constraints that an update changes.
 
     Grove allows only two changes: packDomain may be moved to pack.required, and missing names may
     be added.
     """
-    may_add_names = needs_names(old)
+    may_add_names = _needs_names(old)
     findings: Findings = []
     parts = {part.owner: part for part in packings.template.parts}
     for owner, part in parts.items():

@@ -25,11 +25,17 @@ from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
 from app.rules.dialects.design.levels import validate_cluster_topology
 from app.rules.dialects.design.owner import POD_GANG_OWNS
 from app.rules.dialects.design.podgangs import constraint_changes, validate_shape
-from app.rules.dialects.design.sets import read_constraints, validate_constraints
+from app.rules.dialects.design.sets import (
+    ignored,
+    is_unchanged,
+    read_constraints,
+    validate_constraints,
+)
 from app.rules.dialects.dialect import (
     NO_CONSTRAINTS,
     Dialect,
     LevelsVerdict,
+    NoTopology,
     OwnerRule,
     SetVerdict,
     TopologyFacts,
@@ -109,7 +115,13 @@ class Unserved(Dialect):
         if not constraints.all:
             return NO_CONSTRAINTS
 
-        topology = facts.topology()
+        try:
+            topology = facts.topology()
+        except NoTopology as missing:
+            if not is_unchanged(constraints, former):
+                raise
+            return SetVerdict(warnings=[ignored(str(missing))], is_known=False)
+
         findings, warnings = validate_constraints(constraints, former, topology)
         required = {constraint.owner: constraint.domain for constraint in constraints.all}
 
