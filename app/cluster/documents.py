@@ -44,7 +44,13 @@ def take_in(cluster: Cluster, document: Object) -> None:
         _apply(cluster, resource_of(document), WatchEvent("MODIFIED", stored))
 
 
-def take_out(cluster: Cluster, group: str, plural: str, namespace: str, name: str) -> None:
+def take_out(
+    cluster: Cluster,
+    group: str,
+    plural: str,
+    namespace: str,
+    name: str,
+) -> None:
     """Remove a document from a cluster that `cluster_of` returned."""
     resource = next(
         resource for resource in ALL if (resource.group, resource.plural) == (group, plural)

@@ -51,7 +51,12 @@ class MnnvlResources:
     `client` writes them, and `facts` reads the PodCliqueSets that own new ones.
     """
 
-    def __init__(self, client: Objects, facts: ClusterView, stores: Stores) -> None:
+    def __init__(
+        self,
+        client: Objects,
+        facts: ClusterView,
+        stores: Stores,
+    ) -> None:
         self._client = client
         self._facts = facts
         self._gangs = stores[GANGS]
@@ -145,7 +150,12 @@ class MnnvlResources:
                     " up here"
                 )
 
-    async def _ensure_asked(self, plan: Plan, mode: ClaimMode, doubt: str | None) -> list[Object]:
+    async def _ensure_asked(
+        self,
+        plan: Plan,
+        mode: ClaimMode,
+        doubt: str | None,
+    ) -> list[Object]:
         if doubt is None:
             doubt = await self._doubt_about(plan)
         created = await self._ensure_all(plan, mode, dry_run=doubt is not None)
@@ -173,7 +183,12 @@ class MnnvlResources:
 
         return None
 
-    async def _ensure_all(self, plan: Plan, mode: ClaimMode, dry_run: bool) -> list[Object]:
+    async def _ensure_all(
+        self,
+        plan: Plan,
+        mode: ClaimMode,
+        dry_run: bool,
+    ) -> list[Object]:
         created: list[Object] = []
         for needed in self._needed(plan, mode):
             stored = needed.store.get(plan.namespace, needed.name)
@@ -227,7 +242,12 @@ class MnnvlResources:
             raise Unavailable(_former_set(pcs.name))
         return pcs.uid
 
-    async def _create(self, needed: _Needed, plan: Plan, dry_run: bool) -> Object | None:
+    async def _create(
+        self,
+        needed: _Needed,
+        plan: Plan,
+        dry_run: bool,
+    ) -> Object | None:
         """Return the created object, or None if an object of that name exists."""
         version = self._client.served_version(needed.resource) or needed.resource.versions[0]
         build = desired_compute_domain if needed.resource is COMPUTE_DOMAIN else desired_claim
@@ -251,7 +271,12 @@ class MnnvlResources:
             needed.store.note(obj)
         return stored
 
-    async def _check(self, needed: _Needed, stored: MnnvlResource | None, plan: Plan) -> None:
+    async def _check(
+        self,
+        needed: _Needed,
+        stored: MnnvlResource | None,
+        plan: Plan,
+    ) -> None:
         """Raise an error if an existing resource can't be used.
 
         It isn't ours, is being deleted, or will be garbage-collected.

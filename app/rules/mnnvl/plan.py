@@ -261,7 +261,13 @@ def _check(member: CliqueMember, scope: Scope, findings: Findings) -> None:
         findings.append(invalid(FieldPath("metadata.name"), name, detail))
 
 
-def _need(value: str, key: str, grove_key: str, meaning: str, findings: Findings) -> None:
+def _need(
+    value: str,
+    key: str,
+    grove_key: str,
+    meaning: str,
+    findings: Findings,
+) -> None:
     if not value:
         findings.append(
             required(
@@ -275,7 +281,13 @@ def _need(value: str, key: str, grove_key: str, meaning: str, findings: Findings
         )
 
 
-def _need_index(value: str, key: str, grove_key: str, meaning: str, findings: Findings) -> None:
+def _need_index(
+    value: str,
+    key: str,
+    grove_key: str,
+    meaning: str,
+    findings: Findings,
+) -> None:
     _need(value, key, grove_key, meaning, findings)
     if value and not (value.isascii() and value.isdecimal()):
         findings.append(

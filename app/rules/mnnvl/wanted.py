@@ -97,7 +97,12 @@ def claim_entry(clique: JsonMap) -> Entry | None:
     return next((claim for claim in claims if claim.get("name") == CLAIM), None)
 
 
-def wanted_by(clique: WrittenClique, pcs: PodCliqueSet | None, *, reads_groups: bool) -> Wanted:
+def wanted_by(
+    clique: WrittenClique,
+    pcs: PodCliqueSet | None,
+    *,
+    reads_groups: bool,
+) -> Wanted:
     """Return what `clique` wants, of whose set `pcs` is None if it is not known.
 
     If Grove `reads_groups`, annotations of both vocabularies are rejected. If the stored PodClique

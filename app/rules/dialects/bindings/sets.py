@@ -147,7 +147,12 @@ def _read(
     )
 
 
-def _text(holder: JsonMap, field: str, at: FieldPath, findings: Findings) -> str:
+def _text(
+    holder: JsonMap,
+    field: str,
+    at: FieldPath,
+    findings: Findings,
+) -> str:
     value = holder.get(field)
     if value is None or isinstance(value, str):
         return value or ""
