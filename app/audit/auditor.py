@@ -32,6 +32,7 @@ from app.facts.kinds import (
 from app.facts.nvidia.mnnvl import MnnvlResource
 from app.facts.place import read_place
 from app.facts.table import CLAIMS, DEVICE_CLASSES, DOMAINS, GANGS, SETS
+from app.groups import by_key
 from app.kube.api import Client, ClusterError, Key, NotFound, Object, Selection, Unavailable
 from app.kube.pages import pages
 from app.kube.times import timestamp
@@ -268,11 +269,11 @@ class Auditor:
         They are found only once, because a set may have very many of both.
         """
         if self._gangs is None:
-            gangs: dict[Key, list[SlimPodGang]] = {}
-            for gang in self._cluster.stores[GANGS].values():
-                for base in self._cluster.owners.rule.base_names(gang):
-                    gangs.setdefault((gang.namespace, base), []).append(gang)
-            self._gangs = gangs
+            self._gangs = by_key(
+                ((gang.namespace, base), gang)
+                for gang in self._cluster.stores[GANGS].values()
+                for base in self._cluster.owners.rule.base_names(gang)
+            )
         return self._gangs
 
     # Missing facts.

@@ -15,8 +15,8 @@ from app.console.revision import Revision, Revisions
 from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.words import listed
 from app.facts.table import ROOM
+from app.groups import by_key
 from app.kube.api import ClusterError
-from app.kube.store import WatchStore
 from app.objects.resource import POD
 from app.stores.permitted import PermittedStores
 from app.value import Value
@@ -118,10 +118,7 @@ class Live:
 
         A field keeps its tuple until one of its facts changes.
         """
-        stores: dict[str, list[WatchStore[Any]]] = {}
-        for (row, _), store in self._watched.stores.items():
-            stores.setdefault(row.name, []).append(store)
-
+        stores = by_key((row.name, store) for (row, _), store in self._watched.stores.items())
         for name in stores.keys() - self._facts.keys():
             values = (store.values() for store in stores[name])
             self._facts[name] = tuple(chain.from_iterable(values))
@@ -139,10 +136,7 @@ class Live:
         )
 
     def _unseen(self) -> dict[str, str]:
-        places: dict[str, list[str]] = {}
-        for row, namespace in self._watched.denied:
-            places.setdefault(row.name, []).append(namespace or "")
-
+        places = by_key((row.name, namespace or "") for row, namespace in self._watched.denied)
         unseen = {
             name: f"{NO_RIGHT} in {listed(sorted(namespaces))}" if all(namespaces) else NO_RIGHT
             for name, namespaces in places.items()

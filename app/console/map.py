@@ -12,6 +12,7 @@ from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.reasons.words import counted, plain
 from app.facts.grove.topology import Level
+from app.groups import by_key
 from app.value import Value
 
 MOST_CELLS = 1024
@@ -45,7 +46,7 @@ def drawn(
     cell = partial(_cell, asked=asked, here=here, linked=linked)
     groups = [
         {**_group(parent, at, inside, asked), "cells": list(map(cell, inside))}
-        for parent, inside in _by_parent(reports).items()
+        for parent, inside in by_key((report.path[:-1], report) for report in reports).items()
     ]
     levels = topology.levels[:depth]
 
@@ -57,13 +58,6 @@ def drawn(
         "asked": room is not None,
         "fills_room": asked.depth == depth,
     }
-
-
-def _by_parent(reports: Sequence[DomainReport]) -> dict[Path, list[DomainReport]]:
-    parents: dict[Path, list[DomainReport]] = {}
-    for report in reports:
-        parents.setdefault(report.path[:-1], []).append(report)
-    return parents
 
 
 class _RoomOnMap:
@@ -148,9 +142,7 @@ def _band_of(parent: Path, at: Path) -> str:
 
 
 def _bands(groups: Sequence[Values], levels: Sequence[Level]) -> list[Values]:
-    bands: dict[str, list[Values]] = {}
-    for group in groups:
-        bands.setdefault(group["band"], []).append(group)
+    bands = by_key((group["band"], group) for group in groups)
     return [_band(name, inside, levels) for name, inside in bands.items()]
 
 

@@ -18,6 +18,7 @@ from app.explain.reasons.words import counted, listed
 from app.explain.shown.text import folded, without_pods
 from app.explain.shown.waiting_text import COLUMNS, cells, first_reason
 from app.facts.named import Ref
+from app.groups import by_key
 
 PATH = "workloads"
 MOST_ROWS = 200
@@ -261,9 +262,8 @@ def _rooms(rooms: Sequence[DomainRoom]) -> list[Values]:
     if len(rooms) > MOST_ROOMS:
         return [_group("the roomiest", rooms[:24], rooms[0])]
 
-    groups: dict[str, list[DomainRoom]] = {}
-    for room in sorted(rooms, key=lambda room: room.domain.path):
-        groups.setdefault("/".join(room.domain.path[:-1]), []).append(room)
+    in_order = sorted(rooms, key=lambda room: room.domain.path)
+    groups = by_key(("/".join(room.domain.path[:-1]), room) for room in in_order)
     return [_group(parent or "all", inside, rooms[0]) for parent, inside in groups.items()]
 
 

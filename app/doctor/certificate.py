@@ -16,6 +16,7 @@ from app.certificates.inspect import check_certificate, inspect, split_bundle
 from app.config.schema import CertificateMode
 from app.doctor.report import Check, Checks
 from app.doctor.service import Endpoint
+from app.groups import by_key
 from app.kube.api import Client, ClusterError, NotFound, ObjectRef
 from app.kube.authorities import trusting
 from app.objects.resource import SECRET
@@ -92,13 +93,15 @@ class Shown(Value):
 
 def bundles_of(configurations: Iterable[JsonMap]) -> list[Bundle]:
     """Return the different caBundles of stored webhook configurations, in order."""
-    webhooks: dict[tuple[str, Target], list[str]] = {}
-    for configuration in configurations:
-        for webhook in maps_at(configuration, "webhooks"):
-            client = map_at(webhook, "clientConfig")
-            key = text_at(client, "caBundle"), _target(client)
-            webhooks.setdefault(key, []).append(text_at(webhook, "name"))
-    return [Bundle(bundle, target, tuple(names)) for (bundle, target), names in webhooks.items()]
+    clients = (
+        (map_at(webhook, "clientConfig"), text_at(webhook, "name"))
+        for configuration in configurations
+        for webhook in maps_at(configuration, "webhooks")
+    )
+    alike = by_key(
+        ((text_at(client, "caBundle"), _target(client)), name) for client, name in clients
+    )
+    return [Bundle(*client, tuple(names)) for client, names in alike.items()]
 
 
 def _target(client: JsonMap) -> Target:

@@ -12,6 +12,7 @@ from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.facts.kinds import DEVICE_CLASS, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.facts.kubernetes.claim import awaited_classes
 from app.facts.labels import MNNVL_MANAGED
+from app.groups import by_key
 from app.kube.api import Client, Key, NotFound, Object, Selection, list_all
 from app.kube.pages import pages
 from app.objects.fields import listed
@@ -38,13 +39,8 @@ async def check_claims(client: Client, configuration: Configuration) -> Checks:
     classes = {obj["metadata"]["name"] for obj in await list_all(client, Selection(DEVICE_CLASS))}
     claims = await list_all(client, Selection(RESOURCE_CLAIM, labels=f"{MNNVL_MANAGED}=true"))
     checks = _check_mode(configuration, classes)
-    waiting: dict[str, list[str]] = {}
-    for obj in claims:
-        name = unallocatable(awaited_classes(obj), classes)
-        if name:
-            waiting.setdefault(name, []).append(_name(obj))
-
-    checks += [_never_allocated(name, names) for name, names in sorted(waiting.items())]
+    waiting = by_key((unallocatable(awaited_classes(obj), classes), _name(obj)) for obj in claims)
+    checks += [_never_allocated(name, names) for name, names in sorted(waiting.items()) if name]
     checks = checks or [Check(SUBJECT, "ok", "no ResourceClaim for MNNVL lacks its DeviceClass")]
     held = await claims_held_in_deletion(client, claims)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from app.doctor.patterns import overlap
 from app.doctor.policies import Policies, read_policies
+from app.groups import by_key
 from app.kube.api import Client, Selection, every
 from app.objects.metadata import labels_of
 from app.objects.resource import (
@@ -118,11 +119,7 @@ async def read_installed(client: Client) -> Installed:
 
 
 async def _read_surroundings(client: Client) -> Surroundings:
-    slices: dict[ServiceKey, list[JsonMap]] = {}
-    for item in await every(client, Selection(ENDPOINT_SLICE)):
-        key = item["metadata"].get("namespace", ""), labels_of(item).get(_SERVICE_LABEL, "")
-        slices.setdefault(key, []).append(item)
-
+    slices = await every(client, Selection(ENDPOINT_SLICE))
     services = await every(client, Selection(SERVICE))
     namespaces = await every(client, Selection(NAMESPACE))
     return Surroundings(
@@ -130,6 +127,9 @@ async def _read_surroundings(client: Client) -> Surroundings:
             (item["metadata"].get("namespace", ""), item["metadata"]["name"]): item
             for item in services
         },
-        slices,
+        by_key(
+            ((item["metadata"].get("namespace", ""), labels_of(item).get(_SERVICE_LABEL, "")), item)
+            for item in slices
+        ),
         {item["metadata"]["name"]: labels_of(item) for item in namespaces},
     )

@@ -10,6 +10,7 @@ from typing import Any
 from app.config.schema import Configuration
 from app.doctor.patterns import overlap
 from app.doctor.report import Check, Checks
+from app.groups import by_key
 from app.kube.api import Client, NotServed, Selection, every
 from app.objects.resource import (
     MUTATING_POLICIES,
@@ -86,10 +87,8 @@ async def read_policies(
     except NotServed:
         return NO_POLICIES
 
-    by_policy: dict[str, list[JsonMap]] = {}
-    for binding in bindings:
-        by_policy.setdefault(text_at(map_at(binding, "spec"), "policyName"), []).append(binding)
-    return Policies({policy["metadata"]["name"]: policy for policy in found}, by_policy)
+    named = ((text_at(map_at(binding, "spec"), "policyName"), binding) for binding in bindings)
+    return Policies({policy["metadata"]["name"]: policy for policy in found}, by_key(named))
 
 
 async def check_policies(client: Client, configuration: Configuration) -> Checks:

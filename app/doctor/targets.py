@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from app.doctor.installed import ALL_WEBHOOKS, ServiceKey, StoredWebhook, Surroundings
 from app.doctor.report import Check, Status
 from app.doctor.service import Endpoint, ready_endpoints
+from app.groups import by_key
 from app.objects.shape import JsonMap, maps_at
 from app.value import Value
 
@@ -41,14 +42,14 @@ class Fault(Value):
 
 def check_targets(webhooks: Sequence[StoredWebhook], surroundings: Surroundings) -> Iterator[Check]:
     """Yield what is wrong with Services, once for all webhooks of a configuration."""
-    alike: dict[tuple[str, Fault], list[str]] = {}
-    for webhook in webhooks:
-        fault = fault_of(webhook, surroundings)
+    faults = (
+        ((webhook.configuration, fault_of(webhook, surroundings)), webhook.name)
+        for webhook in webhooks
+    )
+    for (configuration, fault), names in by_key(faults).items():
         if fault:
-            alike.setdefault((webhook.configuration, fault), []).append(webhook.name)
-
-    for (configuration, fault), names in alike.items():
-        yield Check(ALL_WEBHOOKS, fault.status, fault.message(configuration, names), fault.remedy)
+            message = fault.message(configuration, names)
+            yield Check(ALL_WEBHOOKS, fault.status, message, fault.remedy)
 
 
 def fault_of(webhook: StoredWebhook, surroundings: Surroundings) -> Fault | None:

@@ -12,9 +12,10 @@ from app.explain.answers.answer import explain
 from app.explain.answers.waiting import WorkloadRow, rows, workloads
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
+from app.explain.reasons.words import short
 from app.explain.shown.rights import VIEWER
 from app.explain.shown.text import text
-from app.explain.shown.waiting_text import exit_code, list_text, short
+from app.explain.shown.waiting_text import exit_code, list_text
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod

@@ -1,13 +1,13 @@
 """Nodes by topology domain: the tree that the labels of the levels make."""
 
 import itertools
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
 
 from app.explain.known.amounts import gpus_of
 from app.facts.kubernetes.node import Node
+from app.groups import by_key
 from app.value import Value
 
 Path = tuple[str, ...]
@@ -188,23 +188,20 @@ class Domains:
         depth: int,
         prefix: int,
     ) -> dict[Path, list[Domain]]:
-        domains: dict[Path, list[Domain]] = {}
-        for domain in self.at(depth):
-            parents = {domain.path[:prefix]: None}
-            if self.joined:
-                paths = (self.paths[position] for position in domain.nodes)
-                parents = dict.fromkeys(self._known(path[:prefix]) for path in paths if path)
-            for parent in parents:
-                domains.setdefault(parent, []).append(domain)
-        return domains
+        if not self.joined:
+            return by_key((domain.path[:prefix], domain) for domain in self.at(depth))
+        parents = (
+            (self._known(path[:prefix]), domain)
+            for domain in self.at(depth)
+            for path in map(self.paths.__getitem__, domain.nodes)
+            if path
+        )
+        return by_key(dict.fromkeys(parents))
 
 
 def joined_names(domains: Domains) -> Mapping[Path, list[Path]]:
     """Return the domains that KAI takes for another one because of dots, by that other one."""
-    groups: dict[Path, list[Path]] = defaultdict(list)
-    for path, first in sorted(domains.joined.items()):
-        groups[first].append(path)
-    return groups
+    return by_key((first, path) for path, first in sorted(domains.joined.items()))
 
 
 def _reader(keys: tuple[str, ...]) -> Callable[[Node], Path | None]:

@@ -1,13 +1,13 @@
 """The values that missing labels of nodes probably have, by the names of the nodes."""
 
 import re
-from collections import defaultdict
 from collections.abc import Mapping
 
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.facts.kubernetes.node import Labels, Node
 from app.facts.labels import NODE_POOL
+from app.groups import by_key
 from app.rules.topology.levels import HOSTNAME_KEY
 
 _NUMBER = re.compile(r"(.*?[^0-9]|)([0-9]{1,18})")
@@ -19,12 +19,8 @@ def guessed_labels(index: Index, topology: Topology) -> Mapping[str, Labels]:
     The nodes before and after it by name must have the same value, and agree with it in pool and in
     all other levels.
     """
-    series: dict[str, list[tuple[int, Node]]] = defaultdict(list)
-    for node in index.nodes:
-        match = _NUMBER.fullmatch(node.name)
-        if match:
-            series[match[1]].append((int(match[2]), node))
-
+    matches = ((_NUMBER.fullmatch(node.name), node) for node in index.nodes)
+    series = by_key((match[1], (int(match[2]), node)) for match, node in matches if match)
     guesses: dict[str, Labels] = {}
     for members in series.values():
         ordered = [

@@ -25,6 +25,7 @@ from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
 from app.facts.nvidia.computedomain import ComputeDomain, DomainClique
 from app.facts.table import CHANNELS, ROOM, Row
+from app.groups import by_key
 from app.objects.resource import EVENT, Resource
 from app.objects.shape import JsonMap
 from app.value import Value
@@ -122,10 +123,10 @@ _BY_KIND["", EVENT.kind] = BY_RESOURCE[EVENT]
 
 def projected(objects: Iterable[JsonMap]) -> dict[str, list[Any]]:
     """Return facts by field, of objects of any kinds; those that explain nothing are left out."""
-    facts: dict[str, list[Any]] = {}
-    for obj in objects:
-        group = str(obj.get("apiVersion", "")).rpartition("/")[0]
-        row = _BY_KIND.get((group, str(obj.get("kind", ""))))
-        if row is not None:
-            facts.setdefault(row.name, []).append(row.read(obj))
-    return facts
+    rows = ((_row_of(obj), obj) for obj in objects)
+    return by_key((row.name, row.read(obj)) for row, obj in rows if row)
+
+
+def _row_of(obj: JsonMap) -> Row[Any] | None:
+    group = str(obj.get("apiVersion", "")).rpartition("/")[0]
+    return _BY_KIND.get((group, str(obj.get("kind", ""))))

@@ -19,6 +19,7 @@ from app.explain.placing.packer import AS_KAI, Packer, Rules
 from app.explain.placing.room import DomainRoom, RoomCounter
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.quantity import Amounts
+from app.groups import by_key
 from app.value import Value
 
 ANY_POOL = "*"
@@ -353,7 +354,4 @@ def _limited_to(
 
 
 def _by_node(pods: Iterable[Pod]) -> Mapping[str, Sequence[Pod]]:
-    by_node: dict[str, list[Pod]] = {}
-    for pod in pods:
-        by_node.setdefault(pod.node, []).append(pod)
-    return by_node
+    return by_key((pod.node, pod) for pod in pods)

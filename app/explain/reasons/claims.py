@@ -149,8 +149,8 @@ def _not_injected(member: Member, clique: PodClique) -> Reason:
     running = [pod for pod in member.pods if pod.node and not _has_our_claim(pod)]
     text = f"PodClique {clique.name} asks for MNNVL and has no claim"
     if running:
-        run = "runs" if len(running) == 1 else "run"
-        text = f"{text}; {counted(running, 'pod')} of it {run} outside of the NVLink domain"
+        run = counted(running, "pod of it runs", "pods of it run")
+        text = f"{text}; {run} outside of the NVLink domain"
 
     evidence = (Evidence(clique.ref, "spec.podSpec.resourceClaims", "no mnnvl"),)
 
@@ -179,11 +179,9 @@ def claim_not_in_pods(gang: Gang) -> Reasons:
 
 
 def _outside(clique: PodClique, outside: Sequence[Pod]) -> Reason:
-    run = "runs" if len(outside) == 1 else "run"
-    text = (
-        f"{counted(outside, 'pod')} of PodClique {clique.name} {run} without its claim,"
-        " outside of the NVLink domain"
-    )
+    of_clique = f"of PodClique {clique.name}"
+    run = counted(outside, f"pod {of_clique} runs", f"pods {of_clique} run")
+    text = f"{run} without its claim, outside of the NVLink domain"
     evidence = tuple(Evidence(pod.ref, "spec.resourceClaims", "no mnnvl") for pod in outside[:3])
     return Reason(
         "ClaimNotInPods",

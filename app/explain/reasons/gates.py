@@ -3,7 +3,6 @@
 They are missing pods, gates, and pods that KAI has not taken up.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
@@ -18,6 +17,7 @@ from app.facts.grove.podgang import PodGang
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER, POD_GROUP_NAME
 from app.facts.named import Ref
+from app.groups import by_key
 
 GROVE_GATE = "grove.io/podgang-pending-creation"
 K = TypeVar("K", str, tuple[str, str, str])
@@ -30,10 +30,7 @@ def refs(pods: Iterable[Pod]) -> tuple[Ref, ...]:
 
 def grouped(pairs: Iterable[tuple[K, V]]) -> list[tuple[K, list[V]]]:
     """Return the values of each key, in the order of the keys."""
-    groups: dict[K, list[V]] = defaultdict(list)
-    for key, value in pairs:
-        groups[key].append(value)
-    return sorted(groups.items(), key=lambda group: group[0])
+    return sorted(by_key(pairs).items(), key=lambda group: group[0])
 
 
 def gang_incomplete(gang: Gang) -> Reasons:
@@ -271,8 +268,8 @@ def _missing(
     """`named` are (kind, name, field) of what does not exist, each with a pod that names it."""
     for (kind, name, field), pods in grouped(named):
         objects = refs(pods)
-        verb = "waits" if len(pods) == 1 else "wait"
-        text = f"{counted(pods, 'pod')} {verb} for {kind} {name}, which does not exist"
+        wait = counted(pods, "pod waits", "pods wait")
+        text = f"{wait} for {kind} {name}, which does not exist"
         evidence = (Evidence(objects[0], field, name),)
         yield Reason(
             "WorkloadMissing",
@@ -357,11 +354,9 @@ def wrong_scheduler(gang: Gang) -> Reasons:
     others = ((pod.scheduler, pod) for pod in gang.pods if pod.scheduler != KAI_SCHEDULER)
     for name, pods in grouped(others):
         objects = refs(pods)
-        verb = "is" if len(pods) == 1 else "are"
-        text = (
-            f"{counted(pods, 'pod')} with a topology constraint {verb} placed by {name}, which"
-            " knows no gangs"
-        )
+        constraint = "with a topology constraint"
+        are = counted(pods, f"pod {constraint} is", f"pods {constraint} are")
+        text = f"{are} placed by {name}, which knows no gangs"
         evidence = (Evidence(objects[0], "spec.schedulerName", name),)
         remedy = f"set schedulerName: {KAI_SCHEDULER} in the pod templates"
         yield Reason(

@@ -78,8 +78,9 @@ def _by_node(
 ) -> Iterator[tuple[str, tuple[Ref, ...], tuple[Evidence, ...]]]:
     """Yield the pods on each node that is meant: in words, as objects, and as evidence."""
     for name, pods in grouped((pod.node, pod) for pod in gang.placed if is_meant(pod.node)):
-        verb = "is" if len(pods) == 1 else "are"
-        on_node = f"{counted(pods, 'pod')} of {gang.ref.name} {verb} on node {name}"
+        of_gang = f"of {gang.ref.name}"
+        are = counted(pods, f"pod {of_gang} is", f"pods {of_gang} are")
+        on_node = f"{are} on node {name}"
         evidence = tuple(Evidence(pod.ref, "spec.nodeName", name) for pod in pods[:3])
         yield on_node, refs(pods), evidence
 

@@ -2,7 +2,7 @@
 
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Severity, about
-from app.explain.reasons.words import ago, counted, listed
+from app.explain.reasons.words import ago, counted, listed, with_age
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.status import LastError
 from app.facts.kubernetes.pod import Pod
@@ -165,6 +165,4 @@ def _said(gang: Gang, errors: tuple[LastError, ...]) -> str:
 
 def said_when(error: LastError, now: float) -> str:
     """Return an error with its age: Grove does not remove errors that are over."""
-    if error.time is None or not now:
-        return error.text
-    return f"{error.text} ({ago(now - error.time)} ago)"
+    return with_age(error.text, error.time, now)

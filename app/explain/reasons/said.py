@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from app.explain.gangs.gang import Gang
-from app.explain.reasons.words import ago, listed
+from app.explain.reasons.words import ago, listed, with_age
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER
@@ -55,7 +55,8 @@ def said_of(gangs: Sequence[Gang]) -> tuple[str, ...]:
     for gang in gangs:
         if gang.waits:
             for said, time in _words_about(gang):
-                words[_with_age(said, time, gang.facts.now)] = None
+                # on one line: KAI begins new ones within its words
+                words[with_age(" ".join(said.split()), time, gang.facts.now)] = None
     return tuple(words)
 
 
@@ -93,15 +94,3 @@ def _of_kai(events: Sequence[Event]) -> Event | None:
 def is_of_kai(event: Event) -> bool:
     """Return whether KAI wrote an event."""
     return event.source in _KAI_COMPONENTS
-
-
-def _with_age(
-    words: str,
-    time: float | None,
-    now: float,
-) -> str:
-    """On one line: KAI begins new ones within its words."""
-    words = " ".join(words.split())
-    if time is None or not now:
-        return words
-    return f"{words} ({ago(now - time)} ago)"

@@ -117,9 +117,8 @@ def _being_deleted(
     users: Sequence[str],
 ) -> Reason:
     name = claim.name
-    verb = "uses" if len(users) == 1 else "use"
-    pods = counted(users, "pod")
-    text = f"The claim {name} is being deleted, and {pods} still {verb} it, so no other gets it"
+    use = counted(users, "pod still uses", "pods still use")
+    text = f"The claim {name} is being deleted, and {use} it, so no other gets it"
     anew = "is made anew with its pods" if _is_ours(gang, claim) else "can be created again"
     remedy = (
         "delete these pods together as soon as the workload can do without them: then the claim"

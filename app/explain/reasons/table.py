@@ -25,6 +25,7 @@ from app.explain.reasons import (
 )
 from app.explain.reasons.reason import Reason, Rule
 from app.facts.table import CHANNELS, ROOM
+from app.groups import by_key
 from app.value import Value
 
 
@@ -469,10 +470,8 @@ def _merged(reasons: Iterable[Reason]) -> list[Reason]:
 
     They are in the order of their first.
     """
-    groups: dict[tuple[str, str, str], list[Reason]] = {}
-    for reason in reasons:
-        groups.setdefault((reason.id, reason.text, reason.remedy), []).append(reason)
-    return [_merge(group) for group in groups.values()]
+    groups = by_key(((reason.id, reason.text, reason.remedy), reason) for reason in reasons)
+    return list(map(_merge, groups.values()))
 
 
 def _merge(group: list[Reason]) -> Reason:

@@ -4,7 +4,6 @@ Constraints that did not reach the scheduler are among them.
 """
 
 import shlex
-from collections import defaultdict
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -22,6 +21,7 @@ from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.node import Labels, Node
 from app.facts.named import Ref
+from app.groups import by_key
 from app.objects.owners import OwnerRef
 from app.rules.topology.levels import HOSTNAME_KEY
 
@@ -78,11 +78,10 @@ def _could_use(gang: Gang, node: Node) -> bool:
 
 def _note(nodes: list[Node]) -> Reason:
     """That nodes lack labels, for a gang that has a place without them."""
-    lack = "lacks" if len(nodes) == 1 else "lack"
-    them = "it" if len(nodes) == 1 else "them"
+    lack = counted(nodes, "node lacks", "nodes lack")
     text = (
-        f"{counted(nodes, 'node')} {lack} the label of a level: KAI leaves {them} out of gangs"
-        " with a constraint, and this one has a place without"
+        f"{lack} the label of a level: KAI leaves {_them(len(nodes))} out of gangs with a"
+        " constraint, and this one has a place without"
     )
     refs = tuple(node.ref for node in nodes)
     evidence = (Evidence(refs[0], "metadata.labels", "incomplete"),)
@@ -103,13 +102,14 @@ def _by_missing_keys(
     outside: list[Node], of_levels: list[str], guesses: Mapping[str, Labels]
 ) -> dict[tuple[tuple[str, ...], str], list[Node]]:
     """Return nodes by the keys that they lack, and by the value that is likely for the last one."""
-    groups: dict[tuple[tuple[str, ...], str], list[Node]] = defaultdict(list)
-    for node in outside:
-        keys = tuple(key for key in of_levels if key not in node.labels)
-        if keys:
-            value = guesses.get(node.name, {}).get(keys[-1], "")
-            groups[keys, value].append(node)
-    return groups
+    lacking = (
+        (tuple(key for key in of_levels if key not in node.labels), node) for node in outside
+    )
+    return by_key(
+        ((keys, guesses.get(node.name, {}).get(keys[-1], "")), node)
+        for keys, node in lacking
+        if keys
+    )
 
 
 def absent_keys(index: Index, topology: Topology) -> tuple[str, ...]:
@@ -188,10 +188,10 @@ def _missing_text(
 ) -> str:
     whose = f" of {value}" if value else ""
     cost = f": {amount('/gpu', gpus)}" if gpus else ", which have no GPUs"
-    verb = "has" if nodes == 1 else "have"
+    have = counted(nodes, f"node{whose} has", f"nodes{whose} have")
     return (
-        f"{counted(nodes, 'node')}{whose} {verb} no label {listed(keys)}{fits}; KAI leaves"
-        f" {_them(nodes)} out of every gang with a constraint{cost}"
+        f"{have} no label {listed(keys)}{fits}; KAI leaves {_them(nodes)} out of every gang with"
+        f" a constraint{cost}"
     )
 
 
@@ -210,9 +210,7 @@ def not_a_tree(gang: Gang) -> Reasons:
     for depth in range(len(topology.keys), 1, -1):
         if topology.keys[depth - 1] == HOSTNAME_KEY:
             continue
-        parents: dict[str, list[tuple[str, ...]]] = defaultdict(list)
-        for path in sorted(domains.paths_at(depth)):
-            parents[path[-1]].append(path[:-1])
+        parents = by_key((path[-1], path[:-1]) for path in sorted(domains.paths_at(depth)))
         shared = {value: above_it for value, above_it in parents.items() if len(above_it) > 1}
         level = topology.levels[depth - 1]
         above = topology.levels[depth - 2]

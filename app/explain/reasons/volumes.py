@@ -29,9 +29,8 @@ def volume_unbound(gang: Gang) -> Reasons:
         trouble = _trouble(gang, name)
         if trouble is not None:
             words, remedy, who = trouble
-            number = counted(pods, "pod")
-            verb = "names" if len(pods) == 1 else "name"
-            text = f"PersistentVolumeClaim {name}, which {number} {verb}, {words}"
+            are_named = counted(pods, "pod names", "pods name")
+            text = f"PersistentVolumeClaim {name}, which {are_named}, {words}"
             ref = Ref("PersistentVolumeClaim", gang.namespace, name)
             evidence = (Evidence(ref, "status.phase", words),)
             yield Reason("VolumeUnbound", refs(pods), text, remedy, who, evidence)

@@ -75,10 +75,29 @@ def pods_of_size(count: int, gpus: int) -> str:
 
 def ago(seconds: float) -> str:
     """Return how long something lasts or is past: `14 minutes`."""
+    return counted(*_lasting(seconds))
+
+
+def short(seconds: float) -> str:
+    """Return how long something lasts in few characters, as kubectl does: `14m`."""
+    number, unit = _lasting(seconds)
+    return f"{number}{unit[0]}"
+
+
+def _lasting(seconds: float) -> tuple[int, str]:
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= 2 * length:
-            return counted(int(seconds // length), unit)
-    return counted(max(0, int(seconds)), "second")
+            return int(seconds // length), unit
+    return max(0, int(seconds)), "second"
+
+
+def with_age(
+    words: str,
+    time: float | None,
+    now: float,
+) -> str:
+    """Return words that were said at a time, with their age if both times are known."""
+    return words if time is None or not now else f"{words} ({ago(now - time)} ago)"
 
 
 def clock(time: float) -> str:

@@ -11,6 +11,7 @@ from app.explain.reasons.reason import Reason, Who
 from app.explain.reasons.words import listed
 from app.explain.shown.rights import how_to_get
 from app.fitted import fitted, narrowed
+from app.groups import by_key
 from app.visible import visible
 
 MOST_LINES = 40
@@ -122,9 +123,7 @@ def unseen_words(unseen: Mapping[str, str]) -> str:
 
     An example is `nodes and queues (no right to list)`.
     """
-    causes: dict[str, list[str]] = {}
-    for kind, cause in unseen.items():
-        causes.setdefault(cause, []).append(TITLES[kind])
+    causes = by_key((cause, TITLES[kind]) for kind, cause in unseen.items())
     return "; ".join(f"{listed(kinds, 20)} ({cause})" for cause, kinds in causes.items())
 
 

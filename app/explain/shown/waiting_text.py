@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from app.explain.answers.branch import State
 from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.snapshot import Snapshot
-from app.explain.reasons.words import counted
+from app.explain.reasons.words import counted, short
 from app.explain.shown.json import plain
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.text import not_seen, table
@@ -29,8 +29,6 @@ STATES: Mapping[State, str] = {
 _SHORT = {"PodCliqueSet": "pcs", "PodGroup": "podgroup"}
 _NARROWEST = 44
 """If fewer columns are left for the reason, it has lines of its own."""
-
-_UNITS = (("d", 86400), ("h", 3600), ("m", 60))
 
 
 def list_text(
@@ -69,12 +67,12 @@ def headline(
 
     workloads = counted(rows, "workload")
     counts = Counter(row.state for row in rows)
+    of_all = f"of {workloads} {where}"
     if counts["waits"]:
-        verb = "waits" if counts["waits"] == 1 else "wait"
-        return visible(f"{counts['waits']:,} of {workloads} {where} {verb}")
+        return visible(counted(counts["waits"], f"{of_all} waits", f"{of_all} wait"))
     if counts["unknown"]:
-        verb = "waits" if counts["unknown"] == 1 else "wait"
-        return visible(f"whether {counts['unknown']:,} of {workloads} {where} {verb} is not known")
+        wait = counted(counts["unknown"], f"{of_all} waits", f"{of_all} wait")
+        return visible(f"whether {wait} is not known")
     if counts["problem"]:
         return visible(f"nothing waits {where}; {counts['problem']:,} of {workloads} not in order")
     return visible(f"nothing waits {where}: {workloads} placed")
@@ -142,14 +140,6 @@ def first_reason(row: WorkloadRow) -> str:
     """Return the last cell of a row: the first reason, and how many more there are."""
     more = f" (+{row.more})" if row.more else ""
     return f"{row.reason}{more}"
-
-
-def short(seconds: float) -> str:
-    """Return how long something lasts in few characters, as kubectl does: `14m`."""
-    for unit, length in _UNITS:
-        if seconds >= 2 * length:
-            return f"{int(seconds // length)}{unit}"
-    return f"{max(0, int(seconds))}s"
 
 
 def list_document(rows: Sequence[WorkloadRow], facts: Snapshot) -> Object:
