@@ -68,10 +68,16 @@ class Rule(Value):
     """One row of the table of reasons.
 
     `check` is asked if the facts in `needs` were read. `applies` tells for which gangs it can hold
-    at all, so that missing facts don't make it doubtful for others.
+    at all, so that missing facts don't make it doubtful for others. `named` is the id of the reason
+    if it is not the name of `check`.
     """
 
-    id: str
     check: Check
     needs: tuple[str, ...] = ()
     applies: Callable[[Gang], bool] = lambda gang: True
+    named: str = ""
+
+    @property
+    def id(self) -> str:
+        """The id of the reason: `GangIncomplete` is found by `gang_incomplete`."""
+        return self.named or self.check.__name__.title().replace("_", "")
