@@ -3,13 +3,13 @@
 It gives the verdicts that this version would have given on past requests.
 """
 
+import contextlib
 import gzip
 import io
 import re
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -45,8 +45,6 @@ _EVENT = (
     re.compile(rb'"kind"\s*:\s*"Event"'),
 )
 _EVERY = 1000
-DAMAGED = (OSError, EOFError, zlib.error)
-"""What reading a file raises if it, or what is packed in it, cannot be read."""
 
 
 def is_audit_log(name: str) -> bool:
@@ -57,9 +55,9 @@ def is_audit_log(name: str) -> bool:
     if name == "-":
         return _is_audit_log_piped()
     try:
-        with opened_log(name) as (lines, _):
-            event = orjson.loads(next((line for line in lines_of(lines) if line.strip()), b""))
-    except (*DAMAGED, ValueError):
+        with contextlib.closing(lines_of(name)) as lines:
+            event = orjson.loads(next((line for line, _ in lines if line.strip()), b""))
+    except ValueError:
         return False
     return isinstance(event, dict) and _is_event(event)
 
@@ -150,19 +148,15 @@ def _events(
     report: Report,
     progress: Progress,
 ) -> Iterator[Object]:
-    try:
-        with opened_log(name) as (lines, raw):
-            for number, line in enumerate(lines_of(lines)):
-                if number % _EVERY == 0:
-                    _show(progress, name, number, raw)
-                event = _event(line)
-                if event is not None:
-                    report.events += 1
-                    yield event
-                elif line.strip():
-                    report.unreadable += 1
-    except DAMAGED as problem:
-        raise UnusableInput(f"{name}: can't be read: {problem}") from None
+    for number, (line, raw) in enumerate(lines_of(name)):
+        if number % _EVERY == 0:
+            _show(progress, name, number, raw)
+        event = _event(line)
+        if event is not None:
+            report.events += 1
+            yield event
+        elif line.strip():
+            report.unreadable += 1
 
 
 def _show(
@@ -197,22 +191,19 @@ def _is_event(event: Object) -> bool:
     return event.get("apiVersion") == EVENT_VERSION and event.get("kind") == "Event"
 
 
-@contextmanager
-def opened_log(name: str) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """Yield the lines of a file or of standard input, and the file itself.
+def lines_of(name: str) -> Generator[tuple[bytes, BinaryIO]]:
+    """Yield the lines of a file or of standard input, gzip or not, each with the file itself.
 
-    The position of the file says how far they are read.
+    The position of the file says how far it is read. A line of more than a bounded length comes in
+    pieces, which are no events. Raise UnusableInput if it can't be read to its end.
     """
-    with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
-        raw = cast(io.BufferedReader, file)
-        if not raw.peek(len(_GZIP)).startswith(_GZIP):
-            yield raw, raw
-            return
-        with gzip.open(raw, "rb") as unpacked:
-            yield cast(BinaryIO, unpacked), raw
-
-
-def lines_of(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines of a bounded length; a longer one comes in pieces, which are no events."""
-    while line := stream.readline(MOST_LINE):
-        yield line
+    try:
+        with contextlib.ExitStack() as opened:
+            raw = sys.stdin.buffer if name == "-" else opened.enter_context(Path(name).open("rb"))
+            stream = raw
+            if cast(io.BufferedReader, raw).peek(len(_GZIP)).startswith(_GZIP):
+                stream = cast(BinaryIO, opened.enter_context(gzip.open(raw, "rb")))
+            while line := stream.readline(MOST_LINE):
+                yield line, raw
+    except (OSError, EOFError, zlib.error) as problem:
+        raise UnusableInput(f"{name}: can't be read: {problem}") from None

@@ -9,11 +9,10 @@ from typing import Any
 
 import orjson
 
-from app.commands.audit_log import DAMAGED, lines_of, opened_log
+from app.commands.audit_log import lines_of
 from app.commands.files import files_in
 from app.commands.options import REFUSED, UNUSABLE, Command, add_output, show_answer
 from app.dry_run.audit_report import Report, ReportedMessage
-from app.dry_run.budget import UnusableInput
 from app.objects.shape import text_at
 
 Entry = dict[str, Any]
@@ -47,14 +46,10 @@ def report_on(names: Sequence[str]) -> Report:
 
 
 def _verdicts(name: str) -> Iterator[Entry]:
-    try:
-        with opened_log(name) as (stream, _):
-            for line in lines_of(stream):
-                entry = _entry(line)
-                if entry.get("logger") == "verdict" and not entry.get("dryRun"):
-                    yield entry
-    except DAMAGED as problem:
-        raise UnusableInput(f"{name}: can't be read: {problem}") from None
+    for line, _ in lines_of(name):
+        entry = _entry(line)
+        if entry.get("logger") == "verdict" and not entry.get("dryRun"):
+            yield entry
 
 
 def _entry(line: bytes) -> Entry:

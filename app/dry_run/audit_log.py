@@ -89,10 +89,13 @@ class History:
         """
         ref = map_at(event, "objectRef")
         verb = str(event.get("verb") or "")
-        target = (_text(ref, "apiGroup"), _text(ref, "resource"), _text(ref, "subresource"))
+        target = (text_at(ref, "apiGroup"), text_at(ref, "resource"), text_at(ref, "subresource"))
         if event.get("stage") != "ResponseComplete" or target not in self._targets:
             return None
-        if verb not in (*OPERATIONS, "deletecollection") or _text(ref, "namespace") in self._exempt:
+        if (
+            verb not in (*OPERATIONS, "deletecollection")
+            or text_at(ref, "namespace") in self._exempt
+        ):
             return None
 
         is_new = verb == "patch" and _code(event) == 201  # server-side apply
@@ -159,7 +162,7 @@ def _with_request(
     if write.operation != "DELETE" and obj is None:
         return replace(write, problem=missing)
 
-    write = replace(write, kind=_text(obj or before or {}, "kind") or write.kind)
+    write = replace(write, kind=text_at(obj or before or {}, "kind") or write.kind)
     return replace(write, request=_request(write, obj, before))
 
 
@@ -176,15 +179,15 @@ def _write(
 ) -> Write:
     response = map_at(event, "responseObject", "metadata")
     request = map_at(event, "requestObject", "metadata")
-    name = _text(ref, "name") or _text(response, "name") or _text(request, "name")
-    user = _text(map_at(event, "impersonatedUser"), "username") or _text(
+    name = text_at(ref, "name") or text_at(response, "name") or text_at(request, "name")
+    user = text_at(map_at(event, "impersonatedUser"), "username") or text_at(
         map_at(event, "user"), "username"
     )
     # a deletion sends DeleteOptions
     sent = {} if operation == "DELETE" else map_at(event, "requestObject")
-    kind = _text(sent, "kind") or _text(ref, "resource")
-    time = _text(event, "requestReceivedTimestamp")
-    return Write(target, user, _text(ref, "namespace"), kind, name, time, operation)
+    kind = text_at(sent, "kind") or text_at(ref, "resource")
+    time = text_at(event, "requestReceivedTimestamp")
+    return Write(target, user, text_at(ref, "namespace"), kind, name, time, operation)
 
 
 def _problem(event: JsonMap, verb: str) -> str:
@@ -211,7 +214,7 @@ def _failure(event: JsonMap, code: int) -> str:
     may_not = map_at(event, "annotations").get(DECISION) == "forbid"
     if may_not or code not in (400, 403, 422):
         return NOT_ANSWERED
-    denied = _DENIED.match(_text(map_at(event, "responseStatus"), "message"))
+    denied = _DENIED.match(text_at(map_at(event, "responseStatus"), "message"))
     return f"{REJECTED_THEN}, by {denied[1]}" if denied else REJECTED_THEN
 
 
@@ -292,7 +295,3 @@ def _object_in(event: JsonMap, field: str) -> Object | None:
     ):
         return None
     return value
-
-
-def _text(holder: JsonMap, key: str) -> str:
-    return text_at(holder, key)

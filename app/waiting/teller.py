@@ -18,7 +18,7 @@ from app.kube.events import Recorder, Regarding
 from app.kube.times import timestamp, utc_now
 from app.objects.conditions import Condition, with_condition, without_condition
 from app.objects.resource import Resource
-from app.objects.shape import maps_at
+from app.objects.shape import JsonMap, maps_at, text_at
 from app.value import Value
 from app.waiting.overdue import NOT_KNOWN, Blocked
 
@@ -187,8 +187,7 @@ class Teller:
     def _before(self, ref: Ref, obj: Object) -> str:
         """Return the reason that was told last, "" for none."""
         if ref.kind == POD_CLIQUE_SET.kind:
-            stored = _stored_condition(obj)
-            return str(stored.get("reason", "")) if stored else ""
+            return text_at(_stored_condition(obj), "reason")
         told = self._told.get(ref)
         return told.reason if told else ""
 
@@ -208,10 +207,8 @@ class Teller:
                 return False
             conditions = without_condition(current, CONDITION)
         else:
-            if stored and (stored["reason"], stored["message"]) == (
-                blocked.reason,
-                blocked.message,
-            ):
+            said = (blocked.reason, blocked.message)
+            if stored and (stored["reason"], stored["message"]) == said:
                 return False
             conditions = with_condition(current, _condition(obj, blocked), timestamp(self._now()))
 
@@ -256,6 +253,6 @@ def _condition(obj: Object, blocked: Blocked) -> Condition:
     return Condition(CONDITION, "True", blocked.reason, blocked.message, generation)
 
 
-def _stored_condition(obj: Object) -> Object | None:
+def _stored_condition(obj: Object) -> JsonMap:
     conditions = maps_at(obj.get("status") or {}, "conditions")
-    return next((dict(item) for item in conditions if item.get("type") == CONDITION), None)
+    return next((item for item in conditions if item.get("type") == CONDITION), {})

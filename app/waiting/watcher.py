@@ -7,6 +7,7 @@ tenth of a core is used.
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
 from collections import Counter
@@ -103,7 +104,7 @@ class WaitingDuty:
         if self._unseen or not is_current:
             return is_current
         stored = conditions_of(facts)
-        return await self._teller.tell(self._found.workloads, stored, _Gone(facts))
+        return await self._teller.tell(self._found.workloads, stored, _gone(facts))
 
     async def _until_due(
         self,
@@ -176,19 +177,14 @@ class Looker:
         return found
 
 
-class _Gone:
-    """The workloads that don't exist any more."""
+def _gone(facts: Snapshot) -> Callable[[Ref], bool]:
+    """Return a function that says whether a workload doesn't exist any more."""
 
-    def __init__(self, facts: Snapshot) -> None:
-        self._facts = facts
-        self._refs: frozenset[Ref] | None = None
+    @functools.cache
+    def there() -> frozenset[Ref]:
+        return frozenset(fact.ref for fact in (*facts.sets, *facts.pod_groups, *facts.workloads))
 
-    def __call__(self, ref: Ref) -> bool:
-        if self._refs is None:
-            facts = self._facts
-            there = (*facts.sets, *facts.pod_groups, *facts.workloads)
-            self._refs = frozenset(fact.ref for fact in there)
-        return ref not in self._refs
+    return lambda ref: ref not in there()
 
 
 def conditions_of(facts: Snapshot) -> Mapping[Ref, StatusCondition]:

@@ -1,7 +1,7 @@
 """Nodes by topology domain: the tree that the labels of the levels make."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
 
@@ -150,6 +150,11 @@ class Domains:
         """Return the domain of a node at a level, as KAI sees it; None outside of the tree."""
         path = self.paths[position]
         return None if path is None else self._known(path[:depth])
+
+    def domains_of(self, names: Iterable[str], depth: int) -> set[Path | None]:
+        """Return the domains of nodes at a level, None for a node that is in none."""
+        positions = map(self.positions.get, names)
+        return {None if at is None else self.domain_of(at, depth) for at in positions}
 
     def around(self, position: int) -> tuple[Path, ...]:
         """Return the domains of a node, from the whole tree to the narrowest.

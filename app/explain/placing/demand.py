@@ -88,9 +88,7 @@ class Demand(Value, dict=True):
 
     def joined(self, domains: Domains, depth: int) -> set[Path | None]:
         """Return the domains of a level in which pods of it run already."""
-        known = domains.positions
-        positions = (known[name] for name in self.occupied if name in known)
-        return {domains.domain_of(position, depth) for position in positions}
+        return domains.domains_of(self.occupied, depth)
 
     def every(self) -> Iterator["Demand"]:
         """Itself and all its parts."""

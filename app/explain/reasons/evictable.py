@@ -77,10 +77,5 @@ def priority_of(index: Index, name: str) -> int:
     known = index.priorities.get(name)
     if known:
         return known.value
-    return next(_defaults(index), DEFAULT_PRIORITY)
-
-
-def _defaults(index: Index) -> Iterator[int]:
-    for known in sorted(index.facts.priorities, key=lambda known: known.name):
-        if known.is_default:
-            yield known.value
+    defaults = [(each.name, each.value) for each in index.facts.priorities if each.is_default]
+    return min(defaults)[1] if defaults else DEFAULT_PRIORITY

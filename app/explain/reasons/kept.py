@@ -147,15 +147,11 @@ def _preferred_domains(
     gang: Gang,
     part: Unit | Member,
     names: Iterable[str],
-) -> set[Path]:
+) -> set[Path | None]:
     """Return the preferred domains of nodes; none if one of them is in none."""
-    domains = gang.domains
-    depth = domains.depth(part.told.preferred)
-    positions = [domains.positions.get(name) for name in names]
-    if depth is None or None in positions:
-        return set()
-    paths = {domains.domain_of(position, depth) for position in positions if position is not None}
-    return set() if None in paths else {path for path in paths if path is not None}
+    depth = gang.domains.depth(part.told.preferred)
+    paths = gang.domains.domains_of(names, depth) if depth else set()
+    return set() if None in paths else paths
 
 
 def binding_failed(gang: Gang) -> Reasons:
