@@ -23,7 +23,7 @@ import orjson
 from bench_common import ROOT, memory, until, verdict
 
 from app.certificates.files import ensure_development_certificate
-from app.server.listener import free_port
+from app.sandbox.processes import free_port
 from tests.server.crowds import CROWDS, Address, Crowd, allow_many_files
 
 BESIDE_SECONDS = 3.0

@@ -33,8 +33,8 @@ from app.kube.credentials import from_kubeconfig
 from app.kube.store import WatchStore
 from app.kube.watch import run_store
 from app.objects.resource import VALIDATING_WEBHOOKS
+from app.sandbox.processes import free_port
 from app.sandbox.sandbox import Sandbox
-from app.server.listener import free_port
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 
 NAME = "grove-admission.grove-system.svc"

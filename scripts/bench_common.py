@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx
 import orjson
 
-from app.server.listener import free_port
+from app.sandbox.processes import free_port
 
 ROOT = Path(__file__).parent.parent
 PATIENCE = 120.0

@@ -36,7 +36,7 @@ from app.admission.decide import decide
 from app.admission.review import parse
 from app.cluster.documents import cluster_of
 from app.config.read import configuration_or_defaults
-from app.server.listener import free_port
+from app.sandbox.processes import free_port
 from app.webhooks.registry import routes_over
 
 SERVERS = ("ours", "floor")

@@ -46,8 +46,8 @@ from app.objects.resource import (
     VALIDATING_WEBHOOKS,
     Resource,
 )
+from app.sandbox.processes import free_port
 from app.sandbox.sandbox import Sandbox
-from app.server.listener import free_port
 from app.webhooks.configurations import NAME, ServiceTarget, webhook_configurations
 from tests import builders
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import bench_common
 from bench_common import ENVIRONMENT, ROOT, Connection
 
-from app.server.listener import free_port
+from app.sandbox.processes import free_port
 
 LATE_SECONDS = 1.0
 CONFIGURATION = """

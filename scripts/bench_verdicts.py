@@ -37,7 +37,7 @@ from app.certificates.files import ensure_development_certificate
 from app.rules.mnnvl.claim import inject
 from app.rules.mnnvl.plan import desired_claim, desired_compute_domain
 from app.rules.mnnvl.wanted import Wanted, read_written
-from app.server.listener import free_port
+from app.sandbox.processes import free_port
 
 REVIEWS = ROOT / "tests" / "testdata" / "reviews"
 CONNECTIONS = 16

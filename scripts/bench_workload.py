@@ -19,7 +19,7 @@ from app.facts.kinds import POD_GROUP, WORKLOAD
 from app.kube.api import Selection
 from app.kube.client import HttpClient
 from app.objects.resource import POD
-from app.server.listener import free_port
+from app.sandbox.processes import free_port
 
 LATE_SECONDS = 5.0
 

@@ -33,7 +33,7 @@ from app.dry_run.budget import UnusableInput
 from app.facts.table import TOPOLOGIES
 from app.kube.api import ClusterError
 from app.reconcilers.cluster_topology import CreationFailed
-from app.server.listener import free_port
+from app.sandbox.processes import free_port
 from app.server.process import signalled
 from app.server.serve import alone
 

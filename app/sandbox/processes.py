@@ -6,10 +6,16 @@ They are etcd, kube-apiserver and kube-controller-manager.
 import asyncio
 import socket
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
+from secrets import randbelow
 from typing import IO
 
 STOP_SECONDS = 10.0
+
+FIRST_PORT = 10_000
+FIRST_OUTGOING_PORT = 32_768
+"""The first of the ports for outgoing connections, unless the system has another range."""
 
 
 class Processes:
@@ -149,7 +155,11 @@ def controller_flags(kubeconfig: Path, data: str) -> list[str]:
 
 
 def free_port() -> int:
-    """Return a TCP port that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
+    """Return a TCP port on loopback that is free now.
+
+    It isn't one of those that Linux gives to outgoing connections, which might take it.
+    """
+    while True:
+        port = FIRST_PORT + randbelow(FIRST_OUTGOING_PORT - FIRST_PORT)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port

@@ -152,9 +152,3 @@ def authority(host: str, port: int) -> str:
     """Return `host:port`, as it is written in a URL."""
     bracketed = f"[{host}]" if ":" in host else host
     return f"{bracketed}:{port}"
-
-
-def free_port() -> int:
-    """Return a TCP port on loopback that is free now."""
-    with bind("127.0.0.1", 0) as sock:
-        return int(sock.getsockname()[1])

@@ -23,7 +23,7 @@ from app.kube.api import ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import NODE
 from app.sandbox.fleet import fleet
-from app.server.listener import free_port
+from app.sandbox.processes import free_port
 from tests.console.chromium import tab
 from tests.console.fake import Lists
 from tests.console.fake import console as fake_console

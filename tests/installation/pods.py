@@ -23,7 +23,8 @@ from typing import IO
 import httpx
 import yaml
 
-from app.server.listener import authority, free_port
+from app.sandbox.processes import free_port
+from app.server.listener import authority
 from tests.installation.kubernetes import Kubernetes, Object
 from tests.installation.readme import ROOT
 from tests.installation.repeating import repeating

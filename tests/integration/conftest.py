@@ -23,9 +23,9 @@ from app.facts.table import TOPOLOGIES
 from app.kube.api import NotFound, Object, ObjectRef
 from app.objects.resource import CRD, Resource
 from app.sandbox.manifests import BUILT_IN, load
+from app.sandbox.processes import free_port
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
-from app.server.listener import free_port
 from app.server.serve import Running
 from tests.integration.system import Users, users
 from tests.rendered import rendered

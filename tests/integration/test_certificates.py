@@ -14,7 +14,7 @@ from app.config.schema import Configuration
 from app.facts.kinds import POD_GROUP
 from app.kube.api import Object, ObjectRef, Rejected
 from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
-from app.server.listener import free_port
+from app.sandbox.processes import free_port
 from app.server.serve import Running
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.system import Users, eventually

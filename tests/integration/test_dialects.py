@@ -27,7 +27,7 @@ from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, EVENT, NODE
 from app.sandbox.manifests import BUILT_IN
-from app.server.listener import free_port
+from app.sandbox.processes import free_port
 from app.server.serve import Running
 from tests import builders
 from tests.integration.conftest import own_crd

@@ -13,7 +13,7 @@ from app.config.schema import Configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.kube.api import ObjectRef, Selection
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
-from app.server.listener import free_port
+from app.sandbox.processes import free_port
 from app.server.serve import Running
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.doctor import Doctor

@@ -16,7 +16,7 @@ from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE
 from app.facts.table import DOMAINS, SETS
 from app.kube.api import ClusterError, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
-from app.server.listener import free_port
+from app.sandbox.processes import free_port
 from app.server.serve import Running
 from app.webhooks.paths import path_of
 from tests import builders

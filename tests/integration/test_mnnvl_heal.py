@@ -23,7 +23,7 @@ from app.facts.kinds import (
 from app.facts.table import DEVICE_CLASSES, SETS
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.objects.resource import EVENT, POD, Resource
-from app.server.listener import free_port
+from app.sandbox.processes import free_port
 from app.server.serve import Running
 from tests import builders
 from tests.integration.conftest import CONFIGURATION

@@ -25,8 +25,8 @@ from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from app.kube.api import NotFound, ObjectRef
 from app.objects.resource import CRD
 from app.sandbox.manifests import BUILT_IN
+from app.sandbox.processes import free_port
 from app.sandbox.sandbox import Sandbox
-from app.server.listener import free_port
 from app.server.serve import Running
 from app.value import Value
 from app.webhooks.configurations import UrlTarget, webhook_configurations

@@ -22,7 +22,7 @@ from app.facts.table import SETS, TOPOLOGIES
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, EVENT, MUTATING_WEBHOOKS, Resource
-from app.server.listener import free_port
+from app.sandbox.processes import free_port
 from app.server.serve import Running
 from tests import builders
 from tests.integration.system import PATIENCE, Users, eventually, is_gone

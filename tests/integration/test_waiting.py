@@ -22,7 +22,7 @@ from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.events import Recorder
 from app.sample import Sample
-from app.server.listener import free_port
+from app.sandbox.processes import free_port
 from app.waiting.overdue import Blocked, overdue
 from app.waiting.teller import CONDITION, Pacing
 from app.waiting.watcher import RESOURCES, WaitingDuty

@@ -3,12 +3,14 @@
 import asyncio
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
 import httpx
 import pytest
 
+from app.sandbox.processes import free_port
 from app.sandbox.real import RealApiServer, find_binaries
 
 
@@ -149,3 +151,10 @@ async def test_what_readyz_lacks_is_reported_while_it_is_waited_for(
         "waiting for kube-apiserver: [-]etcd failed: reason withheld",
         "waiting for kube-apiserver: /readyz answers 401",
     ]
+
+
+def test_free_ports_are_none_of_those_for_outgoing_connections() -> None:
+    ports = [free_port() for _ in range(50)]
+    for port in ports:
+        with socket.create_server(("127.0.0.1", port)):
+            assert port < 32768

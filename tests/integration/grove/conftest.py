@@ -18,8 +18,8 @@ from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.kube.api import Object
 from app.sandbox.manifests import load
+from app.sandbox.processes import free_port
 from app.sandbox.real import RealApiServer, find_binaries
-from app.server.listener import free_port
 from tests import builders
 from tests.integration.conftest import own_crd, own_rules
 from tests.integration.grove import cluster

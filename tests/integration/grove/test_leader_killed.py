@@ -19,7 +19,7 @@ from app.commands.beside import ApiServer
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import ObjectRef
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
-from app.server.listener import free_port
+from app.sandbox.processes import free_port
 from app.webhooks.configurations import NAME, UrlTarget, webhook_configurations
 from tests.installation.balancer import Balancer
 from tests.integration.grove.conftest import CONFIGURATION, LEVELS

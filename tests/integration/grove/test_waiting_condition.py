@@ -18,7 +18,7 @@ from app.config.schema import Configuration
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Object, ObjectRef, Selection
 from app.objects.resource import EVENT, POD
-from app.server.listener import free_port
+from app.sandbox.processes import free_port
 from app.server.serve import Running
 from app.waiting.teller import CONDITION
 from tests.integration.grove import cluster
