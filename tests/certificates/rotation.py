@@ -78,37 +78,38 @@ class Cluster:
         (secret,) = self.client.objects(SECRET)
         return secret
 
-    def held(self) -> Holdings:
+    def holdings(self) -> Holdings:
         return read_holdings(self.secret()["data"])
 
     def webhooks(self) -> Iterator[dict[str, Any]]:
         for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
-            for one in self.client.objects(resource):
-                yield from one["webhooks"]
+            for webhook_configuration in self.client.objects(resource):
+                yield from webhook_configuration["webhooks"]
 
     def bundles(self) -> set[str]:
         """The different caBundles of our webhooks."""
         return {
-            one["clientConfig"].get("caBundle", "")
-            for one in self.webhooks()
-            if one["name"] != "c.theirs"
+            webhook["clientConfig"].get("caBundle", "")
+            for webhook in self.webhooks()
+            if webhook["name"] != "c.theirs"
         }
 
     def is_published(self) -> bool:
-        return self.bundles() == {base64.b64encode(self.held().bundle_pem).decode()}
+        return self.bundles() == {base64.b64encode(self.holdings().bundle_pem).decode()}
 
     async def tamper(self, resource: Resource, bundle: str) -> None:
-        (found,) = self.client.objects(resource)
-        for one in found["webhooks"]:
-            one["clientConfig"]["caBundle"] = bundle
+        (webhook_configuration,) = self.client.objects(resource)
+        for webhook in webhook_configuration["webhooks"]:
+            webhook["clientConfig"]["caBundle"] = bundle
         await self.client.patch(
-            ObjectRef(resource, WANTED.webhook_configurations), {"webhooks": found["webhooks"]}
+            ObjectRef(resource, WANTED.webhook_configurations),
+            {"webhooks": webhook_configuration["webhooks"]},
         )
 
-    async def put(self, held: Holdings) -> None:
+    async def put(self, holdings: Holdings) -> None:
         await self.client.patch(
             ObjectRef(SECRET, WANTED.secret_name, WANTED.namespace),
-            {"data": written_holdings(held)},
+            {"data": written_holdings(holdings)},
         )
 
     def accepts(self, replica: CertificateReconciler) -> bool:
@@ -124,7 +125,7 @@ class Cluster:
 
     def remember(self) -> None:
         """A replica shows no more than the fingerprint of what it once found in the Secret."""
-        self.pairs[fingerprint(self.held())] = self.held().leaf
+        self.pairs[fingerprint(self.holdings())] = self.holdings().leaf
 
 
 async def settle(replica: CertificateReconciler) -> float:
@@ -164,5 +165,5 @@ def shown(replica: CertificateReconciler) -> str:
     return replica.certificate.info.fingerprint if replica.certificate.info else ""
 
 
-def fingerprint(held: Holdings) -> str:
-    return inspect(held.leaf.cert_pem).fingerprint
+def fingerprint(holdings: Holdings) -> str:
+    return inspect(holdings.leaf.cert_pem).fingerprint

@@ -49,14 +49,14 @@ def test_what_is_trusted(webhooks: list[dict[str, Any]], expected: list[set[byte
 
 
 def test_only_ours_are_written_and_the_given_object_stays_as_it_is() -> None:
-    given = configuration(webhook(SERVICE, "x"), webhook(("ns", "theirs"), "y"), webhook(None))
-    written = with_ca_bundle(given, SERVICE, CA)
+    original = configuration(webhook(SERVICE, "x"), webhook(("ns", "theirs"), "y"), webhook(None))
+    written = with_ca_bundle(original, SERVICE, CA)
     assert written == [
         webhook(SERVICE, encoded(CA)),
         webhook(("ns", "theirs"), "y"),
         webhook(None, encoded(CA)),
     ]
-    assert given["webhooks"][0] == webhook(SERVICE, "x")
+    assert original["webhooks"][0] == webhook(SERVICE, "x")
 
 
 def test_no_webhooks_are_no_webhooks() -> None:

@@ -41,10 +41,10 @@ def with_undecodable_issuer(pem: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "held", [FIRST, SECOND], ids=["one CA", "a new CA beside the one that signed"]
+    "holdings", [FIRST, SECOND], ids=["one CA", "a new CA beside the one that signed"]
 )
-def test_what_is_written_can_be_read(held: Holdings) -> None:
-    assert read_holdings(written_holdings(held)) == held
+def test_what_is_written_can_be_read(holdings: Holdings) -> None:
+    assert read_holdings(written_holdings(holdings)) == holdings
 
 
 def test_the_issuer_is_the_one_that_signed() -> None:

@@ -43,15 +43,18 @@ def cluster() -> Cluster:
 
 async def test_the_first_replica_makes_everything_and_shows_it(cluster: Cluster) -> None:
     (replica,) = await running(cluster)
-    held = cluster.held()
+    holdings = cluster.holdings()
     assert cluster.is_published()
     assert cluster.accepts(replica)
     assert (shown(replica), replica.healthy(), replica.not_after) == (
-        fingerprint(held),
+        fingerprint(holdings),
         True,
         START + TERMS.leaf_life,
     )
-    assert (replica.ca_not_after, replica.ca_bundle()) == (START + TERMS.ca_life, held.bundle_pem)
+    assert (replica.ca_not_after, replica.ca_bundle()) == (
+        START + TERMS.ca_life,
+        holdings.bundle_pem,
+    )
     assert (replica.rotations, replica.failures, replica.last_error) == (Counter(issue=1), 0, None)
     secret = cluster.secret()
     assert (secret["type"], secret["metadata"]["labels"]) == (
@@ -86,7 +89,7 @@ async def test_of_two_replicas_that_start_at_once_one_makes_the_secret_and_both_
     second = cluster.replica()
     await asyncio.gather(settle(first), settle(second))
     assert first.rotations + second.rotations == Counter(issue=1)
-    assert shown(first) == shown(second) == fingerprint(cluster.held())
+    assert shown(first) == shown(second) == fingerprint(cluster.holdings())
     assert cluster.is_published()
 
 
@@ -95,18 +98,18 @@ async def test_of_two_replicas_that_renew_at_once_one_wins(cluster: Cluster) -> 
     cluster.clock.pass_by(LEAF_RENEWAL)
     await asyncio.gather(settle(first), settle(second))
     assert (first.rotations + second.rotations)["leaf"] == 1
-    assert shown(first) == shown(second) == fingerprint(cluster.held())
+    assert shown(first) == shown(second) == fingerprint(cluster.holdings())
 
 
 async def test_a_leaf_is_renewed_without_a_change_of_trust(cluster: Cluster) -> None:
     replicas = await running(cluster, 2)
-    before = cluster.held()
+    before = cluster.holdings()
     cluster.clock.pass_by(LEAF_RENEWAL - DAY)
     assert await settle(replicas[0]) == LOOK_SECONDS
     await pass_by(cluster, DAY, *replicas)
-    after = cluster.held()
+    after = cluster.holdings()
     assert (after.bundle, after.leaf == before.leaf) == (before.bundle, False)
-    assert [shown(one) for one in replicas] == [fingerprint(after)] * 2
+    assert [shown(replica) for replica in replicas] == [fingerprint(after)] * 2
 
 
 async def test_a_new_ca_is_published_then_trusted_for_a_while_and_only_then_signs(
@@ -114,16 +117,16 @@ async def test_a_new_ca_is_published_then_trusted_for_a_while_and_only_then_sign
 ) -> None:
     first, second = await running(cluster, 2)
     await rotate_ca(cluster, first, second)
-    announced = cluster.held()
+    announced = cluster.holdings()
     assert len(announced.bundle) == 2
     assert cluster.is_published()
     assert shown(first) == fingerprint(announced)
     assert announced.issuer() == announced.retired[0]
     cluster.clock.pass_by(timedelta(seconds=WANTED.settle_seconds - 1))
     assert await settle(first) == 1
-    assert cluster.held() == announced
+    assert cluster.holdings() == announced
     await pass_by(cluster, timedelta(seconds=1), first)
-    adopted = cluster.held()
+    adopted = cluster.holdings()
     assert (adopted.bundle, adopted.issuer()) == (announced.bundle, announced.ca.cert_pem)
     assert shown(first) == fingerprint(adopted)
     assert cluster.accepts(first)
@@ -139,26 +142,26 @@ async def test_a_replica_that_lags_waits_until_it_has_seen_the_trust_for_long_en
     await pass_by(cluster, timedelta(seconds=WANTED.settle_seconds), first)
     lagging = cluster.replica()
     assert await settle(lagging) == WANTED.settle_seconds
-    assert shown(lagging) == fingerprint(cluster.held())  # it has nothing else to show
+    assert shown(lagging) == fingerprint(cluster.holdings())  # it has nothing else to show
     await settle(second)
-    assert shown(second) == fingerprint(cluster.held())
+    assert shown(second) == fingerprint(cluster.holdings())
 
 
 async def test_the_old_ca_goes_when_it_has_expired(cluster: Cluster) -> None:
     (replica,) = await running(cluster)
-    first_ca = cluster.held().ca.cert_pem
+    first_ca = cluster.holdings().ca.cert_pem
     await rotate_ca(cluster, replica)
     await pass_by(cluster, timedelta(seconds=WANTED.settle_seconds), replica)
     while cluster.clock.now < START + TERMS.ca_life + TERMS.skew:
-        assert first_ca in cluster.held().bundle
+        assert first_ca in cluster.holdings().bundle
         await pass_by(cluster, DAY, replica)
-    assert first_ca not in cluster.held().bundle
+    assert first_ca not in cluster.holdings().bundle
     assert cluster.is_published()
     assert cluster.accepts(replica)
 
 
 @pytest.mark.parametrize(
-    "resource", [MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS], ids=lambda one: one.kind
+    "resource", [MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS], ids=lambda resource: resource.kind
 )
 @pytest.mark.parametrize(
     "bundle",
@@ -174,11 +177,11 @@ async def test_a_ca_bundle_changed_by_somebody_is_written_again(
     cluster: Cluster, resource: Resource, bundle: str
 ) -> None:
     (replica,) = await running(cluster)
-    before = cluster.held()
+    before = cluster.holdings()
     await cluster.tamper(resource, bundle)
     await settle(replica)
     assert cluster.is_published()
-    assert cluster.held() == before
+    assert cluster.holdings() == before
 
 
 async def test_somebody_who_keeps_changing_it_is_reported_and_not_fought_for_ever(
@@ -205,11 +208,11 @@ async def test_somebody_who_keeps_changing_it_is_reported_and_not_fought_for_eve
 async def test_a_change_of_trust_between_the_steps_begins_the_wait_anew(cluster: Cluster) -> None:
     (replica,) = await running(cluster)
     await rotate_ca(cluster, replica)
-    announced = cluster.held()
+    announced = cluster.holdings()
     cluster.clock.pass_by(timedelta(seconds=WANTED.settle_seconds - 1))
     await cluster.tamper(VALIDATING_WEBHOOKS, base64.b64encode(announced.retired[0]).decode())
     assert await settle(replica) == WANTED.settle_seconds
-    assert cluster.held() == announced
+    assert cluster.holdings() == announced
 
 
 async def test_what_cert_manager_injects_is_left_alone_and_said(cluster: Cluster) -> None:
@@ -238,7 +241,7 @@ async def test_without_configurations_nobody_has_to_trust_anything(cluster: Clus
     for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
         await cluster.client.delete(ObjectRef(resource, WANTED.webhook_configurations))
     (replica,) = await running(cluster)
-    assert shown(replica) == fingerprint(cluster.held())
+    assert shown(replica) == fingerprint(cluster.holdings())
     cluster.client.load(stored)
     await settle(replica)
     assert cluster.is_published()
@@ -246,10 +249,10 @@ async def test_without_configurations_nobody_has_to_trust_anything(cluster: Clus
 
 async def test_a_secret_that_was_deleted_is_restored_as_it_was(cluster: Cluster) -> None:
     (replica,) = await running(cluster)
-    before = cluster.held()
+    before = cluster.holdings()
     await cluster.client.delete(ObjectRef(SECRET, WANTED.secret_name, WANTED.namespace))
     await settle(replica)
-    assert (cluster.held(), replica.rotations["restore"]) == (before, 1)
+    assert (cluster.holdings(), replica.rotations["restore"]) == (before, 1)
     assert replica.failures == 1
 
 
@@ -270,7 +273,7 @@ async def test_garbage_in_the_secret_never_serves_and_is_replaced(
     cluster: Cluster, data: Object
 ) -> None:
     (replica,) = await running(cluster)
-    before = cluster.held()
+    before = cluster.holdings()
     serving = shown(replica)
     await cluster.client.patch(
         ObjectRef(SECRET, WANTED.secret_name, WANTED.namespace), {"data": data}
@@ -279,7 +282,7 @@ async def test_garbage_in_the_secret_never_serves_and_is_replaced(
     assert shown(replica) == serving
     assert str(replica.last_error).startswith("Secret grove-system/grove-admission-certificates ")
     await settle(replica)
-    assert (cluster.held(), shown(replica), replica.last_error) == (before, serving, None)
+    assert (cluster.holdings(), shown(replica), replica.last_error) == (before, serving, None)
     assert replica.failures == 1
 
 
@@ -288,15 +291,15 @@ async def test_garbage_that_nobody_remembers_is_replaced_by_something_new_that_s
 ) -> None:
     (old,) = await running(cluster)
     cluster.remember()
-    before = cluster.held()
+    before = cluster.holdings()
     await cluster.client.patch(
         ObjectRef(SECRET, WANTED.secret_name, WANTED.namespace),
         {"data": {"tls.crt": "Z2FyYmFnZQ=="}},
     )
     new = cluster.replica()
     await settle(new)
-    assert cluster.held().retired == before.bundle
-    assert shown(new) == fingerprint(cluster.held())
+    assert cluster.holdings().retired == before.bundle
+    assert shown(new) == fingerprint(cluster.holdings())
     assert cluster.accepts(new)
     assert cluster.accepts(old)
 
@@ -305,16 +308,16 @@ async def test_a_sound_secret_put_there_by_somebody_is_used_once_it_is_trusted(
     cluster: Cluster,
 ) -> None:
     (replica,) = await running(cluster)
-    before = cluster.held()
+    before = cluster.holdings()
     cluster.remember()
     await cluster.put(new_holdings(NAMES, START, TERMS))
     await settle(replica)
-    assert cluster.held().retired == before.bundle
+    assert cluster.holdings().retired == before.bundle
     assert shown(replica) == fingerprint(before)
     assert cluster.accepts(replica)
     cluster.clock.pass_by(timedelta(seconds=WANTED.settle_seconds))
     await settle(replica)
-    assert shown(replica) == fingerprint(cluster.held())
+    assert shown(replica) == fingerprint(cluster.holdings())
     assert cluster.accepts(replica)
 
 
@@ -330,14 +333,14 @@ async def test_a_backup_with_an_expired_certificate_is_renewed_before_it_is_show
         await settle(replica)
         assert cluster.accepts(replica)
     assert replica.rotations == Counter(issue=1, trust=1, leaf=1)
-    assert shown(replica) == fingerprint(cluster.held()) != fingerprint(backup)
+    assert shown(replica) == fingerprint(cluster.holdings()) != fingerprint(backup)
 
 
 async def test_an_expired_certificate_that_may_not_be_replaced_is_never_shown(
     cluster: Cluster,
 ) -> None:
     (replica,) = await running(cluster)
-    before = cluster.held()
+    before = cluster.holdings()
     serving = shown(replica)
     expired = make_leaf(before.ca, [NAME], START - 2 * DAY, START - DAY)
     labels = {"metadata": {"labels": {"app.kubernetes.io/managed-by": None}}}
@@ -345,14 +348,14 @@ async def test_an_expired_certificate_that_may_not_be_replaced_is_never_shown(
     await cluster.put(Holdings(before.ca, expired))
     cluster.clock.pass_by(timedelta(seconds=WANTED.settle_seconds))
     assert await settle(replica) == RETRY_SECONDS
-    assert (shown(replica), cluster.held().leaf) == (serving, expired)
+    assert (shown(replica), cluster.holdings().leaf) == (serving, expired)
     assert "was not made by grove-admission, and is left alone" in str(replica.last_error)
 
 
 async def test_what_a_fast_clock_has_made_is_not_shown_before_it_is_valid(cluster: Cluster) -> None:
     """The clocks of two nodes differ, and API servers go by the right one: here it is made again."""
     (replica,) = await running(cluster)
-    before = cluster.held()
+    before = cluster.holdings()
     serving = shown(replica)
     now = cluster.clock.now
     early = make_leaf(before.ca, [NAME], now + timedelta(hours=1), now + 60 * DAY)
@@ -361,8 +364,8 @@ async def test_what_a_fast_clock_has_made_is_not_shown_before_it_is_valid(cluste
     assert "is not valid before 2026-01-01T01:00:00" in str(replica.last_error)
     assert (shown(replica), replica.healthy()) == (serving, True)
     await pass_by(cluster, timedelta(seconds=WANTED.settle_seconds), replica)
-    assert cluster.held().leaf not in (early, before.leaf)
-    assert shown(replica) == fingerprint(cluster.held())
+    assert cluster.holdings().leaf not in (early, before.leaf)
+    assert shown(replica) == fingerprint(cluster.holdings())
 
 
 @pytest.mark.parametrize(
@@ -389,14 +392,14 @@ async def test_an_empty_secret_is_filled(cluster: Cluster) -> None:
         [{"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata}]
     )
     (replica,) = await running(cluster)
-    assert shown(replica) == fingerprint(cluster.held())
+    assert shown(replica) == fingerprint(cluster.holdings())
 
 
 async def test_all_certificates_have_expired_while_nothing_ran(cluster: Cluster) -> None:
     await running(cluster)
     cluster.clock.pass_by(2 * TERMS.ca_life)
     (replica,) = await running(cluster)
-    assert (len(cluster.held().bundle), replica.rotations) == (1, Counter(issue=1))
+    assert (len(cluster.holdings().bundle), replica.rotations) == (1, Counter(issue=1))
     assert cluster.accepts(replica)
 
 
@@ -406,13 +409,13 @@ async def test_a_replica_that_may_not_write_configurations_still_renews_what_is_
     (replica,) = await running(cluster)
     cluster.clock.pass_by(LEAF_RENEWAL)
     await cluster.tamper(
-        MUTATING_WEBHOOKS, base64.b64encode(cluster.held().bundle_pem + b"# other\n").decode()
+        MUTATING_WEBHOOKS, base64.b64encode(cluster.holdings().bundle_pem + b"# other\n").decode()
     )
     cluster.client.fail_next("patch", MUTATING_WEBHOOKS, Rejected("forbidden", code=403), times=99)
     assert await replica.reconcile(("", "")) == 0
     with pytest.raises(Rejected):
         await replica.reconcile(("", ""))
-    assert shown(replica) == fingerprint(cluster.held())
+    assert shown(replica) == fingerprint(cluster.holdings())
     assert replica.rotations["leaf"] == 1
     assert replica.last_error == "forbidden"
 
@@ -483,12 +486,14 @@ async def test_a_crash_at_any_write_leaves_no_moment_without_trust(
             await settle(dying)
         assert cluster.accepts(dying)
         assert cluster.accepts(staying)
-        cluster.clock.pass_by(timedelta(seconds=20) if len(cluster.held().bundle) == 2 else 4 * DAY)
+        cluster.clock.pass_by(
+            timedelta(seconds=20) if len(cluster.holdings().bundle) == 2 else 4 * DAY
+        )
     await settle(staying)
     assert cluster.accepts(staying)
     assert deaths == (1 if writes <= 4 else 0)
-    assert len(cluster.held().bundle) == 2
-    assert cluster.held().issuer() == cluster.held().ca.cert_pem
+    assert len(cluster.holdings().bundle) == 2
+    assert cluster.holdings().issuer() == cluster.holdings().ca.cert_pem
 
 
 @pytest.mark.parametrize(
@@ -507,8 +512,8 @@ async def test_a_write_that_fails_is_made_good_by_the_next_look(
         await replica.reconcile(("", ""))
     await settle(replica)
     assert (cluster.is_published(), cluster.accepts(replica)) == (True, True)
-    assert len(split_bundle(cluster.held().bundle_pem)) == 1
-    assert due(cluster.held(), NAMES, cluster.clock.now, TERMS) is None
+    assert len(split_bundle(cluster.holdings().bundle_pem)) == 1
+    assert due(cluster.holdings(), NAMES, cluster.clock.now, TERMS) is None
 
 
 async def test_a_bundle_is_never_replaced_by_an_older_one(cluster: Cluster) -> None:
@@ -522,7 +527,7 @@ async def test_a_bundle_is_never_replaced_by_an_older_one(cluster: Cluster) -> N
             return self._patch if name == "patch" else getattr(cluster.client, name)
 
         async def _patch(self, *arguments: Any, **options: Any) -> Any:
-            if len(cluster.held().bundle) == 1:
+            if len(cluster.holdings().bundle) == 1:
                 await rotate_ca(cluster, first)
             return await cluster.client.patch(*arguments, **options)
 
@@ -530,11 +535,11 @@ async def test_a_bundle_is_never_replaced_by_an_older_one(cluster: Cluster) -> N
     await cluster.tamper(MUTATING_WEBHOOKS, "")
     with pytest.raises(Conflict):
         await slow.reconcile(("", ""))
-    assert len(cluster.held().bundle) == 2
+    assert len(cluster.holdings().bundle) == 2
     assert cluster.is_published()
 
 
 def test_short_lives_can_be_asked_for() -> None:
     short = Terms(timedelta(seconds=12), timedelta(seconds=4))
-    held = new_holdings(NAMES, START, short)
-    assert due(held, NAMES, START + timedelta(seconds=3), short) == "leaf"
+    holdings = new_holdings(NAMES, START, short)
+    assert due(holdings, NAMES, START + timedelta(seconds=3), short) == "leaf"

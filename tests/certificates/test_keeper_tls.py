@@ -55,11 +55,11 @@ async def test_kept_and_new_connections_survive_two_rotations_of_ca_and_leaf() -
     cluster = Cluster()
     replicas = await running(cluster, 2)
     (published,) = cluster.bundles()
-    leaves = {cluster.held().leaf.cert_pem}
-    cas = {cluster.held().ca.cert_pem}
+    leaves = {cluster.holdings().leaf.cert_pem}
+    cas = {cluster.holdings().ca.cert_pem}
     async with listening(replicas[0]) as first, listening(replicas[1]) as second:
         kept = [await connect(port, published) for port in (first, second)]
-        while len(cas) < 3 or cluster.held().issuer() != cluster.held().ca.cert_pem:
+        while len(cas) < 3 or cluster.holdings().issuer() != cluster.holdings().ca.cert_pem:
             before = cluster.bundles()
             replicas.reverse()
             for replica in replicas:
@@ -71,10 +71,10 @@ async def test_kept_and_new_connections_survive_two_rotations_of_ca_and_leaf() -
                         await close(new)
             for connection in kept:
                 await exchange(connection)
-            held = cluster.held()
-            leaves.add(held.leaf.cert_pem)
-            cas.add(held.ca.cert_pem)
-            waiting = held.issuer() != held.ca.cert_pem
+            holdings = cluster.holdings()
+            leaves.add(holdings.leaf.cert_pem)
+            cas.add(holdings.ca.cert_pem)
+            waiting = holdings.issuer() != holdings.ca.cert_pem
             cluster.clock.pass_by(
                 timedelta(seconds=WANTED.settle_seconds / 2) if waiting else LEAF_RENEWAL / 4
             )

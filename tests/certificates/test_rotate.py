@@ -41,7 +41,7 @@ FRESH_AT_CA_END = rotated("leaf", ADOPTED, NAMES, CA_END - 9 * DAY, TERMS)
 
 
 @pytest.mark.parametrize(
-    ("held", "now", "expected"),
+    ("holdings", "now", "expected"),
     [
         pytest.param(None, START, "issue", id="nothing there"),
         pytest.param(FIRST, START, None, id="just issued"),
@@ -87,8 +87,8 @@ FRESH_AT_CA_END = rotated("leaf", ADOPTED, NAMES, CA_END - 9 * DAY, TERMS)
         pytest.param(FIRST, START - DAY, None, id="a clock a day behind changes nothing"),
     ],
 )
-def test_due(held: Holdings | None, now: datetime, expected: Reason | None) -> None:
-    assert due(held, NAMES, now, TERMS) == expected
+def test_due(holdings: Holdings | None, now: datetime, expected: Reason | None) -> None:
+    assert due(holdings, NAMES, now, TERMS) == expected
 
 
 def test_a_new_ca_signs_once_it_is_trusted() -> None:
@@ -115,15 +115,15 @@ def test_names(names: tuple[str, ...], expected: Reason | None) -> None:
 def test_two_versions_that_want_different_names_agree_after_one_step_each() -> None:
     old = ("old.svc",)
     new = ("new.svc",)
-    held = new_holdings(old, START, TERMS)
-    held = rotated("names", held, new, START, TERMS)
-    assert inspect(held.leaf.cert_pem).names == ("new.svc", "old.svc")
-    assert [due(held, names, START, TERMS) for names in (old, new)] == [None, None]
-    assert inspect(rotated("leaf", held, new, START, TERMS).leaf.cert_pem).names == new
+    holdings = new_holdings(old, START, TERMS)
+    holdings = rotated("names", holdings, new, START, TERMS)
+    assert inspect(holdings.leaf.cert_pem).names == ("new.svc", "old.svc")
+    assert [due(holdings, names, START, TERMS) for names in (old, new)] == [None, None]
+    assert inspect(rotated("leaf", holdings, new, START, TERMS).leaf.cert_pem).names == new
 
 
 @pytest.mark.parametrize(
-    ("held", "now", "expected"),
+    ("holdings", "now", "expected"),
     [
         pytest.param(FIRST, START, LEAF_RENEWAL, id="the leaf's renewal"),
         pytest.param(FIRST, LEAF_RENEWAL, START + TERMS.leaf_life, id="then its end"),
@@ -134,11 +134,11 @@ def test_two_versions_that_want_different_names_agree_after_one_step_each() -> N
         pytest.param(FIRST, CA_END, None, id="nothing once all has expired"),
     ],
 )
-def test_next_due(held: Holdings, now: datetime, expected: datetime | None) -> None:
-    found = next_due(held, now, TERMS)
-    assert found == expected
-    if found is not None:
-        assert due(held, NAMES, found - SECOND, TERMS) == due(held, NAMES, now, TERMS)
+def test_next_due(holdings: Holdings, now: datetime, expected: datetime | None) -> None:
+    next_time = next_due(holdings, now, TERMS)
+    assert next_time == expected
+    if next_time is not None:
+        assert due(holdings, NAMES, next_time - SECOND, TERMS) == due(holdings, NAMES, now, TERMS)
 
 
 def test_an_issue_is_a_ca_and_a_pair_that_serve_at_once_and_for_their_time() -> None:
@@ -172,15 +172,17 @@ def test_an_expired_ca_leaves_the_bundle() -> None:
 
 
 def test_a_leaf_never_outlives_its_ca() -> None:
-    held = rotated("leaf", FIRST, NAMES, CA_END - DAY, TERMS)
-    assert inspect(held.leaf.cert_pem).not_after == CA_END
-    assert due(held, NAMES, CA_END - DAY, TERMS) == "ca"
+    holdings = rotated("leaf", FIRST, NAMES, CA_END - DAY, TERMS)
+    assert inspect(holdings.leaf.cert_pem).not_after == CA_END
+    assert due(holdings, NAMES, CA_END - DAY, TERMS) == "ca"
 
 
 def test_what_is_issued_anew_goes_on_trusting_what_is_carried() -> None:
     expired = make_ca("grove-admission CA of old", START - 9 * DAY, START - DAY).cert_pem
-    held = new_holdings(NAMES, START, TERMS, former=[FIRST.ca.cert_pem, expired, FIRST.ca.cert_pem])
-    assert held.retired == (FIRST.ca.cert_pem,)
+    holdings = new_holdings(
+        NAMES, START, TERMS, former=[FIRST.ca.cert_pem, expired, FIRST.ca.cert_pem]
+    )
+    assert holdings.retired == (FIRST.ca.cert_pem,)
 
 
 @pytest.mark.untraced
@@ -188,20 +190,20 @@ def test_years_of_rotation_never_leave_a_gap() -> None:
     """A client that trusts the bundle of the step before accepts every pair, and the bundle stays
     short.
     """
-    held = issued()
+    holdings = issued()
     now = START
     rotations = list[Reason]()
     while now < START + 2000 * DAY:
         before, reason = (
-            held,
-            due(held, NAMES, now, TERMS, settled=True),
+            holdings,
+            due(holdings, NAMES, now, TERMS, settled=True),
         )  # one step a day: each has settled by the next
         if reason is not None:
-            held = rotated(reason, held, NAMES, now, TERMS)
+            holdings = rotated(reason, holdings, NAMES, now, TERMS)
             rotations.append(reason)
-        assert check_pair(held.leaf, before.bundle_pem, NAMES, now) == []
-        assert check_pair(held.leaf, held.bundle_pem, NAMES, now) == []
-        assert len(held.bundle) <= 2
+        assert check_pair(holdings.leaf, before.bundle_pem, NAMES, now) == []
+        assert check_pair(holdings.leaf, holdings.bundle_pem, NAMES, now) == []
+        assert len(holdings.bundle) <= 2
         now += DAY
     assert Counter(rotations) == {"leaf": 40, "ca": 8, "prune": 7}
 
@@ -231,5 +233,5 @@ def test_trust_keeps_the_order() -> None:
 
 def test_a_leaf_of_two_names_of_one_kind_each() -> None:
     pair: Pair = make_leaf(FIRST.ca, ["a.svc", "::1"], START, START + DAY)
-    held = Holdings(FIRST.ca, pair)
-    assert due(held, ("a.svc", "::1"), START, TERMS) is None
+    holdings = Holdings(FIRST.ca, pair)
+    assert due(holdings, ("a.svc", "::1"), START, TERMS) is None

@@ -120,7 +120,7 @@ def test_watches_wake_it_and_their_restarts_are_counted() -> None:
         begin = virtual.now()
         await client.delete(ObjectRef(SECRET, "grove-admission-certificates", "ns"))
         await asyncio.sleep(1)
-        assert [one["metadata"]["name"] for one in client.objects(SECRET)] == [
+        assert [secret["metadata"]["name"] for secret in client.objects(SECRET)] == [
             "grove-admission-certificates"
         ]
         assert virtual.now() - begin < 2

@@ -304,8 +304,8 @@ def test_the_lease_and_our_own_account_are_in_the_namespace_of_the_pod() -> None
         "system:serviceaccount:elsewhere:grove-admission",
         "system:serviceaccount:grove-system:grove-operator",
     )
-    given = "leaderElection: {namespace: given}\nauthorization: {authorizedUsers: [somebody]}\n"
-    kept = with_overrides(read(given), {"POD_NAMESPACE": "elsewhere"}, {})
+    text = "leaderElection: {namespace: given}\nauthorization: {authorizedUsers: [somebody]}\n"
+    kept = with_overrides(read(text), {"POD_NAMESPACE": "elsewhere"}, {})
     assert (kept.leader_election.namespace, kept.authorization.authorized_users) == (
         "given",
         ("somebody",),
@@ -313,8 +313,8 @@ def test_the_lease_and_our_own_account_are_in_the_namespace_of_the_pod() -> None
 
 
 def test_the_mode_of_certificates_may_come_from_the_environment() -> None:
-    given = read("certificates: {mode: self-managed, validityHours: 100}")
-    told = with_overrides(given, {"GROVE_ADMISSION_CERTIFICATES_MODE": "files"}, {}).certificates
+    config = read("certificates: {mode: self-managed, validityHours: 100}")
+    told = with_overrides(config, {"GROVE_ADMISSION_CERTIFICATES_MODE": "files"}, {}).certificates
     assert (told.mode, told.validity_hours) == ("files", 100)
     with pytest.raises(ConfigurationError, match="must be files or self-managed, not 'none'"):
-        with_overrides(given, {"GROVE_ADMISSION_CERTIFICATES_MODE": "none"}, {})
+        with_overrides(config, {"GROVE_ADMISSION_CERTIFICATES_MODE": "none"}, {})

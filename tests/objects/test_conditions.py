@@ -20,7 +20,7 @@ WRITTEN = {
 }
 
 
-def held(**changes: Any) -> dict[str, Any]:
+def stored(**changes: Any) -> dict[str, Any]:
     return {**WRITTEN, "lastTransitionTime": BEFORE, **changes}
 
 
@@ -31,9 +31,9 @@ def held(**changes: Any) -> dict[str, Any]:
         pytest.param("nonsense", [WRITTEN], id="what is no list counts as empty"),
         pytest.param([OTHER, "nonsense"], [OTHER, WRITTEN], id="others stay, in their places"),
         pytest.param(
-            [held(status="False"), OTHER], [WRITTEN, OTHER], id="another status is a transition"
+            [stored(status="False"), OTHER], [WRITTEN, OTHER], id="another status is a transition"
         ),
-        pytest.param([held(message="x", reason="Y")], [held()], id="another message is none"),
+        pytest.param([stored(message="x", reason="Y")], [stored()], id="another message is none"),
         pytest.param(
             [{"type": "Ready", "status": "True"}],
             [WRITTEN],
@@ -53,9 +53,9 @@ def test_a_condition_is_removed_alone() -> None:
 @pytest.mark.parametrize(
     ("conditions", "said"),
     [
-        pytest.param([OTHER, held()], True, id="whenever it began"),
-        pytest.param([held(observedGeneration=2)], False, id="of another generation"),
-        pytest.param([held(message="")], False, id="in other words"),
+        pytest.param([OTHER, stored()], True, id="whenever it began"),
+        pytest.param([stored(observedGeneration=2)], False, id="of another generation"),
+        pytest.param([stored(message="")], False, id="in other words"),
         pytest.param([OTHER], False, id="not at all"),
     ],
 )

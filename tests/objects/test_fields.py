@@ -32,10 +32,10 @@ def test_a_value_is_quoted_on_one_line(value: object, text: str) -> None:
 
 
 def test_several_findings_are_one_list() -> None:
-    one = required(FieldPath("a"), "needed")
-    two = duplicate(FieldPath("b"), 1)
-    assert summary([one]) == "a: Required value: needed"
-    assert summary([one, two]) == "[a: Required value: needed, b: Duplicate value: 1]"
+    missing = required(FieldPath("a"), "needed")
+    repeated = duplicate(FieldPath("b"), 1)
+    assert summary([missing]) == "a: Required value: needed"
+    assert summary([missing, repeated]) == "[a: Required value: needed, b: Duplicate value: 1]"
     assert str(invalid(FieldPath("c"), "x", "no")) == 'c: Invalid value: "x": no'
 
 

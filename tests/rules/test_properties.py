@@ -104,9 +104,9 @@ def test_hierarchy_is_total_and_gives_findings_or_warnings(obj: Any, old: Any) -
     findings = [*template.findings]
     constraints = read_constraints(template, findings)
     former = None if old is None else read_template(old)
-    found, warnings = validate_constraints(constraints, former, TOPOLOGY)
-    assert not (found and warnings)
-    assert all(str(one) for one in [*findings, *found])
+    refusals, warnings = validate_constraints(constraints, former, TOPOLOGY)
+    assert not (refusals and warnings)
+    assert all(str(finding) for finding in [*findings, *refusals])
     read_pod_clique_set(obj)
 
 
@@ -130,7 +130,7 @@ def test_injection_is_total_idempotent_and_touches_only_claims(obj: Any) -> None
         return
     patch = list(injection.patch)
     assert applies(obj, patch)
-    assert all("laims" in one["path"] for one in patch)
+    assert all("laims" in operation["path"] for operation in patch)
     again = injection_into(apply_patch(obj, patch), "ns", "shared")
     assert again.plan is not None
     assert again.patch == ()

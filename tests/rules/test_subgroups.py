@@ -15,8 +15,10 @@ EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"
 def names(*subgroups: Any) -> dict[str, Any]:
     """A PodGroup; a subgroup is a name, or (name, parent)."""
     built = [
-        dict(zip(("name", "parent"), one, strict=True)) if isinstance(one, tuple) else {"name": one}
-        for one in subgroups
+        dict(zip(("name", "parent"), subgroup, strict=True))
+        if isinstance(subgroup, tuple)
+        else {"name": subgroup}
+        for subgroup in subgroups
     ]
     return {"spec": {"subGroups": built}}
 
@@ -212,14 +214,14 @@ def test_findings_do_not_contradict_kais_webhook(
 def test_kais_webhook_has_nothing_to_say_about_the_minima_of_an_example(example: Path) -> None:
     """KAI d5bc503a was asked about each of them, and about the one with minMember of a parent."""
     subgroups = yaml.safe_load(example.read_text())["spec"]["subGroups"]
-    parents = {one.get("parent") for one in subgroups}
-    for one in subgroups:
-        assert ("minMember" in one) is (one["name"] not in parents)
+    parents = {subgroup.get("parent") for subgroup in subgroups}
+    for subgroup in subgroups:
+        assert ("minMember" in subgroup) is (subgroup["name"] not in parents)
 
 
 def test_causes_name_fields_that_exist() -> None:
-    found = validate_pod_group(names(("a", "B"), ("c", "z"), ("d", "e"), ("e", "d"), "a"))
-    assert [one.field for one in found] == [
+    findings = validate_pod_group(names(("a", "B"), ("c", "z"), ("d", "e"), ("e", "d"), "a"))
+    assert [finding.field for finding in findings] == [
         "spec.subGroups[0].parent",
         "spec.subGroups[4].name",
         "spec.subGroups[1].parent",

@@ -251,7 +251,7 @@ async def _busy(
 ) -> AsyncIterator[list[asyncio.Task[None]]]:
     """Each client has a task, which is cancelled in the end."""
     async with _opened(open_one, clients) as opened:
-        acting = [asyncio.create_task(act(one, number)) for number, one in enumerate(opened)]
+        acting = [asyncio.create_task(act(client, number)) for number, client in enumerate(opened)]
         try:
             yield acting
         finally:

@@ -50,8 +50,8 @@ class Served:
     async def dry_run(self, content: Any, **params: str) -> dict[str, Any]:
         answer = await self.request("POST", "/dry-run", content=content, params=params)
         assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json()
-        return found
+        report: dict[str, Any] = answer.json()
+        return report
 
 
 async def test_health() -> None:
@@ -80,20 +80,23 @@ async def test_version_docs_and_metrics() -> None:
     headers = {"content-type": "application/json"}
     await served.request("POST", "/validate/podgroup?timeout=5s", content=review, headers=headers)
     text = (await served.request("GET", "/metrics")).text
-    wanted = 'requests_total{code="422",dry_run="false",operation="CREATE",path="/validate/podgroup",verdict="refused"} 1'
-    assert wanted in text
+    line = 'requests_total{code="422",dry_run="false",operation="CREATE",path="/validate/podgroup",verdict="refused"} 1'
+    assert line in text
     assert 'request_duration_seconds_count{path="/validate/podgroup"} 1' in text
     assert "grove_admission_in_flight_requests 0" in text
 
 
 async def test_a_dry_run_shows_what_would_happen_and_does_not_do_it() -> None:
     served = Served()
-    found = await served.dry_run(CLIQUE)
-    (result,) = found["results"]
-    assert found["allowed"] is True
+    report = await served.dry_run(CLIQUE)
+    (result,) = report["results"]
+    assert report["allowed"] is True
     assert result["webhook"] == "/mutate/podclique"
     assert result["object"]["name"] == "distributed-training-0-worker"
-    assert [one["kind"] for one in result["wouldCreate"]] == ["ComputeDomain", "ResourceClaim"]
+    assert [created["kind"] for created in result["wouldCreate"]] == [
+        "ComputeDomain",
+        "ResourceClaim",
+    ]
     assert result["patchedObject"]["spec"]["podSpec"]["resourceClaims"][0]["name"] == "mnnvl"
     assert served.cluster.client.writes() == []
 
@@ -117,9 +120,9 @@ async def test_several_documents_each_get_a_verdict() -> None:
     text = yaml.safe_dump_all(
         [GOOD, None, BAD, node, {"apiVersion": "v1", "kind": "List", "items": [GOOD]}]
     )
-    found = await Served().dry_run(text)
-    assert found["allowed"] is False
-    assert [(one["webhook"], one["allowed"]) for one in found["results"]] == [
+    report = await Served().dry_run(text)
+    assert report["allowed"] is False
+    assert [(result["webhook"], result["allowed"]) for result in report["results"]] == [
         ("/validate/podgroup", True),
         ("/validate/podgroup", False),
         (None, True),

@@ -61,13 +61,13 @@ def test_a_request_that_could_not_be_read_is_logged_too() -> None:
 
 
 def test_long_messages_are_cut_and_order_is_kept() -> None:
-    found = lines(
+    logged = lines(
         *(not_allowed(f"{number} " + "x" * 5000) for number in range(600)), request=request()
     )
-    assert [str(line["message"]).split()[0] for line in found] == [
+    assert [str(line["message"]).split()[0] for line in logged] == [
         str(number) for number in range(600)
     ]
-    assert {len(str(line["message"])) for line in found} == {1000}
+    assert {len(str(line["message"])) for line in logged} == {1000}
 
 
 def test_a_reader_that_went_away_stops_nothing() -> None:
@@ -233,7 +233,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("given", "stream", "readable"),
+    ("log_format", "stream", "readable"),
     [
         ("", Terminal(), True),
         ("", io.StringIO(), False),
@@ -242,9 +242,9 @@ class Terminal(io.StringIO):
     ],
 )
 def test_lines_are_for_people_on_a_terminal_only(
-    given: str, stream: io.StringIO, readable: bool
+    log_format: str, stream: io.StringIO, readable: bool
 ) -> None:
-    assert is_readable(given, stream) is readable
+    assert is_readable(log_format, stream) is readable
 
 
 def test_readable_lines_are_short_and_name_the_level_from_warnings_on() -> None:

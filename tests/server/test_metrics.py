@@ -100,7 +100,8 @@ def test_names_follow_the_conventions() -> None:
     metrics.add(lambda: [gauge("certificate_expiry_seconds", "When.", 1.5)])
     metrics.record("/p", None, ALLOWED, 0)
     families = {
-        one.name: one.type for one in text_string_to_metric_families(metrics.exposition().decode())
+        family.name: family.type
+        for family in text_string_to_metric_families(metrics.exposition().decode())
     }
     assert families == {
         "grove_admission_requests": "counter",
@@ -129,5 +130,8 @@ def test_steps_of_reconcilers_are_counted_by_result() -> None:
 def read(metrics: Metrics, name: str) -> list[tuple[dict[str, str], float]]:
     families = text_string_to_metric_families(metrics.exposition().decode())
     return [
-        (one.labels, one.value) for family in families for one in family.samples if one.name == name
+        (sample.labels, sample.value)
+        for family in families
+        for sample in family.samples
+        if sample.name == name
     ]

@@ -468,8 +468,8 @@ async def test_what_is_pipelined_behind_a_verdict_that_waits_is_answered_after_i
     waiting.release.set()
     assert [uid_of((await answer(reader))[1]) for _ in range(2)] == ["slow", "next"]
     assert json.loads((await answer(reader))[1])[0] == "/"
-    for one in (writer, other_writer):
-        one.close()
+    for connection in (writer, other_writer):
+        connection.close()
 
 
 async def test_a_verdict_is_no_longer_awaited_if_its_client_is_gone(waiting: Waiting) -> None:
@@ -774,10 +774,10 @@ async def test_a_new_certificate_is_served_to_new_connections(waiting: Waiting) 
         (waiting.directory / name).write_bytes(content)
     assert waiting.source.poll() is True
     other_reader, other_writer = await waiting.open()
-    for one, other in ((reader, writer), (other_reader, other_writer)):
-        other.write(request())
-        assert (await answer(one))[0].startswith(b"HTTP/1.1 200")
-        other.close()
+    for incoming, outgoing in ((reader, writer), (other_reader, other_writer)):
+        outgoing.write(request())
+        assert (await answer(incoming))[0].startswith(b"HTTP/1.1 200")
+        outgoing.close()
 
 
 def test_an_address_that_is_not_ours() -> None:

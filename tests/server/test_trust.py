@@ -96,9 +96,9 @@ class World:
     def trusts(self, token: str) -> list[bool]:
         """Whether each replica trusts reviews over the paths with `token`."""
         return [
-            bool(found and found.trusted)
+            bool(route and route.trusted)
             for _, exchange in self.replicas
-            for found in [exchange.route(f"/{token}/mutate/podclique")]
+            for route in [exchange.route(f"/{token}/mutate/podclique")]
         ]
 
     async def change(self, edit: Callable[[Object], Any]) -> None:

@@ -106,8 +106,8 @@ async def test_what_is_read(
     stores = PermittedStores(client, ROWS, client.discovery, namespaces)
     async with in_background(stores.run()):
         await until(lambda: stores.ready)
-        found = {scope: count for scope, count in content(stores).items() if scope[0] is POD}
-        assert (found, denied(stores)) == (read, unread)
+        counted = {scope: count for scope, count in content(stores).items() if scope[0] is POD}
+        assert (counted, denied(stores)) == (read, unread)
 
 
 async def test_a_right_that_is_given_later_is_noticed() -> None:

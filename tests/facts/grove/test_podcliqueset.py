@@ -46,15 +46,15 @@ def test_a_set_is_read_whole() -> None:
             ]
         },
     }
-    found = read_pod_clique_set(obj)
+    pcs = read_pod_clique_set(obj)
     requests = (("nvidia.com/gpu", 8000), ("pods", 1000))
     cliques = (Clique("w", 4, "host", requests=requests, minimum=4),)
     groups = (ScalingGroup("g", ("w",), None),)
-    assert found == PodCliqueSet(
+    assert pcs == PodCliqueSet(
         "ns", "a", "u", 3, True, "zone", cliques, groups, ("True", "", "", 2)
     )
-    assert found.domains == {"zone", "host"}
-    assert found.group_of("x") is None
+    assert pcs.domains == {"zone", "host"}
+    assert pcs.group_of("x") is None
 
 
 @pytest.mark.parametrize(

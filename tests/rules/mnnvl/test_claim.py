@@ -134,7 +134,7 @@ def test_a_clique_on_its_way_out_needs_nothing() -> None:
 )
 def test_names_and_labels(obj: dict[str, Any], base: str, labels: dict[str, Any]) -> None:
     plan = planned(obj)
-    wanted = {
+    expected = {
         "grove.io/pcs-name": "pcs",
         "grove.io/pcs-replica-index": "0",
         "grove.io/mnnvl-managed": "true",
@@ -142,7 +142,7 @@ def test_names_and_labels(obj: dict[str, Any], base: str, labels: dict[str, Any]
         **labels,
     }
     assert (plan.compute_domain, plan.claim) == (f"{base}-cd", f"{base}-mnnvl-claim")
-    assert plan.labels == {key: value for key, value in wanted.items() if value is not None}
+    assert plan.labels == {key: value for key, value in expected.items() if value is not None}
     assert plan.set_uid == "u"
 
 
@@ -212,7 +212,7 @@ def test_names_and_labels(obj: dict[str, Any], base: str, labels: dict[str, Any]
 )
 def test_refusals(obj: dict[str, Any], findings: list[str]) -> None:
     injection = injection_into(obj, "ns", "shared")
-    assert [one.field for one in injection.findings] == findings
+    assert [finding.field for finding in injection.findings] == findings
     assert injection.plan is None
 
 
@@ -225,7 +225,7 @@ def test_the_claim_that_a_user_may_make_to_share_ours_is_shown_as_json() -> None
 
 
 @pytest.mark.parametrize(
-    ("found", "asks"),
+    ("candidate", "asks"),
     [
         pytest.param(container(limits={"nvidia.com/gpu": 1}), True, id="a limit"),
         pytest.param(container(requests={"nvidia.com/gpu": "1"}), True, id="a request"),
@@ -245,10 +245,10 @@ def test_the_claim_that_a_user_may_make_to_share_ours_is_shown_as_json() -> None
         pytest.param(container(), False, id="no resources"),
     ],
 )
-def test_which_containers_ask_for_a_gpu(found: dict[str, Any], asks: bool) -> None:
+def test_which_containers_ask_for_a_gpu(candidate: dict[str, Any], asks: bool) -> None:
     for listed in ("containers", "initContainers"):
         obj = clique(containers=[CPU])
-        obj["spec"]["podSpec"][listed] = [found]
+        obj["spec"]["podSpec"][listed] = [candidate]
         injection = injection_into(obj, "ns", "shared")
         assert (injection.plan is not None) is asks
         assert (injection.warnings != ()) is not asks
@@ -315,7 +315,7 @@ def test_every_gpu_container_uses_the_claim_and_no_other() -> None:
 def test_other_claims_stay() -> None:
     gpu = container("gpu", limits={"nvidia.com/gpu": 1}, claims=[{"name": "other"}])
     after = patched(clique(containers=[gpu], resourceClaims=[{"name": "other"}]))["spec"]["podSpec"]
-    assert [one["name"] for one in after["resourceClaims"]] == ["other", "mnnvl"]
+    assert [claim["name"] for claim in after["resourceClaims"]] == ["other", "mnnvl"]
     assert after["containers"][0]["resources"]["claims"] == [{"name": "other"}, {"name": "mnnvl"}]
 
 

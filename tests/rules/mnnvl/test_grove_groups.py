@@ -141,10 +141,10 @@ def test_the_message_about_a_long_name_says_how_long_it_may_be() -> None:
 )
 def test_compute_domains_of_one_name(first: Any, second: Any, shared: str | None) -> None:
     groups = first[2], second[2]
-    given = shared_domains(
+    clashes = shared_domains(
         (*first[:2], [groups[0], "other"]), (*second[:2], ["another", groups[1]])
     )
-    assert given == ([] if shared is None else [(*groups, shared)])
+    assert clashes == ([] if shared is None else [(*groups, shared)])
     if shared is not None:
         names = [
             {f"{name}-{index}-{group}" for index in range(count)}
@@ -178,8 +178,8 @@ def test_two_sets_with_thousands_of_groups_are_compared_at_once() -> None:
 def test_what_an_update_leaves_as_it_was_may_stay() -> None:
     wrong = pcs(clique("worker"), group="g" * 60)
     template = read_template(wrong)
-    given, warnings = validate_annotations(template, template, [])
-    assert (given, [text.partition(": ")[0] for text in warnings]) == (
+    errors, warnings = validate_annotations(template, template, [])
+    assert (errors, [text.partition(": ")[0] for text in warnings]) == (
         [],
         ["stored before, and allowed to stay"],
     )
@@ -288,8 +288,8 @@ def test_both_in_clique_on_one_pod_clique(
     ],
 )
 def test_annotations_that_nobody_reads(obj: Any, groups_read: bool, warnings: list[str]) -> None:
-    given = ignored_annotations(read_template(obj), groups_read=groups_read, compute_domains=True)
-    assert given == warnings
+    ignored = ignored_annotations(read_template(obj), groups_read=groups_read, compute_domains=True)
+    assert ignored == warnings
 
 
 def test_mnnvl_without_the_driver() -> None:

@@ -36,7 +36,7 @@ SUPPORTED = 'supported values: "replica", "clique", "scalingGroupReplica"'
 
 
 @pytest.mark.parametrize(
-    ("obj", "findings"),
+    ("obj", "expected"),
     [
         pytest.param(pcs(WORKER, LEADER), [], id="no annotations"),
         pytest.param(pcs(WORKER, LEADER, enabled="true"), [], id="the defaults"),
@@ -84,16 +84,16 @@ SUPPORTED = 'supported values: "replica", "clique", "scalingGroupReplica"'
         ),
     ],
 )
-def test_findings(obj: dict[str, Any], findings: list[str]) -> None:
-    found, warnings = validate_annotations(read_template(obj), None, None)
-    assert ([str(finding) for finding in found], warnings) == (findings, [])
+def test_findings(obj: dict[str, Any], expected: list[str]) -> None:
+    findings, warnings = validate_annotations(read_template(obj), None, None)
+    assert ([str(finding) for finding in findings], warnings) == (expected, [])
 
 
 def test_what_was_stored_before_is_a_warning() -> None:
     old = pcs(WORKER, enabled="true", scope="node")
     new = pcs(WORKER, enabled="true", scope="node", device_class="No Class")
-    found, warnings = validate_annotations(read_template(new), read_template(old), None)
-    assert [finding.field for finding in found] == [CLASS]
+    findings, warnings = validate_annotations(read_template(new), read_template(old), None)
+    assert [finding.field for finding in findings] == [CLASS]
     assert warnings == [
         f'stored before, and allowed to stay: {SCOPE}: Unsupported value: "node": {SUPPORTED}'
     ]

@@ -33,7 +33,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
 
 
 @pytest.mark.parametrize(
-    ("levels", "labelled", "problems"),
+    ("levels", "labelled", "expected"),
     [
         pytest.param(LEVELS, TREE, [], id="a tree"),
         pytest.param(LEVELS, [], [], id="no nodes"),
@@ -79,9 +79,9 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
         ),
     ],
 )
-def test_coverage(levels: tuple[Level, ...], labelled: Nodes, problems: list[str]) -> None:
-    given = coverage_problems(levels, lambda keys: labelled)
-    assert [f"{problem.reason}: {problem.text}" for problem in given] == problems
+def test_coverage(levels: tuple[Level, ...], labelled: Nodes, expected: list[str]) -> None:
+    problems = coverage_problems(levels, lambda keys: labelled)
+    assert [f"{problem.reason}: {problem.text}" for problem in problems] == expected
 
 
 def test_the_condition_of_a_topology() -> None:

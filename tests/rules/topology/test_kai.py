@@ -44,7 +44,7 @@ def test_it_has_the_levels_broadest_first_and_its_owner() -> None:
 
 
 @pytest.mark.parametrize(
-    ("levels", "problem"),
+    ("levels", "expected"),
     [
         pytest.param([RACK, HOST], None, id="host last"),
         pytest.param([RACK, NUMA], None, id="no host"),
@@ -52,9 +52,9 @@ def test_it_has_the_levels_broadest_first_and_its_owner() -> None:
         pytest.param([], "no levels", id="nothing"),
     ],
 )
-def test_what_kai_cannot_have(levels: list[Level], problem: str | None) -> None:
-    found = mapping_problem(levels)
-    assert (found is None) if problem is None else (problem in (found or ""))
+def test_what_kai_cannot_have(levels: list[Level], expected: str | None) -> None:
+    problem = mapping_problem(levels)
+    assert (problem is None) if expected is None else (expected in (problem or ""))
 
 
 OURS = {"kind": "ClusterTopology", "name": "grove-topology", "uid": "u1", "controller": True}
@@ -80,7 +80,8 @@ def test_whose_it_is(owners: Any, owned: bool, orphan: bool) -> None:
 
 def test_the_ready_condition_has_the_designs_reasons() -> None:
     assert [
-        (one.status, one.reason) for one in (ready_condition(None, 1), ready_condition("x", 1))
+        (condition.status, condition.reason)
+        for condition in (ready_condition(None, 1), ready_condition("x", 1))
     ] == [
         ("True", "TopologyReady"),
         ("False", "TopologyCreationOrUpdateFailed"),

@@ -16,7 +16,7 @@ IGNORED = "Topology constraint will be ignored. Please remove packDomain or upda
 
 
 @pytest.mark.parametrize(
-    ("pcs", "topology", "wanted"),
+    ("pcs", "topology", "expected"),
     [
         pytest.param(FREE, TOPOLOGY, None, id="a set without constraints gets no condition"),
         pytest.param(
@@ -64,11 +64,11 @@ IGNORED = "Topology constraint will be ignored. Please remove packDomain or upda
     ],
 )
 def test_the_condition(
-    pcs: PodCliqueSet, topology: ManagedTopology | None, wanted: tuple[str, str, str] | None
+    pcs: PodCliqueSet, topology: ManagedTopology | None, expected: tuple[str, str, str] | None
 ) -> None:
-    found = constraint_condition(pcs, topology)
-    assert (found and (found.status, found.reason, found.message)) == wanted
-    assert found is None or found.generation == 5
+    condition = constraint_condition(pcs, topology)
+    assert (condition and (condition.status, condition.reason, condition.message)) == expected
+    assert condition is None or condition.generation == 5
 
 
 @pytest.mark.parametrize(

@@ -203,23 +203,25 @@ def test_fields_come_from_workload_then_owner_then_pod(
     """`spec` stands for the priority class of the Pod's spec."""
     labels = {key: value for key, value in pod.items() if key != "spec"}
     group = DefinedGroup("w", "g", 2, MetadataLayer(workload, {}))
-    found = desired(group, MetadataLayer(owner, {}), MetadataLayer(labels, {}, pod.get("spec", "")))
-    assert found["spec"].get(field) == value
+    pod_group = desired(
+        group, MetadataLayer(owner, {}), MetadataLayer(labels, {}, pod.get("spec", ""))
+    )
+    assert pod_group["spec"].get(field) == value
 
 
 def test_every_key_can_be_another() -> None:
     keys = LabelKeys("q", "c", "e", "j", "u", "n")
     pod = MetadataLayer({"e": "preemptible", "j": "x", "u": "eve", "n": "a100"}, {}, "high")
-    found = desired(DefinedGroup("w", "g", 2, NOTHING), NOTHING, pod, keys=keys)
+    pod_group = desired(DefinedGroup("w", "g", 2, NOTHING), NOTHING, pod, keys=keys)
     spec = {
         "minMember": 2,
         "queue": "x-a100",
         "priorityClassName": "high",
         "preemptibility": "preemptible",
     }
-    assert found["spec"] == spec
+    assert pod_group["spec"] == spec
     labels = {"u": "eve", "n": "a100", "app.kubernetes.io/managed-by": "grove-admission"}
-    assert found["metadata"]["labels"] == labels
+    assert pod_group["metadata"]["labels"] == labels
 
 
 def test_little_is_said_where_little_is_known() -> None:

@@ -365,7 +365,9 @@ def test_a_preferred_domain_that_is_broader_than_the_required_one(
     assert list(map(str, created)) == findings
 
     scaled = {**obj, "spec": {**obj["spec"], "replicas": 2}}
-    stored = [f"topology constraint stored before, and allowed to stay: {one}" for one in findings]
+    stored = [
+        f"topology constraint stored before, and allowed to stay: {finding}" for finding in findings
+    ]
     assert validated(scaled, obj, AROUND) == ([], stored)
 
 

@@ -25,10 +25,10 @@ def of_design() -> list[Recording]:
     levels that the document asks for.
     """
     files = (RECORDINGS / "podgang.jsonl.gz", RECORDINGS / "hand.jsonl.gz")
-    found = [recording for file in files for recording in recordings_of(file)]
+    recordings = [recording for file in files for recording in recordings_of(file)]
     return [
         recording
-        for recording in found
+        for recording in recordings
         if recording.ref.kind == POD_CLIQUE_SET.kind
         and any(item["kind"] == CLUSTER_TOPOLOGY.kind for item in recording.items)
     ]
@@ -53,9 +53,9 @@ def changes(recording: Recording) -> list[Edit]:
 
 
 def test_of_recorded_podgangs_only_a_preferred_level_that_may_hinder_is_left_out() -> None:
-    found = of_design()
-    left_out = {recording.name: recording.outcome for recording in found if changes(recording)}
-    assert len(found) >= 30
+    recordings = of_design()
+    left_out = {recording.name: recording.outcome for recording in recordings if changes(recording)}
+    assert len(recordings) >= 30
     assert left_out == LEFT_OUT
-    for recording in found:
+    for recording in recordings:
         assert changes(recording) in ([], [Edit(("spec", "topologyConstraint"), ABSENT)])

@@ -81,19 +81,19 @@ CASES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize(("obj", "findings"), CASES)
-def test_validation(obj: Any, findings: list[tuple[str, str]]) -> None:
-    found = validate_cluster_topology(obj)
-    assert [one.field for one in found] == [field for field, _ in findings]
-    for one, (_, text) in zip(found, findings, strict=True):
-        assert text in str(one)
+@pytest.mark.parametrize(("obj", "expected"), CASES)
+def test_validation(obj: Any, expected: list[tuple[str, str]]) -> None:
+    findings = validate_cluster_topology(obj)
+    assert [finding.field for finding in findings] == [field for field, _ in expected]
+    for finding, (_, text) in zip(findings, expected, strict=True):
+        assert text in str(finding)
 
 
 def test_more_levels_than_there_are_domains() -> None:
     levels = [{"domain": "rack", "key": f"key-{index}"} for index in range(8)]
-    found = validate_cluster_topology(topology(*levels))
-    assert str(found[0]) == "spec.levels: Invalid value: 8: must have at most 7 levels"
-    assert len(found) == 8
+    findings = validate_cluster_topology(topology(*levels))
+    assert str(findings[0]) == "spec.levels: Invalid value: 8: must have at most 7 levels"
+    assert len(findings) == 8
 
 
 def test_stored_levels_are_read_broadest_first() -> None:

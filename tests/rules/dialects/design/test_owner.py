@@ -16,7 +16,7 @@ SET = {"kind": "PodCliqueSet", "name": "pcs", "uid": "u", "controller": True}
 
 
 def resource(labels: Any = None, owners: Any = None, **metadata: Any) -> Any:
-    found = {
+    defaults = {
         "grove.io/mnnvl-managed": "true",
         "grove.io/pcs-name": "pcs",
         "grove.io/pcs-replica-index": "0",
@@ -24,7 +24,7 @@ def resource(labels: Any = None, owners: Any = None, **metadata: Any) -> Any:
     metadata = {
         "name": "cd",
         "namespace": "ns",
-        "labels": {**found, **(labels or {})},
+        "labels": {**defaults, **(labels or {})},
         "ownerReferences": [SET] if owners is None else owners,
         **metadata,
     }
@@ -60,15 +60,19 @@ GROUPED = {"grove.io/pcsg-name": "pool", "grove.io/pcsg-replica-index": "1"}
     ],
 )
 def test_what_belongs_to_whom(labels: dict[str, str], base: bool, scaled: bool) -> None:
-    one = resource(labels)
-    assert (POD_GANG_OWNS.is_of(one, BASE), POD_GANG_OWNS.is_of(one, SCALED)) == (base, scaled)
+    mnnvl_resource = resource(labels)
+    assert (
+        POD_GANG_OWNS.is_of(mnnvl_resource, BASE),
+        POD_GANG_OWNS.is_of(mnnvl_resource, SCALED),
+    ) == (base, scaled)
 
 
 def test_a_podgang_that_says_no_more_than_its_set_takes_what_names_it_and_nothing_else() -> None:
     named = resource({"grove.io/podgang": "pcs-0"})
     scaled = resource({"grove.io/podgang": "pcs-0-pool-0", **GROUPED})
     assert [
-        POD_GANG_OWNS.is_of(one, AS_GROVE_WRITES_IT) for one in (named, scaled, resource())
+        POD_GANG_OWNS.is_of(mnnvl_resource, AS_GROVE_WRITES_IT)
+        for mnnvl_resource in (named, scaled, resource())
     ] == [
         True,
         False,
@@ -81,8 +85,8 @@ def test_another_namespace_is_another_world() -> None:
 
 
 def test_labels_that_name_nothing_match_nothing() -> None:
-    one = resource({"grove.io/pcs-name": "", "grove.io/pcs-replica-index": ""})
-    assert not POD_GANG_OWNS.is_of(one, SlimPodGang("ns", "x", "", Place()))
+    mnnvl_resource = resource({"grove.io/pcs-name": "", "grove.io/pcs-replica-index": ""})
+    assert not POD_GANG_OWNS.is_of(mnnvl_resource, SlimPodGang("ns", "x", "", Place()))
 
 
 def test_a_claim_generated_for_a_pod_is_the_pods() -> None:

@@ -60,8 +60,8 @@ def gang(*podgroups: str, **spec: Any) -> dict[str, Any]:
 
 
 def pack(required: str | None, preferred: str = HOST) -> dict[str, Any]:
-    held = {"required": required} if required else {}
-    return {"packConstraint": {**held, "preferred": preferred}}
+    requirement = {"required": required} if required else {}
+    return {"packConstraint": {**requirement, "preferred": preferred}}
 
 
 def clique(name: str, domain: str = "", **requests: str) -> dict[str, Any]:
@@ -136,13 +136,15 @@ def test_a_scaled_gang_of_another_replica_is_read_from_the_names_of_its_podgroup
 def test_a_level_that_is_gone_loses_required_and_keeps_preferred() -> None:
     result = after(after(gang(*BOTH)), WITHOUT_RACK)
     configs = result["spec"]["topologyConstraintGroupConfigs"]
-    assert [one["topologyConstraint"] for one in configs] == [pack(None), pack(None)]
+    assert [config["topologyConstraint"] for config in configs] == [pack(None), pack(None)]
 
 
 def test_a_new_strictest_level_is_preferred_everywhere() -> None:
     result = after(after(gang(*BOTH)), NARROWER)["spec"]
-    held = [result, *result["podgroups"], *result["topologyConstraintGroupConfigs"]]
-    assert {one["topologyConstraint"]["packConstraint"]["preferred"] for one in held} == {"k/numa"}
+    constrained = [result, *result["podgroups"], *result["topologyConstraintGroupConfigs"]]
+    assert {part["topologyConstraint"]["packConstraint"]["preferred"] for part in constrained} == {
+        "k/numa"
+    }
     assert result["topologyConstraint"] == pack("k/zone", "k/numa")
 
 
@@ -173,9 +175,9 @@ def test_of_an_unknown_set_only_what_can_be_placed_is_preferred(
 ) -> None:
     result = after(gang(*podgroups), pcs=None)["spec"]
     assert result.get("topologyConstraint") == whole
-    assert [one["topologyConstraint"] for one in result["podgroups"]] == [pack(None)] * len(
-        podgroups
-    )
+    assert [podgroup["topologyConstraint"] for podgroup in result["podgroups"]] == [
+        pack(None)
+    ] * len(podgroups)
 
 
 GPUS = {"gpus": "8"}
@@ -230,7 +232,8 @@ def test_what_the_whole_prefers(pcs: PodCliqueSet, whole: dict[str, Any] | None)
     result = after(obj, pcs=pcs)["spec"]
     assert result.get("topologyConstraint") == whole
     assert [
-        one["topologyConstraint"]["packConstraint"]["preferred"] for one in result["podgroups"]
+        podgroup["topologyConstraint"]["packConstraint"]["preferred"]
+        for podgroup in result["podgroups"]
     ] == [HOST, HOST]
 
 
@@ -305,16 +308,16 @@ def test_an_empty_list_of_configs_is_left_alone(empty: Any) -> None:
 def test_unknown_fields_survive_at_every_level() -> None:
     obj = after(gang(*BOTH))
     spec = obj["spec"]
-    for one in (spec, spec["podgroups"][0], spec["topologyConstraintGroupConfigs"][0]):
-        one["unknown"] = 1
-        one["topologyConstraint"]["unknown"] = 2
-        one["topologyConstraint"]["packConstraint"]["unknown"] = 3
+    for part in (spec, spec["podgroups"][0], spec["topologyConstraintGroupConfigs"][0]):
+        part["unknown"] = 1
+        part["topologyConstraint"]["unknown"] = 2
+        part["topologyConstraint"]["packConstraint"]["unknown"] = 3
     spec = after(obj, NARROWER)["spec"]
-    for one in (spec, spec["podgroups"][0], spec["topologyConstraintGroupConfigs"][0]):
-        assert one["unknown"] == 1
-        assert one["topologyConstraint"]["unknown"] == 2
-        assert one["topologyConstraint"]["packConstraint"]["unknown"] == 3
-        assert one["topologyConstraint"]["packConstraint"]["preferred"] == "k/numa"
+    for part in (spec, spec["podgroups"][0], spec["topologyConstraintGroupConfigs"][0]):
+        assert part["unknown"] == 1
+        assert part["topologyConstraint"]["unknown"] == 2
+        assert part["topologyConstraint"]["packConstraint"]["unknown"] == 3
+        assert part["topologyConstraint"]["packConstraint"]["preferred"] == "k/numa"
 
 
 def test_configs_that_are_null_inside_are_filled() -> None:

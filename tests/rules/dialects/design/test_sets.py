@@ -63,7 +63,7 @@ def judged(
 
 
 @pytest.mark.parametrize(
-    ("obj", "findings"),
+    ("obj", "expected"),
     [
         pytest.param(pcs(), [], id="no constraint"),
         pytest.param(pcs("rack", "rack", "rack"), [], id="equal at every level"),
@@ -108,22 +108,22 @@ def judged(
         ),
     ],
 )
-def test_hierarchy(obj: Any, findings: list[tuple[str, str]]) -> None:
-    found, warnings = judged(obj)
-    assert [one.field for one in found] == [field for field, _ in findings]
-    assert all(text in str(one) for one, (_, text) in zip(found, findings, strict=True))
+def test_hierarchy(obj: Any, expected: list[tuple[str, str]]) -> None:
+    findings, warnings = judged(obj)
+    assert [finding.field for finding in findings] == [field for field, _ in expected]
+    assert all(text in str(finding) for finding, (_, text) in zip(findings, expected, strict=True))
     assert warnings == []
 
 
 def test_a_level_that_is_not_configured_is_named_with_those_that_are() -> None:
-    found, _ = judged(pcs("zone", "rack"), FEW)
+    findings, _ = judged(pcs("zone", "rack"), FEW)
     detail = 'topology level not found in ClusterTopology "grove-topology", which has: rack, host'
-    assert list(map(str, found)) == [f'{SET}: Invalid value: "zone": {detail}']
+    assert list(map(str, findings)) == [f'{SET}: Invalid value: "zone": {detail}']
 
 
 def test_disabled_topology_refuses_every_constraint() -> None:
-    found, _ = judged(pcs("zone", None, "host"), OFF)
-    assert list(map(str, found)) == [
+    findings, _ = judged(pcs("zone", None, "host"), OFF)
+    assert list(map(str, findings)) == [
         f"{SET}: Forbidden: {NOT_ENABLED}",
         f"{CLIQUE}: Forbidden: {NOT_ENABLED}",
     ]
@@ -183,7 +183,7 @@ def test_reordered_cliques_are_unchanged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("obj", "findings"),
+    ("obj", "fields"),
     [
         pytest.param({"spec": []}, ["spec"], id="spec is a list"),
         pytest.param({"spec": {"template": 1}}, ["spec.template"], id="template is a number"),
@@ -206,11 +206,11 @@ def test_reordered_cliques_are_unchanged() -> None:
         ),
     ],
 )
-def test_shapes_that_the_crd_does_not_allow(obj: Any, findings: list[str]) -> None:
+def test_shapes_that_the_crd_does_not_allow(obj: Any, fields: list[str]) -> None:
     template = read_template(obj)
-    found = [*template.findings]
-    read_constraints(template, found)
-    assert [one.field for one in found] == findings
+    findings = [*template.findings]
+    read_constraints(template, findings)
+    assert [finding.field for finding in findings] == fields
 
 
 def test_a_clique_in_two_groups_answers_to_both() -> None:
@@ -218,8 +218,10 @@ def test_a_clique_in_two_groups_answers_to_both() -> None:
         {"name": "g", "cliqueNames": ["a"], "topologyConstraint": {"packDomain": "rack"}},
         {"name": "h", "cliqueNames": ["a"], "topologyConstraint": {"packDomain": "host"}},
     ]
-    found, _ = judged(pcs(None, None, "zone", podCliqueScalingGroups=groups))
-    assert [str(one) for one in found if 'scaling group "h"' in str(one)] == list(map(str, found))
+    findings, _ = judged(pcs(None, None, "zone", podCliqueScalingGroups=groups))
+    assert [str(finding) for finding in findings if 'scaling group "h"' in str(finding)] == list(
+        map(str, findings)
+    )
 
 
 @pytest.mark.untraced
