@@ -16,11 +16,12 @@ from app.certificates.inspect import check_certificate, inspect, split_bundle
 from app.config.schema import CertificateMode
 from app.doctor.report import Check, Checks
 from app.doctor.service import Endpoint
+from app.doctor.webhooks import webhooks_in
 from app.groups import by_key
 from app.kube.api import Client, ClusterError, NotFound, ObjectRef
 from app.kube.authorities import trusting
 from app.objects.resource import SECRET
-from app.objects.shape import JsonMap, map_at, maps_at, text_at, text_of
+from app.objects.shape import JsonMap, map_at, text_at, text_of
 from app.value import Value
 
 SUBJECT = "certificate"
@@ -95,8 +96,7 @@ def bundles_of(configurations: Iterable[JsonMap]) -> list[Bundle]:
     """Return the different caBundles of stored webhook configurations, in order."""
     clients = (
         (map_at(webhook, "clientConfig"), text_at(webhook, "name"))
-        for configuration in configurations
-        for webhook in maps_at(configuration, "webhooks")
+        for webhook in webhooks_in(configurations)
     )
     alike = by_key(
         ((text_at(client, "caBundle"), _target(client)), name) for client, name in clients

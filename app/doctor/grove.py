@@ -8,17 +8,18 @@ Grove's chart keeps the operator's configuration in a ConfigMap with the label
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/charts/templates/configmap-operator.yaml
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from app.cluster.dialects import dialect_of
 from app.config.schema import Configuration, own_account
 from app.doctor.report import Check, Checks
+from app.doctor.webhooks import webhooks_in
 from app.dry_run.documents import read_documents
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import Client, ClusterError, Object, Selection, every
 from app.objects.resource import CONFIG_MAP, VALIDATING_WEBHOOKS
-from app.objects.shape import JsonMap, map_at, maps_at, maps_of, text_at
+from app.objects.shape import JsonMap, map_at, maps_of, text_at, texts_at
 from app.value import Value
 
 SUBJECT = "Grove"
@@ -35,8 +36,7 @@ class Operator(Value):
     settings: JsonMap
 
     def section(self, name: str) -> JsonMap:
-        section = self.settings.get(name)
-        return section if isinstance(section, dict) else {}
+        return map_at(self.settings, name)
 
 
 async def check_grove(client: Client, configuration: Configuration) -> Checks:
@@ -48,9 +48,10 @@ async def check_grove(client: Client, configuration: Configuration) -> Checks:
     writes_topology = dialect_of(client).resource is CLUSTER_TOPOLOGY
     users = _users(None, configuration) if writes_topology else []
     try:
-        authorizer = _find_webhook(await every(client, Selection(VALIDATING_WEBHOOKS)), AUTHORIZER)
+        webhooks = webhooks_in(await every(client, Selection(VALIDATING_WEBHOOKS)))
     except ClusterError as error:
         return [_unknown("webhooks", error, configuration), *users]
+    authorizer = next((hook for hook in webhooks if hook.get("name") == AUTHORIZER), None)
 
     try:
         operator = await _read_operator(client)
@@ -86,15 +87,6 @@ def _unknown(part: str, error: ClusterError, configuration: Configuration) -> Ch
         message,
         f"{remedy} If Grove's operator runs, {_what_to_check(configuration)}.",
     )
-
-
-def _find_webhook(configurations: Iterable[Object], name: str) -> Object | None:
-    webhooks = (
-        webhook
-        for configuration in configurations
-        for webhook in maps_at(configuration, "webhooks")
-    )
-    return next((webhook for webhook in webhooks if webhook.get("name") == name), None)
 
 
 async def _read_operator(client: Client) -> Operator | None:
@@ -146,7 +138,6 @@ def _authorizer(
     remedy = f"Add {account} to config.authorizer.exemptServiceAccountUserNames {_UPGRADE}."
     denied = "it denies what our leader writes to PodGangs and PodCliques"
     settings = operator.section("authorizer") if operator else {}
-    exempt = settings.get("exemptServiceAccountUserNames")
     if not operator or not settings:
         message = (
             f"its authorizer ({AUTHORIZER}) is on, and its configuration is not known: unless"
@@ -154,7 +145,7 @@ def _authorizer(
         )
         return Check(SUBJECT, "warning", message + denied, remedy)
 
-    if account in (exempt if isinstance(exempt, list) else ()):
+    if account in texts_at(settings, "exemptServiceAccountUserNames"):
         return Check(SUBJECT, "ok", f"its authorizer is on, and {account} is exempt")
 
     message = f"its authorizer ({AUTHORIZER}) is on without an exemption for {account}: {denied}"
@@ -220,12 +211,8 @@ def _users(operator: Operator | None, configuration: Configuration) -> Checks:
             return []
         account = f"system:serviceaccount:NAMESPACE:{OPERATOR}"
     else:
-        named = operator.section("authorizer").get("reconcilerServiceAccountUserName")
-        account = (
-            named
-            if isinstance(named, str) and named
-            else f"system:serviceaccount:{operator.namespace}:{OPERATOR}"
-        )
+        named = text_at(operator.section("authorizer"), "reconcilerServiceAccountUserName")
+        account = named or f"system:serviceaccount:{operator.namespace}:{OPERATOR}"
         if account in users:
             return [Check(SUBJECT, "ok", f"{account} may write the managed ClusterTopology")]
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from app.doctor.report import Check, Checks
+from app.doctor.webhooks import webhooks_in
 from app.kube.api import Client, Object, ObjectRef, Selection, every, find
 from app.objects.resource import ENDPOINT_SLICE, SERVICE
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, texts_at
@@ -32,12 +33,7 @@ class Endpoint(Value):
 
 def is_called(configurations: Iterable[Object]) -> bool:
     """Return whether a webhook of the configurations calls a Service and not a URL."""
-    webhooks = (
-        webhook
-        for configuration in configurations
-        for webhook in maps_at(configuration, "webhooks")
-    )
-    return any("service" in map_at(webhook, "clientConfig") for webhook in webhooks)
+    return any("service" in map_at(hook, "clientConfig") for hook in webhooks_in(configurations))
 
 
 async def check_service(client: Client, namespace: str, name: str) -> tuple[Checks, list[Endpoint]]:

@@ -12,8 +12,8 @@ from app.facts.grove.topology import Level
 from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, KAI_TOPOLOGY
 from app.kube.api import Client, Object, ObjectRef, Selection, find, list_all
+from app.objects.conditions import condition_of
 from app.objects.fields import listed
-from app.objects.shape import maps_at
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
 from app.rules.mnnvl.sets import GROVE_FINALIZER
@@ -125,10 +125,7 @@ def _disabled(name: str, stored: Object | None) -> Check:
 
 
 def _ready(name: str, topology: Object) -> Check:
-    conditions = maps_at(topology, "status", "conditions")
-    ready: Object = next(
-        (condition for condition in conditions if condition.get("type") == READY), {}
-    )
+    ready = condition_of(topology, READY)
     status = ready.get("status")
     message = ready.get("message") or "nothing has been said of it yet"
     if status == "True":
@@ -197,8 +194,7 @@ async def _former(client: Client) -> Checks:
 async def _coverage(client: Client, dialect: Dialect) -> Checks:
     checks: Checks = []
     for obj in await list_all(client, Selection(dialect.resource)):
-        conditions = maps_at(obj, "status", "conditions")
-        covered: Object = next((item for item in conditions if item.get("type") == CONDITION), {})
+        covered = condition_of(obj, CONDITION)
         if covered.get("status") == "False":
             # the leader writes it: without one, it may be older than the labels
             title = (

@@ -10,7 +10,7 @@ from typing import Any
 
 from app.config.schema import Enforcement
 from app.doctor.report import Check, Checks
-from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
+from app.objects.shape import JsonMap, Object, map_at, maps_at, text_at, texts_at
 from app.objects.tokens import split_token
 from app.webhooks.paths import PATHS, path_of
 from app.webhooks.registry import warning_paths
@@ -42,7 +42,7 @@ def check_webhooks(
     if installed is None:
         return [_missing(title, desired, others)]
 
-    stored = {text_at(webhook, "name"): webhook for webhook in webhooks_in(installed)}
+    stored = {text_at(webhook, "name"): webhook for webhook in maps_at(installed, "webhooks")}
     ours = {webhook["name"]: webhook for webhook in desired["webhooks"]}
     checks: Checks = []
     for name in ours:
@@ -101,13 +101,13 @@ def _missing(
     return Check(SUBJECT, "problem", message, remedy)
 
 
-def webhooks_in(configuration: JsonMap) -> list[dict[str, Any]]:
-    """Return the webhooks of a stored configuration."""
-    return maps_at(configuration, "webhooks")
+def webhooks_in(configurations: Iterable[JsonMap]) -> list[Object]:
+    """Return the webhooks of stored configurations."""
+    return [hook for configuration in configurations for hook in maps_at(configuration, "webhooks")]
 
 
 def _webhook_names(configuration: JsonMap) -> set[str]:
-    return {text_at(webhook, "name") for webhook in webhooks_in(configuration)}
+    return {text_at(webhook, "name") for webhook in maps_at(configuration, "webhooks")}
 
 
 def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:

@@ -5,7 +5,7 @@ The transition time changes only with the status.
 
 from typing import Any, Literal
 
-from app.objects.shape import JsonMap, Object, maps_of
+from app.objects.shape import JsonMap, Object, maps_at, maps_of
 from app.value import Value
 
 Status = Literal["True", "False", "Unknown"]
@@ -35,6 +35,12 @@ def with_condition(conditions: Any, desired: Condition, now: str) -> list[Object
             condition = _as_map(desired, condition, now)
         merged.append(condition)
     return merged if replaced else [*merged, _as_map(desired, {}, now)]
+
+
+def condition_of(obj: JsonMap, kind: str) -> JsonMap:
+    """Return the condition of a type of an object, {} if it has none."""
+    conditions = maps_at(obj, "status", "conditions")
+    return next((condition for condition in conditions if condition.get("type") == kind), {})
 
 
 def without_condition(conditions: Any, kind: str) -> list[Object]:

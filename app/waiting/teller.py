@@ -16,9 +16,9 @@ from app.facts.named import Ref
 from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, ObjectRef
 from app.kube.events import Recorder, Regarding
 from app.kube.times import timestamp, utc_now
-from app.objects.conditions import Condition, with_condition, without_condition
+from app.objects.conditions import Condition, condition_of, with_condition, without_condition
 from app.objects.resource import Resource
-from app.objects.shape import JsonMap, maps_at, text_at
+from app.objects.shape import text_at
 from app.value import Value
 from app.waiting.overdue import NOT_KNOWN, Blocked
 
@@ -187,7 +187,7 @@ class Teller:
     def _before(self, ref: Ref, obj: Object) -> str:
         """Return the reason that was told last, "" for none."""
         if ref.kind == POD_CLIQUE_SET.kind:
-            return text_at(_stored_condition(obj), "reason")
+            return text_at(condition_of(obj, CONDITION), "reason")
         told = self._told.get(ref)
         return told.reason if told else ""
 
@@ -201,7 +201,7 @@ class Teller:
         if ref.kind != POD_CLIQUE_SET.kind:
             return True
         current = (obj.get("status") or {}).get("conditions")
-        stored = _stored_condition(obj)
+        stored = condition_of(obj, CONDITION)
         if not blocked:
             if not stored:
                 return False
@@ -251,8 +251,3 @@ class Teller:
 def _condition(obj: Object, blocked: Blocked) -> Condition:
     generation = obj["metadata"].get("generation", 0)
     return Condition(CONDITION, "True", blocked.reason, blocked.message, generation)
-
-
-def _stored_condition(obj: Object) -> JsonMap:
-    conditions = maps_at(obj.get("status") or {}, "conditions")
-    return next((item for item in conditions if item.get("type") == CONDITION), {})
