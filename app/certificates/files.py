@@ -20,7 +20,8 @@ from app.certificates.inspect import (
     check_pair,
     inspect,
 )
-from app.certificates.issue import make_ca, make_leaf
+from app.certificates.issue import make_ca
+from app.certificates.rotate import Terms, new_leaf
 from app.certificates.source import BrokenPairError, CertificateSource, ServingCertificate
 from app.kube.times import utc_now
 from app.mounted import read_mounted
@@ -28,10 +29,8 @@ from app.mounted import read_mounted
 DEVELOPMENT_NAMES = ("localhost", "127.0.0.1", "::1", "grove-admission.grove-system.svc")
 LOOK_SECONDS = 10.0
 _CA_NAME = "grove-admission development CA"
-_CA_LIFE = timedelta(days=3650)
-_LEAF_LIFE = timedelta(days=365)
+_TERMS = Terms(timedelta(days=3650), timedelta(days=365))
 _SPARE = timedelta(days=7)
-_CLOCK_SKEW = timedelta(minutes=5)
 
 logger = logging.getLogger(__name__)
 
@@ -159,11 +158,11 @@ def ensure_development_certificate(
         _refuse_foreign(directory)
         ca = _read(directory, "ca")
         if not ca or not _is_good_ca(ca, now):
-            ca = make_ca(_CA_NAME, now - _CLOCK_SKEW, now + _CA_LIFE)
+            ca = make_ca(_CA_NAME, now - _TERMS.skew, now + _TERMS.ca_life)
             _write(ca, directory, "ca")
         leaf = _read(directory, "tls")
         if not leaf or not _is_good_leaf(leaf, ca, names, now):
-            _write(_make_leaf(ca, names, now), directory, "tls")
+            _write(new_leaf(ca, names, now, _TERMS), directory, "tls")
 
 
 def is_development(directory: Path) -> bool:
@@ -204,15 +203,6 @@ def _is_good_leaf(
     now: datetime,
 ) -> bool:
     return not any(check_pair(leaf, ca.cert_pem, names, at) for at in (now, now + _SPARE))
-
-
-def _make_leaf(
-    ca: Pair,
-    names: Sequence[str],
-    now: datetime,
-) -> Pair:
-    end = min(now + _LEAF_LIFE, inspect(ca.cert_pem).not_after)
-    return make_leaf(ca, names, now - _CLOCK_SKEW, end)
 
 
 def _read(directory: Path, name: str) -> Pair | None:

@@ -122,7 +122,7 @@ def new_holdings(
 ) -> Holdings:
     """Return new holdings, whose bundle also trusts the CAs (PEM) in `former`."""
     ca = _new_ca(now, terms)
-    return Holdings(ca, _new_leaf(ca, names, now, terms), still_trusted(former, now, terms))
+    return Holdings(ca, new_leaf(ca, names, now, terms), still_trusted(former, now, terms))
 
 
 def rotated(
@@ -140,11 +140,11 @@ def rotated(
     if reason == "ca":
         return Holdings(_new_ca(now, terms), holdings.leaf, (holdings.ca.cert_pem, *retired))
     if reason == "leaf":
-        return Holdings(holdings.ca, _new_leaf(holdings.ca, names, now, terms), retired)
+        return Holdings(holdings.ca, new_leaf(holdings.ca, names, now, terms), retired)
     if reason == "names":
         return Holdings(
             holdings.ca,
-            _new_leaf(holdings.ca, _with_former(names, holdings.leaf), now, terms),
+            new_leaf(holdings.ca, _with_former(names, holdings.leaf), now, terms),
             retired,
         )
 
@@ -180,7 +180,7 @@ def _new_ca(now: datetime, terms: Terms) -> Pair:
     return make_ca(name, now - terms.skew, now + terms.ca_life)
 
 
-def _new_leaf(
+def new_leaf(
     ca: Pair,
     names: Sequence[str],
     now: datetime,

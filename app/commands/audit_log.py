@@ -17,6 +17,7 @@ import orjson
 
 from app.audit.progress import Progress
 from app.cluster import documents
+from app.commands.options import REFUSED, UNUSABLE, show_answer
 from app.config.schema import Configuration
 from app.dry_run.audit_log import (
     EVENT_VERSION,
@@ -97,6 +98,12 @@ async def report_on(
     progress.clear()
 
     return replay.report
+
+
+def show_report(report: Report, output: str) -> int:
+    """Print a report, and return the exit code, which is 2 if nothing could be judged."""
+    show_answer(output, report.json, lambda: "\n".join(report.lines()))
+    return UNUSABLE if not report.judged else REFUSED if report.rejected else 0
 
 
 class Replay:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from app.cluster import documents
-from app.commands.audit_log import is_audit_log, report_on
+from app.commands.audit_log import is_audit_log, report_on, show_report
 from app.commands.files import documents_of, files_in
 from app.commands.options import (
     REFUSED,
@@ -51,7 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     names = [name for name, _ in sourced]
     objects = [document for _, document in sourced]
     if logs:
-        return _check_logs(logs, objects, configuration, arguments.output)
+        report = asyncio.run(report_on(logs, objects, configuration))
+        return show_report(report, arguments.output)
 
     judged = asyncio.run(check(configuration, objects, _asker(arguments, configuration)))
     outcomes = Counter(judgement.outcome for judgement in judged)
@@ -73,18 +74,6 @@ def _asker(arguments: argparse.Namespace, configuration: Configuration) -> Asker
 
     user = arguments.user or next(iter(configuration.authorization.authorized_users), "check")
     return Asker(user, arguments.operation, replaced)
-
-
-def _check_logs(
-    logs: Sequence[str], facts: Sequence[Object], configuration: Configuration, output: str
-) -> int:
-    """Print the report on audit logs.
-
-    Returns the exit code, which is 2 if no event could be judged.
-    """
-    report = asyncio.run(report_on(logs, facts, configuration))
-    show_answer(output, report.json, lambda: "\n".join(report.lines()))
-    return UNUSABLE if not report.judged else REFUSED if report.rejected else 0
 
 
 async def check(

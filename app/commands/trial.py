@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
-from app.commands.audit_log import lines_of
+from app.commands.audit_log import lines_of, show_report
 from app.commands.files import files_in
-from app.commands.options import REFUSED, UNUSABLE, Command, add_output, show_answer
+from app.commands.options import Command, add_output
 from app.dry_run.audit_report import Report, ReportedMessage
 from app.objects.shape import text_at
 
@@ -25,11 +25,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    report = report_on(files_in(arguments.files, lambda name: True))
-    show_answer(arguments.output, report.json, lambda: "\n".join(report.lines()))
-    if not report.judged:
-        return UNUSABLE
-    return REFUSED if report.rejected else 0
+    return show_report(report_on(files_in(arguments.files, lambda name: True)), arguments.output)
 
 
 def report_on(names: Sequence[str]) -> Report:

@@ -144,11 +144,10 @@ def walk_list(holder: Any, name: str, path: FieldPath, findings: Findings) -> li
     `holder`.
     """
     value = holder.get(name)
-    if value is None:
-        return []
     if isinstance(value, list):
         return value
-    findings.append(wrong_type(path.child(name), value, "a list"))
+    if value is not None:
+        findings.append(wrong_type(path.child(name), value, "a list"))
     return []
 
 
@@ -173,11 +172,10 @@ def walk_map(holder: Any, name: str, path: FieldPath, findings: Findings) -> Obj
     `holder`.
     """
     value = holder.get(name)
-    if value is None:
-        return {}
     if isinstance(value, dict):
         return value
-    findings.append(wrong_type(path.child(name), value, "a map"))
+    if value is not None:
+        findings.append(wrong_type(path.child(name), value, "a map"))
     return {}
 
 

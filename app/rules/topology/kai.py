@@ -10,6 +10,7 @@ from typing import Any
 from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.objects.conditions import Condition
+from app.objects.owners import owners_of
 from app.objects.shape import JsonMap, Object, maps_of
 from app.rules.topology.levels import HOSTNAME_KEY
 
@@ -50,8 +51,7 @@ def desired_kai_topology(cluster_topology: JsonMap, levels: Sequence[Level]) -> 
 
 def is_owned(kai: JsonMap, uid: str) -> bool:
     """Return whether the ClusterTopology `uid` controls the stored KAI Topology."""
-    owners = kai["metadata"].get("ownerReferences") or []
-    return any(owner.get("uid") == uid and owner.get("controller") is True for owner in owners)
+    return any(owner.uid == uid and owner.controller for owner in owners_of(kai))
 
 
 def is_orphan(kai: JsonMap, name: str, uid: str) -> bool:
@@ -59,12 +59,9 @@ def is_orphan(kai: JsonMap, name: str, uid: str) -> bool:
 
     The garbage collector will then delete it. `uid` is that of the current ClusterTopology.
     """
-    owners = kai["metadata"].get("ownerReferences") or []
     return any(
-        owner.get("kind") == CLUSTER_TOPOLOGY.kind
-        and owner.get("name") == name
-        and owner.get("uid") != uid
-        for owner in owners
+        (owner.kind, owner.name) == (CLUSTER_TOPOLOGY.kind, name) and owner.uid != uid
+        for owner in owners_of(kai)
     )
 
 
