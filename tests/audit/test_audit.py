@@ -115,9 +115,12 @@ async def findings(
     *objects: Object, configuration: Configuration = CONFIGURED
 ) -> list[tuple[str, str, int, tuple[str, ...]]]:
     client = MemoryClient(objects)
-    found = [one async for one in auditing(client, configuration).findings(None)]
+    results = [finding async for finding in auditing(client, configuration).findings(None)]
     assert client.writes() == []
-    return [(one.kind, f"{one.namespace}/{one.name}", one.code, one.problems) for one in found]
+    return [
+        (finding.kind, f"{finding.namespace}/{finding.name}", finding.code, finding.problems)
+        for finding in results
+    ]
 
 
 async def test_podgroups_that_kai_ignores_or_never_places_are_listed_with_their_warnings() -> None:
@@ -134,8 +137,10 @@ async def test_a_set_whose_podgangs_get_too_long_names_with_a_later_grove_is_lis
         " characters long, 11 more than a label holds: Grove never creates its PodCliques. Use shorter names for the"
         " PodCliqueSet or its scaling groups"
     )
-    found = await findings(TOPOLOGY, builders.pod_clique_set(name), builders.pod_clique_set("fine"))
-    assert found == [("PodCliqueSet", f"default/{name}", 0, (text,))]
+    listed = await findings(
+        TOPOLOGY, builders.pod_clique_set(name), builders.pod_clique_set("fine")
+    )
+    assert listed == [("PodCliqueSet", f"default/{name}", 0, (text,))]
 
 
 async def test_in_a_trial_period_an_audit_lists_what_is_refused_later() -> None:
@@ -147,7 +152,7 @@ async def test_in_a_trial_period_an_audit_lists_what_is_refused_later() -> None:
 
 async def test_each_kind_is_judged_by_its_rule_and_all_its_causes_are_told() -> None:
     worst = builders.pod_group("mixed", {"name": "Workers"}, {"name": "a", "parent": "b"})
-    found = await findings(
+    listed = await findings(
         TOPOLOGY,
         builders.cluster_topology("other", sector="k/s"),
         builders.pod_clique_set("lost", domain="block"),
@@ -159,15 +164,15 @@ async def test_each_kind_is_judged_by_its_rule_and_all_its_causes_are_told() -> 
         admitted(clique(train(), name="train-0-fine")),
         gang(),
     )
-    assert [(kind, where, code) for kind, where, code, _ in found] == [
+    assert [(kind, where, code) for kind, where, code, _ in listed] == [
         ("ClusterTopology", "/other", 422),
         ("PodCliqueSet", "default/lost", 422),
         ("PodGroup", "default/mixed", 422),
         ("PodClique", "default/train-0-worker", 422),
     ]
-    assert found[1][3] == (NO_LEVEL,)
-    assert len(found[2][3]) == 2
-    assert BAD_NAME in found[2][3][0]
+    assert listed[1][3] == (NO_LEVEL,)
+    assert len(listed[2][3]) == 2
+    assert BAD_NAME in listed[2][3][0]
 
 
 @pytest.mark.parametrize(
@@ -189,8 +194,8 @@ async def test_each_kind_is_judged_by_its_rule_and_all_its_causes_are_told() -> 
             [
                 TOPOLOGY,
                 *(
-                    changed(builders.pod_group("exempt", {"name": "Workers"}), namespace=one)
-                    for one in ("kube-system", "grove-system")
+                    changed(builders.pod_group("exempt", {"name": "Workers"}), namespace=namespace)
+                    for namespace in ("kube-system", "grove-system")
                 ),
             ],
             id="namespaces that no webhook is asked about",
@@ -258,19 +263,19 @@ async def test_resources_that_nobody_owns_as_they_should(
 async def test_a_foreign_compute_domain_is_what_refuses_the_podclique() -> None:
     foreign = domain()
     foreign["metadata"]["labels"] = {}
-    (found,) = await findings(TOPOLOGY, train(), clique(train()), foreign)
-    assert found[:3] == ("PodClique", "default/train-0-worker", 403)
+    (refusal,) = await findings(TOPOLOGY, train(), clique(train()), foreign)
+    assert refusal[:3] == ("PodClique", "default/train-0-worker", 403)
     assert (
         'ComputeDomain "train-0-cd" exists in namespace default, but was not made for'
-        in found[3][0]
+        in refusal[3][0]
     )
 
 
 async def test_constraints_where_topology_support_is_off() -> None:
-    (found,) = await findings(
+    (refusal,) = await findings(
         builders.pod_clique_set("lost", domain="rack"), configuration=DISABLED
     )
-    assert found[3] == (
+    assert refusal[3] == (
         "spec.template.topologyConstraint.packDomain: Forbidden: topology support is not enabled in the operator",
     )
 
@@ -283,7 +288,7 @@ async def test_before_the_first_installation_the_levels_of_the_configuration_cou
         ]
     )
     auditor = auditing(client, CONFIGURED)
-    assert [one.name async for one in auditor.findings(None)] == ["lost"]
+    assert [finding.name async for finding in auditor.findings(None)] == ["lost"]
     note = "the managed ClusterTopology does not exist: the configuration's levels stand in"
     assert (auditor.tally.notes, auditor.tally.exit_code) == ([note], 1)
 
@@ -296,7 +301,7 @@ async def test_without_any_levels_constraints_are_not_judged_but_the_rest_is() -
         ]
     )
     auditor = auditing(client, UNKNOWN)
-    assert [one.name async for one in auditor.findings(None)] == ["bad"]
+    assert [finding.name async for finding in auditor.findings(None)] == ["bad"]
     assert set(auditor.tally.unread) == {"podcliquesets.grove.io", "podgangs.scheduler.grove.io"}
     assert (
         'ClusterTopology "grove-topology" does not exist yet'
@@ -345,7 +350,7 @@ async def test_what_may_not_be_read_is_said_and_the_rest_is_audited(
     no = Rejected(f"cannot list {forbidden}", code=403, reason="Forbidden")
     client.fail_next("list", forbidden, no, times=10)
     auditor = auditing(client, CONFIGURED)
-    assert [one.name async for one in auditor.findings(None)] == ["lost"]
+    assert [finding.name async for finding in auditor.findings(None)] == ["lost"]
     assert set(auditor.tally.unread) == unread
     assert forbidden.kind not in auditor.tally.counts
     assert all(f"cannot list {forbidden}" in why for why in auditor.tally.unread.values())
@@ -357,7 +362,7 @@ async def test_what_is_not_installed_is_said_and_no_error() -> None:
         [builders.pod_group("fine", {"name": "workers"})], served={POD_GROUP: "v2alpha2"}
     )
     auditor = auditing(client, CONFIGURED)
-    assert [one async for one in auditor.findings(None)] == []
+    assert [finding async for finding in auditor.findings(None)] == []
     assert auditor.tally.absent == [
         "clustertopologies.grove.io",
         "podcliquesets.grove.io",
@@ -372,8 +377,10 @@ async def test_what_is_not_installed_is_said_and_no_error() -> None:
 async def test_only_one_namespace() -> None:
     bad = builders.pod_group("bad", {"name": "Workers"})
     client = MemoryClient([TOPOLOGY, bad, changed(bad, namespace="other")])
-    found = [one.namespace async for one in auditing(client, CONFIGURED).findings("other")]
-    assert found == ["other"]
+    namespaces = [
+        finding.namespace async for finding in auditing(client, CONFIGURED).findings("other")
+    ]
+    assert namespaces == ["other"]
     assert {call.namespace for call in client.calls if call.resource.namespaced} == {"other"}
 
 
@@ -381,12 +388,15 @@ async def test_what_cannot_be_decided_is_no_finding_but_is_told() -> None:
     client = MemoryClient([TOPOLOGY, train(), clique(train())])
     client.fail_next("get", kinds.COMPUTE_DOMAIN, Rejected("not you", code=403))
     auditor = auditing(client, CONFIGURED)
-    (found,) = [one async for one in auditor.findings(None)]
-    assert (found.code, found.remedy) == (500, "Correct the problem, and run the audit again.")
+    (undecided,) = [finding async for finding in auditor.findings(None)]
+    assert (undecided.code, undecided.remedy) == (
+        500,
+        "Correct the problem, and run the audit again.",
+    )
     assert (auditor.tally.counts["PodClique"], auditor.tally.exit_code) == (Count(1, 0, 1), 2)
 
 
-@pytest.mark.parametrize("resource", JUDGED, ids=lambda one: one.kind)
+@pytest.mark.parametrize("resource", JUDGED, ids=lambda resource: resource.kind)
 def test_every_kind_that_is_judged_has_a_remedy_that_says_what_holds_until_then(
     resource: Resource,
 ) -> None:
@@ -394,8 +404,8 @@ def test_every_kind_that_is_judged_has_a_remedy_that_says_what_holds_until_then(
 
 
 def test_a_finding_as_text() -> None:
-    one = Finding("PodGroup", "ns", "bad", 422, ("a: wrong", "b: wrong"), "Mend it.")
-    assert one.text() == (
+    finding = Finding("PodGroup", "ns", "bad", 422, ("a: wrong", "b: wrong"), "Mend it.")
+    assert finding.text() == (
         "refused   PodGroup ns/bad\n    a: wrong\n    b: wrong\n    remedy: Mend it."
     )
     assert (
@@ -542,9 +552,12 @@ async def test_the_report_as_text_ends_with_counts(capsys: Any) -> None:
 def todays(*objects: Any) -> MemoryClient:
     """A cluster that serves both topology APIs, with what the real operator was recorded with."""
     recorded = operator_cluster("grove-fcc3b3bb")
-    held = [obj for resource in recorded.client.served for obj in recorded.client.objects(resource)]
+    recorded_objects = [
+        obj for resource in recorded.client.served for obj in recorded.client.objects(resource)
+    ]
     return MemoryClient(
-        [*held, *objects], served={**EVERYTHING, kinds.CLUSTER_TOPOLOGY_BINDING: "v1alpha1"}
+        [*recorded_objects, *objects],
+        served={**EVERYTHING, kinds.CLUSTER_TOPOLOGY_BINDING: "v1alpha1"},
     )
 
 

@@ -36,11 +36,11 @@ def clique(name: str, namespace: str = "ml") -> Object:
 def pod(name: str, owner: str, claims: Any = (), **metadata: Any) -> Object:
     owners = [{"kind": "PodClique", "name": owner, "uid": "x", "apiVersion": "grove.io/v1alpha1"}]
     labels = {"grove.io/podgang": "train-0"}
-    given = {"name": name, "namespace": "ml", "labels": labels, "ownerReferences": owners}
+    defaults = {"name": name, "namespace": "ml", "labels": labels, "ownerReferences": owners}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {**given, **metadata},
+        "metadata": {**defaults, **metadata},
         "spec": {**builders.pod_spec(), "resourceClaims": list(claims)},
         "status": {"phase": "Running"},
     }

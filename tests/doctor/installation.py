@@ -256,8 +256,8 @@ def configured(section: str, **values: Any) -> Change:
 
 def both(*changes: Change) -> Change:
     def change(installation: Installation) -> None:
-        for one in changes:
-            one(installation)
+        for step in changes:
+            step(installation)
 
     return change
 

@@ -60,7 +60,7 @@ async def test_what_is_missing_says_what_then_does_not_work() -> None:
         client.served.pop(resource)
     checks = {check.message.partition(" ")[0]: check for check in await check_apis(client, read)}
     missing, unknown, optional = (
-        checks[str(one)] for one in (CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, WORKLOAD)
+        checks[str(resource)] for resource in (CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, WORKLOAD)
     )
     assert (missing.status, missing.message, missing.remedy) == (
         "problem",
@@ -85,7 +85,7 @@ async def test_without_any_neighbour_everything_says_why_it_matters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "checks"),
+    ("version", "expected"),
     [
         pytest.param(
             {"major": "1", "minor": "27+", "gitVersion": "v1.27.3-gke.1"},
@@ -109,9 +109,9 @@ async def test_without_any_neighbour_everything_says_why_it_matters() -> None:
         pytest.param({}, [], id="nothing"),
     ],
 )
-async def test_the_version_of_kubernetes(version: Object, checks: list[Check]) -> None:
+async def test_the_version_of_kubernetes(version: Object, expected: list[Check]) -> None:
     async def read_version(path: str) -> Object:
         return version if path == "/version" else await read(path)
 
-    found = await check_apis(MemoryClient(), read_version)
-    assert [check for check in found if check.message.startswith("Kubernetes")] == checks
+    checks = await check_apis(MemoryClient(), read_version)
+    assert [check for check in checks if check.message.startswith("Kubernetes")] == expected

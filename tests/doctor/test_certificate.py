@@ -56,12 +56,12 @@ class Network:
 
 
 async def said(
-    given: Bundle,
+    judged: Bundle,
     answers: dict[str, Handshake],
     shown: Shown = SHOWN,
     places: tuple[Endpoint, ...] = (HERE, THERE),
 ) -> list[tuple[str, str]]:
-    checks = await check_bundle(given, places, shown, Network(answers), NOW)
+    checks = await check_bundle(judged, places, shown, Network(answers), NOW)
     assert {check.subject for check in checks} == {"certificate"}
     return [(check.status, check.message) for check in checks]
 
@@ -71,7 +71,7 @@ UNREACHED = "10.0.0.1:8443: no answer within 3 s; 10.0.0.2:8443: no answer withi
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("judged", "told"),
     [
         pytest.param(
             Bundle("", Target(SERVICE), ("a", "b")),
@@ -92,10 +92,10 @@ UNREACHED = "10.0.0.1:8443: no answer within 3 s; 10.0.0.2:8443: no answer withi
     ],
 )
 async def test_a_bundle_that_nobody_can_use_is_a_problem_and_nobody_is_called(
-    given: Bundle, told: str
+    judged: Bundle, told: str
 ) -> None:
     network = Network({})
-    (check,) = await check_bundle(given, (HERE,), SHOWN, network, NOW)
+    (check,) = await check_bundle(judged, (HERE,), SHOWN, network, NOW)
     assert (check.status, check.message, network.asked) == (
         "problem",
         f"the caBundle of 2 webhooks {told}",
@@ -128,7 +128,7 @@ async def test_an_expired_ca_beside_a_valid_one_is_no_problem() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "shown", "status", "told"),
+    ("judged", "shown", "status", "told"),
     [
         pytest.param(
             bundle(CA.cert_pem),
@@ -154,9 +154,9 @@ async def test_an_expired_ca_beside_a_valid_one_is_no_problem() -> None:
     ],
 )
 async def test_where_no_server_is_reached_the_secret_is_compared(
-    given: Bundle, shown: Shown, status: str, told: str
+    judged: Bundle, shown: Shown, status: str, told: str
 ) -> None:
-    assert await said(given, {}, shown) == [VALID, (status, f"the caBundle of 2 webhooks {told}")]
+    assert await said(judged, {}, shown) == [VALID, (status, f"the caBundle of 2 webhooks {told}")]
 
 
 async def test_without_server_and_secret_it_is_not_known() -> None:
@@ -179,13 +179,13 @@ def test_bundles_are_told_apart_by_what_they_are_and_where_they_lead() -> None:
     mutating, validating = webhook_configurations(ServiceTarget())
     (outside, _) = webhook_configurations(UrlTarget("https://example.com", b"PEM"))
     mutating["webhooks"][0]["clientConfig"]["caBundle"] = "b"
-    found = bundles_of([mutating, validating, outside])
-    assert [(one.ca_bundle, one.target, len(one.webhooks)) for one in found] == [
+    bundles = bundles_of([mutating, validating, outside])
+    assert [(bundle.ca_bundle, bundle.target, len(bundle.webhooks)) for bundle in bundles] == [
         ("b", Target(SERVICE), 1),
         ("", Target(SERVICE), 7),
         ("UEVN", Target("example.com", 443), 4),
     ]
-    assert found[0].what == "the caBundle of podclique.mutate.grove-admission.grove.io"
+    assert bundles[0].what == "the caBundle of podclique.mutate.grove-admission.grove.io"
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ WITHOUT = (
 
 
 @pytest.mark.parametrize(
-    ("objects", "checks"),
+    ("objects", "expected"),
     [
         pytest.param([], [EVERY], id="nothing at all"),
         pytest.param(
@@ -142,15 +142,15 @@ WITHOUT = (
     ],
 )
 async def test_claims_that_podcliques_and_pods_have_lost(
-    objects: list[Object], checks: list[tuple[str, str, str]]
+    objects: list[Object], expected: list[tuple[str, str, str]]
 ) -> None:
-    found = await check_lost_claims(MemoryClient(objects))
-    assert [(check.status, check.message, check.remedy) for check in found] == checks
+    checks = await check_lost_claims(MemoryClient(objects))
+    assert [(check.status, check.message, check.remedy) for check in checks] == expected
 
 
 async def test_without_grove_no_claim_is_lost() -> None:
     client = MemoryClient()
     for resource in (POD_CLIQUE, POD_CLIQUE_SET):
         del client.served[resource]
-    found = await check_lost_claims(client)
-    assert [(check.status, check.message, check.remedy) for check in found] == [EVERY]
+    checks = await check_lost_claims(client)
+    assert [(check.status, check.message, check.remedy) for check in checks] == [EVERY]

@@ -107,7 +107,7 @@ async def test_what_cannot_be_read_is_unknown_and_the_rest_goes_on(
     client = installed()
     client.fail_next(verb, resource, error)  # type: ignore[arg-type]
     checks = await examined(client)
-    assert [(one.subject, one.message) for one in checks if one.status == "unknown"] == [
+    assert [(check.subject, check.message) for check in checks if check.status == "unknown"] == [
         (subject, said)
     ]
     assert [name for name in SUBJECTS if name not in {check.subject for check in checks}] == []

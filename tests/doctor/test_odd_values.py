@@ -78,7 +78,7 @@ async def test_a_lease_that_was_just_renewed_holds_for_any_duration(seconds: Any
 )
 async def test_a_configuration_of_grove_that_can_not_be_read_is_none(text: Any) -> None:
     installation = Installation()
-    found = Installation()
+    unreadable = Installation()
     del installation.objects["Grove"]
-    found.objects["Grove"] = {**config_map({}), "data": {"config.yaml": text}}
-    assert await found.findings() == await installation.findings()
+    unreadable.objects["Grove"] = {**config_map({}), "data": {"config.yaml": text}}
+    assert await unreadable.findings() == await installation.findings()

@@ -46,13 +46,13 @@ def of(objects: list[Object], name: str, kind: str) -> Object:
 
 
 async def test_what_is_still_refused_is_said_of_each() -> None:
-    found = await checks(stored())
-    assert {check.status for check in found} == {"ok"}
-    assert found[0].message == (
+    results = await checks(stored())
+    assert {check.status for check in results} == {"ok"}
+    assert results[0].message == (
         "while every webhook is down, CREATE, UPDATE, DELETE of clustertopologies.grove.io that"
         f" break its rules are still refused: {GUARD}"
     )
-    assert len(found) == len(admission_policies(CONFIGURATION)) / 2
+    assert len(results) == len(admission_policies(CONFIGURATION)) / 2
 
 
 async def test_without_policies_there_is_no_problem() -> None:
@@ -103,8 +103,8 @@ MISTAKES: dict[str, tuple[Change, str]] = {
 @pytest.mark.parametrize("case", MISTAKES)
 async def test_a_difference_is_a_warning(case: str) -> None:
     change, message = MISTAKES[case]
-    found = [check for check in await checks(stored(change)) if check.status != "ok"]
-    assert found == [Check("policies", "warning", message, REMEDY)]
+    warnings = [check for check in await checks(stored(change)) if check.status != "ok"]
+    assert warnings == [Check("policies", "warning", message, REMEDY)]
 
 
 async def test_one_that_only_warns_is_said_to() -> None:
@@ -163,7 +163,8 @@ async def test_the_rehearsal_knows_which_policies_are_left_for_a_webhook() -> No
         for webhook in validating["webhooks"]
     }
     names = {
-        webhook: sorted(name.partition(".")[0] for name in found) for webhook, found in left.items()
+        webhook: sorted(name.partition(".")[0] for name in refusing)
+        for webhook, refusing in left.items()
     }
     assert names == {
         "clustertopology": [

@@ -25,8 +25,11 @@ def endpoints(
     *conditions: dict[str, bool] | None, service: str = "grove-admission", port: str = "https"
 ) -> Object:
     listed = [
-        {"addresses": [f"10.0.0.{number}"], **({} if one is None else {"conditions": one})}
-        for number, one in enumerate(conditions, 1)
+        {
+            "addresses": [f"10.0.0.{number}"],
+            **({} if condition is None else {"conditions": condition}),
+        }
+        for number, condition in enumerate(conditions, 1)
     ]
     labels = {"kubernetes.io/service-name": service}
     return {

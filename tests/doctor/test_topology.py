@@ -32,7 +32,7 @@ def kai(owner: str = "uid-topology", key: str = "k/rack") -> Object:
         "kind": "Topology",
         "metadata": {
             "name": NAME,
-            "ownerReferences": [{**one, "controller": True} for one in references],
+            "ownerReferences": [{**reference, "controller": True} for reference in references],
         },
         "spec": {"levels": [{"nodeLabel": key}]},
     }
@@ -170,7 +170,7 @@ def binding(*levels: tuple[str, str]) -> Object:
 
 
 @pytest.mark.parametrize(
-    ("objects", "enabled", "check"),
+    ("objects", "enabled", "expected"),
     [
         pytest.param(
             [],
@@ -209,8 +209,8 @@ def binding(*levels: tuple[str, str]) -> Object:
     ],
 )
 async def test_a_grove_with_bindings(
-    objects: list[Object], enabled: bool, check: tuple[str, str]
+    objects: list[Object], enabled: bool, expected: tuple[str, str]
 ) -> None:
     client = MemoryClient(objects, served={CLUSTER_TOPOLOGY_BINDING: "v1alpha1"})
     checks = await check_topology(client, NAME, enabled=enabled, levels=LEVELS)
-    assert [(one.status, one.message) for one in checks] == [check]
+    assert [(check.status, check.message) for check in checks] == [expected]

@@ -21,12 +21,12 @@ INSTALL = "Apply the manifests of this version (or the output of grove-admission
 
 def stored(configuration: Object) -> Object:
     """As the API server has it: with a caBundle, and defaults where nothing was said."""
-    found = copy.deepcopy(configuration)
-    found["webhooks"] = with_token(found, TOKEN)
-    for webhook in found["webhooks"]:
+    installed = copy.deepcopy(configuration)
+    installed["webhooks"] = with_token(installed, TOKEN)
+    for webhook in installed["webhooks"]:
         webhook["clientConfig"]["caBundle"] = "UEVN"
         webhook["objectSelector"] = {}
-    return found
+    return installed
 
 
 HOLD = ", where its matchConditions hold (not-being-deleted)"
@@ -86,19 +86,21 @@ def test_one_that_is_not_there_is_a_problem() -> None:
     assert check_webhooks(None, MUTATING) == [Check("webhooks", "problem", message, INSTALL)]
 
 
-def without_last(found: Object) -> None:
-    del found["webhooks"][2]
+def without_last(configuration: Object) -> None:
+    del configuration["webhooks"][2]
 
 
-def with_another(found: Object) -> None:
-    found["webhooks"].append({**found["webhooks"][1], "name": "old.grove-admission.grove.io"})
+def with_another(configuration: Object) -> None:
+    configuration["webhooks"].append(
+        {**configuration["webhooks"][1], "name": "old.grove-admission.grove.io"}
+    )
 
 
 def test_webhooks_may_be_missing_or_left_over() -> None:
-    found = stored(VALIDATING)
-    without_last(found)
-    with_another(found)
-    rest = [check for check in check_webhooks(found, VALIDATING) if check.status != "ok"]
+    installed = stored(VALIDATING)
+    without_last(installed)
+    with_another(installed)
+    rest = [check for check in check_webhooks(installed, VALIDATING) if check.status != "ok"]
     what = "ValidatingWebhookConfiguration grove-admission has"
     assert rest == [
         Check(
@@ -196,15 +198,16 @@ def without(key: str) -> Callable[[Object], None]:
 def test_differences_are_told_one_by_one(
     change: Callable[[Object], None], differences: list[str]
 ) -> None:
-    found = stored(MUTATING)
-    change(found["webhooks"][1])
-    told = [check for check in check_webhooks(found, MUTATING) if check.status != "ok"]
+    installed = stored(MUTATING)
+    change(installed["webhooks"][1])
+    told = [check for check in check_webhooks(installed, MUTATING) if check.status != "ok"]
     name = "podgang.mutate.grove-admission.grove.io"
     assert [(check.message, check.remedy) for check in told] == [
-        (f"{name}: {one}", INSTALL) for one in differences
+        (f"{name}: {difference}", INSTALL) for difference in differences
     ]
     assert [check.status for check in told] == [
-        "problem" if one.startswith("clientConfig") else "warning" for one in differences
+        "problem" if difference.startswith("clientConfig") else "warning"
+        for difference in differences
     ]
 
 
@@ -237,11 +240,11 @@ def test_differences_are_told_one_by_one(
 def test_what_is_refused_without_a_server_is_read_from_what_is_installed(
     change: Callable[[Object], None], told: str
 ) -> None:
-    found = stored(MUTATING)
-    change(found["webhooks"][1])
+    installed = stored(MUTATING)
+    change(installed["webhooks"][1])
     (said,) = [
         check.message
-        for check in check_webhooks(found, MUTATING)
+        for check in check_webhooks(installed, MUTATING)
         if "podgang" in check.message and check.status == "ok"
     ]
     assert told in said
@@ -249,7 +252,7 @@ def test_what_is_refused_without_a_server_is_read_from_what_is_installed(
 
 def test_a_trial_period_is_a_warning() -> None:
     assert check_enforcement(Enforcement()) == []
-    one = Enforcement(webhooks=WebhookModes.model_validate({"podGroup": "warn"}))
-    (check,) = check_enforcement(one)
+    enforcement = Enforcement(webhooks=WebhookModes.model_validate({"podGroup": "warn"}))
+    (check,) = check_enforcement(enforcement)
     assert (check.subject, check.status) == ("webhooks", "warning")
     assert check.message == "in a trial period, what would be refused is stored: /validate/podgroup"

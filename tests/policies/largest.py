@@ -148,26 +148,26 @@ def largest(*, is_design: bool) -> dict[str, Large]:
             }
             for domain in domains
         }
-    found = dict(_sets(constraints))
-    found["a PodCliqueSet, projects of cliques"] = _of_projects(constraints["host"])
+    objects = dict(_sets(constraints))
+    objects["a PodCliqueSet, projects of cliques"] = _of_projects(constraints["host"])
     for count in (300, 301, 9000):
-        found[f"{count} SubGroups"] = _pod_group(count)
+        objects[f"{count} SubGroups"] = _pod_group(count)
     if is_design:
-        found["a ClusterTopology"] = _topology(CLUSTER_TOPOLOGY, 7, "k" * 57)
+        objects["a ClusterTopology"] = _topology(CLUSTER_TOPOLOGY, 7, "k" * 57)
     else:
         for count in (16, 100, 101, 9000):
-            found[f"{count} levels"] = _topology(CLUSTER_TOPOLOGY_BINDING, count, "k" * 57)
+            objects[f"{count} levels"] = _topology(CLUSTER_TOPOLOGY_BINDING, count, "k" * 57)
     annotations = {f"a{number}": "v" * 1000 for number in range(240)}
     entries = {QUEUE: "q" * 20_000, GROUP: "g" * 60, **annotations}
     labels = {QUEUE: VALUE, "project": VALUE, "kai.scheduler/node-pool": VALUE}
     labels |= {f"l{number}": VALUE for number in range(3000)}
     named = metadata(labels, entries)
-    found["a Pod"] = Large(POD, {**pod(), "metadata": named}, pod())
+    objects["a Pod"] = Large(POD, {**pod(), "metadata": named}, pod())
     deployment = TEMPLATED[1]
     template = pod(labels, annotations=entries)
     large = {**controlled(deployment, {}, template), "metadata": copy.deepcopy(named)}
-    found["a Deployment"] = Large(deployment, large, controlled(deployment))
-    found["any owner"] = Large(
+    objects["a Deployment"] = Large(deployment, large, controlled(deployment))
+    objects["any owner"] = Large(
         CONFIG_MAP, {"metadata": copy.deepcopy(named)}, {"metadata": metadata()}
     )
-    return found
+    return objects

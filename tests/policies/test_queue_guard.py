@@ -178,7 +178,7 @@ def test_the_pods_of_two_cliques_do_not_name_two_podgroups() -> None:
 
 
 @pytest.mark.parametrize(
-    ("obj", "wanted"),
+    ("obj", "expected"),
     [
         (binding({QUEUE: "a", "project": "b"}, {GROUP: "a"}), []),
         (binding({QUEUE: "b"}, {}), refusal("b")),
@@ -188,11 +188,11 @@ def test_the_pods_of_two_cliques_do_not_name_two_podgroups() -> None:
 )
 @pytest.mark.parametrize("plural", ["pods/binding", "bindings"])
 def test_a_binding_gives_its_pod_no_queue_of_others(
-    plural: str, obj: Object, wanted: list[str]
+    plural: str, obj: Object, expected: list[str]
 ) -> None:
     """API servers copy its labels and annotations."""
     resource = Resource("", plural, "Binding", True, ("v1",))
-    assert said(resource, obj) == wanted
+    assert said(resource, obj) == expected
 
 
 CONTROLLERS = {

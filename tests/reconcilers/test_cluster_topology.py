@@ -47,7 +47,7 @@ class Seen(Around):
         return dialect_of(self._client)
 
 
-def reconciler(
+def reconciler_of(
     client: MemoryClient,
     levels: Sequence[Level] | None = LEVELS,
     cache: WatchStore[ClusterTopology] | None = None,
@@ -62,7 +62,7 @@ def reconciler(
 
 
 def levels_of(client: MemoryClient) -> list[Any]:
-    return [one["spec"]["levels"] for one in client.objects(CLUSTER_TOPOLOGY)]
+    return [topology["spec"]["levels"] for topology in client.objects(CLUSTER_TOPOLOGY)]
 
 
 @pytest.mark.parametrize(
@@ -79,33 +79,33 @@ async def test_it_is_as_the_configuration_wants_it(
     objects: Any, levels: Any, left: Any, writes: list[str]
 ) -> None:
     client = MemoryClient(objects)
-    assert await reconciler(client, levels).reconcile(KEY) is None
+    assert await reconciler_of(client, levels).reconcile(KEY) is None
     assert levels_of(client) == left
     assert [call.verb for call in client.writes()] == writes
 
 
 async def test_others_are_not_ours() -> None:
     client = MemoryClient()
-    found = reconciler(client)
-    assert await found.reconcile(("", "other")) is None
-    assert (client.calls, found.all_keys()) == ([], [KEY])
+    reconciler = reconciler_of(client)
+    assert await reconciler.reconcile(("", "other")) is None
+    assert (client.calls, reconciler.all_keys()) == ([], [KEY])
 
 
 async def test_without_groves_crds_it_waits_quietly() -> None:
     client = MemoryClient()
     del client.served[CLUSTER_TOPOLOGY]
-    await reconciler(client).settle(10, lambda: 0.0)
+    await reconciler_of(client).settle(10, lambda: 0.0)
     with pytest.raises(NotServed):
         await client.get(ObjectRef(CLUSTER_TOPOLOGY, "grove-topology"))
 
 
 async def test_one_that_is_being_deleted_is_waited_for() -> None:
-    held = {**WANTED, "metadata": {**WANTED["metadata"], "finalizers": ["a/b"]}}
-    client = MemoryClient([held])
+    with_finalizer = {**WANTED, "metadata": {**WANTED["metadata"], "finalizers": ["a/b"]}}
+    client = MemoryClient([with_finalizer])
     await client.delete(ObjectRef(CLUSTER_TOPOLOGY, "grove-topology"))
     with pytest.raises(Conflict):
-        await reconciler(client).reconcile(KEY)
-    await reconciler(client, None).reconcile(KEY)
+        await reconciler_of(client).reconcile(KEY)
+    await reconciler_of(client, None).reconcile(KEY)
     assert [call.verb for call in client.writes()] == ["delete"]
 
 
@@ -115,7 +115,7 @@ async def test_one_that_is_being_deleted_does_not_end_the_process(
     """Finalizers may keep it for any time, and all other writes need verdicts meanwhile."""
     client = MemoryClient([{**WANTED, "metadata": {**WANTED["metadata"], "finalizers": ["a/b"]}}])
     await client.delete(ObjectRef(CLUSTER_TOPOLOGY, "grove-topology"))
-    await reconciler(client).settle(0, lambda: 0.0)
+    await reconciler_of(client).settle(0, lambda: 0.0)
     assert (
         "not written, tried again later: ClusterTopology grove-topology is being deleted"
         in caplog.text
@@ -132,7 +132,7 @@ def test_a_failure_is_tried_again_until_it_goes_through() -> None:
     )
 
     async def settled() -> float:
-        await reconciler(client).settle(60, lambda: 0.0)
+        await reconciler_of(client).settle(60, lambda: 0.0)
         return virtual.now()
 
     assert virtual.run(settled()) == 0.5 + 1 + 2
@@ -149,7 +149,7 @@ def test_a_failure_that_stays_ends_after_the_configured_time() -> None:
         with pytest.raises(
             CreationFailed, match='"grove-topology" could not be made: no such permission'
         ):
-            await reconciler(client).settle(60, lambda: 0.0)
+            await reconciler_of(client).settle(60, lambda: 0.0)
         return virtual.now()
 
     assert virtual.run(settled()) == 60
@@ -158,7 +158,7 @@ def test_a_failure_that_stays_ends_after_the_configured_time() -> None:
 async def test_a_deletion_that_fails_is_not_fatal(caplog: pytest.LogCaptureFixture) -> None:
     client = MemoryClient([WANTED])
     client.fail_next("delete", CLUSTER_TOPOLOGY, Rejected("no such permission", code=403))
-    await reconciler(client, None).settle(60, lambda: 0.0)
+    await reconciler_of(client, None).settle(60, lambda: 0.0)
     assert "not deleted, tried again later: no such permission" in caplog.text
     assert levels_of(client) == [WANTED["spec"]["levels"]]
 
@@ -166,20 +166,20 @@ async def test_a_deletion_that_fails_is_not_fatal(caplog: pytest.LogCaptureFixtu
 async def test_a_deletion_that_somebody_else_was_quicker_with_is_done() -> None:
     client = MemoryClient([WANTED])
     client.fail_next("delete", CLUSTER_TOPOLOGY, NotFound("gone", code=404))
-    assert await reconciler(client, None).reconcile(KEY) is None
+    assert await reconciler_of(client, None).reconcile(KEY) is None
 
 
 def test_a_creation_whose_answer_got_lost_is_not_made_twice() -> None:
     client = MemoryClient()
     client.fail_next("create", CLUSTER_TOPOLOGY, Unavailable("broken pipe"), after_effect=True)
-    virtual.run(reconciler(client).settle(60, lambda: 0.0))
+    virtual.run(reconciler_of(client).settle(60, lambda: 0.0))
     assert [call.verb for call in client.writes()] == ["create"]
 
 
 @pytest.mark.parametrize("objects", [[], [OTHER]], ids=["made", "corrected"])
 async def test_what_is_written_is_in_the_cache_before_other_reconcilers_look(objects: Any) -> None:
     cache: WatchStore[ClusterTopology] = WatchStore(read_cluster_topology)
-    await reconciler(MemoryClient(objects), cache=cache).settle(60, lambda: 0.0)
+    await reconciler_of(MemoryClient(objects), cache=cache).settle(60, lambda: 0.0)
     stored = cache.get(*KEY)
     assert stored is not None
     assert stored.levels == LEVELS
@@ -187,20 +187,20 @@ async def test_what_is_written_is_in_the_cache_before_other_reconcilers_look(obj
 
 async def test_somebody_who_keeps_changing_the_levels_is_not_fought() -> None:
     client = MemoryClient([WANTED])
-    found = reconciler(client)
+    reconciler = reconciler_of(client)
     results = []
     for _ in range(3):
         await client.patch(ObjectRef(CLUSTER_TOPOLOGY, "grove-topology"), {"spec": OTHER["spec"]})
-        results.append(await found.reconcile(KEY))
+        results.append(await reconciler.reconcile(KEY))
     assert results == [None, None, 60]
-    assert (levels_of(client), found.rewrites.fights) == ([OTHER["spec"]["levels"]], 1)
+    assert (levels_of(client), reconciler.rewrites.fights) == ([OTHER["spec"]["levels"]], 1)
 
 
 @pytest.mark.parametrize("levels", [LEVELS, None], ids=["topology enabled", "topology disabled"])
 async def test_a_stored_one_stays_as_it_is_where_bindings_are_served(levels: Any) -> None:
     client = MemoryClient([OTHER])
     client.served[CLUSTER_TOPOLOGY_BINDING] = "v1alpha1"
-    await reconciler(client, levels).reconcile(KEY)
+    await reconciler_of(client, levels).reconcile(KEY)
     assert [call for call in client.writes() if call.resource is CLUSTER_TOPOLOGY] == []
 
 
@@ -241,9 +241,9 @@ def binding(*levels: Level) -> Any:
     }
 
 
-async def reasons(client: MemoryClient, found: ClusterTopologyReconciler) -> list[str]:
-    running = asyncio.create_task(found._events.run())
-    await found._events.written()
+async def reasons(client: MemoryClient, reconciler: ClusterTopologyReconciler) -> list[str]:
+    running = asyncio.create_task(reconciler._events.run())
+    await reconciler._events.written()
     running.cancel()
     return [event["reason"] for event in client.objects(EVENT)]
 
@@ -262,12 +262,12 @@ async def reasons(client: MemoryClient, found: ClusterTopologyReconciler) -> lis
 )
 async def test_the_managed_binding(stored: Any, levels: Any, left: Any, writes: list[str]) -> None:
     client = MemoryClient()
-    found = todays(client, levels)
+    reconciler = todays(client, levels)
     if stored is not None:
         client.load([binding(*stored)])
-    assert await found.reconcile(KEY) is None
+    assert await reconciler.reconcile(KEY) is None
     kept = client.objects(CLUSTER_TOPOLOGY_BINDING)
-    assert [one["spec"]["levels"] for one in kept] == (
+    assert [obj["spec"]["levels"] for obj in kept] == (
         [] if left is None else [binding(*left)["spec"]["levels"]]
     )
     assert [call.verb for call in client.writes()] == writes
@@ -275,10 +275,10 @@ async def test_the_managed_binding(stored: Any, levels: Any, left: Any, writes: 
 
 async def test_a_binding_that_would_stop_groves_operator_is_not_made() -> None:
     client = MemoryClient()
-    found = todays(client, kai={"grove-topology": KaiTopology("grove-topology")})
-    assert await found.reconcile(KEY) == REJECTED_SECONDS
+    reconciler = todays(client, kai={"grove-topology": KaiTopology("grove-topology")})
+    assert await reconciler.reconcile(KEY) == REJECTED_SECONDS
     assert client.objects(CLUSTER_TOPOLOGY_BINDING) == []
-    assert await reasons(client, found) == ["TopologyNotWritten"]
+    assert await reasons(client, reconciler) == ["TopologyNotWritten"]
 
 
 async def test_levels_in_use_stay_in_the_managed_binding() -> None:
@@ -288,28 +288,28 @@ async def test_levels_in_use_stay_in_the_managed_binding() -> None:
         "topologyName": "grove-topology",
         "pack": {"required": "zone"},
     }
-    found = todays(client, sets=[read_pod_clique_set(pcs)])
+    reconciler = todays(client, sets=[read_pod_clique_set(pcs)])
     client.load([binding(Level("zone", "k/zone"), *LEVELS)])
-    assert await found.reconcile(KEY) == REJECTED_SECONDS
+    assert await reconciler.reconcile(KEY) == REJECTED_SECONDS
     assert client.writes() == []
 
 
 async def test_a_binding_that_cannot_be_made_does_not_end_the_process() -> None:
     client = MemoryClient()
-    found = todays(client)
+    reconciler = todays(client)
     client.fail_next("create", CLUSTER_TOPOLOGY_BINDING, Unavailable("down", code=500))
-    await found.settle(0, lambda: 0.0)
+    await reconciler.settle(0, lambda: 0.0)
     assert client.objects(CLUSTER_TOPOLOGY_BINDING) == []
 
 
 async def test_a_change_of_the_dialect_is_an_event() -> None:
     client = MemoryClient([WANTED])
-    found = reconciler(client)
-    await found.reconcile(KEY)
-    await found.reconcile(KEY)
-    assert await reasons(client, found) == []
+    reconciler = reconciler_of(client)
+    await reconciler.reconcile(KEY)
+    await reconciler.reconcile(KEY)
+    assert await reasons(client, reconciler) == []
     client.served[CLUSTER_TOPOLOGY_BINDING] = "v1alpha1"
-    await found.reconcile(KEY)
-    assert await reasons(client, found) == ["DialectChanged"]
+    await reconciler.reconcile(KEY)
+    assert await reasons(client, reconciler) == ["DialectChanged"]
     (event,) = client.objects(EVENT)
     assert event["regarding"]["name"] == "clustertopologybindings.grove.io"

@@ -22,7 +22,7 @@ TOPOLOGY = builders.cluster_topology("grove-topology", host="kubernetes.io/hostn
 LEVELS = [{"nodeLabel": "k/rack"}, {"nodeLabel": "kubernetes.io/hostname"}]
 
 
-def reconciler(client: MemoryClient, rewrites: Rewrites | None = None) -> KaiTopologyReconciler:
+def reconciler_of(client: MemoryClient, rewrites: Rewrites | None = None) -> KaiTopologyReconciler:
     now = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
     return KaiTopologyReconciler(
         Writing(client, Recorder(client, "test"), rewrites or Rewrites()),
@@ -60,9 +60,9 @@ def uid_of(client: MemoryClient) -> str:
     return str(client.objects(CLUSTER_TOPOLOGY)[0]["metadata"]["uid"])
 
 
-async def reasons(client: MemoryClient, found: KaiTopologyReconciler) -> list[str]:
-    running = asyncio.create_task(found._events.run())
-    await found._events.written()
+async def reasons(client: MemoryClient, reconciler: KaiTopologyReconciler) -> list[str]:
+    running = asyncio.create_task(reconciler._events.run())
+    await reconciler._events.written()
     running.cancel()
     return [event["reason"] for event in client.objects(EVENT)]
 
@@ -70,9 +70,9 @@ async def reasons(client: MemoryClient, found: KaiTopologyReconciler) -> list[st
 async def test_a_write_that_fails_is_said_and_raised_and_the_next_look_puts_it_right() -> None:
     client = MemoryClient([TOPOLOGY])
     client.fail_next("create", KAI_TOPOLOGY, Unavailable("down", code=500))
-    found = reconciler(client)
+    reconciler = reconciler_of(client)
     with pytest.raises(Unavailable):
-        await found.reconcile(KEY)
+        await reconciler.reconcile(KEY)
     assert ready(client) == ("False", "KAI Topology could not be written: down")
     (stored,) = client.objects(CLUSTER_TOPOLOGY)
     assert stored["status"]["lastErrors"] == [
@@ -82,7 +82,7 @@ async def test_a_write_that_fails_is_said_and_raised_and_the_next_look_puts_it_r
             "observedAt": "2026-11-21T12:00:00Z",
         }
     ]
-    assert await found.reconcile(KEY) is None
+    assert await reconciler.reconcile(KEY) is None
     assert ready(client)[0] == "True"
     assert "lastErrors" not in client.objects(CLUSTER_TOPOLOGY)[0]["status"]
 
@@ -92,30 +92,30 @@ async def test_killed_between_delete_and_create_the_next_leader_creates() -> Non
     client.load([kai("k/old", uid=uid_of(client))])
     client.fail_next("create", KAI_TOPOLOGY, Unavailable("killed"))
     with pytest.raises(Unavailable):
-        await reconciler(client).reconcile(KEY)
+        await reconciler_of(client).reconcile(KEY)
     assert client.objects(KAI_TOPOLOGY) == []
-    await reconciler(client).reconcile(KEY)
-    assert [one["spec"]["levels"] for one in client.objects(KAI_TOPOLOGY)] == [LEVELS]
+    await reconciler_of(client).reconcile(KEY)
+    assert [topology["spec"]["levels"] for topology in client.objects(KAI_TOPOLOGY)] == [LEVELS]
 
 
 async def test_one_that_a_finalizer_holds_is_waited_for() -> None:
     client = MemoryClient([TOPOLOGY])
     client.load([kai("k/old", uid=uid_of(client), finalizers=("a/b",))])
-    found = reconciler(client)
-    assert await found.reconcile(KEY) == AGAIN_SECONDS
+    reconciler = reconciler_of(client)
+    assert await reconciler.reconcile(KEY) == AGAIN_SECONDS
     assert ready(client) == ("Unknown", 'KAI Topology "grove-topology" is being deleted')
-    assert await found.reconcile(KEY) == AGAIN_SECONDS
+    assert await reconciler.reconcile(KEY) == AGAIN_SECONDS
     await client.patch(
         ObjectRef(KAI_TOPOLOGY, "grove-topology"), {"metadata": {"finalizers": None}}
     )
-    assert await found.reconcile(KEY) is None
+    assert await reconciler.reconcile(KEY) is None
     assert ready(client)[0] == "True"
 
 
 async def test_one_of_a_former_cluster_topology_is_left_to_the_garbage_collector() -> None:
     client = MemoryClient([TOPOLOGY])
     client.load([kai("k/rack", uid="a former one's")])
-    assert await reconciler(client).reconcile(KEY) == AGAIN_SECONDS
+    assert await reconciler_of(client).reconcile(KEY) == AGAIN_SECONDS
     assert ready(client)[0] == "Unknown"
     assert [call.resource for call in client.writes()] == [CLUSTER_TOPOLOGY]
 
@@ -126,23 +126,26 @@ NO_STATUS = (
 )
 
 
-async def notes(client: MemoryClient, found: KaiTopologyReconciler) -> list[tuple[str, str, int]]:
+async def notes(
+    client: MemoryClient, reconciler: KaiTopologyReconciler
+) -> list[tuple[str, str, int]]:
     """Reason, note and count of each event, sorted."""
-    await reasons(client, found)
+    await reasons(client, reconciler)
     events = client.objects(EVENT)
     return sorted(
-        (one["reason"], one["note"], one.get("series", {"count": 1})["count"]) for one in events
+        (event["reason"], event["note"], event.get("series", {"count": 1})["count"])
+        for event in events
     )
 
 
 async def test_a_crd_without_status_is_reported_once_and_the_sync_goes_on() -> None:
     client = MemoryClient([TOPOLOGY], without_status=[CLUSTER_TOPOLOGY])
-    found = reconciler(client)
+    reconciler = reconciler_of(client)
     for _ in range(3):  # the watches of both objects ask for further looks after each sync
-        assert await found.reconcile(KEY) is None
-    assert [one["spec"]["levels"] for one in client.objects(KAI_TOPOLOGY)] == [LEVELS]
-    assert found.statuses_lost == 3
-    assert await notes(client, found) == [
+        assert await reconciler.reconcile(KEY) is None
+    assert [topology["spec"]["levels"] for topology in client.objects(KAI_TOPOLOGY)] == [LEVELS]
+    assert reconciler.statuses_lost == 3
+    assert await notes(client, reconciler) == [
         ("StatusNotWritten", f"{NO_STATUS}KAI Topology is in step with the ClusterTopology", 1)
     ]
 
@@ -150,13 +153,13 @@ async def test_a_crd_without_status_is_reported_once_and_the_sync_goes_on() -> N
 async def test_a_crd_without_status_is_reported_again_if_the_condition_is_another() -> None:
     client = MemoryClient([TOPOLOGY], without_status=[CLUSTER_TOPOLOGY])
     client.load([kai("k/theirs")])
-    found = reconciler(client)
+    reconciler = reconciler_of(client)
     for _ in range(2):
-        await found.reconcile(KEY)
+        await reconciler.reconcile(KEY)
     await client.delete(ObjectRef(KAI_TOPOLOGY, "grove-topology"))
-    await found.reconcile(KEY)
+    await reconciler.reconcile(KEY)
     theirs = 'KAI Topology "grove-topology" exists, but is not controlled by this ClusterTopology: left alone'
-    assert await notes(client, found) == [
+    assert await notes(client, reconciler) == [
         ("StatusNotWritten", NO_STATUS + theirs, 1),
         ("StatusNotWritten", f"{NO_STATUS}KAI Topology is in step with the ClusterTopology", 1),
         ("TopologyCreationOrUpdateFailed", theirs, 1),
@@ -166,9 +169,9 @@ async def test_a_crd_without_status_is_reported_again_if_the_condition_is_anothe
 async def test_a_status_that_is_refused_is_reported_with_the_api_servers_reason() -> None:
     client = MemoryClient([TOPOLOGY])
     client.fail_next("patch", CLUSTER_TOPOLOGY, Rejected("may not patch the status", code=403))
-    found = reconciler(client)
-    await found.reconcile(KEY)
-    assert await notes(client, found) == [
+    reconciler = reconciler_of(client)
+    await reconciler.reconcile(KEY)
+    assert await notes(client, reconciler) == [
         (
             "StatusNotWritten",
             "the API server does not accept the status: may not patch the status. The status would be: "
@@ -188,22 +191,22 @@ class DeletingClient(MemoryClient):
 
 async def test_a_topology_that_is_deleted_while_its_status_is_written_is_not_reported() -> None:
     client = DeletingClient([TOPOLOGY])
-    found = reconciler(client)
-    assert await found.reconcile(KEY) is None
-    assert (found.statuses_lost, await notes(client, found)) == (0, [])
+    reconciler = reconciler_of(client)
+    assert await reconciler.reconcile(KEY) is None
+    assert (reconciler.statuses_lost, await notes(client, reconciler)) == (0, [])
 
 
 async def test_somebody_who_changes_it_again_and_again_is_not_fought() -> None:
     client = MemoryClient([TOPOLOGY])
-    found = reconciler(client, rewrites=Rewrites(tolerated=2, window=60, clock=lambda: 0.0))
+    reconciler = reconciler_of(client, rewrites=Rewrites(tolerated=2, window=60, clock=lambda: 0.0))
     results = []
     for _ in range(4):
-        for one in client.objects(KAI_TOPOLOGY):
-            await client.delete(ObjectRef(KAI_TOPOLOGY, one["metadata"]["name"]))
+        for topology in client.objects(KAI_TOPOLOGY):
+            await client.delete(ObjectRef(KAI_TOPOLOGY, topology["metadata"]["name"]))
         client.load([kai("k/theirs", uid=uid_of(client))])
-        results.append(await found.reconcile(KEY))
+        results.append(await reconciler.reconcile(KEY))
     assert results == [None, None, 60, 60]
-    assert sorted(await reasons(client, found)) == [
+    assert sorted(await reasons(client, reconciler)) == [
         "KAITopologyContested",
         "KAITopologyReset",
         "TopologyCreationOrUpdateFailed",
@@ -213,20 +216,20 @@ async def test_somebody_who_changes_it_again_and_again_is_not_fought() -> None:
 async def test_a_topology_that_changed_while_its_status_was_written_is_looked_at_again() -> None:
     client = MemoryClient([TOPOLOGY])
     client.fail_next("patch", CLUSTER_TOPOLOGY, Conflict("changed", code=409, reason="Conflict"))
-    found = reconciler(client)
+    reconciler = reconciler_of(client)
     with pytest.raises(Conflict):
-        await found.reconcile(KEY)
-    assert await found.reconcile(KEY) is None
+        await reconciler.reconcile(KEY)
+    assert await reconciler.reconcile(KEY) is None
     assert ready(client)[0] == "True"
 
 
 @pytest.mark.parametrize("key", [KEY, ("", "other")])
 async def test_without_the_managed_topology_there_is_nothing_to_do(key: tuple[str, str]) -> None:
     client = MemoryClient([builders.cluster_topology("other", rack="k/rack")])
-    found = reconciler(client)
-    assert await found.reconcile(key) is None
+    reconciler = reconciler_of(client)
+    assert await reconciler.reconcile(key) is None
     assert client.writes() == []
-    assert found.all_keys() == [KEY]
+    assert reconciler.all_keys() == [KEY]
 
 
 async def test_one_that_is_being_deleted_is_left_alone() -> None:
@@ -234,7 +237,7 @@ async def test_one_that_is_being_deleted_is_left_alone() -> None:
         [{**TOPOLOGY, "metadata": {**TOPOLOGY["metadata"], "finalizers": ["a/b"]}}]
     )
     await client.delete(ObjectRef(CLUSTER_TOPOLOGY, "grove-topology"))
-    assert await reconciler(client).reconcile(KEY) is None
+    assert await reconciler_of(client).reconcile(KEY) is None
     assert client.objects(KAI_TOPOLOGY) == []
 
 
@@ -245,7 +248,7 @@ SAY = ("patch", CLUSTER_TOPOLOGY)
 
 
 @pytest.mark.parametrize(
-    ("held", "owned", "status", "writes"),
+    ("stored_levels", "owned", "status", "writes"),
     [
         pytest.param(None, True, "True", [CREATE, SAY], id="made"),
         pytest.param(ALL, True, "True", [SAY], id="the same is left"),
@@ -263,17 +266,17 @@ SAY = ("patch", CLUSTER_TOPOLOGY)
     ],
 )
 async def test_what_differs_is_written_once(
-    held: tuple[str, ...] | None, owned: bool, status: str, writes: list[Any]
+    stored_levels: tuple[str, ...] | None, owned: bool, status: str, writes: list[Any]
 ) -> None:
     client = MemoryClient([TOPOLOGY])
-    if held is not None:
-        client.load([kai(*held, uid=uid_of(client) if owned else "")])
-    found = reconciler(client)
-    await found.reconcile(KEY)
+    if stored_levels is not None:
+        client.load([kai(*stored_levels, uid=uid_of(client) if owned else "")])
+    reconciler = reconciler_of(client)
+    await reconciler.reconcile(KEY)
     assert ready(client)[0] == status
     assert [(call.verb, call.resource) for call in client.writes()] == writes
     client.calls.clear()
-    await found.reconcile(KEY)
+    await reconciler.reconcile(KEY)
     assert client.writes() == []
 
 
@@ -281,7 +284,7 @@ async def test_one_that_somebody_else_was_quicker_to_delete_is_no_failure() -> N
     client = MemoryClient([TOPOLOGY])
     client.load([kai("k/old", uid=uid_of(client))])
     client.fail_next("delete", KAI_TOPOLOGY, NotFound("gone", code=404))
-    assert await reconciler(client).reconcile(KEY) == AGAIN_SECONDS
+    assert await reconciler_of(client).reconcile(KEY) == AGAIN_SECONDS
     assert ready(client)[0] == "Unknown"
 
 
@@ -290,7 +293,7 @@ async def test_one_that_was_replaced_since_it_was_read_is_not_deleted() -> None:
     client.load([kai("k/old", uid=uid_of(client))])
     client.fail_next("delete", KAI_TOPOLOGY, Conflict("another uid", code=409, reason="Conflict"))
     with pytest.raises(Conflict):
-        await reconciler(client).reconcile(KEY)
+        await reconciler_of(client).reconcile(KEY)
     assert "status" not in client.objects(CLUSTER_TOPOLOGY)[0]
 
 
@@ -308,8 +311,8 @@ async def test_one_that_is_given_away_since_it_was_read_is_not_deleted() -> None
     client = _GivenAway([TOPOLOGY])
     client.load([kai("k/old", uid=uid_of(client))])
     with pytest.raises(Conflict):
-        await reconciler(client).reconcile(KEY)
-    await reconciler(client).reconcile(KEY)
+        await reconciler_of(client).reconcile(KEY)
+    await reconciler_of(client).reconcile(KEY)
     assert [stored["spec"] for stored in client.objects(KAI_TOPOLOGY)] == [
         {"levels": [{"nodeLabel": "k/old"}]}
     ]
@@ -319,10 +322,10 @@ async def test_one_that_is_given_away_since_it_was_read_is_not_deleted() -> None
 async def test_a_creation_whose_answer_got_lost_is_found_by_the_next_look() -> None:
     client = MemoryClient([TOPOLOGY])
     client.fail_next("create", KAI_TOPOLOGY, Unavailable("broken pipe"), after_effect=True)
-    found = reconciler(client)
+    reconciler = reconciler_of(client)
     with pytest.raises(Unavailable):
-        await found.reconcile(KEY)
-    assert await found.reconcile(KEY) is None
+        await reconciler.reconcile(KEY)
+    assert await reconciler.reconcile(KEY) is None
     assert ready(client)[0] == "True"
 
 
@@ -335,16 +338,16 @@ async def test_conditions_of_others_stay() -> None:
         "lastTransitionTime": "t",
     }
     client = MemoryClient([{**TOPOLOGY, "status": {"conditions": [theirs]}}])
-    await reconciler(client).reconcile(KEY)
-    found = client.objects(CLUSTER_TOPOLOGY)[0]["status"]["conditions"]
-    assert [one["type"] for one in found] == ["Theirs", "Ready"]
-    assert found[0] == theirs
+    await reconciler_of(client).reconcile(KEY)
+    conditions = client.objects(CLUSTER_TOPOLOGY)[0]["status"]["conditions"]
+    assert [condition["type"] for condition in conditions] == ["Theirs", "Ready"]
+    assert conditions[0] == theirs
 
 
 async def test_it_belongs_to_grove_where_bindings_are_served() -> None:
     client = MemoryClient([TOPOLOGY, kai("k/other", uid="theirs")])
     client.served[CLUSTER_TOPOLOGY_BINDING] = "v1alpha1"
-    assert await reconciler(client).reconcile(KEY) is None
+    assert await reconciler_of(client).reconcile(KEY) is None
     assert client.writes() == []
 
 
@@ -353,6 +356,6 @@ async def test_aliases_of_levels_are_peoples() -> None:
     stored = kai("k/rack", "kubernetes.io/hostname", uid=uid_of(client))
     stored["spec"]["levels"][0]["alias"] = "rack"
     client.load([stored])
-    await reconciler(client).reconcile(KEY)
+    await reconciler_of(client).reconcile(KEY)
     assert [call.resource for call in client.writes() if call.resource is KAI_TOPOLOGY] == []
     assert client.objects(KAI_TOPOLOGY)[0]["spec"] == stored["spec"]

@@ -38,8 +38,8 @@ def system(*objects: Object, **options: Any) -> tuple[OfflineCluster, LevelCover
 
 def conditions(cluster: OfflineCluster) -> list[Object]:
     (stored,) = cluster.client.objects(CLUSTER_TOPOLOGY_BINDING)
-    found: list[Object] = stored.get("status", {}).get("conditions", [])
-    return found
+    entries: list[Object] = stored.get("status", {}).get("conditions", [])
+    return entries
 
 
 async def test_it_is_written_once_beside_the_conditions_of_others() -> None:
@@ -92,8 +92,8 @@ async def test_a_status_that_cannot_be_written_is_no_failure(error: Any) -> None
 
 
 async def test_one_that_is_being_deleted_is_left_alone() -> None:
-    held = {**BINDING, "metadata": {"name": "gb200", "finalizers": ["a/b"]}}
-    cluster, reconciler = system(held, BARE)
+    with_finalizer = {**BINDING, "metadata": {"name": "gb200", "finalizers": ["a/b"]}}
+    cluster, reconciler = system(with_finalizer, BARE)
     await cluster.client.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, "gb200"))
     before = len(cluster.client.writes())
     await reconciler.reconcile(KEY)

@@ -42,8 +42,8 @@ ENABLED = MnnvlAnnotations("true")
 
 def pcs(name: str = "train", **metadata: Any) -> Object:
     obj = builders.pod_clique_set(name)
-    given = {"namespace": "ns", "uid": "u", "annotations": {"grove.io/mnnvl-enabled": "true"}}
-    return {**obj, "metadata": {**obj["metadata"], **given, **metadata}}
+    defaults = {"namespace": "ns", "uid": "u", "annotations": {"grove.io/mnnvl-enabled": "true"}}
+    return {**obj, "metadata": {**obj["metadata"], **defaults, **metadata}}
 
 
 def clique(name: str, pcs: str = "train") -> Object:

@@ -204,8 +204,8 @@ class Grove:
         self.wanted.add(number)
         steps = [self.clique, self._gang]
         self._random.shuffle(steps)
-        for one in steps:
-            await one(number)
+        for step in steps:
+            await step(number)
 
     async def clique(self, number: int) -> None:
         """A PodClique is reconciled, and passes our webhook; the operator tries again later where
@@ -250,19 +250,19 @@ def plan(number: int) -> Plan:
 def stored_resources(server: MemoryClient, number: int) -> list[Object]:
     names = {f"train-{number}-cd", f"train-{number}-mnnvl-claim"}
     return [
-        one for kind in KINDS for one in server.objects(kind) if one["metadata"]["name"] in names
+        obj for kind in KINDS for obj in server.objects(kind) if obj["metadata"]["name"] in names
     ]
 
 
 def uids(objects: list[Object]) -> list[str]:
-    return [one["metadata"]["uid"] for one in objects]
+    return [obj["metadata"]["uid"] for obj in objects]
 
 
 def owners(objects: list[Object]) -> list[str]:
     return [
         reference["uid"]
-        for one in objects
-        for reference in one["metadata"].get("ownerReferences", ())
+        for obj in objects
+        for reference in obj["metadata"].get("ownerReferences", ())
     ]
 
 
@@ -311,18 +311,18 @@ async def story(seed: int) -> None:
     for number in grove.wanted:
         await server.delete(ObjectRef(POD_GANG, f"train-{number}", "ns"))
     server.collect_garbage()
-    assert [one for kind in KINDS for one in server.objects(kind)] == []
+    assert [obj for kind in KINDS for obj in server.objects(kind)] == []
 
 
-def check(server: MemoryClient, wanted: set[int]) -> None:
-    gangs = {one["metadata"]["name"]: one for one in server.objects(POD_GANG)}
-    assert sorted(gangs) == sorted(f"train-{number}" for number in wanted)
-    for number in wanted:
+def check(server: MemoryClient, numbers: set[int]) -> None:
+    gangs = {obj["metadata"]["name"]: obj for obj in server.objects(POD_GANG)}
+    assert sorted(gangs) == sorted(f"train-{number}" for number in numbers)
+    for number in numbers:
         gang = gangs[f"train-{number}"]["metadata"]
         assert owners(stored_resources(server, number)) == [gang["uid"]] * 2, gang["name"]
         assert gang["annotations"]["grove.io/mnnvl-resources-adopted"] == "true", gang["name"]
     # what was never adopted waits for its set's next replica of that number
-    for number in set(FICKLE) - wanted:
+    for number in set(FICKLE) - numbers:
         assert set(owners(stored_resources(server, number))) <= {"uid-train"}, number
 
 

@@ -54,8 +54,12 @@ def gang(name: str = "train-0", uid: str = "uid-gang", **metadata: Any) -> Objec
 def resource(kind: Resource, owner: Object | None, name: str = "train-0", **labels: str) -> Object:
     """A resource that our webhook made for `train-0`, owned by `owner`."""
     owners = [] if owner is None else [owner]
-    held = {**builders.labels("train", 0, "train-0"), "grove.io/mnnvl-managed": "true", **labels}
-    metadata = {"name": name, "namespace": "ns", "labels": held, "ownerReferences": owners}
+    all_labels = {
+        **builders.labels("train", 0, "train-0"),
+        "grove.io/mnnvl-managed": "true",
+        **labels,
+    }
+    metadata = {"name": name, "namespace": "ns", "labels": all_labels, "ownerReferences": owners}
     return {"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata, "spec": {}}
 
 
@@ -116,17 +120,19 @@ class World:
 
     def stored(self) -> Object:
         return next(
-            one for one in self.client.objects(POD_GANG) if one["metadata"]["name"] == "train-0"
+            podgang
+            for podgang in self.client.objects(POD_GANG)
+            if podgang["metadata"]["name"] == "train-0"
         )
 
     def owners(self) -> dict[str, list[str]]:
         kinds = (COMPUTE_DOMAIN, RESOURCE_CLAIM)
         return {
-            f"{kind.kind} {one['metadata']['name']}": [
-                ref["uid"] for ref in one["metadata"]["ownerReferences"]
+            f"{kind.kind} {obj['metadata']['name']}": [
+                ref["uid"] for ref in obj["metadata"]["ownerReferences"]
             ]
             for kind in kinds
-            for one in self.client.objects(kind)
+            for obj in self.client.objects(kind)
         }
 
     def writes(self) -> list[tuple[str, str]]:
@@ -137,56 +143,56 @@ class World:
         ]
 
 
-def world(*objects: Object, **options: Any) -> World:
+def world_of(*objects: Object, **options: Any) -> World:
     return World(MemoryClient(objects), **options)
 
 
 def packs(stored: Object) -> list[Any]:
     spec = stored["spec"]
     return [
-        one.get("topologyConstraint", {}).get("packConstraint")
-        for one in (spec, *spec["podgroups"])
+        part.get("topologyConstraint", {}).get("packConstraint")
+        for part in (spec, *spec["podgroups"])
     ]
 
 
 async def test_one_patch_writes_all_that_differs_and_a_second_look_nothing() -> None:
     marked = gang(annotations={"grove.io/mnnvl-resources-adopted": "false"})
-    found = world(TOPOLOGY, pcs(), marked, *BOTH)
-    assert await found.reconcile() is None
-    assert packs(found.stored()) == [{"required": RACK, "preferred": HOST}, {"preferred": HOST}]
-    assert found.stored()["metadata"]["annotations"] == {
+    world = world_of(TOPOLOGY, pcs(), marked, *BOTH)
+    assert await world.reconcile() is None
+    assert packs(world.stored()) == [{"required": RACK, "preferred": HOST}, {"preferred": HOST}]
+    assert world.stored()["metadata"]["annotations"] == {
         "grove.io/topology-name": "grove-topology",
         "grove.io/mnnvl-resources-adopted": "true",
     }
-    assert found.owners() == {
+    assert world.owners() == {
         "ComputeDomain train-0": ["uid-gang"],
         "ResourceClaim train-0": ["uid-gang"],
     }
-    assert found.writes() == [
+    assert world.writes() == [
         ("patch", "ComputeDomain"),
         ("patch", "ResourceClaim"),
         ("patch", "PodGang"),
     ]
-    assert await found.happened() == ["MnnvlResourcesAdopted"]
-    before = len(found.client.calls)
-    assert await found.reconcile() is None
-    assert len(found.client.calls) == before
+    assert await world.happened() == ["MnnvlResourcesAdopted"]
+    before = len(world.client.calls)
+    assert await world.reconcile() is None
+    assert len(world.client.calls) == before
 
 
 async def test_a_podgang_is_marked_before_it_owns_anything() -> None:
     """Its deletion calls our webhook only if it is marked, whenever this process ends."""
-    found = world(TOPOLOGY, pcs(), gang(), *BOTH)
-    await found.reconciler.reconcile(KEY)
-    assert found.writes() == [("patch", "PodGang")]
-    assert found.stored()["metadata"]["annotations"]["grove.io/mnnvl-resources-adopted"] == "false"
+    world = world_of(TOPOLOGY, pcs(), gang(), *BOTH)
+    await world.reconciler.reconcile(KEY)
+    assert world.writes() == [("patch", "PodGang")]
+    assert world.stored()["metadata"]["annotations"]["grove.io/mnnvl-resources-adopted"] == "false"
 
-    await found.reconciler.reconcile(KEY)
-    assert found.writes()[1:] == [
+    await world.reconciler.reconcile(KEY)
+    assert world.writes()[1:] == [
         ("patch", "ComputeDomain"),
         ("patch", "ResourceClaim"),
         ("patch", "PodGang"),
     ]
-    assert found.stored()["metadata"]["annotations"]["grove.io/mnnvl-resources-adopted"] == "true"
+    assert world.stored()["metadata"]["annotations"]["grove.io/mnnvl-resources-adopted"] == "true"
 
 
 async def test_a_preferred_level_that_hinders_is_removed_once() -> None:
@@ -201,21 +207,21 @@ async def test_a_preferred_level_that_hinders_is_removed_once() -> None:
     for holder in (stored["spec"], *stored["spec"]["podgroups"]):
         holder["topologyConstraint"] = {"packConstraint": {"preferred": HOST}}
 
-    found = world(TOPOLOGY, mixed, stored)
-    await found.reconcile()
-    assert packs(found.stored()) == [None, {"preferred": HOST}, {"preferred": HOST}]
-    assert found.writes() == [("patch", "PodGang")]
-    await found.reconcile()
-    assert found.writes() == [("patch", "PodGang")]
+    world = world_of(TOPOLOGY, mixed, stored)
+    await world.reconcile()
+    assert packs(world.stored()) == [None, {"preferred": HOST}, {"preferred": HOST}]
+    assert world.writes() == [("patch", "PodGang")]
+    await world.reconcile()
+    assert world.writes() == [("patch", "PodGang")]
 
 
 async def test_what_others_wrote_into_the_podgang_stays() -> None:
     theirs = gang(annotations={"theirs": "1"})
     theirs["spec"]["podgroups"][0]["podReferences"] = [{"name": "p", "namespace": "ns"}]
     theirs["spec"]["topologyConstraint"] = {"theirs": 2, "packConstraint": {"theirs": 3}}
-    found = world(TOPOLOGY, pcs(), theirs)
-    await found.reconcile()
-    stored = found.stored()
+    world = world_of(TOPOLOGY, pcs(), theirs)
+    await world.reconcile()
+    stored = world.stored()
     assert stored["metadata"]["annotations"] == {
         "theirs": "1",
         "grove.io/topology-name": "grove-topology",
@@ -225,17 +231,17 @@ async def test_what_others_wrote_into_the_podgang_stays() -> None:
 
 
 async def test_a_podgang_that_changed_meanwhile_is_not_overwritten() -> None:
-    found = world(TOPOLOGY, pcs(), gang())
-    await found.client.patch(
+    world = world_of(TOPOLOGY, pcs(), gang())
+    await world.client.patch(
         ObjectRef(POD_GANG, "train-0", "ns"), {"spec": {"priorityClassName": "high"}}
     )
     with pytest.raises(Conflict):
-        await found.reconcile()
-    assert packs(found.stored()) == [None, None]
+        await world.reconcile()
+    assert packs(world.stored()) == [None, None]
 
 
 @pytest.mark.parametrize(
-    ("objects", "options", "wanted"),
+    ("objects", "options", "expected"),
     [
         pytest.param(
             [pcs()], {}, [{"theirs": 1}, None], id="no ClusterTopology yet: nothing is touched"
@@ -255,13 +261,13 @@ async def test_a_podgang_that_changed_meanwhile_is_not_overwritten() -> None:
     ],
 )
 async def test_what_is_not_known_takes_nothing_away(
-    objects: list[Object], options: Any, wanted: list[Any]
+    objects: list[Object], options: Any, expected: list[Any]
 ) -> None:
-    held = gang()
-    held["spec"]["topologyConstraint"] = {"packConstraint": {"theirs": 1}}
-    found = world(held, *objects, **options)
-    await found.reconcile()
-    assert packs(found.stored()) == wanted
+    stored = gang()
+    stored["spec"]["topologyConstraint"] = {"packConstraint": {"theirs": 1}}
+    world = world_of(stored, *objects, **options)
+    await world.reconcile()
+    assert packs(world.stored()) == expected
 
 
 @pytest.mark.parametrize(
@@ -275,13 +281,13 @@ async def test_what_is_not_known_takes_nothing_away(
     ],
 )
 async def test_nothing_is_written_to(objects: list[Object]) -> None:
-    found = world(TOPOLOGY, pcs(), *objects, *BOTH)
-    assert await found.reconcile() is None
-    assert found.writes() == []
+    world = world_of(TOPOLOGY, pcs(), *objects, *BOTH)
+    assert await world.reconcile() is None
+    assert world.writes() == []
 
 
 @pytest.mark.parametrize(
-    ("owners", "wanted"),
+    ("owners", "expected"),
     [
         pytest.param(None, "uid-gang", id="nobody's is taken"),
         pytest.param(BY_PCS, "uid-gang", id="its PodCliqueSet's is taken"),
@@ -295,10 +301,10 @@ async def test_nothing_is_written_to(objects: list[Object]) -> None:
         ),
     ],
 )
-async def test_whose_resources_are_adopted(owners: Object | None, wanted: str) -> None:
-    found = world(TOPOLOGY, pcs(), gang(), resource(COMPUTE_DOMAIN, owners))
-    await found.reconcile()
-    assert found.owners() == {"ComputeDomain train-0": [wanted]}
+async def test_whose_resources_are_adopted(owners: Object | None, expected: str) -> None:
+    world = world_of(TOPOLOGY, pcs(), gang(), resource(COMPUTE_DOMAIN, owners))
+    await world.reconcile()
+    assert world.owners() == {"ComputeDomain train-0": [expected]}
 
 
 async def test_in_later_dialects_nothing_is_adopted_and_the_annotation_goes_with_the_last_resource() -> (
@@ -307,47 +313,47 @@ async def test_in_later_dialects_nothing_is_adopted_and_the_annotation_goes_with
     annotations = {"grove.io/mnnvl-resources-adopted": "true"}
     stored = gang(annotations=annotations)
     owned = resource(COMPUTE_DOMAIN, OURS)
-    found = World(MemoryClient([TOPOLOGY, pcs(), stored, owned, BOTH[1]], served=BINDINGS))
-    await found.reconcile()
-    assert found.writes() == []
-    given = {**owned, "metadata": {**owned["metadata"], "ownerReferences": [BY_PCS]}}
-    found.stores[DOMAINS].note(_newer(given))
-    await found.reconcile()
-    assert found.writes() == [("patch", "PodGang")]
-    assert found.stored()["metadata"]["annotations"] == {}
+    world = World(MemoryClient([TOPOLOGY, pcs(), stored, owned, BOTH[1]], served=BINDINGS))
+    await world.reconcile()
+    assert world.writes() == []
+    given_back = {**owned, "metadata": {**owned["metadata"], "ownerReferences": [BY_PCS]}}
+    world.stores[DOMAINS].note(_newer(given_back))
+    await world.reconcile()
+    assert world.writes() == [("patch", "PodGang")]
+    assert world.stored()["metadata"]["annotations"] == {}
 
 
 async def test_an_annotation_is_removed_once_everything_is_given_back() -> None:
     stored = gang(annotations={"grove.io/mnnvl-resources-adopted": "true"})
-    found = World(MemoryClient([TOPOLOGY, pcs(), stored, *BOTH], served=BINDINGS))
-    found.gives_back = True
-    before = len(found.client.calls)
-    assert await found.reconcile() == UNTIL_GIVEN_BACK_SECONDS
-    assert len(found.client.calls) == before
-    found.gives_back = False
-    assert await found.reconcile() is None
-    assert found.writes() == [("patch", "PodGang")]
-    assert found.stored()["metadata"]["annotations"] == {}
+    world = World(MemoryClient([TOPOLOGY, pcs(), stored, *BOTH], served=BINDINGS))
+    world.gives_back = True
+    before = len(world.client.calls)
+    assert await world.reconcile() == UNTIL_GIVEN_BACK_SECONDS
+    assert len(world.client.calls) == before
+    world.gives_back = False
+    assert await world.reconcile() is None
+    assert world.writes() == [("patch", "PodGang")]
+    assert world.stored()["metadata"]["annotations"] == {}
 
 
 async def test_what_the_cache_does_not_show_is_given_back_before_the_annotation_goes() -> None:
     stored = gang(annotations={"grove.io/mnnvl-resources-adopted": "true"})
     owned = resource(COMPUTE_DOMAIN, OURS, "train-0-cd")
-    found = World(MemoryClient([TOPOLOGY, pcs(), stored, owned], served=BINDINGS))
-    found.stores[DOMAINS].forget()
-    fill(found.stores[DOMAINS], [])
-    await found.reconcile()
-    assert found.writes() == [("patch", "ComputeDomain"), ("patch", "PodGang")]
-    assert found.owners() == {"ComputeDomain train-0-cd": ["uid-train"]}
-    assert found.stored()["metadata"]["annotations"] == {}
-    assert await found.happened() == ["MnnvlResourcesGivenBack"]
+    world = World(MemoryClient([TOPOLOGY, pcs(), stored, owned], served=BINDINGS))
+    world.stores[DOMAINS].forget()
+    fill(world.stores[DOMAINS], [])
+    await world.reconcile()
+    assert world.writes() == [("patch", "ComputeDomain"), ("patch", "PodGang")]
+    assert world.owners() == {"ComputeDomain train-0-cd": ["uid-train"]}
+    assert world.stored()["metadata"]["annotations"] == {}
+    assert await world.happened() == ["MnnvlResourcesGivenBack"]
 
 
 async def test_a_podgang_that_is_gone_behind_the_cache_takes_nothing() -> None:
-    found = world(TOPOLOGY, pcs(), gang(), *BOTH)
-    await found.client.delete(ObjectRef(POD_GANG, "train-0", "ns"))
-    assert await found.reconcile() is None
-    assert found.owners() == {
+    world = world_of(TOPOLOGY, pcs(), gang(), *BOTH)
+    await world.client.delete(ObjectRef(POD_GANG, "train-0", "ns"))
+    assert await world.reconcile() is None
+    assert world.owners() == {
         "ComputeDomain train-0": ["uid-train"],
         "ResourceClaim train-0": ["uid-train"],
     }
@@ -357,16 +363,16 @@ async def test_a_podgang_that_is_gone_behind_the_cache_takes_nothing() -> None:
     "before", [BY_PCS, owner("PodGang", "train-0", "uid-anew")], ids=["not yet", "already"]
 )
 async def test_a_podgang_made_anew_behind_the_cache_keeps_its_resources(before: Object) -> None:
-    found = world(
+    world = world_of(
         TOPOLOGY, pcs(), gang(), resource(COMPUTE_DOMAIN, before), resource(RESOURCE_CLAIM, before)
     )
-    await found.client.delete(ObjectRef(POD_GANG, "train-0", "ns"))
-    found.client.load([gang(uid="uid-anew")])
-    await found.reconciler.reconcile(KEY)
+    await world.client.delete(ObjectRef(POD_GANG, "train-0", "ns"))
+    world.client.load([gang(uid="uid-anew")])
+    await world.reconciler.reconcile(KEY)
     uid = before["uid"]
-    assert found.owners() == {"ComputeDomain train-0": [uid], "ResourceClaim train-0": [uid]}
-    await found.reconcile()
-    assert found.owners() == {
+    assert world.owners() == {"ComputeDomain train-0": [uid], "ResourceClaim train-0": [uid]}
+    await world.reconcile()
+    assert world.owners() == {
         "ComputeDomain train-0": ["uid-anew"],
         "ResourceClaim train-0": ["uid-anew"],
     }
@@ -395,23 +401,23 @@ async def test_what_the_next_podgang_took_while_the_answer_was_on_its_way_is_not
     None
 ):
     client = Overtaken([TOPOLOGY, pcs(), gang(), *BOTH])
-    client.world = found = World(client)
+    client.world = world = World(client)
     with pytest.raises(Conflict):
-        await found.reconcile()
-    assert found.owners() == {
+        await world.reconcile()
+    assert world.owners() == {
         "ComputeDomain train-0": ["uid-anew"],
         "ResourceClaim train-0": ["uid-anew"],
     }
 
 
 async def test_a_resource_that_somebody_else_controls_is_said_once() -> None:
-    found = world(
+    world = world_of(
         TOPOLOGY, pcs(), gang(), resource(COMPUTE_DOMAIN, owner("PodGang", "train-1", "uid-1"))
     )
-    await found.reconcile()
-    await found.reconcile()
-    assert await found.happened() == ["MnnvlResourcesForeign"]
-    assert found.stored()["metadata"]["annotations"]["grove.io/mnnvl-resources-adopted"] == "false"
+    await world.reconcile()
+    await world.reconcile()
+    assert await world.happened() == ["MnnvlResourcesForeign"]
+    assert world.stored()["metadata"]["annotations"]["grove.io/mnnvl-resources-adopted"] == "false"
 
 
 async def test_base_and_scaled_podgangs_take_just_their_own() -> None:
@@ -420,12 +426,12 @@ async def test_base_and_scaled_podgangs_take_just_their_own() -> None:
         "grove.io/pcsg-name": "pool",
         "grove.io/pcsg-replica-index": "1",
     }
-    found = world(
+    world = world_of(
         TOPOLOGY, pcs(), gang(), *BOTH, resource(COMPUTE_DOMAIN, BY_PCS, "train-0-pool-1", **scaled)
     )
-    await found.reconcile()
-    assert found.owners()["ComputeDomain train-0-pool-1"] == ["uid-train"]
-    assert found.owners()["ComputeDomain train-0"] == ["uid-gang"]
+    await world.reconcile()
+    assert world.owners()["ComputeDomain train-0-pool-1"] == ["uid-train"]
+    assert world.owners()["ComputeDomain train-0"] == ["uid-gang"]
 
 
 CRASHES: list[tuple[str, Resource, bool]] = [
@@ -475,57 +481,57 @@ class Contrary(MemoryClient):
 
 
 async def test_a_fight_is_seen_said_and_not_fought() -> None:
-    found = World(
+    world = World(
         Contrary([TOPOLOGY, pcs(), gang()]),
         rewrites=Rewrites(tolerated=3, window=60, clock=lambda: 0.0),
     )
-    steps = [await found.reconciler.reconcile(KEY) for _ in range(6)]
+    steps = [await world.reconciler.reconcile(KEY) for _ in range(6)]
     assert steps == [CONTESTED_SECONDS] * 4 + [60, 60]
     # the first wrote more than what was taken away
-    assert found.writes().count(("patch", "PodGang")) == 2 * 4
-    assert await found.happened() == ["PodGangContested"]
-    assert found.reconciler.rewrites.fights == 2
+    assert world.writes().count(("patch", "PodGang")) == 2 * 4
+    assert await world.happened() == ["PodGangContested"]
+    assert world.reconciler.rewrites.fights == 2
 
 
 async def test_a_podcliqueset_that_is_changed_again_and_again_is_no_fight() -> None:
-    found = world(
+    world = world_of(
         TOPOLOGY, pcs("rack"), gang(), rewrites=Rewrites(tolerated=2, window=60, clock=lambda: 0.0)
     )
     for domain, key in (("rack", RACK), ("host", HOST), (None, None), ("rack", RACK)):
-        (changed,) = found.client.load([pcs(domain)])
-        found.stores[SETS].note(changed)
-        assert await found.reconcile() is None
-        assert packs(found.stored())[0] == {"preferred": HOST} | ({"required": key} if key else {})
+        (changed,) = world.client.load([pcs(domain)])
+        world.stores[SETS].note(changed)
+        assert await world.reconcile() is None
+        assert packs(world.stored())[0] == {"preferred": HOST} | ({"required": key} if key else {})
 
 
 @pytest.mark.parametrize(
     ("change", "keys"),
     [
         pytest.param(
-            lambda found: found.gangs.note(_newer(gang(uid="other"))), [KEY], id="the PodGang"
+            lambda world: world.gangs.note(_newer(gang(uid="other"))), [KEY], id="the PodGang"
         ),
         pytest.param(
-            lambda found: found.stores[SETS].note(_newer(pcs("host"))), [KEY], id="its PodCliqueSet"
+            lambda world: world.stores[SETS].note(_newer(pcs("host"))), [KEY], id="its PodCliqueSet"
         ),
         pytest.param(
-            lambda found: found.stores[SETS].note(_newer(pcs("host", "other"))),
+            lambda world: world.stores[SETS].note(_newer(pcs("host", "other"))),
             [],
             id="another PodCliqueSet",
         ),
         pytest.param(
-            lambda found: found.stores[TOPOLOGIES].note(_newer(_other_levels())),
+            lambda world: world.stores[TOPOLOGIES].note(_newer(_other_levels())),
             [KEY],
             id="the ClusterTopology",
         ),
         pytest.param(
-            lambda found: found.stores[DOMAINS].note(
+            lambda world: world.stores[DOMAINS].note(
                 _newer(resource(COMPUTE_DOMAIN, BY_PCS, "train-0-cd"))
             ),
             [KEY],
             id="a resource of it",
         ),
         pytest.param(
-            lambda found: found.stores[CLAIMS].note(_newer(_without_podgang())),
+            lambda world: world.stores[CLAIMS].note(_newer(_without_podgang())),
             [KEY],
             id="one that names no PodGang",
         ),
@@ -534,19 +540,19 @@ async def test_a_podcliqueset_that_is_changed_again_and_again_is_no_fight() -> N
 def test_what_a_podgang_depends_on_leads_to_a_look_at_it(
     change: Callable[[World], None], keys: Iterable[tuple[str, str]]
 ) -> None:
-    found = world(TOPOLOGY, pcs(), gang())
+    world = world_of(TOPOLOGY, pcs(), gang())
     looked: list[tuple[str, str]] = []
 
     class Noted(Loop):
         def add(self, key: tuple[str, str]) -> None:
             looked.append(key)
 
-    loop = Noted(found.reconciler)
-    subscribe(loop, found.stores, "grove-topology")
-    subscribe_to_resources(loop, found.stores, found.cliques)
-    change(found)
+    loop = Noted(world.reconciler)
+    subscribe(loop, world.stores, "grove-topology")
+    subscribe_to_resources(loop, world.stores, world.cliques)
+    change(world)
     assert looked == keys
-    assert found.reconciler.all_keys() == [KEY]
+    assert world.reconciler.all_keys() == [KEY]
 
 
 def _newer(obj: Object) -> Object:
@@ -558,9 +564,9 @@ def _other_levels() -> Object:
 
 
 def _without_podgang() -> Object:
-    found = resource(RESOURCE_CLAIM, BY_PCS, "train-0-mnnvl-claim")
-    del found["metadata"]["labels"]["grove.io/podgang"]
-    return found
+    claim = resource(RESOURCE_CLAIM, BY_PCS, "train-0-mnnvl-claim")
+    del claim["metadata"]["labels"]["grove.io/podgang"]
+    return claim
 
 
 BINDINGS = {**EVERYTHING, CLUSTER_TOPOLOGY_BINDING: "v1alpha1"}
@@ -580,19 +586,19 @@ async def test_grove_writes_the_constraints_itself_where_bindings_are_served(
         stored["spec"]["topologyConstraintGroupConfigs"] = [
             {"name": "g", "podGroupNames": ["train-0-worker"]}
         ]
-    found = World(MemoryClient([TOPOLOGY, pcs(), stored], served=BINDINGS), enabled=enabled)
-    await found.reconcile()
-    assert found.writes() == []
-    assert found.stored()["spec"] == stored["spec"]
+    world = World(MemoryClient([TOPOLOGY, pcs(), stored], served=BINDINGS), enabled=enabled)
+    await world.reconcile()
+    assert world.writes() == []
+    assert world.stored()["spec"] == stored["spec"]
 
 
 async def test_constraints_are_ours_again_once_bindings_are_no_longer_served() -> None:
-    found = World(MemoryClient([TOPOLOGY, pcs(), gang()], served=BINDINGS))
-    await found.reconcile()
-    assert found.writes() == []
-    del found.client.served[CLUSTER_TOPOLOGY_BINDING]
-    await found.reconcile()
-    assert found.writes() == [("patch", "PodGang")]
+    world = World(MemoryClient([TOPOLOGY, pcs(), gang()], served=BINDINGS))
+    await world.reconcile()
+    assert world.writes() == []
+    del world.client.served[CLUSTER_TOPOLOGY_BINDING]
+    await world.reconcile()
+    assert world.writes() == [("patch", "PodGang")]
 
 
 async def test_without_any_topology_api_constraints_stay_as_they_are() -> None:
@@ -603,6 +609,6 @@ async def test_without_any_topology_api_constraints_stay_as_they_are() -> None:
         for resource, version in BINDINGS.items()
         if "clustertopolog" not in resource.plural
     }
-    found = World(MemoryClient([pcs(), stored], served=served), enabled=False)
-    await found.reconcile()
-    assert found.writes() == []
+    world = World(MemoryClient([pcs(), stored], served=served), enabled=False)
+    await world.reconcile()
+    assert world.writes() == []

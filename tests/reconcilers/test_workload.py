@@ -183,7 +183,7 @@ class World:
         watches = run_from_empty(self.caches.stores, self.client, discovery)
         work = (discovery.run(), self.events.run(), watches, self.loop.run())
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(one) for one in work]
+            running = [tasks.create_task(coroutine) for coroutine in work]
             await asyncio.sleep(SOON)
             yield
             for task in running:
@@ -193,8 +193,8 @@ class World:
         """By Pod, the PodGroup it was told."""
         pods = self.client.objects(POD)
         return {
-            one["metadata"]["name"]: one["metadata"].get("annotations", {}).get("pod-group-name")
-            for one in pods
+            obj["metadata"]["name"]: obj["metadata"].get("annotations", {}).get("pod-group-name")
+            for obj in pods
         }
 
     def marked(self) -> dict[str, str | None]:
@@ -210,20 +210,22 @@ class World:
 
     def pod_groups(self) -> dict[str, int]:
         return {
-            one["metadata"]["name"]: one["spec"]["minMember"]
-            for one in self.client.objects(POD_GROUP)
+            group["metadata"]["name"]: group["spec"]["minMember"]
+            for group in self.client.objects(POD_GROUP)
         }
 
     def queues(self) -> list[str]:
-        return [one["spec"]["queue"] for one in self.client.objects(POD_GROUP)]
+        return [group["spec"]["queue"] for group in self.client.objects(POD_GROUP)]
 
     def owners(self) -> list[list[str]]:
         groups = self.client.objects(POD_GROUP)
-        return [[owner["name"] for owner in one["metadata"]["ownerReferences"]] for one in groups]
+        return [
+            [owner["name"] for owner in group["metadata"]["ownerReferences"]] for group in groups
+        ]
 
     def happened(self) -> list[tuple[str, str]]:
         return sorted(
-            (one["regarding"]["name"], one["reason"]) for one in self.client.objects(EVENT)
+            (event["regarding"]["name"], event["reason"]) for event in self.client.objects(EVENT)
         )
 
     def count(self, verb: str, resource: Resource) -> int:
@@ -445,8 +447,8 @@ def test_a_label_that_the_workload_lost_goes_and_those_of_others_stay() -> None:
             )
             await world.client.patch(ObjectRef(WORKLOAD, "w", "ns"), {"metadata": {"labels": None}})
             await asyncio.sleep(SOON)
-            (found,) = world.client.objects(POD_GROUP)
-            assert found["metadata"]["labels"] == {
+            (group,) = world.client.objects(POD_GROUP)
+            assert group["metadata"]["labels"] == {
                 "theirs": "1",
                 "app.kubernetes.io/managed-by": "grove-admission",
             }
@@ -480,8 +482,8 @@ def test_what_is_wanted_may_change_as_often_as_it_likes() -> None:
                     ObjectRef(WORKLOAD, "w", "ns"), {"metadata": {"labels": labels}}
                 )
                 await asyncio.sleep(0.5)
-            (found,) = world.client.objects(POD_GROUP)
-            assert (found["metadata"]["labels"]["team"], world.happened()) == ("t19", [])
+            (group,) = world.client.objects(POD_GROUP)
+            assert (group["metadata"]["labels"]["team"], world.happened()) == ("t19", [])
 
     virtual.run(story())
 
@@ -518,7 +520,7 @@ def test_podgroups_of_1_36_with_one_basic_template_share_one_that_the_first_of_t
                 await asyncio.sleep(SOON)
             assert world.told() == {"p0": "w-g", "p1": "w-g", "p2": "w-g"}
             assert [
-                one["spec"]["priorityClassName"] for one in world.client.objects(POD_GROUP)
+                group["spec"]["priorityClassName"] for group in world.client.objects(POD_GROUP)
             ] == ["class-0"]
 
     virtual.run(story())

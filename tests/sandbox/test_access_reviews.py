@@ -64,7 +64,7 @@ async def test_the_answer_is_the_question_with_a_status(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "allowed"),
+    ("attributes", "allowed"),
     [
         pytest.param(PODS, True, id="what a rule names"),
         pytest.param({**PODS, "verb": "delete"}, False, id="another verb"),
@@ -83,8 +83,10 @@ async def test_the_answer_is_the_question_with_a_status(api: Api) -> None:
         pytest.param({}, False, id="nothing in particular"),
     ],
 )
-async def test_the_operator_asks_about_itself(api: Api, wanted: Object, allowed: bool) -> None:
-    answer = await api.done("POST", SELF, {"spec": {"resourceAttributes": wanted}}, user="operator")
+async def test_the_operator_asks_about_itself(api: Api, attributes: Object, allowed: bool) -> None:
+    answer = await api.done(
+        "POST", SELF, {"spec": {"resourceAttributes": attributes}}, user="operator"
+    )
     assert answer["status"] == {"allowed": allowed}
 
 

@@ -67,9 +67,9 @@ class Server:
         )
 
     def served(self, group: str, version: str, plural: str) -> Served:
-        found = self.registry.find(group, version, plural)
-        assert found is not None
-        return found
+        served = self.registry.find(group, version, plural)
+        assert served is not None
+        return served
 
     def put(self, obj: Object) -> None:
         """Stores an object past admission."""
@@ -139,7 +139,7 @@ def fail(request: Object) -> WebhookAnswer:
     raise CallFailedError("failed to call webhook: oops")
 
 
-def one(**metadata: Any) -> Object:
+def configmap_one(**metadata: Any) -> Object:
     return {**configmap("one", k="v"), "metadata": {"name": "one", **metadata}}
 
 
@@ -180,7 +180,7 @@ async def test_rules(rule: Object, asked: bool) -> None:
         "resources": ["configmaps"],
     }
     server.hooks(hook("a", rules=[{**fitting, **rule}]))
-    await server.create(one())
+    await server.create(configmap_one())
     assert server.asked() == (["a"] if asked else [])
 
 
@@ -239,7 +239,7 @@ NODES = [
 async def test_selectors(item: Object, asked: bool) -> None:
     server = Server()
     server.hooks(hook("a", **item))
-    await server.create(one(labels={"a": "b"}))
+    await server.create(configmap_one(labels={"a": "b"}))
     assert server.asked() == (["a"] if asked else [])
 
 
@@ -264,7 +264,7 @@ async def test_namespace_selectors_of_what_is_in_none(
 
 async def test_an_update_is_seen_by_what_chooses_the_old_object() -> None:
     server = Server()
-    created = await server.create(one(labels={"a": "b"}))
+    created = await server.create(configmap_one(labels={"a": "b"}))
     server.hooks(hook("a", objectSelector={"matchLabels": {"a": "b"}}))
     configmaps = server.served("", "v1", "configmaps")
     key = (NAMESPACE, "one")
@@ -310,7 +310,7 @@ ERROR = f"a matchCondition resulted in error: {BROKEN}: no such key: nope"
 async def test_match_conditions(expressions: list[str], asked: bool) -> None:
     server = Server()
     server.hooks(hook("a", matchConditions=conditions(*expressions)))
-    await server.create(one())
+    await server.create(configmap_one())
     assert server.asked() == (["a"] if asked else [])
 
 
@@ -324,13 +324,13 @@ async def test_match_conditions(expressions: list[str], asked: bool) -> None:
 async def test_match_conditions_that_fail(expressions: list[str]) -> None:
     server = Server()
     server.hooks(hook("a", matchConditions=conditions(*expressions)))
-    assert await told(server, one()) == (403, "Forbidden", FORBIDDEN + ERROR)
+    assert await told(server, configmap_one()) == (403, "Forbidden", FORBIDDEN + ERROR)
 
 
 async def test_match_conditions_that_fail_can_be_ignored() -> None:
     server = Server()
     server.hooks(hook("a", matchConditions=conditions(BROKEN), failurePolicy="Ignore"))
-    await server.create(one())
+    await server.create(configmap_one())
     assert server.asked() == []
 
 
@@ -388,7 +388,7 @@ async def test_mutating_webhooks_in_their_order(hooks: list[Object], log: str, a
         "same": patch({"op": "replace", "path": "/data/k", "value": "v"}),
     }
     server.hooks(*hooks)
-    created = await server.create(one())
+    created = await server.create(configmap_one())
     assert (created["data"].get("log", ""), server.asked()) == (log, asked.split())
 
 
@@ -397,14 +397,14 @@ async def test_configurations_come_by_name_and_mutating_ones_first() -> None:
     server.hooks(hook("v"), kind="Validating", name="0")
     server.hooks(hook("b"), name="2")
     server.hooks(hook("a"), name="1")
-    await server.create(one())
+    await server.create(configmap_one())
     assert server.asked() == ["a", "b", "v"]
 
 
 async def test_a_change_of_the_configuration_counts_at_once() -> None:
     server = Server()
     server.hooks(hook("a"))
-    await server.create(one())
+    await server.create(configmap_one())
     server.storage.remove(
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"), ("", "hooks")
     )
@@ -417,7 +417,7 @@ async def test_validating_webhooks_see_what_mutating_ones_made() -> None:
     server.script.answers["a"] = always("a")
     server.hooks(hook("a"))
     server.hooks(hook("v"), kind="Validating")
-    await server.create(one())
+    await server.create(configmap_one())
     assert server.script.calls[-1][1]["object"]["data"] == {"k": "v", "log": "a"}
 
 
@@ -442,7 +442,7 @@ async def test_refusals(kind: str, status: Object, expected: tuple[int, str, str
     code, reason, said = expected
     colon = "" if said == "without explanation" else ":"
     message = f'admission webhook "a.example.com" denied the request{colon} {said}'
-    assert await told(server, one()) == (code, reason, message)
+    assert await told(server, configmap_one()) == (code, reason, message)
     assert server.storage.get(("", "configmaps"), (NAMESPACE, "one")) is None
 
 
@@ -456,7 +456,7 @@ async def test_the_first_refusal_of_several_is_told() -> None:
     server = Server()
     server.script.answers = {"b": refuse(message="b"), "c": refuse(message="c")}
     server.hooks(hook("a"), hook("b"), hook("c"), kind="Validating")
-    assert (await told(server, one()))[
+    assert (await told(server, configmap_one()))[
         2
     ] == 'admission webhook "b.example.com" denied the request: b'
     assert server.asked() == ["a", "b", "c"]
@@ -468,7 +468,11 @@ async def test_a_webhook_that_fails_closed(kind: str) -> None:
     server.script.answers["a"] = fail
     server.hooks(hook("a"), kind=kind)
     why = 'failed calling webhook "a.example.com": failed to call webhook: oops'
-    assert await told(server, one()) == (500, "InternalError", f"Internal error occurred: {why}")
+    assert await told(server, configmap_one()) == (
+        500,
+        "InternalError",
+        f"Internal error occurred: {why}",
+    )
 
 
 @pytest.mark.parametrize("kind", ["Mutating", "Validating"])
@@ -476,7 +480,7 @@ async def test_a_webhook_that_fails_open(kind: str) -> None:
     server = Server()
     server.script.answers = {"a": fail}
     server.hooks(hook("a", failurePolicy="Ignore"), hook("b"), kind=kind)
-    await server.create(one())
+    await server.create(configmap_one())
     assert server.asked() == ["a", "b"]
 
 
@@ -500,7 +504,11 @@ async def test_patches_that_do_not_apply_fail_whatever_the_policy(
     server = Server()
     server.script.answers["a"] = patch(operation)
     server.hooks(hook("a", failurePolicy=policy))
-    assert await told(server, one()) == (500, "InternalError", f"Internal error occurred: {why}")
+    assert await told(server, configmap_one()) == (
+        500,
+        "InternalError",
+        f"Internal error occurred: {why}",
+    )
 
 
 async def test_warnings_reach_the_caller_with_a_refusal_too() -> None:
@@ -512,7 +520,9 @@ async def test_warnings_reach_the_caller_with_a_refusal_too() -> None:
     server.hooks(hook("a"), hook("b"))
     caller = Caller(ADMIN)
     with pytest.raises(ApiError):
-        await server.writer.create(server.served("", "v1", "configmaps"), one(), caller, NAMESPACE)
+        await server.writer.create(
+            server.served("", "v1", "configmaps"), configmap_one(), caller, NAMESPACE
+        )
     assert caller.warnings == ["one", "two", "three"]
 
 
@@ -544,14 +554,14 @@ async def test_webhooks_with_side_effects_refuse_dry_runs() -> None:
     server = Server()
     server.hooks(hook("a", sideEffects="Some"))
     message = 'admission webhook "a.example.com" does not support dry run'
-    assert await told(server, one(), dry_run=True) == (400, "BadRequest", message)
+    assert await told(server, configmap_one(), dry_run=True) == (400, "BadRequest", message)
 
 
 @pytest.mark.parametrize("effects", ["None", "NoneOnDryRun"])
 async def test_webhooks_are_told_of_dry_runs(effects: str) -> None:
     server = Server()
     server.hooks(hook("a", sideEffects=effects))
-    await server.create(one(), dry_run=True)
+    await server.create(configmap_one(), dry_run=True)
     request = server.script.calls[0][1]
     assert (request["dryRun"], request["options"]["dryRun"]) == (True, ["All"])
 
@@ -562,7 +572,7 @@ async def test_webhooks_are_told_of_dry_runs(effects: str) -> None:
 async def test_the_review_of_a_creation() -> None:
     server = Server()
     server.hooks(hook("a"))
-    await server.create(one(), field_manager="me", field_validation="Warn")
+    await server.create(configmap_one(), field_manager="me", field_validation="Warn")
     kind = {"group": "", "version": "v1", "kind": "ConfigMap"}
     resource = {"group": "", "version": "v1", "resource": "configmaps"}
     request = server.script.calls[0][1]
@@ -576,7 +586,7 @@ async def test_the_review_of_a_creation() -> None:
         "namespace": NAMESPACE,
         "operation": "CREATE",
         "userInfo": ADMIN.info(),
-        "object": {**one(), "metadata": {"name": "one", "namespace": NAMESPACE}},
+        "object": {**configmap_one(), "metadata": {"name": "one", "namespace": NAMESPACE}},
         "oldObject": None,
         "dryRun": False,
         "options": {
@@ -599,7 +609,7 @@ async def test_a_generated_name_is_known_to_validating_webhooks_only() -> None:
 
 async def test_the_review_of_a_deletion() -> None:
     server = Server()
-    created = await server.create(one())
+    created = await server.create(configmap_one())
     server.hooks(hook("v"), kind="Validating")
     configmaps = server.served("", "v1", "configmaps")
     await server.writer.delete(

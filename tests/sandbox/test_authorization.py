@@ -15,12 +15,12 @@ from app.sandbox.storage import Storage
 PODS = Access("get", "", "pods", "ours", "p")
 
 
-def rule(**given: Any) -> Object:
-    return {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], **given}
+def rule(**changes: Any) -> Object:
+    return {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], **changes}
 
 
 @pytest.mark.parametrize(
-    ("given", "access", "allowed"),
+    ("changes", "access", "allowed"),
     [
         pytest.param({}, {}, True, id="verb, group and resource are named"),
         pytest.param({}, {"verb": "list"}, False, id="another verb"),
@@ -64,8 +64,8 @@ def rule(**given: Any) -> Object:
         ),
     ],
 )
-def test_what_a_rule_allows(given: Object, access: Any, allowed: bool) -> None:
-    assert allows(rule(**given), dataclasses.replace(PODS, **access)) is allowed
+def test_what_a_rule_allows(changes: Object, access: Any, allowed: bool) -> None:
+    assert allows(rule(**changes), dataclasses.replace(PODS, **access)) is allowed
 
 
 def role(kind: str, name: str, *rules: Object, namespace: str = "") -> Object:

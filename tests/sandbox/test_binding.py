@@ -33,17 +33,18 @@ def binding(node: str = "n", kind: str = "Node", name: str = "p", **metadata: An
     }
 
 
-def facts(found: Object) -> Object:
+def facts(bound: Object) -> Object:
     """What a binding changes."""
-    conditions = found["status"].get("conditions") or []
+    conditions = bound["status"].get("conditions") or []
     return {
-        "labels": found["metadata"].get("labels"),
-        "annotations": found["metadata"].get("annotations"),
-        "node": found["spec"].get("nodeName"),
+        "labels": bound["metadata"].get("labels"),
+        "annotations": bound["metadata"].get("annotations"),
+        "node": bound["spec"].get("nodeName"),
         "conditions": [
-            {key: one[key] for key in one if key != "lastTransitionTime"} for one in conditions
+            {key: condition[key] for key in condition if key != "lastTransitionTime"}
+            for condition in conditions
         ],
-        "phase": found["status"]["phase"],
+        "phase": bound["status"]["phase"],
     }
 
 
@@ -226,11 +227,11 @@ async def test_there_must_be_a_pod(api: Api) -> None:
     [pytest.param("uid", "UID", id="uid"), pytest.param("resourceVersion", "ResourceVersion")],
 )
 async def test_a_binding_can_say_which_pod_it_means(api: Api, name: str, label: str) -> None:
-    held = (await api.done("POST", PODS, pod()))["metadata"][name]
-    why = f"Precondition failed: {label} in precondition: other, {label} in object meta: {held}"
+    stored = (await api.done("POST", PODS, pod()))["metadata"][name]
+    why = f"Precondition failed: {label} in precondition: other, {label} in object meta: {stored}"
     told = (409, "Conflict", f'Operation cannot be fulfilled on pods "p": {why}')
     assert await api.refused("POST", f"{PODS}/p/binding", binding(**{name: "other"})) == told
-    assert await api.done("POST", f"{PODS}/p/binding", binding(**{name: held})) == DONE
+    assert await api.done("POST", f"{PODS}/p/binding", binding(**{name: stored})) == DONE
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE"])

@@ -80,7 +80,7 @@ class Cluster:
             served, (HOME, name), {"metadata": {"finalizers": None}}, MERGE, Caller(ADMIN)
         )
 
-    def found(self, name: str, plural: str = "configmaps") -> Object | None:
+    def stored(self, name: str, plural: str = "configmaps") -> Object | None:
         return self.storage.get(("", plural), ("" if plural == "namespaces" else HOME, name))
 
     def names(self) -> list[str]:
@@ -116,7 +116,7 @@ def reference(owner: Object) -> Object:
 
 def owned(name: str, *owners: Object, said: Object | None = None) -> Object:
     """A ConfigMap of `owners`; what is `said` stands in each reference instead of what is so."""
-    references = [{**reference(one), **(said or {})} for one in owners]
+    references = [{**reference(owner), **(said or {})} for owner in owners]
     return {**configmap(name), "metadata": {"name": name, "ownerReferences": references}}
 
 
@@ -132,15 +132,15 @@ async def cluster() -> Cluster:
 
 async def test_what_has_no_other_owner_goes_with_its_owner() -> None:
     here = await cluster()
-    one, two = [await here.create(configmap(name)) for name in ("one", "two")]
-    await here.create(owned("single", one))
-    await here.create(owned("shared", one, two))
+    first, second = [await here.create(configmap(name)) for name in ("one", "two")]
+    await here.create(owned("single", first))
+    await here.create(owned("shared", first, second))
     await here.create(configmap("free"))
-    await here.delete(one)
+    await here.delete(first)
     assert await here.settled() == ["free", "shared", "two"]
-    shared = here.found("shared")
+    shared = here.stored("shared")
     assert shared is not None
-    assert metadata(shared)["ownerReferences"] == [reference(two)]
+    assert metadata(shared)["ownerReferences"] == [reference(second)]
 
 
 async def test_what_is_owned_by_what_is_owned_goes_too() -> None:
@@ -195,19 +195,19 @@ async def test_dependents_are_orphaned_where_the_deletion_says_so() -> None:
     await here.create(owned("owned", owner))
     await here.delete(owner, propagation="Orphan")
     assert await here.settled() == ["owned"]
-    assert "ownerReferences" not in metadata(here.found("owned") or {})
+    assert "ownerReferences" not in metadata(here.stored("owned") or {})
 
 
 async def test_finalizers_hold_what_is_collected() -> None:
     here = await cluster()
     owner = await here.create(configmap("owner"))
-    held = owned("held", owner)
+    dependent = owned("held", owner)
     await here.create(
-        {**held, "metadata": {**held["metadata"], "finalizers": ["example.com/hold"]}}
+        {**dependent, "metadata": {**dependent["metadata"], "finalizers": ["example.com/hold"]}}
     )
     await here.delete(owner)
     assert await here.settled() == ["held"]
-    assert is_deleting(here.found("held") or {})
+    assert is_deleting(here.stored("held") or {})
     await here.release("held")
     assert here.names() == []
 
@@ -220,26 +220,28 @@ async def test_a_namespace_goes_after_what_is_in_it() -> None:
     for name in ("a", "b"):
         await here.create(configmap(name))
     await here.delete(namespace(HOME))
-    assert is_deleting(here.found(HOME, "namespaces") or {})
-    await here.until(lambda: here.found(HOME, "namespaces") is None)
+    assert is_deleting(here.stored(HOME, "namespaces") or {})
+    await here.until(lambda: here.stored(HOME, "namespaces") is None)
     assert here.names() == []
 
 
 async def test_an_empty_namespace_goes_at_once() -> None:
     here = await cluster()
     await here.delete(namespace(HOME))
-    assert here.found(HOME, "namespaces") is None
+    assert here.stored(HOME, "namespaces") is None
 
 
 async def test_a_namespace_waits_for_what_is_held_in_it() -> None:
     here = await cluster()
-    held = configmap("held")
-    await here.create({**held, "metadata": {"name": "held", "finalizers": ["example.com/hold"]}})
+    waited_for = configmap("held")
+    await here.create(
+        {**waited_for, "metadata": {"name": "held", "finalizers": ["example.com/hold"]}}
+    )
     await here.delete(namespace(HOME))
-    await here.until(lambda: is_deleting(here.found("held") or {}))
-    assert is_deleting(here.found(HOME, "namespaces") or {})
+    await here.until(lambda: is_deleting(here.stored("held") or {}))
+    assert is_deleting(here.stored(HOME, "namespaces") or {})
     await here.release("held")
-    assert here.found(HOME, "namespaces") is None
+    assert here.stored(HOME, "namespaces") is None
 
 
 # Definitions.
@@ -258,8 +260,8 @@ async def test_the_objects_of_a_definition_go_with_it_and_their_watches_end() ->
 
 async def test_what_the_objects_of_a_definition_own_goes_with_it() -> None:
     here = await cluster()
-    one = await here.create(widget("one"))
-    await here.create(owned("single", one))
+    owner = await here.create(widget("one"))
+    await here.create(owned("single", owner))
     await here.create(configmap("free"))
     await here.delete(definition())
     assert await here.settled() == ["free"]

@@ -126,8 +126,8 @@ async def test_a_claim_is_read_in_each_version(api: Api) -> None:
     await api.done("POST", paths["v1beta1"], {**claim(BETA, FLAT), "metadata": {"name": "c"}})
     read = {version: await api.done("GET", f"{path}/c") for version, path in paths.items()}
     assert {
-        version: (one["apiVersion"], one["spec"]["devices"]["requests"])
-        for version, one in read.items()
+        version: (obj["apiVersion"], obj["spec"]["devices"]["requests"])
+        for version, obj in read.items()
     } == {
         "v1": (V1, [NESTED]),
         "v1beta2": ("resource.k8s.io/v1beta2", [NESTED]),

@@ -47,7 +47,7 @@ async def test_the_roots(api: Api) -> None:
 async def test_the_list_of_groups(api: Api) -> None:
     listed = await api.done("GET", "/apis")
     assert (listed["kind"], listed["apiVersion"]) == ("APIGroupList", "v1")
-    groups = {one["name"]: one for one in listed["groups"]}
+    groups = {group["name"]: group for group in listed["groups"]}
     assert groups["example.com"] == GROUP
     assert "" not in groups
 
@@ -69,7 +69,7 @@ async def test_versions_of_a_group_come_best_first(api: Api) -> None:
     ]
     await api.sandbox.apply([stored])
     group = await api.done("GET", "/apis/example.com")
-    listed = [one["version"] for one in group["versions"]]
+    listed = [entry["version"] for entry in group["versions"]]
     assert listed == ["v10", "v2", "v1", "v2beta10", "v2beta1", "v1alpha1", "odd"]
     assert group["preferredVersion"]["version"] == "v10"
 
@@ -177,7 +177,7 @@ async def test_the_index_of_openapi(api: Api) -> None:
 
 
 def parameters(document: Object, path: str) -> list[Any]:
-    return [one["name"] for one in document["paths"][path]["patch"]["parameters"]]
+    return [parameter["name"] for parameter in document["paths"][path]["patch"]["parameters"]]
 
 
 async def test_kubectl_learns_that_fields_are_validated_here(api: Api) -> None:

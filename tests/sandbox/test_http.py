@@ -157,8 +157,8 @@ async def test_the_version_says_what_this_is(api: Api) -> None:
 async def test_bodies_that_are_refused(
     api: Api, body: bytes, headers: dict[str, str], code: int, told: str
 ) -> None:
-    found, _, message = await api.refused("POST", CONFIGMAPS, body, headers=headers)
-    assert found == code
+    status, _, message = await api.refused("POST", CONFIGMAPS, body, headers=headers)
+    assert status == code
     assert told in message
 
 

@@ -41,13 +41,13 @@ async def fill(api: Api, *names: str) -> None:
 
 async def test_a_list_is_consistent_and_says_its_version(api: Api) -> None:
     await fill(api, "one", "four")
-    found = await api.done("GET", CONFIGMAPS)
-    assert {key: value for key, value in found.items() if key != "items"} == {
+    listed = await api.done("GET", CONFIGMAPS)
+    assert {key: value for key, value in listed.items() if key != "items"} == {
         "kind": "ConfigMapList",
         "apiVersion": "v1",
-        "metadata": {"resourceVersion": found["items"][0]["metadata"]["resourceVersion"]},
+        "metadata": {"resourceVersion": listed["items"][0]["metadata"]["resourceVersion"]},
     }
-    assert [(item["metadata"]["name"], item["data"]) for item in found["items"]] == [
+    assert [(item["metadata"]["name"], item["data"]) for item in listed["items"]] == [
         ("four", {"a": "four"}),
         ("one", {"a": "one"}),
     ]
@@ -87,8 +87,8 @@ async def test_pages_come_from_one_moment(api: Api) -> None:
 
 async def test_how_many_remain_is_not_known_of_a_selection(api: Api) -> None:
     await fill(api, "a", "b", "c")
-    found = await api.done("GET", CONFIGMAPS, limit=1, labelSelector="odd=1")
-    assert sorted(found["metadata"]) == ["continue", "resourceVersion"]
+    listed = await api.done("GET", CONFIGMAPS, limit=1, labelSelector="odd=1")
+    assert sorted(listed["metadata"]) == ["continue", "resourceVersion"]
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ LIST_OPTIONS = 'ListOptions.meta.k8s.io "" is invalid: '
 )
 async def test_what_a_list_may_ask(api: Api, params: dict[str, str], code: int, told: str) -> None:
     await fill(api, "a")
-    found, answer = await api.ask("GET", CONFIGMAPS, **params)
-    assert (found, answer.get("message", "")[: len(told)]) == (code, told)
+    status, answer = await api.ask("GET", CONFIGMAPS, **params)
+    assert (status, answer.get("message", "")[: len(told)]) == (code, told)
 
 
 @pytest.mark.parametrize(
@@ -195,24 +195,24 @@ async def test_metadata_alone(api: Api) -> None:
     await fill(api, "one")
     whole = await api.done("GET", f"{CONFIGMAPS}/one")
     headers = {"Accept": PARTIAL}
-    found = await api.done("GET", CONFIGMAPS, headers=headers)
-    one = {
+    listed = await api.done("GET", CONFIGMAPS, headers=headers)
+    partial = {
         "kind": "PartialObjectMetadata",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": whole["metadata"],
     }
-    assert (found["kind"], found["apiVersion"], found["items"]) == (
+    assert (listed["kind"], listed["apiVersion"], listed["items"]) == (
         "PartialObjectMetadataList",
         "meta.k8s.io/v1",
-        [one],
+        [partial],
     )
-    assert await api.done("GET", f"{CONFIGMAPS}/one", headers=headers) == one
+    assert await api.done("GET", f"{CONFIGMAPS}/one", headers=headers) == partial
 
 
 async def test_who_asks_for_a_table_gets_objects(api: Api) -> None:
     await fill(api, "one")
-    found = await api.done("GET", CONFIGMAPS, headers={"Accept": TABLE})
-    assert (found["kind"], [obj["metadata"]["name"] for obj in found["items"]]) == (
+    listed = await api.done("GET", CONFIGMAPS, headers={"Accept": TABLE})
+    assert (listed["kind"], [obj["metadata"]["name"] for obj in listed["items"]]) == (
         "ConfigMapList",
         ["one"],
     )
@@ -220,8 +220,8 @@ async def test_who_asks_for_a_table_gets_objects(api: Api) -> None:
 
 async def test_who_prefers_objects_gets_objects(api: Api) -> None:
     await fill(api, "one")
-    found = await api.done("GET", CONFIGMAPS, headers={"Accept": f"application/json, {PARTIAL}"})
-    assert found["kind"] == "ConfigMapList"
+    listed = await api.done("GET", CONFIGMAPS, headers={"Accept": f"application/json, {PARTIAL}"})
+    assert listed["kind"] == "ConfigMapList"
 
 
 # Watches, in virtual time.

@@ -168,12 +168,12 @@ def test_defaults(part: Object, spec: Object, expected: Object) -> None:
 
 
 def test_a_default_is_not_shared_between_objects() -> None:
-    one = schema(node(a={"type": "array", "items": TEXT, "default": []}))
+    node_schema = schema(node(a={"type": "array", "items": TEXT, "default": []}))
     first = with_spec({})
     second = with_spec({})
-    one.prepare(first)
+    node_schema.prepare(first)
     first["spec"]["a"].append("x")
-    one.prepare(second)
+    node_schema.prepare(second)
     assert second["spec"] == {"a": []}
 
 
@@ -324,8 +324,8 @@ def test_a_default_is_not_shared_between_objects() -> None:
     ],
 )
 def test_validation(part: Object, spec: Any, expected: list[str]) -> None:
-    found = schema(part).validate(with_spec(spec))
-    assert [f"{cause['field']}: {cause['message']}" for cause in found] == expected
+    causes = schema(part).validate(with_spec(spec))
+    assert [f"{cause['field']}: {cause['message']}" for cause in causes] == expected
 
 
 def test_the_root_has_a_name() -> None:
@@ -349,8 +349,10 @@ def test_the_root_has_a_name() -> None:
 def test_an_update_is_judged_by_what_it_changes(
     old: Object, new: Object, fields: list[str]
 ) -> None:
-    one = schema(node(a={**NUMBER, "minimum": 0}, b=NUMBER))
-    assert [cause["field"] for cause in one.validate(with_spec(new), with_spec(old))] == fields
+    node_schema = schema(node(a={**NUMBER, "minimum": 0}, b=NUMBER))
+    assert [
+        cause["field"] for cause in node_schema.validate(with_spec(new), with_spec(old))
+    ] == fields
 
 
 # Rules.
@@ -497,7 +499,7 @@ KEPT: Object = {
 )
 def test_rules(part: Object, old: Object | None, new: Any, expected: list[str] | None) -> None:
     before = None if old is None else with_spec(old)
-    found = schema(part).validate(with_spec(new), before)
-    told = [f"{cause['field']}: {cause['message']}" for cause in found]
+    causes = schema(part).validate(with_spec(new), before)
+    told = [f"{cause['field']}: {cause['message']}" for cause in causes]
     wrong_type = ["spec: Invalid value: \"text\": 'text' is not of type 'object'"]
     assert told == (wrong_type if expected is None else expected)

@@ -30,11 +30,11 @@ def summary(changes: list[StoredChange]) -> list[tuple[str, int, str]]:
 
 def test_versions_count_all_writes_of_all_tables() -> None:
     storage = Storage()
-    one = storage.insert(TABLE, obj("one"))
-    two = storage.insert(OTHER, obj("two"))
-    changed = storage.replace(TABLE, obj("one", data={}), version(one))
+    first = storage.insert(TABLE, obj("one"))
+    second = storage.insert(OTHER, obj("two"))
+    changed = storage.replace(TABLE, obj("one", data={}), version(first))
     gone = storage.remove(OTHER, ("home", "two"))
-    assert [version(item) for item in (one, two, changed, gone)] == ["2", "3", "4", "5"]
+    assert [version(item) for item in (first, second, changed, gone)] == ["2", "3", "4", "5"]
     assert (storage.get(TABLE, ("home", "one")), storage.get(OTHER, ("home", "two"))) == (
         changed,
         None,
@@ -127,13 +127,13 @@ def test_dependents_follow_owner_references() -> None:
     storage = Storage()
     stored = storage.insert(TABLE, obj("one", "home", "a", "b"))
     storage.insert(OTHER, obj("two", "home", "b"))
-    one = (TABLE, ("home", "one"))
-    two = (OTHER, ("home", "two"))
-    assert (storage.dependents("a"), storage.dependents("b")) == ([one], [one, two])
+    first = (TABLE, ("home", "one"))
+    second = (OTHER, ("home", "two"))
+    assert (storage.dependents("a"), storage.dependents("b")) == ([first], [first, second])
     storage.replace(TABLE, obj("one", "home", "b"), version(stored))
-    assert (storage.dependents("a"), storage.dependents("b")) == ([], [two, one])
+    assert (storage.dependents("a"), storage.dependents("b")) == ([], [second, first])
     storage.remove(TABLE, ("home", "one"))
-    assert (storage.dependents("b"), storage.uids) == ([two], {"uid-two": two})
+    assert (storage.dependents("b"), storage.uids) == ([second], {"uid-two": second})
 
 
 def test_listeners_hear_of_each_write_after_it_is_done() -> None:

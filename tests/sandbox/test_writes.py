@@ -608,7 +608,9 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 async def test_a_definition_is_accepted_and_served_at_once(api: Api) -> None:
     created = await api.done("POST", CRDS, definition(plural="gadgets", kind="Gadget"))
-    conditions = [(one["type"], one["status"]) for one in created["status"]["conditions"]]
+    conditions = [
+        (condition["type"], condition["status"]) for condition in created["status"]["conditions"]
+    ]
     assert conditions == [("NamesAccepted", "True"), ("Established", "True")]
     assert created["status"]["acceptedNames"] == {
         "plural": "gadgets",
@@ -620,14 +622,14 @@ async def test_a_definition_is_accepted_and_served_at_once(api: Api) -> None:
 
 
 def named(plural: str, **names: Any) -> Object:
-    found = definition(plural=plural, kind=plural.title())
-    return {**found, "spec": {**found["spec"], "names": {**found["spec"]["names"], **names}}}
+    crd = definition(plural=plural, kind=plural.title())
+    return {**crd, "spec": {**crd["spec"], "names": {**crd["spec"]["names"], **names}}}
 
 
 def conditions_of(crd: Object) -> list[tuple[str, str, str, str]]:
     return [
-        (one["type"], one["status"], one["reason"], one["message"])
-        for one in crd["status"]["conditions"]
+        (condition["type"], condition["status"], condition["reason"], condition["message"])
+        for condition in crd["status"]["conditions"]
     ]
 
 
@@ -729,12 +731,10 @@ async def test_a_definition_can_be_changed_and_goes_with_what_it_defined(api: Ap
 
 
 def broken(**spec: Any) -> Object:
-    found = definition(plural="gadgets", kind="Gadget")
+    crd = definition(plural="gadgets", kind="Gadget")
     return {
-        **found,
-        "spec": {
-            key: value for key, value in {**found["spec"], **spec}.items() if value is not None
-        },
+        **crd,
+        "spec": {key: value for key, value in {**crd["spec"], **spec}.items() if value is not None},
     }
 
 
