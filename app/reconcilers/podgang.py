@@ -14,7 +14,7 @@ from collections.abc import Callable
 from app.cluster.owners import MnnvlOwners
 from app.cluster.rows import BY_BASE, StoredClique
 from app.cluster.view import ClusterView
-from app.facts.grove.gang import StoredGang, read_stored_gang
+from app.facts.grove.gang import StoredGang
 from app.facts.kinds import POD_GANG
 from app.facts.labels import MNNVL_ADOPTED
 from app.facts.nvidia.mnnvl import MnnvlResource
@@ -167,11 +167,8 @@ class PodGangReconciler:
         self.rewrites.count(counted)
         self._gangs.note(stored)
 
-        return (
-            CONTESTED_SECONDS
-            if operations(read_stored_gang(stored).view(), await self._changes(gang))
-            else None
-        )
+        remaining = operations(stored, await self._changes(gang))
+        return CONTESTED_SECONDS if remaining else None
 
 
 def subscribe(loop: Loop, stores: Stores, topology_name: str) -> None:

@@ -67,6 +67,11 @@ class MnnvlResource(Value):
         return any(owner.kind == "Pod" for owner in self.owners)
 
     @property
+    def is_ours(self) -> bool:
+        """Whether we made it, and it is not being deleted."""
+        return self.managed and not self.deleting and not self.is_generated
+
+    @property
     def owning_gangs(self) -> tuple[OwnerRef, ...]:
         """The PodGangs among its owners."""
         return tuple(owner for owner in self.owners if owner.kind == POD_GANG.kind)

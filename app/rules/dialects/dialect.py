@@ -100,11 +100,6 @@ class OwnerRule(ABC):
         """
 
 
-def is_ours(resource: MnnvlResource) -> bool:
-    """Return whether we made the stored resource, and it is not being deleted."""
-    return resource.managed and not resource.deleting and not resource.is_generated
-
-
 def orphaned(resource: MnnvlResource, owner: str) -> OwnershipProblem:
     """Return the problem of a resource whose PodCliqueSet is gone.
 

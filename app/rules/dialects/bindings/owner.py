@@ -16,7 +16,6 @@ from app.rules.dialects.dialect import (
     OwnerRule,
     OwnershipProblem,
     State,
-    is_ours,
     orphaned,
 )
 
@@ -54,7 +53,7 @@ class PodCliqueSetOwns(OwnerRule):
 
         Without any owner, the resource would outlive its PodCliqueSet.
         """
-        if not is_ours(resource) or not _is_named_after_its_replica(resource):
+        if not resource.is_ours or not _is_named_after_its_replica(resource):
             return False
         owners = resource.owners
         of_gangs = not owners or any(owner.kind == POD_GANG.kind for owner in owners)
@@ -67,7 +66,7 @@ class PodCliqueSetOwns(OwnerRule):
         *,
         set_exists: bool,
     ) -> OwnershipProblem | None:
-        if not is_ours(resource):
+        if not resource.is_ours:
             return None
         pcs = f'PodCliqueSet "{resource.place.pcs}"'
         if not set_exists:

@@ -15,7 +15,6 @@ from app.rules.dialects.dialect import (
     OwnerRule,
     OwnershipProblem,
     State,
-    is_ours,
     orphaned,
 )
 
@@ -91,7 +90,7 @@ class PodGangOwns(OwnerRule):
         *,
         set_exists: bool,
     ) -> OwnershipProblem | None:
-        if not is_ours(resource):
+        if not resource.is_ours:
             return None
         if gang is None:
             return _without_gang(resource, set_exists=set_exists)
