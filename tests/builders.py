@@ -6,6 +6,7 @@ Everything that a test is about is an argument.
 from typing import Any
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
+from app.facts.grove.podcliqueset import PodCliqueSet
 from app.rules.mnnvl.claim import Injection, inject
 from app.rules.mnnvl.plan import ClaimMode
 from app.rules.mnnvl.wanted import Wanted, read_written
@@ -166,7 +167,8 @@ def injection_into(
     mode: ClaimMode = "shared",
     old: Object | None = None,
     inherited: MnnvlAnnotations = NO_ANNOTATIONS,
+    pcs: PodCliqueSet | None = None,
 ) -> Injection:
     """What the rule plans for the PodClique `obj`, read as the webhook reads it."""
     clique = read_written(obj, old, namespace)
-    return inject(clique, Wanted(clique.own.over(inherited)), mode, ())
+    return inject(clique, Wanted(clique.own.over(inherited), pcs), mode, ())

@@ -41,7 +41,8 @@ class Route(Value):
 
     `also` are further pairs of kind and resource of the same group. If the route is `on_trial`, it
     warns in place of refusing. Only API servers know the path of a `trusted` route. `others` are
-    further routes of the same path, for other kinds. `failure` judges exceptions of `handler`.
+    further routes of the same path, for other kinds. A route that `needs_namespace` refuses
+    requests without one. `failure` judges exceptions of `handler`.
     """
 
     path: str
@@ -55,6 +56,7 @@ class Route(Value):
     on_trial: bool = False
     trusted: bool = False
     others: tuple["Route", ...] = ()
+    needs_namespace: bool = False
     failure: Failure = _no_verdict
 
     @property
@@ -65,18 +67,22 @@ class Route(Value):
     def for_request(self, request: Request) -> "Route":
         """Return the route of this path for the kind of `request`, or this one."""
         for route in self.others:
-            if route.group == request.group and route.takes(request.kind, request.resource):
+            if route.takes(request):
                 return route
         return self
 
-    def takes(self, kind: str, resource: str) -> bool:
-        """Return whether objects of `kind` are judged.
+    def takes(self, request: Request) -> bool:
+        """Return whether objects of this group and kind are judged.
 
-        `resource` is the plural, or "" if it is not known.
+        The resource of `request` is the plural, or "" if it is not known.
         """
-        if kind == self.kind and (resource == self.resource or not resource):
+        if request.group != self.group:
+            return False
+        if request.kind == self.kind and request.resource in (self.resource, ""):
             return True
-        return any(kind == also and resource in (plural, "") for also, plural in self.also)
+        return any(
+            request.kind == kind and request.resource in (plural, "") for kind, plural in self.also
+        )
 
 
 def decide(route: Route, request: Request, seconds: float) -> Verdict | Awaitable[Verdict]:
@@ -117,11 +123,7 @@ async def _awaited(route: Route, request: Request, later: Later, seconds: float)
 
 def _judge_envelope(route: Route, request: Request) -> Verdict | None:
     """Return a verdict if the request needs no rule of the webhook, else None."""
-    if (
-        request.group != route.group
-        or not route.takes(request.kind, request.resource)
-        or request.subresource != route.subresource
-    ):
+    if not route.takes(request) or request.subresource != route.subresource:
         return bad_request(_misplaced(route, request))
 
     if request.operation not in route.operations:
@@ -133,6 +135,11 @@ def _judge_envelope(route: Route, request: Request) -> Verdict | None:
         findings = shape_findings(request)
         if findings:
             return judged(findings)
+    if route.needs_namespace and not request.namespace:
+        return bad_request(
+            "request.namespace must be a string that is not empty: a"
+            f" {route.kind} is in a namespace"
+        )
 
     return None
 

@@ -39,7 +39,7 @@ from app.kube.times import timestamp
 from app.objects.metadata import key_of, labels_of
 from app.objects.resource import POD, Resource
 from app.rules.dialects.epochs import EPOCHS
-from app.rules.mnnvl.warnings import unallocatable
+from app.rules.mnnvl.claim import unallocatable
 from app.webhooks.configurations import EXEMPT_NAMESPACE
 from app.webhooks.registry import routes_over
 

@@ -10,6 +10,8 @@ their preconditions.
 import asyncio
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from app.cluster.view import ClusterView, ready
 from app.facts.grove.gang import SlimPodGang
 from app.facts.grove.podcliqueset import PodCliqueSet
@@ -195,7 +197,8 @@ class MnnvlResources:
             if stored is None:
                 stored = await self._read(needed, plan) if dry_run else None
             if stored is None:
-                plan = plan.owned_by(await self._find_owner(plan))
+                owner = await self._find_owner(plan)
+                plan = replace(plan, member=replace(plan.member, set_uid=owner))
                 obj = await self._create(needed, plan, dry_run)
                 if obj is not None:
                     created.append(obj)

@@ -18,6 +18,7 @@ from app.kube.pages import pages
 from app.objects.fields import listed
 from app.objects.metadata import key_of
 from app.objects.resource import Resource
+from app.rules.mnnvl.claim import unallocatable
 from app.rules.mnnvl.demand import demands_in
 from app.rules.mnnvl.missing import (
     PUT_BACK,
@@ -28,7 +29,6 @@ from app.rules.mnnvl.missing import (
     read_clique,
 )
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS
-from app.rules.mnnvl.warnings import unallocatable
 
 SUBJECT = "claims"
 _SHOWN = 5

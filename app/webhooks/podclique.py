@@ -17,7 +17,6 @@ from app.admission.verdict import (
     Effect,
     Later,
     Verdict,
-    bad_request,
     judged,
     not_allowed,
     patched,
@@ -29,7 +28,6 @@ from app.kube.api import ClusterError, Object, Rejected
 from app.rules.mnnvl.claim import ConfiguredMode, Injection, inject
 from app.rules.mnnvl.plan import Plan
 from app.rules.mnnvl.wanted import WrittenClique, read_written, wanted_by
-from app.rules.mnnvl.warnings import claim_warnings
 from app.value import Value
 
 PATIENCE_SECONDS = 4.0
@@ -42,12 +40,6 @@ class PodCliqueWebhook(Value):
     configured_mode: ConfiguredMode
 
     def __call__(self, request: Request) -> Verdict | Later:
-        if not request.namespace:
-            return bad_request(
-                "request.namespace must be a string that is not empty: a PodClique is in a"
-                " namespace"
-            )
-
         clique = read_written(request.object, request.old, request.namespace)
         if clique.own.refuses:
             return ALLOWED
@@ -84,7 +76,7 @@ class PodCliqueWebhook(Value):
         classes = self.facts.device_classes()
         wanted = wanted_by(clique, pcs, reads_groups=self.facts.dialect().reads_groups)
         injection = inject(clique, wanted, self.configured_mode, classes)
-        warnings = (*unread, *claim_warnings(injection, pcs, classes))
+        warnings = (*unread, *injection.warnings)
         plan = injection.plan
         if plan is None or self.resources.is_ensured(plan, injection.mode):
             return judged(injection.findings, warnings, injection.patch)

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.admission.review import Request
-from app.admission.verdict import Effect, Later, Verdict, bad_request, judged, patched
+from app.admission.verdict import Effect, Later, Verdict, judged, patched
 from app.cluster.owners import MnnvlOwners
 from app.cluster.view import ClusterView
 from app.facts.grove.gang import SlimPodGang, read_gang
@@ -36,11 +36,6 @@ class PodGangWebhook(Value):
     owners: MnnvlOwners
 
     def __call__(self, request: Request) -> Verdict | Later:
-        if not request.namespace:
-            return bad_request(
-                "request.namespace must be a string that is not empty: a PodGang is in a namespace"
-            )
-
         findings = self.facts.dialect().validate_podgang(request.object)
         if findings:
             return judged(findings)

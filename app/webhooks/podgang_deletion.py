@@ -15,7 +15,7 @@ the dialect, may not have seen it yet.
 import asyncio
 
 from app.admission.review import Request
-from app.admission.verdict import ALLOWED, Later, Verdict, bad_request, unavailable
+from app.admission.verdict import ALLOWED, Later, Verdict, unavailable
 from app.cluster.owners import MnnvlOwners
 from app.facts.grove.gang import SlimPodGang, read_gang
 from app.kube.api import ClusterError, Rejected
@@ -34,10 +34,6 @@ class PodGangDeletionWebhook(Value):
     owners: MnnvlOwners
 
     def __call__(self, request: Request) -> Verdict | Later:
-        if not request.namespace:
-            return bad_request(
-                "request.namespace must be a string that is not empty: a PodGang is in a namespace"
-            )
         if request.dry_run:
             return ALLOWED
 

@@ -41,8 +41,8 @@ class Webhook(Value, eq=False):
 
     `kind` is that of the objects, if it is not the kind of `resource`. `also` are further resources
     of the same group, version and scope as `resource`. `match_conditions` are CEL expressions by
-    name: the API server sends a request only if all of them are true. The other fields are those of
-    the webhook configuration.
+    name: the API server sends a request only if all of them are true. If it `needs_namespace`, a
+    request without one is refused. The other fields are those of the webhook configuration.
     """
 
     path: str
@@ -55,6 +55,7 @@ class Webhook(Value, eq=False):
     subresource: str = ""
     kind: str = ""
     also: tuple[Resource, ...] = ()
+    needs_namespace: bool = False
 
     @property
     def mutating(self) -> bool:
@@ -85,6 +86,7 @@ class Webhook(Value, eq=False):
             operations=frozenset(self.operations),
             handler=handler,
             also=tuple((resource.kind, resource.plural) for resource in self.also),
+            needs_namespace=self.needs_namespace,
             failure=_verdict_on,
         )
 
@@ -189,6 +191,7 @@ VALIDATE_POD_GANG = Webhook(
     5,
     "NoneOnDryRun",
     _MAY_OWN_MNNVL_RESOURCES,
+    needs_namespace=True,
 )
 MUTATE_POD_CLIQUE = Webhook(
     "/mutate/podclique",
@@ -198,6 +201,7 @@ MUTATE_POD_CLIQUE = Webhook(
     10,
     "NoneOnDryRun",
     {**_MAY_WANT_MNNVL, **_NOT_BEING_DELETED},
+    needs_namespace=True,
 )
 MUTATE_POD_GANG = Webhook(
     "/mutate/podgang",
@@ -207,6 +211,7 @@ MUTATE_POD_GANG = Webhook(
     5,
     "NoneOnDryRun",
     _NOT_BEING_DELETED,
+    needs_namespace=True,
 )
 MUTATE_POD_BINDING = Webhook(
     "/mutate/pod-binding",

@@ -5,7 +5,7 @@ Those of a PodClique count first, then those of its scaling group, then those of
 
 from typing import Any
 
-from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_SCOPE
+from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.shape import JsonMap
 from app.value import Value
 
@@ -54,3 +54,21 @@ def read_mnnvl(annotations: JsonMap) -> MnnvlAnnotations:
     if enabled is None and scope is None and device_class is None:
         return NO_ANNOTATIONS
     return MnnvlAnnotations(enabled, scope, device_class)
+
+
+OPT_OUT = "none"
+"""The value of `grove.io/mnnvl-group` with which a clique opts out.
+
+It opts out of the group of its scaling group or set.
+"""
+
+
+def group_in(annotations: JsonMap) -> str | None:
+    """Return the value of `grove.io/mnnvl-group`.
+
+    "" to opt out, None if there is no such annotation.
+    """
+    value = annotations.get(MNNVL_GROUP)
+    if not isinstance(value, str):
+        return None
+    return "" if value == OPT_OUT else value

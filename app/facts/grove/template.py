@@ -9,6 +9,7 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/mnnvl/helpers
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from app.facts.grove.annotations import group_in
 from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.fields import FieldError, FieldPath, Findings, as_map, walk_list, walk_map
@@ -18,12 +19,6 @@ Owner = tuple[str, str]
 """("set", ""), ("group", name) or ("clique", name), whatever the order of the lists."""
 
 SET: Owner = ("set", "")
-
-OPT_OUT = "none"
-"""The value of `grove.io/mnnvl-group` with which a clique opts out.
-
-It opts out of the group of its scaling group or set.
-"""
 
 FORMER_ANNOTATION = "grove.io/auto-mnnvl"
 """The annotation of releases of Grove before `grove.io/mnnvl-group`.
@@ -46,17 +41,6 @@ def owner_text(owner: Owner) -> str:
         "group": f'scaling group "{name}"',
         "clique": f'clique "{name}"',
     }[kind]
-
-
-def group_in(annotations: JsonMap) -> str | None:
-    """Return the value of `grove.io/mnnvl-group`.
-
-    "" to opt out, None if there is no such annotation.
-    """
-    value = annotations.get(MNNVL_GROUP)
-    if not isinstance(value, str):
-        return None
-    return "" if value == OPT_OUT else value
 
 
 class SetPart(NamedTuple):

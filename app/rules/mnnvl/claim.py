@@ -3,12 +3,13 @@
 Source: `rules/README.md`. `app.cluster.resources` creates the resources.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from app.facts.grove.annotations import MnnvlAnnotations
+from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
 from app.facts.kubernetes.gpus import has_gpus
-from app.facts.labels import MNNVL_ENABLED
+from app.facts.labels import MNNVL_ENABLED, MNNVL_SCOPE
 from app.objects.fields import (
     FieldError,
     FieldPath,
@@ -43,6 +44,12 @@ It allocates a claim on several nodes only if the claim is made from the templat
 ComputeDomain: https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/22407113/deployments/helm
 """
 
+MAX_RESERVED = 256
+"""The most pods that can reserve a ResourceClaim.
+
+Source: `status.reservedFor` in resource.k8s.io.
+"""
+
 _ROOT = FieldPath("")
 _SPEC = FieldPath("spec")
 _POD_SPEC = FieldPath("spec.podSpec")
@@ -64,13 +71,12 @@ class Injection(NamedTuple):
     """The result of the rule.
 
     If `plan` is None, there is nothing to do. Otherwise, `mode` is the form of the claim, and
-    `new_mode` that of a new one. `patch` brings it into the PodClique, whose pods are `replicas`.
+    `new_mode` that of a new one. `patch` brings it into the PodClique.
     """
 
     plan: Plan | None = None
     mode: ClaimMode = "shared"
     patch: tuple[Operation, ...] = ()
-    replicas: int = 1
     findings: tuple[FieldError, ...] = ()
     warnings: tuple[str, ...] = ()
     new_mode: ClaimMode = "shared"
@@ -140,14 +146,12 @@ def inject(
     if findings:
         return Injection(findings=tuple(findings))
 
-    patch = tuple(_operations(pods, claim.missing))
-
+    further = claim_warnings(claim.plan, claim.mode, pods.replicas, wanted.pcs, classes)
     return Injection(
         claim.plan,
         claim.mode,
-        patch,
-        pods.replicas,
-        warnings=warnings,
+        tuple(_operations(pods, claim.missing)),
+        warnings=(*warnings, *further),
         new_mode=new_mode,
     )
 
@@ -266,3 +270,102 @@ def _name_taken(claim: Entry, position: int, entry: Entry) -> FieldError:
         " share this one"
     )
     return invalid(_POD_SPEC.child("resourceClaims").index(position), entry, detail)
+
+
+def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
+    """Return the first DeviceClass in `awaited` that is not in `classes`.
+
+    "" if the claim can be allocated. If `classes` is empty, the driver is not installed yet, and
+    the result is "" too.
+    """
+    return next((name for name in awaited if classes and name not in classes), "")
+
+
+def claim_warnings(
+    plan: Plan,
+    mode: ClaimMode,
+    replicas: int,
+    pcs: PodCliqueSet | None,
+    classes: Collection[str],
+) -> list[str]:
+    """Return warnings about the allocation of the claim of `plan`.
+
+    The PodClique has `replicas` pods, and `pcs` is its PodCliqueSet, or None if it is not known.
+    `classes` are the names of the DeviceClasses that exist.
+    """
+    if mode != "shared":
+        return []
+
+    warnings = (_reservation_warning(plan, replicas, pcs), _allocation_warning(plan, classes))
+    return [warning for warning in warnings if warning is not None]
+
+
+def _allocation_warning(plan: Plan, classes: Collection[str]) -> str | None:
+    """Return a warning if the shared claim of `plan` cannot be allocated.
+
+    This is so if its DeviceClass does not exist and others do.
+    """
+    if not unallocatable([plan.device_class], classes):
+        return None
+    return (
+        f'ResourceClaim "{plan.claim}" cannot be allocated: DeviceClass "{plan.device_class}" does'
+        " not exist. Create it, name another one in grove.io/mnnvl-device-class, or use"
+        " claimMode: template"
+    )
+
+
+def _reservation_warning(plan: Plan, replicas: int, pcs: PodCliqueSet | None) -> str | None:
+    """Return a warning if more pods would share the claim of `plan` than can reserve it.
+
+    If `pcs` is None, only the pods of this PodClique are counted, which are `replicas`.
+    """
+    pods = replicas
+    if pcs is not None:
+        pods = max(pods, _pods_sharing(plan, replicas, pcs))
+    if pods <= MAX_RESERVED:
+        return None
+
+    return (
+        f'ResourceClaim "{plan.claim}" would be reserved by {pods} pods, but a claim can be'
+        f" reserved by at most {MAX_RESERVED}: the others will stay pending. Use a narrower"
+        f" {MNNVL_SCOPE}, or claimMode: template"
+    )
+
+
+def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
+    """Return the number of pods that share the claim of `plan`.
+
+    With scope `replica`, these are the cliques in no scaling group, those of its own group, and
+    those of groups that inherit that scope.
+    """
+    if plan.scope == "clique":
+        return replicas
+
+    replicas_of = {clique.name: clique.replicas for clique in pcs.cliques}
+    own_group = plan.member.place.group
+    if plan.scope == "scalingGroupReplica":
+        group = pcs.group_of(own_group)
+        return 0 if group is None else _pods_in(group, replicas_of)
+
+    pods = _pods_in_no_group(pcs, replicas_of)
+    for group in pcs.groups:
+        if group.name == own_group or _inherits_replica_scope(group, pcs):
+            pods += _pods_in(group, replicas_of) * group.replicas
+
+    return pods
+
+
+def _pods_in_no_group(pcs: PodCliqueSet, replicas_of: Mapping[str, int]) -> int:
+    """Return the number of pods of the cliques in no scaling group."""
+    grouped = {name for group in pcs.groups for name in group.cliques}
+    return sum(replicas_of[name] for name in replicas_of.keys() - grouped)
+
+
+def _pods_in(group: ScalingGroup, replicas_of: Mapping[str, int]) -> int:
+    """Return the number of pods in one replica of `group`."""
+    return sum(replicas_of.get(name, 0) for name in group.cliques)
+
+
+def _inherits_replica_scope(group: ScalingGroup, pcs: PodCliqueSet) -> bool:
+    annotations = group.mnnvl.over(pcs.mnnvl)
+    return annotations.enables and (annotations.scope or "replica") == "replica"

@@ -6,8 +6,6 @@ entry its pods refer to them.
 
 from typing import Any, Literal
 
-from msgspec.structs import replace
-
 from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.facts.labels import (
@@ -147,9 +145,6 @@ class Plan(Value):
 
         group = _as_label(own.group)
         return place.group == group and place.group_replica == _as_label(own.group_replica)
-
-    def owned_by(self, set_uid: str) -> "Plan":
-        return replace(self, member=replace(self.member, set_uid=set_uid))
 
     @property
     def _is_in_group(self) -> bool:

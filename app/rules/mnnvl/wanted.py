@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from sys import intern
 from typing import Any, NamedTuple
 
-from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
+from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, group_in, read_mnnvl
 from app.facts.grove.podcliqueset import PodCliqueSet
-from app.facts.grove.template import CliqueTemplate, Template, group_in, owner_text
+from app.facts.grove.template import CliqueTemplate, Template, owner_text
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, PCSG_REPLICA
 from app.facts.place import Place, read_place
@@ -50,10 +50,12 @@ class WrittenClique(NamedTuple):
 class Wanted(NamedTuple):
     """The annotations that count for a PodClique: its own, or inherited ones.
 
-    None count if there are `findings`, or `warnings` in place of them.
+    `pcs` is its set, or None if that is not known. No annotation counts if there are `findings`, or
+    `warnings` in place of them.
     """
 
     annotations: MnnvlAnnotations
+    pcs: PodCliqueSet | None = None
     findings: tuple[FieldError, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -113,7 +115,7 @@ def wanted_by(
     annotations = clique.own.over(inherited)
     conflict = both_in_clique(clique.content, annotations) if reads_groups else None
     if conflict is None:
-        return Wanted(annotations)
+        return Wanted(annotations, pcs)
 
     if clique.old is not None:
         stored = read_mnnvl(annotations_of(clique.old)).over(inherited)

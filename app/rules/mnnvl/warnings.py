@@ -1,28 +1,16 @@
-"""Warnings about MNNVL, for PodCliqueSets and for PodCliques.
-
-The pods of a PodCliqueSet, in both vocabularies, could not use it, or the claim of a PodClique
-could not be allocated.
+"""Warnings about PodCliqueSets whose pods could not use MNNVL, in both vocabularies.
 
 NVIDIA's driver has one channel per node, so that pods with such a claim never share a node:
 https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/95932046
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
 from app.facts.grove.template import CliqueTemplate, Template
 from app.facts.grove.topology import Level
-from app.facts.labels import MNNVL_GROUP, MNNVL_SCOPE
-from app.rules.mnnvl.claim import Injection
-from app.rules.mnnvl.plan import Plan
+from app.facts.labels import MNNVL_GROUP
 from app.rules.topology.coverage import NVLINK_DOMAIN, Nodes
 from app.rules.topology.levels import HOSTNAME_KEY
-
-MAX_RESERVED = 256
-"""The most pods that can reserve a ResourceClaim.
-
-Source: `status.reservedFor` in resource.k8s.io.
-"""
 
 NVLINK_NODES = 18
 """The number of nodes in the largest NVLink domain that NVIDIA sells (GB200 NVL72).
@@ -148,102 +136,3 @@ def _too_many(name: str, pods: int, nodes: Nodes) -> Iterator[str]:
             f"MNNVL of {name}: {pods} pods need {pods} nodes, one NVLink channel each, but an"
             f" NVLink domain {source} has {most}"
         )
-
-
-def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
-    """Return the first DeviceClass in `awaited` that is not in `classes`.
-
-    "" if the claim can be allocated. If `classes` is empty, the driver is not installed yet, and
-    the result is "" too.
-    """
-    return next((name for name in awaited if classes and name not in classes), "")
-
-
-def claim_warnings(
-    injection: Injection, pcs: PodCliqueSet | None, classes: Collection[str]
-) -> list[str]:
-    """Return the warnings of an injection, and those about the allocation of its claim.
-
-    `pcs` is the PodCliqueSet of the PodClique, or None if it is not known. `classes` are the names
-    of the DeviceClasses that exist.
-    """
-    plan = injection.plan
-    if plan is None or injection.mode != "shared":
-        return [*injection.warnings]
-
-    of_plan = (
-        reservation_warning(plan, injection.replicas, pcs),
-        allocation_warning(plan, classes),
-    )
-    return [*injection.warnings, *filter(None, of_plan)]
-
-
-def allocation_warning(plan: Plan, classes: Collection[str]) -> str | None:
-    """Return a warning if the shared claim of `plan` cannot be allocated.
-
-    This is so if its DeviceClass does not exist and others do.
-    """
-    if not unallocatable([plan.device_class], classes):
-        return None
-    return (
-        f'ResourceClaim "{plan.claim}" cannot be allocated: DeviceClass "{plan.device_class}" does'
-        " not exist. Create it, name another one in grove.io/mnnvl-device-class, or use"
-        " claimMode: template"
-    )
-
-
-def reservation_warning(plan: Plan, replicas: int, pcs: PodCliqueSet | None) -> str | None:
-    """Return a warning if more pods would share the claim of `plan` than can reserve it.
-
-    If `pcs` is None, only the pods of this PodClique are counted, which are `replicas`.
-    """
-    pods = replicas
-    if pcs is not None:
-        pods = max(pods, _pods_sharing(plan, replicas, pcs))
-    if pods <= MAX_RESERVED:
-        return None
-
-    return (
-        f'ResourceClaim "{plan.claim}" would be reserved by {pods} pods, but a claim can be'
-        f" reserved by at most {MAX_RESERVED}: the others will stay pending. Use a narrower"
-        f" {MNNVL_SCOPE}, or claimMode: template"
-    )
-
-
-def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
-    """Return the number of pods that share the claim of `plan`.
-
-    With scope `replica`, these are the cliques in no scaling group, those of its own group, and
-    those of groups that inherit that scope.
-    """
-    if plan.scope == "clique":
-        return replicas
-
-    replicas_of = {clique.name: clique.replicas for clique in pcs.cliques}
-    own_group = plan.member.place.group
-    if plan.scope == "scalingGroupReplica":
-        group = pcs.group_of(own_group)
-        return 0 if group is None else _pods_in(group, replicas_of)
-
-    pods = _pods_in_no_group(pcs, replicas_of)
-    for group in pcs.groups:
-        if group.name == own_group or _inherits_replica_scope(group, pcs):
-            pods += _pods_in(group, replicas_of) * group.replicas
-
-    return pods
-
-
-def _pods_in_no_group(pcs: PodCliqueSet, replicas_of: Mapping[str, int]) -> int:
-    """Return the number of pods of the cliques in no scaling group."""
-    grouped = {name for group in pcs.groups for name in group.cliques}
-    return sum(replicas_of[name] for name in replicas_of.keys() - grouped)
-
-
-def _pods_in(group: ScalingGroup, replicas_of: Mapping[str, int]) -> int:
-    """Return the number of pods in one replica of `group`."""
-    return sum(replicas_of.get(name, 0) for name in group.cliques)
-
-
-def _inherits_replica_scope(group: ScalingGroup, pcs: PodCliqueSet) -> bool:
-    annotations = group.mnnvl.over(pcs.mnnvl)
-    return annotations.enables and (annotations.scope or "replica") == "replica"

@@ -12,7 +12,6 @@ from app.facts.grove.template import read_template
 from app.facts.kubernetes.gpus import is_gpu
 from app.rules.mnnvl.claim import Injection
 from app.rules.mnnvl.plan import Plan, desired_compute_domain
-from app.rules.mnnvl.warnings import claim_warnings
 from tests.builders import injection_into
 
 DESIGN = {
@@ -557,7 +556,7 @@ NARROW = MnnvlAnnotations("true", "scalingGroupReplica")
 def test_a_claim_can_be_reserved_by_256_pods(
     obj: Any, known: Any, mode: Any, pods: int | None
 ) -> None:
-    warnings = claim_warnings(injection_into(obj, "ns", mode), known, [])
+    warnings = injection_into(obj, "ns", mode, pcs=known).warnings
     assert len(warnings) == (pods is not None)
     assert not warnings or f"by {pods} pods" in warnings[0]
 
@@ -565,7 +564,9 @@ def test_a_claim_can_be_reserved_by_256_pods(
 def test_replicas_that_are_no_number_count_as_one() -> None:
     obj = clique()
     obj["spec"]["replicas"] = "many"
-    assert injection_into(obj, "ns", "shared").replicas == 1
+    injection = injection_into(obj, "ns", "shared")
+    assert injection.plan is not None
+    assert injection.warnings == ()
 
 
 def test_gpu_resources() -> None:
