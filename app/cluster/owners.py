@@ -111,13 +111,23 @@ class MnnvlOwners:
         rule = self.rule
         return [stored for stored in self.resources_of(gang) if rule.state(stored, gang) == state]
 
-    def annotation_of(self, gang: SlimPodGang, *, adopting: bool = False) -> Adopted:
+    def annotation_of(
+        self,
+        gang: SlimPodGang,
+        *,
+        adopting: bool = False,
+    ) -> Adopted:
         """Return what the annotation of `gang` should say of its cached resources."""
         return self.rule.adopted(self.resources_of(gang), gang, adopting=adopting)
 
     # In the dialect `design`.
 
-    def cached_gang(self, namespace: str, name: str, uid: str) -> SlimPodGang | None:
+    def cached_gang(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+    ) -> SlimPodGang | None:
         """Return the cached PodGang with this uid, or None.
 
         One that is being deleted doesn't count.

@@ -59,7 +59,12 @@ class NodeGroups:
             )
         return self._nodes[grouping]
 
-    def _changed(self, key: Key, before: NodeLabels | None, after: NodeLabels | None) -> None:
+    def _changed(
+        self,
+        key: Key,
+        before: NodeLabels | None,
+        after: NodeLabels | None,
+    ) -> None:
         for grouping, counts in self._counts.items():
             old = None if before is None else before.of(grouping)
             new = None if after is None else after.of(grouping)

@@ -72,7 +72,12 @@ def read_unclaimed(obj: JsonMap) -> Unclaimed | None:
     )
 
 
-def lacks_claim(clique: Unclaimed, inherited: MnnvlAnnotations, *, reads_groups: bool) -> bool:
+def lacks_claim(
+    clique: Unclaimed,
+    inherited: MnnvlAnnotations,
+    *,
+    reads_groups: bool,
+) -> bool:
     """Return whether `clique` would get a claim of ours if it were written now.
 
     `inherited` are the annotations of its scaling group and its PodCliqueSet. `reads_groups` is
