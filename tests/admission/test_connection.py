@@ -488,17 +488,17 @@ def test_any_split_of_a_stream_gives_the_same_answers(name: str, data: st.DataOb
     turns = data.draw(st.sets(st.integers(0, len(cuts))))
 
     async def answered(pieces: list[bytes]) -> tuple[bytes, list[bytes], bool]:
-        given = Pieces(Server())
+        delivery = Pieces(Server())
         for number, piece in enumerate(pieces):
-            given.connection.data_received(piece)
+            delivery.connection.data_received(piece)
             if number in turns:
                 await asyncio.sleep(0)
         await asyncio.sleep(0)
-        given.lose()
+        delivery.lose()
         return (
-            bytes(given.wire.written).replace(b"HTTP/1.1 100 Continue\r\n\r\n", b""),
-            given.handed_over,
-            given.wire.closed,
+            bytes(delivery.wire.written).replace(b"HTTP/1.1 100 Continue\r\n\r\n", b""),
+            delivery.handed_over,
+            delivery.wire.closed,
         )
 
     pieces = [stream[begin:end] for begin, end in zip([0, *cuts], [*cuts, None], strict=True)]
@@ -516,42 +516,42 @@ ENDING = {
 
 async def test_every_single_byte_may_come_alone() -> None:
     stream = post(review("a")) + chunked(review("b"))
-    given = Pieces(Server())
+    delivery = Pieces(Server())
     for number in range(len(stream)):
-        given.connection.data_received(stream[number : number + 1])
+        delivery.connection.data_received(stream[number : number + 1])
     await asyncio.sleep(0)
-    assert given.wire.written.endswith(b'{"uid":"a","allowed":true}}')
-    assert given.handed_over == [chunked(review("b"))]
-    given.lose()
+    assert delivery.wire.written.endswith(b'{"uid":"a","allowed":true}}')
+    assert delivery.handed_over == [chunked(review("b"))]
+    delivery.lose()
 
 
 async def test_what_is_pipelined_behind_a_verdict_that_waits_is_kept_up_to_a_limit() -> None:
     server = Server()
-    given = Pieces(server)
-    given.connection.data_received(post(review("slow"), path=SLOW))
+    delivery = Pieces(server)
+    delivery.connection.data_received(post(review("slow"), path=SLOW))
     sent = 0
-    while not given.is_paused():
-        given.connection.data_received(post(review("next")))
+    while not delivery.is_paused():
+        delivery.connection.data_received(post(review("next")))
         sent += 1
     assert MAX_HEAD < sent * len(post(review("next"))) < MAX_HEAD + 4096
-    assert given.answers() == 0
+    assert delivery.answers() == 0
     server.release.set()
     async with asyncio.timeout(10):
-        while given.is_paused():  # noqa: ASYNC110 - there is no event for it
+        while delivery.is_paused():  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert given.answers() == 1 + sent
-    given.lose()
+    assert delivery.answers() == 1 + sent
+    delivery.lose()
 
 
 async def test_no_request_is_read_while_answers_are_not() -> None:
-    given = Pieces(Server())
-    given.connection.pause_writing()
-    given.connection.data_received(post(review("a")) + GET)
-    assert (given.answers(), given.handed_over) == (0, [])
-    given.connection.resume_writing()
-    assert (given.answers(), given.handed_over) == (1, [GET])
-    given.lose()
+    delivery = Pieces(Server())
+    delivery.connection.pause_writing()
+    delivery.connection.data_received(post(review("a")) + GET)
+    assert (delivery.answers(), delivery.handed_over) == (0, [])
+    delivery.connection.resume_writing()
+    assert (delivery.answers(), delivery.handed_over) == (1, [GET])
+    delivery.lose()
 
 
 class Turn:
@@ -650,9 +650,9 @@ async def test_a_verdict_whose_client_is_gone_at_once_is_cancelled_without_a_tra
     the test.
     """
     server = Server()
-    given = Pieces(server)
-    given.connection.data_received(post(review("slow"), path=SLOW))
-    given.lose()
+    delivery = Pieces(server)
+    delivery.connection.data_received(post(review("slow"), path=SLOW))
+    delivery.lose()
     for _ in range(5):
         await asyncio.sleep(0)
     assert (server.seen.verdicts, server.app.exchange.waiting) == ([], 0)
@@ -666,13 +666,13 @@ async def test_an_awaited_answer_that_fails_ends_its_connection(
             raise RuntimeError("a bug")
 
     server = Server(seen=Failing())
-    given = Pieces(server)
-    given.connection.data_received(post(review("slow"), path=SLOW))
+    delivery = Pieces(server)
+    delivery.connection.data_received(post(review("slow"), path=SLOW))
     server.release.set()
     async with asyncio.timeout(10):
-        await given.wire.lost.wait()
-    assert (given.answers(), [record.message for record in caplog.records]) == (0, ["no answer"])
-    given.lose()
+        await delivery.wire.lost.wait()
+    assert (delivery.answers(), [record.message for record in caplog.records]) == (0, ["no answer"])
+    delivery.lose()
 
 
 def test_an_awaited_verdict_is_counted_while_it_is_awaited() -> None:

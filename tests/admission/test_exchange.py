@@ -30,10 +30,10 @@ PATH = "/validate/podgroup"
 
 
 def review(**changes: Any) -> dict[str, Any]:
-    found = load("podgroup.valid")
-    found["request"]["uid"] = UID
-    found["request"].update(changes)
-    return found
+    example = load("podgroup.valid")
+    example["request"]["uid"] = UID
+    example["request"].update(changes)
+    return example
 
 
 def encoded(value: Any) -> bytes:
@@ -388,12 +388,12 @@ async def raw(app: AdmissionApp, pieces: Any, *, hang_up: bool = False) -> list[
     waiting = iter(pieces)
     last = None if isinstance(pieces, list) else object()
     count = len(pieces) if isinstance(pieces, list) else -1
-    given = 0
+    delivered = 0
     sent: list[Any] = []
 
     async def receive() -> Any:
-        nonlocal given
-        given += 1
+        nonlocal delivered
+        delivered += 1
         try:
             body = next(waiting)
         except StopIteration:
@@ -401,7 +401,7 @@ async def raw(app: AdmissionApp, pieces: Any, *, hang_up: bool = False) -> list[
         return {
             "type": "http.request",
             "body": body,
-            "more_body": hang_up or last is not None or given < count,
+            "more_body": hang_up or last is not None or delivered < count,
         }
 
     async def send(message: Any) -> None:

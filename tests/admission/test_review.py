@@ -93,9 +93,9 @@ def test_a_name_comes_from_the_request_else_from_the_object_and_a_namespace_only
     assert (request.name, request.namespace) == (name, namespace)
 
 
-@pytest.mark.parametrize("given", [None, False, "true", 1, [], {}])
-def test_only_true_is_a_dry_run(given: Any) -> None:
-    assert read(dryRun=given).dry_run is False
+@pytest.mark.parametrize("dry_run", [None, False, "true", 1, [], {}])
+def test_only_true_is_a_dry_run(dry_run: Any) -> None:
+    assert read(dryRun=dry_run).dry_run is False
     assert read(dryRun=True).dry_run is True
 
 
@@ -155,10 +155,11 @@ def status(code: int, reason: str, message: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def causes(*found: FieldError) -> dict[str, Any]:
+def causes(*errors: FieldError) -> dict[str, Any]:
     return {
         "causes": [
-            {"reason": one.reason, "message": one.message, "field": one.field} for one in found
+            {"reason": error.reason, "message": error.message, "field": error.field}
+            for error in errors
         ]
     }
 

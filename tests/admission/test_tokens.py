@@ -122,10 +122,10 @@ def test_every_path_leads_to_the_verdict_and_only_a_token_or_a_certificate_is_tr
         others=(clique, gang),
     )
 
-    found = exchange.route(path)
-    assert found is not None
+    asked_route = exchange.route(path)
+    assert asked_route is not None
     review = json.dumps(load("podclique.replica-scope-0-worker")).encode()
-    answer = exchange.answer(found, b"", JSON_HEADERS, review)
+    answer = exchange.answer(asked_route, b"", JSON_HEADERS, review)
 
     assert isinstance(answer, tuple)
     assert json.loads(answer[1])["response"]["allowed"] is True

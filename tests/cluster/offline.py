@@ -32,12 +32,13 @@ class OfflineCluster(Cluster):
         levels: Sequence[Level] = (),
         node_labels: Sequence[str] = (),
     ) -> None:
-        given = list(objects)
-        kinds = {obj.get("kind") for obj in given}
+        initial = list(objects)
+        kinds = {obj.get("kind") for obj in initial}
         later = {sign: "v1alpha1" for sign in LATER if sign.kind in kinds}
-        client = MemoryClient(given, served={**EVERYTHING, **later})
+        client = MemoryClient(initial, served={**EVERYTHING, **later})
         if levels and not any(
-            one["metadata"]["name"] == topology_name for one in client.objects(CLUSTER_TOPOLOGY)
+            topology["metadata"]["name"] == topology_name
+            for topology in client.objects(CLUSTER_TOPOLOGY)
         ):
             client.load([desired_cluster_topology(topology_name, levels)])
         super().__init__(client, configured(topology_name, topology_enabled, levels, node_labels))
@@ -48,8 +49,8 @@ def configured(
     name: str, enabled: bool, levels: Sequence[Level] = (), node_labels: Sequence[str] = ()
 ) -> Configuration:
     """A configuration with that much of topology."""
-    given = tuple(TopologyLevel(domain=level.domain, key=level.key) for level in levels)
-    topology = ClusterTopology.model_construct(enabled=enabled, name=name, levels=given)
+    topology_levels = tuple(TopologyLevel(domain=level.domain, key=level.key) for level in levels)
+    topology = ClusterTopology.model_construct(enabled=enabled, name=name, levels=topology_levels)
     defaults = Configuration()
     binding = defaults.pod_binding.model_copy(update={"node_labels": tuple(node_labels)})
     return defaults.model_copy(update={"cluster_topology": topology, "pod_binding": binding})

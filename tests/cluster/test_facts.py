@@ -143,18 +143,18 @@ def test_changed_levels_are_seen_at_once_and_the_same_ones_are_the_same_object()
 
 async def test_a_cached_set_costs_no_call() -> None:
     offline = OfflineCluster([SET])
-    found = await offline.facts.read_set("ns", "pcs")
-    assert found is not None
-    assert found is offline.facts.cached_set("ns", "pcs")
+    pcs = await offline.facts.read_set("ns", "pcs")
+    assert pcs is not None
+    assert pcs is offline.facts.cached_set("ns", "pcs")
     assert offline.client.calls == []
 
 
 async def test_a_set_the_cache_lacks_is_read_once_each_time() -> None:
     offline = OfflineCluster()
     offline.client.load([SET])
-    found = await offline.facts.read_set("ns", "pcs")
-    assert found is not None
-    assert (found.namespace, found.name) == ("ns", "pcs")
+    pcs = await offline.facts.read_set("ns", "pcs")
+    assert pcs is not None
+    assert (pcs.namespace, pcs.name) == ("ns", "pcs")
     assert [(call.verb, call.resource) for call in offline.client.calls] == [
         ("get", POD_CLIQUE_SET)
     ]
@@ -260,9 +260,9 @@ def test_bindings_and_what_refers_to_them() -> None:
     assert [pcs.name for pcs in facts.users_of("gb200")] == ["using"]
     assert facts.users_of("other") == []
     assert [pcs.name for pcs in facts.sets_with_groups("ml")] == ["using"]
-    found = facts.kai_topology("gb200")
-    assert found is not None
-    assert found.keys == ("k/rack",)
+    topology = facts.kai_topology("gb200")
+    assert topology is not None
+    assert topology.keys == ("k/rack",)
     assert facts.level_keys() == ("k/rack",)
     assert sorted((sorted(labels.items()), count) for labels, count in facts.nodes()) == [
         ([], 1),

@@ -88,17 +88,17 @@ def changed(**changes: Any) -> dict[str, Any]:
 
 
 def domain(owners: Any = None, labels: Any = None, **metadata: Any) -> dict[str, Any]:
-    held = {
+    all_metadata = {
         "name": "pcs-0-cd",
         "namespace": "ns",
         "labels": MANAGED if labels is None else labels,
         **metadata,
     }
-    held["ownerReferences"] = [BY_SET] if owners is None else owners
+    all_metadata["ownerReferences"] = [BY_SET] if owners is None else owners
     return {
         "apiVersion": "resource.nvidia.com/v1beta1",
         "kind": "ComputeDomain",
-        "metadata": held,
+        "metadata": all_metadata,
         "spec": {},
     }
 
@@ -122,7 +122,7 @@ async def test_both_are_made_and_the_next_clique_asks_nobody() -> None:
     cluster = OfflineCluster([SET])
     assert not cluster.resources.is_ensured(plan(), "shared")
     created = await cluster.resources.ensure(plan(), "shared", dry_run=False)
-    assert [one["metadata"]["name"] for one in created] == ["pcs-0-cd", "pcs-0-mnnvl-claim"]
+    assert [obj["metadata"]["name"] for obj in created] == ["pcs-0-cd", "pcs-0-mnnvl-claim"]
     assert verbs(cluster) == ["get PodCliqueSet", "create ComputeDomain", "create ResourceClaim"]
     assert cluster.resources.is_ensured(plan(), "shared")
     assert len(cluster.client.calls) == 3
@@ -170,7 +170,7 @@ async def test_a_template_needs_no_claim() -> None:
 async def test_a_dry_run_looks_and_makes_nothing() -> None:
     cluster = OfflineCluster([SET])
     planned = await cluster.resources.ensure(plan(), "shared", dry_run=True)
-    assert [one["kind"] for one in planned] == ["ComputeDomain", "ResourceClaim"]
+    assert [obj["kind"] for obj in planned] == ["ComputeDomain", "ResourceClaim"]
     assert verbs(cluster) == ["get ComputeDomain", "get ResourceClaim"]
     assert not cluster.resources.is_ensured(plan(), "shared")
 
@@ -218,7 +218,7 @@ async def test_what_is_not_ours_is_forgotten_once_it_is_gone() -> None:
             await cluster.resources.ensure(plan(), "shared", dry_run=dry_run)
     await cluster.client.delete(ObjectRef(COMPUTE_DOMAIN, "pcs-0-cd", "ns"))
     made = await cluster.resources.ensure(plan(), "shared", dry_run=False)
-    assert [one["kind"] for one in made] == ["ComputeDomain", "ResourceClaim"]
+    assert [obj["kind"] for obj in made] == ["ComputeDomain", "ResourceClaim"]
 
 
 async def test_a_scaling_group_s_resources_are_not_shared_with_a_clique_of_such_a_name() -> None:
@@ -294,7 +294,7 @@ async def test_what_is_owned_by_the_living_is_used(owners: Any) -> None:
 async def test_a_scaling_group_has_a_set_behind_it(cached: bool) -> None:
     cluster = OfflineCluster([SET]) if cached else unseen(OfflineCluster(), SET)
     made = await cluster.resources.ensure(plan(owner=None), "shared", dry_run=False)
-    assert [one["metadata"]["ownerReferences"][0]["uid"] for one in made] == ["u", "u"]
+    assert [obj["metadata"]["ownerReferences"][0]["uid"] for obj in made] == ["u", "u"]
     reads = [call for call in cluster.client.calls if call.resource == POD_CLIQUE_SET]
     assert len(reads) == (1 if cached else 2)
 
@@ -332,7 +332,7 @@ async def test_a_failing_cluster_leaves_nothing_claimed() -> None:
         await cluster.resources.ensure(plan(), "shared", dry_run=False)
     assert not cluster.resources.is_ensured(plan(), "shared")
     assert [
-        one["kind"] for one in await cluster.resources.ensure(plan(), "shared", dry_run=False)
+        obj["kind"] for obj in await cluster.resources.ensure(plan(), "shared", dry_run=False)
     ] == ["ResourceClaim"]
 
 
@@ -356,14 +356,15 @@ async def test_a_gang_adopts_what_is_its_own() -> None:
     )
     cluster = OfflineCluster([SET, GANG, domain(), claim(), other])
     written = await cluster.owners.adopt(gang(), dry_run=False)
-    assert [one["metadata"]["name"] for one in written] == ["pcs-0-cd", "pcs-0-mnnvl-claim"]
+    assert [obj["metadata"]["name"] for obj in written] == ["pcs-0-cd", "pcs-0-mnnvl-claim"]
     for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
         owners = cluster.client.objects(resource)[0]["metadata"]["ownerReferences"]
         assert owners == [gang().reference()]
     assert cluster.client.objects(COMPUTE_DOMAIN)[1]["metadata"]["ownerReferences"] == [BY_SET]
-    assert {POD_GANG_OWNS.state(one, gang()) for one in cluster.owners.resources_of(gang())} == {
-        "owned"
-    }
+    assert {
+        POD_GANG_OWNS.state(mnnvl_resource, gang())
+        for mnnvl_resource in cluster.owners.resources_of(gang())
+    } == {"owned"}
     assert await cluster.owners.adopt(gang(), dry_run=False) == []
 
 
@@ -372,7 +373,7 @@ async def test_a_gang_is_known_by_its_name_where_its_labels_say_no_more_than_its
     grove = read_gang({"metadata": {**GANG["metadata"], "labels": labels}}, "ns")  # type: ignore[dict-item]
     cluster = OfflineCluster([SET, GANG, domain(), claim()])
     written = await cluster.owners.adopt(grove, dry_run=False)
-    assert [one["metadata"]["name"] for one in written] == ["pcs-0-cd", "pcs-0-mnnvl-claim"]
+    assert [obj["metadata"]["name"] for obj in written] == ["pcs-0-cd", "pcs-0-mnnvl-claim"]
 
 
 async def test_a_resource_that_names_no_podgang_goes_by_the_designs_labels() -> None:
@@ -437,9 +438,9 @@ async def test_a_dry_run_gives_what_a_live_one_makes() -> None:
     planned = await OfflineCluster([SET]).resources.ensure(plan(), "shared", dry_run=True)
     made = await OfflineCluster([SET]).resources.ensure(plan(), "shared", dry_run=False)
     filled_in = ("uid", "resourceVersion", "creationTimestamp", "generation")
-    for one in made:
-        one["metadata"] = {
-            name: value for name, value in one["metadata"].items() if name not in filled_in
+    for obj in made:
+        obj["metadata"] = {
+            name: value for name, value in obj["metadata"].items() if name not in filled_in
         }
     assert planned == made
 
@@ -447,7 +448,7 @@ async def test_a_dry_run_gives_what_a_live_one_makes() -> None:
 async def test_half_of_it_there_makes_the_other_half() -> None:
     cluster = OfflineCluster([SET, domain()])
     assert [
-        one["kind"] for one in await cluster.resources.ensure(plan(), "shared", dry_run=False)
+        obj["kind"] for obj in await cluster.resources.ensure(plan(), "shared", dry_run=False)
     ] == ["ResourceClaim"]
     assert verbs(cluster) == ["get PodCliqueSet", "create ResourceClaim"]
 
@@ -460,7 +461,7 @@ async def test_an_answer_that_was_lost_is_found_at_the_next_try() -> None:
     with pytest.raises(Unavailable, match="cut"):
         await cluster.resources.ensure(plan(), "shared", dry_run=False)
     assert [
-        one["kind"] for one in await cluster.resources.ensure(plan(), "shared", dry_run=False)
+        obj["kind"] for obj in await cluster.resources.ensure(plan(), "shared", dry_run=False)
     ] == ["ResourceClaim"]
     assert len(cluster.client.objects(COMPUTE_DOMAIN)) == 1
 
@@ -471,7 +472,7 @@ async def test_a_first_try_that_fails_does_not_hold_up_the_others() -> None:
     tries = (cluster.resources.ensure(plan(), "shared", dry_run=False) for _ in range(3))
     first, *others = await asyncio.gather(*tries, return_exceptions=True)
     assert isinstance(first, Unavailable)
-    assert sorted(len(one) for one in others if isinstance(one, list)) == [0, 2]
+    assert sorted(len(created) for created in others if isinstance(created, list)) == [0, 2]
     assert cluster.resources._in_flight == {}
 
 
@@ -546,10 +547,11 @@ async def test_the_rest_is_left_when_one_adoption_is_crossed() -> None:
     with pytest.raises(Conflict):
         await cluster.owners.adopt(gang(), dry_run=False)
     states = [
-        (one.kind, POD_GANG_OWNS.state(one, gang())) for one in cluster.owners.resources_of(gang())
+        (mnnvl_resource.kind, POD_GANG_OWNS.state(mnnvl_resource, gang()))
+        for mnnvl_resource in cluster.owners.resources_of(gang())
     ]
     assert states == [("ComputeDomain", "owned"), ("ResourceClaim", "adoptable")]
-    assert [one["kind"] for one in await cluster.owners.adopt(gang(), dry_run=False)] == [
+    assert [obj["kind"] for obj in await cluster.owners.adopt(gang(), dry_run=False)] == [
         "ResourceClaim"
     ]
 

@@ -32,8 +32,8 @@ def topology(*levels: dict[str, str], name: str = "managed") -> Object:
 
 
 def node(**labels: str) -> Object:
-    held = {key.replace("_", "/"): value for key, value in labels.items()}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": held}}
+    with_slashes = {key.replace("_", "/"): value for key, value in labels.items()}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": with_slashes}}
 
 
 @contextlib.asynccontextmanager
@@ -110,7 +110,7 @@ async def test_nothing_counts_as_not_served_before_the_cluster_has_said_so() -> 
 
 async def test_a_cluster_without_grove_and_kai_is_quiet_and_picks_them_up() -> None:
     client = WatchedMemory()
-    client.served = {one: one.versions[0] for one in ALL if not one.optional}
+    client.served = {resource: resource.versions[0] for resource in ALL if not resource.optional}
     async with running(client) as cluster:
         sets = cluster.stores.by_name()["podcliquesets"]
         assert (sets.served, sets.synced, sets.problem) == (False, True, "")

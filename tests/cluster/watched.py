@@ -40,24 +40,26 @@ class WatchedMemory(MemoryClient):
     async def _read(self, path: str) -> Object:
         parts = path.strip("/").split("/")
         if path == "/apis":
-            groups = {one.group for one in self.served if one.group}
-            found = [
+            groups = {resource.group for resource in self.served if resource.group}
+            listed = [
                 {
                     "name": group,
                     "versions": [
-                        {"version": v} for one, v in self.served.items() if one.group == group
+                        {"version": v}
+                        for resource, v in self.served.items()
+                        if resource.group == group
                     ],
                 }
                 for group in sorted(groups)
             ]
-            return {"kind": "APIGroupList", "groups": found}
+            return {"kind": "APIGroupList", "groups": listed}
         if path == "/api":
             return {"kind": "APIVersions", "versions": ["v1"]}
         group, version = ("", parts[1]) if parts[0] == "api" else (parts[1], parts[2])
         resources = [
-            {"name": one.plural, "kind": one.kind, "namespaced": one.namespaced}
-            for one, served in self.served.items()
-            if (one.group, served) == (group, version)
+            {"name": resource.plural, "kind": resource.kind, "namespaced": resource.namespaced}
+            for resource, served in self.served.items()
+            if (resource.group, served) == (group, version)
         ]
         return {
             "kind": "APIResourceList",

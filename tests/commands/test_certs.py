@@ -148,9 +148,9 @@ def test_a_kubeconfig_that_is_none_is_unusable(tmp_path: Path, capsys: Any) -> N
 async def test_a_live_secret_that_all_webhooks_trust() -> None:
     cluster = Cluster()
     await running(cluster)
-    held = cluster.holdings()
+    holdings = cluster.holdings()
     material, distrust = await read_live(cluster.client, Certificates())
-    assert material == Material(held.leaf.cert_pem, held.leaf.key_pem, held.bundle_pem)
+    assert material == Material(holdings.leaf.cert_pem, holdings.leaf.key_pem, holdings.bundle_pem)
     assert distrust == []
 
 

@@ -89,9 +89,9 @@ async def test_the_sandbox_has_a_fleet_and_a_console_and_logs_nothing_like_an_er
                 if lines[-1].startswith("console ready"):
                     break
         file = Path(lines[-1].removeprefix("console ready: open ").strip())
-        found = re.search(r'url=([^"]+)"', await asyncio.to_thread(file.read_text))
-        assert found is not None
-        async with httpx.AsyncClient(base_url=found[1]) as client:
+        match = re.search(r'url=([^"]+)"', await asyncio.to_thread(file.read_text))
+        assert match is not None
+        async with httpx.AsyncClient(base_url=match[1]) as client:
 
             async def text_of_page() -> str:
                 return (await client.get("workloads")).text

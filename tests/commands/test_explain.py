@@ -35,9 +35,9 @@ FULL: dict[str, Any] = {
 }
 
 
-def written(folder: Path, given: Snapshot, name: str = "cluster.yaml") -> str:
+def written(folder: Path, snapshot: Snapshot, name: str = "cluster.yaml") -> str:
     path = folder / name
-    path.write_text(yaml.safe_dump_all(objects_of(given)))
+    path.write_text(yaml.safe_dump_all(objects_of(snapshot)))
     return str(path)
 
 
@@ -68,8 +68,10 @@ def test_reasons_are_1_and_have_numbers_and_remedies(
 
 
 def test_a_placed_gang_is_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = facts(pods=fleet.placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"))
-    assert main(["explain", "podgang/llm-0", "--all", "--offline", written(tmp_path, given)]) == 0
+    snapshot = facts(pods=fleet.placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"))
+    assert (
+        main(["explain", "podgang/llm-0", "--all", "--offline", written(tmp_path, snapshot)]) == 0
+    )
     printed = capsys.readouterr().out
     assert printed.startswith("llm-0 is placed as asked, 4 of 4 pods placed\n")
     assert "PodGang llm-0 *" in printed
@@ -90,7 +92,7 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("asked", "message"),
     [
         ("pod/none", "Pod none not found in namespace default\n"),
         (
@@ -105,9 +107,9 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ],
 )
 def test_what_is_not_there_is_2(
-    given: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    asked: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["explain", given, "--offline", written(tmp_path, facts())]) == 2
+    assert main(["explain", asked, "--offline", written(tmp_path, facts())]) == 2
     assert capsys.readouterr().err.startswith(message)
 
 
@@ -342,9 +344,9 @@ def test_levels_that_would_be_rejected_are_2(
 
 
 def test_colours_are_for_terminals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = answer(facts(**FULL))
-    plain = text(given).splitlines()
-    coloured = text(given, colour=True).splitlines()
+    answered = answer(facts(**FULL))
+    plain = text(answered).splitlines()
+    coloured = text(answered, colour=True).splitlines()
     assert coloured[0] == f"\x1b[33m{plain[0]}\x1b[0m"
     assert [re.sub("\x1b\\[\\d+m", "", line) for line in coloured] == plain
     assert coloured[6].endswith("0/4  \x1b[33mwaits\x1b[0m")
@@ -405,10 +407,12 @@ def test_room_counts_gpus_of_device_plugins_and_of_dra(
         plain if plain.name in by_dra else full
         for plain, full in zip(WITHOUT_PLUGIN, fleet.nodes(), strict=True)
     )
-    given = facts(
+    snapshot = facts(
         nodes=mixed, slices=tuple(gpus(name) for name in sorted(by_dra)), claims=taken("gpu-00")
     )
-    assert main(["topology", "--room", "4x8", "--offline", written(tmp_path, given, "a.yaml")]) == 0
+    assert (
+        main(["topology", "--room", "4x8", "--offline", written(tmp_path, snapshot, "a.yaml")]) == 0
+    )
     printed = capsys.readouterr().out
     assert "zone-a  2 racks  8 nodes  63 of 64 GPUs free" in printed
     assert printed.splitlines()[0] == (
@@ -450,8 +454,8 @@ def test_the_answer_about_room_is_first(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Its exit code is that of the answer, whatever there is to look at in the topology."""
-    given = facts()
-    path = written(tmp_path, given)
+    snapshot = facts()
+    path = written(tmp_path, snapshot)
     assert main(["topology", "--room", room, "--in", level, "--offline", path]) == code
     printed = capsys.readouterr().out.splitlines()
     assert [line[: len(text)] for line, text in zip(printed, lines, strict=False)] == lines

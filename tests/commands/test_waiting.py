@@ -30,13 +30,13 @@ pytestmark = pytest.mark.untraced
 REASON = "No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2 (+1)"
 
 
-def listed(given: Snapshot, *namespaces: str) -> list[WorkloadRow]:
-    index = Index(given)
+def listed(snapshot: Snapshot, *namespaces: str) -> list[WorkloadRow]:
+    index = Index(snapshot)
     return rows(index, workloads(index, namespaces))
 
 
-def lines(given: Snapshot, width: int = 0, namespace: str = "") -> list[str]:
-    return list_text(listed(given), given, namespace, width=width).splitlines()
+def lines(snapshot: Snapshot, width: int = 0, namespace: str = "") -> list[str]:
+    return list_text(listed(snapshot), snapshot, namespace, width=width).splitlines()
 
 
 def pending(name: str, namespace: str = "research", age: float = 60.0) -> tuple[KaiPodGroup, Pod]:
@@ -117,20 +117,22 @@ def test_without_a_terminal_no_reason_is_cut() -> None:
 
 
 def test_what_waits_longest_is_first() -> None:
-    given = several()
-    assert [(row.ref.name, row.state, row.id, row.who) for row in listed(given)] == [
+    snapshot = several()
+    assert [(row.ref.name, row.state, row.id, row.who) for row in listed(snapshot)] == [
         ("old", "waits", "QueueMissing", "you"),
         ("llm", "waits", "NoDomainFits", "wait"),
         ("new", "waits", "QueueMissing", "you"),
     ]
-    assert [row.ref.name for row in listed(given, fleet.NAMESPACE)] == ["llm"]
+    assert [row.ref.name for row in listed(snapshot, fleet.NAMESPACE)] == ["llm"]
 
 
 def test_a_pod_group_of_a_gang_or_of_pods_that_ended_is_no_workload_of_its_own() -> None:
     group, pod = pending("done")
     ended = replace(pod, phase="Succeeded")
-    given = replace(facts(), pod_groups=(*facts().pod_groups, group), pods=(*facts().pods, ended))
-    assert [row.ref.name for row in listed(given)] == ["llm"]
+    snapshot = replace(
+        facts(), pod_groups=(*facts().pod_groups, group), pods=(*facts().pods, ended)
+    )
+    assert [row.ref.name for row in listed(snapshot)] == ["llm"]
 
 
 def test_what_is_placed_is_only_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,17 +203,17 @@ def test_the_name_of_an_object_is_not_taken_for_a_file(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = written(tmp_path, facts())
-    given = [path if word == "FILE" else word for word in arguments]
-    assert main(["explain", *given]) == 2
+    with_path = [path if word == "FILE" else word for word in arguments]
+    assert main(["explain", *with_path]) == 2
     assert capsys.readouterr().err == f"{message}\n"
 
 
 def test_a_note_is_not_why_something_waits() -> None:
     """A node lacks a label, and the gang has a place without it: nothing is known that keeps it."""
-    given = facts(nodes=without(fleet.RACK, "gpu-13"))
-    answer = explain(Index(given), fleet.SET_REF)
+    snapshot = facts(nodes=without(fleet.RACK, "gpu-13"))
+    answer = explain(Index(snapshot), fleet.SET_REF)
     assert answer is not None
-    (row,) = listed(given)
+    (row,) = listed(snapshot)
     assert [(reason.id, reason.severity) for reason in answer.reasons] == [
         ("LevelLabelMissing", "note")
     ]
@@ -221,8 +223,8 @@ def test_a_note_is_not_why_something_waits() -> None:
 
 def test_what_was_not_examined_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without nodes, no reason is found for what waits, and the exit code is not that of reasons."""
-    given = replace(facts(), nodes=(), queues=(), kai_topologies=())
-    assert main(["explain", "--offline", written(tmp_path, given)]) == 2
+    snapshot = replace(facts(), nodes=(), queues=(), kai_topologies=())
+    assert main(["explain", "--offline", written(tmp_path, snapshot)]) == 2
     assert capsys.readouterr().out.splitlines()[-1].endswith("room was not examined")
 
 
@@ -242,11 +244,11 @@ def test_what_was_not_examined_is_2(tmp_path: Path, capsys: pytest.CaptureFixtur
     ],
 )
 def test_what_may_not_be_read_is_not_nothing(unseen: dict[str, str], first: str, code: int) -> None:
-    given = replace(facts(), unseen=unseen, pods=())
-    given = replace(given, sets=()) if "sets" in unseen else given
-    found = listed(given)
-    text = list_text(found, given, "inference").splitlines()
-    assert (text[0], exit_code(found, given)) == (first, code)
+    snapshot = replace(facts(), unseen=unseen, pods=())
+    snapshot = replace(snapshot, sets=()) if "sets" in unseen else snapshot
+    workload_rows = listed(snapshot)
+    text = list_text(workload_rows, snapshot, "inference").splitlines()
+    assert (text[0], exit_code(workload_rows, snapshot)) == (first, code)
     assert text[-1] == (
         "who may write RoleBindings in inference gives the right to read them: kubectl -n inference"
         f" create rolebinding USER-view --clusterrole={VIEWER} --user=USER"
@@ -255,8 +257,8 @@ def test_what_may_not_be_read_is_not_nothing(unseen: dict[str, str], first: str,
 
 def test_names_of_others_are_shown_as_they_are_stored() -> None:
     hostile = SetWithStatus("inference", "a\x1b[2Jb", created=NOW)
-    given = replace(facts(), sets=(hostile,), gangs=(), cliques=(), pods=())
-    text = list_text(listed(given), given, "", everything=True)
+    snapshot = replace(facts(), sets=(hostile,), gangs=(), cliques=(), pods=())
+    text = list_text(listed(snapshot), snapshot, "", everything=True)
     assert "\x1b" not in text
     assert "pcs/a\\x1b[2Jb" in text
 

@@ -76,10 +76,10 @@ async def shown(
 async def test_the_page_shows_the_reason_and_what_helps(row: Row, shown: tuple[str, Scene]) -> None:
     dialect, scene = shown
     skip_if_impossible(row, dialect, scene.server)
-    given = facts(**{**start(dialect), **row.hit})
-    expected = explain(Index(given), SET_REF)
+    snapshot = facts(**{**start(dialect), **row.hit})
+    expected = explain(Index(snapshot), SET_REF)
     assert expected is not None
-    await scene.stage.show(given)
+    await scene.stage.show(snapshot)
     page = scene.tab.page
     await page.goto(f"{scene.console.url}{PATH}")
     await eventually(lambda: _missing(page, expected.reasons), lambda missing: missing == [])

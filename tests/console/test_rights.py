@@ -164,8 +164,8 @@ async def seen(server: ApiServer, *namespaces: str) -> Seen:
 
 async def printed(server: ApiServer, *arguments: str, context: str = "operator") -> tuple[int, str]:
     """Exit code and standard output of a command."""
-    given = ["--kubeconfig", str(server.kubeconfig), "--context", context]
-    code, output, _ = await command(*arguments, *given)
+    options = ["--kubeconfig", str(server.kubeconfig), "--context", context]
+    code, output, _ = await command(*arguments, *options)
     return code, output
 
 

@@ -43,7 +43,7 @@ def pod_group(*names: str, name: str = "a") -> dict[str, Any]:
     spec = {
         "minMember": 1,
         "queue": "q",
-        "subGroups": [{"name": one, "minMember": 1} for one in names],
+        "subGroups": [{"name": subgroup, "minMember": 1} for subgroup in names],
     }
     metadata = {"name": name, "namespace": "team"}
     return {

@@ -55,8 +55,8 @@ def read_cluster(data: bytes) -> Object:
         return {}
 
 
-def objects_in(given: Object) -> list[Object]:
-    return [obj for obj in list_of(given.get("objects")) if isinstance(obj, dict)]
+def objects_in(cluster: Object) -> list[Object]:
+    return [obj for obj in list_of(cluster.get("objects")) if isinstance(obj, dict)]
 
 
 def stored(obj: Object) -> Object:
@@ -94,11 +94,11 @@ def loaded(kind: type[C], objects: Iterable[Object]) -> C:
 
     It serves ClusterTopologyBindings if there is one.
     """
-    given = [stored(obj) for obj in objects]
-    bindings = any(obj.get("kind") == CLUSTER_TOPOLOGY_BINDING.kind for obj in given)
+    stored_objects = [stored(obj) for obj in objects]
+    bindings = any(obj.get("kind") == CLUSTER_TOPOLOGY_BINDING.kind for obj in stored_objects)
     version = {CLUSTER_TOPOLOGY_BINDING: CLUSTER_TOPOLOGY_BINDING.versions[0]}
     client = kind(served={**EVERYTHING, **version} if bindings else EVERYTHING)
-    for obj in given:
+    for obj in stored_objects:
         with contextlib.suppress(NotServed):
             client.load([obj])
     return client
@@ -135,8 +135,8 @@ def mutation_of(begin: Callable[[], Sequence[bytes]]) -> Mutate:
     """Changes values of a few objects of an input of `begin`."""
 
     def mutate(data: bytes, random: Random) -> bytes:
-        given = read_cluster(data)
-        objects = objects_in(given)
+        cluster = read_cluster(data)
+        objects = objects_in(cluster)
         if not objects:
             return random.choice(begin())
         if random.random() < 0.01:
@@ -144,7 +144,7 @@ def mutation_of(begin: Callable[[], Sequence[bytes]]) -> Mutate:
         for _ in range(random.choice((1, 1, 2, 4))):
             at = random.randrange(len(objects))
             objects[at] = _changed(objects[at], random)
-        return dump({**given, "objects": objects})
+        return dump({**cluster, "objects": objects})
 
     return mutate
 

@@ -141,7 +141,7 @@ class Stream:
 
     def answers(self) -> list[tuple[int, Any]]:
         """Status and body of each answer, without those that ask the client to go on."""
-        found: list[tuple[int, Any]] = []
+        answers: list[tuple[int, Any]] = []
         rest = bytes(self.wire.written)
         while rest:
             head = _ANSWER.match(rest)
@@ -153,8 +153,8 @@ class Stream:
             body = rest[head.end() : end]
             rest = rest[end:]
             if status != 100:
-                found.append((status, _checked(status, body)))
-        return found
+                answers.append((status, _checked(status, body)))
+        return answers
 
 
 def _checked(status: int, body: bytes) -> Any:

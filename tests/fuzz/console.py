@@ -19,13 +19,13 @@ PAGES = ("workloads", "topology", "topology?pods=3&gpus=8", "findings", "playgro
 
 def run(data: bytes) -> None:
     """Every page, an explanation as text and JSON, and an examination by audit and doctor."""
-    given = read_cluster(data)
-    objects = [stored(obj) for obj in objects_in(given)]
+    cluster = read_cluster(data)
+    objects = [stored(obj) for obj in objects_in(cluster)]
     lists: dict[str, list[Object]] = {}
     for obj in objects:
         if isinstance(obj.get("kind"), str):
             lists.setdefault(plural(obj["kind"]), []).append(obj)
-    run_coroutine(_look_at(lists, quote(str(given.get("ask")))))
+    run_coroutine(_look_at(lists, quote(str(cluster.get("ask")))))
 
 
 async def _look_at(lists: dict[str, list[Object]], asked: str) -> None:

@@ -41,9 +41,9 @@ POD = {
 
 
 def run(data: bytes) -> None:
-    given = read_cluster(data)
-    client = loaded(AnsweringClient, objects_in(given))
-    run_coroutine(_examine(client, given.get("version")))
+    cluster = read_cluster(data)
+    client = loaded(AnsweringClient, objects_in(cluster))
+    run_coroutine(_examine(client, cluster.get("version")))
 
 
 async def _examine(client: AnsweringClient, version: Any) -> None:

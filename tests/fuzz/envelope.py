@@ -43,17 +43,17 @@ def run(data: bytes) -> None:
     exchange = Exchange(CLUSTERS.routes("recorded"), lambda *_: None)
     headers = {b"content-type": parts[2]}
     status, answer = awaited(exchange.answer(exchange.routes[path], parts[1], headers, body))
-    given = orjson.loads(answer)
+    document = orjson.loads(answer)
     if status == 200:
-        response = given["response"]
-        assert (given["kind"], bool(response["uid"])) == ("AdmissionReview", True), given
+        response = document["response"]
+        assert (document["kind"], bool(response["uid"])) == ("AdmissionReview", True), document
         code = response.get("status", {}).get("code")
-        assert code in (*CODES, 415) or (code == 500 and b"RBAC" in answer), given
+        assert code in (*CODES, 415) or (code == 500 and b"RBAC" in answer), document
         assert isinstance(response["allowed"], bool)
     else:
-        assert (status, given["kind"]) in {(code, "Status") for code in (400, 413, 415)}, (
+        assert (status, document["kind"]) in {(code, "Status") for code in (400, 413, 415)}, (
             status,
-            given,
+            document,
         )
 
 

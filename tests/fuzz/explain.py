@@ -39,11 +39,11 @@ LEVELS = {
 
 def run(data: bytes) -> None:
     """Everything that `explain --offline` and `topology --offline` print of some files."""
-    given = read_cluster(data)
-    objects = objects_in(given)
+    cluster = read_cluster(data)
+    objects = objects_in(cluster)
     facts = facts_of(objects, NOW)
     index = Index(facts)
-    ref = reference(str(given.get("ask")), EXPLAINED)
+    ref = reference(str(cluster.get("ask")), EXPLAINED)
     answer = explain(index, ref) if ref else None
     if answer is not None:
         check_text(text(answer, everything=True))

@@ -131,16 +131,16 @@ def _uid(review: Any) -> Any:
 
 def run(data: bytes) -> None:
     """Judges the review of `data` twice, and what comes of the object once more."""
-    given = read(data)
+    case = read(data)
     if (
-        not isinstance(given, dict)
-        or given.get("facts") not in FACTS
-        or given.get("path") not in PATHS
+        not isinstance(case, dict)
+        or case.get("facts") not in FACTS
+        or case.get("path") not in PATHS
     ):
         return
-    facts = given["facts"]
-    path = given["path"]
-    review = given.get("review")
+    facts = case["facts"]
+    path = case["path"]
+    review = case.get("review")
     answer = answered(CLUSTERS.routes(facts)[path], review)
     assert answered(CLUSTERS.routes(facts)[path], review) == answer, (
         "another answer to the same request"
@@ -217,12 +217,12 @@ def of_paths(name: str, *paths: str) -> Target:
         ]
 
     def mutate(data: bytes, random: Random) -> bytes:
-        given = read(data)
-        if not isinstance(given, dict) or "review" not in given:
+        case = read(data)
+        if not isinstance(case, dict) or "review" not in case:
             return random.choice(corpus())
         if random.random() < 0.1:
-            given["facts"] = random.choice(list(FACTS))
-        return dump({**given, "review": vocabulary().changed(given["review"], random)})
+            case["facts"] = random.choice(list(FACTS))
+        return dump({**case, "review": vocabulary().changed(case["review"], random)})
 
     return Target(name, run, corpus, mutate)
 

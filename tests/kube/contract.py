@@ -97,11 +97,11 @@ class ClientContract:
         assert raised.value.code == 409
 
     async def test_create_with_generate_name(self, client: Client) -> None:
-        wanted = secret("")
-        wanted["metadata"] = {"generateName": unique("generated") + "-"}
-        created = await client.create(SECRET, wanted, NAMESPACE)
-        assert created["metadata"]["name"].startswith(wanted["metadata"]["generateName"])
-        assert created["metadata"]["name"] != wanted["metadata"]["generateName"]
+        unnamed = secret("")
+        unnamed["metadata"] = {"generateName": unique("generated") + "-"}
+        created = await client.create(SECRET, unnamed, NAMESPACE)
+        assert created["metadata"]["name"].startswith(unnamed["metadata"]["generateName"])
+        assert created["metadata"]["name"] != unnamed["metadata"]["generateName"]
 
     async def test_a_dry_run_stores_nothing(self, client: Client) -> None:
         name = unique("dry")
@@ -251,11 +251,11 @@ class ClientContract:
         name = unique("metadata")
         group = unique("group")
         stored = await client.create(SECRET, secret(name, {"group": group}, a="YQ=="), NAMESPACE)
-        one = await client.get(ObjectRef(SECRET, name, NAMESPACE), metadata_only=True)
+        single = await client.get(ObjectRef(SECRET, name, NAMESPACE), metadata_only=True)
         page = await client.list(
             Selection(SECRET, NAMESPACE, labels=f"group={group}", metadata_only=True)
         )
-        for obj in [one, *page.items]:
+        for obj in [single, *page.items]:
             assert (obj["apiVersion"], obj["kind"]) == ("meta.k8s.io/v1", "PartialObjectMetadata")
             assert obj["metadata"] == stored["metadata"]
             assert "data" not in obj
@@ -272,7 +272,7 @@ class ClientContract:
             (await client.create(SECRET, secret(unique("page"), {"group": group}), NAMESPACE))
             for _ in range(5)
         ]
-        wanted = sorted(obj["metadata"]["name"] for obj in names)
+        expected = sorted(obj["metadata"]["name"] for obj in names)
         page = await client.list(Selection(SECRET, NAMESPACE, labels=f"group={group}"), limit=2)
         first_version = page.resource_version
         seen = [*page.items]
@@ -285,12 +285,12 @@ class ClientContract:
             )
             seen += page.items
             sizes.append(len(page.items))
-        assert sorted(item["metadata"]["name"] for item in seen) == wanted
+        assert sorted(item["metadata"]["name"] for item in seen) == expected
         assert sizes == [2, 2, 1]
         assert page.resource_version == first_version
 
     @pytest.mark.parametrize(
-        ("selector", "wanted"),
+        ("selector", "expected"),
         [
             ("tier=gold", ["a"]),
             ("tier==gold", ["a"]),
@@ -302,7 +302,9 @@ class ClientContract:
             ("tier in (gold,silver),!spare", ["a"]),
         ],
     )
-    async def test_label_selectors(self, client: Client, selector: str, wanted: list[str]) -> None:
+    async def test_label_selectors(
+        self, client: Client, selector: str, expected: list[str]
+    ) -> None:
         group = unique("group")
         for name, labels in {
             "a": {"tier": "gold"},
@@ -314,7 +316,7 @@ class ClientContract:
             )
         page = await client.list(Selection(SECRET, NAMESPACE, labels=f"group={group},{selector}"))
         assert [item["metadata"]["name"] for item in page.items] == [
-            f"{group}-{name}" for name in wanted
+            f"{group}-{name}" for name in expected
         ]
 
     async def test_field_selector_by_name(self, client: Client) -> None:
@@ -341,9 +343,9 @@ class ClientContract:
 
     async def test_finalizers_hold_a_deletion_back(self, client: Client) -> None:
         name = unique("finalizer")
-        held = secret(name)
-        held["metadata"]["finalizers"] = ["grove.io/contract"]
-        await client.create(SECRET, held, NAMESPACE)
+        with_finalizer = secret(name)
+        with_finalizer["metadata"]["finalizers"] = ["grove.io/contract"]
+        await client.create(SECRET, with_finalizer, NAMESPACE)
         await client.delete(ObjectRef(SECRET, name, NAMESPACE))
         assert (await client.get(ObjectRef(SECRET, name, NAMESPACE)))["metadata"][
             "deletionTimestamp"

@@ -501,7 +501,7 @@ async def test_a_watch_may_be_left_at_any_event() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chunks", "wanted"),
+    ("chunks", "expected"),
     [
         ([b"a\nb\n"], [b"a", b"b"]),
         ([b"a", b"b\nc"], [b"ab", b"c"]),
@@ -509,13 +509,13 @@ async def test_a_watch_may_be_left_at_any_event() -> None:
         ([], []),
     ],
 )
-async def test_lines(chunks: list[bytes], wanted: list[bytes]) -> None:
-    assert [found async for found in lines_of(_stream(chunks), 100)] == wanted
+async def test_lines(chunks: list[bytes], expected: list[bytes]) -> None:
+    assert [line async for line in lines_of(_stream(chunks), 100)] == expected
 
 
 async def test_a_line_that_is_too_long() -> None:
     with pytest.raises(LineTooLong):
-        _ = [found async for found in lines_of(_stream([b"x" * 60, b"y" * 60]), 100)]
+        _ = [line async for line in lines_of(_stream([b"x" * 60, b"y" * 60]), 100)]
 
 
 async def _stream(chunks: list[bytes]) -> AsyncGenerator[bytes, None]:
@@ -595,8 +595,8 @@ async def test_kubeconfig_contexts(tmp_path: Path) -> None:
     }
     path = kubeconfig(tmp_path / "config", **users)
     basic = base64.b64encode(b"u:p").decode()
-    wanted = {None: "Bearer plain", "second": "Bearer from-file", "third": f"Basic {basic}"}
-    for context, header in wanted.items():
+    headers = {None: "Bearer plain", "second": "Bearer from-file", "third": f"Basic {basic}"}
+    for context, header in headers.items():
         credentials = await from_kubeconfig(path, context)
         assert (credentials.host, await credentials.authorization()) == (
             "http://127.0.0.1:7/prefix",

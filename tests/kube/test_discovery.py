@@ -47,12 +47,12 @@ def _group(name: str, versions: list[str]) -> Object:
     }
 
 
-def discovery(server: ApiServer) -> Discovery:
+def discovery_of(server: ApiServer) -> Discovery:
     return Discovery(server.read, RESOURCES, random=lambda: 0.0)
 
 
-def answers(given: Discovery) -> dict[str, str | None]:
-    return {str(resource): given.served_version(resource) for resource in RESOURCES}
+def answers(discovery: Discovery) -> dict[str, str | None]:
+    return {str(resource): discovery.served_version(resource) for resource in RESOURCES}
 
 
 NOTHING_OPTIONAL: dict[str, str | None] = {
@@ -64,7 +64,7 @@ NOTHING_OPTIONAL: dict[str, str | None] = {
 
 
 @pytest.mark.parametrize(
-    ("server", "wanted"),
+    ("server", "expected"),
     [
         pytest.param(ApiServer(), {}, id="a cluster with nothing optional"),
         pytest.param(
@@ -91,12 +91,12 @@ NOTHING_OPTIONAL: dict[str, str | None] = {
         ),
     ],
 )
-def test_served_versions(server: ApiServer, wanted: dict[str, str]) -> None:
+def test_served_versions(server: ApiServer, expected: dict[str, str]) -> None:
     async def main() -> None:
-        given = discovery(server)
-        assert (given.known, answers(given)) == (False, NOTHING_OPTIONAL)
-        await given.refresh()
-        assert (given.known, answers(given)) == (True, NOTHING_OPTIONAL | wanted)
+        discovery = discovery_of(server)
+        assert (discovery.known, answers(discovery)) == (False, NOTHING_OPTIONAL)
+        await discovery.refresh()
+        assert (discovery.known, answers(discovery)) == (True, NOTHING_OPTIONAL | expected)
 
     virtual.run(main())
 
@@ -106,7 +106,7 @@ def test_only_groups_that_we_know_are_read() -> None:
         server = ApiServer(
             apps={"v1": ["deployments"]}, resource_nvidia_com={"v1beta1": ["computedomains"]}
         )
-        await discovery(server).refresh()
+        await discovery_of(server).refresh()
         assert sorted(server.asked) == ["/api/v1", "/apis", "/apis/resource.nvidia.com/v1beta1"]
 
     virtual.run(main())
@@ -136,7 +136,7 @@ def test_a_version_that_is_down_counts_as_before(
 ) -> None:
     async def main() -> None:
         server = ApiServer(**groups)
-        refreshed = discovery(server)
+        refreshed = discovery_of(server)
         await refreshed.refresh()
         server.broken.add(down)
         with pytest.raises(Unavailable, match="is down"):
@@ -151,15 +151,15 @@ def test_a_group_that_was_down_when_a_crd_came_is_read_again_soon() -> None:
 
     async def main() -> None:
         server = ApiServer(scheduling_k8s_io={"v1alpha1": ["others"]})
-        given = discovery(server)
-        async with running(given), asyncio.timeout(20):
+        discovery = discovery_of(server)
+        async with running(discovery), asyncio.timeout(20):
             server.broken.add("/apis/scheduling.k8s.io/v1alpha1")
             server.groups["scheduling.k8s.io"] = {"v1alpha1": ["others", "workloads"]}
-            given.trigger()
+            discovery.trigger()
             await asyncio.sleep(10)
             server.broken.clear()
-            await given.changed()
-            assert given.served_version(WORKLOAD) == "v1alpha1"
+            await discovery.changed()
+            assert discovery.served_version(WORKLOAD) == "v1alpha1"
 
     virtual.run(main())
 
@@ -167,16 +167,16 @@ def test_a_group_that_was_down_when_a_crd_came_is_read_again_soon() -> None:
 def test_a_group_that_stays_down_delays_no_other() -> None:
     async def main() -> None:
         server = ApiServer(scheduling_k8s_io={"v1alpha1": ["workloads"]})
-        given = discovery(server)
-        async with running(given):
+        discovery = discovery_of(server)
+        async with running(discovery):
             server.broken.add("/apis/scheduling.k8s.io/v1alpha1")
-            given.trigger()
+            discovery.trigger()
             await asyncio.sleep(300)
             server.groups["resource.nvidia.com"] = {"v1beta1": ["computedomains"]}
-            given.trigger()
+            discovery.trigger()
             async with asyncio.timeout(2):
-                await given.changed()
-            assert given.served_version(COMPUTE_DOMAIN) == "v1beta1"
+                await discovery.changed()
+            assert discovery.served_version(COMPUTE_DOMAIN) == "v1beta1"
 
     virtual.run(main())
 
@@ -191,12 +191,12 @@ def test_a_group_that_stays_down_delays_no_other() -> None:
 def test_whether_a_resource_is_served_at_this_moment(plurals: list[str], serves: bool) -> None:
     async def main() -> None:
         server = ApiServer()
-        given = discovery(server)
-        async with running(given):
+        discovery = discovery_of(server)
+        async with running(discovery):
             server.groups["resource.nvidia.com"] = {"v1beta1": plurals}
-            assert (await given.served_now([COMPUTE_DOMAIN]) == {COMPUTE_DOMAIN}) is serves
+            assert (await discovery.served_now([COMPUTE_DOMAIN]) == {COMPUTE_DOMAIN}) is serves
             await asyncio.sleep(5)
-            assert (given.served_version(COMPUTE_DOMAIN) is not None) is serves
+            assert (discovery.served_version(COMPUTE_DOMAIN) is not None) is serves
 
     virtual.run(main())
 
@@ -205,14 +205,14 @@ def test_subscribers_hear_what_changed_and_only_that() -> None:
     async def main() -> None:
         heard: list[tuple[Resource, str | None]] = []
         server = ApiServer(resource_k8s_io={"v1beta1": ["resourceclaims"]})
-        given = discovery(server)
-        given.subscribe(lambda resource, version: heard.append((resource, version)))
-        await given.refresh()
-        await given.refresh()
+        discovery = discovery_of(server)
+        discovery.subscribe(lambda resource, version: heard.append((resource, version)))
+        await discovery.refresh()
+        await discovery.refresh()
         server.groups["resource.k8s.io"] = {"v1": ["resourceclaims"]}
-        await given.refresh()
+        await discovery.refresh()
         server.groups.clear()
-        await given.refresh()
+        await discovery.refresh()
         assert heard == [
             (RESOURCE_CLAIM, "v1beta1"),
             (RESOURCE_CLAIM, "v1"),
@@ -223,8 +223,8 @@ def test_subscribers_hear_what_changed_and_only_that() -> None:
 
 
 @asynccontextmanager
-async def running(given: Discovery) -> AsyncGenerator[None, None]:
-    task = asyncio.create_task(given.run())
+async def running(discovery: Discovery) -> AsyncGenerator[None, None]:
+    task = asyncio.create_task(discovery.run())
     try:
         await asyncio.sleep(0.1)
         yield
@@ -237,11 +237,11 @@ async def running(given: Discovery) -> AsyncGenerator[None, None]:
 def test_it_refreshes_by_itself_and_waits_are_woken() -> None:
     async def main() -> None:
         server = ApiServer()
-        given = discovery(server)
-        async with running(given), asyncio.timeout(301):
+        discovery = discovery_of(server)
+        async with running(discovery), asyncio.timeout(301):
             server.groups["resource.nvidia.com"] = {"v1beta1": ["computedomains"]}
-            await given.changed()
-            assert given.served_version(COMPUTE_DOMAIN) == "v1beta1"
+            await discovery.changed()
+            assert discovery.served_version(COMPUTE_DOMAIN) == "v1beta1"
 
     virtual.run(main())
 
@@ -251,15 +251,15 @@ def test_a_new_crd_is_found_within_moments(served_after: float) -> None:
     async def main() -> None:
         server = ApiServer()
         client = MemoryClient()
-        given = discovery(server)
-        async with running(given), asyncio.timeout(10):
-            watching = asyncio.create_task(watch_crds(client, given))
+        discovery = discovery_of(server)
+        async with running(discovery), asyncio.timeout(10):
+            watching = asyncio.create_task(watch_crds(client, discovery))
             await asyncio.sleep(3)
             name = str(COMPUTE_DOMAIN)
             await client.create(CRD, {"metadata": {"name": name}})
             await asyncio.sleep(served_after)
             server.groups["resource.nvidia.com"] = {"v1beta1": ["computedomains"]}
-            await given.changed()
+            await discovery.changed()
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
 
@@ -270,9 +270,9 @@ def test_a_crd_that_is_not_ours_is_passed_over() -> None:
     async def main() -> None:
         server = ApiServer()
         client = MemoryClient()
-        given = discovery(server)
-        async with running(given):
-            watching = asyncio.create_task(watch_crds(client, given))
+        discovery = discovery_of(server)
+        async with running(discovery):
+            watching = asyncio.create_task(watch_crds(client, discovery))
             await client.create(CRD, {"metadata": {"name": "widgets.example.com"}})
             await asyncio.sleep(100)
             assert server.asked.count("/apis") == 1
@@ -286,14 +286,14 @@ def test_an_api_server_that_is_down_is_asked_again() -> None:
     async def main() -> None:
         server = ApiServer()
         server.broken.add("/apis")
-        given = discovery(server)
-        async with running(given):
+        discovery = discovery_of(server)
+        async with running(discovery):
             await asyncio.sleep(10)
-            assert (given.known, given.problem) == (False, "/apis is down")
+            assert (discovery.known, discovery.problem) == (False, "/apis is down")
             server.broken.clear()
             await asyncio.sleep(20)
-            assert (given.known, given.problem) == (True, "")
-            assert given.served_version(POD) is None
+            assert (discovery.known, discovery.problem) == (True, "")
+            assert discovery.served_version(POD) is None
 
     virtual.run(main())
 
@@ -309,13 +309,13 @@ def test_a_crd_that_has_changed_is_told_of(change: Object, redefined: bool) -> N
     async def main() -> None:
         server = ApiServer()
         client = MemoryClient()
-        given = discovery(server)
-        async with running(given), asyncio.timeout(100):
+        discovery = discovery_of(server)
+        async with running(discovery), asyncio.timeout(100):
             await client.create(
                 CRD, {"metadata": {"name": str(COMPUTE_DOMAIN)}, "spec": {"group": "one"}}
             )
-            watching = asyncio.create_task(watch_crds(client, given))
-            waiting = asyncio.create_task(given.redefined(COMPUTE_DOMAIN))
+            watching = asyncio.create_task(watch_crds(client, discovery))
+            waiting = asyncio.create_task(discovery.redefined(COMPUTE_DOMAIN))
             await asyncio.sleep(3)
             await client.patch(ObjectRef(CRD, str(COMPUTE_DOMAIN)), change)
             await asyncio.sleep(10)
@@ -330,22 +330,22 @@ def test_a_crd_that_has_changed_is_told_of(change: Object, redefined: bool) -> N
 def test_a_new_version_that_cannot_be_read_does_not_take_the_former_one_away() -> None:
     async def main() -> None:
         server = ApiServer(resource_k8s_io={"v1beta1": ["resourceclaims"]})
-        given = discovery(server)
-        await given.refresh()
+        discovery = discovery_of(server)
+        await discovery.refresh()
         server.groups = {
             "resource.k8s.io": {"v1": ["resourceclaims"]},
             "scheduling.k8s.io": {"v1alpha1": ["workloads"]},
         }
         server.broken.add("/apis/resource.k8s.io/v1")
         with pytest.raises(Unavailable, match="is down"):
-            await given.refresh()
-        assert (given.served_version(RESOURCE_CLAIM), given.served_version(WORKLOAD)) == (
+            await discovery.refresh()
+        assert (discovery.served_version(RESOURCE_CLAIM), discovery.served_version(WORKLOAD)) == (
             "v1beta1",
             "v1alpha1",
         )
         server.broken.clear()
-        await given.refresh()
-        assert given.served_version(RESOURCE_CLAIM) == "v1"
+        await discovery.refresh()
+        assert discovery.served_version(RESOURCE_CLAIM) == "v1"
 
     virtual.run(main())
 
@@ -353,18 +353,18 @@ def test_a_new_version_that_cannot_be_read_does_not_take_the_former_one_away() -
 def test_a_new_group_that_cannot_be_read_is_asked_for_again_soon() -> None:
     async def main() -> None:
         server = ApiServer()
-        given = discovery(server)
-        async with running(given), asyncio.timeout(10):
+        discovery = discovery_of(server)
+        async with running(discovery), asyncio.timeout(10):
             server.groups["resource.nvidia.com"] = {"v1beta1": ["computedomains"]}
             server.broken.add("/apis/resource.nvidia.com/v1beta1")
-            given.trigger()
+            discovery.trigger()
             await asyncio.sleep(3)
-            assert (given.served_version(COMPUTE_DOMAIN), given.problem) == (
+            assert (discovery.served_version(COMPUTE_DOMAIN), discovery.problem) == (
                 None,
                 "/apis/resource.nvidia.com/v1beta1 is down",
             )
             server.broken.clear()
-            await given.changed()
-            assert (given.served_version(COMPUTE_DOMAIN), given.problem) == ("v1beta1", "")
+            await discovery.changed()
+            assert (discovery.served_version(COMPUTE_DOMAIN), discovery.problem) == ("v1beta1", "")
 
     virtual.run(main())

@@ -70,8 +70,8 @@ async def test_the_same_again_counts_up_after_a_restart_too() -> None:
         events.record(GANG, "Warning", "X", "other")
     async with recorder(client) as events:
         events.record(GANG, "Warning", "X", "same")
-    found = {event["note"]: event.get("series", {}).get("count") for event in stored(client)}
-    assert found == {"same": 2, "other": None}
+    counts = {event["note"]: event.get("series", {}).get("count") for event in stored(client)}
+    assert counts == {"same": 2, "other": None}
 
 
 async def test_an_event_that_has_expired_is_written_anew() -> None:

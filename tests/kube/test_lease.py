@@ -65,9 +65,9 @@ def elector(client: Any, name: str, **options: Any) -> Elector:
 
 @asynccontextmanager
 async def candidates(
-    *given: tuple[Elector, Callable[[], Awaitable[None]]],
+    *electors: tuple[Elector, Callable[[], Awaitable[None]]],
 ) -> AsyncGenerator[list[asyncio.Task[None]]]:
-    tasks = [asyncio.create_task(one.lead(work)) for one, work in given]
+    tasks = [asyncio.create_task(contender.lead(work)) for contender, work in electors]
     try:
         yield tasks
     finally:
@@ -237,11 +237,11 @@ def test_a_lease_counts_from_when_its_renewal_began_not_from_the_answer() -> Non
         cluster = MemoryClient()
         stage = Stage()
         first: Any = LateAnswers(cluster, down_from=30.0)
-        given = (
+        electors = (
             (elector(first, "a"), stage.work("a", lambda: 4.9)),
             (elector(cluster, "b"), stage.work("b")),
         )
-        async with candidates(*given):
+        async with candidates(*electors):
             await asyncio.sleep(70)
             assert stage.names() == ["a", "b"]
             assert stage.overlaps == []
@@ -300,11 +300,11 @@ def test_while_work_takes_its_time_to_stop_the_lease_is_kept() -> None:
     async def main() -> None:
         client = MemoryClient()
         stage = Stage()
-        given = (
+        electors = (
             (elector(client, "a"), stage.work("a", lambda: 60.0)),
             (elector(client, "b"), stage.work("b")),
         )
-        async with candidates(*given) as (task, _):
+        async with candidates(*electors) as (task, _):
             await asyncio.sleep(5)
             task.cancel()
             await asyncio.sleep(59)
@@ -320,11 +320,11 @@ def test_a_deleted_lease_still_protects_its_holder() -> None:
     async def main() -> None:
         client = MemoryClient()
         stage = Stage()
-        given = (
+        electors = (
             (elector(client, "a"), stage.work("a", lambda: 4.0)),
             (elector(client, "b"), stage.work("b")),
         )
-        async with candidates(*given):
+        async with candidates(*electors):
             await asyncio.sleep(20)
             await client.delete(ObjectRef(LEASE, "leader", "grove-system"))
             await asyncio.sleep(60)
@@ -355,10 +355,10 @@ def test_times_are_utc_with_microseconds_whatever_the_time_zone() -> None:
     )
 
 
-@pytest.mark.parametrize("given", [(10, 10, 2), (15, 2, 2), (15, 10, 0)])
-def test_timing_that_cannot_be_safe_is_refused(given: tuple[float, float, float]) -> None:
+@pytest.mark.parametrize("seconds", [(10, 10, 2), (15, 2, 2), (15, 10, 0)])
+def test_timing_that_cannot_be_safe_is_refused(seconds: tuple[float, float, float]) -> None:
     with pytest.raises(ValueError, match="lease > renew > retry"):
-        LeaseTiming(*given)
+        LeaseTiming(*seconds)
 
 
 class FaultyClient:
@@ -432,11 +432,11 @@ def test_never_two_leaders_in_50_runs_of_faults() -> None:
             """Stopped and started again now and then, like a Pod: each time with a new identity."""
             for life in range(100):
                 identity = f"{name}-{life}"
-                one = elector(FaultyClient(cluster, dice), identity, random=dice.random)
+                contender = elector(FaultyClient(cluster, dice), identity, random=dice.random)
                 work = stage.work(identity, lambda: dice.uniform(0, 4.5))
                 try:
                     async with asyncio.timeout(dice.uniform(20, 400)):
-                        await one.lead(work)
+                        await contender.lead(work)
                 except TimeoutError:
                     await asyncio.sleep(dice.uniform(0, 5))
 

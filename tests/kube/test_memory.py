@@ -69,9 +69,9 @@ async def test_an_object_made_again_gets_another_uid(client: MemoryClient) -> No
 
 
 async def test_loaded_objects_keep_uid_and_status(client: MemoryClient) -> None:
-    given = {**topology("grove", "zone"), "status": {"observedGeneration": 3}}
-    given["metadata"]["uid"] = "given"
-    client.load([{"kind": "List", "apiVersion": "v1", "items": [given, secret("s")]}])
+    loaded = {**topology("grove", "zone"), "status": {"observedGeneration": 3}}
+    loaded["metadata"]["uid"] = "given"
+    client.load([{"kind": "List", "apiVersion": "v1", "items": [loaded, secret("s")]}])
     stored = await client.get(ObjectRef(CLUSTER_TOPOLOGY, "grove"))
     assert stored["metadata"]["uid"] == "given"
     assert stored["status"] == {"observedGeneration": 3}

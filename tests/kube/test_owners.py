@@ -18,19 +18,24 @@ KINDS = {"Job": JOB, "CronJob": CRON_JOB}
 
 
 def reference(kind: str, name: str, uid: str = "", controller: bool = True) -> Object:
-    found = {"apiVersion": "batch/v1", "kind": kind, "name": name, "uid": uid or f"uid-{name}"}
-    return {**found, "controller": True} if controller else found
+    owner = {"apiVersion": "batch/v1", "kind": kind, "name": name, "uid": uid or f"uid-{name}"}
+    return {**owner, "controller": True} if controller else owner
 
 
 def owned(kind: str, name: str, *references: Object, **metadata: object) -> Object:
-    held = {
+    all_metadata = {
         "name": name,
         "namespace": "ns",
         "uid": f"uid-{name}",
         "ownerReferences": list(references),
         **metadata,
     }
-    return {"apiVersion": "batch/v1", "kind": kind, "metadata": held, "spec": {"big": "spec"}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": kind,
+        "metadata": all_metadata,
+        "spec": {"big": "spec"},
+    }
 
 
 def cluster(*objects: Object) -> MemoryClient:
@@ -52,7 +57,7 @@ def controller(kind: str, name: str, uid: str = "") -> Controller:
 
 
 @pytest.mark.parametrize(
-    ("references", "found"),
+    ("references", "expected"),
     [
         pytest.param([], None, id="nobody"),
         pytest.param(
@@ -65,8 +70,8 @@ def controller(kind: str, name: str, uid: str = "") -> Controller:
         ),
     ],
 )
-def test_who_controls_an_object(references: Sequence[Object], found: Controller | None) -> None:
-    assert controller_of(owned("Job", "x", *references)) == found
+def test_who_controls_an_object(references: Sequence[Object], expected: Controller | None) -> None:
+    assert controller_of(owned("Job", "x", *references)) == expected
 
 
 CHAIN = (owned("Job", "j", reference("CronJob", "c")), owned("CronJob", "c", labels={"a": "b"}))
@@ -115,9 +120,9 @@ def test_the_top_owner(
     objects: tuple[Object, ...], start: Controller, top: tuple[str, str, str]
 ) -> None:
     async def story() -> None:
-        found = await looking(cluster(*objects)).top_owner("ns", start)
-        assert (found["kind"], found["metadata"]["name"], found["metadata"]["uid"]) == top
-        assert "spec" not in found
+        owner = await looking(cluster(*objects)).top_owner("ns", start)
+        assert (owner["kind"], owner["metadata"]["name"], owner["metadata"]["uid"]) == top
+        assert "spec" not in owner
 
     virtual.run(story())
 
@@ -129,8 +134,8 @@ def test_what_may_not_be_read_ends_the_way(error: ClusterError) -> None:
     async def story() -> None:
         client = cluster(*CHAIN)
         client.fail_next("get", CRON_JOB, error)
-        found = await looking(client).top_owner("ns", controller("Job", "j"))
-        assert found["metadata"]["name"] == "j"
+        owner = await looking(client).top_owner("ns", controller("Job", "j"))
+        assert owner["metadata"]["name"] == "j"
 
     virtual.run(story())
 
@@ -139,10 +144,10 @@ def test_an_api_server_in_trouble_is_no_answer_and_is_not_remembered() -> None:
     async def story() -> None:
         client = cluster(*CHAIN)
         client.fail_next("get", CRON_JOB, Unavailable("later", code=503))
-        found = looking(client)
+        lookup = looking(client)
         with pytest.raises(Unavailable):
-            await found.top_owner("ns", controller("Job", "j"))
-        assert (await found.top_owner("ns", controller("Job", "j")))["metadata"]["name"] == "c"
+            await lookup.top_owner("ns", controller("Job", "j"))
+        assert (await lookup.top_owner("ns", controller("Job", "j")))["metadata"]["name"] == "c"
 
     virtual.run(story())
 
@@ -150,10 +155,10 @@ def test_an_api_server_in_trouble_is_no_answer_and_is_not_remembered() -> None:
 def test_an_owner_is_read_once_until_it_is_no_longer_fresh() -> None:
     async def story() -> None:
         client = cluster(*CHAIN)
-        found = looking(client)
+        lookup = looking(client)
         for wait in (0.0, FRESH_SECONDS - 1, 2.0):
             await asyncio.sleep(wait)
-            await found.top_owner("ns", controller("Job", "j"))
+            await lookup.top_owner("ns", controller("Job", "j"))
         assert [call.name for call in client.calls] == ["j", "c", "j", "c"]
 
     virtual.run(story())
@@ -163,12 +168,12 @@ def test_an_owner_is_read_once_until_it_is_no_longer_fresh() -> None:
 def test_what_is_remembered_is_bounded() -> None:
     async def story() -> None:
         client = cluster(*(owned("Job", f"j{number}") for number in range(owners.REMEMBERED + 1)))
-        found = looking(client)
+        lookup = looking(client)
         for number in range(owners.REMEMBERED + 1):
-            await found.top_owner("ns", controller("Job", f"j{number}"))
+            await lookup.top_owner("ns", controller("Job", f"j{number}"))
         client.calls.clear()
-        await found.top_owner("ns", controller("Job", f"j{owners.REMEMBERED}"))
-        await found.top_owner("ns", controller("Job", "j0"))
+        await lookup.top_owner("ns", controller("Job", f"j{owners.REMEMBERED}"))
+        await lookup.top_owner("ns", controller("Job", "j0"))
         assert [call.name for call in client.calls] == ["j0"]
 
     virtual.run(story())

@@ -31,8 +31,8 @@ def keys(items: list[Object]) -> list[tuple[str, str]]:
 
 
 async def test_every_object_comes_once_in_pages() -> None:
-    found = [keys(page.items) async for page in pages(cluster(), Selection(SECRET), limit=4)]
-    assert found == [NAMES[:4], NAMES[4:]]
+    read = [keys(page.items) async for page in pages(cluster(), Selection(SECRET), limit=4)]
+    assert read == [NAMES[:4], NAMES[4:]]
 
 
 async def test_one_namespace() -> None:
@@ -44,25 +44,25 @@ async def test_one_namespace() -> None:
 @pytest.mark.parametrize("lapses_after", [1, 2, 3, 4, 5])
 async def test_a_list_that_lapses_goes_on_where_it_was(lapses_after: int) -> None:
     client = cluster()
-    found = list[tuple[str, str]]()
+    read = list[tuple[str, str]]()
     async for page in pages(client, Selection(SECRET), limit=1):
-        found += keys(page.items)
-        if len(found) == lapses_after:
+        read += keys(page.items)
+        if len(read) == lapses_after:
             client.forget_history()
-    assert found == NAMES
+    assert read == NAMES
 
 
 async def test_what_came_before_the_place_meanwhile_is_passed_over_and_what_comes_after_is_given() -> (
     None
 ):
     client = cluster()
-    found = list[tuple[str, str]]()
+    read = list[tuple[str, str]]()
     async for page in pages(client, Selection(SECRET), limit=3):
-        found += keys(page.items)
-        if len(found) == 3:
+        read += keys(page.items)
+        if len(read) == 3:
             client.forget_history()
             client.load([placed("a", "again"), placed("b", "zulu")])
-    assert found == [*NAMES, ("b", "zulu")]
+    assert read == [*NAMES, ("b", "zulu")]
 
 
 async def test_a_list_that_lapses_without_getting_further_is_gone() -> None:

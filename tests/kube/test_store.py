@@ -23,10 +23,10 @@ def obj(name: str, version: int | str, owner: str = "", **labels: str) -> Object
     return {"metadata": metadata, "owner": owner}
 
 
-def project(given: Object) -> Kept | None:
-    if "unwanted" in given["metadata"].get("labels", {}):
+def project(document: Object) -> Kept | None:
+    if "unwanted" in document["metadata"].get("labels", {}):
         return None
-    return Kept(given["metadata"]["name"], given.get("owner", ""))
+    return Kept(document["metadata"]["name"], document.get("owner", ""))
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_an_index_that_was_not_declared_is_an_error(store: WatchStore[Kept]) -> 
 
 
 @pytest.mark.parametrize(
-    ("noted", "wanted"),
+    ("noted", "expected"),
     [
         pytest.param(obj("a", 9, "new"), [Kept("a", "new")], id="newer than the cache is taken in"),
         pytest.param(obj("a", 2, "old"), [Kept("a", "")], id="older than the cache is passed over"),
@@ -137,10 +137,10 @@ def test_an_index_that_was_not_declared_is_an_error(store: WatchStore[Kept]) -> 
         ),
     ],
 )
-def test_notes(store: WatchStore[Kept], noted: Object, wanted: list[Kept]) -> None:
+def test_notes(store: WatchStore[Kept], noted: Object, expected: list[Kept]) -> None:
     listed(store, 5, obj("a", 3))
     store.note(noted)
-    assert sorted(store.values()) == wanted
+    assert sorted(store.values()) == expected
 
 
 def test_the_watch_catching_up_does_not_undo_a_note(store: WatchStore[Kept]) -> None:

@@ -338,7 +338,7 @@ def test_a_failing_projection_is_not_swallowed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("random", "at_least", "wanted"),
+    ("random", "at_least", "expected"),
     [
         pytest.param(0.0, None, [0.5, 1, 2, 4, 8, 16, 30, 30], id="doubles up to the most"),
         pytest.param(1.0, None, [0.25, 0.5, 1, 2, 4, 8, 15, 15], id="at random down to half"),
@@ -346,11 +346,11 @@ def test_a_failing_projection_is_not_swallowed() -> None:
         pytest.param(0.0, 90.0, [30] * 8, id="no longer than the most"),
     ],
 )
-def test_backoff(random: float, at_least: float | None, wanted: list[float]) -> None:
+def test_backoff(random: float, at_least: float | None, expected: list[float]) -> None:
     backoff = Backoff(lambda: random)
-    assert [backoff.next(at_least) for _ in range(8)] == wanted
+    assert [backoff.next(at_least) for _ in range(8)] == expected
     backoff.reset()
-    assert backoff.next() == wanted[0] or at_least
+    assert backoff.next() == expected[0] or at_least
 
 
 @in_virtual_time

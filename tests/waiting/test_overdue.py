@@ -31,7 +31,7 @@ FULL: dict[str, Any] = {"pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1",
 AFTER = 300.0
 
 
-def found(after: float = AFTER, **changes: Any) -> Overdue:
+def overdue_of(after: float = AFTER, **changes: Any) -> Overdue:
     return overdue(Index(facts(**changes)), after, {})
 
 
@@ -40,7 +40,7 @@ def told(of: tuple[Blocked, ...]) -> list[tuple[Ref, str, str]]:
 
 
 def test_a_gang_that_waits_long_is_told_with_what_helps_and_who_can_do_it() -> None:
-    (blocked,) = found(**FULL).workloads
+    (blocked,) = overdue_of(**FULL).workloads
     assert (blocked.ref, blocked.reason, blocked.who, blocked.since) == (
         SET_REF,
         "NoDomainFits",
@@ -64,24 +64,24 @@ def test_a_message_does_not_change_with_time() -> None:
 
 
 def test_gangs_are_counted_with_their_queue() -> None:
-    (blocked,) = found(**FULL).gangs
+    (blocked,) = overdue_of(**FULL).gangs
     assert (blocked.ref, blocked.queue) == (GANG_REF, "team-llm")
 
 
 def test_a_gang_that_has_not_waited_long_comes_later() -> None:
-    assert found(841.0, **FULL) == Overdue(next_at=NOW - 840 + 841)
-    assert len(found(840.0, **FULL).gangs) == 1
+    assert overdue_of(841.0, **FULL) == Overdue(next_at=NOW - 840 + 841)
+    assert len(overdue_of(840.0, **FULL).gangs) == 1
 
 
 def test_what_is_placed_does_not_wait() -> None:
     running = placed("gpu-00", "gpu-01", "gpu-02", "gpu-03")
-    assert found(pods=running) == Overdue()
+    assert overdue_of(pods=running) == Overdue()
 
 
 def test_a_pod_that_was_made_again_waits_from_then_on() -> None:
     running = placed("gpu-00", "gpu-01", "gpu-02")
     again = replace(pods()[3], created=NOW - 10)
-    assert found(pods=(*running, again)) == Overdue(next_at=NOW + 290)
+    assert overdue_of(pods=(*running, again)) == Overdue(next_at=NOW + 290)
 
 
 def test_pods_that_are_missing_are_counted_from_when_that_was_first_seen() -> None:
@@ -113,22 +113,22 @@ def test_another_leader_believes_the_condition_that_pods_were_missing_before(
 
 def test_without_a_known_reason_kais_words_are_told() -> None:
     waiting = tuple(replace(pod, unscheduled="no luck") for pod in pods())
-    (blocked,) = found(pods=waiting).workloads
+    (blocked,) = overdue_of(pods=waiting).workloads
     assert (blocked.reason, blocked.who) == (UNEXPLAINED, "")
     assert blocked.message == "No known reason applies. KAI says: no luck"
 
 
 def test_what_may_not_be_read_is_not_guessed() -> None:
     unseen = {"nodes": "no right to list"}
-    (blocked,) = found(**FULL, unseen=unseen).workloads
+    (blocked,) = overdue_of(**FULL, unseen=unseen).workloads
     assert blocked.reason == NOT_KNOWN
 
 
 def test_a_set_without_podgangs_is_told_itself() -> None:
     changes: dict[str, Any] = dict.fromkeys(("gangs", "cliques", "pods", "pod_groups"), ())
-    given = facts(**changes)
-    first = overdue(Index(given), AFTER, {})
-    second = overdue(Index(replace(given, now=NOW + 300)), AFTER, first.first_seen)
+    snapshot = facts(**changes)
+    first = overdue(Index(snapshot), AFTER, {})
+    second = overdue(Index(replace(snapshot, now=NOW + 300)), AFTER, first.first_seen)
     assert told(second.workloads) == [(SET_REF, "NothingMade", "platform")]
 
 
@@ -158,7 +158,7 @@ def alone(name: str, **changes: Any) -> Pod:
 )
 def test_a_workload_of_another_kind_is_found(pod: Pod, expected: Ref) -> None:
     groups = (KaiPodGroup("research", "g", uid="g", queue="absent", minimum=1),)
-    given = found(
+    result = overdue_of(
         pods=(pod,),
         pod_groups=groups,
         workloads=(Workload("research", "w", ()),),
@@ -166,10 +166,10 @@ def test_a_workload_of_another_kind_is_found(pod: Pod, expected: Ref) -> None:
         gangs=(),
         cliques=(),
     )
-    assert [blocked.ref for blocked in given.workloads] == [expected]
+    assert [blocked.ref for blocked in result.workloads] == [expected]
 
 
 def test_pods_of_other_schedulers_are_not_ours() -> None:
     pod = alone("a", scheduler="default-scheduler")
     none: dict[str, Any] = dict.fromkeys(("sets", "gangs", "cliques", "pod_groups"), ())
-    assert found(pods=(pod,), **none) == Overdue()
+    assert overdue_of(pods=(pod,), **none) == Overdue()

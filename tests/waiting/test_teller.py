@@ -62,14 +62,14 @@ class World:
         return await self.teller.tell(workloads, cached, lambda ref: False)
 
     def cached(self) -> dict[Ref, StatusCondition]:
-        found = {}
+        conditions = {}
         for obj in self.client.objects(POD_CLIQUE_SET):
             for item in (obj.get("status") or {}).get("conditions") or ():
                 if item["type"] == CONDITION:
                     ref = Ref("PodCliqueSet", "t", obj["metadata"]["name"])
                     values = (item[field] for field in ("type", "status", "reason", "message"))
-                    found[ref] = StatusCondition(*values)
-        return found
+                    conditions[ref] = StatusCondition(*values)
+        return conditions
 
     def stored(self, name: str = "llm") -> Object:
         objects = self.client.objects(POD_CLIQUE_SET)

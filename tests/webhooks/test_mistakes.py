@@ -48,8 +48,10 @@ async def answer(
 
 
 def annotated(obj: dict[str, Any], **annotations: str) -> None:
-    held = obj["metadata"].setdefault("annotations", {})
-    held |= {f"grove.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    all_annotations = obj["metadata"].setdefault("annotations", {})
+    all_annotations |= {
+        f"grove.io/{key.replace('_', '-')}": value for key, value in annotations.items()
+    }
 
 
 def with_gpus(obj: dict[str, Any], replicas: int = 1, gpus: str = "8") -> None:

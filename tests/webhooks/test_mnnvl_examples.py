@@ -121,8 +121,8 @@ async def test_an_example_makes_the_designs_resources(
     caller = Caller()
     for case in cases:
         assert (await caller.ask("/mutate/podclique", load(f"podclique.{case}")))["allowed"]
-    domains = [stored(one) for one in caller.cluster.client.objects(COMPUTE_DOMAIN)]
-    claims = [stored(one) for one in caller.cluster.client.objects(RESOURCE_CLAIM)]
+    domains = [stored(obj) for obj in caller.cluster.client.objects(COMPUTE_DOMAIN)]
+    claims = [stored(obj) for obj in caller.cluster.client.objects(RESOURCE_CLAIM)]
     assert domains == [domain for domain, _ in resources]
     assert claims == [claim for _, claim in resources]
 
@@ -165,9 +165,9 @@ async def test_a_claim_has_the_shape_of_the_served_version(version: str, nested:
     await Caller(offline).ask("/mutate/podclique", load("podclique.replica-scope-0-worker"))
     (claim,) = offline.client.objects(RESOURCE_CLAIM)
     fields = dict(replica("0")[1]["spec"]["devices"]["requests"][0])
-    wanted = fields if nested else {"name": "mnnvl", **fields["exactly"]}
+    request = fields if nested else {"name": "mnnvl", **fields["exactly"]}
     assert claim["apiVersion"] == f"resource.k8s.io/{version}"
-    assert claim["spec"] == {"devices": {"requests": [wanted]}}
+    assert claim["spec"] == {"devices": {"requests": [request]}}
 
 
 async def test_the_annotation_chooses_the_device_class() -> None:
@@ -180,8 +180,8 @@ async def test_the_annotation_chooses_the_device_class() -> None:
     caller = Caller(cluster(pcs))
     await caller.ask("/mutate/podclique", review)
     (claim,) = caller.cluster.client.objects(RESOURCE_CLAIM)
-    wanted = annotations["grove.io/mnnvl-device-class"]
-    assert claim["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == wanted
+    device_class = annotations["grove.io/mnnvl-device-class"]
+    assert claim["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == device_class
 
 
 async def injected(case: str) -> tuple[dict[str, Any], dict[str, Any]]:

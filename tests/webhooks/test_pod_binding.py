@@ -31,8 +31,8 @@ def topology(**levels: str) -> Object:
 
 
 def node(name: str, **labels: str) -> Object:
-    held = {f"k/{key}": value for key, value in labels.items()}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": held}}
+    prefixed = {f"k/{key}": value for key, value in labels.items()}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": prefixed}}
 
 
 class World:
@@ -49,8 +49,8 @@ class World:
             f"k/{key}": value for key, value in labels.items()
         }
         after = apply_patch(review["request"]["object"], self.webhook(parse(dumps(review))).patch)
-        found: dict[str, str] = after["metadata"]["labels"]
-        return found
+        result: dict[str, str] = after["metadata"]["labels"]
+        return result
 
     async def until_known(self, name: str, labels: dict[str, str] | None) -> None:
         await until(lambda: self.cluster.facts.node_labels(name) == labels)
@@ -63,7 +63,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def world(*objects: Object) -> AsyncIterator[World]:
+async def world_of(*objects: Object) -> AsyncIterator[World]:
     client = SlowMemory(NODE, objects)
     cluster = Cluster(client, configured("managed", True, node_labels=(LINK,)), client.discovery)
     running = asyncio.create_task(watched.run(cluster.stores, client, client.discovery))
@@ -103,29 +103,29 @@ async def world(*objects: Object) -> AsyncIterator[World]:
 async def test_the_labels_of_a_binding(
     labels: dict[str, str], said: dict[str, str], bound: dict[str, str]
 ) -> None:
-    async with world(topology(rack=RACK), node("n", **labels)) as found:
-        assert found.bound("n", **said) == bound
+    async with world_of(topology(rack=RACK), node("n", **labels)) as world:
+        assert world.bound("n", **said) == bound
 
 
 async def test_the_keys_follow_the_clustertopology() -> None:
-    async with world(topology(rack=RACK), node("n", rack="r1", zone="z1")) as found:
+    async with world_of(topology(rack=RACK), node("n", rack="r1", zone="z1")) as world:
         levels = topology(rack=RACK, zone=ZONE)["spec"]
-        await found.client.patch(ObjectRef(CLUSTER_TOPOLOGY, "managed"), {"spec": levels})
-        await until(lambda: found.bound("n", zone="fake") == {RACK: "r1", ZONE: "z1"})
-        await found.client.patch(
+        await world.client.patch(ObjectRef(CLUSTER_TOPOLOGY, "managed"), {"spec": levels})
+        await until(lambda: world.bound("n", zone="fake") == {RACK: "r1", ZONE: "z1"})
+        await world.client.patch(
             ObjectRef(CLUSTER_TOPOLOGY, "managed"), {"spec": topology(zone=ZONE)["spec"]}
         )
-        await until(lambda: found.bound("n", rack="mine") == {RACK: "mine", ZONE: "z1"})
+        await until(lambda: world.bound("n", rack="mine") == {RACK: "mine", ZONE: "z1"})
 
 
 async def test_labels_for_a_new_level_are_known_although_nodes_are_not_listed_again() -> None:
-    async with world(topology(rack=RACK), node("n", rack="r1", zone="z1")) as found:
-        found.client.answering.clear()
-        await found.client.patch(
+    async with world_of(topology(rack=RACK), node("n", rack="r1", zone="z1")) as world:
+        world.client.answering.clear()
+        await world.client.patch(
             ObjectRef(CLUSTER_TOPOLOGY, "managed"), {"spec": topology(rack=RACK, zone=ZONE)["spec"]}
         )
-        await until(lambda: len(found.cluster.facts.topology().levels) == 2)
-        assert found.bound("n", zone="fake") == {RACK: "r1", ZONE: "z1"}
+        await until(lambda: len(world.cluster.facts.topology().levels) == 2)
+        assert world.bound("n", zone="fake") == {RACK: "r1", ZONE: "z1"}
 
 
 @pytest.mark.untraced
@@ -135,15 +135,15 @@ async def test_fifteen_thousand_nodes_are_answered_for_without_a_call() -> None:
         node(f"n{number}", rack=f"r{number // 16}", nvlink=f"l{number // 8}")
         for number in range(15_000)
     ]
-    async with world(topology(rack=RACK), *nodes) as found:
-        await found.client.patch(
+    async with world_of(topology(rack=RACK), *nodes) as world:
+        await world.client.patch(
             ObjectRef(NODE, "n1"), {"metadata": {"labels": {RACK: "moved", LINK: None}}}
         )
-        await found.client.delete(ObjectRef(NODE, "n2"))
-        await found.until_known("n2", None)
-        before = len(found.client.calls)
+        await world.client.delete(ObjectRef(NODE, "n2"))
+        await world.until_known("n2", None)
+        before = len(world.client.calls)
         bound = {
-            name: found.bound(name, rack="fake") for name in ("n0", "n1", "n2", "n14999", "n15000")
+            name: world.bound(name, rack="fake") for name in ("n0", "n1", "n2", "n14999", "n15000")
         }
         assert bound == {
             "n0": {RACK: "r0", LINK: "l0"},
@@ -152,4 +152,4 @@ async def test_fifteen_thousand_nodes_are_answered_for_without_a_call() -> None:
             "n14999": {RACK: "r937", LINK: "l1874"},
             "n15000": {RACK: "fake"},
         }
-        assert found.client.calls[before:] == []
+        assert world.client.calls[before:] == []

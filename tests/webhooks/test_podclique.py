@@ -108,8 +108,10 @@ def forget_sets(caller: Caller) -> None:
 
 def bare(review: dict[str, Any], **annotations: str) -> dict[str, Any]:
     """`review` of a PodClique that has only these MNNVL annotations."""
-    given = {f"grove.io/mnnvl-{key.replace('_', '-')}": value for key, value in annotations.items()}
-    review["request"]["object"]["metadata"]["annotations"] = given
+    prefixed = {
+        f"grove.io/mnnvl-{key.replace('_', '-')}": value for key, value in annotations.items()
+    }
+    review["request"]["object"]["metadata"]["annotations"] = prefixed
     return review
 
 

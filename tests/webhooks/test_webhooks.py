@@ -48,7 +48,8 @@ def owners(caller: Caller) -> list[Any]:
         *caller.cluster.client.objects(RESOURCE_CLAIM),
     ]
     return [
-        [(one["kind"], one["uid"]) for one in obj["metadata"]["ownerReferences"]] for obj in made
+        [(owner["kind"], owner["uid"]) for owner in obj["metadata"]["ownerReferences"]]
+        for obj in made
     ]
 
 
@@ -250,7 +251,7 @@ async def test_a_set_that_is_not_cached_is_read_once(exists: bool) -> None:
     required = {"required": "topology.kubernetes.io/zone"}
     whole = {"packConstraint": {**required, **preferred}} if exists else None
     assert spec.get("topologyConstraint") == whole
-    packs = [one["topologyConstraint"]["packConstraint"] for one in spec["podgroups"]]
+    packs = [podgroup["topologyConstraint"]["packConstraint"] for podgroup in spec["podgroups"]]
     assert packs == [preferred] * 2
     assert [call.resource for call in offline.client.calls] == [POD_CLIQUE_SET]
     assert ("warnings" in response) is not exists
@@ -490,7 +491,9 @@ async def test_who_creates_a_set_is_warned_of_names_that_grove_makes_too_long(ep
     review["request"]["object"]["metadata"]["name"] = "s" * 45
     offline = OfflineCluster([bound, *([podgangmap] if epochs else [])])
     response = await Caller(offline).ask("/validate/podcliqueset", review)
-    too_long = [one for one in response.get("warnings", []) if "than a label holds" in one]
+    too_long = [
+        warning for warning in response.get("warnings", []) if "than a label holds" in warning
+    ]
     assert (response["allowed"], len(too_long)) == (True, int(epochs))
 
 
@@ -521,14 +524,14 @@ async def test_a_bulk_delete_takes_its_name_from_the_old_object() -> None:
 def test_the_table() -> None:
     rows = [
         (
-            one.path,
-            str(one.resource),
-            one.operations,
-            one.failure_policy,
-            one.timeout_seconds,
-            one.side_effects,
+            webhook.path,
+            str(webhook.resource),
+            webhook.operations,
+            webhook.failure_policy,
+            webhook.timeout_seconds,
+            webhook.side_effects,
         )
-        for one in WEBHOOKS
+        for webhook in WEBHOOKS
     ]
     assert rows == [
         (
@@ -643,8 +646,8 @@ async def test_labels_that_can_not_be_stored_make_nothing() -> None:
     caller = Caller()
     for _ in range(2):
         status = (await caller.ask("/mutate/podclique", review))["status"]
-        found = f'metadata.labels[grove.io/pcs-name]: Invalid value: "{long}": must be no more than 63 characters'
-        assert (status["code"], status["message"]) == (422, found)
+        message = f'metadata.labels[grove.io/pcs-name]: Invalid value: "{long}": must be no more than 63 characters'
+        assert (status["code"], status["message"]) == (422, message)
     assert caller.cluster.client.writes() == []
 
 

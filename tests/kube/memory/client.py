@@ -141,7 +141,7 @@ class MemoryClient:
 
         Only the resourceVersion is always new. Raises NotServed for a kind that isn't served.
         """
-        return [copy_of(self._load_one(obj)) for given in objects for obj in _unpacked(given)]
+        return [copy_of(self._load_one(obj)) for document in objects for obj in _unpacked(document)]
 
     def objects(self, resource: Resource) -> Objects:
         """Every stored object of `resource`, by namespace and name. Not recorded as a call."""
@@ -323,8 +323,8 @@ class MemoryClient:
         resource = ref.resource
         await self._begin(Call("delete", resource, ref.namespace, ref.name))
         key = place(ref)
-        wanted = {"uid": uid, "resourceVersion": resource_version}
-        check_preconditions(resource, ref.name, self._existing(resource, key), wanted)
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        check_preconditions(resource, ref.name, self._existing(resource, key), preconditions)
         self._delete(resource, key)
         self._raise_fault("delete", resource, after_effect=True)
 

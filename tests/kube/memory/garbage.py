@@ -16,7 +16,7 @@ class _Owners:
     def __init__(self, stored: Stored, served: Collection[Resource]) -> None:
         self._kinds = {(resource.group, resource.kind) for resource in served}
         self._uids = {
-            obj["metadata"].get("uid") for held in stored.values() for obj in held.values()
+            obj["metadata"].get("uid") for objects in stored.values() for obj in objects.values()
         }
 
     def exists(self, reference: Object) -> bool:
@@ -42,8 +42,8 @@ def orphans(stored: Stored, served: Collection[Resource]) -> Places:
 
     return [
         (resource, key)
-        for resource, held in stored.items()
-        for key, obj in held.items()
+        for resource, objects in stored.items()
+        for key, obj in objects.items()
         if is_orphan(obj)
     ]
 
@@ -53,14 +53,14 @@ def with_missing_owners(
 ) -> list[tuple[Place, list[Object]]]:
     """The objects that have some owners left and some missing, each with the references to keep."""
     owners = _Owners(stored, served)
-    found: list[tuple[Place, list[Object]]] = []
-    for resource, held in stored.items():
-        for key, obj in held.items():
+    incomplete: list[tuple[Place, list[Object]]] = []
+    for resource, objects in stored.items():
+        for key, obj in objects.items():
             references = _references(obj)
             kept = [reference for reference in references if owners.exists(reference)]
             if kept and len(kept) < len(references):
-                found.append(((resource, key), kept))
-    return found
+                incomplete.append(((resource, key), kept))
+    return incomplete
 
 
 def _references(obj: Object) -> list[Object]:

@@ -85,12 +85,14 @@ def patched(before: Object, patch: Patch, kind: PatchKind) -> Object:
     return copy_of(result)
 
 
-def check_preconditions(resource: Resource, name: str, current: Object, wanted: Object) -> None:
+def check_preconditions(
+    resource: Resource, name: str, current: Object, preconditions: Object
+) -> None:
     for field in ("uid", "resourceVersion"):
-        given = wanted.get(field)
-        held = current["metadata"].get(field)
-        if given and given != held:
-            text = f'Operation cannot be fulfilled on {resource} "{name}": {field} is {held}, not {given}'
+        asked = preconditions.get(field)
+        actual = current["metadata"].get(field)
+        if asked and asked != actual:
+            text = f'Operation cannot be fulfilled on {resource} "{name}": {field} is {actual}, not {asked}'
             raise Conflict(text, code=409, reason="Conflict")
 
 
