@@ -13,15 +13,22 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser, Page
 
 
-def chromium() -> str:
-    """The path of a chromium. Skips the test if it or Playwright is missing."""
+def chromium(*, whole_module: bool = False) -> str:
+    """The path of a chromium. Skips the test if it or Playwright is missing.
+
+    With `whole_module`, it skips the module that is being imported, with all of its tests.
+    """
     if importlib.util.find_spec("playwright") is None:
-        pytest.skip("needs Playwright: install grove-admission[browser]")
+        pytest.skip(
+            "needs Playwright: install grove-admission[browser]", allow_module_level=whole_module
+        )
     named = os.environ.get("CHROMIUM") or next(
         filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None
     )
     if named is None:
-        pytest.skip("needs a chromium: on PATH, or named by CHROMIUM")
+        pytest.skip(
+            "needs a chromium: on PATH, or named by CHROMIUM", allow_module_level=whole_module
+        )
     return str(named)
 
 

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.console.changing import shown
-from tests.console.chromium import tab
+from tests.console.chromium import chromium, tab
 from tests.console.fake import Lists
 from tests.console.objects import objects
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page
+
+chromium(whole_module=True)
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 STUCK = "PodCliqueSet/inference/llm-serve"

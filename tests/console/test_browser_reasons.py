@@ -21,7 +21,7 @@ from app.console.settings import ConsoleSettings
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.reasons.reason import Reason
-from tests.console.chromium import Tab, tab
+from tests.console.chromium import Tab, chromium, tab
 from tests.explain.fleet import SET_REF, facts
 from tests.explain.table.row import Row
 from tests.explain.test_reasons import ROWS, start
@@ -31,6 +31,8 @@ from tests.integration.test_explain import TIMES
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page
+
+chromium(whole_module=True)
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 PATH = f"workloads?object=PodCliqueSet/{SET_REF.namespace}/{SET_REF.name}"

@@ -27,6 +27,7 @@ from app.sandbox.sandbox import Sandbox
 from tests.console.objects import objects
 from tests.console.parsed import Parsed
 from tests.integration.system import command, connect, eventually
+from tests.servers import KINDS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
@@ -81,7 +82,7 @@ class Seen(NamedTuple):
         return " ".join(self.pages[path].texts("main"))
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sandbox", "real"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=KINDS)
 async def api(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ApiServer]:
@@ -89,12 +90,7 @@ async def api(
     folder = tmp_path_factory.mktemp("api")
     server: ApiServer = Sandbox(state_dir=folder, rules=RULES)
     if request.param == "real":
-        try:
-            server = RealApiServer(
-                binaries=find_binaries(os.environ), state_dir=folder, rules=RULES
-            )
-        except FileNotFoundError as missing:
-            pytest.skip(f"needs a real API server: {missing}")
+        server = RealApiServer(binaries=find_binaries(os.environ), state_dir=folder, rules=RULES)
     try:
         await server.start()
         await fill(server)

@@ -16,18 +16,14 @@ from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
 from tests.installation.cluster import Cluster, cluster_of
 from tests.rendered import of_kind, rendered
+from tests.servers import KINDS
 
 
-@pytest.fixture(params=["sandbox", "real"])
+@pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     """Which API server: `sandbox`, or `real` if its binaries are on this machine."""
     if shutil.which("kubectl") is None:
         pytest.skip("needs kubectl, which applies the manifests")
-    if request.param == "real":
-        try:
-            find_binaries(os.environ)
-        except FileNotFoundError as missing:
-            pytest.skip(f"needs a real API server: {missing}")
     return str(request.param)
 
 

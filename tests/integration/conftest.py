@@ -29,6 +29,7 @@ from app.sandbox.sandbox import Sandbox
 from app.server.serve import Running
 from tests.integration.system import Users, users
 from tests.rendered import rendered
+from tests.servers import KINDS, without_real
 
 CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1
@@ -65,14 +66,14 @@ def _kind(item: pytest.Item) -> str:
     return str(call.params.get("kind", "")) if call else ""
 
 
-@pytest.fixture(scope="module", params=["sandbox", "real"])
+@pytest.fixture(scope="module", params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
-    """Which API server: `sandbox`, or `real` where its binaries are at hand."""
-    if request.param == "real":
-        try:
-            find_binaries(os.environ)
-        except FileNotFoundError as missing:
-            pytest.skip(f"needs a real API server: {missing}")
+    """Which API server: `sandbox`, or `real` where its binaries are at hand.
+
+    A module whose tests need a real one asks for it itself.
+    """
+    if request.param == "real" and without_real():
+        pytest.skip(without_real())
     return str(request.param)
 
 
