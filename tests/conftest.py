@@ -16,9 +16,10 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadGroupScheduling
 
 import app
+from tests.effort import IS_THOROUGH
 
 # Tests run in parallel: how long one example takes says more about the machine than about the code.
-settings.register_profile("parallel", deadline=None)
+settings.register_profile("parallel", deadline=None, derandomize=not IS_THOROUGH)
 settings.load_profile("parallel")
 
 # Commands write for a terminal of this width. Workers of a parallel run have it from the first process.

@@ -2,8 +2,9 @@
 
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from app.kube.client import HttpClient
 from app.objects.resource import CRD, Resource
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
+from tests.effort import IS_THOROUGH
 from tests.explain import fleet
 from tests.explain.objects import objects_of, workload
 from tests.explain.table.row import Row
@@ -195,6 +197,25 @@ async def staged(
             yield server, Stage(admin, dialect)
     finally:
         await server.stop()
+
+
+def in_a_dialect(rows: Sequence[Row]) -> list[Any]:
+    """Each row with one of its dialects, in turns, or with all if the tests are to be thorough.
+
+    The table's own tests judge each row in all of its dialects. Rows of one dialect are together.
+    """
+    return [
+        pytest.param(dialect, row, id=f"{dialect}-{row.id}: {row.name}")
+        for dialect in ("design", "today")
+        for number, row in enumerate(rows)
+        if dialect in _turn(row.dialects, number)
+    ]
+
+
+def _turn(dialects: Sequence[str], number: int) -> Sequence[str]:
+    if IS_THOROUGH:
+        return dialects
+    return [dialects[number % len(dialects)]]
 
 
 def skip_if_impossible(row: Row, dialect: str, server: ApiServer) -> None:

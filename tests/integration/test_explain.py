@@ -6,6 +6,7 @@ Also with the rights of people: one who may view everything, one who may view a 
 
 import argparse
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
@@ -29,14 +30,17 @@ from app.explain.shown.rights import VIEWER as VIEWER_ROLE
 from app.facts.kinds import POD_GANG
 from app.facts.named import Ref
 from app.kube.api import Object
+from app.kube.credentials import from_kubeconfig
+from app.kube.readonly import ReadOnlyClient
 from app.sandbox.real import RealApiServer
 from app.sandbox.sandbox import Sandbox
 from tests.explain import fleet
 from tests.explain.fleet import SET_REF, facts
 from tests.explain.table.row import Row
 from tests.explain.test_reasons import ROWS, start
-from tests.integration.stage import Stage, skip_if_impossible, staged
-from tests.integration.system import eventually
+from tests.integration.inprocess import InProcessClient
+from tests.integration.stage import Stage, in_a_dialect, skip_if_impossible, staged
+from tests.integration.system import FAST, eventually
 from tests.test_viewer import viewer
 
 TIMES = (
@@ -89,10 +93,24 @@ async def stage(
         yield dialect, server, stage
 
 
+@contextlib.asynccontextmanager
+async def reader(server: ApiServer, user: str) -> AsyncIterator[ReadOnlyClient]:
+    """The client of a command; in-process on a sandbox, which saves a connection for each kind."""
+    if not isinstance(server, Sandbox):
+        async with reading_client(RESOURCES, server.kubeconfig, user) as client:
+            yield client
+        return
+
+    credentials = await from_kubeconfig(server.kubeconfig, user)
+    async with InProcessClient(credentials, RESOURCES, FAST, server.app) as client:
+        await client.discovery.assume()
+        yield ReadOnlyClient(client)
+
+
 async def asked(
     server: ApiServer, ref: Ref, *, user: str = "operator", room: bool = True
 ) -> Answer:
-    async with reading_client(RESOURCES, server.kubeconfig, user) as client:
+    async with reader(server, user) as client:
         read = await read_for(client, ref, room=room, now=time.time())
     answer = explain(Index(read), ref)
     assert answer is not None
@@ -108,7 +126,7 @@ def recording(server: ApiServer) -> Sandbox:
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.id}: {row.name}")
+@pytest.mark.parametrize(("stage", "row"), in_a_dialect(ROWS), indirect=["stage"], scope="module")
 async def test_the_reason_is_found(row: Row, stage: tuple[str, ApiServer, Stage]) -> None:
     dialect, server, store = stage
     skip_if_impossible(row, dialect, server)

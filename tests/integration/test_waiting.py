@@ -30,7 +30,7 @@ from tests.explain import fleet
 from tests.explain.fleet import SET_REF, facts, placed
 from tests.explain.table.row import Row
 from tests.explain.test_reasons import ROWS, start
-from tests.integration.stage import Stage, skip_if_impossible, staged
+from tests.integration.stage import Stage, in_a_dialect, skip_if_impossible, staged
 from tests.integration.system import FAST, connect, eventually
 from tests.proof.clock import Clock
 from tests.rendered import documents, with_components
@@ -45,7 +45,7 @@ waiting: {{enabled: true, afterSeconds: 0.001, maxWritesPerMinute: 1000}}
 WITHIN = 30.0
 """Seconds of the test's own time, in which a machine that is busy with other work takes no part."""
 QUIET_SECONDS = 2.0
-QUICK = Pacing(look=0.1, pause=0.0, refresh=0.0, share=1.0)
+QUICK = Pacing(look=0.03, pause=0.0, refresh=0.0, share=1.0)
 MADE_ANEW = ("PreemptionDelay", "ClaimHeld", "PodGangMissing", "NothingMade")
 """Their texts depend on times, which the API server sets."""
 
@@ -68,7 +68,7 @@ def rules(folder: Path) -> list[Object]:
 @contextlib.asynccontextmanager
 async def on_duty(api: ApiServer, settings: Configuration) -> AsyncIterator[WaitingDuty]:
     """The duty of the leader alone, as the account of the manifests: no other writer changes the
-    states. It looks ten times a second, and writes without pauses.
+    states. It looks again at once, and writes without pauses.
     """
     credentials = await from_kubeconfig(api.kubeconfig, "operator")
     async with HttpClient(credentials, RESOURCES, FAST) as client, asyncio.TaskGroup() as tasks:
@@ -140,7 +140,7 @@ def counted(duty: WaitingDuty) -> dict[str, float]:
 
 @pytest.mark.slow
 @pytest.mark.untraced
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.id}: {row.name}")
+@pytest.mark.parametrize(("system", "row"), in_a_dialect(ROWS), indirect=["system"], scope="module")
 async def test_a_state_is_told_and_passes(row: Row, system: System, clock: Clock) -> None:
     dialect, server, store, duty, admin = system
     skip_if_impossible(row, dialect, server)
