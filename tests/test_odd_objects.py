@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from app.cluster import rows
 from app.facts import table
 from app.facts.table import Row
+from tests.effort import tries
 from tests.fuzz.clusters import NUMBERS, TEXTS, objects_in, read_cluster, stored
 from tests.fuzz.mutation import dump
 from tests.fuzz.targets import TARGETS
@@ -32,7 +33,12 @@ ANYTHING = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(PRINTABLE, inner, max_size=3),
     max_leaves=6,
 )
-EXAMPLES = {"explain": 120, "audit": 150, "doctor": 150, "console": 12}
+EXAMPLES = {
+    "explain": tries(40, 120),
+    "audit": tries(50, 150),
+    "doctor": tries(50, 150),
+    "console": tries(6, 12),
+}
 """How many changed clusters each is tried on, by how long that takes."""
 
 ROWS: dict[str, Row[Any]] = {
@@ -130,7 +136,7 @@ def test_no_value_ends_a_watch_of_the_server_or_of_the_leader(name: str) -> None
     objects = objects_of_kind(row.resource.group, row.resource.kind)
     assert objects
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=tries(20, 60), deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.data())
     def check(data: st.DataObject) -> None:
         _, obj = data.draw(changed(objects))

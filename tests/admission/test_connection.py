@@ -21,6 +21,7 @@ from app.admission.review import Request
 from app.admission.serving import Serving
 from app.admission.verdict import ALLOWED, Later, Verdict, not_allowed
 from tests.admission.ways import connecting
+from tests.effort import tries
 from tests.reviews import JSON_HEADERS, Seen, load
 
 PATH = "/validate/podgroup"
@@ -479,7 +480,7 @@ STREAMS: dict[str, list[bytes]] = {
 
 @pytest.mark.untraced
 @pytest.mark.parametrize("name", STREAMS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(30, 60), deadline=None)
 @given(data=st.data())
 def test_any_split_of_a_stream_gives_the_same_answers(name: str, data: st.DataObject) -> None:
     stream = b"".join(STREAMS[name])

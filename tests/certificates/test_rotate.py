@@ -187,23 +187,23 @@ def test_what_is_issued_anew_goes_on_trusting_what_is_carried() -> None:
 
 @pytest.mark.untraced
 def test_years_of_rotation_never_leave_a_gap() -> None:
-    """A client that trusts the bundle of the step before accepts every pair, and the bundle stays
-    short.
+    """A client that trusts the bundle of the step before accepts every pair, from its first day to
+    its last, and the bundle stays short.
     """
     holdings = issued()
     now = START
     rotations = list[Reason]()
     while now < START + 2000 * DAY:
-        before, reason = (
-            holdings,
-            due(holdings, NAMES, now, TERMS, settled=True),
-        )  # one step a day: each has settled by the next
+        # one step a day: each has settled by the next
+        reason = due(holdings, NAMES, now, TERMS, settled=True)
         if reason is not None:
-            holdings = rotated(reason, holdings, NAMES, now, TERMS)
+            before = holdings
+            holdings = rotated(reason, before, NAMES, now, TERMS)
             rotations.append(reason)
-        assert check_pair(holdings.leaf, before.bundle_pem, NAMES, now) == []
-        assert check_pair(holdings.leaf, holdings.bundle_pem, NAMES, now) == []
-        assert len(holdings.bundle) <= 2
+            assert check_pair(before.leaf, before.bundle_pem, NAMES, now) == []
+            assert check_pair(holdings.leaf, before.bundle_pem, NAMES, now) == []
+            assert check_pair(holdings.leaf, holdings.bundle_pem, NAMES, now) == []
+            assert len(holdings.bundle) <= 2
         now += DAY
     assert Counter(rotations) == {"leaf": 40, "ca": 8, "prune": 7}
 

@@ -9,6 +9,7 @@ import httpx
 from app.visible import visible
 from tests.console.fake import Lists, console
 from tests.console.objects import plural
+from tests.effort import tries
 from tests.fuzz.clusters import Object, clusters, mutation_of, objects_in, read_cluster, stored
 from tests.fuzz.mutation import dump
 from tests.fuzz.target import Target
@@ -53,4 +54,6 @@ def corpus() -> Sequence[bytes]:
     return [dump(cluster) for cluster in clusters()[::8]]
 
 
-CONSOLE = Target("console", run, corpus, mutation_of(corpus), most=256 * 1024, replayed=20)
+CONSOLE = Target(
+    "console", run, corpus, mutation_of(corpus), most=256 * 1024, replayed=tries(10, 20)
+)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from tests.effort import tries
+
 Mutate = Callable[[bytes, Random], bytes]
 """An input that was changed a little. It knows how inputs of the target are built."""
 
@@ -22,5 +24,5 @@ class Target:
     most: int = 32 * 1024
     """Bytes of an input."""
 
-    replayed: int = 150
+    replayed: int = tries(50, 150)
     """Changed inputs that the tests run."""

@@ -16,6 +16,7 @@ import pytest
 from app.kube.api import ClusterError, Conflict, Object, ObjectRef, Unavailable
 from app.kube.lease import Elector, LeaseTiming
 from app.objects.resource import LEASE
+from tests.effort import tries
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient
 
@@ -422,7 +423,7 @@ class FaultyClient:
 
 @pytest.mark.slow
 @pytest.mark.untraced
-def test_never_two_leaders_in_50_runs_of_faults() -> None:
+def test_never_two_leaders_whatever_faults_there_are() -> None:
     async def one_run(seed: int) -> Stage:
         dice = random.Random(seed)
         cluster = MemoryClient()
@@ -447,7 +448,7 @@ def test_never_two_leaders_in_50_runs_of_faults() -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
         return stage
 
-    runs = [virtual.run(one_run(seed)) for seed in range(50)]
+    runs = [virtual.run(one_run(seed)) for seed in range(tries(20, 50))]
     assert [seed for seed, stage in enumerate(runs) if stage.overlaps] == []
     assert all(stage.entered for stage in runs)
-    assert sum(len(stage.entered) for stage in runs) > 250
+    assert sum(len(stage.entered) for stage in runs) > 5 * len(runs)

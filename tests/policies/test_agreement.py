@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.effort import tries
 from tests.policies.judge import Judge, bindings, design, disagreement
 from tests.policies.mutations import mutated, recorded
 from tests.reviews import load, path_of
@@ -16,7 +17,7 @@ DIALECTS = {
     "design": (design, ["", "grove-a5b8e0dc"]),
     "bindings": (bindings, ["grove-fcc3b3bb", "grove-616762f7"]),
 }
-CHANGED = 400
+CHANGED = tries(130, 400)
 """The changed requests of each dialect."""
 
 

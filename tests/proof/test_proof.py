@@ -12,13 +12,14 @@ import httpx
 import pytest
 from aiohttp import web
 
+from tests.effort import tries
 from tests.proof.loop import PatientLoop
 from tests.proof.migration import CalmMigration
 from tests.proof.network import FaultyProxy
 from tests.proof.schedule import Report, Schedule, run_seed
 
-SEEDS = range(10)
-MIGRATIONS = range(3)
+SEEDS = range(tries(5, 10))
+MIGRATIONS = range(tries(1, 3))
 AT_ONCE = 4
 
 

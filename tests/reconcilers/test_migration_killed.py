@@ -411,12 +411,14 @@ async def migration(kill: Kill, late: frozenset[Resource]) -> Outcome:
 def test_whenever_the_leader_is_killed_running_pods_keep_what_they_use(
     late: frozenset[Resource], adopting: bool
 ) -> None:
+    """A call without effect leaves what the call before it has left, so only the first is tried
+    without.
+    """
     undisturbed = virtual.run(migration(Kill(adopting, NEVER, lost=False), late))
     assert undisturbed.calls > 0
     kills = [
-        Kill(adopting, call, lost)
-        for call in range(1, undisturbed.calls + 2)
-        for lost in (False, True)
+        Kill(adopting, 1, lost=False),
+        *(Kill(adopting, call, lost=True) for call in range(1, undisturbed.calls + 2)),
     ]
     wrong = {}
     for kill in kills:

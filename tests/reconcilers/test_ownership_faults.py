@@ -42,6 +42,7 @@ from app.stores.stores import Stores
 from tests import builders
 from tests.builders import injection_into
 from tests.cluster.offline import configured
+from tests.effort import tries
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient
 
@@ -328,6 +329,6 @@ def check(server: MemoryClient, numbers: set[int]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.untraced
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", range(tries(15, 50)))
 def test_whatever_happens_everything_belongs_to_the_podgang_that_is_there(seed: int) -> None:
     virtual.run(story(seed))

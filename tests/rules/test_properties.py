@@ -19,6 +19,7 @@ from app.rules.subgroups import validate_pod_group
 from app.rules.topology.levels import ManagedTopology
 from app.rules.topology.node_labels import binding_changes
 from tests.builders import injection_into
+from tests.effort import tries
 
 pytestmark = pytest.mark.untraced
 
@@ -98,7 +99,7 @@ pod_cliques = st.fixed_dictionaries(
 
 
 @given(sets, st.none() | sets)
-@settings(max_examples=150)
+@settings(max_examples=tries(50, 150))
 def test_hierarchy_is_total_and_gives_findings_or_warnings(obj: Any, old: Any) -> None:
     template = read_template(obj)
     findings = [*template.findings]
@@ -114,7 +115,7 @@ def test_hierarchy_is_total_and_gives_findings_or_warnings(obj: Any, old: Any) -
     st.fixed_dictionaries({"spec": maps(subGroups=subgroups)}),
     st.fixed_dictionaries({"spec": maps(levels=levels)}),
 )
-@settings(max_examples=150)
+@settings(max_examples=tries(50, 150))
 def test_validators_are_total_and_repeat_themselves(pod_group: Any, topology: Any) -> None:
     assert validate_pod_group(pod_group) == validate_pod_group(pod_group)
     assert list(map(str, validate_cluster_topology(topology))) == list(
@@ -123,7 +124,7 @@ def test_validators_are_total_and_repeat_themselves(pod_group: Any, topology: An
 
 
 @given(pod_cliques)
-@settings(max_examples=300)
+@settings(max_examples=tries(100, 300))
 def test_injection_is_total_idempotent_and_touches_only_claims(obj: Any) -> None:
     injection = injection_into(obj, "ns", "shared")
     if injection.plan is None:

@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse
 
 from app.admission.review import OPERATIONS
 from app.webhooks.registry import WEBHOOKS
+from tests.effort import tries
 from tests.server.test_endpoints import Served
 
 TEXT = {"type": "string"}
@@ -102,7 +103,12 @@ schema = schemathesis.pytest.from_fixture("document")
 @pytest.mark.untraced
 @pytest.mark.slow
 @schema.parametrize()
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=tries(12, 40),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
 def test_answers_are_what_the_document_says(case: schemathesis.Case[Any]) -> None:
     """A webhook rejects bad requests within its review, with HTTP 200.
 

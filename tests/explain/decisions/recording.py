@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from app.explain.known.index import Index
 from app.explain.known.kinds import KINDS
 from app.explain.known.read import facts_of
 from app.facts.named import Ref
+from tests.effort import tries
 
 RECORDINGS = Path(__file__).parents[2] / "testdata" / "kai-decisions"
 NOW = 1_800_000_000.0
@@ -100,6 +102,11 @@ def recordings() -> Iterator[Recording]:
     """The recordings that the tests have, by kind and name."""
     for file in sorted(RECORDINGS.glob("*.jsonl.gz")):
         yield from recordings_of(file)
+
+
+def some_recordings() -> Iterator[Recording]:
+    """Every third of the recordings, or all if the tests are to be thorough."""
+    return islice(recordings(), 0, None, tries(3, 1))
 
 
 def recordings_of(file: Path) -> Iterator[Recording]:

@@ -8,12 +8,14 @@ import pytest
 from app.explain.answers.whatif.edits import Addition
 from app.explain.answers.whatif.effects import Effects, Fate, effects
 from app.explain.answers.whatif.supposed import suppose
+from tests.effort import tries
 from tests.explain.whatif import brute
 from tests.explain.whatif.clusters import cluster, edits
 
 pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
-CLUSTERS = 500
+CLUSTERS = tries(200, 500)
+GROWN = tries(60, 200)
 _RANKS = ("fits", "restarts", "shrinks", "breaks", "placed", "waits")
 
 
@@ -42,13 +44,13 @@ def test_each_fate_is_that_of_brute_force() -> None:
         counts.update(how for _, how in expected)
     print(f"\n{dict(counts)}")
     assert wrong == []
-    assert min(counts[how] for how in _RANKS) >= 10, counts
+    assert min(counts[how] for how in _RANKS) >= 5, counts
 
 
 def test_more_nodes_never_mean_less_room() -> None:
     """The first gang that fares otherwise fares better; those after it may then get less."""
     better = 0
-    for seed in range(CLUSTERS, CLUSTERS + 200):
+    for seed in range(CLUSTERS, CLUSTERS + GROWN):
         source = random.Random(seed)
         facts = cluster(source)
         chosen = edits(source, facts)
@@ -57,7 +59,7 @@ def test_more_nodes_never_mean_less_room() -> None:
         after = ranks(effects(facts, more)[0])
         assert after <= before, (seed, before, after)
         better += after < before
-    assert better >= 20
+    assert better >= 5
 
 
 def ranks(found: Effects) -> list[int]:

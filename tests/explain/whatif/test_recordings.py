@@ -6,7 +6,7 @@ from app.explain.answers.whatif.edits import Addition, Drain, Labelling, Supposi
 from app.explain.answers.whatif.effects import Effects, Fate, effects
 from app.explain.known.read import facts_of
 from app.explain.known.snapshot import Snapshot
-from tests.explain.decisions.recording import NOW, Recording, recordings
+from tests.explain.decisions.recording import NOW, Recording, some_recordings
 
 pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
@@ -29,7 +29,7 @@ def without_effect(facts: Snapshot) -> list[Supposition]:
 def test_what_kai_placed_has_a_place() -> None:
     """Whatever KAI found room for without evicting, there is a placement of it."""
     tried = 0
-    for recording in recordings():
+    for recording in some_recordings():
         facts = facts_of(recording.items, NOW)
         if recording.outcome != "placed" or recording.kai["evicted"] or not facts.nodes:
             continue
@@ -38,13 +38,13 @@ def test_what_kai_placed_has_a_place() -> None:
             tried += 1
             assert fate.how in ("starts", "held"), (recording.name, fate)
             assert fate.had_place, recording.name
-    assert tried > 100
+    assert tried > 50
 
 
 def test_drained_nodes_keep_none_of_what_kai_placed() -> None:
     """Each node that KAI used is drained by itself: what is said to fit has its place elsewhere."""
     counts = {"fits": 0, "restarts": 0, "shrinks": 0, "breaks": 0}
-    for recording in recordings():
+    for recording in some_recordings():
         if recording.outcome != "placed" or recording.kai["evicted"]:
             continue
         facts = facts_of(recording.items_after, NOW)
@@ -61,7 +61,7 @@ def test_drained_nodes_keep_none_of_what_kai_placed() -> None:
 def test_added_nodes_take_no_place_away_and_enough_of_them_start_what_fits_on_one() -> None:
     """A copy of every node leaves as much room as there was before anybody came."""
     started = 0
-    for recording in recordings():
+    for recording in some_recordings():
         facts = facts_of(recording.items, NOW)
         if recording.outcome != "pending" or recording.kai["evicted"] or not facts.nodes:
             continue
