@@ -8,7 +8,6 @@ their preconditions.
 """
 
 import asyncio
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -26,11 +25,12 @@ from app.objects.resource import Resource
 from app.rules.mnnvl.plan import ClaimMode, Plan, desired_claim, desired_compute_domain
 from app.rules.mnnvl.wanted import asks_for
 from app.stores.stores import Stores
+from app.value import Value
 
 _OWNERS = {POD_CLIQUE_SET.kind: POD_CLIQUE_SET, POD_GANG.kind: POD_GANG}
 
 
-class _Needed(NamedTuple):
+class _Needed(Value):
     resource: Resource
     store: WatchStore[MnnvlResource]
     name: str

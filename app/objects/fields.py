@@ -45,18 +45,15 @@ Findings = list[FieldError]
 """Findings so far: functions that read an object add theirs."""
 
 
-class FieldPath:
+class FieldPath(Value):
     """A path such as `spec.template.cliques[0].name`.
 
     Its text is only built if there is a finding. A step is therefore the name of a field with its
     point, a key in brackets, or a position.
     """
 
-    __slots__ = ("_parent", "_step")
-
-    def __init__(self, step: str | int, parent: "FieldPath | None" = None) -> None:
-        self._step = step
-        self._parent = parent
+    step: str | int
+    parent: "FieldPath | None" = None
 
     def child(self, name: str) -> "FieldPath":
         """Return the path of the field `name`, which may be a path itself."""
@@ -72,9 +69,9 @@ class FieldPath:
         steps: list[str] = []
         path: FieldPath | None = self
         while path is not None:
-            step = path._step
+            step = path.step
             steps.append(f"[{step}]" if isinstance(step, int) else step)
-            path = path._parent
+            path = path.parent
         return "".join(reversed(steps)).removeprefix(".")
 
 

@@ -11,6 +11,8 @@ resources as soon as it can.
 
 import asyncio
 
+from msgspec.structs import replace
+
 from app.admission.review import Request
 from app.admission.verdict import (
     ALLOWED,
@@ -82,7 +84,7 @@ class PodCliqueWebhook(Value):
             return judged(injection.findings, warnings, injection.patch)
 
         doubt = _doubt(request, injection)
-        injection = injection._replace(warnings=warnings)
+        injection = replace(injection, warnings=warnings)
         return Later(lambda: self._make_resources(request, plan, injection, doubt))
 
     async def _make_resources(

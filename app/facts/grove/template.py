@@ -7,13 +7,16 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/mnnvl/helpers
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec.structs import replace
 
 from app.facts.grove.annotations import group_in
 from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.fields import FieldError, FieldPath, Findings, as_map, walk_list, walk_map
 from app.objects.shape import JsonMap, Object, int_of, list_of, map_of
+from app.value import Value
 
 Owner = tuple[str, str]
 """("set", ""), ("group", name) or ("clique", name), whatever the order of the lists."""
@@ -43,7 +46,7 @@ def owner_text(owner: Owner) -> str:
     }[kind]
 
 
-class SetPart(NamedTuple):
+class SetPart(Value):
     """The set, a scaling group or a clique.
 
     `position` is that in its list. `constraint` is its topologyConstraint, None if it has none.
@@ -84,7 +87,7 @@ class SetPart(NamedTuple):
         return group_in(self.annotations)
 
 
-class GroupTemplate(NamedTuple):
+class GroupTemplate(Value):
     """A scaling group. `members` are the names of its cliques."""
 
     name: str
@@ -94,7 +97,7 @@ class GroupTemplate(NamedTuple):
     members: tuple[str, ...]
 
 
-class CliqueTemplate(NamedTuple):
+class CliqueTemplate(Value):
     """A clique.
 
     `pods` is their number in one replica of the set or of the scaling group. `gpus` are
@@ -140,7 +143,7 @@ class CliqueTemplate(NamedTuple):
         return str(self.value_of(MNNVL_SCOPE) or "replica")
 
 
-class Template(NamedTuple):
+class Template(Value):
     """A PodCliqueSet.
 
     `parts` are the set, then its groups and cliques in list order. `groups_of` has the scaling
@@ -244,7 +247,7 @@ def _read_part(
         return part
 
     walk_map(content, "topologyConstraint", part.path, findings)
-    return part._replace(constraint=None)
+    return replace(part, constraint=None)
 
 
 def _read_group(part: SetPart, content: JsonMap, findings: Findings) -> GroupTemplate:

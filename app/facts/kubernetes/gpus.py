@@ -2,9 +2,10 @@
 
 from decimal import Decimal, InvalidOperation
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
 from app.objects.shape import JsonMap, map_of, maps_of
+from app.value import Value
 
 GPU = "nvidia.com/gpu"
 
@@ -15,7 +16,7 @@ To make an integer of a larger one, such as 1e99999999, can take hours.
 """
 
 
-class Gpus(NamedTuple):
+class Gpus(Value):
     """GPUs with MIG devices, and only those called nvidia.com/gpu."""
 
     every: int

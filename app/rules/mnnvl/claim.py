@@ -4,7 +4,7 @@ Source: `rules/README.md`. `app.cluster.resources` creates the resources.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
@@ -32,6 +32,7 @@ from app.rules.mnnvl.plan import (
     read_entry,
 )
 from app.rules.mnnvl.wanted import Wanted, WrittenClique
+from app.value import Value
 
 ConfiguredMode = Literal["auto", "shared", "template"]
 
@@ -56,18 +57,14 @@ _POD_SPEC = FieldPath("spec.podSpec")
 _CONTAINERS = {field: _POD_SPEC.child(field) for field in ("initContainers", "containers")}
 
 
-class GpuContainer(NamedTuple):
-    """A container or init container that asks for a GPU.
+class GpuContainer(Value):
+    """A container or init container that asks for a GPU. `path` is its JSON pointer."""
 
-    `field` is the name of its list, and `position` its place there.
-    """
-
-    field: str
-    position: int
+    path: str
     content: Object
 
 
-class Injection(NamedTuple):
+class Injection(Value):
     """The result of the rule.
 
     If `plan` is None, there is nothing to do. Otherwise, `mode` is the form of the claim, and
@@ -82,7 +79,7 @@ class Injection(NamedTuple):
     new_mode: ClaimMode = "shared"
 
 
-class ClaimingPods(NamedTuple):
+class ClaimingPods(Value):
     """The pods of a PodClique: their spec, their number, and their containers with GPUs."""
 
     spec: Object
@@ -90,7 +87,7 @@ class ClaimingPods(NamedTuple):
     with_gpus: list[GpuContainer]
 
 
-class ChosenClaim(NamedTuple):
+class ChosenClaim(Value):
     """The claim of a PodClique: its plan, its form, and the entry that its pods lack, or None."""
 
     plan: Plan
@@ -176,7 +173,7 @@ def _gpu_containers(pod_spec: JsonMap, findings: Findings) -> list[GpuContainer]
             at = path.index(position)
             container = as_map(item, at, findings)
             if container is not None and _requests_gpu(container, at, findings):
-                containers.append(GpuContainer(field, position, container))
+                containers.append(GpuContainer(f"/spec/podSpec/{field}/{position}", container))
     return containers
 
 
@@ -246,12 +243,10 @@ def _operations(pods: ClaimingPods, missing: Entry | None) -> Iterator[Operation
     """
     if missing is not None:
         yield _append("/spec/podSpec/resourceClaims", pods.spec.get("resourceClaims"), missing)
-    for field, position, container in pods.with_gpus:
-        claims = container["resources"].get("claims")
+    for container in pods.with_gpus:
+        claims = container.content["resources"].get("claims")
         if not any(isinstance(item, dict) and item.get("name") == CLAIM for item in claims or ()):
-            yield _append(
-                f"/spec/podSpec/{field}/{position}/resources/claims", claims, {"name": CLAIM}
-            )
+            yield _append(f"{container.path}/resources/claims", claims, {"name": CLAIM})
 
 
 def _append(path: str, current: list[Any] | None, item: Entry) -> Operation:

@@ -6,7 +6,7 @@ PodClique, and in a PodCliqueSet, whose PodCliques would be rejected one by one.
 
 from collections.abc import Iterator
 from sys import intern
-from typing import Any, NamedTuple
+from typing import Any
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, group_in, read_mnnvl
 from app.facts.grove.podcliqueset import PodCliqueSet
@@ -28,12 +28,13 @@ from app.rules.mnnvl.plan import (
     is_device_class,
     read_entry,
 )
+from app.value import Value
 
 GROVE_CLAIM = "mnnvl-claim"
 """The name of the claim that Grove injects for a group."""
 
 
-class WrittenClique(NamedTuple):
+class WrittenClique(Value):
     """A PodClique that is written, read once for a verdict.
 
     `old` is the object that an UPDATE replaces, and `stored` its claim of ours, or None. `own` are
@@ -47,7 +48,7 @@ class WrittenClique(NamedTuple):
     stored: Entry | None
 
 
-class Wanted(NamedTuple):
+class Wanted(Value):
     """The annotations that count for a PodClique: its own, or inherited ones.
 
     `pcs` is its set, or None if that is not known. No annotation counts if there are `findings`, or

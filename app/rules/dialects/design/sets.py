@@ -7,7 +7,6 @@ webhook.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from app.facts.grove.template import Owner, SetPart, Template, owner_text
 from app.facts.grove.topology import DOMAINS
@@ -19,7 +18,7 @@ from app.value import Value
 NOT_ENABLED = "topology support is not enabled in the operator"
 
 
-class Constraint(NamedTuple):
+class Constraint(Value):
     """The packDomain of `part`."""
 
     part: SetPart
