@@ -79,18 +79,18 @@ def labels(
     those that Grove writes.
     """
     if grove:
-        found = {
+        carried = {
             "app.kubernetes.io/part-of": pcs,
             "grove.io/podcliqueset-replica-index": str(replica),
         }
         if group:
-            found["grove.io/podcliquescalinggroup"] = f"{pcs}-{replica}-{group}"
-            found["grove.io/podcliquescalinggroup-replica-index"] = str(index)
+            carried["grove.io/podcliquescalinggroup"] = f"{pcs}-{replica}-{group}"
+            carried["grove.io/podcliquescalinggroup-replica-index"] = str(index)
     else:
-        found = {"grove.io/pcs-name": pcs, "grove.io/pcs-replica-index": str(replica)}
+        carried = {"grove.io/pcs-name": pcs, "grove.io/pcs-replica-index": str(replica)}
         if group:
-            found |= {"grove.io/pcsg-name": group, "grove.io/pcsg-replica-index": str(index)}
-    return found | {"grove.io/podgang": gang}
+            carried |= {"grove.io/pcsg-name": group, "grove.io/pcsg-replica-index": str(index)}
+    return carried | {"grove.io/podgang": gang}
 
 
 def gang_labels(pcs: str) -> dict[str, str]:
@@ -119,7 +119,7 @@ def pod_clique(name: str, labels: dict[str, str], *, scope: str = "replica", **s
 
 
 def pod_gang(name: str, labels: dict[str, str], *podgroups: str) -> Object:
-    groups = [{"name": one, "minReplicas": 1, "podReferences": []} for one in podgroups]
+    groups = [{"name": podgroup, "minReplicas": 1, "podReferences": []} for podgroup in podgroups]
     return {
         "apiVersion": "scheduler.grove.io/v1alpha1",
         "kind": "PodGang",
@@ -134,7 +134,10 @@ def pod_group(name: str, *subgroups: Object) -> Object:
         "apiVersion": "scheduling.run.ai/v2alpha2",
         "kind": "PodGroup",
         "metadata": {"name": name},
-        "spec": {"minMember": 1, "subGroups": [{"minMember": 1, **one} for one in subgroups]},
+        "spec": {
+            "minMember": 1,
+            "subGroups": [{"minMember": 1, **subgroup} for subgroup in subgroups],
+        },
     }
 
 
@@ -153,11 +156,11 @@ def node(name: str, **labels: str) -> Object:
     """A Node; underscores of `labels` stand for slashes, double ones for dots
     (`topology__kubernetes__io_rack`).
     """
-    found = {key.replace("__", ".").replace("_", "/"): value for key, value in labels.items()}
+    converted = {key.replace("__", ".").replace("_", "/"): value for key, value in labels.items()}
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {**found, "kubernetes.io/hostname": name}},
+        "metadata": {"name": name, "labels": {**converted, "kubernetes.io/hostname": name}},
     }
 
 

@@ -117,8 +117,8 @@ SETS = {
 
 def operator_names(operator: str) -> list[str]:
     """The recordings of `operator` of what we have a webhook for, as `folder/name`."""
-    found = sorted(path.stem for path in (DIRECTORY / operator).glob("*.json"))
-    return [f"{operator}/{name}" for name in found if name.partition(".")[0] in PATHS]
+    stems = sorted(path.stem for path in (DIRECTORY / operator).glob("*.json"))
+    return [f"{operator}/{name}" for name in stems if name.partition(".")[0] in PATHS]
 
 
 def operator_cluster(

@@ -196,8 +196,8 @@ def test_each_setting_is_where_it_belongs() -> None:
 def test_a_change_of_the_configuration_replaces_the_replicas() -> None:
     def name(drain_seconds: int) -> str:
         objects = render(CHART, {"config": {"server": {"drainSeconds": drain_seconds}}})
-        (found,) = [obj["metadata"]["name"] for obj in objects if obj["kind"] == "ConfigMap"]
-        return str(found)
+        (config_map,) = [obj["metadata"]["name"] for obj in objects if obj["kind"] == "ConfigMap"]
+        return str(config_map)
 
     assert name(5) == name(5) != name(6)
 

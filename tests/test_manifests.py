@@ -259,14 +259,14 @@ def test_the_configuration_can_be_used_and_drains_within_the_grace_period(overla
 def exposed() -> set[str]:
     """Every metric name that the code can expose, read from where it is written."""
     named = re.compile(r'\b(?:gauge|counter)\(\s*"([a-z_]+)"|PREFIX}_([a-z_]+)"')
-    found: set[str] = set()
+    names: set[str] = set()
     for path in (ROOT / "app").rglob("*.py"):
         for match in named.finditer(path.read_text()):
-            found.add(f"grove_admission_{match[1] or match[2]}")
+            names.add(f"grove_admission_{match[1] or match[2]}")
     histograms = {
         f"grove_admission_{name}_duration_seconds_bucket" for name in ("request", "reconcile")
     }
-    return found | histograms | {f"{name}_total" for name in found}
+    return names | histograms | {f"{name}_total" for name in names}
 
 
 def alerts() -> list[Object]:

@@ -52,7 +52,7 @@ def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 def documented() -> set[str]:
     """The keys of the list: `a.{b,c}` is two, and `.c` after `a.b` is `a.c`."""
-    found: set[str] = set()
+    keys: set[str] = set()
     for line in CONFIGURATION.splitlines():
         if not line.startswith("- `"):
             continue
@@ -62,8 +62,8 @@ def documented() -> set[str]:
             last = whole
             braces = _BRACES.search(whole)
             names = braces[1].split(",") if braces else [""]
-            found |= {_BRACES.sub(name, whole) for name in names}
-    return found
+            keys |= {_BRACES.sub(name, whole) for name in names}
+    return keys
 
 
 def test_every_configuration_key_is_explained() -> None:
@@ -84,14 +84,16 @@ def test_every_event_is_explained() -> None:
     recorded = re.compile(
         r'(?:record|say)\((?:[^"]|"Warning"|"Normal")*"(?!Warning|Normal)([A-Z][A-Za-z]+)"'
     )
-    given = re.compile(r'(?:Missing|Remark|_remark)\((?:stored, "[a-z]+", )?\s*"([A-Z][A-Za-z]+)"')
+    reported = re.compile(
+        r'(?:Missing|Remark|_remark)\((?:stored, "[a-z]+", )?\s*"([A-Z][A-Za-z]+)"'
+    )
     paths = [
         *(ROOT / "app" / "reconcilers").glob("*.py"),
         *(ROOT / "app" / "rules" / "workload").glob("*.py"),
     ]
     texts = [path.read_text() for path in paths]
     reasons = {
-        reason for text in texts for reason in (*recorded.findall(text), *given.findall(text))
+        reason for text in texts for reason in (*recorded.findall(text), *reported.findall(text))
     }
     assert {"WorkloadNotFound", "PodGroupContested", "QueueDiffers"} <= reasons
     assert len(reasons) > 9
@@ -190,10 +192,10 @@ def test_every_message_of_a_webhook_is_in_the_tables_and_no_other() -> None:
     items = [line[2:] for line in told.splitlines() if line.startswith("- `")]
     rows = [re.match(r"(?:`[^`]+`(?:, )?)+", item) for item in items]
     patterns = [
-        re.escape(one).replace("…", ".+")
+        re.escape(message).replace("…", ".+")
         for row in rows
         if row
-        for one in re.findall(r"`([^`]+)`", row[0])
+        for message in re.findall(r"`([^`]+)`", row[0])
     ]
     paths = [
         path
@@ -218,9 +220,13 @@ def test_every_message_of_a_webhook_is_in_the_tables_and_no_other() -> None:
     } - PARTS
     assert len(messages) > 50
     assert [
-        text for text in sorted(messages) if not any(re.fullmatch(one, text) for one in patterns)
+        text
+        for text in sorted(messages)
+        if not any(re.fullmatch(pattern, text) for pattern in patterns)
     ] == []
-    assert [one for one in patterns if not any(re.fullmatch(one, text) for text in said)] == []
+    assert [
+        pattern for pattern in patterns if not any(re.fullmatch(pattern, text) for text in said)
+    ] == []
 
 
 def test_the_tables_that_repeat_the_code_are_as_the_code_has_them() -> None:

@@ -238,8 +238,8 @@ def facts(**changes: Any) -> Snapshot:
     return Snapshot(**{**start, **changes})
 
 
-def answer(given: Snapshot, ref: Ref = SET_REF) -> Answer:
-    explained = explain(Index(given), ref)
+def answer(snapshot: Snapshot, ref: Ref = SET_REF) -> Answer:
+    explained = explain(Index(snapshot), ref)
     assert explained is not None
     return explained
 

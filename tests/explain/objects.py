@@ -164,9 +164,9 @@ def queue(fact: Queue) -> Object:
     fixed: Object = {"nvidia.com/gpu": str(fact.allocated_fixed // 1000)}
     for name, share, unit in (("cpu", fact.cpu, 1), ("memory", fact.memory, MEGABYTE)):
         if share != NO_SHARE:
-            given = {"quota": share.quota, "limit": share.limit}
+            amounts = {"quota": share.quota, "limit": share.limit}
             resources[name] = {
-                key: -1 if value is None else value / unit for key, value in given.items()
+                key: -1 if value is None else value / unit for key, value in amounts.items()
             }
             allocated[name] = f"{share.allocated}m"
             fixed[name] = f"{share.allocated_fixed}m"

@@ -12,11 +12,11 @@ from tests.explain.table.row import Row
 from tests.explain.test_reasons import CASES, start
 
 
-def read_back(given: Snapshot) -> Snapshot:
+def read_back(snapshot: Snapshot) -> Snapshot:
     values: dict[str, Any] = {
-        name: tuple(values) for name, values in projected(objects_of(given)).items()
+        name: tuple(values) for name, values in projected(objects_of(snapshot)).items()
     }
-    return Snapshot(**values, now=given.now)
+    return Snapshot(**values, now=snapshot.now)
 
 
 def is_of_objects(case: Any) -> bool:
@@ -28,7 +28,7 @@ def is_of_objects(case: Any) -> bool:
 @pytest.mark.untraced
 @pytest.mark.parametrize(("row", "dialect"), [case for case in CASES if is_of_objects(case)])
 def test_the_answer_about_objects_is_that_about_facts(row: Row, dialect: str) -> None:
-    given = facts(**{**start(dialect), **row.hit})
-    expected = document(answer(given))
-    read = document(answer(read_back(given)))
+    snapshot = facts(**{**start(dialect), **row.hit})
+    expected = document(answer(snapshot))
+    read = document(answer(read_back(snapshot)))
     assert read == expected

@@ -33,15 +33,15 @@ STATES: list[dict[str, Any]] = [
 ]
 
 
-def hidden(given: Snapshot, kind: str) -> Snapshot:
+def hidden(snapshot: Snapshot, kind: str) -> Snapshot:
     """The facts without one kind, which may not be read."""
     values: dict[str, Any] = {} if kind in (ROOM, CHANNELS) else {kind: ()}
-    unseen = {**given.unseen, kind: "no right to list"}
+    unseen = {**snapshot.unseen, kind: "no right to list"}
     if kind == "pods":
         unseen[ROOM] = "no right to list"
     if kind == ROOM:
-        values["pods"] = tuple(pod for pod in given.pods if pod.namespace == fleet.NAMESPACE)
-    return replace(given, unseen=unseen, **values)
+        values["pods"] = tuple(pod for pod in snapshot.pods if pod.namespace == fleet.NAMESPACE)
+    return replace(snapshot, unseen=unseen, **values)
 
 
 @pytest.mark.untraced
@@ -78,14 +78,14 @@ def test_hiding_a_kind_never_makes_an_answer_well(kind: str) -> None:
 
 
 def test_a_placed_gang_is_not_known_to_be_well_without_what_its_reasons_need() -> None:
-    given = facts(**STATES[0])
+    snapshot = facts(**STATES[0])
     needed = {
         need
         for rule in RULES
         for need in rule.needs
         if need in ("nodes", "topologies", "gangs", "pods")
     }
-    states = {kind: answer(hidden(given, kind)).state for kind in sorted(needed)}
+    states = {kind: answer(hidden(snapshot, kind)).state for kind in sorted(needed)}
     assert states == {
         "gangs": "unknown",
         "nodes": "unknown",

@@ -46,13 +46,13 @@ class Cluster:
 
     def __init__(
         self,
-        given: Snapshot,
+        snapshot: Snapshot,
         *,
         denied: Collection[tuple[str, str | None]] = (),
         broken: Collection[str] = (),
         unserved: Collection[str] = (),
     ) -> None:
-        self._objects = objects_of(given)
+        self._objects = objects_of(snapshot)
         self._denied = frozenset(denied)
         self._broken = frozenset(broken)
         self._unserved = frozenset(unserved)
@@ -131,7 +131,7 @@ async def test_without_the_right_to_list_all_pods_room_is_not_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "room", "ids", "exit_code", "says_so"),
+    ("gang_pods", "room", "ids", "exit_code", "says_so"),
     [
         pytest.param(pods(), False, [], 2, True, id="nothing else explains that it waits"),
         pytest.param(
@@ -154,9 +154,9 @@ async def test_without_the_right_to_list_all_pods_room_is_not_known() -> None:
     ],
 )
 async def test_what_waits_is_not_explained_without_room(
-    given: tuple[Pod, ...], room: bool, ids: list[str], exit_code: int, says_so: bool
+    gang_pods: tuple[Pod, ...], room: bool, ids: list[str], exit_code: int, says_so: bool
 ) -> None:
-    read = await read_for(Cluster(facts(pods=given)), SET_REF, room=room, now=NOW)
+    read = await read_for(Cluster(facts(pods=gang_pods)), SET_REF, room=room, now=NOW)
     answer = explain(Index(read), SET_REF)
     assert answer is not None
     assert ([reason.id for reason in answer.reasons], answer.exit_code) == (ids, exit_code)
@@ -263,7 +263,7 @@ async def test_a_group_that_has_no_labels_is_read() -> None:
     read = await read_for(
         MemoryClient([group]), Ref("PodGroup", NAMESPACE, "serve"), room=False, now=NOW
     )
-    assert [found.name for found in read.pod_groups] == ["serve"]
+    assert [pod_group.name for pod_group in read.pod_groups] == ["serve"]
 
 
 def test_the_text_of_a_snapshot_in_tracebacks_does_not_have_its_objects() -> None:

@@ -53,15 +53,15 @@ def start(dialect: str) -> Changes:
 
 @pytest.mark.parametrize(("row", "dialect"), CASES)
 def test_the_reason_is_found(row: Row, dialect: str) -> None:
-    given = facts(**{**start(dialect), **row.hit})
-    reasons = answer(given).reasons
+    snapshot = facts(**{**start(dialect), **row.hit})
+    reasons = answer(snapshot).reasons
     texts = [(reason.id, reason.text, reason.who) for reason in reasons]
     assert (row.id, row.text, row.who) in texts
     assert {reason.id for reason in reasons} == {row.id, *row.also}
     hit = next(reason for reason in reasons if (reason.id, reason.text) == (row.id, row.text))
     assert hit.objects
     assert {ref.name for ref in hit.objects if ref.kind == "Node"} <= {
-        node.name for node in given.nodes
+        node.name for node in snapshot.nodes
     }
     assert hit.evidence
     assert hit.remedy
@@ -76,10 +76,10 @@ def test_the_reason_is_just_missed(row: Row, dialect: str) -> None:
 
 def test_the_evidence_for_a_missing_topology_is_the_field_that_names_it() -> None:
     asked = UserConstraint("zone", "", "other", "pack.required")
-    given = facts(
+    snapshot = facts(
         **{**fleet.today(), "sets": (fleet.pcs(asked=asked),), "gangs": (fleet.gang(topology=""),)}
     )
-    [reason] = [reason for reason in answer(given).reasons if reason.id == "LevelUnknown"]
+    [reason] = [reason for reason in answer(snapshot).reasons if reason.id == "LevelUnknown"]
     assert [(evidence.field, evidence.value) for evidence in reason.evidence] == [
         ("spec.template.topologyConstraint.topologyName", "other")
     ]
@@ -91,7 +91,7 @@ def test_a_pod_group_does_not_need_the_template_that_it_was_made_from() -> None:
         {"metadata": {"namespace": NAMESPACE, "name": "g"}, "spec": {"workloadRef": reference}}
     )
     workload = Workload(NAMESPACE, "train-a", ("workers",))
-    given = facts(
+    snapshot = facts(
         **{
             **fleet.today(),
             "pods": pods(workload_group="g"),
@@ -99,7 +99,7 @@ def test_a_pod_group_does_not_need_the_template_that_it_was_made_from() -> None:
             "workloads": (workload,),
         }
     )
-    assert "WorkloadMissing" not in {reason.id for reason in answer(given).reasons}
+    assert "WorkloadMissing" not in {reason.id for reason in answer(snapshot).reasons}
 
 
 def test_every_reason_of_the_table_has_a_case() -> None:

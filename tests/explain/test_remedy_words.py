@@ -52,8 +52,8 @@ OTHER_GANG = Place(SET, "1", podgang="llm-1")
 def own(*racks: str, but: tuple[str, ...] = ()) -> tuple[Any, ...]:
     """Racks that another gang of the same set holds."""
     return tuple(
-        replace(one, namespace=NAMESPACE, place=OTHER_GANG, group="llm-1")
-        for one in fill(*racks, but=but)
+        replace(pod, namespace=NAMESPACE, place=OTHER_GANG, group="llm-1")
+        for pod in fill(*racks, but=but)
     )
 
 
@@ -75,8 +75,8 @@ def own_channel(free: str) -> Changes:
     """A pod of the gang has the channel of a node that others of the gang would share."""
     claim = PodClaim("mnnvl", "llm-0-own", "llm-0-template")
     half = tuple(
-        replace(one, shape=shape(4)) if one.place.clique == WORKERS else one
-        for one in claiming(TEMPLATED)
+        replace(pod, shape=shape(4)) if pod.place.clique == WORKERS else pod
+        for pod in claiming(TEMPLATED)
     )
     runs = replace(half[1], node="gpu-12", phase="Running", claims=(claim,))
     taken = ResourceClaim(
@@ -146,7 +146,7 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
     (
         "NoDomainFits",
         "a set of the same name in another namespace holds all",
-        {"pods": (*pods(), *(replace(one, namespace="research") for one in own(*RACKS)))},
+        {"pods": (*pods(), *(replace(pod, namespace="research") for pod in own(*RACKS)))},
         "wait until pods of others leave room for 3 more in zone-a/rack-a1",
     ),
     (
@@ -245,31 +245,35 @@ def test_nobody_is_to_wait_for_pods_of_a_set_that_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "changes", "remedy"),
+    ("reason_id", "changes", "remedy"),
     [pytest.param(row[0], *row[2:], id=f"{row[0]}: {row[1]}") for row in REMEDIES],
 )
-def test_the_remedy_fits(reason: str, changes: Changes, remedy: str) -> None:
-    ref = SET_REF if reason == "NothingMade" else GANG_REF
+def test_the_remedy_fits(reason_id: str, changes: Changes, remedy: str) -> None:
+    ref = SET_REF if reason_id == "NothingMade" else GANG_REF
     explained = answer(facts(**changes), ref)
-    assert [one.remedy for one in explained.reasons if one.id == reason] == [remedy]
+    assert [reason.remedy for reason in explained.reasons if reason.id == reason_id] == [remedy]
 
 
 def test_gangs_that_are_alike_have_holders_of_their_own() -> None:
     """Another set has a gang that is alike, and is asked about first, with the same index."""
     like = Place("chat", "0", podgang="chat-0")
     others = tuple(
-        replace(one, name=f"chat-{one.name}", uid=f"chat-{one.uid}", place=like, group="")
-        for one in pods()
+        replace(pod, name=f"chat-{pod.name}", uid=f"chat-{pod.uid}", place=like, group="")
+        for pod in pods()
     )
-    given = facts(
+    snapshot = facts(
         sets=(pcs(), replace(pcs(), name="chat")),
         gangs=(gang(), gang(name="chat-0", uid="uid-chat", place=Place("chat"))),
         pods=(*pods(), *others, *own(*RACKS)),
     )
-    index = Index(given)
+    index = Index(snapshot)
     said = [explain(index, Ref("PodGang", NAMESPACE, name)) for name in ("llm-0", "chat-0")]
     remedies = [
-        one.remedy for each in said if each for one in each.reasons if one.id == "NoDomainFits"
+        reason.remedy
+        for each in said
+        if each
+        for reason in each.reasons
+        if reason.id == "NoDomainFits"
     ]
     assert remedies == [
         "wait until other pods of llm itself leave room for 3 more in zone-a/rack-a1",
@@ -301,15 +305,17 @@ def test_a_gang_that_never_fits_is_called_by_its_own_name() -> None:
         for name in (SET, "chat")
         for number in range(5)
     )
-    large = tuple(replace(one, allocatable={**one.allocatable, GPU: 16_000}) for one in nodes()[:2])
+    large = tuple(
+        replace(node, allocatable={**node.allocatable, GPU: 16_000}) for node in nodes()[:2]
+    )
     sets = (pcs(), replace(pcs(), name="chat"))
     index = Index(facts(sets=sets, gangs=like, pods=workers, cliques=(), nodes=large))
     texts = [
-        one.text
+        reason.text
         for name in ("llm-0", "chat-0")
         if (said := explain(index, Ref("PodGang", NAMESPACE, name)))
-        for one in said.reasons
-        if one.id == "NeverFits"
+        for reason in said.reasons
+        if reason.id == "NeverFits"
     ]
     needs = "The largest zone has 32 GPUs, and {} needs 80 GPUs"
     assert texts == [needs.format("llm-0"), needs.format("chat-0")]
@@ -320,7 +326,7 @@ GROUPED: Changes = {
     "sets": (),
     "gangs": (),
     "cliques": (),
-    "pods": tuple(replace(one, place=Place()) for one in pods()),
+    "pods": tuple(replace(pod, place=Place()) for pod in pods()),
     "pod_groups": (pod_group(owners=(), subgroups=(), told=SchedulerConstraint("k/block")),),
 }
 
@@ -339,9 +345,11 @@ def test_who_makes_a_podgroup_corrects_its_level(
     others: tuple[KaiTopology, ...], remedy: str
 ) -> None:
     """Nobody writes the levels of a Topology for a PodGroup that Grove does not make."""
-    given = facts(**GROUPED, kai_topologies=(*facts().kai_topologies, *others))
-    explained = answer(given, Ref("PodGroup", NAMESPACE, "llm-0"))
-    reasons = [(one.remedy, one.who) for one in explained.reasons if one.id == "LevelUnknown"]
+    snapshot = facts(**GROUPED, kai_topologies=(*facts().kai_topologies, *others))
+    explained = answer(snapshot, Ref("PodGroup", NAMESPACE, "llm-0"))
+    reasons = [
+        (reason.remedy, reason.who) for reason in explained.reasons if reason.id == "LevelUnknown"
+    ]
     assert reasons == [(remedy, "you")]
 
 

@@ -180,7 +180,7 @@ def remedy_with(own: str = "urgent", of: dict[str, Any] | None = None, **changes
     """What helps if the gang is of one PriorityClass and `of` are changes of who holds the room."""
     holders = replace(pod_group(), namespace="research", name="batch-eval", owners=(), subgroups=())
     values: dict[str, Any] = {"priority_class": "train", **(of or {})}
-    given = facts(
+    snapshot = facts(
         **{
             "pods": (*pods(), *fill(*RACKS, but=("gpu-08", "gpu-09"))),
             "pod_groups": (pod_group(priority_class=own), replace(holders, **values)),
@@ -188,7 +188,7 @@ def remedy_with(own: str = "urgent", of: dict[str, Any] | None = None, **changes
             **changes,
         }
     )
-    return next(reason for reason in answer(given).reasons if reason.id == "NoDomainFits").remedy
+    return next(reason for reason in answer(snapshot).reasons if reason.id == "NoDomainFits").remedy
 
 
 KAI_EVICTS = "wait: KAI may evict 14 pods of batch-eval, which are preemptible, or "

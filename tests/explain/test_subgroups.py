@@ -32,8 +32,8 @@ def tree_of(unit: Unit) -> Tree:
 )
 def test_each_subgroup_is_at_one_place(subgroups: list[str], tree: Tree) -> None:
     parts = [subgroup.partition(":") for subgroup in subgroups]
-    given = tuple(SubGroup(name, parent) for name, _, parent in parts)
-    group = KaiPodGroup(NAMESPACE, "train", subgroups=given)
+    parsed = tuple(SubGroup(name, parent) for name, _, parent in parts)
+    group = KaiPodGroup(NAMESPACE, "train", subgroups=parsed)
     assert tree_of(gang_of_pod_group(Index(facts()), group).whole) == tree
 
 

@@ -160,10 +160,10 @@ CASES: list[tuple[str, Snapshot, Ref, Found]] = [
 
 
 @pytest.mark.parametrize(
-    ("given", "ref", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+    ("snapshot", "ref", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
 )
-def test_an_object_leads_to_its_gangs(given: Snapshot, ref: Ref, expected: Found) -> None:
-    index = Index(given)
+def test_an_object_leads_to_its_gangs(snapshot: Snapshot, ref: Ref, expected: Found) -> None:
+    index = Index(snapshot)
     about = subject(index, ref)
     explained = explain(index, ref)
     assert about is not None
@@ -205,8 +205,8 @@ def test_a_kind_that_is_no_workload_is_not_found() -> None:
 
 
 def test_a_clique_that_is_in_no_gang_yet() -> None:
-    given = facts(gangs=(), pods=())
-    explained = answer(given, Ref("PodClique", NAMESPACE, WORKERS))
+    snapshot = facts(gangs=(), pods=())
+    explained = answer(snapshot, Ref("PodClique", NAMESPACE, WORKERS))
     assert [child.words for child in explained.tree.children] == [
         "in no gang yet",
         "in no gang yet",
@@ -215,8 +215,8 @@ def test_a_clique_that_is_in_no_gang_yet() -> None:
 
 
 def test_replicas_that_are_not_made_yet_are_counted() -> None:
-    given = facts(sets=(replace(facts().sets[0], replicas=3),))
-    assert answer(given).headline == (
+    snapshot = facts(sets=(replace(facts().sets[0], replicas=3),))
+    assert answer(snapshot).headline == (
         "llm waits, 0 of 4 pods placed, 2 of 3 replicas not made yet, asked 14 minutes ago"
     )
 
@@ -225,21 +225,21 @@ def test_an_object_of_one_gang_is_told_about_this_gang() -> None:
     """One gang of the set is placed; the other one waits, and its clique has no pod yet."""
     other = PodGang(NAMESPACE, "llm-1", "uid-1", Place(SET), parts=(GangPart("llm-1-router"),))
     router = PodClique(NAMESPACE, "llm-1-router", place=Place(SET, "1", podgang="llm-1"))
-    given = facts(
+    snapshot = facts(
         sets=(replace(facts().sets[0], replicas=3),),
         gangs=(*facts().gangs, other),
         cliques=(*facts().cliques, router),
         pods=placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"),
     )
-    of_gang = answer(given, GANG_REF)
-    of_pod = answer(given, Ref("Pod", NAMESPACE, f"{WORKERS}-1"))
+    of_gang = answer(snapshot, GANG_REF)
+    of_pod = answer(snapshot, Ref("Pod", NAMESPACE, f"{WORKERS}-1"))
     assert of_gang.headline == "llm-0 is placed as asked, 4 of 4 pods placed"
     assert (of_pod.placed, of_pod.total, of_pod.state, of_pod.exit_code) == (4, 4, "well", 0)
     assert of_pod.tree.state == "waits"
-    assert answer(given, Ref("PodGang", NAMESPACE, "llm-1")).headline.startswith(
+    assert answer(snapshot, Ref("PodGang", NAMESPACE, "llm-1")).headline.startswith(
         "llm-1 waits, 0 of 1 pod placed"
     )
-    assert answer(given).headline.startswith(
+    assert answer(snapshot).headline.startswith(
         "llm waits, 4 of 5 pods placed, 1 of 3 replicas not made yet"
     )
 
@@ -272,12 +272,12 @@ def test_subgroups_of_a_pod_group_are_parts_with_their_constraints() -> None:
             SubGroup("loop", "loop", 1),
         ),
     )
-    given = replace(
+    snapshot = replace(
         alone(),
         pod_groups=(group,),
         pods=tuple(replace(pod, shape=shape(8)) for pod in alone().pods),
     )
-    tree = answer(given, Ref("PodGroup", NAMESPACE, GANG)).tree
+    tree = answer(snapshot, Ref("PodGroup", NAMESPACE, GANG)).tree
     (replica,) = [child for child in tree.children if child.ref.kind == "Replica"]
     assert (replica.ref.name, replica.asked, replica.total) == ("pool", "rack required", 3)
     assert [child.ref.name for child in replica.children] == [WORKERS]
@@ -313,31 +313,31 @@ ENDED: list[tuple[str, Snapshot, str, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("given", "headline", "root"), [case[1:] for case in ENDED], ids=[case[0] for case in ENDED]
+    ("snapshot", "headline", "root"), [case[1:] for case in ENDED], ids=[case[0] for case in ENDED]
 )
 def test_a_pod_that_has_ended_neither_waits_nor_is_placed(
-    given: Snapshot, headline: str, root: str
+    snapshot: Snapshot, headline: str, root: str
 ) -> None:
-    explained = explain(Index(given), Ref("Pod", NAMESPACE, pods()[0].name))
+    explained = explain(Index(snapshot), Ref("Pod", NAMESPACE, pods()[0].name))
     assert explained is not None
-    found = f"{explained.tree.ref.kind} {explained.tree.ref.name}"
-    assert (explained.headline, explained.exit_code, found) == (headline, 1, root)
+    shown_root = f"{explained.tree.ref.kind} {explained.tree.ref.name}"
+    assert (explained.headline, explained.exit_code, shown_root) == (headline, 1, root)
 
 
 def test_a_pod_whose_podgang_was_deleted_is_not_placed_as_asked() -> None:
     pods_of_set = placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
-    given = answer(facts(gangs=(), pods=pods_of_set), Ref("Pod", NAMESPACE, f"{ROUTER}-0"))
-    assert given.headline == (
+    explained = answer(facts(gangs=(), pods=pods_of_set), Ref("Pod", NAMESPACE, f"{ROUTER}-0"))
+    assert explained.headline == (
         f"{ROUTER}-0 is placed, 4 of 4 pods of its set placed; there is something to look at"
     )
-    assert [reason.id for reason in given.reasons] == ["PodGangMissing"]
+    assert [reason.id for reason in explained.reasons] == ["PodGangMissing"]
 
 
 def test_without_nodes_nothing_is_said_to_be_as_asked() -> None:
     pods_of_set = placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
     known = facts(pods=pods_of_set, skipped=frozenset({"room", "nodes"}))
-    given = answer(known, Ref("PodCliqueSet", NAMESPACE, SET))
-    assert given.headline == (
+    explained = answer(known, Ref("PodCliqueSet", NAMESPACE, SET))
+    assert explained.headline == (
         f"{SET} is placed, 4 of 4 pods placed; whether as asked was not looked at"
     )
-    assert given.exit_code == 0
+    assert explained.exit_code == 0

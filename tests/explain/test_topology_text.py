@@ -42,21 +42,22 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_title_and_the_levels(name: str) -> None:
     changes, expected = CASES[name]
-    given = facts(**changes)
+    snapshot = facts(**changes)
     lines = [
-        " ".join(line.split()) for line in survey_text(survey(Index(given)), given).splitlines()
+        " ".join(line.split())
+        for line in survey_text(survey(Index(snapshot)), snapshot).splitlines()
     ]
     assert [line for line in expected if line not in lines] == []
     assert lines[0] == expected[0]
     assert any(line.startswith("level label") for line in lines) is bool(
-        survey(Index(given)).levels
+        survey(Index(snapshot)).levels
     )
 
 
 def counts(**changes: Any) -> tuple[Any, list[tuple[Any, Any]]]:
     """What the JSON says: the nodes, and the nodes and domains of each level."""
-    given = facts(**changes)
-    document = survey_document(survey(Index(given)), given, [])
+    snapshot = facts(**changes)
+    document = survey_document(survey(Index(snapshot)), snapshot, [])
     return document["nodes"], [(row["nodes"], row["domains"]) for row in document["levels"]]
 
 

@@ -32,8 +32,8 @@ class Doctor:
 
     async def run(self, *options: str) -> tuple[int, str]:
         """The exit code and what is printed."""
-        given = ("--kubeconfig", str(self._api.kubeconfig), "--config", str(self._configuration))
-        code, out, _ = await command("doctor", *given, *options)
+        common = ("--kubeconfig", str(self._api.kubeconfig), "--config", str(self._configuration))
+        code, out, _ = await command("doctor", *common, *options)
         return code, out
 
     async def findings(self, context: str = "admin") -> tuple[int, list[tuple[str, str, str]]]:

@@ -79,11 +79,11 @@ class Stage:
         self._stored: dict[Key, Object] = {}
         self._uids: dict[str, str] = {}
 
-    async def show(self, given: Snapshot) -> None:
+    async def show(self, snapshot: Snapshot) -> None:
         """Makes the API server have these facts and no others."""
         desired_objects = {
             (obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]): obj
-            for obj in objects_of(given, today=self._today)
+            for obj in objects_of(snapshot, today=self._today)
         }
         for key in [key for key in reversed(self._stored) if key not in desired_objects]:
             await self._remove(key)
@@ -118,8 +118,8 @@ class Stage:
             desired["status"] = {**obj["status"], "reservedFor": reserved}
         return desired
 
-    def _uid(self, given: str) -> str:
-        return self._uids.get(given, given)
+    def _uid(self, uid: str) -> str:
+        return self._uids.get(uid, uid)
 
     async def _store(self, key: Key, obj: Object, desired: Object) -> None:
         resource = resource_of(obj)

@@ -49,8 +49,8 @@ class Users:
         """Any request as the ordinary user, for what our own client doesn't do: bulk deletes,
         subresources.
         """
-        found: Object = (await self.answer("user", method, path, body)).json()
-        return found
+        content: Object = (await self.answer("user", method, path, body)).json()
+        return content
 
     async def answer(
         self, user: str, method: str, path: str, body: Object | None = None
@@ -110,10 +110,10 @@ async def command(*arguments: str) -> tuple[int, str, str]:
 
 async def eventually(
     look: Callable[[], Awaitable[T]],
-    wanted: Callable[[T], object] = bool,
+    accepts: Callable[[T], object] = bool,
     patience: float = PATIENCE,
 ) -> T:
-    """What `look` gives as soon as it is `wanted`; an AssertionError with the last of it after
+    """What `look` gives as soon as `accepts` says so; an AssertionError with the last of it after
     `patience` seconds. It looks less often as time passes, because each look costs requests.
     """
     last: T | None = None
@@ -122,7 +122,7 @@ async def eventually(
         async with asyncio.timeout(patience):
             while True:
                 last = await look()
-                if wanted(last):
+                if accepts(last):
                     return last
                 await asyncio.sleep(pause)
                 pause = min(1.5 * pause, 0.2)

@@ -33,8 +33,8 @@ async def topology(clients: Users) -> None:
 
 async def audit(api: ApiServer, *options: str) -> tuple[int, list[str], str]:
     """Exit code, lines of standard output, and standard error."""
-    given = ["--kubeconfig", str(api.kubeconfig), "--context", "operator"]
-    code, out, err = await command("audit", *given, *options)
+    context_options = ["--kubeconfig", str(api.kubeconfig), "--context", "operator"]
+    code, out, err = await command("audit", *context_options, *options)
     return code, out.splitlines(), err
 
 
@@ -64,12 +64,12 @@ async def test_of_5000_podgroups_the_37_that_offend_are_named(
     }
     await clients.admin.create(COMPUTE_DOMAIN, orphan, namespace)
     code, lines, err = await audit(api, "--output", "json")
-    *found, summary = [json.loads(line) for line in lines]
-    assert (code, len(found)) == (1, OFFENDERS + 2)
-    assert {one["name"] for one in found if one["kind"] == "PodGroup"} == offenders
-    (lost,) = [one for one in found if one["kind"] == "PodCliqueSet"]
+    *findings, summary = [json.loads(line) for line in lines]
+    assert (code, len(findings)) == (1, OFFENDERS + 2)
+    assert {finding["name"] for finding in findings if finding["kind"] == "PodGroup"} == offenders
+    (lost,) = [finding for finding in findings if finding["kind"] == "PodCliqueSet"]
     assert 'topology level not found in ClusterTopology "grove-topology"' in lost["problems"][0]
-    (domain,) = [one for one in found if one["kind"] == "ComputeDomain"]
+    (domain,) = [finding for finding in findings if finding["kind"] == "ComputeDomain"]
     assert domain["problems"] == [
         'orphaned: the PodGang of its PodCliques does not exist, and neither does PodCliqueSet "train"'
     ]

@@ -33,14 +33,14 @@ async def known(served: Running, name: str, labels: dict[str, str] | None) -> No
     """Waits until the cache has these labels of a node, apart from those that no test reads."""
 
     async def seen() -> dict[str, str] | None:
-        found = served.cluster.facts.node_labels(name)
+        node_labels = served.cluster.facts.node_labels(name)
         return (
             None
-            if found is None
-            else {key: found[key] for key in (RACK, NVLINK, HOST) if key in found}
+            if node_labels is None
+            else {key: node_labels[key] for key in (RACK, NVLINK, HOST) if key in node_labels}
         )
 
-    assert await eventually(seen, lambda found: found == labels) == labels
+    assert await eventually(seen, lambda node_labels: node_labels == labels) == labels
 
 
 async def bound(
@@ -62,8 +62,8 @@ async def bound(
     await clients.call("POST", f"/api/v1/namespaces/{namespace}/pods/p/binding", body)
     stored = await clients.user.get(ObjectRef(POD, "p", namespace))
     assert stored["spec"]["nodeName"] == node
-    found: Object = stored["metadata"].get("labels", {})
-    return found
+    pod_labels: Object = stored["metadata"].get("labels", {})
+    return pod_labels
 
 
 async def test_a_pod_gets_the_labels_of_its_node(clients: Users, namespace: str, node: str) -> None:
@@ -152,9 +152,9 @@ async def test_without_the_webhook_a_pod_is_bound_as_ever(
     before = await clients.call("GET", path)
     before = {**before, "metadata": {"name": before["metadata"]["name"]}}
     others = [
-        one
-        for one in before["webhooks"]
-        if "pod-binding" not in one["name"] and "podbinding" not in one["name"]
+        webhook
+        for webhook in before["webhooks"]
+        if "pod-binding" not in webhook["name"] and "podbinding" not in webhook["name"]
     ]
     assert len(others) == len(before["webhooks"]) - 1
     await clients.answer("admin", "DELETE", path)

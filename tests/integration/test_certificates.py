@@ -44,14 +44,17 @@ async def secret(clients: Users) -> Object:
 
 
 async def bundles(clients: Users, resource: Resource) -> set[str]:
-    found = await clients.operator.get(ObjectRef(resource, NAME))
-    return {one["clientConfig"].get("caBundle", "") for one in found["webhooks"]}
+    configuration = await clients.operator.get(ObjectRef(resource, NAME))
+    return {webhook["clientConfig"].get("caBundle", "") for webhook in configuration["webhooks"]}
 
 
 async def is_published(clients: Users) -> bool:
-    wanted = {(await secret(clients))["data"]["ca.crt"]}
+    published = {(await secret(clients))["data"]["ca.crt"]}
     return all(
-        [await bundles(clients, one) == wanted for one in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)]
+        [
+            await bundles(clients, resource) == published
+            for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+        ]
     )
 
 
@@ -78,10 +81,12 @@ async def test_a_ca_bundle_that_somebody_takes_out_comes_back(
     served: Running, clients: Users, namespace: str
 ) -> None:
     await eventually(lambda: is_published(clients))
-    found = await clients.admin.get(ObjectRef(VALIDATING_WEBHOOKS, NAME))
-    for one in found["webhooks"]:
-        one["clientConfig"]["caBundle"] = ""
-    await clients.admin.patch(ObjectRef(VALIDATING_WEBHOOKS, NAME), {"webhooks": found["webhooks"]})
+    configuration = await clients.admin.get(ObjectRef(VALIDATING_WEBHOOKS, NAME))
+    for webhook in configuration["webhooks"]:
+        webhook["clientConfig"]["caBundle"] = ""
+    await clients.admin.patch(
+        ObjectRef(VALIDATING_WEBHOOKS, NAME), {"webhooks": configuration["webhooks"]}
+    )
     await eventually(lambda: is_published(clients))
     assert "duplicate subgroup name a" in await refusal(clients, namespace)
 

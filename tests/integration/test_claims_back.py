@@ -124,9 +124,11 @@ class Cluster:
         """The problems of each PodClique."""
         now = datetime.now(UTC)
         auditor = Auditor(self.admin, self._configuration, Progress(StringIO()).show, now)
-        found = [finding async for finding in auditor.findings(self.namespace)]
+        findings = [finding async for finding in auditor.findings(self.namespace)]
         return {
-            finding.name: finding.problems for finding in found if finding.kind == POD_CLIQUE.kind
+            finding.name: finding.problems
+            for finding in findings
+            if finding.kind == POD_CLIQUE.kind
         }
 
     async def doctor(self) -> list[str]:

@@ -72,8 +72,8 @@ def former_crd() -> Object:
     ones.
     """
     crds = [crd for crd in yaml.safe_load_all((BUILT_IN / "grove.yaml").read_text()) if crd]
-    found: Object = next(crd for crd in crds if crd["metadata"]["name"] == str(POD_CLIQUE_SET))
-    return found
+    former: Object = next(crd for crd in crds if crd["metadata"]["name"] == str(POD_CLIQUE_SET))
+    return former
 
 
 async def is_created(clients: Users, pcs: Object, namespace: str) -> bool:
@@ -133,8 +133,8 @@ def gang(name: str, pcs: str, *, constrained: bool) -> Object:
 
 
 async def events(clients: Users, reason: str) -> list[str]:
-    found = (await clients.admin.list(Selection(EVENT), limit=0)).items
-    return [event["note"] for event in found if event["reason"] == reason]
+    stored_events = (await clients.admin.list(Selection(EVENT), limit=0)).items
+    return [event["note"] for event in stored_events if event["reason"] == reason]
 
 
 async def until_quiet(clients: Users, namespace: str) -> dict[str, str]:
@@ -149,9 +149,9 @@ async def until_quiet(clients: Users, namespace: str) -> dict[str, str]:
         await asyncio.sleep(1)
         return before if before == await versions() else None
 
-    found = await eventually(quiet, lambda found: found is not None)
-    assert found is not None
-    return found
+    settled = await eventually(quiet, lambda settled: settled is not None)
+    assert settled is not None
+    return settled
 
 
 async def test_todays_grove_writes_its_constraints_itself(
@@ -194,7 +194,10 @@ async def test_the_dialect_changes_both_ways_in_a_running_server(
     ours = [{"required": RACK, "preferred": HOST}, {"preferred": HOST}]
     loading = asyncio.create_task(load())
     try:
-        assert await eventually(lambda: packed("train-0"), lambda found: found == ours) == ours
+        assert (
+            await eventually(lambda: packed("train-0"), lambda constraints: constraints == ours)
+            == ours
+        )
         await to_today(api, clients, running)
         theirs = await clients.operator.create(
             POD_GANG, gang("theirs-0", "train", constrained=True), namespace
@@ -207,13 +210,17 @@ async def test_the_dialect_changes_both_ways_in_a_running_server(
         assert await packed(f"train-{between - 1}") == [None, None]
         await to_design(clients, running)
         last = f"train-{between - 1}"
-        assert await eventually(lambda: packed(last), lambda found: found == ours) == ours
+        assert (
+            await eventually(lambda: packed(last), lambda constraints: constraints == ours) == ours
+        )
     finally:
         stopped.set()
         await loading
     assert created > between
     assert (
-        await eventually(lambda: packed(f"train-{created - 1}"), lambda found: found == ours)
+        await eventually(
+            lambda: packed(f"train-{created - 1}"), lambda constraints: constraints == ours
+        )
         == ours
     )
     changes = await eventually(
@@ -342,8 +349,8 @@ async def test_a_binding_says_whether_the_nodes_have_its_levels(
         conditions = stored.get("status", {}).get("conditions", [])
         return next((each for each in conditions if each["type"] == "LevelsCovered"), None)
 
-    found = await eventually(condition)
-    assert found is not None
-    assert (found["status"], found["reason"]) == ("False", "NoNodeHasLevel")
+    covered = await eventually(condition)
+    assert covered is not None
+    assert (covered["status"], covered["reason"]) == ("False", "NoNodeHasLevel")
     await clients.admin.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, "c"))
     await clients.admin.delete(ObjectRef(NODE, "one"))

@@ -57,12 +57,18 @@ async def well(served: Running, clients: Users) -> None:
 
     async def is_well() -> bool:
         installed = [
-            await clients.admin.get(ObjectRef(one, NAME))
-            for one in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+            await clients.admin.get(ObjectRef(resource, NAME))
+            for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
         ]
-        ready = [one["status"] for one in await conditions(clients) if one["type"] == "Ready"]
+        ready = [
+            condition["status"]
+            for condition in await conditions(clients)
+            if condition["type"] == "Ready"
+        ]
         trusted = all(
-            one["clientConfig"].get("caBundle") for two in installed for one in two["webhooks"]
+            webhook["clientConfig"].get("caBundle")
+            for configuration in installed
+            for webhook in configuration["webhooks"]
         )
         return trusted and ready == ["True"]
 
@@ -70,9 +76,11 @@ async def well(served: Running, clients: Users) -> None:
 
 
 async def conditions(clients: Users) -> list[Any]:
-    found = (await clients.admin.list(Selection(CLUSTER_TOPOLOGY))).items
+    topologies = (await clients.admin.list(Selection(CLUSTER_TOPOLOGY))).items
     return [
-        one for topology in found for one in (topology.get("status") or {}).get("conditions") or []
+        condition
+        for topology in topologies
+        for condition in (topology.get("status") or {}).get("conditions") or []
     ]
 
 
@@ -90,9 +98,9 @@ async def test_an_installation_that_is_well(well: None, doctor: Doctor, kind: st
 
 
 async def test_who_may_not_look_learns_that_and_no_more(well: None, doctor: Doctor) -> None:
-    code, found = await doctor.findings("operator")
+    code, findings = await doctor.findings("operator")
     assert code == 2
-    assert [(subject, status) for subject, status, _ in found if subject == "permissions"] == [
+    assert [(subject, status) for subject, status, _ in findings if subject == "permissions"] == [
         ("permissions", "unknown")
     ]
 
@@ -100,13 +108,14 @@ async def test_who_may_not_look_learns_that_and_no_more(well: None, doctor: Doct
 async def test_what_somebody_changed_is_found(well: None, doctor: Doctor, clients: Users) -> None:
     before = await clients.admin.get(ObjectRef(MUTATING_WEBHOOKS, NAME))
     changed = [
-        {**one, "failurePolicy": "Ignore", "timeoutSeconds": 1} for one in before["webhooks"][:1]
+        {**webhook, "failurePolicy": "Ignore", "timeoutSeconds": 1}
+        for webhook in before["webhooks"][:1]
     ]
     await clients.admin.patch(ObjectRef(MUTATING_WEBHOOKS, NAME), {"webhooks": changed})
-    _, found = await doctor.findings()
+    _, findings = await doctor.findings()
     await clients.admin.patch(ObjectRef(MUTATING_WEBHOOKS, NAME), {"webhooks": before["webhooks"]})
-    first, *others = (one["name"] for one in before["webhooks"])
-    assert found == [
+    first, *others = (webhook["name"] for webhook in before["webhooks"])
+    assert findings == [
         (
             "webhooks",
             "warning",
@@ -130,15 +139,15 @@ async def test_a_configuration_that_is_gone_and_a_topology_of_somebody_else(
     )
 
     async def is_said() -> bool:
-        return any(one["status"] == "False" for one in await conditions(clients))
+        return any(condition["status"] == "False" for condition in await conditions(clients))
 
     await eventually(is_said)
-    code, found = await doctor.findings()
+    code, findings = await doctor.findings()
     missing = (
         f"ValidatingWebhookConfiguration {NAME} is not installed: nothing is checked or injected"
     )
-    assert ("webhooks", "problem", missing) in found
-    assert [status for subject, status, _ in found if subject == "topology"] == [
+    assert ("webhooks", "problem", missing) in findings
+    assert [status for subject, status, _ in findings if subject == "topology"] == [
         "problem",
         "problem",
     ]

@@ -257,9 +257,11 @@ async def until(clinic: Clinic, name: str, kind: str, status: str) -> None:
         conditions = (
             (await clinic.clients.admin.get(ObjectRef(CRD, name))).get("status") or {}
         ).get("conditions") or []
-        return next((one["status"] for one in conditions if one["type"] == kind), None)
+        return next(
+            (condition["status"] for condition in conditions if condition["type"] == kind), None
+        )
 
-    await eventually(current, lambda found: found == status)
+    await eventually(current, lambda current_status: current_status == status)
 
 
 def grove(**sections: Any) -> tuple[Resource, Object]:

@@ -130,10 +130,10 @@ def recording(server: ApiServer) -> Sandbox:
 async def test_the_reason_is_found(row: Row, stage: tuple[str, ApiServer, Stage]) -> None:
     dialect, server, store = stage
     skip_if_impossible(row, dialect, server)
-    given = facts(**{**start(dialect), **row.hit})
-    await store.show(given)
+    snapshot = facts(**{**start(dialect), **row.hit})
+    await store.show(snapshot)
     answer = await asked(server, SET_REF)
-    expected = explain(Index(given), SET_REF)
+    expected = explain(Index(snapshot), SET_REF)
     assert expected is not None
     assert [reason.id for reason in answer.reasons] == [reason.id for reason in expected.reasons]
     if row.id not in TIMES:
@@ -323,10 +323,10 @@ async def test_the_command_says_what_waits_and_what_may_not_be_read(
             facts(pods=(*fleet.pods(), *fleet.fill("rack-a1", "rack-a2", "rack-b1", "rack-b2")))
         )
         as_operator = ["--kubeconfig", str(server.kubeconfig), "--context", "operator"]
-        given = ["explain", *arguments, *as_operator]
-        assert await asyncio.to_thread(main, given) == code
+        command_line = ["explain", *arguments, *as_operator]
+        assert await asyncio.to_thread(main, command_line) == code
         texts = capsys.readouterr()
-        await asyncio.to_thread(main, [*given, "-o", "json"])
+        await asyncio.to_thread(main, [*command_line, "-o", "json"])
         document = capsys.readouterr().out
     printed = texts.out + texts.err
     ids = document if arguments == ["-A"] else ""
@@ -388,12 +388,14 @@ async def test_what_users_ask_is_answered_with_its_exit_code(
         await store.show(facts())
         options = ["--kubeconfig", str(server.kubeconfig), "--context", "operator"]
         for name, (words, _, expected) in ASKED.items():
-            given = [str(tmp_path / "levels.yaml") if word == "FILE" else word for word in words]
-            code = await asyncio.to_thread(main, [*given, *options])
+            command_line = [
+                str(tmp_path / "levels.yaml") if word == "FILE" else word for word in words
+            ]
+            code = await asyncio.to_thread(main, [*command_line, *options])
             printed = capsys.readouterr()
             said = (printed.out + printed.err).splitlines()
             answers[name] = (code, any(line.startswith(expected) for line in said))
-            await asyncio.to_thread(main, [*given, *options, "-o", "json"])
+            await asyncio.to_thread(main, [*command_line, *options, "-o", "json"])
             documents.append(capsys.readouterr().out)
     assert answers == {name: (code, True) for name, (_, code, _) in ASKED.items()}
     rooms = [json.loads(document)["room"] for document in documents[:2]]

@@ -38,10 +38,12 @@ def secret(name: str, *owners: Object) -> Object:
 async def test_what_an_owner_had_goes_with_it_and_what_another_has_too_stays(
     clients: Users, namespace: str
 ) -> None:
-    one = await clients.admin.create(POD_CLIQUE_SET, builders.pod_clique_set("one"), namespace)
-    two = await clients.admin.create(POD_CLIQUE_SET, builders.pod_clique_set("two"), namespace)
-    await clients.admin.create(SECRET, secret("single", reference(one)), namespace)
-    await clients.admin.create(SECRET, secret("shared", reference(one), reference(two)), namespace)
+    first = await clients.admin.create(POD_CLIQUE_SET, builders.pod_clique_set("one"), namespace)
+    second = await clients.admin.create(POD_CLIQUE_SET, builders.pod_clique_set("two"), namespace)
+    await clients.admin.create(SECRET, secret("single", reference(first)), namespace)
+    await clients.admin.create(
+        SECRET, secret("shared", reference(first), reference(second)), namespace
+    )
     await clients.admin.create(SECRET, secret("free"), namespace)
     await clients.admin.delete(ObjectRef(POD_CLIQUE_SET, "one", namespace))
 
@@ -52,13 +54,16 @@ async def test_what_an_owner_had_goes_with_it_and_what_another_has_too_stays(
             if name != "kube-root-ca.crt"
         ]
 
-    assert await eventually(left, lambda found: found == ["free", "shared"]) == ["free", "shared"]
+    assert await eventually(left, lambda remaining: remaining == ["free", "shared"]) == [
+        "free",
+        "shared",
+    ]
 
     async def owners() -> list[str]:
         shared = await clients.admin.get(ObjectRef(SECRET, "shared", namespace))
         return [ref["name"] for ref in shared["metadata"]["ownerReferences"]]
 
-    assert await eventually(owners, lambda found: found == ["two"]) == ["two"]
+    assert await eventually(owners, lambda owner_names: owner_names == ["two"]) == ["two"]
 
 
 async def test_an_owner_of_that_name_with_another_uid_keeps_nothing(

@@ -77,12 +77,12 @@ async def test_a_clique_gets_a_domain_and_a_claim(
     assert made["spec"]["podSpec"]["containers"][0]["resources"]["claims"] == [{"name": "mnnvl"}]
     domain = await clients.user.get(ObjectRef(COMPUTE_DOMAIN, "train-0-cd", namespace))
     claim = await clients.user.get(ObjectRef(RESOURCE_CLAIM, "train-0-mnnvl-claim", namespace))
-    for one in (domain, claim):
-        assert [ref["uid"] for ref in one["metadata"]["ownerReferences"]] == [
+    for obj in (domain, claim):
+        assert [ref["uid"] for ref in obj["metadata"]["ownerReferences"]] == [
             owner["metadata"]["uid"]
         ]
-        assert one["metadata"]["labels"]["grove.io/pcs-name"] == "train"
-        assert "grove.io/podgang" not in one["metadata"]["labels"]
+        assert obj["metadata"]["labels"]["grove.io/pcs-name"] == "train"
+        assert "grove.io/podgang" not in obj["metadata"]["labels"]
     template = {"name": "train-0-mnnvl-template"}
     assert domain["spec"] == {
         "numNodes": 0,
@@ -155,8 +155,8 @@ async def test_what_is_being_deleted_is_waited_for(
     await clients.admin.delete(ObjectRef(COMPUTE_DOMAIN, "train-0-cd", namespace))
 
     async def is_seen() -> bool:
-        held = served.cluster.stores[DOMAINS].get(namespace, "train-0-cd")
-        return held is not None and held.deleting
+        domain = served.cluster.stores[DOMAINS].get(namespace, "train-0-cd")
+        return domain is not None and domain.deleting
 
     await eventually(is_seen)
     path = f"/apis/grove.io/v1alpha1/namespaces/{namespace}/podcliques"
@@ -178,7 +178,7 @@ async def test_what_is_being_deleted_is_waited_for(
         items = (await clients.user.list(Selection(COMPUTE_DOMAIN, namespace))).items
         return [item["metadata"]["uid"] for item in items]
 
-    assert await eventually(uids, lambda found: len(found) == 1 and found != [former])
+    assert await eventually(uids, lambda current: len(current) == 1 and current != [former])
 
 
 async def test_an_unknown_owner_is_waited_for(clients: Users, namespace: str) -> None:
@@ -234,8 +234,8 @@ async def test_two_servers_make_each_domain_and_claim_once(
             made = await create_all(clients.operator, POD_CLIQUE, cliques, namespace)
         finally:
             await api.apply([before])
-        assert {verdicts(one) > 0 for one in (served, other)} == {True}
-    assert [claims_of(one) for one in made] == [
+        assert {verdicts(server) > 0 for server in (served, other)} == {True}
+    assert [claims_of(obj) for obj in made] == [
         [{"name": "mnnvl", "resourceClaimName": f"train-{replica}-mnnvl-claim"}]
         for replica in range(50)
         for _ in range(4)
@@ -247,25 +247,25 @@ async def test_two_servers_make_each_domain_and_claim_once(
 
 async def mutating(clients: Users) -> Object:
     path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/grove-admission"
-    found = await clients.call("GET", path)
-    return {**found, "metadata": {"name": found["metadata"]["name"]}}
+    configuration = await clients.call("GET", path)
+    return {**configuration, "metadata": {"name": configuration["metadata"]["name"]}}
 
 
 def split(configuration: Object, client: Object) -> Object:
     """`configuration`, with the server at `client` asked about the PodCliques that say so."""
-    found: list[Object] = []
-    for one in configuration["webhooks"]:
-        if "podclique" in one["name"]:
+    webhooks: list[Object] = []
+    for webhook in configuration["webhooks"]:
+        if "podclique" in webhook["name"]:
             other = {
-                **one,
-                "name": f"other.{one['name']}",
+                **webhook,
+                "name": f"other.{webhook['name']}",
                 "clientConfig": client,
                 "objectSelector": SECOND,
             }
-            found.append(other)
-            one = {**one, "objectSelector": FIRST}
-        found.append(one)
-    return {**configuration, "webhooks": found}
+            webhooks.append(other)
+            webhook = {**webhook, "objectSelector": FIRST}
+        webhooks.append(webhook)
+    return {**configuration, "webhooks": webhooks}
 
 
 def labelled(obj: Object, name: str) -> Object:

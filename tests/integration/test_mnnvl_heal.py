@@ -77,9 +77,9 @@ class Cluster:
 
     async def reset(self, name: str, **annotations: str) -> Object:
         """An update of a PodClique as Grove's operator makes it: with the spec of its template."""
-        given = {f"grove.io/mnnvl-{key}": value for key, value in annotations.items()}
+        prefixed = {f"grove.io/mnnvl-{key}": value for key, value in annotations.items()}
         patch = {
-            "metadata": {"annotations": given},
+            "metadata": {"annotations": prefixed},
             "spec": {"podSpec": {**builders.pod_spec(), "resourceClaims": None}},
         }
         return await self.clients.operator.patch(ObjectRef(POD_CLIQUE, name, self.namespace), patch)
@@ -227,9 +227,9 @@ async def test_the_leak_a_set_is_scaled_from_one_to_three_and_back(cluster: Clus
             ObjectRef(POD_CLIQUE, f"train-{replica}-worker", cluster.namespace)
         )
     expected = {*both("train-0"), *both("train-2")}
-    held = await eventually(cluster.uids, lambda uids: set(uids) == expected)
+    kept = await eventually(cluster.uids, lambda uids: set(uids) == expected)
     await cluster.until_event("MnnvlResourcesCollected")
-    assert await cluster.uids() == held
+    assert await cluster.uids() == kept
     await cluster.end_pod(pod, "train-2-mnnvl-claim")
     await cluster.until_owned(gang, "train-0")
 
@@ -384,7 +384,7 @@ async def test_the_form_of_claim_follows_the_device_classes(cluster: Cluster) ->
         async def known() -> set[str]:
             return {name for _, name in classes.known_keys()}
 
-        await eventually(known, lambda found: found == set(expected))
+        await eventually(known, lambda class_names: class_names == set(expected))
 
     template = [{"name": "mnnvl", "resourceClaimTemplateName": "train-0-mnnvl-template"}]
     await exist(names[0])

@@ -56,12 +56,12 @@ class Grove:
 
     async def owners(self) -> dict[str, str]:
         """Who owns what, by the name of the resource: `PodGang train-0`."""
-        found: dict[str, str] = {}
+        owners: dict[str, str] = {}
         for kind in KINDS:
             for item in (await self._clients.operator.list(Selection(kind, self._namespace))).items:
                 (owner,) = item["metadata"]["ownerReferences"]
-                found[item["metadata"]["name"]] = f"{owner['kind']} {owner['name']}"
-        return found
+                owners[item["metadata"]["name"]] = f"{owner['kind']} {owner['name']}"
+        return owners
 
     async def adopted(self, gang: str) -> str | None:
         stored = await self._clients.operator.get(ObjectRef(POD_GANG, gang, self._namespace))
@@ -70,11 +70,14 @@ class Grove:
         )
         return value
 
-    async def until_owners(self, wanted: dict[str, str]) -> None:
-        assert await eventually(self.owners, lambda found: found == wanted) == wanted
+    async def until_owners(self, expected: dict[str, str]) -> None:
+        assert await eventually(self.owners, lambda owners: owners == expected) == expected
 
     async def until_adopted(self, gang: str) -> None:
-        assert await eventually(lambda: self.adopted(gang), lambda found: found == "true") == "true"
+        assert (
+            await eventually(lambda: self.adopted(gang), lambda adopted: adopted == "true")
+            == "true"
+        )
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -145,19 +148,19 @@ async def test_base_and_scaled_podgangs_of_a_scaling_group_own_just_their_own(gr
     await grove.gang("train-0", "train-0-pool-0-leader")
     for index in (1, 2):
         await grove.gang(gangs[index], f"train-0-pool-{index}-leader")
-    wanted = {
+    expected = {
         index: both(f"train-0-pool-{index}", f"PodGang {gang}") for index, gang in gangs.items()
     }
-    await grove.until_owners(wanted[0] | wanted[1] | wanted[2])
+    await grove.until_owners(expected[0] | expected[1] | expected[2])
     for gang in gangs.values():
         await grove.until_adopted(gang)
     await grove.delete(("clique", "train-0-pool-2-leader"), ("gang", "train-0-pool-1"))
-    await grove.until_owners(wanted[0] | wanted[1])
+    await grove.until_owners(expected[0] | expected[1])
     await grove.clique("train-0-pool-2-leader", "train-0-pool-1", "scalingGroupReplica", "pool", 2)
     await grove.gang("train-0-pool-1", "train-0-pool-2-leader")
-    await grove.until_owners(wanted[0] | wanted[1] | wanted[2])
+    await grove.until_owners(expected[0] | expected[1] | expected[2])
     await grove.delete(("clique", "train-0-pool-0-leader"), ("gang", "train-0"))
-    await grove.until_owners(wanted[1] | wanted[2])
+    await grove.until_owners(expected[1] | expected[2])
 
 
 async def test_a_podgang_made_anew_takes_over_from_its_former_self(

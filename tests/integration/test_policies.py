@@ -156,7 +156,7 @@ def _verdict(answer: httpx.Response) -> Verdict:
 
 def numbered(requests: Sequence[Object]) -> list[Object]:
     """The requests with names and namespaces of their own."""
-    found: list[Object] = []
+    own_requests: list[Object] = []
     for number, request in enumerate(requests):
         request = copy.deepcopy(request)
         for obj in (request["object"], request.get("oldObject")):
@@ -164,8 +164,8 @@ def numbered(requests: Sequence[Object]) -> list[Object]:
                 obj["metadata"]["name"] = f"r{number}"
             if obj is not None and "namespace" in obj["metadata"]:
                 obj["metadata"]["namespace"] = NAMESPACE
-        found.append(request)
-    return found
+        own_requests.append(request)
+    return own_requests
 
 
 def requests_of(operators: Sequence[str], kind: str) -> list[Object]:
@@ -355,5 +355,5 @@ def todays_crds() -> list[Object]:
         folder = BUILT_IN / "today"
     files = sorted(folder.glob("grove*.yaml"))
     crds = [crd for file in files for crd in yaml.safe_load_all(file.read_text()) if crd]
-    wanted = (str(CLUSTER_TOPOLOGY_BINDING), "podcliquesets.grove.io")
-    return [crd for crd in crds if crd["metadata"]["name"] in wanted]
+    needed = (str(CLUSTER_TOPOLOGY_BINDING), "podcliquesets.grove.io")
+    return [crd for crd in crds if crd["metadata"]["name"] in needed]

@@ -71,12 +71,12 @@ async def kubectl(api: ApiServer, arguments: str) -> str:
 
 
 async def names(clients: Users) -> set[str]:
-    found = [
+    listed = [
         item["metadata"]["name"]
         for resource in (CRD, VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS)
         for item in (await clients.admin.list(Selection(resource), limit=0)).items
     ]
-    return {name for name in found if name.endswith((f".{NAME}.grove.io", OTHERS))}
+    return {name for name in listed if name.endswith((f".{NAME}.grove.io", OTHERS))}
 
 
 async def examined(clients: Users) -> list[Check]:

@@ -278,13 +278,13 @@ BOUND = {
 async def test_a_binding_gives_its_pod_no_queue_of_others(
     tenants: Tenants, case: str, kind: str
 ) -> None:
-    labels, annotations, wanted = BOUND[case]
+    labels, annotations, expected = BOUND[case]
     way = Way(POD, {**pod({QUEUE: "a"}), "metadata": metadata()})
     await tenants.needs(way, kind)
     (await tenants.create("ann", way, is_kept=True)).raise_for_status()
     answer = await tenants.bind("ann", way, binding(labels, annotations))
     await tenants.delete(way)
-    assert answer.status_code == wanted, answer.text
+    assert answer.status_code == expected, answer.text
 
 
 async def test_kai_makes_no_podgroup_for_an_owner_that_all_tenants_share(tenants: Tenants) -> None:

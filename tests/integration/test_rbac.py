@@ -91,12 +91,14 @@ async def start(
     """Starts our server as it is installed, with the `clusterTopology` given."""
 
     async def is_trusted() -> bool:
-        found = [
-            await clients.admin.get(ObjectRef(one, "grove-admission"))
-            for one in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+        configurations = [
+            await clients.admin.get(ObjectRef(resource, "grove-admission"))
+            for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
         ]
         return all(
-            webhook["clientConfig"].get("caBundle") for one in found for webhook in one["webhooks"]
+            webhook["clientConfig"].get("caBundle")
+            for stored in configurations
+            for webhook in stored["webhooks"]
         )
 
     @contextlib.asynccontextmanager
@@ -146,7 +148,7 @@ async def test_every_right_is_used_by_a_call_or_has_a_reason(
     async with start("{enabled: false}"):
         await eventually(lambda: is_gone(clients.admin, CLUSTER_TOPOLOGY, NAME))
     assert isinstance(api, Sandbox)
-    used = {(one.verb, one.group, one.resource) for one in api.authorizer.granted}
+    used = {(access.verb, access.group, access.resource) for access in api.authorizer.granted}
     assert set(rights()) - used == set(WITHOUT_A_CALL_HERE)
 
 
@@ -165,7 +167,7 @@ class Play:
                 level["nodeLabel"] for item in page.items for level in item["spec"]["levels"]
             )
 
-        await eventually(levels, lambda found: found == keys)
+        await eventually(levels, lambda current: current == keys)
 
     async def until_reset(self, times: int) -> None:
         """Until an event has told of that many resets of the KAI Topology."""
@@ -173,12 +175,12 @@ class Play:
         async def told() -> list[int]:
             events = (await self.admin.list(Selection(EVENT))).items
             return [
-                one.get("series", {}).get("count", 1)
-                for one in events
-                if one["reason"] == "KAITopologyReset"
+                event.get("series", {}).get("count", 1)
+                for event in events
+                if event["reason"] == "KAITopologyReset"
             ]
 
-        await eventually(told, lambda found: found == [times])
+        await eventually(told, lambda counts: counts == [times])
 
     async def gang_with_mnnvl(self, served: Running) -> None:
         """A PodCliqueSet with a constraint, a PodClique of it (first tried), and its PodGang, until
@@ -200,10 +202,10 @@ class Play:
             POD_GANG, builders.pod_gang("train-0", labels, "train-0-worker"), self.namespace
         )
         await eventually(
-            lambda: self.held(POD_GANG, "train-0", "metadata", "annotations", ADOPTED),
-            lambda found: found == "true",
+            lambda: self.value_at(POD_GANG, "train-0", "metadata", "annotations", ADOPTED),
+            lambda annotation: annotation == "true",
         )
-        await eventually(lambda: self.held(POD_CLIQUE_SET, "train", "status", "conditions"))
+        await eventually(lambda: self.value_at(POD_CLIQUE_SET, "train", "status", "conditions"))
         await self.claim_put_back()
         leaked = builders.pod_clique("train-1-worker", builders.labels("train", 1, "train-1"))
         await self.grove.create(POD_CLIQUE, leaked, self.namespace)
@@ -218,7 +220,7 @@ class Play:
         annotated = {"metadata": {"annotations": {"grove.io/mnnvl-enabled": "true"}}}
         await self.admin.patch(ObjectRef(POD_CLIQUE_SET, "train", self.namespace), annotated)
         path = ("spec", "podSpec", "resourceClaims")
-        await eventually(lambda: self.held(POD_CLIQUE, "train-0-late", *path))
+        await eventually(lambda: self.value_at(POD_CLIQUE, "train-0-late", *path))
 
     async def workload(self) -> None:
         """A Workload's Pod, which the PodClique owns, until it is told its PodGroup; then another
@@ -246,10 +248,12 @@ class Play:
             (POD, "p", {"metadata": metadata, "spec": spec}),
         ):
             await self.admin.create(resource, {"metadata": {"name": name}, **obj}, self.namespace)
-        await eventually(lambda: self.held(POD, "p", "metadata", "annotations", "pod-group-name"))
+        await eventually(
+            lambda: self.value_at(POD, "p", "metadata", "annotations", "pod-group-name")
+        )
         preemptible = {"metadata": {"labels": {"kai.scheduler/preemptibility": "preemptible"}}}
         await self.admin.patch(ObjectRef(WORKLOAD, "w", self.namespace), preemptible)
-        await eventually(lambda: self.held(POD_GROUP, "w-workers", "spec", "preemptibility"))
+        await eventually(lambda: self.value_at(POD_GROUP, "w-workers", "spec", "preemptibility"))
         await self.admin.delete(ObjectRef(POD, "p", self.namespace))
         await eventually(lambda: is_gone(self.admin, POD_GROUP, "w-workers", self.namespace))
 
@@ -268,9 +272,9 @@ class Play:
         page = await self.admin.list(Selection(QUEUE_NAMES))
         return {name for obj in page.items for name in read_queue_names(obj)}
 
-    async def held(self, resource: Resource, name: str, *path: str) -> Any:
+    async def value_at(self, resource: Resource, name: str, *path: str) -> Any:
         """What stands at `path` of a stored object, None where nothing does."""
-        found: Any = await self.admin.get(ObjectRef(resource, name, self.namespace))
+        value: Any = await self.admin.get(ObjectRef(resource, name, self.namespace))
         for step in path:
-            found = (found or {}).get(step)
-        return found
+            value = (value or {}).get(step)
+        return value

@@ -20,12 +20,12 @@ FINALIZER = "example.com/held"
 @pytest_asyncio.fixture(loop_scope="module")
 async def down(api: ApiServer, clients: Users, kind: str, namespace: str) -> AsyncIterator[None]:
     """A PodGang and a PodGroup with a finalizer each; then the webhooks, which nobody serves."""
-    held = {"name": "held", "finalizers": [FINALIZER]}
+    metadata = {"name": "held", "finalizers": [FINALIZER]}
     await clients.admin.create(
-        POD_GANG, {**builders.pod_gang("held", {}, "w"), "metadata": held}, namespace
+        POD_GANG, {**builders.pod_gang("held", {}, "w"), "metadata": metadata}, namespace
     )
     await clients.admin.create(
-        POD_GROUP, {**builders.pod_group("held"), "metadata": held}, namespace
+        POD_GROUP, {**builders.pod_group("held"), "metadata": metadata}, namespace
     )
     target = ServiceTarget() if kind == "sandbox" else UrlTarget("https://127.0.0.1:1", b"")
     await api.apply(webhook_configurations(target))

@@ -75,29 +75,31 @@ async def start(api: ApiServer, clients: Users, tmp_path: Path) -> AsyncIterator
 async def ready(clients: Users) -> Object:
     """The Ready condition of the managed ClusterTopology, {} while there is none."""
     try:
-        found = await clients.operator.get(ObjectRef(CLUSTER_TOPOLOGY, NAME))
+        topology = await clients.operator.get(ObjectRef(CLUSTER_TOPOLOGY, NAME))
     except NotFound:
         return {}
-    conditions = found.get("status", {}).get("conditions", [])
-    return next((one for one in conditions if one["type"] == "Ready"), {})
+    conditions = topology.get("status", {}).get("conditions", [])
+    return next((condition for condition in conditions if condition["type"] == "Ready"), {})
 
 
 async def until_ready(clients: Users, status: str) -> Object:
-    return await eventually(lambda: ready(clients), lambda found: found.get("status") == status)
+    return await eventually(
+        lambda: ready(clients), lambda condition: condition.get("status") == status
+    )
 
 
 async def kai_keys(clients: Users) -> list[str] | None:
     try:
-        found = await clients.operator.get(ObjectRef(KAI_TOPOLOGY, NAME))
+        topology = await clients.operator.get(ObjectRef(KAI_TOPOLOGY, NAME))
     except NotFound:
         return None
-    return [level["nodeLabel"] for level in found["spec"]["levels"]]
+    return [level["nodeLabel"] for level in topology["spec"]["levels"]]
 
 
 async def until_kai(clients: Users, *keys: str) -> None:
-    assert await eventually(lambda: kai_keys(clients), lambda found: found == list(keys)) == list(
-        keys
-    )
+    assert await eventually(
+        lambda: kai_keys(clients), lambda current: current == list(keys)
+    ) == list(keys)
 
 
 def writes(served: Running) -> dict[tuple[str, str], int]:
@@ -174,7 +176,9 @@ async def test_status_is_failed_with_last_errors_when_kai_cannot_have_the_levels
         assert await kai_keys(clients) is None
     assert condition["reason"] == "TopologyCreationOrUpdateFailed"
     assert "lowest level" in condition["message"]
-    assert [one["code"] for one in stored["status"]["lastErrors"]] == ["KAI_TOPOLOGY_CREATE_ERROR"]
+    assert [error["code"] for error in stored["status"]["lastErrors"]] == [
+        "KAI_TOPOLOGY_CREATE_ERROR"
+    ]
     async with start({"host": HOST}):
         await until_ready(clients, "True")
         assert (
@@ -204,7 +208,7 @@ async def test_a_transition_is_timed_only_where_the_status_changes(
         before = await until_ready(clients, "True")
     async with start({"zone": ZONE}):
         after = await eventually(
-            lambda: ready(clients), lambda found: found.get("observedGeneration") == 2
+            lambda: ready(clients), lambda condition: condition.get("observedGeneration") == 2
         )
     assert after["lastTransitionTime"] == before["lastTransitionTime"]
 
@@ -224,7 +228,7 @@ async def test_a_crd_without_status_is_said_in_an_event_and_a_metric_and_the_syn
 
         async def notes() -> list[str]:
             page = await clients.admin.list(Selection(EVENT, "default"))
-            return [one["note"] for one in page.items if one["regarding"].get("uid") == uid]
+            return [event["note"] for event in page.items if event["regarding"].get("uid") == uid]
 
         (note,) = {note for note in await eventually(notes) if "status" in note}
         assert note.startswith(
@@ -260,7 +264,8 @@ async def reinstall(clients: Users, api: ApiServer, name: str, crd: Object) -> N
 def without_status(crd: Object) -> Object:
     """As Grove's own CRD was at the design's time."""
     versions = [
-        {key: one[key] for key in one if key != "subresources"} for one in crd["spec"]["versions"]
+        {key: version[key] for key in version if key != "subresources"}
+        for version in crd["spec"]["versions"]
     ]
     return {
         **{key: crd[key] for key in crd if key != "status"},
@@ -358,12 +363,12 @@ async def ended(*arguments: str | Path) -> tuple[int | None, str]:
 
 def required(spec: Object) -> dict[str, Any]:
     """Required and preferred keys of a PodGang at its three levels."""
-    found = {"gang": spec.get("topologyConstraint", {}).get("packConstraint")}
-    for one in spec.get("topologyConstraintGroupConfigs", []):
-        found[one["name"]] = one["topologyConstraint"]["packConstraint"]
-    for one in spec["podgroups"]:
-        found[one["name"]] = one.get("topologyConstraint", {}).get("packConstraint")
-    return found
+    packs = {"gang": spec.get("topologyConstraint", {}).get("packConstraint")}
+    for part in spec.get("topologyConstraintGroupConfigs", []):
+        packs[part["name"]] = part["topologyConstraint"]["packConstraint"]
+    for part in spec["podgroups"]:
+        packs[part["name"]] = part.get("topologyConstraint", {}).get("packConstraint")
+    return packs
 
 
 async def stored_gang(clients: Users, namespace: str) -> tuple[str | None, dict[str, Any]]:
@@ -375,17 +380,18 @@ async def stored_gang(clients: Users, namespace: str) -> tuple[str | None, dict[
 
 async def satisfied(clients: Users, namespace: str) -> tuple[str, str, str] | None:
     pcs = await clients.operator.get(ObjectRef(POD_CLIQUE_SET, "train", namespace))
-    for one in pcs.get("status", {}).get("conditions", []):
-        if one["type"] == "TopologyConstraintSatisfied":
-            return one["status"], one["reason"], one["message"]
+    for condition in pcs.get("status", {}).get("conditions", []):
+        if condition["type"] == "TopologyConstraintSatisfied":
+            return condition["status"], condition["reason"], condition["message"]
     return None
 
 
 async def until(
-    look: Callable[[Users, str], Awaitable[Any]], clients: Users, namespace: str, wanted: Any
+    look: Callable[[Users, str], Awaitable[Any]], clients: Users, namespace: str, expected: Any
 ) -> None:
     assert (
-        await eventually(lambda: look(clients, namespace), lambda found: found == wanted) == wanted
+        await eventually(lambda: look(clients, namespace), lambda current: current == expected)
+        == expected
     )
 
 
@@ -503,7 +509,9 @@ async def test_who_removes_a_level_is_warned_of_the_sets_that_it_hits(
         levels = [{"domain": "zone", "key": ZONE}, {"domain": "host", "key": HOST}]
         path = f"/apis/grove.io/v1alpha1/clustertopologies/{NAME}"
         answer = await clients.answer("grove", "PATCH", path, {"spec": {"levels": levels}})
-        (warning,) = [one for one in answer.headers.get_list("warning") if "removed levels" in one]
+        (warning,) = [
+            header for header in answer.headers.get_list("warning") if "removed levels" in header
+        ]
         assert f"{namespace}/train" in warning
 
 

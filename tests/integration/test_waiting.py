@@ -104,11 +104,11 @@ async def clock() -> AsyncIterator[Clock]:
     await asyncio.wait({running})
 
 
-def expected(given: Snapshot) -> Blocked | None:
+def expected(snapshot: Snapshot) -> Blocked | None:
     """What is to be told of the set, by the same facts."""
-    seen = replace(given, events=(), skipped=frozenset({"events"}))
-    found = overdue(Index(seen), 0.0, {})
-    return next((blocked for blocked in found.workloads if blocked.ref == SET_REF), None)
+    seen = replace(snapshot, events=(), skipped=frozenset({"events"}))
+    waiting = overdue(Index(seen), 0.0, {})
+    return next((blocked for blocked in waiting.workloads if blocked.ref == SET_REF), None)
 
 
 async def condition(admin: HttpClient) -> tuple[str, str] | None:
@@ -131,11 +131,11 @@ def written(duty: WaitingDuty) -> float:
 
 
 def counted(duty: WaitingDuty) -> dict[str, float]:
-    found: dict[str, float] = {}
+    totals: dict[str, float] = {}
     for sample in samples(duty, "waiting_gangs"):
         reason = sample.labels["reason"]
-        found[reason] = found.get(reason, 0) + sample.value
-    return found
+        totals[reason] = totals.get(reason, 0) + sample.value
+    return totals
 
 
 @pytest.mark.slow
@@ -144,13 +144,13 @@ def counted(duty: WaitingDuty) -> dict[str, float]:
 async def test_a_state_is_told_and_passes(row: Row, system: System, clock: Clock) -> None:
     dialect, server, store, duty, admin = system
     skip_if_impossible(row, dialect, server)
-    given = facts(**{**start(dialect), **row.hit})
-    if not given.sets:
+    snapshot = facts(**{**start(dialect), **row.hit})
+    if not snapshot.sets:
         pytest.skip("a state without a PodCliqueSet")
-    told = expected(given)
+    told = expected(snapshot)
 
     begun = clock.now
-    await store.show(given)
+    await store.show(snapshot)
     wanted_reason = None if told is None else told.reason
     await eventually(lambda: condition(admin), lambda has: (has and has[0]) == wanted_reason)
     if told is not None:
@@ -191,8 +191,8 @@ async def alone(kind: str, folder: Path) -> AsyncIterator[tuple[ApiServer, Stage
 
 
 async def reason(admin: HttpClient) -> str | None:
-    found = await condition(admin)
-    return None if found is None else found[0]
+    current = await condition(admin)
+    return None if current is None else current[0]
 
 
 async def test_what_a_killed_leader_left_is_corrected_and_removed(

@@ -184,7 +184,10 @@ async def test_a_podgang_is_stored_with_its_constraints(
     gang = builders.pod_gang("train-0", labels, "train-0-worker", "train-0-pool-0-leader")
     spec = (await clients.operator.create(POD_GANG, gang, namespace))["spec"]
     assert spec["topologyConstraint"] == packed(RACK)
-    assert [one["topologyConstraint"] for one in spec["podgroups"]] == [packed(HOST), packed(None)]
+    assert [podgroup["topologyConstraint"] for podgroup in spec["podgroups"]] == [
+        packed(HOST),
+        packed(None),
+    ]
     assert spec["topologyConstraintGroupConfigs"] == [
         {
             "name": "train-0-pool-0",

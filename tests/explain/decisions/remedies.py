@@ -259,12 +259,12 @@ def _select(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
 
 def _label_alike(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
     """Give all nodes the labels that are selected, and room."""
-    wanted = [
+    selectors = [
         pod["spec"].get("nodeSelector", {}) for pod in cluster.of("Pod") if cluster.is_own(pod)
     ]
     cluster.delete_pods(lambda pod: True)
     for node in cluster.of("Node"):
-        for labels in wanted:
+        for labels in selectors:
             node["metadata"]["labels"] |= labels
         node["status"]["allocatable"] |= {"nvidia.com/gpu": "64", "cpu": "1k"}
     _open_all(cluster, reason, match)

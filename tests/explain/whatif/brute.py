@@ -120,10 +120,10 @@ def _place(
             continue
         free[node.name] -= _gpus(pod)
         chosen[_key(pod)] = node.name
-        found = _place(jobs, number, at + 1, free, nodes, chosen)
+        is_placed = _place(jobs, number, at + 1, free, nodes, chosen)
         free[node.name] += _gpus(pod)
         del chosen[_key(pod)]
-        if found:
+        if is_placed:
             return True
     return False
 

@@ -19,8 +19,8 @@ GROWN = tries(60, 200)
 _RANKS = ("fits", "restarts", "shrinks", "breaks", "placed", "waits")
 
 
-def fates(found: Effects) -> list[tuple[str, str]]:
-    return [(fate.gang.name, outcome(fate)) for fate in (*found.moves, *found.waits)]
+def fates(result: Effects) -> list[tuple[str, str]]:
+    return [(fate.gang.name, outcome(fate)) for fate in (*result.moves, *result.waits)]
 
 
 def outcome(fate: Fate) -> str:
@@ -35,12 +35,12 @@ def test_each_fate_is_that_of_brute_force() -> None:
         source = random.Random(seed)
         facts = cluster(source)
         chosen = edits(source, facts)
-        found, _ = effects(facts, chosen)
+        result, _ = effects(facts, chosen)
         supposed = suppose(facts, chosen)
         expected = brute.fates(supposed.facts, supposed.moved)
-        certain = all(fate.certain for fate in (*found.moves, *found.waits))
-        if fates(found) != expected or not certain:
-            wrong.append((seed, chosen, fates(found), expected, certain))
+        certain = all(fate.certain for fate in (*result.moves, *result.waits))
+        if fates(result) != expected or not certain:
+            wrong.append((seed, chosen, fates(result), expected, certain))
         counts.update(how for _, how in expected)
     print(f"\n{dict(counts)}")
     assert wrong == []
@@ -62,5 +62,5 @@ def test_more_nodes_never_mean_less_room() -> None:
     assert better >= 5
 
 
-def ranks(found: Effects) -> list[int]:
-    return [_RANKS.index(outcome(fate)) for fate in (*found.moves, *found.waits)]
+def ranks(result: Effects) -> list[int]:
+    return [_RANKS.index(outcome(fate)) for fate in (*result.moves, *result.waits)]

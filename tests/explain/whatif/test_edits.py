@@ -93,8 +93,8 @@ def test_drained_nodes_are_cordoned_and_their_pods_leave_but_those_of_daemons() 
         group="",
     )
     ending = occupant("gpu-08", 1, gpus=1, deleting=1.0)
-    given = facts(pods=(*placed("gpu-08", "gpu-08", "gpu-09"), daemon, ending))
-    supposed = suppose(given, [Drain(("rack=rack-b1",))])
+    snapshot = facts(pods=(*placed("gpu-08", "gpu-08", "gpu-09"), daemon, ending))
+    supposed = suppose(snapshot, [Drain(("rack=rack-b1",))])
     assert [node.name for node in supposed.facts.nodes if node.unschedulable] == [
         "gpu-08",
         "gpu-09",
@@ -127,8 +127,8 @@ def test_added_nodes_are_empty_ready_and_have_their_own_host_and_devices() -> No
     )
     part = ResourceSlice("gpu.nvidia.com", "gpu-08", 1, "gpu-08", ("gpu-0", "gpu-1"))
     taken = Node("gpu-08-like-1")
-    given = facts(nodes=(model, taken), slices=(part,), pods=(occupant("gpu-08"),))
-    supposed = suppose(given, [Addition(2, "gpu-08")])
+    snapshot = facts(nodes=(model, taken), slices=(part,), pods=(occupant("gpu-08"),))
+    supposed = suppose(snapshot, [Addition(2, "gpu-08")])
     added = supposed.facts.nodes[2:]
     assert [n.name for n in added] == ["gpu-08-like-2", "gpu-08-like-3"]
     assert [n.labels for n in added] == [
@@ -143,7 +143,7 @@ def test_added_nodes_are_empty_ready_and_have_their_own_host_and_devices() -> No
         "gpu-08-like-3",
     ]
     assert len({part.pool for part in supposed.facts.slices}) == 3
-    assert supposed.facts.pods == given.pods
+    assert supposed.facts.pods == snapshot.pods
 
 
 def test_labels_are_set_and_removed() -> None:

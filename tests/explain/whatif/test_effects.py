@@ -172,10 +172,10 @@ CASES: dict[str, Case] = {
 @pytest.mark.parametrize("name", CASES)
 def test_effects(name: str) -> None:
     changes, edits, expected, code = CASES[name]
-    found, _ = effects(facts(**changes), [parse(edit) for edit in edits])
-    lines = [line.strip() for line in effects_text(found).splitlines()]
+    result, _ = effects(facts(**changes), [parse(edit) for edit in edits])
+    lines = [line.strip() for line in effects_text(result).splitlines()]
     assert lines[: len(expected)] == expected
-    assert found.exit_code == code
+    assert result.exit_code == code
 
 
 def test_a_gang_with_claims_takes_its_devices_along() -> None:
@@ -206,7 +206,7 @@ def test_a_gang_with_claims_takes_its_devices_along() -> None:
         )
         for pod in pods
     )
-    given = facts(
+    snapshot = facts(
         nodes=tuple(bare.values()),
         slices=slices,
         claims=claims,
@@ -215,9 +215,9 @@ def test_a_gang_with_claims_takes_its_devices_along() -> None:
         pod_groups=tuple(KaiPodGroup(pod.namespace, pod.group, minimum=1) for pod in pods),
         **dict.fromkeys(("sets", "gangs", "cliques"), ()),
     )
-    one = effects(given, [parse("drain gpu-00")])[0]
-    assert [(fate.how, fate.where) for fate in one.moves] == [("fits", ("zone-a/rack-a1",))]
-    both = effects(given, [parse("drain gpu-00 gpu-01")])[0]
+    single = effects(snapshot, [parse("drain gpu-00")])[0]
+    assert [(fate.how, fate.where) for fate in single.moves] == [("fits", ("zone-a/rack-a1",))]
+    both = effects(snapshot, [parse("drain gpu-00 gpu-01")])[0]
     assert [fate.how for fate in both.moves] == ["fits", "breaks"]
 
 
@@ -227,14 +227,14 @@ def test_of_very_many_pods_without_a_gang_the_first_are_looked_at() -> None:
         occupant("gpu-00", number, gpus=0, group="", shape=Shape(((GPU, 1),)))
         for number in range(MOST_ALONE + 7)
     )
-    found, _ = effects(facts(pods=many), [parse("drain gpu-00")])
-    assert (len(found.moves), found.others, found.cut) == (MOST_ALONE, 0, (7, 0))
-    assert found.exit_code == 1
-    assert effects_document(found)["podsCut"] == {"moving": 7, "waiting": 0}
+    result, _ = effects(facts(pods=many), [parse("drain gpu-00")])
+    assert (len(result.moves), result.others, result.cut) == (MOST_ALONE, 0, (7, 0))
+    assert result.exit_code == 1
+    assert effects_document(result)["podsCut"] == {"moving": 7, "waiting": 0}
     assert (
         "! 7 more pods without a gang must move too, and may have no place: only the first 500, by"
         " priority and age, were looked at. So room that is said to be there may be theirs"
-        in effects_text(found).splitlines()
+        in effects_text(result).splitlines()
     )
 
 
@@ -244,11 +244,11 @@ def test_of_very_many_pods_that_wait_the_first_are_looked_at() -> None:
         replace(occupant("", number, gpus=0, group="", shape=Shape(((GPU, 1),))), phase="Pending")
         for number in range(MOST_ALONE + 3)
     )
-    found, _ = effects(facts(pods=many, sets=(), gangs=(), cliques=()), [parse("drain gpu-00")])
-    assert (len(found.waits), found.cut, found.exit_code) == (MOST_ALONE, (0, 3), 0)
+    result, _ = effects(facts(pods=many, sets=(), gangs=(), cliques=()), [parse("drain gpu-00")])
+    assert (len(result.waits), result.cut, result.exit_code) == (MOST_ALONE, (0, 3), 0)
     assert (
         "3 more pods without a gang would wait or get a place: only the first 500, by priority and"
-        " age, were looked at" in effects_text(found).splitlines()
+        " age, were looked at" in effects_text(result).splitlines()
     )
 
 
@@ -273,9 +273,9 @@ def set_of(gpus: int, replicas: int, name: str = "new") -> dict[str, Any]:
 
 
 def run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: Snapshot, *arguments: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], snapshot: Snapshot, *arguments: str
 ) -> tuple[int, str, str]:
-    code = main(["topology", "--offline", str(written(tmp_path, given)), *arguments])
+    code = main(["topology", "--offline", str(written(tmp_path, snapshot)), *arguments])
     printed = capsys.readouterr()
     return code, printed.out, printed.err
 
@@ -315,10 +315,12 @@ def test_a_set_that_exists_is_made_anew(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_room_is_that_after_the_edits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = facts(**FULL)
+    snapshot = facts(**FULL)
     room = ("--room", "2x8", "--in", "rack")
-    assert run(tmp_path, capsys, given, "--if", "add 1 like gpu-00", *room)[0] == 1
-    code, out, _ = run(tmp_path, capsys, given, "--if", "add 2 like gpu-00", *room, "rack=rack-a1")
+    assert run(tmp_path, capsys, snapshot, "--if", "add 1 like gpu-00", *room)[0] == 1
+    code, out, _ = run(
+        tmp_path, capsys, snapshot, "--if", "add 2 like gpu-00", *room, "rack=rack-a1"
+    )
     assert code == 0
     assert "room for 2 pods of 8 GPUs in one rack: 1 of 4 racks; zone-a/rack-a1" in out
     assert "gpu-00-like-2" in out

@@ -144,7 +144,7 @@ class Workload:
 
     async def versions(self) -> Mapping[tuple[str, str], str]:
         """The resourceVersion of everything that either side writes."""
-        found: dict[tuple[str, str], str] = {}
+        versions: dict[tuple[str, str], str] = {}
         for resource in (*WRITTEN, *TOPOLOGIES):
             if self.clients.admin.served_version(resource) is None:
                 continue
@@ -152,8 +152,10 @@ class Workload:
             for obj in (
                 await self.clients.admin.list(Selection(resource, namespace), limit=0)
             ).items:
-                found[resource.kind, obj["metadata"]["name"]] = obj["metadata"]["resourceVersion"]
-        return found
+                versions[resource.kind, obj["metadata"]["name"]] = obj["metadata"][
+                    "resourceVersion"
+                ]
+        return versions
 
     async def quiet(self) -> bool:
         before = await self.versions()

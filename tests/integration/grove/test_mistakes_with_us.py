@@ -199,8 +199,8 @@ async def test_a_computedomain_of_one_name_is_rejected(
 async def test_there_is_a_warning_about_annotations_without_effect(
     clients: Users, namespace: str, pcs: Object, texts: list[str]
 ) -> None:
-    given = await warnings(clients, SETS.format(namespace=namespace), pcs)
-    assert [text for text in texts if text not in given] == []
+    warned = await warnings(clients, SETS.format(namespace=namespace), pcs)
+    assert [text for text in texts if text not in warned] == []
 
 
 async def test_a_claim_of_groves_name_is_rejected(clients: Users, namespace: str) -> None:
@@ -232,8 +232,8 @@ async def test_there_is_a_warning_about_contradicting_constraints(
 async def test_there_is_a_warning_about_more_replicas_than_a_domain_holds(
     clients: Users, namespace: str, used: str
 ) -> None:
-    given = await warnings(clients, SETS.format(namespace=namespace), mistakes.TOO_LARGE)
-    assert "the largest holds at most 2 pods" in given
+    warned = await warnings(clients, SETS.format(namespace=namespace), mistakes.TOO_LARGE)
+    assert "the largest holds at most 2 pods" in warned
 
 
 async def test_audit_reports_an_edited_constraint(
@@ -287,8 +287,8 @@ async def test_doctor_and_explain_report_a_deleted_computedomain(
     await clients.answer(
         "user", "PATCH", f"{SETS.format(namespace=namespace)}/train", {"spec": {"replicas": 2}}
     )
-    two = ["train-0-fast", "train-1-fast"]
-    found = await eventually(
-        lambda: names(clients.admin, COMPUTE_DOMAIN, namespace), lambda found: found == two
+    expected = ["train-0-fast", "train-1-fast"]
+    domains = await eventually(
+        lambda: names(clients.admin, COMPUTE_DOMAIN, namespace), lambda domains: domains == expected
     )
-    assert found == two
+    assert domains == expected

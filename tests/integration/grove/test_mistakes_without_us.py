@@ -139,7 +139,7 @@ async def test_a_group_with_too_long_a_name_gets_no_podcliques(
 async def test_the_second_of_two_computedomains_of_one_name(clients: Users, namespace: str) -> None:
     await created(clients, mistakes.FIRST, namespace)
     await eventually(
-        lambda: names(clients.admin, POD_CLIQUE, namespace), lambda found: len(found) == 2
+        lambda: names(clients.admin, POD_CLIQUE, namespace), lambda cliques: len(cliques) == 2
     )
     await created(clients, mistakes.SECOND, namespace)
     await eventually(lambda: field(clients, POD_CLIQUE_SET, "y", namespace, "status", "lastErrors"))
@@ -228,7 +228,7 @@ async def test_a_deleted_computedomain_stays_in_deletion(clients: Users, namespa
     scaled = {"spec": {"replicas": 2}}
     await clients.answer("user", "PATCH", f"{SETS.format(namespace=namespace)}/train", scaled)
     await eventually(
-        lambda: names(clients.admin, COMPUTE_DOMAIN, namespace), lambda found: len(found) == 2
+        lambda: names(clients.admin, COMPUTE_DOMAIN, namespace), lambda domains: len(domains) == 2
     )
     domain = await clients.admin.get(ObjectRef(COMPUTE_DOMAIN, "train-0-fast", namespace))
     assert "deletionTimestamp" in domain["metadata"]

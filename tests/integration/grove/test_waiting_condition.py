@@ -85,7 +85,7 @@ class Set:
     def writes(self) -> float:
         assert self._served.leader is not None
         samples = self._served.leader.samples()
-        return next(one.value for one in samples if one.name == "waiting_writes_total")
+        return next(sample.value for sample in samples if sample.name == "waiting_writes_total")
 
     async def change(self, patch: Object) -> None:
         path = f"/apis/grove.io/v1alpha1/namespaces/{self.namespace}/podcliquesets/{SET}"

@@ -25,8 +25,8 @@ async def test_the_designs_example(play: Play) -> None:
     await play.until_told("a", "my-training-driver")
     await play.until_told("b", "my-training-workers-0")
     await play.until_told("c", "my-training-workers-1")
-    wanted = {"my-training-driver": 1, "my-training-workers-0": 4, "my-training-workers-1": 4}
-    assert await play.pod_groups() == wanted
+    expected = {"my-training-driver": 1, "my-training-workers-0": 4, "my-training-workers-1": 4}
+    assert await play.pod_groups() == expected
 
 
 async def test_a_basic_group_is_one_podgroup_with_a_minimum_of_one(play: Play) -> None:
@@ -41,7 +41,7 @@ async def test_a_basic_group_is_one_podgroup_with_a_minimum_of_one(play: Play) -
 
 async def test_a_pod_whose_workload_comes_later_gets_its_podgroup_when_it_comes(play: Play) -> None:
     await play.pod("early", "late", "workers")
-    assert await eventually(play.reasons, lambda found: "WorkloadNotFound" in found)
+    assert await eventually(play.reasons, lambda reasons: "WorkloadNotFound" in reasons)
     assert (await play.told("early"), await play.pod_groups()) == ((None, "true"), {})
     await play.workload("late", {"workers": 2})
     await play.instance("late", "workers", 2)
@@ -52,7 +52,7 @@ async def test_a_pod_whose_workload_comes_later_gets_its_podgroup_when_it_comes(
 async def test_a_group_that_the_workload_does_not_have_is_said(play: Play) -> None:
     await play.workload("known", {"workers": 2})
     await play.pod("lost", "known", "drivers")
-    assert await eventually(play.reasons, lambda found: "WorkloadNotFound" in found)
+    assert await eventually(play.reasons, lambda reasons: "WorkloadNotFound" in reasons)
     assert await play.pod_groups() == {}
 
 
@@ -73,7 +73,7 @@ PREEMPTIBLE = "kai.scheduler/preemptibility"
 
 
 @pytest.mark.parametrize(
-    ("workload", "owner", "pod", "field", "wanted"),
+    ("workload", "owner", "pod", "field", "expected"),
     [
         pytest.param(
             {QUEUE: "w"}, {QUEUE: "o"}, {QUEUE: "p"}, "queue", "w", id="queue: the Workload's"
@@ -135,7 +135,7 @@ PREEMPTIBLE = "kai.scheduler/preemptibility"
     ],
 )
 async def test_scheduling_metadata_comes_from_workload_then_owner_then_pod(
-    play: Play, workload: Any, owner: Any, pod: Any, field: str, wanted: str | None
+    play: Play, workload: Any, owner: Any, pod: Any, field: str, expected: str | None
 ) -> None:
     for name in ("w", "o", "p"):
         await play.priority_class(name)
@@ -144,11 +144,11 @@ async def test_scheduling_metadata_comes_from_workload_then_owner_then_pod(
     owners = await owned(play, "top", labels=owner)
     await play.pod("p", "layered", "workers", labels=pod, ownerReferences=owners)
     await play.until_told("p", "layered-workers")
-    assert (await play.pod_group("layered-workers"))["spec"].get(field) == wanted
+    assert (await play.pod_group("layered-workers"))["spec"].get(field) == expected
 
 
 @pytest.mark.parametrize(
-    ("workload", "owner", "wanted"),
+    ("workload", "owner", "expected"),
     [
         pytest.param(
             {"kai.scheduler/topology": "t", "kai.scheduler/topology-required-placement": "rack"},
@@ -166,7 +166,7 @@ async def test_scheduling_metadata_comes_from_workload_then_owner_then_pod(
     ],
 )
 async def test_topology_comes_from_workload_then_owner(
-    play: Play, workload: Any, owner: Any, wanted: Any
+    play: Play, workload: Any, owner: Any, expected: Any
 ) -> None:
     await play.workload("placed", {"workers": 2}, annotations=workload)
     await play.instance("placed", "workers", 2)
@@ -174,7 +174,7 @@ async def test_topology_comes_from_workload_then_owner(
     owners = await owned(play, "top", annotations=owner)
     await play.pod("p", "placed", "workers", annotations=pod, ownerReferences=owners)
     await play.until_told("p", "placed-workers")
-    assert (await play.pod_group("placed-workers"))["spec"].get("topologyConstraint") == wanted
+    assert (await play.pod_group("placed-workers"))["spec"].get("topologyConstraint") == expected
 
 
 async def test_labels_and_annotations_are_merged_and_the_owner_is_the_top_owner(play: Play) -> None:
@@ -190,7 +190,7 @@ async def test_labels_and_annotations_are_merged_and_the_owner_is_the_top_owner(
     metadata = (await play.pod_group("merged-workers"))["metadata"]
     assert metadata["labels"].items() >= {"a": "workload", "b": "owner"}.items()
     assert metadata["annotations"].items() >= {"x": "workload", "y": "owner"}.items()
-    assert [(one["kind"], one["name"]) for one in metadata["ownerReferences"]] == [
+    assert [(owner["kind"], owner["name"]) for owner in metadata["ownerReferences"]] == [
         ("PodCliqueSet", "top")
     ]
 
@@ -259,7 +259,7 @@ async def test_a_name_that_two_groups_would_share_stays_with_the_first(play: Pla
     await play.pod("first", "a", "b-c")
     await play.until_told("first", "a-b-c")
     await play.pod("second", "a-b", "c")
-    assert await eventually(play.reasons, lambda found: "PodGroupNameTaken" in found)
+    assert await eventually(play.reasons, lambda reasons: "PodGroupNameTaken" in reasons)
     assert (await play.told("second"), await play.pod_groups()) == ((None, "true"), {"a-b-c": 2})
 
 
@@ -269,7 +269,7 @@ async def test_a_podgroup_of_somebody_else_is_not_taken_over(play: Play) -> None
     await play.workload("taken", {"workers": 2})
     await play.instance("taken", "workers", 2)
     await play.pod("p", "taken", "workers")
-    assert await eventually(play.reasons, lambda found: "PodGroupNameTaken" in found)
+    assert await eventually(play.reasons, lambda reasons: "PodGroupNameTaken" in reasons)
     assert (await play.told("p"), await play.pod_groups()) == ((None, "true"), {"taken-workers": 9})
 
 
@@ -295,7 +295,7 @@ async def test_an_annotation_that_flips_is_said_and_not_fought(play: Play) -> No
     await play.client.patch(ObjectRef(POD, "p", play.namespace), flipped)
     await play.until_told("p", "flip-workers")
     await play.client.patch(ObjectRef(POD, "p", play.namespace), flipped)
-    assert await eventually(play.reasons, lambda found: "PodGroupNameContested" in found)
+    assert await eventually(play.reasons, lambda reasons: "PodGroupNameContested" in reasons)
     assert await play.told("p") == ("theirs", "true")
 
 
