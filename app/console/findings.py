@@ -64,6 +64,18 @@ class FindingRow(Value):
     commands: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
 
+    @property
+    def look(self) -> Group:
+        """How it is shown."""
+        return GROUPS[self.group]
+
+    @property
+    def title(self) -> str:
+        """The text, with the first objects of what the audit has found."""
+        if self.source != "audit":
+            return self.text
+        return f"{self.text} {listed(self.objects, _NAMED)}"
+
 
 @dataclass(slots=True)
 class Result:
@@ -184,13 +196,14 @@ class Examination:
         kept = [row for row in rows if show in ("", row.group) and text in _searched(row)]
 
         return {
-            **_progress(self.result or Result(0.0, stage="")),
-            "chips": _chips(rows),
+            "result": self.result or Result(0.0, stage=""),
+            "groups": GROUPS,
+            "counts": Counter(row.group for row in rows),
             "all": len(rows),
             "ignored": ignored,
             "show": show,
             "q": query.get("q", ""),
-            "rows": [_shown(row) for row in kept[:MOST_ROWS]],
+            "rows": kept[:MOST_ROWS],
             "more": max(0, len(kept) - MOST_ROWS),
             "headline": _headline(rows, self.result, running=self.running),
             "running": self.running,
@@ -257,47 +270,8 @@ def _grouped(rows: Sequence[FindingRow]) -> list[FindingRow]:
     return sorted(groups.values(), key=lambda row: order.index(row.group))
 
 
-def _progress(result: Result) -> Values:
-    """Return how far an examination is, and what it found to be in order or could not see."""
-    return {
-        "examined": result.end > 0,
-        "stage": result.stage,
-        "looked_at": result.looked_at,
-        "time": result.end,
-        "seconds": max(0.0, result.end - result.start),
-        "passed": [{"subject": check.subject, "message": check.message} for check in result.passed],
-        "not_seen": [*result.not_seen, "Secrets and ConfigMaps (never read here)"],
-    }
-
-
-def _chips(rows: Sequence[FindingRow]) -> list[Values]:
-    """Return the groups that have findings, each with its number of them."""
-    counts = Counter(row.group for row in rows)
-    return [
-        {"group": name, "title": group.title, "count": counts[name]}
-        for name, group in GROUPS.items()
-        if counts[name]
-    ]
-
-
 def _searched(row: FindingRow) -> str:
     return " ".join((row.source, row.text, row.detail, *row.objects)).lower()
-
-
-def _shown(row: FindingRow) -> Values:
-    of_audit = row.source == "audit"
-    text = f"{row.text} {listed(row.objects, _NAMED)}" if of_audit else row.text
-
-    return {
-        "state": GROUPS[row.group].state,
-        "words": GROUPS[row.group].words,
-        "source": row.source,
-        "text": text,
-        "detail": row.detail if of_audit else "",
-        "remedy": row.remedy,
-        "commands": row.commands,
-        "count": len(row.objects),
-    }
 
 
 def _headline(

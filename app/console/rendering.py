@@ -11,6 +11,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from app.console.page import named
+from app.explain.reasons.words import ago, counted
 from app.visible import visible
 
 GLYPHS = {"well": "●", "waits": "◐", "warning": "▲", "problem": "■", "unknown": "?", "note": "▲"}
@@ -18,13 +20,13 @@ GLYPHS = {"well": "●", "waits": "◐", "warning": "▲", "problem": "■", "un
 
 
 def _finalized(value: Any) -> Any:
-    """Text in which hidden characters are replaced by their codes.
+    """Return a value as text in which hidden characters are replaced by their codes.
 
-    Tabs and newlines are space in HTML. Other values than text, and HTML, are not changed.
+    Tabs and newlines are space in HTML. Numbers, and HTML, are not changed.
     """
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return visible(value, kept="\t\n")
-    return value
+    if isinstance(value, Markup | int | float):
+        return value
+    return visible(str(value), kept="\t\n")
 
 
 def clock(seconds: float) -> str:
@@ -46,6 +48,7 @@ def environment() -> Environment:
     # `verbatim` is for text that the user has entered: it is escaped, and keeps its hidden
     # characters.
     made.filters |= {"verbatim": escape, "clock": clock, "commas": "{:,}".format}
+    made.filters |= {"ago": ago, "counted": counted, "named": named}
     made.globals["glyphs"] = GLYPHS
 
     return made

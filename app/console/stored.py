@@ -5,6 +5,7 @@ console reads: never a Secret or a ConfigMap.
 """
 
 import shlex
+from collections.abc import Sequence
 
 import yaml
 
@@ -12,7 +13,7 @@ from app.console.page import ConsolePage, Query, Values, reference
 from app.console.revision import Revision
 from app.explain.known.kinds import EXPLAINED
 from app.explain.known.snapshot import OF_KIND
-from app.explain.reasons.words import ago
+from app.facts.kubernetes.event import Event
 from app.facts.named import Ref
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Reader, Rejected
 from app.objects.resource import EVENT, Resource
@@ -82,17 +83,9 @@ def _commands(ref: Ref) -> list[str]:
     return [shlex.join(get), shlex.join(["kubectl", "describe", *where, *name])]
 
 
-def events_of(snapshot: Revision, uid: str) -> list[Values]:
+def events_of(snapshot: Revision, uid: str) -> Sequence[Event]:
     """Return the events of the object with this uid, the latest first."""
-    events = snapshot.index.events.get(uid, ())[:MOST_EVENTS] if uid else ()
-    return [
-        {
-            "age": f"{ago(snapshot.time - event.time)} ago" if event.time else "",
-            "reason": event.reason,
-            "message": event.message,
-        }
-        for event in events
-    ]
+    return snapshot.index.events.get(uid, ())[:MOST_EVENTS] if uid else ()
 
 
 PAGE = ConsolePage("object", "Object", read, ("object",), watched=False)

@@ -51,14 +51,14 @@ def _read(snapshot: Revision, query: Query) -> Values:
 
     return {
         **_of_survey(index, examined, topology, at),
-        "form": {**_defaults(topology), **_asked(query)},
+        "form": {**_defaults(topology), **query},
         **_of_room(index, query, room),
         "nodes_known": "nodes" not in unseen,
         "levels_unknown": bool({"topologies", "kai_topologies"} & unseen),
         "gang": gang,
         "gangs": _gangs(index, gang),
         "at": "/".join(at),
-        "crumbs": _crumbs(at),
+        "path": at,
         "map": drawn(index, topology, at, answer, _nodes_of(index, gang)),
         "nodes": _nodes(index, topology, at),
         "ignored": _ignored(index, topology, query, at),
@@ -92,16 +92,6 @@ def _of_room(
         "room_fits": bool(room and room.answer.enough),
         "room_unknown": bool(query.get("pods")) and not index.room_is_known,
     }
-
-
-def _crumbs(at: Path) -> list[Values]:
-    """Return the domains from the broadest one to `at`, each with its address."""
-    return [{"name": name, "at": "/".join(at[: depth + 1])} for depth, name in enumerate(at)]
-
-
-def _asked(query: Query) -> Values:
-    """Return what the form for room was sent with."""
-    return {name: query[name] for name in ("pods", "gpus", "level") if name in query}
 
 
 def _ignored(

@@ -1,7 +1,8 @@
 """Workloads: what waits, in the columns of the command, and the explanation of one object."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from app.console import stored
 from app.console.listing import WaitingList, answered
@@ -14,7 +15,7 @@ from app.explain.known.index import Index
 from app.explain.known.kinds import EXPLAINED
 from app.explain.known.snapshot import TITLES, Snapshot
 from app.explain.placing.room import DomainRoom
-from app.explain.reasons.words import counted, listed
+from app.explain.reasons.words import listed
 from app.explain.shown.text import folded, without_pods
 from app.explain.shown.waiting_text import COLUMNS, cells, first_reason
 from app.facts.named import Ref
@@ -27,7 +28,7 @@ MOST_ROOMS = 256
 _DETAILED = 60
 """If a tree has more rows, it is shown without pods."""
 _WORDS = {
-    "well": "placed as asked",
+    "well": "in order",
     "waits": "waits",
     "warning": "something to look at",
     "problem": "not in order",
@@ -98,7 +99,8 @@ def _of_object(
     answer = answered(index, ref) if ref else None
     return {
         "object": asked or (named(ref) if ref else ""),
-        "answer": _shown(answer) if answer else None,
+        "answer": answer,
+        **(_shown(answer) if answer else {}),
         "missing": str(ref or asked) if asked and answer is None else "",
     }
 
@@ -142,23 +144,19 @@ def _listed(row: WorkloadRow, facts: Snapshot) -> Values:
 
 
 def _shown(answer: Answer) -> Values:
-    causes = [_clause(reason.text) for reason in answer.reasons]
-    rows = list(_rows(answer.tree, causes))
+    """Return what the page shows beside the answer itself."""
+    rows = list(_rows(answer.tree))
     if len(rows) > _DETAILED:
-        rows = list(_rows(without_pods(answer.tree), causes))
+        rows = list(_rows(without_pods(answer.tree)))
 
     return {
-        "ref": named(answer.ref),
-        "kind": answer.ref.kind,
         "heading": _heading(answer),
-        "headline": answer.headline,
-        "state": answer.state,
-        "words": _WORDS[answer.state],
-        "reasons": answer.reasons,
-        "causes": answer.causes,
-        "said": answer.said[:5],
         "rows": rows[:MOST_ROWS],
         "more": max(0, len(rows) - MOST_ROWS),
+        "words": _WORDS,
+        "causes": [_clause(reason.text) for reason in answer.reasons],
+        "explained": EXPLAINED,
+        "kinds": stored.KINDS,
         "rooms": _rooms(answer.room),
         "unseen": [f"{TITLES[kind]} ({cause})" for kind, cause in (answer.unseen or {}).items()],
         "unknown": listed((unknown.id for unknown in answer.unknown), 40),
@@ -183,62 +181,22 @@ def _heading(answer: Answer) -> str:
     return f"{name} waits: KAI says {answer.said[0]}" if answer.said else answer.headline
 
 
-def _rows(
-    branch: Branch,
-    causes: Sequence[str],
-    level: int = 1,
-) -> Iterator[Values]:
+class TreeRow(NamedTuple):
+    """A row of the tree: a branch with its reasons, or that `more` are like the one above."""
+
+    level: int
+    branch: Branch
+    reasons: Sequence[int] = ()
+    more: int = 0
+
+
+def _rows(branch: Branch, level: int = 1) -> Iterator[TreeRow]:
     """Yield the rows of the tree from top to bottom. Equal siblings are one row with a count."""
-    yield _row(branch, causes, level)
+    yield TreeRow(level, branch, _numbers(branch))
     for child, more in folded(branch.children):
-        yield from _rows(child, causes, level + 1)
+        yield from _rows(child, level + 1)
         if more:
-            same = {"level": level + 1, "key": f"more/{child.ref.name}", "more": more}
-            yield {**_BLANK, **same, "leaf": True}
-
-
-_BLANK: Values = {
-    "kind": "",
-    "name": "",
-    "asked": "",
-    "where": "",
-    "pods": "",
-    "state": "",
-    "words": "",
-    "causes": (),
-    "marked": False,
-    "link": "",
-    "stored": "",
-    "more": 0,
-}
-
-
-def _row(
-    branch: Branch,
-    causes: Sequence[str],
-    level: int,
-) -> Values:
-    counts = branch.placed is not None and branch.total is not None
-    numbers = _numbers(branch)
-    link = named(branch.ref) if branch.ref.kind in EXPLAINED else ""
-
-    return {
-        **_BLANK,
-        "level": level,
-        "key": named(branch.ref),
-        "kind": branch.label("")[0],
-        "name": branch.ref.name,
-        "asked": branch.asked,
-        "where": branch.where,
-        "pods": f"{branch.placed:,} of {branch.total:,}" if counts else "",
-        "state": branch.state,
-        "words": branch.words or ("in order" if branch.state == "well" else _WORDS[branch.state]),
-        "causes": [{"number": number, "text": causes[number - 1]} for number in numbers],
-        "marked": branch.marked,
-        "leaf": not branch.children,
-        "link": "" if branch.marked else link,
-        "stored": named(branch.ref) if branch.ref.kind in stored.KINDS else "",
-    }
+            yield TreeRow(level + 1, child, more=more)
 
 
 def _numbers(branch: Branch) -> Sequence[int]:
@@ -252,34 +210,13 @@ def _numbers(branch: Branch) -> Sequence[int]:
 # Room.
 
 
-def _rooms(rooms: Sequence[DomainRoom]) -> list[Values]:
+def _rooms(rooms: Sequence[DomainRoom]) -> Mapping[str, Sequence[DomainRoom]]:
     """Domains with their room, grouped by parent.
 
     If there are more than MOST_ROOMS, only the roomiest.
     """
-    if not rooms:
-        return []
     if len(rooms) > MOST_ROOMS:
-        return [_group("the roomiest", rooms[:24], rooms[0])]
+        return {"the roomiest": rooms[:24]}
 
     in_order = sorted(rooms, key=lambda room: room.domain.path)
-    groups = by_key(("/".join(room.domain.path[:-1]), room) for room in in_order)
-    return [_group(parent or "all", inside, rooms[0]) for parent, inside in groups.items()]
-
-
-def _group(
-    name: str,
-    rooms: Sequence[DomainRoom],
-    best: DomainRoom,
-) -> Values:
-    total = sum(room.pods for room in rooms)
-    return {"name": name, "total": total, "cells": [_cell(room, best) for room in rooms]}
-
-
-def _cell(room: DomainRoom, best: DomainRoom) -> Values:
-    return {
-        "pods": room.pods,
-        "title": f"{room.domain}: room for {counted(room.pods, 'pod')}",
-        "share": round(16 * room.pods / max(1, best.pods)),
-        "best": room is best and bool(room.pods),
-    }
+    return by_key(("/".join(room.domain.path[:-1]) or "all", room) for room in in_order)
