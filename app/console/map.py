@@ -42,7 +42,7 @@ def drawn(
     reports = domain_reports(index, topology, depth, at)
     asked = _RoomOnMap(room)
     linked = len(reports) <= MOST_LINKED and depth < len(topology.keys)
-    here = _places(index, topology, depth, gang_nodes)
+    here = index.domains(topology.keys).domains_of(gang_nodes, depth)
     cell = partial(_cell, asked=asked, here=here, linked=linked)
     groups = [
         {**_group(parent, at, inside, asked), "cells": list(map(cell, inside))}
@@ -93,22 +93,6 @@ class _RoomOnMap:
     def share(self, path: Path) -> int:
         """Return the share of what was asked for that has room in a domain, in sixteenths."""
         return round(16 * self._rooms[path] / self._wanted)
-
-
-def _places(
-    index: Index,
-    topology: Topology,
-    depth: int,
-    nodes: frozenset[str],
-) -> set[Path]:
-    """Return the domains in which some nodes are."""
-    if not nodes:
-        return set()
-    return {
-        domain.path
-        for domain in index.domains(topology.keys).within(depth, ())
-        if any(index.nodes[position].name in nodes for position in domain.nodes)
-    }
 
 
 def _group(
@@ -186,7 +170,7 @@ def _free_and_room(groups: Sequence[Values]) -> list[str]:
 def _cell(
     report: DomainReport,
     asked: _RoomOnMap,
-    here: set[Path],
+    here: set[Path | None],
     *,
     linked: bool,
 ) -> Cell:

@@ -215,15 +215,12 @@ def _nodes_of(index: Index, given: str) -> frozenset[str]:
     return frozenset(pod.node for gang in gangs for pod in gang.placed)
 
 
-def _gangs(index: Index, given: str) -> list[Values]:
+def _gangs(index: Index, given: str) -> list[Ref]:
     """Return the PodCliqueSets to choose from. If there are many, only the chosen one."""
-    names = [
-        (f"PodCliqueSet/{s.namespace}/{s.name}", f"{s.namespace}/{s.name}")
-        for s in index.facts.sets
-    ]
-    if len(names) > _FEW_SETS:
-        names = [pair for pair in names if pair[0] == given]
-    return [{"object": ref, "name": name} for ref, name in sorted(names)]
+    sets = [pcs.ref for pcs in index.facts.sets]
+    if len(sets) > _FEW_SETS:
+        sets = [ref for ref in sets if named(ref) == given]
+    return sorted(sets, key=named)
 
 
 # The nodes of one domain.
@@ -262,10 +259,7 @@ def _node(index: Index, position: int) -> Values:
         "free": f"{free} of {plain(gpus)}",
         "state": "warning" if why else "well",
         "words": ", ".join(why) or "takes pods",
-        "groups": [
-            {"object": named(ref), "name": f"{ref.namespace}/{ref.name}"}
-            for ref in list(groups)[:_FEW_GROUPS]
-        ],
+        "groups": list(groups)[:_FEW_GROUPS],
         "more": max(0, len(groups) - _FEW_GROUPS),
     }
 
