@@ -77,10 +77,7 @@ MISPLACED = '/path judges "g" "Thing" (things), not '
         pytest.param(
             {"object": {"metadata": {"labels": [], "annotations": "x", "name": []}}},
             422,
-            "[metadata.labels: Invalid value: []: must be a map, "
-            'metadata.annotations: Invalid value: "x": must be a map, '
-            "metadata.name: Invalid value: []: must be a lowercase DNS subdomain: alphanumeric characters, '-' or '.', "
-            "at most 253 characters]",
+            "[metadata.labels: Invalid value: []: must be a map, metadata.annotations: Invalid value: \"x\": must be a map, metadata.name: Invalid value: []: must be a lowercase DNS subdomain: alphanumeric characters, '-' or '.', at most 253 characters]",
             id="everything at once",
         ),
     ],

@@ -42,10 +42,7 @@ UNKNOWN = Configuration().model_copy(
     }
 )
 TOPOLOGY = builders.cluster_topology("grove-topology", rack="k/rack")
-NO_LEVEL = (
-    'spec.template.topologyConstraint.packDomain: Invalid value: "block": topology level not found in ClusterTopology '
-    '"grove-topology", which has: rack'
-)
+NO_LEVEL = 'spec.template.topologyConstraint.packDomain: Invalid value: "block": topology level not found in ClusterTopology "grove-topology", which has: rack'
 BAD_NAME = (
     "invalid subgroup name \"Workers\": must consist of lowercase alphanumeric characters or '-'"
 )
@@ -132,11 +129,7 @@ async def test_podgroups_that_kai_ignores_or_never_places_are_listed_with_their_
 
 async def test_a_set_whose_podgangs_get_too_long_names_with_a_later_grove_is_listed() -> None:
     name = "s" * 45
-    text = (
-        f'with a later release of Grove, which serves PodGangMaps: the name of PodGang "{name}-0-<epoch>-pool-1" would be 74'
-        " characters long, 11 more than a label holds: Grove never creates its PodCliques. Use shorter names for the"
-        " PodCliqueSet or its scaling groups"
-    )
+    text = f'with a later release of Grove, which serves PodGangMaps: the name of PodGang "{name}-0-<epoch>-pool-1" would be 74 characters long, 11 more than a label holds: Grove never creates its PodCliques. Use shorter names for the PodCliqueSet or its scaling groups'
     listed = await findings(
         TOPOLOGY, builders.pod_clique_set(name), builders.pod_clique_set("fine")
     )
@@ -422,8 +415,7 @@ def test_a_finding_as_text() -> None:
             "PodCliqueSet",
             422,
             ['a: topology level not found in ClusterTopology "t", which has: zone', "b: odd"],
-            "Name one of the levels that there are; until then, it can't be created again. Correct it;"
-            " until then, it can't be created again.",
+            "Name one of the levels that there are; until then, it can't be created again. Correct it; until then, it can't be created again.",
         ),
         (
             "ClusterTopology",
@@ -436,8 +428,7 @@ def test_a_finding_as_text() -> None:
             "PodCliqueSet",
             0,
             [
-                'a "rack": all nodes are in one "host", and then KAI never places the pods unless a'
-                ' level is preferred too: add pack.preferred, such as "host"'
+                'a "rack": all nodes are in one "host", and then KAI never places the pods unless a level is preferred too: add pack.preferred, such as "host"'
             ],
             "Delete it, and create it with a preferred domain too: Grove allows no correction.",
         ),
@@ -445,8 +436,7 @@ def test_a_finding_as_text() -> None:
             "PodGroup",
             0,
             [
-                'a "k/zone" is not a level of KAI Topology "t", which has: k/rack; KAI never places'
-                " these pods"
+                'a "k/zone" is not a level of KAI Topology "t", which has: k/rack; KAI never places these pods'
             ],
             "Name one of the levels that there are; until then, its pods stay pending.",
         ),
@@ -454,8 +444,7 @@ def test_a_finding_as_text() -> None:
             "PodCliqueSet",
             0,
             [
-                'MNNVL of clique "w": no required topology constraint keeps the pods of "w" within one'
-                " NVLink domain (node label d): pods in different domains have no NVLink between them"
+                'MNNVL of clique "w": no required topology constraint keeps the pods of "w" within one NVLink domain (node label d): pods in different domains have no NVLink between them'
             ],
             "Require a level at or below the NVLink domain.",
         ),
@@ -463,8 +452,7 @@ def test_a_finding_as_text() -> None:
             "PodClique",
             403,
             ["ComputeDomain is not an API of this cluster (x): MNNVL can't be set up here"],
-            "Install NVIDIA's DRA driver, or remove the annotations from its PodCliqueSet; until"
-            " then, it can't be created again.",
+            "Install NVIDIA's DRA driver, or remove the annotations from its PodCliqueSet; until then, it can't be created again.",
         ),
     ],
 )
@@ -585,12 +573,10 @@ async def test_mistakes_beside_todays_grove(capsys: Any) -> None:
         "PodGang infer-0",
     }
     assert problems["PodCliqueSet infer"] == [
-        'a replica of scaling group "prefill" has pods with 8 and 1 GPUs under one topology constraint: KAI looks for room'
-        " for 3 x 8 = 24 GPUs, in place of 17"
+        'a replica of scaling group "prefill" has pods with 8 and 1 GPUs under one topology constraint: KAI looks for room for 3 x 8 = 24 GPUs, in place of 17'
     ]
     assert problems["PodGang infer-0"] == [
-        "spec.topologyConstraint: is {required: edited/by-hand, preferred: topology.kubernetes.io/block}, and would be "
-        "{required: topology.kubernetes.io/zone, preferred: topology.kubernetes.io/block}"
+        "spec.topologyConstraint: is {required: edited/by-hand, preferred: topology.kubernetes.io/block}, and would be {required: topology.kubernetes.io/zone, preferred: topology.kubernetes.io/block}"
     ]
     assert problems["ClusterTopology grove-topology"] == [
         "belongs to a former topology API of Grove, which nothing reads any more"

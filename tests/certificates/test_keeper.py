@@ -225,9 +225,9 @@ async def test_what_cert_manager_injects_is_left_alone_and_said(cluster: Cluster
     replica = cluster.replica()
     before = cluster.client.objects(MUTATING_WEBHOOKS)
     assert await settle(replica) == RETRY_SECONDS
-    assert replica.last_error == (
-        "MutatingWebhookConfiguration grove-admission is cert-manager's by cert-manager.io/inject-ca-from: "
-        "remove the annotation, or set certificates.mode to files"
+    assert (
+        replica.last_error
+        == "MutatingWebhookConfiguration grove-admission is cert-manager's by cert-manager.io/inject-ca-from: remove the annotation, or set certificates.mode to files"
     )
     assert cluster.client.objects(MUTATING_WEBHOOKS) == before
     assert not replica.healthy()

@@ -49,11 +49,14 @@ def test_the_address_with_its_token_is_printed_on_a_terminal_only() -> None:
 
 def test_the_context_is_that_of_the_kubeconfig(tmp_path: Path) -> None:
     config = tmp_path / "kubeconfig"
-    config.write_text(
-        "{apiVersion: v1, kind: Config, current-context: b, users: [{name: u, user: {}}],"
-        " clusters: [{name: c, cluster: {server: 'https://x'}}],"
-        " contexts: [{name: a, context: {cluster: c, user: u}}, {name: b, context: {cluster: c, user: u}}]}"
-    )
+    config.write_text("""
+        apiVersion: v1
+        kind: Config
+        current-context: b
+        users: [{name: u, user: {}}]
+        clusters: [{name: c, cluster: {server: 'https://x'}}]
+        contexts: [{name: a, context: {cluster: c, user: u}}, {name: b, context: {cluster: c, user: u}}]
+    """)
     assert contexts_of(config) == ("b", ["a"])
     assert contexts_of(config, "a") == ("a", ["b"])
     assert contexts_of(tmp_path / "none") == ("", [])

@@ -50,8 +50,7 @@ def test_reasons_are_1_and_have_numbers_and_remedies(
     assert printed[1:6] == [
         "  1  No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2.                NoDomainFits",
         "     helps: wait until pods of others leave room for 1 more in zone-b/rack-b1 (wait)",
-        "  2  1 node of rack-b2 has no label example.com/rack; KAI leaves it out of every gang with a constraint: "
-        "8 GPUs.  LevelLabelMissing",
+        "  2  1 node of rack-b2 has no label example.com/rack; KAI leaves it out of every gang with a constraint: 8 GPUs.  LevelLabelMissing",
         "     helps: label it (platform)",
         "            kubectl label node gpu-13 example.com/rack=rack-b2",
     ]
@@ -97,8 +96,7 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ("pod/none", "Pod none not found in namespace default\n"),
         (
             "deployment/web",
-            "'deployment/web' can't be explained: name one of its Pods, or nothing, for all that waits."
-            " KIND is one of ComputeDomain, Pod, ",
+            "'deployment/web' can't be explained: name one of its Pods, or nothing, for all that waits. KIND is one of ComputeDomain, Pod, ",
         ),
         (
             "pods/",
@@ -172,8 +170,7 @@ def test_topology_shows_levels_and_room(tmp_path: Path, capsys: pytest.CaptureFi
         "zone   topology.kubernetes.io/zone  16 of 16  2",
         "rack   example.com/rack             15 of 16  4        1 to look at",
         "host   kubernetes.io/hostname       16 of 16  15",
-        "  1  1 node of rack-b2 has no label example.com/rack; KAI leaves it out of every gang with a constraint: "
-        "8 GPUs.  LevelLabelMissing",
+        "  1  1 node of rack-b2 has no label example.com/rack; KAI leaves it out of every gang with a constraint: 8 GPUs.  LevelLabelMissing",
         "     helps: label it (platform)",
         "            kubectl label node gpu-13 example.com/rack=rack-b2",
         "zone-a  2 racks  8 nodes  0 of 64 GPUs free",
@@ -238,8 +235,7 @@ def test_an_edit_of_levels_is_previewed(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["topology", "--levels", str(tmp_path / "levels.yaml"), "--offline", path]) == 1
     assert capsys.readouterr().out.splitlines()[:2] == [
         "with the levels zone and host: 1 PodCliqueSet affected",
-        "! inference/llm  loses required rack of scaling group pool: it is no level any more  "
-        "(spec.template.podCliqueScalingGroups[0].topologyConstraint.packDomain)",
+        "! inference/llm  loses required rack of scaling group pool: it is no level any more  (spec.template.podCliqueScalingGroups[0].topologyConstraint.packDomain)",
     ]
     (tmp_path / "levels.yaml").write_text(CONFIGURATION)
     assert (
@@ -257,9 +253,9 @@ def test_an_edit_of_levels_is_previewed(tmp_path: Path, capsys: pytest.CaptureFi
         == 1
     )
     (effect,) = json.loads(capsys.readouterr().out)["preview"]["effects"]
-    assert effect["text"] == (
-        "required zone means example.com/zone in place of topology.kubernetes.io/zone: running gangs stay where they "
-        "are"
+    assert (
+        effect["text"]
+        == "required zone means example.com/zone in place of topology.kubernetes.io/zone: running gangs stay where they are"
     )
 
 

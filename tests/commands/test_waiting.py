@@ -249,9 +249,9 @@ def test_what_may_not_be_read_is_not_nothing(unseen: dict[str, str], first: str,
     workload_rows = listed(snapshot)
     text = list_text(workload_rows, snapshot, "inference").splitlines()
     assert (text[0], exit_code(workload_rows, snapshot)) == (first, code)
-    assert text[-1] == (
-        "who may write RoleBindings in inference gives the right to read them: kubectl -n inference"
-        f" create rolebinding USER-view --clusterrole={VIEWER} --user=USER"
+    assert (
+        text[-1]
+        == f"who may write RoleBindings in inference gives the right to read them: kubectl -n inference create rolebinding USER-view --clusterrole={VIEWER} --user=USER"
     )
 
 

@@ -171,10 +171,11 @@ async def test_every_page_is_readable(
         ratio, text = await page.evaluate(CONTRAST)
         assert ratio >= TEXT, f"{text!r} has a contrast of {ratio:.1f}"
         assert [name for ratio, name in await page.evaluate(MARK_COLOURS) if ratio < MARKS] == []
-        names = await page.evaluate(
-            "[...document.querySelectorAll('a,button,select,input:not([type=hidden]),textarea')].filter("
-            "(e) => !(e.textContent.trim() || e.ariaLabel || e.labels?.length)).map((e) => e.outerHTML)"
-        )
+        names = await page.evaluate("""
+            [...document.querySelectorAll('a,button,select,input:not([type=hidden]),textarea')]
+                .filter((e) => !(e.textContent.trim() || e.ariaLabel || e.labels?.length))
+                .map((e) => e.outerHTML)
+        """)
         assert names == []
 
 

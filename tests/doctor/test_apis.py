@@ -69,8 +69,7 @@ async def test_what_is_missing_says_what_then_does_not_work() -> None:
     )
     assert (unknown.status, unknown.message) == (
         "problem",
-        "computedomains.resource.nvidia.com is served as v1beta9; this version knows v1beta1: PodCliques that ask for "
-        "MNNVL are refused",
+        "computedomains.resource.nvidia.com is served as v1beta9; this version knows v1beta1: PodCliques that ask for MNNVL are refused",
     )
     assert (optional.status, optional.message) == (
         "ok",
@@ -93,8 +92,7 @@ async def test_without_any_neighbour_everything_says_why_it_matters() -> None:
                 Check(
                     "APIs",
                     "problem",
-                    "Kubernetes v1.27.3-gke.1 has no matchConditions, by which the webhooks say what they are called "
-                    "for",
+                    "Kubernetes v1.27.3-gke.1 has no matchConditions, by which the webhooks say what they are called for",
                     "Upgrade the cluster to Kubernetes 1.28 or later.",
                 )
             ],

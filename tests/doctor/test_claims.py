@@ -19,8 +19,7 @@ FINE = [("ok", "no ResourceClaim for MNNVL lacks its DeviceClass")]
 NEVER = f'ResourceClaims can never be allocated, because DeviceClass "{DESIGN}" does not exist: '
 MODE = (
     "problem",
-    f'mnnvl.claimMode is "shared", but DeviceClass "{DESIGN}" does not exist: claims that name no other class can '
-    f"never be allocated",
+    f'mnnvl.claimMode is "shared", but DeviceClass "{DESIGN}" does not exist: claims that name no other class can never be allocated',
 )
 
 
@@ -99,8 +98,7 @@ async def test_a_claim_that_pods_use_although_it_is_being_deleted_is_a_problem()
         (
             "problem",
             "ResourceClaim ml/train-0-mnnvl-claim is being deleted, and Pods a, b still use it: no other Pod can get it",
-            "Delete these Pods together: kubectl -n ml delete pod a b. The claim is then gone, the leader creates it "
-            "again, and the new Pods start.",
+            "Delete these Pods together: kubectl -n ml delete pod a b. The claim is then gone, the leader creates it again, and the new Pods start.",
         )
     ]
 
@@ -108,15 +106,13 @@ async def test_a_claim_that_pods_use_although_it_is_being_deleted_is_a_problem()
 EVERY = ("ok", "every PodClique that asks for an MNNVL claim has one", "")
 LACKING = (
     "problem",
-    "PodCliques must have an MNNVL claim and have none, so that their new Pods run outside of their NVLink domain: "
-    "ml/train-0-lost",
+    "PodCliques must have an MNNVL claim and have none, so that their new Pods run outside of their NVLink domain: ml/train-0-lost",
     PUT_BACK,
 )
 WITHOUT = (
     "problem",
     "Pods run without the MNNVL claim that their PodClique has, outside of their NVLink domain: ml/a",
-    "Delete these Pods as soon as their workload can do without them: Grove's operator replaces them, and the new ones "
-    "have the claim. grove-admission audit lists them all.",
+    "Delete these Pods as soon as their workload can do without them: Grove's operator replaces them, and the new ones have the claim. grove-admission audit lists them all.",
 )
 
 

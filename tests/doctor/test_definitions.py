@@ -59,8 +59,7 @@ TAKEN = ("NamesAccepted", "False")
                 Check(
                     "APIs",
                     "problem",
-                    "CRD tools.example.com is not established, and its API is not served: "
-                    '"Gadget" is already in use by gadgets.example.com (KindConflict)',
+                    'CRD tools.example.com is not established, and its API is not served: "Gadget" is already in use by gadgets.example.com (KindConflict)',
                     "Delete the CRD that is not used: kubectl delete crd tools.example.com, or gadgets.example.com.",
                 )
             ],
@@ -72,8 +71,7 @@ TAKEN = ("NamesAccepted", "False")
                 Check(
                     "APIs",
                     "problem",
-                    "CRD tools.example.com is not established, and its API is not served: "
-                    '"Gadget" is already in use (KindConflict)',
+                    'CRD tools.example.com is not established, and its API is not served: "Gadget" is already in use (KindConflict)',
                     "Delete the CRD that is not used: kubectl delete crd tools.example.com, or the other.",
                 )
             ],
@@ -85,8 +83,7 @@ TAKEN = ("NamesAccepted", "False")
                 Check(
                     "APIs",
                     "warning",
-                    "CRD tools.example.com is served without all of its names: "
-                    '"Gadget" is already in use by gadgets.example.com (KindConflict)',
+                    'CRD tools.example.com is served without all of its names: "Gadget" is already in use by gadgets.example.com (KindConflict)',
                     "Delete the CRD that is not used: kubectl delete crd tools.example.com, or gadgets.example.com.",
                 )
             ],
@@ -98,10 +95,8 @@ TAKEN = ("NamesAccepted", "False")
                 Check(
                     "APIs",
                     "problem",
-                    "CRD tools.example.com is not established, and its API is not served: NamesAccepted=True: fine; "
-                    "NonStructuralSchema=True: spec.versions[0].schema: Required value",
-                    "See kubectl describe crd tools.example.com. If it is being deleted, its objects wait for their "
-                    "finalizers.",
+                    "CRD tools.example.com is not established, and its API is not served: NamesAccepted=True: fine; NonStructuralSchema=True: spec.versions[0].schema: Required value",
+                    "See kubectl describe crd tools.example.com. If it is being deleted, its objects wait for their finalizers.",
                 )
             ],
             id="no reason that is known",

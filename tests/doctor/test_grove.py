@@ -20,10 +20,7 @@ ACCOUNT = "system:serviceaccount:grove-system:grove-admission"
 WITH_BINDINGS = {**EVERYTHING, CLUSTER_TOPOLOGY_BINDING: "v1alpha1"}
 TOPOLOGY = ClusterTopology(enabled=True, levels=(TopologyLevel(domain="rack", key="k/rack"),))
 CONFIGURATION = Configuration().model_copy(update={"cluster_topology": TOPOLOGY})
-CHECKS = (
-    "its topologyAwareScheduling.enabled must be true, and if its authorizer.enabled is true, its "
-    f"authorizer.exemptServiceAccountUserNames must have {ACCOUNT}"
-)
+CHECKS = f"its topologyAwareScheduling.enabled must be true, and if its authorizer.enabled is true, its authorizer.exemptServiceAccountUserNames must have {ACCOUNT}"
 LOOK = f"Look as somebody who may list ValidatingWebhookConfigurations and ConfigMaps. If Grove's operator runs, {CHECKS}."
 
 
@@ -120,8 +117,7 @@ async def test_the_account_that_grove_names_is_the_one_that_is_looked_for() -> N
     (*_, check) = await check_grove(client, CONFIGURATION)
     assert (check.status, check.message) == (
         "problem",
-        f"authorization.authorizedUsers has no {account}: Grove's operator exits if it may not write the managed "
-        "ClusterTopology at its start",
+        f"authorization.authorizedUsers has no {account}: Grove's operator exits if it may not write the managed ClusterTopology at its start",
     )
 
 

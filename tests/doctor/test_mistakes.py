@@ -31,15 +31,8 @@ LOGS = "kubectl -n grove-system logs deployment/grove-admission"
 INSTALL = "Apply the manifests of this version (or the output of grove-admission webhooks)."
 RULES = "Apply manifests/base/rbac.yaml."
 KEEPER = "Self-managed: a running replica writes it, see its log. cert-manager: see its cainjector. Else: put the CA there."
-STORED_CERTIFICATE = (
-    f"A running replica creates and renews it: see {LOGS}. To have it created anew: kubectl -n grove-system "
-    "delete secret "
-    "grove-admission-certificates."
-)
-UNREADY = (
-    "See why its Pods aren't ready: their log says which check fails, and so does, beside kubectl port-forward, "
-    "curl -k 'https://localhost:8443/readyz?verbose'."
-)
+STORED_CERTIFICATE = f"A running replica creates and renews it: see {LOGS}. To have it created anew: kubectl -n grove-system delete secret grove-admission-certificates."
+UNREADY = "See why its Pods aren't ready: their log says which check fails, and so does, beside kubectl port-forward, curl -k 'https://localhost:8443/readyz?verbose'."
 PODS = f"See kubectl -n grove-system describe pods, and {LOGS}."
 
 MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
@@ -49,9 +42,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             Check(
                 "permissions",
                 "problem",
-                "service account grove-system/grove-admission may not patch podgangs.scheduler.grove.io: "
-                "constraints for "
-                "the scheduler",
+                "service account grove-system/grove-admission may not patch podgangs.scheduler.grove.io: constraints for the scheduler",
                 RULES,
             )
         ],
@@ -62,10 +53,8 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             Check(
                 "permissions",
                 "problem",
-                'service account grove-system/grove-admission may not get, patch leases.coordination.k8s.io "'
-                'grove-admission": leader election',
-                f'{RULES} Its rule must have resourceNames: ["grove-admission"], as it is stored: a tool may have '
-                "renamed it.",
+                'service account grove-system/grove-admission may not get, patch leases.coordination.k8s.io "grove-admission": leader election',
+                f'{RULES} Its rule must have resourceNames: ["grove-admission"], as it is stored: a tool may have renamed it.',
             )
         ],
     ),
@@ -75,10 +64,8 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             Check(
                 "webhooks",
                 "problem",
-                "MutatingWebhookConfiguration grove-admission is not installed; its webhooks are in "
-                "prod-grove-admission, to which no caBundle is written",
-                "Set certificates.webhookConfigurations to prod-grove-admission in the configuration, or rename that "
-                "one.",
+                "MutatingWebhookConfiguration grove-admission is not installed; its webhooks are in prod-grove-admission, to which no caBundle is written",
+                "Set certificates.webhookConfigurations to prod-grove-admission in the configuration, or rename that one.",
             )
         ],
     ),
@@ -90,12 +77,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             Check(
                 "webhooks",
                 "problem",
-                "clustertopology.validate.grove-admission.grove.io: clientConfig.service is "
-                '{"name": "grove-admission", "namespace": "grove-system", "path": "/validate", "port": 443}; '
-                "this version "
-                'installs {"name": "grove-admission", "namespace": "grove-system", "path": '
-                '"/validate/clustertopology", '
-                '"port": 443}',
+                'clustertopology.validate.grove-admission.grove.io: clientConfig.service is {"name": "grove-admission", "namespace": "grove-system", "path": "/validate", "port": 443}; this version installs {"name": "grove-admission", "namespace": "grove-system", "path": "/validate/clustertopology", "port": 443}',
                 INSTALL,
             )
         ],
@@ -106,8 +88,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             Check(
                 "webhooks",
                 "warning",
-                'clustertopology.validate.grove-admission.grove.io: failurePolicy is "Ignore"; this version installs '
-                '"Fail"',
+                'clustertopology.validate.grove-admission.grove.io: failurePolicy is "Ignore"; this version installs "Fail"',
                 INSTALL,
             )
         ],
@@ -129,8 +110,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             Check(
                 "certificate",
                 "problem",
-                f"{address}:8443 shows a certificate that the caBundle of {len(Installation().webhooks())} webhooks "
-                f"doesn't verify as {SERVED_NAME}: unable to get issuer",
+                f"{address}:8443 shows a certificate that the caBundle of {len(Installation().webhooks())} webhooks doesn't verify as {SERVED_NAME}: unable to get issuer",
                 KEEPER,
             )
             for address in ("10.0.0.1", "10.0.0.2")
@@ -153,8 +133,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             Check(
                 "certificate",
                 "problem",
-                "the certificate of Secret grove-system/grove-admission-certificates expired at "
-                "2026-06-01T11:00:00+00:00",
+                "the certificate of Secret grove-system/grove-admission-certificates expired at 2026-06-01T11:00:00+00:00",
                 STORED_CERTIFICATE,
             )
         ],
@@ -198,8 +177,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             Check(
                 "replicas",
                 "problem",
-                "Deployment grove-system/grove-admission has 0 of 2 replicas ready: Unschedulable: 0/3 nodes are "
-                "available",
+                "Deployment grove-system/grove-admission has 0 of 2 replicas ready: Unschedulable: 0/3 nodes are available",
                 PODS,
             )
         ],
@@ -230,12 +208,8 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             Check(
                 "replicas",
                 "problem",
-                "the replicas run registry.example:5000/grove-admission:0.1.0; the webhooks of "
-                f"{__version__} call paths that an older server does not have",
-                "Apply the manifests of one version: kubectl -n grove-system set image deployment/grove-admission "
-                f"grove-admission=registry.example:5000/grove-admission:{__version__}, or use the "
-                "grove-admission of the "
-                "replicas for this command.",
+                f"the replicas run registry.example:5000/grove-admission:0.1.0; the webhooks of {__version__} call paths that an older server does not have",
+                f"Apply the manifests of one version: kubectl -n grove-system set image deployment/grove-admission grove-admission=registry.example:5000/grove-admission:{__version__}, or use the grove-admission of the replicas for this command.",
             )
         ],
     ),

@@ -25,18 +25,9 @@ from tests.doctor.installation import (
 OURS = ("clustertopologies", "ClusterTopology")
 BINDINGS = ("clustertopologybindings", "ClusterTopologyBinding")
 LOGS = "kubectl -n grove-system logs deployment/grove-admission"
-LEADER = (
-    f"See why no replica leads: {LOGS}. Its rules must allow create, get and patch of leases, with resourceNames: "
-    '["grove-admission"].'
-)
-SHORT_NAMES = (
-    "Remove the short names of the other one: kubectl patch crd clustertopologies.grove.io --type=json -p "
-    '\'[{"op": "remove", "path": "/spec/names/shortNames"}]\''
-)
-EXEMPT = (
-    f"Add {ACCOUNT} to config.authorizer.exemptServiceAccountUserNames in the values of Grove's chart, and upgrade the "
-    "release."
-)
+LEADER = f'See why no replica leads: {LOGS}. Its rules must allow create, get and patch of leases, with resourceNames: ["grove-admission"].'
+SHORT_NAMES = 'Remove the short names of the other one: kubectl patch crd clustertopologies.grove.io --type=json -p \'[{"op": "remove", "path": "/spec/names/shortNames"}]\''
+EXEMPT = f"Add {ACCOUNT} to config.authorizer.exemptServiceAccountUserNames in the values of Grove's chart, and upgrade the release."
 DENIES = "it denies what our leader writes to PodGangs and PodCliques"
 USERS = "Add it to authorization.authorizedUsers of the configuration here, beside our own account, and restart."
 
@@ -80,9 +71,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             Check(
                 "leader",
                 "problem",
-                "Lease grove-system/grove-admission was last renewed at 2026-06-01T11:00:00.000000Z by "
-                "pod-a_1: nothing "
-                "has been reconciled since",
+                "Lease grove-system/grove-admission was last renewed at 2026-06-01T11:00:00.000000Z by pod-a_1: nothing has been reconciled since",
                 LEADER,
             )
         ],
@@ -93,8 +82,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             Check(
                 "APIs",
                 "problem",
-                "CRD clustertopologybindings.grove.io is not established, and its API is not served: "
-                '"ct" is already in use by clustertopologies.grove.io (ShortNamesConflict)',
+                'CRD clustertopologybindings.grove.io is not established, and its API is not served: "ct" is already in use by clustertopologies.grove.io (ShortNamesConflict)',
                 SHORT_NAMES,
             )
         ],
@@ -105,11 +93,8 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             Check(
                 "APIs",
                 "problem",
-                "CRD clustertopologies.grove.io is not established, and its API is not served: "
-                '"ct" is already in use by clustertopologybindings.grove.io (ShortNamesConflict)',
-                "Create it anew without short names: kubectl delete crd clustertopologies.grove.io (it was "
-                "never served, "
-                "and so has no objects); kubectl apply -k manifests/prerequisites.",
+                'CRD clustertopologies.grove.io is not established, and its API is not served: "ct" is already in use by clustertopologybindings.grove.io (ShortNamesConflict)',
+                "Create it anew without short names: kubectl delete crd clustertopologies.grove.io (it was never served, and so has no objects); kubectl apply -k manifests/prerequisites.",
             )
         ],
     ),
@@ -130,8 +115,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             Check(
                 "Grove",
                 "warning",
-                "its authorizer (authorizer.webhooks.grove.io) is on, and its configuration is not known: unless "
-                f"{ACCOUNT} is exempt, {DENIES}",
+                f"its authorizer (authorizer.webhooks.grove.io) is on, and its configuration is not known: unless {ACCOUNT} is exempt, {DENIES}",
                 EXEMPT,
             )
         ],
@@ -142,10 +126,8 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             Check(
                 "Grove",
                 "problem",
-                "its topology feature is off: its operator deletes the managed ClusterTopology at each start, and its "
-                "webhook rejects PodCliqueSets with topology constraints",
-                "Set config.topologyAwareScheduling.enabled: true in the values of Grove's chart, and upgrade the "
-                "release.",
+                "its topology feature is off: its operator deletes the managed ClusterTopology at each start, and its webhook rejects PodCliqueSets with topology constraints",
+                "Set config.topologyAwareScheduling.enabled: true in the values of Grove's chart, and upgrade the release.",
             )
         ],
     ),
@@ -160,10 +142,8 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             Check(
                 "Grove",
                 "problem",
-                "its topology levels are zone=k/zone; the configuration here has rack=k/rack, "
-                "host=kubernetes.io/hostname",
-                "Set the same levels as config.topologyAwareScheduling.levels in the values of Grove's chart, and "
-                "upgrade the release, or change ours.",
+                "its topology levels are zone=k/zone; the configuration here has rack=k/rack, host=kubernetes.io/hostname",
+                "Set the same levels as config.topologyAwareScheduling.levels in the values of Grove's chart, and upgrade the release, or change ours.",
             )
         ],
     ),
@@ -173,9 +153,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             Check(
                 "Grove",
                 "problem",
-                "authorization.authorizedUsers has no system:serviceaccount:grove-system:grove-operator: "
-                "Grove's operator "
-                "exits if it may not write the managed ClusterTopology at its start",
+                "authorization.authorizedUsers has no system:serviceaccount:grove-system:grove-operator: Grove's operator exits if it may not write the managed ClusterTopology at its start",
                 USERS,
             )
         ],
@@ -186,8 +164,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             Check(
                 "Grove",
                 "problem",
-                "authorization.authorizedUsers has no system:serviceaccount:NAMESPACE:grove-operator: Grove's operator "
-                "exits if it may not write the managed ClusterTopology at its start",
+                "authorization.authorizedUsers has no system:serviceaccount:NAMESPACE:grove-operator: Grove's operator exits if it may not write the managed ClusterTopology at its start",
                 USERS,
             )
         ],
@@ -202,8 +179,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
                 "topology",
                 "problem",
                 "ClusterTopology grove-topology: rack, host; the configuration has rack=k/other",
-                "The configuration is read at start: restart the replicas. Else: See whether a replica leads "
-                "(/readyz?verbose) and what its log says.",
+                "The configuration is read at start: restart the replicas. Else: See whether a replica leads (/readyz?verbose) and what its log says.",
             )
         ],
     ),

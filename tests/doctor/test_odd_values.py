@@ -41,8 +41,7 @@ LEASE = "Lease grove-system/grove-admission was last renewed at"
         pytest.param(
             with_field("Service", "spec", "ports", value=[443]),
             "service",
-            "Service grove-system/grove-admission has no port 443, which the webhook"
-            " configurations name",
+            "Service grove-system/grove-admission has no port 443, which the webhook configurations name",
             id="a number for a port of a Service",
         ),
         pytest.param(

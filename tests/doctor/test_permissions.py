@@ -60,8 +60,7 @@ def test_the_component_allows_what_is_read_to_say_why_gangs_wait(tmp_path: Path)
 
 def test_what_waiting_reads_is_in_the_table() -> None:
     waiting = read_configuration(
-        "{apiVersion: config.grove.io/v1alpha1, kind: OperatorConfiguration,"
-        " workloads: {enabled: false}, waiting: {enabled: true}}",
+        "{apiVersion: config.grove.io/v1alpha1, kind: OperatorConfiguration, workloads: {enabled: false}, waiting: {enabled: true}}",
         "test",
     )
     allowed = {
@@ -154,8 +153,7 @@ async def test_what_is_missing_is_told_by_resource_with_what_it_is_for() -> None
             "permissions",
             "problem",
             f'{who} list, watch, patch secrets "grove-admission-certificates": certificates',
-            f'{REMEDY} Its rule must have resourceNames: ["grove-admission-certificates"], as it is stored: a tool may '
-            "have renamed it.",
+            f'{REMEDY} Its rule must have resourceNames: ["grove-admission-certificates"], as it is stored: a tool may have renamed it.',
         ),
     ]
 
@@ -176,8 +174,7 @@ async def test_what_waiting_lacks_is_in_its_component() -> None:
     assert check == Check(
         "permissions",
         "problem",
-        "service account grove-system/grove-admission may not list, watch"
-        " resourceslices.resource.k8s.io: saying why gangs wait",
+        "service account grove-system/grove-admission may not list, watch resourceslices.resource.k8s.io: saying why gangs wait",
         "Add the component manifests/components/waiting to your overlay.",
     )
 

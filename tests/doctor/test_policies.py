@@ -17,10 +17,7 @@ Object = dict[str, Any]
 Change = Callable[[list[Object]], object]
 
 CONFIGURATION = Configuration()
-REMEDY = (
-    "Print the policies with the configuration of the server (grove-admission policies), and"
-    " apply them with --prune, as in the manifests README."
-)
+REMEDY = "Print the policies with the configuration of the server (grove-admission policies), and apply them with --prune, as in the manifests README."
 GUARD = "topology-guard.grove-admission.grove.io"
 SUBGROUPS = "podgroup-subgroups.grove-admission.grove.io"
 
@@ -48,9 +45,9 @@ def of(objects: list[Object], name: str, kind: str) -> Object:
 async def test_what_is_still_refused_is_said_of_each() -> None:
     results = await checks(stored())
     assert {check.status for check in results} == {"ok"}
-    assert results[0].message == (
-        "while every webhook is down, CREATE, UPDATE, DELETE of clustertopologies.grove.io that"
-        f" break its rules are still refused: {GUARD}"
+    assert (
+        results[0].message
+        == f"while every webhook is down, CREATE, UPDATE, DELETE of clustertopologies.grove.io that break its rules are still refused: {GUARD}"
     )
     assert len(results) == len(admission_policies(CONFIGURATION)) / 2
 

@@ -69,11 +69,7 @@ KNOWN = Check("policies", "ok", "the 1 Queues are known to the policies, which w
 
 
 def warning(message: str, mode: str = "refuse", namespace: str = "kai-scheduler") -> Check:
-    remedy = (
-        "Print the queue guard with the configuration of the server (grove-admission policies"
-        f" --queues {mode} --kai-namespace {namespace}), and apply it with --prune, as in the"
-        " manifests README."
-    )
+    remedy = f"Print the queue guard with the configuration of the server (grove-admission policies --queues {mode} --kai-namespace {namespace}), and apply it with --prune, as in the manifests README."
     return Check("policies", "warning", message, remedy)
 
 
@@ -82,19 +78,13 @@ async def test_without_the_guard_nothing_is_said() -> None:
 
 
 async def test_a_crd_that_was_left_behind_is_said() -> None:
-    message = (
-        "CRD queuenames.grove-admission.grove.io was left behind: the policies that read it are"
-        " not installed"
-    )
+    message = "CRD queuenames.grove-admission.grove.io was left behind: the policies that read it are not installed"
     remedy = "kubectl delete crd queuenames.grove-admission.grove.io"
     assert await checks([]) == [Check("policies", "warning", message, remedy)]
 
 
 async def test_without_the_crd_nobody_is_warned() -> None:
-    message = (
-        "CRD queuenames.grove-admission.grove.io is not installed: no policy warns of queues that"
-        " don't exist"
-    )
+    message = "CRD queuenames.grove-admission.grove.io is not installed: no policy warns of queues that don't exist"
     remedy = "kubectl apply -f manifests/overlays/queue-guard/queuenames.yaml"
     expected = Check("policies", "warning", message, remedy)
     assert await checks(stored(), QUEUE_NAMES) == [REFUSES, expected]
@@ -122,14 +112,8 @@ OUT_OF_STEP: dict[str, tuple[list[Object], str]] = {
 async def test_names_that_are_not_in_step_are_a_warning(case: str) -> None:
     objects, difference = OUT_OF_STEP[case]
     client = AnsweringClient([*stored(), *objects], served=SERVED)
-    message = (
-        "QueueNames grove-admission, by which policies warn of queues that don't exist, is not in"
-        f" step with {difference}"
-    )
-    remedy = (
-        "The leader writes it within seconds. See why it doesn't: kubectl -n grove-system logs"
-        " deployment/grove-admission."
-    )
+    message = f"QueueNames grove-admission, by which policies warn of queues that don't exist, is not in step with {difference}"
+    remedy = "The leader writes it within seconds. See why it doesn't: kubectl -n grove-system logs deployment/grove-admission."
     assert await check_queue_guard(client, CONFIGURATION) == [
         REFUSES,
         Check("policies", "warning", message, remedy),

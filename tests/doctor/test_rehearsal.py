@@ -143,16 +143,8 @@ class Rehearsed:
         return Handshake("trusted")
 
 
-NODES_STOP = (
-    f"{KYVERNO}, validate.kyverno.svc-fail: while it is down, writes of nodes,"
-    " certificatesigningrequests.certificates.k8s.io, tokenreviews.authentication.k8s.io,"
-    " subjectaccessreviews.authorization.k8s.io are refused: nodes can't join; kubelets don't know"
-    " who may read logs"
-)
-CERTIFICATES_WAIT = (
-    "CREATE of certificaterequests.cert-manager.io may take up to 60 s if its 3 webhooks are slow:"
-    " an API server gives up after 60 s"
-)
+NODES_STOP = f"{KYVERNO}, validate.kyverno.svc-fail: while it is down, writes of nodes, certificatesigningrequests.certificates.k8s.io, tokenreviews.authentication.k8s.io, subjectaccessreviews.authorization.k8s.io are refused: nodes can't join; kubelets don't know who may read logs"
+CERTIFICATES_WAIT = "CREATE of certificaterequests.cert-manager.io may take up to 60 s if its 3 webhooks are slow: an API server gives up after 60 s"
 AS_INSTALLED = (NODES_STOP, CERTIFICATES_WAIT)
 """What is true of the neighbours as they are installed."""
 
@@ -165,15 +157,9 @@ async def test_a_cluster_that_is_well_is_told_what_stops_without_each_webhook() 
     described = [check.message for check in checks if check.status == "ok"]
     titles = (CERT_MANAGER, KAI, f"{KUEUE}, mpod")
     assert sorted(message for message in described if message.startswith(titles)) == [
-        f"{KUEUE}, mpod.kb.io: while the server is down, CREATE of pods are refused, except in"
-        " kube-system, kueue-system",
-        f"{KAI}, admission.kai-scheduler.svc: while the server is down, CREATE of pods are"
-        " refused, except in kube-system, kai-scheduler, where its matchConditions hold"
-        " (scheduler-name-match)",
-        f"{CERT_MANAGER}, webhook.cert-manager.io: while the server is down, CREATE, UPDATE of"
-        " */*.cert-manager.io, */*.acme.cert-manager.io are refused, in namespaces that"
-        ' {"matchExpressions": [{"key": "cert-manager.io/disable-validation", "operator": "NotIn",'
-        ' "values": ["true"]}]} selects',
+        f"{KUEUE}, mpod.kb.io: while the server is down, CREATE of pods are refused, except in kube-system, kueue-system",
+        f"{KAI}, admission.kai-scheduler.svc: while the server is down, CREATE of pods are refused, except in kube-system, kai-scheduler, where its matchConditions hold (scheduler-name-match)",
+        f'{CERT_MANAGER}, webhook.cert-manager.io: while the server is down, CREATE, UPDATE of */*.cert-manager.io, */*.acme.cert-manager.io are refused, in namespaces that {{"matchExpressions": [{{"key": "cert-manager.io/disable-validation", "operator": "NotIn", "values": ["true"]}}]}} selects',
     ]
     assert len(described) == sum(len(item["webhooks"]) for item in configurations().values()) - 1
 
@@ -244,8 +230,7 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "problem",
-                    f"{name} webhooks: Service kueue-system/kueue-webhook-service does not exist:"
-                    " nobody answers, and their requests are refused",
+                    f"{name} webhooks: Service kueue-system/kueue-webhook-service does not exist: nobody answers, and their requests are refused",
                     "See what installed it. If nobody needs it any more, delete the configuration.",
                 )
                 for name in (f"{KUEUE}, 21", f"{KUEUE_VALIDATING}, 22")
@@ -263,9 +248,7 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "problem",
-                    f"{DRIVER}, gpu.nvidia.com: Service"
-                    f" {DRIVER_SERVICE} has no ready endpoint: nobody answers, and its"
-                    " requests are refused",
+                    f"{DRIVER}, gpu.nvidia.com: Service {DRIVER_SERVICE} has no ready endpoint: nobody answers, and its requests are refused",
                     REPLICAS,
                 ),
                 (
@@ -280,9 +263,7 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "warning",
-                    f"{DRIVER}, gpu.nvidia.com: Service"
-                    f" {DRIVER_SERVICE} has no ready endpoint: nobody answers, and its"
-                    " requests pass unchanged",
+                    f"{DRIVER}, gpu.nvidia.com: Service {DRIVER_SERVICE} has no ready endpoint: nobody answers, and its requests pass unchanged",
                     REPLICAS,
                 ),
                 (
@@ -297,9 +278,7 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "warning",
-                    f"{title}, webhook.cert-manager.io: Service"
-                    " cert-manager/cert-manager-webhook has 1 ready endpoint: nobody answers while"
-                    " it restarts",
+                    f"{title}, webhook.cert-manager.io: Service cert-manager/cert-manager-webhook has 1 ready endpoint: nobody answers while it restarts",
                     "Run two replicas or more.",
                 )
                 for title in (CERT_MANAGER_MUTATING, CERT_MANAGER)
@@ -310,9 +289,7 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "problem",
-                    f"{GROVE}, pcs.validating.webhooks.grove.io: Service"
-                    " grove-system/grove-operator has no port 443: nobody answers, and its"
-                    " requests are refused",
+                    f"{GROVE}, pcs.validating.webhooks.grove.io: Service grove-system/grove-operator has no port 443: nobody answers, and its requests are refused",
                     "Correct clientConfig.service.port, or the Service.",
                 ),
                 (
@@ -327,10 +304,8 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "problem",
-                    f"{KUEUE}, mpod.kb.io: while it is down, its own Pods in kueue-system can't be"
-                    " created, so that it doesn't come back by itself",
-                    "Leave kueue-system out by its namespaceSelector:"
-                    " kubernetes.io/metadata.name NotIn [kueue-system].",
+                    f"{KUEUE}, mpod.kb.io: while it is down, its own Pods in kueue-system can't be created, so that it doesn't come back by itself",
+                    "Leave kueue-system out by its namespaceSelector: kubernetes.io/metadata.name NotIn [kueue-system].",
                 )
             ],
         ),
@@ -339,11 +314,8 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "warning",
-                    f"{KAI}, admission.kai-scheduler.svc: while it is down, its own Pods in"
-                    " kai-scheduler can't be created, so that it doesn't come back by itself,"
-                    " unless its matchConditions leave them out",
-                    "Leave kai-scheduler out by its namespaceSelector:"
-                    " kubernetes.io/metadata.name NotIn [kai-scheduler].",
+                    f"{KAI}, admission.kai-scheduler.svc: while it is down, its own Pods in kai-scheduler can't be created, so that it doesn't come back by itself, unless its matchConditions leave them out",
+                    "Leave kai-scheduler out by its namespaceSelector: kubernetes.io/metadata.name NotIn [kai-scheduler].",
                 )
             ],
         ),
@@ -352,8 +324,7 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "warning",
-                    f"{KUEUE}, mpod.kb.io: while it is down, writes of pods are refused in"
-                    " kube-system too: no Pod of the cluster itself starts",
+                    f"{KUEUE}, mpod.kb.io: while it is down, writes of pods are refused in kube-system too: no Pod of the cluster itself starts",
                     "Leave kube-system out by its namespaceSelector, or set failurePolicy: Ignore.",
                 )
             ],
@@ -363,9 +334,7 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "warning",
-                    f"{DRIVER}, gpu.nvidia.com: while it is down,"
-                    " writes of leases.coordination.k8s.io are refused in kube-system too: nodes"
-                    " and leaders lose their Leases",
+                    f"{DRIVER}, gpu.nvidia.com: while it is down, writes of leases.coordination.k8s.io are refused in kube-system too: nodes and leaders lose their Leases",
                     "Leave kube-system out by its namespaceSelector, or set failurePolicy: Ignore.",
                 )
             ],
@@ -375,11 +344,8 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "warning",
-                    "CREATE of pods may take up to 42 s if its 6 webhooks are slow: an API server"
-                    " gives up after 60 s",
-                    "Lower timeoutSeconds of pod.mutate.grove-admission.grove.io,"
-                    " mpod.kb.io, admission.kai-scheduler.svc, vpod.kb.io,"
-                    " validate.kyverno.svc-fail.",
+                    "CREATE of pods may take up to 42 s if its 6 webhooks are slow: an API server gives up after 60 s",
+                    "Lower timeoutSeconds of pod.mutate.grove-admission.grove.io, mpod.kb.io, admission.kai-scheduler.svc, vpod.kb.io, validate.kyverno.svc-fail.",
                 )
             ],
         ),
@@ -388,9 +354,7 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "problem",
-                    f"{CERT_MANAGER}: 10.0.0.{number}:9443 shows a certificate that the caBundle of"
-                    " webhook.cert-manager.io doesn't verify as"
-                    " cert-manager-webhook.cert-manager.svc: unable to get issuer",
+                    f"{CERT_MANAGER}: 10.0.0.{number}:9443 shows a certificate that the caBundle of webhook.cert-manager.io doesn't verify as cert-manager-webhook.cert-manager.svc: unable to get issuer",
                     WRITER,
                 )
                 for number in (1, 2)
@@ -401,8 +365,7 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "problem",
-                    f"{CERT_MANAGER}: the caBundle of webhook.cert-manager.io is empty: API servers"
-                    " refuse to call",
+                    f"{CERT_MANAGER}: the caBundle of webhook.cert-manager.io is empty: API servers refuse to call",
                     WRITER,
                 )
             ],
@@ -442,8 +405,7 @@ async def test_a_url_has_no_service_and_may_be_verified_by_the_api_servers_own_c
     assert [(check.status, check.message) for check in checks] == [
         (
             "ok",
-            f"{GROVE}, pcs.validating.webhooks.grove.io: while the server is down, CREATE, UPDATE"
-            " of podcliquesets.grove.io are refused",
+            f"{GROVE}, pcs.validating.webhooks.grove.io: while the server is down, CREATE, UPDATE of podcliquesets.grove.io are refused",
         )
     ]
 

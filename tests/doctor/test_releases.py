@@ -34,8 +34,7 @@ def crd(name: str, *fields: str) -> dict[str, Any]:
         (
             [crd(SETS, "replicas", "updateStrategy")],
             [
-                "Grove of August 2026 or near, without its CRD clustertopologybindings.grove.io: not"
-                " tried with this version"
+                "Grove of August 2026 or near, without its CRD clustertopologybindings.grove.io: not tried with this version"
             ],
         ),
         (

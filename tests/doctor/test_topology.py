@@ -56,8 +56,7 @@ SAME = ("ok", "KAI Topology grove-topology has the same levels")
             [
                 (
                     "problem",
-                    "ClusterTopology grove-topology does not exist: PodCliqueSets with constraints, and all PodGangs, "
-                    "wait",
+                    "ClusterTopology grove-topology does not exist: PodCliqueSets with constraints, and all PodGangs, wait",
                 )
             ],
             id="not there",
@@ -108,8 +107,7 @@ SAME = ("ok", "KAI Topology grove-topology has the same levels")
                 READY,
                 (
                     "problem",
-                    "KAI Topology grove-topology is not controlled by ClusterTopology grove-topology, and so is left "
-                    "as it is",
+                    "KAI Topology grove-topology is not controlled by ClusterTopology grove-topology, and so is left as it is",
                 ),
             ],
             id="a KAI Topology of somebody's",
@@ -186,8 +184,7 @@ def binding(*levels: tuple[str, str]) -> Object:
             True,
             (
                 "problem",
-                "ClusterTopologyBinding grove-topology does not exist: PodCliqueSets that name it in topologyName are "
-                "rejected",
+                "ClusterTopologyBinding grove-topology does not exist: PodCliqueSets that name it in topologyName are rejected",
             ),
             id="missing",
         ),

@@ -41,25 +41,14 @@ def test_as_installed_by_this_version_it_is_said_what_happens_without_a_server()
         ("webhooks", "ok", "")
     }
     assert [check.message for check in checks] == [
-        "podclique.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliques.grove.io "
-        "are refused, except in grove-system, kube-system, where its matchConditions hold "
-        "(annotated-or-requests-gpus, not-being-deleted)",
-        "podgang.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of "
-        "podgangs.scheduler.grove.io are refused, except in grove-system, kube-system" + HOLD,
-        "pod-binding.mutate.grove-admission.grove.io: while the server is down, CREATE of pods/binding pass unchanged, "
-        "except in grove-system, kube-system",
-        "pod.mutate.grove-admission.grove.io: while the server is down, CREATE of pods pass unchanged, except in "
-        "grove-system, kube-system, where its matchConditions hold "
-        "(our-scheduler, in-a-workload-group, not-marked-yet, not-opted-out)",
-        "clustertopology.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE, DELETE of "
-        "clustertopologies.grove.io, clustertopologybindings.grove.io are refused" + HOLD,
-        "podcliqueset.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of "
-        "podcliquesets.grove.io are refused, except in grove-system, kube-system" + HOLD,
-        "podgroup.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of "
-        "podgroups.scheduling.run.ai are refused, except in grove-system, kube-system" + HOLD,
-        "podgang.validate.grove-admission.grove.io: while the server is down, DELETE of "
-        "podgangs.scheduler.grove.io pass unchanged, except in grove-system, kube-system, where its matchConditions "
-        "hold (may-own-mnnvl-resources)",
+        "podclique.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliques.grove.io are refused, except in grove-system, kube-system, where its matchConditions hold (annotated-or-requests-gpus, not-being-deleted)",
+        f"podgang.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podgangs.scheduler.grove.io are refused, except in grove-system, kube-system{HOLD}",
+        "pod-binding.mutate.grove-admission.grove.io: while the server is down, CREATE of pods/binding pass unchanged, except in grove-system, kube-system",
+        "pod.mutate.grove-admission.grove.io: while the server is down, CREATE of pods pass unchanged, except in grove-system, kube-system, where its matchConditions hold (our-scheduler, in-a-workload-group, not-marked-yet, not-opted-out)",
+        f"clustertopology.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE, DELETE of clustertopologies.grove.io, clustertopologybindings.grove.io are refused{HOLD}",
+        f"podcliqueset.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliquesets.grove.io are refused, except in grove-system, kube-system{HOLD}",
+        f"podgroup.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podgroups.scheduling.run.ai are refused, except in grove-system, kube-system{HOLD}",
+        "podgang.validate.grove-admission.grove.io: while the server is down, DELETE of podgangs.scheduler.grove.io pass unchanged, except in grove-system, kube-system, where its matchConditions hold (may-own-mnnvl-resources)",
     ]
 
 
@@ -164,26 +153,21 @@ def without(key: str) -> Callable[[Object], None]:
         pytest.param(
             without("namespaceSelector"),
             [
-                'namespaceSelector is {}; this version installs {"matchExpressions": [{"key": '
-                '"kubernetes.io/metadata.name", "operator": "NotIn", "values": ["grove-system", "kube-system"]}]}'
+                'namespaceSelector is {}; this version installs {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["grove-system", "kube-system"]}]}'
             ],
             id="no namespace excluded",
         ),
         pytest.param(
             field("matchConditions", [{"name": "x", "expression": "false"}]),
             [
-                'matchConditions is [{"expression": "false", "name": "x"}]; this version installs [{"expression": '
-                '"request.operation != \'UPDATE\' || !has(object.metadata.deletionTimestamp)", "name": '
-                '"not-being-deleted"}]'
+                'matchConditions is [{"expression": "false", "name": "x"}]; this version installs [{"expression": "request.operation != \'UPDATE\' || !has(object.metadata.deletionTimestamp)", "name": "not-being-deleted"}]'
             ],
             id="a condition of somebody's",
         ),
         pytest.param(
             service(name="other"),
             [
-                'clientConfig.service is {"name": "other", "namespace": "grove-system", "path": "/mutate/podgang", '
-                '"port": 443}; this version installs {"name": "grove-admission", "namespace": "grove-system", "path": '
-                '"/mutate/podgang", "port": 443}'
+                'clientConfig.service is {"name": "other", "namespace": "grove-system", "path": "/mutate/podgang", "port": 443}; this version installs {"name": "grove-admission", "namespace": "grove-system", "path": "/mutate/podgang", "port": 443}'
             ],
             id="another Service",
         ),

@@ -378,8 +378,7 @@ USER_OF_BINDING = {
             [
                 (
                     "ClusterTopologyBinding",
-                    'ClusterTopologyBinding "topo" cannot be deleted: the constraints on "rack" would vanish from the '
-                    "PodGangs of PodCliqueSets team/llm.",
+                    'ClusterTopologyBinding "topo" cannot be deleted: the constraints on "rack" would vanish from the PodGangs of PodCliqueSets team/llm.',
                 )
             ],
         ),

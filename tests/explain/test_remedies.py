@@ -14,8 +14,7 @@ pytestmark = pytest.mark.untraced
 OPEN = {"GangIncomplete", "QueueMissing", "RequiredViolated", "LevelUnknown"}
 """Reasons whose remedies leave open what exactly to do."""
 ONE_AFTER_THE_OTHER = {
-    "random-pools-1194": "a pool without nodes, a selector that matches none, and a domain that all"
-    " nodes share: explain names the last one when the others are mended",
+    "random-pools-1194": "a pool without nodes, a selector that matches none, and a domain that all nodes share: explain names the last one when the others are mended",
 }
 """Recordings in which several things are in the way, and why one remedy is not enough."""
 QUEUES = {"QueueLimit", "QueueQuota"}

@@ -159,15 +159,13 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "BoundToDomain",
         "another gang of the set holds the rest of the rack",
         bound(*own("rack-a1", but=("gpu-01", "gpu-02"))),
-        "wait until other pods of llm itself leave room for 1 more there, or restart the gang: it"
-        " fits elsewhere",
+        "wait until other pods of llm itself leave room for 1 more there, or restart the gang: it fits elsewhere",
     ),
     (
         "BoundToDomain",
         "others hold one node of the rest of the rack",
         bound(*own("rack-a1", but=("gpu-00", "gpu-01", "gpu-02")), occupant("gpu-00")),
-        "wait until pods of others leave room for 1 more there, or restart the gang: it fits"
-        " elsewhere",
+        "wait until pods of others leave room for 1 more there, or restart the gang: it fits elsewhere",
     ),
     (
         "ChannelTaken",
@@ -197,15 +195,13 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "ClaimElsewhere",
         "our claim is bound to a node that is gone",
         bound_claim("gpu-99", name=CLAIM),
-        "delete the claim: made anew, it is bound to other nodes; or use claimMode: template,"
-        " which makes a claim for each pod",
+        "delete the claim: made anew, it is bound to other nodes; or use claimMode: template, which makes a claim for each pod",
     ),
     (
         "ClaimElsewhere",
         "a claim of the user's is, and a pod there has it",
         bound_claim("gpu-99", occupant("gpu-99", namespace=NAMESPACE)),
-        "delete batch-gpu-99-0 and then the claim: created again, it is bound to other"
-        " nodes; or use a ResourceClaimTemplate, which makes a claim for each pod",
+        "delete batch-gpu-99-0 and then the claim: created again, it is bound to other nodes; or use a ResourceClaimTemplate, which makes a claim for each pod",
     ),
     (
         "VolumeUnbound",

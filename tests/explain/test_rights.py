@@ -18,8 +18,7 @@ ROLE = "--clusterrole=grove-admission-view --user=USER"
             {"sets": NO_RIGHT, "pods": NO_RIGHT},
             "ns",
             [
-                "who may write RoleBindings in ns gives the right to read them:"
-                f" kubectl -n ns create rolebinding USER-view {ROLE}"
+                f"who may write RoleBindings in ns gives the right to read them: kubectl -n ns create rolebinding USER-view {ROLE}"
             ],
             id="of one namespace",
         ),
@@ -27,10 +26,8 @@ ROLE = "--clusterrole=grove-admission-view --user=USER"
             {"sets": NO_RIGHT, "nodes": NO_RIGHT},
             "ns",
             [
-                "who may write RoleBindings in ns gives the right to read what is in ns:"
-                f" kubectl -n ns create rolebinding USER-view {ROLE}",
-                "a platform admin gives the right to read all of it:"
-                f" kubectl create clusterrolebinding USER-view {ROLE}",
+                f"who may write RoleBindings in ns gives the right to read what is in ns: kubectl -n ns create rolebinding USER-view {ROLE}",
+                f"a platform admin gives the right to read all of it: kubectl create clusterrolebinding USER-view {ROLE}",
             ],
             id="of one namespace and of the cluster",
         ),
@@ -38,8 +35,7 @@ ROLE = "--clusterrole=grove-admission-view --user=USER"
             {"nodes": NO_RIGHT},
             "ns",
             [
-                "a platform admin gives the right to read them:"
-                f" kubectl create clusterrolebinding USER-view {ROLE}"
+                f"a platform admin gives the right to read them: kubectl create clusterrolebinding USER-view {ROLE}"
             ],
             id="of the cluster",
         ),
@@ -47,8 +43,7 @@ ROLE = "--clusterrole=grove-admission-view --user=USER"
             {"sets": NO_RIGHT},
             "",
             [
-                "a platform admin gives the right to read them:"
-                f" kubectl create clusterrolebinding USER-view {ROLE}"
+                f"a platform admin gives the right to read them: kubectl create clusterrolebinding USER-view {ROLE}"
             ],
             id="of all namespaces",
         ),

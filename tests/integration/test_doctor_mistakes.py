@@ -172,8 +172,7 @@ async def test_a_service_that_is_called_something_else(clinic: Clinic) -> None:
 async def test_webhook_configurations_that_are_called_something_else(clinic: Clinic) -> None:
     findings = await clinic.findings("webhooks", certificates={"webhookConfigurations": "third"})
     assert [finding.message for finding in findings] == [
-        f"{kind}WebhookConfiguration third is not installed; its webhooks are in grove-admission, to which no caBundle "
-        "is written"
+        f"{kind}WebhookConfiguration third is not installed; its webhooks are in grove-admission, to which no caBundle is written"
         for kind in ("Mutating", "Validating")
     ]
     assert findings[0].remedy.startswith(
@@ -199,8 +198,7 @@ async def test_a_rule_that_is_missing(clinic: Clinic) -> None:
 async def test_resource_names_of_a_rule_that_name_something_else(clinic: Clinic) -> None:
     findings = await clinic.findings("permissions", leaderElection={"name": "renamed"})
     assert [finding.message for finding in findings] == [
-        'service account grove-system/grove-admission may not get, patch leases.coordination.k8s.io "renamed": leader '
-        "election"
+        'service account grove-system/grove-admission may not get, patch leases.coordination.k8s.io "renamed": leader election'
     ]
     assert 'resourceNames: ["renamed"]' in findings[0].remedy
 
@@ -240,8 +238,7 @@ async def test_two_crds_with_one_short_name(clinic: Clinic) -> None:
             (finding,) = await clinic.findings("APIs")
             assert (finding.status, finding.message) == (
                 "problem",
-                "CRD tools.grove.io is not established, and its API is not served: "
-                '"gx" is already in use by gadgets.grove.io (ShortNamesConflict)',
+                'CRD tools.grove.io is not established, and its API is not served: "gx" is already in use by gadgets.grove.io (ShortNamesConflict)',
             )
             command = shlex.split(finding.remedy.partition(": ")[2])
             assert command[:-2] == ["kubectl", "patch", "crd", "gadgets.grove.io", "--type=json"]
@@ -318,8 +315,7 @@ TOPOLOGY_ON = {
         pytest.param(
             ["system:kube-controller-manager"],
             [
-                f"its authorizer (authorizer.webhooks.grove.io) is on without an exemption for {ACCOUNT}: it "
-                "denies what our leader writes to PodGangs and PodCliques"
+                f"its authorizer (authorizer.webhooks.grove.io) is on without an exemption for {ACCOUNT}: it denies what our leader writes to PodGangs and PodCliques"
             ],
             id="without us",
         ),

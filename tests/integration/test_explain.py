@@ -243,10 +243,8 @@ async def test_what_a_user_may_not_read_is_not_called_missing(
         )
         assert await asyncio.to_thread(main, ["topology", "zone=zone-a", *as_operator]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        "whether PodCliqueSet llm exists in namespace inference is not known: you have no right to get and list "
-        "podcliquesets.grove.io there",
-        "who may write RoleBindings in inference gives the right to read them: kubectl -n inference create rolebinding "
-        "USER-view --clusterrole=grove-admission-view --user=USER",
+        "whether PodCliqueSet llm exists in namespace inference is not known: you have no right to get and list podcliquesets.grove.io there",
+        "who may write RoleBindings in inference gives the right to read them: kubectl -n inference create rolebinding USER-view --clusterrole=grove-admission-view --user=USER",
         "'zone=zone-a': zone is no level; there are none that can be seen",
     ]
     assert explain(Index(read), SET_REF) is None
@@ -429,10 +427,8 @@ async def test_whoever_may_view_a_namespace_sees_what_waits_there_and_nothing_el
     assert elsewhere == (
         2,
         "",
-        "whether PodCliqueSet llm exists in namespace research is not known: you have no right to get and list "
-        "podcliquesets.grove.io there\n"
-        "who may write RoleBindings in research gives the right to read them: kubectl -n research create rolebinding "
-        "USER-view --clusterrole=grove-admission-view --user=USER\n",
+        "whether PodCliqueSet llm exists in namespace research is not known: you have no right to get and list podcliquesets.grove.io there\n"
+        "who may write RoleBindings in research gives the right to read them: kubectl -n research create rolebinding USER-view --clusterrole=grove-admission-view --user=USER\n",
     )
     assert everywhere[0] == 2
     assert everywhere[1].startswith("what waits in all namespaces is not known")

@@ -294,8 +294,7 @@ async def test_kai_makes_no_podgroup_for_an_owner_that_all_tenants_share(tenants
     answer = await tenants.create(PODGROUPER, way)
     assert _refusal(answer) == (
         403,
-        f"owner Namespace {NAMESPACE}: its labels would choose the queue of all who name it."
-        " Remove it from the owners of the Pod",
+        f"owner Namespace {NAMESPACE}: its labels would choose the queue of all who name it. Remove it from the owners of the Pod",
     )
     owner["kind"] = "Job"
     assert _refusal(await tenants.create(PODGROUPER, way)) == (201, "")

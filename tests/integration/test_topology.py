@@ -471,10 +471,7 @@ async def test_a_removed_level_loses_its_required_constraints_and_the_status_say
     async with start({"zone": ZONE, "host": HOST}):
         without = {**TRANSLATED, "train-0-pool-0": packed(HOST)}
         await until(stored_gang, clients, namespace, (NAME, without))
-        text = (
-            "Topology level 'rack' not found in ClusterTopology 'grove-topology'. Topology constraint will be ignored. "
-            "Please remove packDomain or update ClusterTopology."
-        )
+        text = "Topology level 'rack' not found in ClusterTopology 'grove-topology'. Topology constraint will be ignored. Please remove packDomain or update ClusterTopology."
         await until(satisfied, clients, namespace, ("False", "TopologyLevelNotFound", text))
         scaled = await clients.user.patch(
             ObjectRef(POD_CLIQUE_SET, "train", namespace), {"spec": {"replicas": 2}}

@@ -22,10 +22,7 @@ def test_the_authorities_of_the_system_are_those_that_the_environment_names(tmp_
     """The import of aiohttp, which would load them, hides the variable for a moment."""
     file = tmp_path / "ca.pem"
     trustme.CA().cert_pem.write_to_path(file)
-    code = (
-        "from app.kube import authorities, http_library;"
-        "print(len(authorities.trusting().get_ca_certs()))"
-    )
+    code = "from app.kube import authorities, http_library;print(len(authorities.trusting().get_ca_certs()))"
     shown = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "SSL_CERT_FILE": str(file), "SSL_CERT_DIR": str(tmp_path / "none")},

@@ -133,8 +133,7 @@ def test_no_podgroup_belongs_to_what_all_tenants_share(kind: str) -> None:
     owner = {"kind": kind, "name": "b"}
     group = {"metadata": {"name": "x", "ownerReferences": [owner]}, "spec": {}}
     assert said(POD_GROUP, group, user=user) == [
-        f"owner {kind} b: its labels would choose the queue of all who name it. Remove it from the"
-        " owners of the Pod"
+        f"owner {kind} b: its labels would choose the queue of all who name it. Remove it from the owners of the Pod"
     ]
     owner["kind"] = "Job"
     assert said(POD_GROUP, group, user=user) == []
@@ -154,9 +153,7 @@ def test_writes_of_the_status_are_asked_about_too() -> None:
 
 def of_group(group: str) -> list[str]:
     return [
-        f'annotation "pod-group-name": KAI may take PodGroup "{group}" of any namespace, with its'
-        f' queue. User "ann" needs the verb use on podgroups.scheduling.run.ai/{group} in the whole'
-        " cluster"
+        f'annotation "pod-group-name": KAI may take PodGroup "{group}" of any namespace, with its queue. User "ann" needs the verb use on podgroups.scheduling.run.ai/{group} in the whole cluster'
     ]
 
 

@@ -141,8 +141,7 @@ def deleted(name: str, user: str, **annotations: str) -> list[str]:
 def test_nobody_else_deletes_our_configurations() -> None:
     ours = "system:serviceaccount:grove-system:grove-admission"
     assert deleted("grove-admission", "admin") == [
-        'ValidatingWebhookConfiguration "grove-admission" is protected: user "admin" cannot delete'
-        ' it. Annotate it with grove-admission.grove.io/allow-deletion: "true" first'
+        'ValidatingWebhookConfiguration "grove-admission" is protected: user "admin" cannot delete it. Annotate it with grove-admission.grove.io/allow-deletion: "true" first'
     ]
     assert len(deleted("topology-guard.grove-admission.grove.io", "admin")) == 1
     assert deleted("grove-admission", ours) == []

@@ -61,8 +61,7 @@ OFF = condition(
 MISSING = condition(
     "False",
     "TopologyLevelNotFound",
-    "Topology level 'rack' not found in ClusterTopology 'grove-topology'. Topology constraint will be ignored. "
-    "Please remove packDomain or update ClusterTopology.",
+    "Topology level 'rack' not found in ClusterTopology 'grove-topology'. Topology constraint will be ignored. Please remove packDomain or update ClusterTopology.",
     TIMED,
 )
 UNTOLD = condition(

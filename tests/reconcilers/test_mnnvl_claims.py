@@ -173,10 +173,7 @@ def test_pods_that_started_without_the_claim_are_named() -> None:
         await asyncio.sleep(WAIT_SECONDS)
         assert [await world.step(), await world.step(other)] == [None, None]
         assert world.lists_of_pods() == 1
-        text = (
-            "Pods {} run without the claim that their PodCliques have again, outside of their"
-            " NVLink domain, until they are deleted and replaced"
-        )
+        text = "Pods {} run without the claim that their PodCliques have again, outside of their NVLink domain, until they are deleted and replaced"
         assert (await world.happened())[:2] == [
             ("MnnvlClaimsRestored", "put the claim back into PodCliques other-0-w"),
             ("MnnvlClaimsRestored", "put the claim back into PodCliques train-0-w0"),
@@ -246,9 +243,7 @@ def test_while_the_webhook_is_off_one_write_in_a_namespace_shows_it() -> None:
         happened = await world.happened()
         assert happened[1] == (
             "MnnvlClaimsMissing",
-            "PodCliques of this set must have an MNNVL claim and have none:"
-            " the webhook that injects it is not called in this namespace. Pods that start now run"
-            " outside of their NVLink domain",
+            "PodCliques of this set must have an MNNVL claim and have none: the webhook that injects it is not called in this namespace. Pods that start now run outside of their NVLink domain",
         )
         assert [reason for reason, _ in happened] == ["MnnvlClaimsMissing"] * 2
 
@@ -318,9 +313,9 @@ def test_a_rejection_is_reported_and_the_others_get_their_claims() -> None:
         assert await world.step() == REFUSED_SECONDS
         assert world.claimed() == NAMES[1:]
         assert world.reconciler.missing == 1
-        assert dict(await world.happened())["MnnvlClaimsMissing"] == (
-            "PodCliques of this set must have an MNNVL claim and have none,"
-            ' and can\'t get it: ComputeDomain "train-0-cd" was not made for this'
+        assert (
+            dict(await world.happened())["MnnvlClaimsMissing"]
+            == 'PodCliques of this set must have an MNNVL claim and have none, and can\'t get it: ComputeDomain "train-0-cd" was not made for this'
         )
 
     virtual.run(main())

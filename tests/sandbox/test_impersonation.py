@@ -34,8 +34,7 @@ async def test_an_impersonated_user_has_the_rights_of_rbac_and_no_others(api: Ap
     assert await api.refused("GET", PODS, headers=BOB) == (
         403,
         "Forbidden",
-        'pods "" is forbidden: User "bob" cannot list resource "pods" in API group "" in the namespace'
-        f' "{NAMESPACE}"',
+        f'pods "" is forbidden: User "bob" cannot list resource "pods" in API group "" in the namespace "{NAMESPACE}"',
     )
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
     await api.done("POST", f"{RBAC}/clusterroles", {"metadata": {"name": "r"}, "rules": [rule]})

@@ -8,10 +8,7 @@ from tests.sandbox.api import CONFIGMAPS, NAMESPACE, Api, Object
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
-DENIED = (
-    "configmaps \"box\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied"
-    " request: "
-)
+DENIED = "configmaps \"box\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: "
 
 
 def policy(expression: str, **spec: Any) -> Object:
@@ -157,8 +154,7 @@ CASES: dict[str, tuple[Object, Object, str]] = {
     ),
     "a user who may": (
         policy(
-            "authorizer.group('').resource('secrets').namespace('home').name('s').check('get')"
-            ".allowed()"
+            "authorizer.group('').resource('secrets').namespace('home').name('s').check('get').allowed()"
         ),
         binding(),
         "",

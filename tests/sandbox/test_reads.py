@@ -493,7 +493,7 @@ async def test_a_stream_of_the_initial_list_is_refused_so_that_clients_list(api:
     params = {"watch": "1", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
     code, reason, message = await api.refused("GET", WIDGETS, **params)
     assert (code, reason) == (422, "Invalid")
-    assert message == (
-        f"{LIST_OPTIONS}sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList "
-        "feature gate is enabled"
+    assert (
+        message
+        == f"{LIST_OPTIONS}sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
     )

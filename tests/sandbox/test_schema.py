@@ -310,8 +310,7 @@ def test_a_default_is_not_shared_between_objects() -> None:
             {**node(a=TEXT, b=TEXT), "not": {"required": ["a", "b"]}},
             {"a": "x", "b": "y"},
             [
-                'spec: Invalid value: "object": '
-                "{'a': 'x', 'b': 'y'} should not be valid under {'required': ['a', 'b']}"
+                "spec: Invalid value: \"object\": {'a': 'x', 'b': 'y'} should not be valid under {'required': ['a', 'b']}"
             ],
             id="what must not be together",
         ),

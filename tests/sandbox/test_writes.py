@@ -150,18 +150,9 @@ async def test_creations_that_are_refused(api: Api, obj: Object, expected: tuple
     assert await api.names(WIDGETS) == []
 
 
-SUBDOMAIN = (
-    "a lowercase RFC 1123 subdomain must consist of at most 253 lower case alphanumeric characters, '-' or '.', and "
-    "must start and end with an alphanumeric character"
-)
-LABEL = (
-    "a valid label must be an empty string or consist of at most 63 alphanumeric characters, '-', '_' or '.', and "
-    "must start and end with an alphanumeric character"
-)
-QUALIFIED = (
-    "a qualified name must consist of at most 63 alphanumeric characters, '-', '_' or '.', and must start and end with "
-    "an alphanumeric character with an optional DNS subdomain prefix and '/'"
-)
+SUBDOMAIN = "a lowercase RFC 1123 subdomain must consist of at most 253 lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character"
+LABEL = "a valid label must be an empty string or consist of at most 63 alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
+QUALIFIED = "a qualified name must consist of at most 63 alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character with an optional DNS subdomain prefix and '/'"
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "1"}
 
 
@@ -428,8 +419,7 @@ async def test_a_put_without_a_version_replaces_built_in_kinds_only(api: Api) ->
     assert await api.refused("PUT", ONE, widget("one", size=2)) == (
         422,
         "Invalid",
-        'widgets.example.com "one" is invalid: metadata.resourceVersion: Invalid value: 0x0: must be specified for an '
-        "update",
+        'widgets.example.com "one" is invalid: metadata.resourceVersion: Invalid value: 0x0: must be specified for an update',
     )
 
 

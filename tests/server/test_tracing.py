@@ -157,10 +157,7 @@ def test_without_an_endpoint_nothing_of_opentelemetry_is_imported() -> None:
 
 @pytest.mark.parametrize("url", ["collector:4318", "grpc://collector:4317", "http://"])
 def test_an_endpoint_is_a_url(url: str) -> None:
-    text = (
-        "{apiVersion: config.grove.io/v1alpha1, kind: OperatorConfiguration,"
-        f" tracing: {{endpoint: '{url}'}}}}"
-    )
+    text = f"{{apiVersion: config.grove.io/v1alpha1, kind: OperatorConfiguration, tracing: {{endpoint: '{url}'}}}}"
     with pytest.raises(
         ConfigurationError, match=r"tracing\.endpoint: must be a URL with http or https"
     ):

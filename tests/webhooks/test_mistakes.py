@@ -106,8 +106,7 @@ async def test_a_binding_with_levels_that_are_not_broadest_first() -> None:
     code, text = await answer("clustertopologybinding.rack-before-zone")
     assert (code, text) == (
         200,
-        'level "rack" is listed above "zone", but by the labels of the nodes each rack is in one zone: list the '
-        "broadest level first",
+        'level "rack" is listed above "zone", but by the labels of the nodes each rack is in one zone: list the broadest level first',
     )
 
 
@@ -173,8 +172,7 @@ async def test_two_pod_clique_sets_whose_compute_domains_have_one_name() -> None
 async def test_a_group_on_a_clique_without_gpus() -> None:
     assert await answer("podcliqueset.mnnvl-group-no-gpus") == (
         200,
-        'spec.template.cliques[0].annotations[grove.io/mnnvl-group] "train" is ignored: no container of w asks for '
-        "nvidia.com/gpu",
+        'spec.template.cliques[0].annotations[grove.io/mnnvl-group] "train" is ignored: no container of w asks for nvidia.com/gpu',
     )
 
 

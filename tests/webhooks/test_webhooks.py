@@ -400,8 +400,7 @@ KAI = {
             [KAI],
             True,
             [
-                'spec.topologyConstraint.preferredTopologyLevel "k/rack" is broader than the required level "k/host": KAI'
-                " never places these pods; remove it, or name a narrower level"
+                'spec.topologyConstraint.preferredTopologyLevel "k/rack" is broader than the required level "k/host": KAI never places these pods; remove it, or name a narrower level'
             ],
             id="the order of levels is known",
         ),

@@ -80,8 +80,7 @@ CLAIMS = (
             "cliques": (cliques()[0], replace(cliques()[1], unclaimed=written(WORKERS))),
             "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"),
         },
-        "PodClique llm-0-pool-0-workers asks for MNNVL and has no claim; 3 pods of it run outside"
-        " of the NVLink domain",
+        "PodClique llm-0-pool-0-workers asks for MNNVL and has no claim; 3 pods of it run outside of the NVLink domain",
         "platform",
         {
             "sets": (pcs(mnnvl=STORED.mnnvl),),
@@ -98,8 +97,7 @@ CLAIMS = (
             "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"),
             "claims": (CLAIM,),
         },
-        "3 pods of PodClique llm-0-pool-0-workers run without its claim, outside of the NVLink"
-        " domain",
+        "3 pods of PodClique llm-0-pool-0-workers run without its claim, outside of the NVLink domain",
         "you",
         {
             "cliques": (cliques()[0], replace(cliques()[1], claims=(SHARED,))),
@@ -163,8 +161,7 @@ CLAIMS = (
             ),
             "device_classes": (DeviceClass("gpu.nvidia.com"),),
         },
-        "The claim my-gpus, which pods share, is of GPUs and has the label of queue team-b: KAI"
-        " places only pods of that queue with it",
+        "The claim my-gpus, which pods share, is of GPUs and has the label of queue team-b: KAI places only pods of that queue with it",
         "you",
         {
             "pods": claiming(PodClaim("scratch", "my-gpus")),

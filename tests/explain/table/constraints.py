@@ -116,8 +116,7 @@ CONSTRAINTS = (
                 ),
             )
         },
-        "example.com/block is no level of KAI's Topology grove-topology: it has topology.kubernetes.io/zone, "
-        "example.com/rack and kubernetes.io/hostname",
+        "example.com/block is no level of KAI's Topology grove-topology: it has topology.kubernetes.io/zone, example.com/rack and kubernetes.io/hostname",
         "platform",
         {},
         also=("GangUnconstrained",),

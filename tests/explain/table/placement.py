@@ -182,8 +182,7 @@ PLACEMENT = (
                 occupant("gpu-03"),
             )
         },
-        "2 of 3 pods of llm-0-pool-0 run in zone-a/rack-a1, the rest must join them, and it has room for 0 of "
-        "1 pod of 8 GPUs",
+        "2 of 3 pods of llm-0-pool-0 run in zone-a/rack-a1, the rest must join them, and it has room for 0 of 1 pod of 8 GPUs",
         "you",
         {"pods": (*placed("gpu-00", "gpu-01", "gpu-02"), pod(WORKERS, 2), occupant("gpu-00"))},
     ),
@@ -268,8 +267,7 @@ PLACEMENT = (
                 *(occupant(n.name, shape=shape(0, memory=204 * 2**30)) for n in nodes()),
             )
         },
-        "GPUs fit in 4 racks, memory in none: a pod asks for 900 GiB, and at most 820 GiB is free on a "
-        "node with free GPUs",
+        "GPUs fit in 4 racks, memory in none: a pod asks for 900 GiB, and at most 820 GiB is free on a node with free GPUs",
         "you",
         {
             "pods": (

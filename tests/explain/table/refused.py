@@ -71,8 +71,7 @@ REFUSED = (
         "SharedNarrowerDomain",
         "a zone is required, and all nodes are in one rack",
         {**OF_ZONE, "nodes": racks("rack-a1")},
-        "llm-0 requires zone, and all nodes that come into question are in one domain of a narrower"
-        " level: KAI never places that (a defect of KAI)",
+        "llm-0 requires zone, and all nodes that come into question are in one domain of a narrower level: KAI never places that (a defect of KAI)",
         "you",
         {**OF_ZONE, "nodes": racks("rack-a1", "rack-a2")},
     ),
@@ -86,8 +85,7 @@ REFUSED = (
                 *fill("rack-a1", but=("gpu-00", "gpu-01")),
             )
         },
-        "The pods of llm-0-pool-0 differ in size, and KAI wants room in one rack for 3 x 8 GPUs for"
-        " pods that ask for 10 in all",
+        "The pods of llm-0-pool-0 differ in size, and KAI wants room in one rack for 3 x 8 GPUs for pods that ask for 10 in all",
         "you",
         {
             "pods": (
@@ -119,8 +117,7 @@ REFUSED = (
         "RequiredViolated",
         "workers that require a rack are in two",
         {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-04")},
-        "llm-0-pool-0 requires rack, and its 3 pods are in 2 racks: zone-a/rack-a1 and"
-        " zone-a/rack-a2",
+        "llm-0-pool-0 requires rack, and its 3 pods are in 2 racks: zone-a/rack-a1 and zone-a/rack-a2",
         "you",
         {"pods": placed("gpu-04", "gpu-00", "gpu-01", "gpu-02")},
     ),
@@ -131,8 +128,7 @@ REFUSED = (
             "nodes": without(RACK, "gpu-02"),
             "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"),
         },
-        "llm-0-pool-0 requires rack, and its 3 pods are in 1 rack: zone-a/rack-a1, and on gpu-02,"
-        " without its label",
+        "llm-0-pool-0 requires rack, and its 3 pods are in 1 rack: zone-a/rack-a1, and on gpu-02, without its label",
         "you",
         {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")},
     ),

@@ -28,8 +28,7 @@ TOPOLOGY = (
             "nodes": without(RACK, "gpu-13", "gpu-14"),
             "pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1")),
         },
-        "2 nodes of rack-b2 have no label example.com/rack; with them it fits; KAI leaves them out of every gang with "
-        "a constraint: 16 GPUs",
+        "2 nodes of rack-b2 have no label example.com/rack; with them it fits; KAI leaves them out of every gang with a constraint: 16 GPUs",
         "platform",
         {"pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1"))},
         also=("NoDomainFits",),
@@ -55,8 +54,7 @@ TOPOLOGY = (
         "LevelLabelMissing",
         "the gang has a place without the node: a note",
         {"nodes": without(RACK, "gpu-03")},
-        "1 node lacks the label of a level: KAI leaves it out of gangs with a constraint, and this"
-        " one has a place without",
+        "1 node lacks the label of a level: KAI leaves it out of gangs with a constraint, and this one has a place without",
         "platform",
         {
             "nodes": without(RACK, "gpu-03"),
@@ -122,8 +120,7 @@ TOPOLOGY = (
         "TopologyDiffers",
         "the KAI Topology belongs to a former ClusterTopology",
         {"kai_topologies": kai(KEYS, owner="uid-former")},
-        "The Topology grove-topology is owned by a former ClusterTopology grove-topology, not by the ClusterTopology "
-        "grove-topology: it is not kept",
+        "The Topology grove-topology is owned by a former ClusterTopology grove-topology, not by the ClusterTopology grove-topology: it is not kept",
         "platform",
         {"kai_topologies": kai(KEYS)},
         ("design",),

@@ -74,8 +74,7 @@ CASES: dict[str, Case] = {
         [
             "if: drain rack=rack-b1: 4 nodes, 4 pods must leave",
             "1 gang must move:",
-            "! inference/llm-0  4 pods  breaks, there is no place: No rack has room for 3 pods of 8"
-            " GPUs; zone-a/rack-a1 has room for 0 (NoDomainFits)",
+            "! inference/llm-0  4 pods  breaks, there is no place: No rack has room for 3 pods of 8 GPUs; zone-a/rack-a1 has room for 0 (NoDomainFits)",
         ],
         1,
     ),
@@ -105,8 +104,7 @@ CASES: dict[str, Case] = {
         [
             "if: add 3 like gpu-08: gpu-08-like-1, gpu-08-like-2 and gpu-08-like-3",
             "1 gang gets a place:",
-            "inference/llm-0  4 pods  would have a place in zone-b/rack-b1, and still waits: Queue"
-            " team-llm: limit 8 GPUs, 8 used, 24 asked (QueueLimit)",
+            "inference/llm-0  4 pods  would have a place in zone-b/rack-b1, and still waits: Queue team-llm: limit 8 GPUs, 8 used, 24 asked (QueueLimit)",
         ],
         0,
     ),
@@ -125,8 +123,7 @@ CASES: dict[str, Case] = {
         [
             "if: label gpu-10: example.com/rack=rack-b2",
             "1 workload would be worse:",
-            "! inference/llm  llm-0-pool-0 requires rack, and its 3 pods are in 2 racks:"
-            " zone-b/rack-b1 and zone-b/rack-b2 (RequiredViolated)",
+            "! inference/llm  llm-0-pool-0 requires rack, and its 3 pods are in 2 racks: zone-b/rack-b1 and zone-b/rack-b2 (RequiredViolated)",
         ],
         1,
     ),
@@ -232,8 +229,7 @@ def test_of_very_many_pods_without_a_gang_the_first_are_looked_at() -> None:
     assert result.exit_code == 1
     assert effects_document(result)["podsCut"] == {"moving": 7, "waiting": 0}
     assert (
-        "! 7 more pods without a gang must move too, and may have no place: only the first 500, by"
-        " priority and age, were looked at. So room that is said to be there may be theirs"
+        "! 7 more pods without a gang must move too, and may have no place: only the first 500, by priority and age, were looked at. So room that is said to be there may be theirs"
         in effects_text(result).splitlines()
     )
 
@@ -247,8 +243,8 @@ def test_of_very_many_pods_that_wait_the_first_are_looked_at() -> None:
     result, _ = effects(facts(pods=many, sets=(), gangs=(), cliques=()), [parse("drain gpu-00")])
     assert (len(result.waits), result.cut, result.exit_code) == (MOST_ALONE, (0, 3), 0)
     assert (
-        "3 more pods without a gang would wait or get a place: only the first 500, by priority and"
-        " age, were looked at" in effects_text(result).splitlines()
+        "3 more pods without a gang would wait or get a place: only the first 500, by priority and age, were looked at"
+        in effects_text(result).splitlines()
     )
 
 

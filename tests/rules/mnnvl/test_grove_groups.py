@@ -295,9 +295,7 @@ def test_annotations_that_nobody_reads(obj: Any, groups_read: bool, warnings: li
 def test_mnnvl_without_the_driver() -> None:
     template = read_template(pcs(clique("a"), clique("b", gpus=0), enabled="true"))
     assert ignored_annotations(template, groups_read=True, compute_domains=False) == [
-        'MNNVL is asked for by "a", but NVIDIA\'s ComputeDomain API is not installed in this cluster: install the '
-        "driver, "
-        "or remove the annotations"
+        'MNNVL is asked for by "a", but NVIDIA\'s ComputeDomain API is not installed in this cluster: install the driver, or remove the annotations'
     ]
 
 

@@ -70,8 +70,7 @@ def user(name: str, level: str, **metadata: Any) -> Any:
         pytest.param(
             binding(HOST, RACK),
             [
-                'spec.levels[0].key: Invalid value: "kubernetes.io/hostname": KAI allows this key only at the last level: '
-                + EXITS
+                f'spec.levels[0].key: Invalid value: "kubernetes.io/hostname": KAI allows this key only at the last level: {EXITS}'
             ],
             id="host first",
         ),
