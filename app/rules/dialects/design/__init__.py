@@ -123,7 +123,7 @@ class Unserved(Dialect):
             return SetVerdict(warnings=[ignored(str(missing))], is_known=False)
 
         findings, warnings = validate_constraints(constraints, former, topology)
-        required = {constraint.owner: constraint.domain for constraint in constraints.all}
+        required = {constraint.part.owner: constraint.domain for constraint in constraints.all}
 
         return SetVerdict(findings, warnings, topology.levels, required, [*required])
 

@@ -6,7 +6,7 @@ Source: `rules/README.md`. Whether scaling groups name cliques that exist is che
 webhook.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 
 from app.facts.grove.template import Owner, SetPart, Template, owner_text
 from app.facts.grove.topology import DOMAINS
@@ -23,10 +23,6 @@ class Constraint(Value):
 
     part: SetPart
     domain: str
-
-    @property
-    def owner(self) -> Owner:
-        return self.part.owner
 
     @property
     def path(self) -> FieldPath:
@@ -46,7 +42,7 @@ class Constraints(Value):
         It has the owners with their domains, and for each owner those above it. Several owners may
         have one name, by mistake.
         """
-        domains = sorted((constraint.owner, constraint.domain) for constraint in self.all)
+        domains = sorted((constraint.part.owner, constraint.domain) for constraint in self.all)
         owners = {owner for owner, _ in domains}
         return domains, {owner: sorted(self.template.above(owner)) for owner in owners}
 
@@ -105,7 +101,7 @@ def _findings(constraints: Constraints, topology: ManagedTopology) -> Findings:
         return [fields.forbidden(constraint.path, NOT_ENABLED) for constraint in constraints.all]
 
     ranks = {
-        constraint.owner: DOMAINS.index(constraint.domain)
+        constraint.part.owner: DOMAINS.index(constraint.domain)
         for constraint in constraints.all
         if constraint.domain in DOMAINS
     }
@@ -118,9 +114,7 @@ def _findings(constraints: Constraints, topology: ManagedTopology) -> Findings:
             continue
         if domain not in existing:
             findings.append(_not_found(constraint, topology))
-        above = _strictest(constraints.template.above(constraint.owner), ranks)
-        if above is not None and ranks[above] > DOMAINS.index(domain):
-            findings.append(_too_broad(constraint, above, DOMAINS[ranks[above]], topology))
+        findings += _too_broad(constraint, constraints.template, ranks, topology)
 
     return findings
 
@@ -133,15 +127,27 @@ def _not_found(constraint: Constraint, topology: ManagedTopology) -> FieldError:
 
 def _too_broad(
     constraint: Constraint,
-    above: Owner,
-    domain: str,
+    template: Template,
+    ranks: Mapping[Owner, int],
     topology: ManagedTopology,
-) -> FieldError:
+) -> Iterator[FieldError]:
+    """Yield a finding if a constraint above this one is narrower.
+
+    `ranks` are positions in DOMAINS.
+    """
+    rank = DOMAINS.index(constraint.domain)
+    above = template.above(constraint.part.owner)
+    narrower = [owner for owner in above if ranks.get(owner, 0) > rank]
+    if not narrower:
+        return
+
+    narrowest = max(narrower, key=ranks.__getitem__)
+    domain = DOMAINS[ranks[narrowest]]
     text = (
-        f'must be as strict as packDomain "{domain}" of {owner_text(above)}, or stricter;'
+        f'must be as strict as packDomain "{domain}" of {owner_text(narrowest)}, or stricter;'
         f" allowed: {allowed_below(domain, topology)}"
     )
-    return fields.invalid(constraint.path, constraint.domain, text)
+    yield fields.invalid(constraint.path, constraint.domain, text)
 
 
 def allowed_below(domain: str, topology: ManagedTopology) -> str:
@@ -149,12 +155,3 @@ def allowed_below(domain: str, topology: ManagedTopology) -> str:
     existing = topology.domains
     allowed = [name for name in DOMAINS[DOMAINS.index(domain) :] if name in existing]
     return ", ".join(allowed) or "none"
-
-
-def _strictest(owners: Iterable[Owner], ranks: Mapping[Owner, int]) -> Owner | None:
-    """Return the first of `owners` with the strictest constraint, or None if none has one.
-
-    `ranks` are positions in DOMAINS.
-    """
-    constrained = (owner for owner in owners if owner in ranks)
-    return max(constrained, key=ranks.__getitem__, default=None)
