@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from app.cluster.dialects import LATER
-from app.cluster.view import ClusterView, ready
+from app.cluster.view import ClusterView
 from app.facts.grove.gang import SlimPodGang, read_gang
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
@@ -98,7 +98,7 @@ class MnnvlOwners:
         names = rule.base_names(gang)
         resources: dict[tuple[str, str], MnnvlResource] = {}
         for resource, suffix in ((COMPUTE_DOMAIN, DOMAIN_SUFFIX), (RESOURCE_CLAIM, CLAIM_SUFFIX)):
-            store = ready(self._stores[resource], resource)
+            store = self._stores[resource].ready(resource)
             named = (store.get(gang.namespace, f"{name}{suffix}") for name in names)
             candidates = [*named, *store.by_index(OF_GANG, (gang.namespace, gang.name))]
             for stored in candidates:
@@ -132,7 +132,7 @@ class MnnvlOwners:
 
         One that is being deleted doesn't count.
         """
-        cached = ready(self._gangs, "PodGangs").get(namespace, name)
+        cached = self._gangs.ready("PodGangs").get(namespace, name)
         if cached is None or cached.uid != uid or cached.deleting:
             return None
         return cached

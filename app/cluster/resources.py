@@ -11,7 +11,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from app.cluster.view import ClusterView, ready
+from app.cluster.view import ClusterView
 from app.facts.grove.gang import SlimPodGang
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.template import read_template
@@ -73,7 +73,7 @@ class MnnvlResources:
         is not needed. Raise Unavailable while a cache isn't ready.
         """
         for needed in self._needed(plan, mode):
-            stored = ready(needed.store, needed.resource).get(plan.namespace, needed.name)
+            stored = needed.store.ready(needed.resource).get(plan.namespace, needed.name)
             if stored is None or stored.deleting or not _is_ours(stored, plan):
                 return False
             if not self._owner_is_known(stored, plan):
@@ -95,7 +95,7 @@ class MnnvlResources:
         if owner.kind == POD_CLIQUE_SET.kind:
             cached = self._facts.cached_set(plan.namespace, owner.name)
         elif owner.kind == POD_GANG.kind:
-            cached = ready(self._gangs, "PodGangs").get(plan.namespace, owner.name)
+            cached = self._gangs.ready("PodGangs").get(plan.namespace, owner.name)
         if cached is None or cached.uid != owner.uid or cached.deleting:
             return False
         return not isinstance(cached, SlimPodGang) or not self._is_doomed(cached.set_uid, plan)

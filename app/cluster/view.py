@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeVar
 
 from app.cluster.dialects import dialect_of
 from app.facts import table
@@ -79,19 +78,6 @@ class NodeGroups:
                     del counts[old]
 
 
-T = TypeVar("T")
-
-
-def ready(store: WatchStore[T], resource: object) -> WatchStore[T]:
-    """Return `store`.
-
-    Unavailable until it has its first list. `resource` names it in the message.
-    """
-    if not store.synced:
-        raise Unavailable(f"the cache of {resource} is not filled yet; try again in a few seconds")
-    return store
-
-
 def names_in(store: WatchStore[str]) -> Collection[str]:
     """Return the names in a store of objects without a namespace, which follow its changes."""
     names: set[str] = set(store.values())
@@ -146,7 +132,7 @@ class ClusterView:
         if not self._topology.enabled:
             return self._topology
 
-        stored = ready(self._stores[table.TOPOLOGIES], "ClusterTopologies").get("", name)
+        stored = self._stores[table.TOPOLOGIES].ready("ClusterTopologies").get("", name)
         if stored is None or not stored.levels:
             raise TopologyMissing(
                 f'topology support is enabled, but ClusterTopology "{name}" does not exist yet; the'
@@ -163,7 +149,7 @@ class ClusterView:
 
         Raise Unavailable also if discovery has found their API and they are not listed yet.
         """
-        store = ready(self._stores[table.BINDINGS], "ClusterTopologyBindings")
+        store = self._stores[table.BINDINGS].ready("ClusterTopologyBindings")
         if not store.served and self.is_served(CLUSTER_TOPOLOGY_BINDING):
             raise Unavailable(
                 "the cache of ClusterTopologyBindings is not filled yet; try again in a few seconds"
@@ -171,10 +157,10 @@ class ClusterView:
         return {binding.name: binding.levels for binding in store.values()}
 
     def kai_topology(self, name: str) -> KaiTopology | None:
-        return ready(self._stores[table.KAI_TOPOLOGIES], "KAI Topologies").get("", name)
+        return self._stores[table.KAI_TOPOLOGIES].ready("KAI Topologies").get("", name)
 
     def users_of(self, binding: str) -> list[PodCliqueSet]:
-        sets = ready(self._sets, "PodCliqueSets").by_index(table.OF_BINDING, ("", binding))
+        sets = self._sets.ready("PodCliqueSets").by_index(table.OF_BINDING, ("", binding))
         return sorted(sets, key=lambda pcs: (pcs.namespace, pcs.name))
 
     def nodes(self) -> Nodes:
@@ -212,15 +198,15 @@ class ClusterView:
 
     def sets_with_groups(self, namespace: str) -> list[PodCliqueSet]:
         """Return the cached sets of `namespace` with MNNVL groups of Grove."""
-        sets = ready(self._sets, "PodCliqueSets").by_index(table.OF_NAMESPACE, (namespace, ""))
+        sets = self._sets.ready("PodCliqueSets").by_index(table.OF_NAMESPACE, (namespace, ""))
         return sorted(sets, key=lambda pcs: pcs.name)
 
     def cached_set(self, namespace: str, name: str) -> PodCliqueSet | None:
         """Return a set from the cache, or None."""
-        return ready(self._sets, "PodCliqueSets").get(namespace, name)
+        return self._sets.ready("PodCliqueSets").get(namespace, name)
 
     def sets_with_domains(self, domains: Collection[str]) -> list[PodCliqueSet]:
-        sets = ready(self._sets, "PodCliqueSets").values()
+        sets = self._sets.ready("PodCliqueSets").values()
         matching = [pcs for pcs in sets if not pcs.domains.isdisjoint(domains)]
         return sorted(matching, key=lambda pcs: (pcs.namespace, pcs.name))
 
@@ -237,9 +223,9 @@ class ClusterView:
 
     def device_classes(self) -> Collection[str]:
         """Return the names of all DeviceClasses."""
-        return ready(self._device_classes, "DeviceClasses").values()
+        return self._device_classes.ready("DeviceClasses").values()
 
     def node_labels(self, name: str) -> Mapping[str, str] | None:
         """Return the cached labels of a node, or None if the cache lacks it."""
-        labels = ready(self._stores[table.NODES], "Nodes").get("", name)
+        labels = self._stores[table.NODES].ready("Nodes").get("", name)
         return None if labels is None else labels.as_map()

@@ -15,9 +15,9 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from sys import intern
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
-from app.kube.api import ClusterError, Key, Object, WatchEvent
+from app.kube.api import ClusterError, Key, Object, Unavailable, WatchEvent
 
 T = TypeVar("T")
 Version = int | str
@@ -77,6 +77,14 @@ class WatchStore(Generic[T]):
 
     async def until_synced(self) -> None:
         await self._has_synced.wait()
+
+    def ready(self, resource: object) -> Self:
+        """Return this store. Raise Unavailable until its first list; `resource` names it there."""
+        if not self.synced:
+            raise Unavailable(
+                f"the cache of {resource} is not filled yet; try again in a few seconds"
+            )
+        return self
 
     def get(self, namespace: str, name: str) -> T | None:
         return self._entries.get((namespace, name))

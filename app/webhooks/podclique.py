@@ -83,16 +83,14 @@ class PodCliqueWebhook(Value):
         if plan is None or self.resources.is_ensured(plan, injection.mode):
             return judged(injection.findings, warnings, injection.patch)
 
-        doubt = _doubt(request, injection)
         injection = replace(injection, warnings=warnings)
-        return Later(lambda: self._make_resources(request, plan, injection, doubt))
+        return Later(lambda: self._make_resources(request, plan, injection))
 
     async def _make_resources(
         self,
         request: Request,
         plan: Plan,
         injection: Injection,
-        doubt: str | None,
     ) -> Verdict:
         created: list[Object] = []
         warnings = injection.warnings
@@ -102,7 +100,7 @@ class PodCliqueWebhook(Value):
                     plan,
                     injection.mode,
                     dry_run=request.dry_run,
-                    doubt=doubt,
+                    doubt=_doubt(request, injection),
                 )
         except NotOurs as refusal:
             return not_allowed(str(refusal))
