@@ -175,10 +175,10 @@ def firing(folder: Path, cases: Mapping[str, Series]) -> dict[str, set[str]]:
     )
     output = ended.stdout + ended.stderr
     assert ended.returncode == 0 or "alertname:" in output, output
-    found: dict[str, set[str]] = {case: set() for case in cases}
+    fired: dict[str, set[str]] = {case: set() for case in cases}
     for case, alert in re.findall(r"name: (.+),\n +alertname: (\w+),", output):
-        found[case].add(alert)
-    return found
+        fired[case].add(alert)
+    return fired
 
 
 @pytest.fixture(scope="module")

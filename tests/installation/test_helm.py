@@ -145,8 +145,7 @@ async def test_an_installation_by_kubectl_becomes_a_release(with_service: Cluste
         await cluster.run(own, f"{install} --set config.server.drainSeconds=2")
         await works(cluster)
         await cluster.run(
-            f"helm upgrade {NAME} manifests/chart --namespace grove-system --reset-then-reuse-values "
-            "--wait --set resources.limits.memory=600Mi"
+            f"helm upgrade {NAME} manifests/chart --namespace grove-system --reset-then-reuse-values --wait --set resources.limits.memory=600Mi"
         )
         await works(cluster)
     assert len(answers) > 5

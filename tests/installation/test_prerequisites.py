@@ -18,8 +18,8 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 async def conditions(cluster: Cluster, name: str) -> dict[str, str]:
     definition = await cluster.admin.get(f"{DEFINITIONS}/{name}")
     # a new CRD has none for a moment
-    given = (definition.get("status") or {}).get("conditions") or ()
-    return {condition["type"]: condition["status"] for condition in given}
+    entries = (definition.get("status") or {}).get("conditions") or ()
+    return {condition["type"]: condition["status"] for condition in entries}
 
 
 @pytest.mark.parametrize(

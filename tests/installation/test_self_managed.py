@@ -95,7 +95,7 @@ async def rolls_back(cluster: Cluster) -> None:
     async def ready() -> set[str]:
         return {pod.name for pod in cluster.pods.ready} - former
 
-    await cluster.until(lambda: tokens(cluster), lambda found: found == {""})
+    await cluster.until(lambda: tokens(cluster), lambda used: used == {""})
     await cluster.until(ready, lambda names: len(names) == 2)
     assert await tokens(cluster) == {""}
     await cluster.until(lambda: verdict(cluster), lambda message: REFUSAL in message)

@@ -62,10 +62,11 @@ async def _run(seeds: Iterable[int], at_once: int, real: bool, table: TextIO, ki
     broken = [str(report.seed) for report in reports if report.broken]
     faults = sum(report.faults for report in reports)
     settled = sorted(report.settled for report in reports)
+    median = settled[len(settled) // 2]
+    slowest = max(report.slowest for report in reports)
+    seeds_of_broken = ", ".join(broken) or "none"
     print(
-        f"{len(reports)} schedules, {faults:,} faults, settled after {settled[len(settled) // 2]:.1f} s (median), "
-        f"{settled[-1]:.1f} s (longest), slowest request {max(report.slowest for report in reports):.1f} s; "
-        f"broken: {', '.join(broken) or 'none'}",
+        f"{len(reports)} schedules, {faults:,} faults, settled after {median:.1f} s (median), {settled[-1]:.1f} s (longest), slowest request {slowest:.1f} s; broken: {seeds_of_broken}",
         file=table,
     )
     return 1 if broken else 0

@@ -128,8 +128,8 @@ class EpochOperator(Operator):
             )
         entries: list[Object] = stored["spec"]["entries"]
         scaled = [_scaled(entry, group) for entry in entries]
-        held = {index for entry in scaled for index in entry["pcsgReplicaIndices"][GROUP]}
-        scaled[-1]["pcsgReplicaIndices"][GROUP] += sorted(set(range(group)) - held)
+        mapped = {index for entry in scaled for index in entry["pcsgReplicaIndices"][GROUP]}
+        scaled[-1]["pcsgReplicaIndices"][GROUP] += sorted(set(range(group)) - mapped)
         if scaled != entries:
             patch = {"spec": {"entries": scaled}}
             await self._timed(
@@ -146,13 +146,15 @@ class EpochOperator(Operator):
         name = pcs["metadata"]["name"]
         names = {gang.name for gang in planned}
         cliques = {clique for gang in planned for clique in gang.cliques}
-        for resource, wanted in ((POD_GANG, names), (POD_CLIQUE, cliques)):
+        for resource, kept in ((POD_GANG, names), (POD_CLIQUE, cliques)):
             for item in await self._of_set(resource, name):
-                found = item["metadata"]["name"]
-                of_replica = found == f"{name}-{replica}" or found.startswith(f"{name}-{replica}-")
-                if of_replica and found not in wanted:
+                item_name = item["metadata"]["name"]
+                of_replica = item_name == f"{name}-{replica}" or item_name.startswith(
+                    f"{name}-{replica}-"
+                )
+                if of_replica and item_name not in kept:
                     await self._timed(
-                        self._client.delete(ObjectRef(resource, found, self._namespace))
+                        self._client.delete(ObjectRef(resource, item_name, self._namespace))
                     )
 
     async def _of_set(self, resource: Any, name: str) -> list[Object]:

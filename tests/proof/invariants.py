@@ -36,8 +36,8 @@ class Foreign:
         labels = {"grove.io/pcs-name": "train", "grove.io/pcs-replica-index": "0", MANAGED: "true"}
         channel = {"channel": {"resourceClaimTemplate": {"name": "theirs"}}}
         spec = {"numNodes": 4, **channel}
-        for name, given in (("foreign", {}), ("foreign-train-0-cd", labels)):
-            metadata = {"name": name, "labels": given}
+        for name, own_labels in (("foreign", {}), ("foreign-train-0-cd", labels)):
+            metadata = {"name": name, "labels": own_labels}
             await self._client.create(
                 COMPUTE_DOMAIN, {"metadata": metadata, "spec": spec}, self._namespace
             )
@@ -113,7 +113,7 @@ async def violations(
         broken.append(f"the levels are {stored}")
     topology = ManagedTopology("grove-topology", enabled=True, levels=stored)
     return broken + [
-        found for gang in gangs.values() for found in _constrained(gang, sets, topology)
+        problem for gang in gangs.values() for problem in _constrained(gang, sets, topology)
     ]
 
 

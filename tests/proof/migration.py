@@ -267,10 +267,10 @@ class Migration(Schedule):
         """
         while True:
             with contextlib.suppress(ClusterError):
-                wanted = _wanted(operator)
+                cliques = _wanted(operator)
                 stored = await _resources(admin, self.namespace)
                 demands = await self._demands(admin)
-                lasting = (wanted & _wanted(operator)) - self._forgiven(operator)
+                lasting = (cliques & _wanted(operator)) - self._forgiven(operator)
                 needed = {
                     key
                     for clique, demand in demands.items()
@@ -402,7 +402,9 @@ def _wrongly_owned(
     """Its one owner is its PodCliqueSet, or in the designs the PodGang of its PodCliques."""
     name = obj["metadata"]["name"]
     base = base_of(obj["kind"], name)
-    asking = [one for one in demands.values() if one is not None and one.base_name == base]
+    asking = [
+        demand for demand in demands.values() if demand is not None and demand.base_name == base
+    ]
     if not asking:
         return [f"{name} is not asked for by anybody"]
 

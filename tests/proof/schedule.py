@@ -332,7 +332,7 @@ class Schedule:
             if self.report.settled > PATIENCE_SECONDS:
                 self.report.broken = [
                     *broken,
-                    "the servers: " + "; ".join(one.state() for one in self._replicas),
+                    "the servers: " + "; ".join(replica.state() for replica in self._replicas),
                 ]
                 return
             await asyncio.sleep(0.25)

@@ -11,9 +11,9 @@ from tests.explain.decisions.recording import NOW, Recording, some_recordings
 pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
 
-def asked_about(recording: Recording, found: Effects) -> list[Fate]:
+def asked_about(recording: Recording, result: Effects) -> list[Fate]:
     """The fates of the gang that the recording is about."""
-    fates = (*found.moves, *found.waits)
+    fates = (*result.moves, *result.waits)
     return [
         fate
         for fate in fates

@@ -88,10 +88,14 @@ class Play:
         }
         if self.dialect == "v1alpha1":
             spec: Object = {
-                "podGroups": [{"name": group, "policy": one} for group, one in policies.items()]
+                "podGroups": [
+                    {"name": group, "policy": policy} for group, policy in policies.items()
+                ]
             }
         else:
-            listed = [{"name": group, "schedulingPolicy": one} for group, one in policies.items()]
+            listed = [
+                {"name": group, "schedulingPolicy": policy} for group, policy in policies.items()
+            ]
             spec = {"podGroupTemplates": listed}
         obj = {"metadata": {"name": name, **metadata}, "spec": spec}
         return await self.client.create(WORKLOAD, obj, self.namespace)
@@ -156,11 +160,11 @@ class Play:
 
     async def told(self, pod: str) -> tuple[str | None, str | None]:
         stored = await self.client.get(ObjectRef(POD, pod, self.namespace))
-        found = stored["metadata"].get("annotations", {})
-        return found.get("pod-group-name"), found.get("kai.scheduler/skip-podgrouper")
+        annotations = stored["metadata"].get("annotations", {})
+        return annotations.get("pod-group-name"), annotations.get("kai.scheduler/skip-podgrouper")
 
     async def until_told(self, pod: str, name: str) -> None:
-        assert await eventually(lambda: self.told(pod), lambda found: found == (name, "true")) == (
+        assert await eventually(lambda: self.told(pod), lambda told: told == (name, "true")) == (
             name,
             "true",
         )
