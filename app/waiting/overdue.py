@@ -5,9 +5,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import field
 
-from app.explain.gangs.assembly import gang_of_pod, gang_of_pod_group, gang_to_come, gangs_of_set
+from app.explain.gangs.assembly import gang_to_come, gangs_of_pods, gangs_of_set
 from app.explain.gangs.gang import Gang
-from app.explain.known.belongings import key_of
 from app.explain.known.index import Index
 from app.explain.reasons.reason import Reason, Who
 from app.explain.reasons.said import words_of_kai
@@ -143,16 +142,13 @@ def _incomplete(index: Index) -> Iterator[Key]:
 
 def _without_set(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Ref]]:
     """Yield the KAI PodGroups of pods, and pods for KAI that are in none."""
-    seen: set[Key] = set()
-    for pod in sorted(pods, key=key_of):
-        key = (pod.namespace, pod.group)
-        group = index.pod_groups.get(key)
-        if not group:
-            if pod.scheduler == KAI_SCHEDULER:
-                yield gang_of_pod(index, pod), _workload_of(index, pod) or pod.ref
-        elif key not in seen:
-            seen.add(key)
-            yield gang_of_pod_group(index, group), _workload_of(index, pod) or group.ref
+    of_kai = (
+        pod
+        for pod in pods
+        if pod.scheduler == KAI_SCHEDULER or (pod.namespace, pod.group) in index.pod_groups
+    )
+    for gang, pod in gangs_of_pods(index, of_kai):
+        yield gang, _workload_of(index, pod) or gang.ref
 
 
 def _workload_of(index: Index, pod: Pod) -> Ref | None:

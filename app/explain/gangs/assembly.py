@@ -5,7 +5,7 @@ neither.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import GangPart, PodGang
 from app.facts.kai.podgroup import KaiPodGroup, SubGroup
 from app.facts.kubernetes.pod import NO_SHAPE, Pod, Shape
+from app.facts.named import Ref
 
 MOST_DEPTH = 16
 """Levels of SubGroups. KAI's own workloads have three, and what reads a tree is recursive."""
@@ -192,6 +193,17 @@ class _Nesting:
         )
         units = tuple(self.unit(sub, sub.name, depth + 1) for sub in children if sub.name in nested)
         return Unit(whole.name, whole.told, members, units, whole.needed)
+
+
+def gangs_of_pods(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Pod]]:
+    """Yield the KAI PodGroups that pods name, each with the first pod, and each other pod alone."""
+    seen: set[Ref] = set()
+    for pod in sorted(pods, key=lambda pod: pod.key):
+        group = index.pod_groups.get((pod.namespace, pod.group))
+        ref = group.ref if group else pod.ref
+        if ref not in seen:
+            seen.add(ref)
+            yield (gang_of_pod_group(index, group) if group else gang_of_pod(index, pod)), pod
 
 
 def _distinct(subgroups: Iterable[SubGroup]) -> list[SubGroup]:

@@ -1,12 +1,13 @@
 """From the object that was asked about to its PodCliqueSet and gangs."""
 
 from collections.abc import Callable, Collection, Mapping
+from operator import itemgetter
 
 from app.explain.gangs.assembly import (
     gang_of,
-    gang_of_pod,
     gang_of_pod_group,
     gang_to_come,
+    gangs_of_pods,
     gangs_of_set,
 )
 from app.explain.gangs.gang import Gang, Unit
@@ -99,7 +100,8 @@ def subject(index: Index, ref: Ref) -> Subject | None:
     if pcs and not match.gang:
         return Subject(index, ref, pcs, (), siblings)
 
-    alone = (match.gang,) if match.gang else _gangs_of_pods(index, match.pods)
+    of_pods = map(itemgetter(0), gangs_of_pods(index, match.pods))
+    alone = (match.gang,) if match.gang else tuple(of_pods)
     return Subject(index, ref, None, alone, alone)
 
 
@@ -185,17 +187,6 @@ def _of_users(place: Place, pods: Collection[Pod]) -> _Match:
     Without such pods, they are the gangs of the set that it is labelled with.
     """
     return _Match(next((pod.place for pod in pods if pod.place.pcs), place), pods)
-
-
-def _gangs_of_pods(index: Index, pods: Collection[Pod]) -> tuple[Gang, ...]:
-    """Return the KAI PodGroups that pods name, and each other pod by itself."""
-    gangs: dict[Ref, Gang] = {}
-    for pod in sorted(pods, key=lambda pod: pod.key):
-        group = index.pod_groups.get((pod.namespace, pod.group))
-        ref = group.ref if group else pod.ref
-        if ref not in gangs:
-            gangs[ref] = gang_of_pod_group(index, group) if group else gang_of_pod(index, pod)
-    return tuple(gangs.values())
 
 
 _FINDERS: Mapping[str, Callable[[Index, Ref], _Match | None]] = {

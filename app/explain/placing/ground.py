@@ -1,7 +1,7 @@
 """What demands are placed on: nodes by domain, with what is free on them."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from app.explain.known.domains import Domain, Domains
@@ -82,3 +82,39 @@ def takers(
 def kinds_of(free: Sequence[Vector], domain: Domain) -> Mapping[Vector, int]:
     """Return how many nodes of a domain have each amount free: few kinds, of many nodes."""
     return Counter(map(free.__getitem__, domain.nodes))
+
+
+class Board:
+    """Pods on the nodes of a ground, and the way back."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._domains = ground.domains
+        self._free = list(ground.free)
+        self._journal: list[tuple[int, Vector]] = []
+
+    @property
+    def mark(self) -> int:
+        """The present moment, for `undo`."""
+        return len(self._journal)
+
+    def undo(self, mark: int) -> None:
+        """Take away what was placed since a moment."""
+        while len(self._journal) > mark:
+            self._set(*self._journal.pop())
+
+    def _set(self, position: int, have: Vector) -> None:
+        self._free[position] = have
+
+    def _put(self, able: Iterable[Taker], asks: Vector, count: int) -> int:
+        """Put up to `count` equal pods on nodes, in their order. Return how many have no place."""
+        for capacity, position in able:
+            taken = capacity if capacity < count else count
+            have = self._free[position]
+            self._journal.append((position, have))
+            rest = [amount - taken * ask for amount, ask in zip(have, asks, strict=True)]
+            self._set(position, tuple(rest))
+            count -= taken
+            if not count:
+                break
+        return count

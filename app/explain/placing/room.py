@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from app.explain.known.domains import Domain
 from app.explain.placing.demand import Demand, Run
-from app.explain.placing.ground import Ground, Taker, Vector, capacity_of, takers
+from app.explain.placing.ground import Board, Ground, Taker, Vector, capacity_of, takers
 from app.facts.kubernetes.pod import Shape
 from app.value import Value
 
@@ -20,16 +20,12 @@ class DomainRoom(Value):
     pods: int
 
 
-class RoomCounter:
+class RoomCounter(Board):
     """Trials of placing demands on nodes."""
 
     def __init__(self, ground: Ground) -> None:
-        self._domains = ground.domains
-        self._fit = ground.fit
-        self._free = list(ground.free)
-        self._asks = ground.asks
+        super().__init__(ground)
         self._capacities: dict[Shape, dict[Vector, int]] = {shape: {} for shape in ground.fit}
-        self._journal: list[tuple[int, Vector]] = []
 
     def capacity(
         self,
@@ -39,7 +35,7 @@ class RoomCounter:
         """For how many pods of a shape a node with these free amounts has room."""
         known = self._capacities[shape]
         if free not in known:
-            known[free] = capacity_of(free, self._asks[shape])
+            known[free] = capacity_of(free, self._ground.asks[shape])
         return known[free]
 
     def rooms(self, demand: Demand) -> tuple[DomainRoom, ...]:
@@ -120,9 +116,9 @@ class RoomCounter:
             able = self._takers(shape, domain.nodes)
             return min(count, sum([capacity for capacity, _ in able]))
 
-        mark = len(self._journal)
+        mark = self.mark
         placed = self._place(part, domain)
-        self._undo(mark)
+        self.undo(mark)
         return placed
 
     def _fill(
@@ -137,33 +133,15 @@ class RoomCounter:
 
         The fullest nodes are first if other shapes are to follow.
         """
-        asks = self._asks[shape]
-        free = self._free
         able = self._takers(shape, nodes)
         if mixed:
-            able.sort(key=lambda taker: (taker[0], free[taker[1]], taker[1]))
-
-        left = count
-        for capacity, position in able:
-            taken = min(capacity, left)
-            self._journal.append((position, free[position]))
-            free[position] = tuple(
-                [have - taken * ask for have, ask in zip(free[position], asks, strict=True)]
-            )
-            left -= taken
-            if not left:
-                break
-
-        return count - left
+            able.sort(key=lambda taker: (taker[0], self._free[taker[1]], taker[1]))
+        return count - self._put(able, self._ground.asks[shape], count)
 
     def _takers(self, shape: Shape, nodes: Sequence[int]) -> list[Taker]:
+        ground = self._ground
         known = self._capacities[shape]
-        return takers(self._free, self._asks[shape], self._fit[shape], nodes, known)
-
-    def _undo(self, mark: int) -> None:
-        while len(self._journal) > mark:
-            position, before = self._journal.pop()
-            self._free[position] = before
+        return takers(self._free, ground.asks[shape], ground.fit[shape], nodes, known)
 
 
 def _weight(demand: Demand) -> tuple[int, ...]:

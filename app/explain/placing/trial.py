@@ -7,7 +7,7 @@ from heapq import nsmallest
 
 from app.explain.known.amounts import is_gpu
 from app.explain.known.domains import Path
-from app.explain.placing.ground import Ground, Taker, Vector, takers
+from app.explain.placing.ground import Board, Ground, Taker, Vector, takers
 from app.explain.placing.tallies import DomainSums, Order, pod_counts, sums
 from app.facts.kubernetes.pod import Shape
 
@@ -15,13 +15,11 @@ Scores = Mapping[int, int] | None
 """KAI's rank of each node by its preferred domain; None if there is no such rank."""
 
 
-class Trial:
+class Trial(Board):
     """Pods on nodes, and what each domain has left."""
 
     def __init__(self, ground: Ground) -> None:
-        self._ground = ground
-        self._domains = ground.domains
-        self._free = list(ground.free)
+        super().__init__(ground)
         names = ground.names
         self._gpus = [position for position, name in enumerate(names) if is_gpu(name)]
         self._cpus = [position for position, name in enumerate(names) if name == "cpu"]
@@ -29,12 +27,6 @@ class Trial:
         self._tallies: dict[Vector, DomainSums] = {}
         self._sums = sums(self._domains, self._free, len(names))
         self._orders: dict[Path, dict[Vector, Order]] = {}
-        self._journal: list[tuple[int, Vector]] = []
-
-    @property
-    def mark(self) -> int:
-        """The present moment, for `undo`."""
-        return len(self._journal)
 
     @property
     def free(self) -> list[Vector]:
@@ -45,12 +37,6 @@ class Trial:
     def used(self) -> frozenset[int]:
         """The nodes on which something was placed."""
         return frozenset(position for position, _ in self._journal)
-
-    def undo(self, mark: int) -> None:
-        """Take away what was placed since a moment."""
-        while len(self._journal) > mark:
-            position, before = self._journal.pop()
-            self._set(position, before)
 
     def tally(self, largest: Vector) -> DomainSums:
         """For how many pods of this size each domain has room."""
@@ -96,20 +82,7 @@ class Trial:
         """Put pods of one shape on nodes, the fullest nodes first. False if not all have room."""
         asks = self._ground.asks[shape]
         able = takers(self._free, asks, self._ground.fit[shape], nodes, {})
-
-        left = count
-        for capacity, position in self._ranked(asks, able, scores, count):
-            taken = min(capacity, left)
-            have = self._free[position]
-            self._journal.append((position, have))
-            rest = [amount - taken * ask for amount, ask in zip(have, asks, strict=True)]
-            self._set(position, tuple(rest))
-
-            left -= taken
-            if not left:
-                break
-
-        return not left
+        return not self._put(self._ranked(asks, able, scores, count), asks, count)
 
     def _ranked(
         self,
@@ -141,7 +114,7 @@ class Trial:
         have: Vector,
     ) -> None:
         before = self._free[position]
-        self._free[position] = have
+        super()._set(position, have)
         around = self._domains.around(position)
 
         for tally in self._tallies.values():
