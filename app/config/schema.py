@@ -162,17 +162,7 @@ class PodBinding(_Section):
     default is the NVLink clique of the node, which containers cannot get in another way.
     """
 
-    node_labels: tuple[str, ...] = Field(default=("nvidia.com/gpu.clique",), strict=False)
-
-    @field_validator("node_labels")
-    @classmethod
-    def _keys(cls, keys: tuple[str, ...]) -> tuple[str, ...]:
-        problems = [
-            f"{key!r} {problem}" for key in keys if (problem := label_key_problem(key)) is not None
-        ]
-        if problems:
-            raise ValueError("; ".join(problems))
-        return keys
+    node_labels: tuple[LabelKey, ...] = Field(default=("nvidia.com/gpu.clique",), strict=False)
 
 
 class Server(_Section):

@@ -136,7 +136,7 @@ def test_an_empty_name_is_the_default_while_the_topology_is_disabled() -> None:
         ),
         pytest.param(
             "podBinding: {nodeLabels: [a b, ok]}",
-            ["podBinding.nodeLabels: 'a b' must be"],
+            ["podBinding.nodeLabels[0]: 'a b' must be"],
             id="label keys",
         ),
         pytest.param(
