@@ -1,7 +1,5 @@
-"""Who may use the endpoints for people, and HEAD where GET is served."""
+"""Who may use the endpoints for people."""
 
-import os
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -9,12 +7,10 @@ import pytest
 
 from app.admission.asgi import KNOWN_CALLER, App
 from app.config.schema import Configuration, Server
-from app.mounted import MOST_BYTES, read_mounted
 from app.server.access import PATHS, protected_paths
 from app.server.endpoints import Reports, build_app
 from app.server.metrics import Metrics
 from app.webhooks.registry import routes_over
-from tests.admission.ways import ask_both
 from tests.reviews import cluster
 
 OPEN = ("/healthz", "/readyz", "/version")
@@ -68,39 +64,3 @@ async def test_what_is_named_is_for_callers_with_a_certificate(names: tuple[str,
 def test_by_default_dry_runs_and_docs_need_a_certificate() -> None:
     assert Server().client_certificate_for == ("dry-run", "docs")
     assert protected_paths(PATHS) == {path for paths in PATHS.values() for path in paths}
-
-
-@pytest.mark.parametrize("path", GET)
-async def test_head_is_answered_as_get_without_the_body(path: str) -> None:
-    app = app_with()
-    head = await ask_both(app, "HEAD", path)
-    get = await ask_both(app, "GET", path)
-    assert (head.status_code, head.content) == (200, b"")
-    assert head.headers["content-type"] == get.headers["content-type"]
-    if path != "/metrics":
-        assert head.headers["content-length"] == get.headers["content-length"]
-
-
-@pytest.mark.parametrize("path", ["/dry-run", "/validate/podgroup"])
-async def test_head_is_refused_where_get_is_not_served(path: str) -> None:
-    assert (await ask_both(app_with(), "HEAD", path)).status_code == 405
-
-
-def test_only_regular_files_of_a_sane_size_are_read(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "fifo")
-    (tmp_path / "link").symlink_to("fifo")
-    (tmp_path / "large").write_bytes(b"x" * (MOST_BYTES + 1))
-    (tmp_path / "right").write_bytes(b"x" * MOST_BYTES)
-    (tmp_path / "linked").symlink_to("right")
-    for name, problem in (
-        ("fifo", "not a regular file"),
-        ("link", "not a regular file"),
-        ("large", "larger than 1024 KiB"),
-        (".", "[Dd]irectory"),
-        ("none", "No such file"),
-    ):
-        with pytest.raises(OSError, match=problem):
-            read_mounted(tmp_path / name)
-    with pytest.raises(OSError, match="not a regular file"):
-        read_mounted(Path("/dev/zero"))
-    assert read_mounted(tmp_path / "linked") == b"x" * MOST_BYTES

@@ -1,34 +1,21 @@
-"""The endpoints for people and probes, and dry runs."""
+"""The endpoints for people and probes."""
 
-import asyncio
 import io
 import json
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import yaml
 
 from app import __version__
 from app.config.schema import Configuration
-from app.server.dry_runs import MAX_DRY_RUN
 from app.server.endpoints import Reports, build_app
 from app.server.metrics import Metrics
 from app.server.verdict_log import VerdictLog
 from app.webhooks.registry import routes_over
-from tests.dry_run.attacks import LONG_ALIASES, MANY_LAUGHS
-from tests.reviews import Caller, cluster, load
-
-EXAMPLES = Path(__file__).parent.parent.parent / "manifests" / "examples"
-CLIQUE = yaml.safe_dump(load("podclique.replica-scope-0-worker")["request"]["object"])
-GOOD = {
-    "apiVersion": "scheduling.run.ai/v2alpha2",
-    "kind": "PodGroup",
-    "metadata": {"name": "a"},
-    "spec": {},
-}
-BAD = {**GOOD, "spec": {"subGroups": [{"name": "A"}]}}
+from tests.admission.ways import ask_both
+from tests.reviews import cluster, load
+from tests.server.test_access import GET, app_with
 
 
 class Served:
@@ -86,225 +73,6 @@ async def test_version_docs_and_metrics() -> None:
     assert "grove_admission_in_flight_requests 0" in text
 
 
-async def test_a_dry_run_shows_what_would_happen_and_does_not_do_it() -> None:
-    served = Served()
-    report = await served.dry_run(CLIQUE)
-    (result,) = report["results"]
-    assert report["allowed"] is True
-    assert result["webhook"] == "/mutate/podclique"
-    assert result["object"]["name"] == "distributed-training-0-worker"
-    assert [created["kind"] for created in result["wouldCreate"]] == [
-        "ComputeDomain",
-        "ResourceClaim",
-    ]
-    assert result["patchedObject"]["spec"]["podSpec"]["resourceClaims"][0]["name"] == "mnnvl"
-    assert served.cluster.client.writes() == []
-
-
-async def test_a_dry_run_gives_the_verdict_of_the_live_path() -> None:
-    for name in (
-        "podgroup.cycle",
-        "podcliqueset.topology-host-parent-rack-child",
-        "podclique.invalid-scope",
-    ):
-        live = await Caller().ask(
-            f"/{'mutate' if 'clique.' in name else 'validate'}/{name.split('.')[0]}", load(name)
-        )
-        for content in (json.dumps(load(name)), yaml.safe_dump(load(name)["request"]["object"])):
-            (result,) = (await Served().dry_run(content))["results"]
-            assert (result["code"], result["message"]) == (422, live["status"]["message"])
-
-
-async def test_several_documents_each_get_a_verdict() -> None:
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
-    text = yaml.safe_dump_all(
-        [GOOD, None, BAD, node, {"apiVersion": "v1", "kind": "List", "items": [GOOD]}]
-    )
-    report = await Served().dry_run(text)
-    assert report["allowed"] is False
-    assert [(result["webhook"], result["allowed"]) for result in report["results"]] == [
-        ("/validate/podgroup", True),
-        ("/validate/podgroup", False),
-        (None, True),
-        ("/validate/podgroup", True),
-    ]
-
-
-async def test_who_asks_for_what() -> None:
-    served = Served()
-    topology = yaml.safe_dump(
-        load("clustertopology.managed-create-by-operator")["request"]["object"]
-    )
-    operator = "system:serviceaccount:grove-system:grove-admission"
-    for operation in ("CREATE", "UPDATE", "DELETE"):
-        assert (await served.dry_run(topology, operation=operation))["results"][0]["code"] == 403
-        assert (await served.dry_run(topology, operation=operation, user=operator))[
-            "allowed"
-        ] is True
-
-
-async def test_an_update_is_judged_against_what_it_replaces() -> None:
-    served = Served()
-    invalid = load("podcliqueset.topology-host-parent-rack-child")["request"]["object"]
-    text = yaml.safe_dump(invalid)
-    (kept,) = (await served.dry_run(text, operation="UPDATE"))["results"]
-    assert (kept["allowed"], len(kept["warnings"])) == (True, 1)
-    before = json.loads(json.dumps(invalid))
-    before["spec"]["template"].pop("topologyConstraint")
-    (changed,) = (await served.dry_run(text, operation="UPDATE", old=yaml.safe_dump(before)))[
-        "results"
-    ]
-    assert changed["code"] == 422
-
-
-async def test_text_is_for_people() -> None:
-    text = (EXAMPLES / "podcliqueset-refused.yaml").read_text() + "---\n" + CLIQUE
-    text += "---\n" + yaml.safe_dump(load("pod-binding.missing-node")["request"]["object"])
-    text += "---\n" + yaml.safe_dump(
-        load("clustertopology.managed-create-by-user")["request"]["object"]
-    )
-    text += "---\nkind: Thing\n"
-    answer = await Served().request("POST", "/dry-run?output=text", content=text)
-    lines = answer.text.splitlines()
-    assert lines[0] == "REFUSED  PodCliqueSet default/inverted (422 Invalid)"
-    assert lines[1].startswith(
-        "           spec.template.cliques[0].topologyConstraint.packDomain: Invalid value"
-    )
-    assert 'add     spec.podSpec.containers[0].resources.claims = [{"name":"mnnvl"}]' in answer.text
-    assert "would create ComputeDomain default/distributed-training-0-cd" in answer.text
-    assert 'warning: node "missing-node" is not known' in answer.text
-    assert (
-        'ClusterTopology "grove-topology" is managed by the operator: user "dry-run"' in answer.text
-    )
-    assert lines[-1] == "-        Thing (no name): no webhook looks at this Thing"
-
-
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        pytest.param(b"", "there is no document in it", id="empty"),
-        pytest.param(b"---\n---\n", "there is no document in it", id="only separators"),
-        pytest.param(b"just text", "document 1 is not a map", id="text"),
-        pytest.param(b"a: [", "not YAML or JSON that can be read", id="broken YAML"),
-        pytest.param(b'{"a": ', "not YAML or JSON that can be read", id="broken JSON"),
-        pytest.param(b"[1]", "document 1 is not a map", id="a JSON list"),
-        pytest.param(b"\xff\xfe", "is not UTF-8 text", id="not UTF-8"),
-        pytest.param(b"1: 2", "the key 1 is not a string", id="a key that is a number"),
-        pytest.param(b"[" * 100_000, "nested too deeply", id="deep nesting"),
-        pytest.param(b"a: &a [*a]", "refers to what it is in", id="a list that holds itself"),
-        pytest.param(
-            b"&a {kind: Pod, x: *a}", "refers to what it is in", id="a map that holds itself"
-        ),
-        pytest.param(
-            b"a0: &a0 [x]\n"
-            + b"".join(b"a%d: &a%d [*a%d]\n" % (n, n, n - 1) for n in range(1, 1500)),
-            "nested too deeply",
-            id="aliases of aliases",
-        ),
-        pytest.param(
-            b'{"kind":"Pod","x":' + b"[" * 1000 + b"]" * 1000 + b"}",
-            "nested too deeply",
-            id="deep JSON",
-        ),
-        pytest.param(
-            b"{a: !!python/object:os.system 1}", "could not determine a constructor", id="a tag"
-        ),
-        pytest.param(
-            b"a: !!int one", "not YAML or JSON that can be read", id="a number that is none"
-        ),
-        pytest.param(b"a: 1\n---\n" * 1001, "more than 1000 documents", id="too many"),
-        pytest.param(
-            b"a: &a [x,x,x,x,x,x,x,x,x,x]\n"
-            + b"".join(
-                b"%c: &%c [%s]\n" % (n, n, b",".join([b"*%c" % (n - 1)] * 10))
-                for n in range(98, 105)
-            ),
-            "counting its aliases",
-            id="aliases that blow up",
-        ),
-        pytest.param(LONG_ALIASES.encode(), "more than 4 MiB of text", id="aliases of a long text"),
-        pytest.param(
-            MANY_LAUGHS.encode(), "more than 250,000 values", id="many documents of aliases"
-        ),
-    ],
-)
-async def test_documents_that_can_not_be_judged(content: bytes, text: str) -> None:
-    answer = await Served().request("POST", "/dry-run", content=content)
-    assert answer.status_code == 400
-    assert text in answer.json()["error"]
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        {"apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "metadata": []},
-        {
-            "apiVersion": "grove.io/v1alpha1",
-            "kind": "PodCliqueSet",
-            "metadata": {"name": "a"},
-            "spec": 7,
-        },
-        {
-            "apiVersion": "scheduler.grove.io/v1alpha1",
-            "kind": "PodGang",
-            "metadata": {"name": "a"},
-            "spec": [],
-        },
-        {
-            "apiVersion": "scheduler.grove.io/v1alpha1",
-            "kind": "PodGang",
-            "metadata": {"name": "a"},
-            "spec": {
-                "podgroups": [1],
-                "topologyConstraintGroupConfigs": [{"topologyConstraint": "x"}],
-            },
-        },
-        {
-            "apiVersion": "grove.io/v1alpha1",
-            "kind": "ClusterTopology",
-            "metadata": {"name": "a\n"},
-            "spec": {},
-        },
-    ],
-)
-async def test_odd_shapes_are_the_users_to_mend(document: Any) -> None:
-    (result,) = (await Served().dry_run(json.dumps(document)))["results"]
-    assert (result["allowed"], result["code"]) == (False, 422)
-
-
-@pytest.mark.parametrize(
-    "review",
-    [
-        {"request": None},
-        {"request": {"resource": {"group": "x", "resource": "y"}}},
-        {
-            "request": {
-                "resource": {"group": "scheduling.run.ai", "resource": "podgroups"},
-                "uid": "u",
-            }
-        },
-        {"request": {"resource": [], "object": 1}},
-    ],
-)
-async def test_a_review_that_is_none_is_never_a_crash(review: Any) -> None:
-    document = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", **review}
-    (result,) = (await Served().dry_run(json.dumps(document)))["results"]
-    assert result["webhook"] is None or result["code"] == 400
-
-
-async def test_a_review_with_a_null_subresource_is_judged() -> None:
-    review = load("podgroup.underscore")
-    review["request"]["subResource"] = None
-    (result,) = (await Served().dry_run(json.dumps(review)))["results"]
-    assert (result["webhook"], result["code"]) == ("/validate/podgroup", 422)
-
-
-async def test_a_timestamp_stays_text() -> None:
-    text = CLIQUE + "status:\n  at: 2026-01-01T00:00:00Z\n"
-    (result,) = (await Served().dry_run(text))["results"]
-    assert result["patchedObject"]["status"] == {"at": "2026-01-01T00:00:00Z"}
-
-
 async def test_what_is_wrong_is_listed_beside_what_is_well() -> None:
     served = Served()
     served.checks = {"cache/nodes": None, "certificate": "expired", "cache/podgangs": "not filled"}
@@ -352,49 +120,6 @@ async def test_every_verdict_is_counted_logged_and_no_longer_in_flight() -> None
     assert b"grove_admission_in_flight_requests 0.0" in metrics.exposition()
 
 
-@pytest.mark.untraced
-async def test_of_many_dry_runs_at_once_some_are_asked_to_come_again() -> None:
-    served = Served()
-    content = "\n---\n".join([CLIQUE] * 50)
-    answers = await asyncio.gather(
-        *(served.request("POST", "/dry-run", content=content) for _ in range(40))
-    )
-    codes = {answer.status_code for answer in answers}
-    assert codes == {200, 503}
-    assert {answer.headers["retry-after"] for answer in answers if answer.status_code == 503} == {
-        "1"
-    }
-    assert (await served.request("POST", "/dry-run", content=CLIQUE)).status_code == 200
-
-
-async def test_a_body_that_is_too_large_is_said() -> None:
-    answer = await Served().request("POST", "/dry-run", content=b"x" * (MAX_DRY_RUN + 1))
-    assert (answer.status_code, answer.json()) == (
-        413,
-        {"error": "the body is larger than the limit of 2048 KiB"},
-    )
-
-
-@pytest.mark.parametrize(
-    ("query", "loc"),
-    [
-        pytest.param("operation=CONNECT", "operation", id="an operation that we don't judge"),
-        pytest.param("operation=create", "operation", id="in lower case"),
-        pytest.param("output=yaml", "output", id="an output that there isn't"),
-    ],
-)
-async def test_an_odd_question_is_named(query: str, loc: str) -> None:
-    answer = await Served().request("POST", f"/dry-run?{query}", content=CLIQUE)
-    assert answer.status_code == 400
-    assert answer.json()["error"].startswith(f"{loc}: Input should be ")
-
-
-async def test_a_parameter_that_there_is_not_is_no_answer_to_another_question() -> None:
-    answer = await Served().request("POST", "/dry-run?operaton=UPDATE", content=CLIQUE)
-    said = {"error": "there is no parameter operaton; there are old, operation, output, user"}
-    assert (answer.status_code, answer.json()) == (400, said)
-
-
 @pytest.mark.parametrize(("method", "path", "code"), [("GET", "/dry-run", 405), ("GET", "/", 404)])
 async def test_a_path_that_there_is_not_says_what_there_is(
     method: str, path: str, code: int
@@ -402,30 +127,6 @@ async def test_a_path_that_there_is_not_says_what_there_is(
     answer = await Served().request(method, path)
     assert answer.status_code == code
     assert "There are POST /dry-run, GET /healthz" in answer.json()["error"]
-
-
-@pytest.mark.parametrize(
-    ("old", "text"),
-    [("a: [", "not YAML or JSON"), ("7", "is not a map"), ("a: &a [*a]", "refers to what")],
-)
-async def test_an_old_document_that_can_not_be_read(old: str, text: str) -> None:
-    answer = await Served().request(
-        "POST", "/dry-run", content=CLIQUE, params={"old": old, "operation": "UPDATE"}
-    )
-    assert answer.status_code == 400
-    assert text in answer.json()["error"]
-
-
-async def test_a_byte_order_mark_is_no_text() -> None:
-    (result,) = (await Served().dry_run(b"\xef\xbb\xbf" + yaml.safe_dump(BAD).encode()))["results"]
-    assert result["code"] == 422
-
-
-async def test_what_json_can_not_say_is_said_all_the_same() -> None:
-    text = CLIQUE + f"unknown: {{big: {2**70}, bytes: !!binary aGk=}}\n"
-    (result,) = (await Served().dry_run(text))["results"]
-    assert result["allowed"] is True
-    assert result["patchedObject"]["unknown"]["big"] == 2**70
 
 
 async def test_there_is_only_get_for_probes_and_post_for_dry_runs() -> None:
@@ -437,3 +138,19 @@ async def test_there_is_only_get_for_probes_and_post_for_dry_runs() -> None:
     ):
         assert (await Served().request(method, path)).status_code == 405
     assert (await Served().request("GET", "/nothing")).status_code == 404
+
+
+@pytest.mark.parametrize("path", GET)
+async def test_head_is_answered_as_get_without_the_body(path: str) -> None:
+    app = app_with()
+    head = await ask_both(app, "HEAD", path)
+    get = await ask_both(app, "GET", path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == get.headers["content-type"]
+    if path != "/metrics":
+        assert head.headers["content-length"] == get.headers["content-length"]
+
+
+@pytest.mark.parametrize("path", ["/dry-run", "/validate/podgroup"])
+async def test_head_is_refused_where_get_is_not_served(path: str) -> None:
+    assert (await ask_both(app_with(), "HEAD", path)).status_code == 405

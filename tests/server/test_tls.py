@@ -16,9 +16,8 @@ import pytest
 from app.admission.serving import ConnectionLimits
 from app.server.listener import Listener
 from tests.server.crowds import hello
-from tests.server.test_serving import (
+from tests.server.test_listener import (
     LONG,
-    PATIENCE,
     SLOW,
     Waiting,
     answer,
@@ -28,6 +27,7 @@ from tests.server.test_serving import (
     uid_of,
     verdict_request,
 )
+from tests.server.test_serving import PATIENCE
 
 
 class Client:

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
 from app.facts.grove.template import read_template
-from app.facts.kubernetes.gpus import is_gpu
 from app.rules.mnnvl.claim import Injection
 from app.rules.mnnvl.plan import Plan, desired_compute_domain
 from tests.builders import injection_into
@@ -567,14 +566,3 @@ def test_replicas_that_are_no_number_count_as_one() -> None:
     injection = injection_into(obj, "ns", "shared")
     assert injection.plan is not None
     assert injection.warnings == ()
-
-
-def test_gpu_resources() -> None:
-    assert [
-        is_gpu(name)
-        for name in ("nvidia.com/gpu", "nvidia.com/mig-2g.10gb", "nvidia.com/gpu.shared")
-    ] == [
-        True,
-        True,
-        False,
-    ]

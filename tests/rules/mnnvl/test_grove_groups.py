@@ -7,7 +7,7 @@ import pytest
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 from app.facts.grove.podcliqueset import read_pod_clique_set
-from app.facts.grove.template import CliqueTemplate, read_template
+from app.facts.grove.template import read_template
 from app.rules.mnnvl.sets import (
     ignored_annotations,
     shared_domains,
@@ -307,48 +307,3 @@ def test_who_asks_for_mnnvl() -> None:
     assert [each.name for each in read_template(ours).asking] == ["whole", "mig"]
     assert [each.name for each in read_template(groves).asking] == ["whole"]
     assert read_template(groves, groups_read=False).asking == []
-
-
-def test_a_template_is_read_with_what_is_missing() -> None:
-    read = read_template(
-        {"spec": {"template": {"cliques": [{"name": "a"}, 3], "podCliqueScalingGroups": "x"}}}
-    )
-    assert (read.name, read.replicas, read.groups) == ("", 1, ())
-    assert [(each.name, each.pods, each.gpus) for each in read.cliques] == [("a", 1, 0), ("", 1, 0)]
-
-
-@pytest.mark.parametrize(
-    ("pod_spec", "gpus", "whole"),
-    [
-        ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": "4"}}}] * 2}, 8, 8),
-        (
-            {
-                "initContainers": [{"resources": {"requests": {"nvidia.com/gpu": 8}}}],
-                "containers": [{}],
-            },
-            8,
-            8,
-        ),
-        ({"containers": [{"resources": {"limits": {"nvidia.com/mig-1g.5gb": 2}}}]}, 2, 0),
-        (
-            {
-                "containers": [
-                    {
-                        "resources": {
-                            "limits": {"nvidia.com/gpu": 0},
-                            "requests": {"nvidia.com/gpu": 4},
-                        }
-                    }
-                ]
-            },
-            4,
-            4,
-        ),
-        ({"containers": {}}, 0, 0),
-    ],
-)
-def test_gpus_of_a_pod(pod_spec: Any, gpus: int, whole: int) -> None:
-    obj = {"spec": {"template": {"cliques": [{"name": "a", "spec": {"podSpec": pod_spec}}]}}}
-    (read,) = read_template(obj).cliques
-    assert isinstance(read, CliqueTemplate)
-    assert (read.gpus, read.whole_gpus) == (gpus, whole)

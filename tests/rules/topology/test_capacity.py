@@ -1,0 +1,130 @@
+"""Warnings about domains that are too small, counted as KAI counts."""
+
+from typing import Any
+
+import pytest
+
+from app.facts.grove.template import read_template
+from app.facts.grove.topology import Level
+from app.rules.topology.capacity import capacity_warnings, required_levels
+from app.rules.topology.coverage import Nodes
+from tests.rules.mnnvl.test_grove_groups import clique, pcs
+
+LEVELS = (Level("zone", "k/zone"), Level("rack", "k/rack"), Level("host", "kubernetes.io/hostname"))
+OF_SET = ("set", "")
+
+
+def node(
+    number: int = 1, zone: str = "z", rack: str = "r", **labels: str
+) -> tuple[dict[str, str], int]:
+    return {
+        "k/zone": zone,
+        "k/rack": rack,
+        **{f"nvidia.com/gpu.{key}": value for key, value in labels.items()},
+    }, number
+
+
+RACK = {OF_SET: "rack"}
+POOLED = pcs(
+    clique("w", replicas=2),
+    clique("l", replicas=1),
+    groups=[{"name": "pool", "cliqueNames": ["l"], "replicas": 9, "minAvailable": 2}],
+)
+
+
+@pytest.mark.parametrize(
+    ("required", "nodes", "warnings"),
+    [
+        pytest.param({}, [node(1, count="8")], [], id="nothing required"),
+        pytest.param(RACK, [], [], id="no nodes"),
+        pytest.param(RACK, [node(1)], [], id="nobody knows the GPUs"),
+        pytest.param(RACK, [node(4, count="8")], [], id="enough"),
+        pytest.param({OF_SET: "galaxy"}, [node(1, count="8")], [], id="an unknown level"),
+        pytest.param(
+            {("clique", "absent"): "rack"}, [node(1, count="8")], [], id="an unknown clique"
+        ),
+        pytest.param(
+            {("group", "pool"): "rack"}, [node(1, count="8")], [], id="a replica of a group fits"
+        ),
+        pytest.param(
+            RACK,
+            [node(3, count="8")],
+            [
+                'a replica of the PodCliqueSet must fit into one "rack", but it needs 32 GPUs and the largest has 24: its pods will stay pending'
+            ],
+            id="the minAvailable replicas of a group count",
+        ),
+        pytest.param(
+            {("clique", "w"): "host"},
+            [node(3, count="8")],
+            [
+                'a replica of clique "w" must fit into one "host", but the largest holds at most 1 pods of clique "w" with 8 GPUs each, and it has 2: they will stay pending'
+            ],
+            id="two pods on a node for one",
+        ),
+        pytest.param(
+            {("group", "pool"): "rack"},
+            [node(3, count="4")],
+            [
+                'a replica of scaling group "pool" must fit into one "rack", but the largest holds at most 0 pods of clique "l" with 8 GPUs each, and it has 1: they will stay pending'
+            ],
+            id="larger pods than nodes",
+        ),
+    ],
+)
+def test_capacity(required: dict[tuple[str, str], str], nodes: Nodes, warnings: list[str]) -> None:
+    assert capacity_warnings(read_template(POOLED), required, [], LEVELS, Nodes(nodes)) == warnings
+
+
+MIXED = pcs(
+    clique("w", replicas=4, gpus=1),
+    clique("l", replicas=1),
+    clique("cpu", replicas=1, gpus=0),
+    groups=[{"name": "pool", "cliqueNames": ["w", "l"], "replicas": 1}],
+)
+OF_POOL = 'a replica of scaling group "pool"'
+COUNTED = f"{OF_POOL} has pods with 8 and 1 GPUs under one topology constraint: KAI looks for room for 5 x 8 = 40 GPUs, in place of 12"
+
+
+@pytest.mark.parametrize(
+    ("owners", "warnings"),
+    [
+        pytest.param([], [], id="no constraint"),
+        pytest.param([("group", "pool")], [COUNTED], id="d2-rack: GPUs differ"),
+        pytest.param([("group", "pool")] * 2, [COUNTED], id="once for each owner"),
+        pytest.param([OF_SET], [], id="some have no GPUs, and KAI adds up"),
+        pytest.param([("clique", "w")], [], id="pods of one clique are equal"),
+        pytest.param([("clique", "absent")], [], id="an unknown clique"),
+    ],
+)
+def test_pods_of_different_sizes_under_one_constraint(
+    owners: list[tuple[str, str]], warnings: list[str]
+) -> None:
+    assert capacity_warnings(read_template(MIXED), {}, owners, LEVELS, Nodes()) == warnings
+
+
+@pytest.mark.parametrize(
+    ("nodes", "warnings"),
+    [
+        pytest.param([node(5, count="8")], [], id="enough for five of the largest"),
+        pytest.param(
+            [node(4, count="8")],
+            [
+                f'{OF_POOL} must fit into one "rack", but KAI counts each of its 5 pods like the largest, with 8 GPUs, and no domain has room for that: they will stay pending'
+            ],
+            id="enough for all pods, but not for five of the largest",
+        ),
+    ],
+)
+def test_room_is_counted_as_kai_counts_it(nodes: Any, warnings: list[str]) -> None:
+    required = {("group", "pool"): "rack"}
+    assert capacity_warnings(read_template(MIXED), required, [], LEVELS, Nodes(nodes)) == warnings
+
+
+def test_the_narrowest_required_level_of_each_clique() -> None:
+    required = {OF_SET: "zone", ("group", "pool"): "rack", ("clique", "w"): "galaxy"}
+    assert required_levels(read_template(POOLED), required, LEVELS) == {
+        "w": LEVELS[0],
+        "l": LEVELS[1],
+    }
+    assert required_levels(read_template(POOLED), {}, LEVELS) == {}

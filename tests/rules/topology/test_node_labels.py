@@ -1,0 +1,40 @@
+"""Labels of a Binding: the node is the authority for its own."""
+
+from typing import Any
+
+import pytest
+from jsonpatch import apply_patch
+
+from app.objects.edits import operations
+from app.rules.topology.node_labels import binding_changes
+
+RACK = "topology.kubernetes.io/rack"
+ZONE = "topology.kubernetes.io/zone"
+
+
+@pytest.mark.parametrize(
+    ("labels", "node", "result"),
+    [
+        pytest.param(None, {RACK: "r1"}, {RACK: "r1"}, id="added where there are none"),
+        pytest.param(
+            {RACK: "fake", "a": "b"},
+            {RACK: "r1"},
+            {RACK: "r1", "a": "b"},
+            id="a fake is overwritten",
+        ),
+        pytest.param(
+            {RACK: "fake", "a": "b"}, {}, {"a": "b"}, id="a fake is removed where the node has none"
+        ),
+        pytest.param({RACK: "r1"}, {RACK: "r1"}, {RACK: "r1"}, id="what is right stays"),
+        pytest.param(
+            {"a": "b"}, {"a": "c", ZONE: ""}, {"a": "b", ZONE: ""}, id="other labels are not ours"
+        ),
+    ],
+)
+def test_the_node_is_the_authority_for_its_labels(
+    labels: Any, node: dict[str, str], result: dict[str, str]
+) -> None:
+    binding = {"metadata": {"name": "p"} if labels is None else {"name": "p", "labels": labels}}
+    after = apply_patch(binding, operations(binding, binding_changes(binding, node, [RACK, ZONE])))
+    assert after["metadata"]["labels"] == result
+    assert operations(after, binding_changes(after, node, [RACK, ZONE])) == []

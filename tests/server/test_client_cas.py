@@ -1,0 +1,173 @@
+"""Clients that show a certificate: whose verdicts are answered, and what a change of the CA does."""
+
+import asyncio
+import json
+import ssl
+import sys
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from app.certificates.client_cas import ClientCas
+from app.certificates.issue import make_ca
+from tests.reviews import load
+from tests.server.test_listener import Waiting, answer, listening, uid_of, verdict_request
+from tests.server.test_serving import ROOT, server
+
+CONFIGURED = """
+apiVersion: config.grove.io/v1alpha1
+kind: OperatorConfiguration
+server: {{clientCaFile: "{}"}}
+"""
+JSON = {"content-type": "application/json"}
+
+
+def client_certificate(directory: Path, name: str) -> tuple[Path, ssl.SSLContext]:
+    """A CA of that name, and a client that trusts our server and shows a certificate of that CA."""
+    now = datetime.now(UTC)
+    ca = make_ca(name, now - timedelta(days=1), now + timedelta(days=1))
+    issuer = x509.load_pem_x509_certificate(ca.cert_pem)
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "apiserver")])
+    builder = (
+        x509.CertificateBuilder(issuer.subject, subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+    )
+    signed = builder.sign(load_pem_private_key(ca.key_pem, None), hashes.SHA256())  # type: ignore[arg-type]
+    plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    ca_file = directory / f"{name}.crt"
+    pair = directory / f"{name}.pem"
+    ca_file.write_bytes(ca.cert_pem)
+    pair.write_bytes(signed.public_bytes(Encoding.PEM) + plain)
+    context = ssl.create_default_context()
+    context.load_cert_chain(pair)
+    return ca_file, context
+
+
+async def test_with_a_client_ca_verdicts_are_for_those_who_show_a_certificate_of_it(
+    tmp_path: Path,
+) -> None:
+    ca_file, known = client_certificate(tmp_path, "ours")
+    _, stranger = client_certificate(tmp_path, "another")
+    (tmp_path / "config.yaml").write_text(CONFIGURED.format(ca_file))
+    review = load("podgroup.mixed-case-name")
+    async with server(tmp_path, "--config", str(tmp_path / "config.yaml")) as served:
+        async with served.client() as client:
+            refused = await client.post("/validate/podgroup?timeout=5s", json=review)
+            assert (refused.status_code, "server.clientCaFile" in refused.json()["message"]) == (
+                401,
+                True,
+            )
+            codes = [(await client.get(path)).status_code for path in ("/metrics", "/docs")]
+            codes.append((await client.post("/dry-run", content=b"")).status_code)
+            assert codes == [200, 401, 401]
+            handed_over = await client.post(
+                "/validate/podgroup", content=in_chunks(review), headers=JSON
+            )
+            assert (handed_over.status_code, handed_over.content) == (401, refused.content)
+            assert (await client.get("/readyz")).text == "ok\n"
+        known.load_verify_locations(served.certificates / "ca.crt")
+        async with httpx.AsyncClient(base_url=served.url, verify=known) as client:
+            for _ in range(2):
+                answer = await client.post("/validate/podgroup?timeout=5s", json=review)
+                assert answer.json()["response"]["status"]["code"] == 422
+            answer = await client.post(
+                "/validate/podgroup?timeout=5s", content=in_chunks(review), headers=JSON
+            )
+            assert (answer.json()["response"]["status"]["code"], answer.headers["connection"]) == (
+                422,
+                "close",
+            )
+            codes = [(await client.get(path)).status_code for path in ("/metrics", "/docs")]
+            codes.append((await client.post("/dry-run", content=b"")).status_code)
+            assert codes == [200, 200, 400]
+            assert (await client.get("/readyz")).text == "ok\n"
+        stranger.load_verify_locations(served.certificates / "ca.crt")
+        with pytest.raises((httpx.TransportError, ssl.SSLError)):
+            async with httpx.AsyncClient(base_url=served.url, verify=stranger) as client:
+                await client.post("/validate/podgroup?timeout=5s", json=review)
+
+
+async def test_other_client_cas_are_used_from_the_next_connection(tmp_path: Path) -> None:
+    file, former = client_certificate(tmp_path, "former")
+    next_file, current = client_certificate(tmp_path, "current")
+    waiting = Waiting(tmp_path, client_cas=file.read_bytes())
+    cas = ClientCas(file, waiting.source.certificate, waiting.listener.renew)
+    assert not cas.poll()
+    async with listening(waiting):
+        opened = await as_client(waiting, former)
+        assert b"connection: close" not in (await verdict_of(opened))[0]
+        for bad in (b"", b"no PEM", b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"):
+            file.write_bytes(bad)
+            assert not cas.poll()
+            assert "former ones are used" in cas.notes()["client-cas"]
+        assert b"connection: close" not in (await verdict_of(opened))[0]
+
+        file.write_bytes(next_file.read_bytes())
+        assert (cas.poll(), cas.poll(), cas.notes()) == (True, False, {})
+        assert b"connection: close" in (await verdict_of(opened))[0]
+        assert await opened[0].read() == b""
+        accepted = await as_client(waiting, current)
+        assert uid_of((await verdict_of(accepted))[1]) == "u"
+        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+            await verdict_of(await as_client(waiting, former))
+        for _, writer in (opened, accepted):
+            writer.close()
+    assert len(waiting.seen.verdicts) == 4
+
+
+async def as_client(
+    server: "Waiting", context: ssl.SSLContext
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection of a client that shows the certificate of `context`."""
+    context.load_verify_locations(server.directory / "ca.crt")
+    return await asyncio.open_connection("localhost", server.listener.port, ssl=context)
+
+
+async def verdict_of(
+    opened: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+) -> tuple[bytes, bytes]:
+    opened[1].write(verdict_request())
+    return await answer(opened[0])
+
+
+async def in_chunks(review: dict[str, Any]) -> AsyncIterator[bytes]:
+    """A body without a known length: its request is handed over."""
+    yield json.dumps(review).encode()
+
+
+async def test_a_client_ca_that_can_not_be_read_is_said(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt.txt").write_text("no PEM")
+    (tmp_path / "config.yaml").write_text(CONFIGURED.format(tmp_path / "ca.crt.txt"))
+    facts = str(ROOT / "manifests" / "examples" / "facts")
+    options = [
+        "--config",
+        str(tmp_path / "config.yaml"),
+        "--objects",
+        facts,
+        "--certs",
+        str(tmp_path),
+    ]
+    ended = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "app", "serve", *options, cwd=ROOT, stderr=asyncio.subprocess.PIPE
+    )
+    _, said = await ended.communicate()
+    assert (ended.returncode, b"ca.crt.txt: it is not PEM" in said) == (1, True)
