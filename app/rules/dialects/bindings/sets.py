@@ -7,7 +7,7 @@ changes an update may make. Source:
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/webhook/admission/pcs/validation/topologyconstraints.go
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text
 from app.facts.grove.topology import Level
@@ -213,10 +213,8 @@ def validate_packings(
 
     warnings += [f"{_STORED}: {finding}" for finding in unplaceable]
     changes = _validate_change(packings, stored)
-    if changes:
+    if changes or _needs_names(stored):
         return [*changes, *findings], warnings
-    if _needs_names(stored) or not _is_unchanged(packings, stored):
-        return findings, warnings
     return [], [*(f"{_STORED}: {finding}" for finding in findings), *warnings]
 
 
@@ -277,11 +275,10 @@ def _validate_parents(
     ]
     for field in ("required", "preferred"):
         domain: str = getattr(packing, field)
-        narrowest = _narrowest_above(
-            domain, ((parent.owner, getattr(parent, field)) for parent in parents), domains
-        )
-        if narrowest is not None:
-            owner, other = narrowest
+        above = [(getattr(parent, field), parent.owner) for parent in parents]
+        narrower = [pair for pair in above if is_broader(domain, pair[0], domains)]
+        if narrower:
+            other, owner = max(narrower, key=lambda pair: domains.index(pair[0]))
             allowed = ", ".join(domains[domains.index(other) :])
             text = (
                 f'broader than the {field} domain "{other}" of {owner_text(owner)}; allowed:'
@@ -289,17 +286,6 @@ def _validate_parents(
             )
             path: FieldPath = getattr(packing, f"{field}_path")
             findings.append(invalid(path, domain, text))
-
-
-def _narrowest_above(
-    domain: str, above: Iterable[tuple[Owner, str]], domains: Sequence[str]
-) -> tuple[Owner, str] | None:
-    """Return the owner in `above` with the narrowest domain, and that domain.
-
-    None unless it is narrower than `domain`. `domains` are listed broadest first.
-    """
-    narrower = [(owner, other) for owner, other in above if is_broader(domain, other, domains)]
-    return max(narrower, key=lambda pair: domains.index(pair[1]), default=None)
 
 
 def _never_placed(packings: Packings, bindings: Bindings) -> Findings:
@@ -412,17 +398,6 @@ def _needs_names(old: Packings) -> bool:
     )
 
 
-def _is_unchanged(packings: Packings, old: Packings) -> bool:
-    """Return whether the constraints are those of `old`.
-
-    A packDomain that was moved to pack.required is no change.
-    """
-    return all(
-        _is_same(packings.by_owner.get(part.owner), old.by_owner.get(part.owner))
-        for part in packings.template.parts
-    )
-
-
 def _is_same(new: Packing | None, old: Packing | None) -> bool:
     if new is None or old is None:
         return new is old
@@ -439,7 +414,7 @@ def _validate_change(packings: Packings, old: Packings) -> Findings:
     """Return findings about constraints that an update changes.
 
     Grove allows only two changes: packDomain may be moved to pack.required, and missing names may
-    be added.
+    be added, if the stored set needs them.
     """
     may_add_names = _needs_names(old)
     findings: Findings = []

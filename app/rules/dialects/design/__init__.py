@@ -25,17 +25,10 @@ from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
 from app.rules.dialects.design.levels import validate_cluster_topology
 from app.rules.dialects.design.owner import POD_GANG_OWNS
 from app.rules.dialects.design.podgangs import constraint_changes, validate_shape
-from app.rules.dialects.design.sets import (
-    ignored,
-    is_unchanged,
-    read_constraints,
-    validate_constraints,
-)
+from app.rules.dialects.design.sets import validate_set
 from app.rules.dialects.dialect import (
-    NO_CONSTRAINTS,
     Dialect,
     LevelsVerdict,
-    NoTopology,
     OwnerRule,
     SetVerdict,
     TopologyFacts,
@@ -108,24 +101,7 @@ class Unserved(Dialect):
         former: Template | None,
         facts: TopologyFacts,
     ) -> SetVerdict:
-        findings = [*template.findings]
-        constraints = read_constraints(template, findings)
-        if findings:
-            return SetVerdict(findings)
-        if not constraints.all:
-            return NO_CONSTRAINTS
-
-        try:
-            topology = facts.topology()
-        except NoTopology as missing:
-            if not is_unchanged(constraints, former):
-                raise
-            return SetVerdict(warnings=[ignored(str(missing))], is_known=False)
-
-        findings, warnings = validate_constraints(constraints, former, topology)
-        required = {constraint.part.owner: constraint.domain for constraint in constraints.all}
-
-        return SetVerdict(findings, warnings, topology.levels, required, [*required])
+        return validate_set(template, former, facts)
 
     def condition(self, pcs: PodCliqueSet, topology: ManagedTopology | None) -> Condition | None:
         return constraint_condition(pcs, topology)

@@ -12,6 +12,7 @@ from app.facts.grove.template import Owner, SetPart, Template, owner_text
 from app.facts.grove.topology import DOMAINS
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath, Findings
+from app.rules.dialects.dialect import NO_CONSTRAINTS, NoTopology, SetVerdict, TopologyFacts
 from app.rules.topology.levels import ManagedTopology
 from app.value import Value
 
@@ -47,6 +48,35 @@ class Constraints(Value):
         return domains, {owner: sorted(self.template.above(owner)) for owner in owners}
 
 
+def validate_set(
+    template: Template,
+    former: Template | None,
+    facts: TopologyFacts,
+) -> SetVerdict:
+    """Return the verdict on the shape of a PodCliqueSet and on its constraints.
+
+    `former` is the set that an UPDATE replaces, None at CREATE.
+    """
+    findings = [*template.findings]
+    constraints = read_constraints(template, findings)
+    if findings:
+        return SetVerdict(findings)
+    if not constraints.all:
+        return NO_CONSTRAINTS
+
+    try:
+        topology = facts.topology()
+    except NoTopology as missing:
+        if not _is_unchanged(constraints, former):
+            raise
+        return SetVerdict(warnings=[_ignored(str(missing))], is_known=False)
+
+    findings, warnings = validate_constraints(constraints, former, topology)
+    required = {constraint.part.owner: constraint.domain for constraint in constraints.all}
+
+    return SetVerdict(findings, warnings, topology.levels, required, [*required])
+
+
 def validate_constraints(
     constraints: Constraints, former: Template | None, topology: ManagedTopology
 ) -> tuple[Findings, list[str]]:
@@ -56,17 +86,17 @@ def validate_constraints(
     update does not change are warnings.
     """
     findings = _findings(constraints, topology)
-    if findings and is_unchanged(constraints, former):
-        return [], [ignored(str(finding)) for finding in findings]
+    if findings and _is_unchanged(constraints, former):
+        return [], [_ignored(str(finding)) for finding in findings]
     return findings, []
 
 
-def is_unchanged(constraints: Constraints, former: Template | None) -> bool:
+def _is_unchanged(constraints: Constraints, former: Template | None) -> bool:
     """Return whether an update of `former` does not change any constraint."""
     return former is not None and read_constraints(former, []).comparable == constraints.comparable
 
 
-def ignored(reason: str) -> str:
+def _ignored(reason: str) -> str:
     """Return the warning about a stored constraint that can't be applied, for `reason`."""
     return f"topology constraint ignored, it was stored before: {reason}"
 
