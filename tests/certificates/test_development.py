@@ -1,3 +1,5 @@
+"""The certificate that a server makes for itself where it finds none."""
+
 import stat
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

@@ -1,3 +1,5 @@
+"""A certificate that is served, while its files change."""
+
 import asyncio
 import base64
 import os

@@ -3,7 +3,6 @@ waits for ever.
 """
 
 import asyncio
-import base64
 import contextlib
 import ssl
 import subprocess
@@ -12,16 +11,13 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-import yaml
 from aiohttp import web
 
-from app.certificates.issue import make_ca
 from app.facts.kinds import ALL, COMPUTE_DOMAIN
 from app.kube.api import (
     ClusterError,
@@ -37,12 +33,10 @@ from app.kube.api import (
     WatchEvent,
 )
 from app.kube.client import HttpClient
-from app.kube.credentials import PodCredentials, from_kubeconfig, in_cluster
 from app.kube.impersonation import Headers
-from app.kube.transport import CallLimits, Decoder, LineTooLong, TokenBucket, lines_of
+from app.kube.transport import CallLimits
 from app.objects.resource import LEASE, NODE, POD, SECRET
 from app.trace import TRACEPARENT
-from tests.kube import virtual
 from tests.kube.credentials import PlainCredentials
 
 QUICK = CallLimits(connect=20.0, total=20.0, watch_silence=0.3, pause=0.01)
@@ -500,68 +494,6 @@ async def test_a_watch_may_be_left_at_any_event() -> None:
         await stream.aclose()
 
 
-@pytest.mark.parametrize(
-    ("chunks", "expected"),
-    [
-        ([b"a\nb\n"], [b"a", b"b"]),
-        ([b"a", b"b\nc"], [b"ab", b"c"]),
-        ([b"\n\n", b"a\n"], [b"a"]),
-        ([], []),
-    ],
-)
-async def test_lines(chunks: list[bytes], expected: list[bytes]) -> None:
-    assert [line async for line in lines_of(_stream(chunks), 100)] == expected
-
-
-async def test_a_line_that_is_too_long() -> None:
-    with pytest.raises(LineTooLong):
-        _ = [line async for line in lines_of(_stream([b"x" * 60, b"y" * 60]), 100)]
-
-
-async def _stream(chunks: list[bytes]) -> AsyncGenerator[bytes, None]:
-    for chunk in chunks:
-        yield chunk
-
-
-# The rate limit.
-
-
-def test_a_burst_and_then_an_even_flow() -> None:
-    async def main() -> list[float]:
-        bucket = TokenBucket(10, 3)
-        taken: list[float] = []
-
-        async def take() -> None:
-            await bucket.take()
-            taken.append(round(virtual.now(), 3))
-
-        await asyncio.gather(*(take() for _ in range(5)))
-        await asyncio.sleep(10)
-        await asyncio.gather(*(take() for _ in range(4)))
-        return taken
-
-    assert virtual.run(main()) == [0.0, 0.0, 0.0, 0.1, 0.2, 10.2, 10.2, 10.2, 10.3]
-
-
-def test_who_gives_up_waiting_gives_the_turn_back() -> None:
-    """Otherwise the turns of verdicts that ran out of time add up, until nobody gets one in time."""
-
-    async def main() -> float:
-        bucket = TokenBucket(10, 1)
-
-        async def take() -> None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1):
-                    await bucket.take()
-
-        await asyncio.gather(*(take() for _ in range(500)))
-        begin = virtual.now()
-        await bucket.take()
-        return round(virtual.now() - begin, 3)
-
-    assert virtual.run(main()) <= 0.2
-
-
 async def test_leases_do_not_wait_their_turn() -> None:
     async with client_of(answering(FINE), CallLimits(qps=0.1, burst=1, total=5.0)) as (client, _):
         await client.get(ObjectRef(NODE, "a"))
@@ -569,146 +501,12 @@ async def test_leases_do_not_wait_their_turn() -> None:
         assert client.calls == {("get", "nodes", "200"): 1, ("get", str(LEASE), "200"): 1}
 
 
-# Credentials.
-
-
-def kubeconfig(path: Path, **users: dict[str, str]) -> Path:
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "first",
-        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:7/prefix/"}}],
-        "users": [{"name": name, "user": user} for name, user in users.items()],
-        "contexts": [{"name": name, "context": {"cluster": "c", "user": name}} for name in users],
-    }
-    path.write_text(yaml.safe_dump(document))
-    return path
-
-
-async def test_kubeconfig_contexts(tmp_path: Path) -> None:
-    token_file = tmp_path / "token"
-    token_file.write_text("from-file\n")
-    users = {
-        "first": {"token": "plain"},
-        "second": {"tokenFile": str(token_file)},
-        "third": {"username": "u", "password": "p"},
-    }
-    path = kubeconfig(tmp_path / "config", **users)
-    basic = base64.b64encode(b"u:p").decode()
-    headers = {None: "Bearer plain", "second": "Bearer from-file", "third": f"Basic {basic}"}
-    for context, header in headers.items():
-        credentials = await from_kubeconfig(path, context)
-        assert (credentials.host, await credentials.authorization()) == (
-            "http://127.0.0.1:7/prefix",
-            header,
-        )
-
-
-async def test_a_token_file_is_read_again_on_renewal(tmp_path: Path) -> None:
-    token_file = tmp_path / "token"
-    token_file.write_text("one")
-    credentials = await from_kubeconfig(
-        kubeconfig(tmp_path / "config", first={"tokenFile": str(token_file)})
-    )
-    token_file.write_text("two")
-    await credentials.renew()
-    assert await credentials.authorization() == "Bearer two"
-
-
-@pytest.mark.parametrize("content", [None, "", "{}", "[", "current-context: absent"])
-async def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, content: str | None) -> None:
-    path = tmp_path / "config"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(ClusterError, match="no credentials"):
-        await from_kubeconfig(path)
-
-
-def service_account(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, host: str = "fd00::1"
-) -> Path:
-    """What Kubernetes gives a Pod."""
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    now = datetime.now(UTC)
-    (directory / "token").write_text("pod-token\n")
-    (directory / "ca.crt").write_bytes(make_ca("a cluster", now, now + timedelta(days=1)).cert_pem)
-    return directory
-
-
-async def test_in_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    credentials = await in_cluster(service_account(tmp_path, monkeypatch))
-    assert (credentials.host, await credentials.authorization()) == (
-        "https://[fd00::1]:443",
-        "Bearer pod-token",
-    )
-    context = credentials.ssl_context()
-    assert context is not None
-    assert len(context.get_ca_certs()) == 1
-    (tmp_path / "token").write_text("rotated")
-    await credentials.renew()
-    assert await credentials.authorization() == "Bearer rotated"
-
-
-async def test_the_token_of_a_pod_is_read_again_once_a_minute(tmp_path: Path) -> None:
-    times = iter([0.0, 59.0, 61.0, 61.0])
-    token = tmp_path / "token"
-    token.write_text("one")
-    credentials = PodCredentials(
-        "https://10.0.0.1:443", token, tmp_path / "ca.crt", clock=lambda: next(times)
-    )
-    assert await credentials.authorization() == "Bearer one"
-    token.write_text("two")
-    assert await credentials.authorization() == "Bearer one"
-    assert await credentials.authorization() == "Bearer two"
-
-
-@pytest.mark.parametrize(
-    ("name", "content"), [("token", ""), ("token", None), ("ca.crt", "no PEM"), ("ca.crt", None)]
-)
-async def test_a_service_account_that_cannot_be_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: str | None
-) -> None:
-    directory = service_account(tmp_path, monkeypatch, "10.0.0.1")
-    (directory / name).unlink()
-    if content is not None:
-        (directory / name).write_text(content)
-    with pytest.raises(ClusterError, match="no credentials"):
-        await in_cluster(directory)
-
-
-async def test_outside_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(ClusterError, match="no credentials"):
-        await in_cluster(tmp_path)
+# Beside calls.
 
 
 def test_a_server_in_a_pod_loads_no_kubernetes_models() -> None:
     code = "import sys, app.commands.serve; sys.exit('kubernetes_asyncio' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-async def test_a_turn_of_the_event_loop_decodes_one_long_body() -> None:
-    decoder = Decoder()
-    turn = 0
-
-    async def count_turns() -> None:
-        nonlocal turn
-        while True:
-            turn += 1
-            await asyncio.sleep(0)
-
-    async def turn_of(length: int) -> int:
-        text = "x" * length
-        assert await decoder.decode(orjson.dumps({"text": text})) == {"text": text}
-        return turn
-
-    counting = asyncio.create_task(count_turns())
-    first, second, third, short = await asyncio.gather(
-        *map(turn_of, (100_000, 100_000, 100_000, 10))
-    )
-    counting.cancel()
-    assert short < first < second < third
 
 
 async def test_discovery_reads_through_the_client() -> None:

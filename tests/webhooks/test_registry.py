@@ -7,7 +7,15 @@ import pytest
 from app.admission.decide import decided
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Later, Verdict, unavailable
-from app.kube.api import ClusterError, Conflict, Gone, NotFound, NotServed, Rejected, Unavailable
+from app.kube.api import (
+    ClusterError,
+    Conflict,
+    Gone,
+    NotFound,
+    NotServed,
+    Rejected,
+    Unavailable,
+)
 from app.sandbox.objects.cel import holds
 from app.webhooks.registry import (
     MUTATE_POD,
@@ -182,3 +190,71 @@ async def test_our_own_mistakes_are_not_the_clusters(late: bool, caplog: Any) ->
     verdict = await decided(VALIDATE_POD_GROUP.route(handler), REQUEST, 1)
     assert (verdict.code, verdict.reason) == (500, "InternalError")
     assert "KeyError: 'ours'" in caplog.text
+
+
+def test_the_table() -> None:
+    rows = [
+        (
+            webhook.path,
+            str(webhook.resource),
+            webhook.operations,
+            webhook.failure_policy,
+            webhook.timeout_seconds,
+            webhook.side_effects,
+        )
+        for webhook in WEBHOOKS
+    ]
+    assert rows == [
+        (
+            "/validate/clustertopology",
+            "clustertopologies.grove.io",
+            ("CREATE", "UPDATE", "DELETE"),
+            "Fail",
+            5,
+            "None",
+        ),
+        (
+            "/validate/podcliqueset",
+            "podcliquesets.grove.io",
+            ("CREATE", "UPDATE"),
+            "Fail",
+            5,
+            "None",
+        ),
+        (
+            "/validate/podgroup",
+            "podgroups.scheduling.run.ai",
+            ("CREATE", "UPDATE"),
+            "Fail",
+            5,
+            "None",
+        ),
+        (
+            "/validate/podgang",
+            "podgangs.scheduler.grove.io",
+            ("DELETE",),
+            "Ignore",
+            5,
+            "NoneOnDryRun",
+        ),
+        (
+            "/mutate/podclique",
+            "podcliques.grove.io",
+            ("CREATE", "UPDATE"),
+            "Fail",
+            10,
+            "NoneOnDryRun",
+        ),
+        (
+            "/mutate/podgang",
+            "podgangs.scheduler.grove.io",
+            ("CREATE", "UPDATE"),
+            "Fail",
+            5,
+            "NoneOnDryRun",
+        ),
+        ("/mutate/pod-binding", "pods", ("CREATE",), "Ignore", 2, "None"),
+        ("/mutate/pod", "pods", ("CREATE",), "Ignore", 2, "None"),
+    ]
+    mutating = [webhook.name.split(".")[0] for webhook in WEBHOOKS if webhook.mutating]
+    assert mutating == ["podclique", "podgang", "pod-binding", "pod"]

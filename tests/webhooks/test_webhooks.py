@@ -21,7 +21,6 @@ from app.facts.table import (
 )
 from app.kube.api import ClusterError, Conflict, ObjectRef, Rejected, Unavailable
 from app.stores.stores import fill
-from app.webhooks.registry import WEBHOOKS
 from tests.cluster.offline import OfflineCluster
 from tests.reviews import LEVELS, NODE, Caller, cluster, load, operator_cluster, patch_of, path_of
 
@@ -518,74 +517,6 @@ async def test_a_bulk_delete_takes_its_name_from_the_old_object() -> None:
     assert "name" not in review["request"]
     response = await Caller().ask("/validate/clustertopology", review)
     assert response["status"]["code"] == 403
-
-
-def test_the_table() -> None:
-    rows = [
-        (
-            webhook.path,
-            str(webhook.resource),
-            webhook.operations,
-            webhook.failure_policy,
-            webhook.timeout_seconds,
-            webhook.side_effects,
-        )
-        for webhook in WEBHOOKS
-    ]
-    assert rows == [
-        (
-            "/validate/clustertopology",
-            "clustertopologies.grove.io",
-            ("CREATE", "UPDATE", "DELETE"),
-            "Fail",
-            5,
-            "None",
-        ),
-        (
-            "/validate/podcliqueset",
-            "podcliquesets.grove.io",
-            ("CREATE", "UPDATE"),
-            "Fail",
-            5,
-            "None",
-        ),
-        (
-            "/validate/podgroup",
-            "podgroups.scheduling.run.ai",
-            ("CREATE", "UPDATE"),
-            "Fail",
-            5,
-            "None",
-        ),
-        (
-            "/validate/podgang",
-            "podgangs.scheduler.grove.io",
-            ("DELETE",),
-            "Ignore",
-            5,
-            "NoneOnDryRun",
-        ),
-        (
-            "/mutate/podclique",
-            "podcliques.grove.io",
-            ("CREATE", "UPDATE"),
-            "Fail",
-            10,
-            "NoneOnDryRun",
-        ),
-        (
-            "/mutate/podgang",
-            "podgangs.scheduler.grove.io",
-            ("CREATE", "UPDATE"),
-            "Fail",
-            5,
-            "NoneOnDryRun",
-        ),
-        ("/mutate/pod-binding", "pods", ("CREATE",), "Ignore", 2, "None"),
-        ("/mutate/pod", "pods", ("CREATE",), "Ignore", 2, "None"),
-    ]
-    mutating = [webhook.name.split(".")[0] for webhook in WEBHOOKS if webhook.mutating]
-    assert mutating == ["podclique", "podgang", "pod-binding", "pod"]
 
 
 def constrained(configs: Any) -> tuple[Caller, dict[str, Any]]:

@@ -1,0 +1,112 @@
+"""Findings of an audit: their text, what helps, and the exit code."""
+
+from pathlib import Path
+
+import pytest
+
+from app.audit.auditor import JUDGED
+from app.audit.finding import BY_PROBLEM, BY_WARNING, FORMER_API, Finding, Tally, remedy_for
+from app.objects.resource import Resource
+
+
+@pytest.mark.parametrize("resource", JUDGED, ids=lambda resource: resource.kind)
+def test_every_kind_that_is_judged_has_a_remedy_that_says_what_holds_until_then(
+    resource: Resource,
+) -> None:
+    assert "until then" in remedy_for(resource.kind, 422)
+
+
+def test_a_finding_as_text() -> None:
+    finding = Finding("PodGroup", "ns", "bad", 422, ("a: wrong", "b: wrong"), "Mend it.")
+    assert finding.text() == (
+        "refused   PodGroup ns/bad\n    a: wrong\n    b: wrong\n    remedy: Mend it."
+    )
+    assert (
+        Finding("ComputeDomain", "", "x", 0, ("y",), "Z.").text()
+        == "warning   ComputeDomain x\n    y\n    remedy: Z."
+    )
+    assert Finding("PodGang", "", "x", 503, ("y",), "Z.").text().startswith("undecided PodGang x\n")
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "problems", "remedy"),
+    [
+        (
+            "PodCliqueSet",
+            422,
+            ['a: topology level not found in ClusterTopology "t", which has: zone', "b: odd"],
+            "Name one of the levels that there are; until then, it can't be created again. Correct it; until then, it can't be created again.",
+        ),
+        (
+            "ClusterTopology",
+            0,
+            ['level "rack": no node has the label r'],
+            "Correct the key of the level, or label the nodes.",
+        ),
+        ("ClusterTopology", 0, ["odd"], "Correct its levels, or the labels of the nodes."),
+        (
+            "PodCliqueSet",
+            0,
+            [
+                'a "rack": all nodes are in one "host", and then KAI never places the pods unless a level is preferred too: add pack.preferred, such as "host"'
+            ],
+            "Delete it, and create it with a preferred domain too: Grove allows no correction.",
+        ),
+        (
+            "PodGroup",
+            0,
+            [
+                'a "k/zone" is not a level of KAI Topology "t", which has: k/rack; KAI never places these pods'
+            ],
+            "Name one of the levels that there are; until then, its pods stay pending.",
+        ),
+        (
+            "PodCliqueSet",
+            0,
+            [
+                'MNNVL of clique "w": no required topology constraint keeps the pods of "w" within one NVLink domain (node label d): pods in different domains have no NVLink between them'
+            ],
+            "Require a level at or below the NVLink domain.",
+        ),
+        (
+            "PodClique",
+            403,
+            ["ComputeDomain is not an API of this cluster (x): MNNVL can't be set up here"],
+            "Install NVIDIA's DRA driver, or remove the annotations from its PodCliqueSet; until then, it can't be created again.",
+        ),
+    ],
+)
+def test_a_remedy_is_that_of_the_problem(
+    kind: str, code: int, problems: list[str], remedy: str
+) -> None:
+    assert remedy_for(kind, code, problems) == remedy
+
+
+def test_what_helps_is_looked_for_by_words_of_refusals_and_warnings() -> None:
+    """The README of the webhooks lists them all; another test compares it with the code."""
+    readme = " ".join(Path("app/webhooks/README.md").read_text().split())
+    known = [words for words, _ in (*BY_WARNING, *BY_PROBLEM)]
+    assert [words for words in known if words not in readme] == [FORMER_API]
+
+
+def test_only_what_is_left_of_a_former_api_is_to_be_deleted_with_its_crd() -> None:
+    assert "delete the CRD" in remedy_for("ClusterTopology", 0, [FORMER_API]).lower().replace(
+        "crd", "CRD"
+    )
+    assert "CRD" not in remedy_for("ClusterTopology", 0, ["level"])
+
+
+def test_the_exit_code_tells_refusals_from_warnings() -> None:
+    warning = Finding("PodGang", "ns", "a", 0, ("y",), "Z.")
+    refusal = Finding("PodGang", "ns", "b", 422, ("y",), "Z.")
+    codes = []
+    for findings in ([], [warning], [warning, refusal]):
+        tally = Tally()
+        for finding in findings:
+            tally.add(finding)
+        codes.append((tally.exit_code, tally.summary()))
+    assert codes == [
+        (0, ""),
+        (3, "PodGang: 0 looked at, 0 refused, 1 with warnings"),
+        (1, "PodGang: 0 looked at, 1 refused, 1 with warnings"),
+    ]

@@ -1,0 +1,131 @@
+"""The adoption of ComputeDomains and ResourceClaims by PodGangs, over a cluster in memory."""
+
+from typing import Any
+
+import pytest
+
+from app.facts.grove.gang import read_gang
+from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
+from app.kube.api import Conflict, NotFound, ObjectRef
+from app.rules.dialects.design.owner import POD_GANG_OWNS
+from tests.cluster.mnnvl import (
+    BY_GANG,
+    BY_SET,
+    DELETED,
+    GANG,
+    LABELS,
+    MANAGED,
+    SET,
+    claim,
+    domain,
+    gang,
+)
+from tests.cluster.offline import OfflineCluster
+
+
+async def test_a_gang_adopts_what_is_its_own() -> None:
+    other = domain(
+        name="pcs-1-cd",
+        labels={**MANAGED, "grove.io/pcs-replica-index": "1", "grove.io/podgang": "pcs-1"},
+    )
+    cluster = OfflineCluster([SET, GANG, domain(), claim(), other])
+    written = await cluster.owners.adopt(gang(), dry_run=False)
+    assert [obj["metadata"]["name"] for obj in written] == ["pcs-0-cd", "pcs-0-mnnvl-claim"]
+    for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
+        owners = cluster.client.objects(resource)[0]["metadata"]["ownerReferences"]
+        assert owners == [gang().reference()]
+    assert cluster.client.objects(COMPUTE_DOMAIN)[1]["metadata"]["ownerReferences"] == [BY_SET]
+    assert {
+        POD_GANG_OWNS.state(mnnvl_resource, gang())
+        for mnnvl_resource in cluster.owners.resources_of(gang())
+    } == {"owned"}
+    assert await cluster.owners.adopt(gang(), dry_run=False) == []
+
+
+async def test_a_gang_is_known_by_its_name_where_its_labels_say_no_more_than_its_set() -> None:
+    labels = {"app.kubernetes.io/part-of": "pcs"}
+    grove = read_gang({"metadata": {**GANG["metadata"], "labels": labels}}, "ns")  # type: ignore[dict-item]
+    cluster = OfflineCluster([SET, GANG, domain(), claim()])
+    written = await cluster.owners.adopt(grove, dry_run=False)
+    assert [obj["metadata"]["name"] for obj in written] == ["pcs-0-cd", "pcs-0-mnnvl-claim"]
+
+
+async def test_a_resource_that_names_no_podgang_goes_by_the_designs_labels() -> None:
+    unnamed = {key: value for key, value in MANAGED.items() if key != "grove.io/podgang"}
+    cluster = OfflineCluster([SET, GANG, domain(labels=unnamed)])
+    (written,) = await cluster.owners.adopt(gang(), dry_run=False)
+    assert written["metadata"]["ownerReferences"] == [gang().reference()]
+
+
+async def test_a_gang_never_takes_what_another_controls() -> None:
+    owners = [{**BY_GANG, "name": "pcs-1", "uid": "x"}]
+    cluster = OfflineCluster([SET, GANG, domain(owners)])
+    assert await cluster.owners.adopt(gang(), dry_run=False) == []
+    assert cluster.client.writes() == []
+
+
+async def test_a_dry_adoption_writes_nothing() -> None:
+    cluster = OfflineCluster([SET, GANG, domain()])
+    (planned,) = await cluster.owners.adopt(gang(), dry_run=True)
+    assert planned["metadata"]["ownerReferences"] == [gang().reference()]
+    assert cluster.client.writes() == []
+
+
+async def test_an_adoption_is_of_what_was_read() -> None:
+    cluster = OfflineCluster([SET, GANG, domain()])
+    await cluster.client.patch(
+        ObjectRef(COMPUTE_DOMAIN, "pcs-0-cd", "ns"), {"metadata": {"labels": {"a": "b"}}}
+    )
+    with pytest.raises(Conflict):
+        await cluster.owners.adopt(gang(), dry_run=False)
+    assert cluster.client.objects(COMPUTE_DOMAIN)[0]["metadata"]["ownerReferences"] == [BY_SET]
+
+
+async def test_what_is_gone_can_not_be_adopted() -> None:
+    cluster = OfflineCluster([SET, GANG, domain()])
+    await cluster.client.delete(ObjectRef(COMPUTE_DOMAIN, "pcs-0-cd", "ns"))
+    with pytest.raises(NotFound):
+        await cluster.owners.adopt(gang(), dry_run=False)
+
+
+async def test_the_rest_is_left_when_one_adoption_is_crossed() -> None:
+    cluster = OfflineCluster([SET, GANG, domain(), claim()])
+    cluster.client.fail_next(
+        "patch", RESOURCE_CLAIM, Conflict("changed", code=409, reason="Conflict")
+    )
+    with pytest.raises(Conflict):
+        await cluster.owners.adopt(gang(), dry_run=False)
+    states = [
+        (mnnvl_resource.kind, POD_GANG_OWNS.state(mnnvl_resource, gang()))
+        for mnnvl_resource in cluster.owners.resources_of(gang())
+    ]
+    assert states == [("ComputeDomain", "owned"), ("ResourceClaim", "adoptable")]
+    assert [obj["kind"] for obj in await cluster.owners.adopt(gang(), dry_run=False)] == [
+        "ResourceClaim"
+    ]
+
+
+GENERATED = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p", "controller": True}
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        pytest.param(domain(**DELETED), id="on its way out"),
+        pytest.param(domain(labels={**LABELS}), id="not managed by us"),
+        pytest.param(
+            domain(labels={**MANAGED, "grove.io/podgang": "pcs-0-group-0"}),
+            id="made for a scaled one",
+        ),
+        pytest.param(claim([GENERATED]), id="made by Kubernetes for one pod"),
+        pytest.param(
+            domain([{"kind": "Thing", "name": "t", "uid": "t", "controller": True}]),
+            id="somebody else's",
+        ),
+        pytest.param(domain(namespace="other"), id="in another namespace"),
+    ],
+)
+async def test_a_gang_leaves_alone_what_is_not_its_own(stored: Any) -> None:
+    cluster = OfflineCluster([SET, GANG, stored])
+    assert await cluster.owners.adopt(gang(), dry_run=False) == []
+    assert cluster.client.calls == []

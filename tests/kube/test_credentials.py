@@ -1,0 +1,125 @@
+"""Credentials of a kubeconfig and of a Pod: read, renewed, and what can't be used."""
+
+import base64
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+
+from app.certificates.issue import make_ca
+from app.kube.api import (
+    ClusterError,
+)
+from app.kube.credentials import PodCredentials, from_kubeconfig, in_cluster
+
+
+def kubeconfig(path: Path, **users: dict[str, str]) -> Path:
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "first",
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:7/prefix/"}}],
+        "users": [{"name": name, "user": user} for name, user in users.items()],
+        "contexts": [{"name": name, "context": {"cluster": "c", "user": name}} for name in users],
+    }
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+async def test_kubeconfig_contexts(tmp_path: Path) -> None:
+    token_file = tmp_path / "token"
+    token_file.write_text("from-file\n")
+    users = {
+        "first": {"token": "plain"},
+        "second": {"tokenFile": str(token_file)},
+        "third": {"username": "u", "password": "p"},
+    }
+    path = kubeconfig(tmp_path / "config", **users)
+    basic = base64.b64encode(b"u:p").decode()
+    headers = {None: "Bearer plain", "second": "Bearer from-file", "third": f"Basic {basic}"}
+    for context, header in headers.items():
+        credentials = await from_kubeconfig(path, context)
+        assert (credentials.host, await credentials.authorization()) == (
+            "http://127.0.0.1:7/prefix",
+            header,
+        )
+
+
+async def test_a_token_file_is_read_again_on_renewal(tmp_path: Path) -> None:
+    token_file = tmp_path / "token"
+    token_file.write_text("one")
+    credentials = await from_kubeconfig(
+        kubeconfig(tmp_path / "config", first={"tokenFile": str(token_file)})
+    )
+    token_file.write_text("two")
+    await credentials.renew()
+    assert await credentials.authorization() == "Bearer two"
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", "[", "current-context: absent"])
+async def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "config"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ClusterError, match="no credentials"):
+        await from_kubeconfig(path)
+
+
+def service_account(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, host: str = "fd00::1"
+) -> Path:
+    """What Kubernetes gives a Pod."""
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    now = datetime.now(UTC)
+    (directory / "token").write_text("pod-token\n")
+    (directory / "ca.crt").write_bytes(make_ca("a cluster", now, now + timedelta(days=1)).cert_pem)
+    return directory
+
+
+async def test_in_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    credentials = await in_cluster(service_account(tmp_path, monkeypatch))
+    assert (credentials.host, await credentials.authorization()) == (
+        "https://[fd00::1]:443",
+        "Bearer pod-token",
+    )
+    context = credentials.ssl_context()
+    assert context is not None
+    assert len(context.get_ca_certs()) == 1
+    (tmp_path / "token").write_text("rotated")
+    await credentials.renew()
+    assert await credentials.authorization() == "Bearer rotated"
+
+
+async def test_the_token_of_a_pod_is_read_again_once_a_minute(tmp_path: Path) -> None:
+    times = iter([0.0, 59.0, 61.0, 61.0])
+    token = tmp_path / "token"
+    token.write_text("one")
+    credentials = PodCredentials(
+        "https://10.0.0.1:443", token, tmp_path / "ca.crt", clock=lambda: next(times)
+    )
+    assert await credentials.authorization() == "Bearer one"
+    token.write_text("two")
+    assert await credentials.authorization() == "Bearer one"
+    assert await credentials.authorization() == "Bearer two"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("token", ""), ("token", None), ("ca.crt", "no PEM"), ("ca.crt", None)]
+)
+async def test_a_service_account_that_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: str | None
+) -> None:
+    directory = service_account(tmp_path, monkeypatch, "10.0.0.1")
+    (directory / name).unlink()
+    if content is not None:
+        (directory / name).write_text(content)
+    with pytest.raises(ClusterError, match="no credentials"):
+        await in_cluster(directory)
+
+
+async def test_outside_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(ClusterError, match="no credentials"):
+        await in_cluster(tmp_path)
