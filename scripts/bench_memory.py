@@ -136,17 +136,17 @@ def main() -> int:
     print(f"{'':28}{'empty':>12}{'full':>12}{'empty, leads':>14}{'full, leads':>14}")
     print(
         "{:28}{:12,}{:12,}{:14,}{:14,}".format(
-            "objects in caches", *(one.objects for one in columns)
+            "objects in caches", *(column.objects for column in columns)
         )
     )
     print(
         "{:28}{:12.1f}{:12.1f}{:14.1f}{:14.1f}".format(
-            "resident, MiB", *(one.resident / 2**20 for one in columns)
+            "resident, MiB", *(column.resident / 2**20 for column in columns)
         )
     )
     print(
         "{:28}{:12.2f}{:12.2f}{:14.2f}{:14.2f}".format(
-            "ready after, s", *(one.seconds for one in columns)
+            "ready after, s", *(column.seconds for column in columns)
         )
     )
     each = [cost(empty.following, full.following), cost(empty.leading, full.leading)]
@@ -281,7 +281,7 @@ def mnnvl_resources(gang: dict[str, Any]) -> list[dict[str, Any]]:
     )
     owner = read_gang(gang, "default").reference()
     made = [desired_compute_domain(plan, COMPUTE_DOMAIN.versions[0]), desired_claim(plan, "v1")]
-    return [{**one, "metadata": {**one["metadata"], "ownerReferences": [owner]}} for one in made]
+    return [{**obj, "metadata": {**obj["metadata"], "ownerReferences": [owner]}} for obj in made]
 
 
 async def run_api(directory: Path, scale: float) -> None:

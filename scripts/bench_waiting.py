@@ -153,7 +153,9 @@ def resource_of(path: str) -> Resource:
     """The resource of a list, by its path."""
     group = "/".join(path.split("/")[2:-2])
     plural = path.rpartition("/")[2]
-    return next(one for one in RESOURCES if (one.group, one.plural) == (group, plural))
+    return next(
+        resource for resource in RESOURCES if (resource.group, resource.plural) == (group, plural)
+    )
 
 
 def event(kind: Any, obj: Object) -> WatchEvent:

@@ -251,9 +251,9 @@ class Running:
         Yield what is not as expected: another exit code, or an output without a text.
         """
         print(f"$ grove-admission {' '.join(words)}")
-        given = ["--kubeconfig", str(self._directory / "kubeconfig"), "--context", "user"]
+        options = ["--kubeconfig", str(self._directory / "kubeconfig"), "--context", "user"]
         ended = subprocess.run(
-            [sys.executable, "-m", "app", *words, *given],
+            [sys.executable, "-m", "app", *words, *options],
             cwd=ROOT,
             capture_output=True,
             text=True,

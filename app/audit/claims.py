@@ -76,8 +76,10 @@ class ClaimAudit:
             for claim in self._stores[CLAIMS].values()
             if claim.deleting and claim.namespace not in exempt
         )
-        found = [await find(self._client, ObjectRef(RESOURCE_CLAIM, name, ns)) for ns, name in keys]
-        claims = [claim for claim in found if claim is not None]
+        stored = [
+            await find(self._client, ObjectRef(RESOURCE_CLAIM, name, ns)) for ns, name in keys
+        ]
+        claims = [claim for claim in stored if claim is not None]
         return [
             _held(claim, pods)
             for claim, pods in await claims_held_in_deletion(self._client, claims)

@@ -27,19 +27,19 @@ def one_word(words: Sequence[str]) -> str:
     return "/".join(words)
 
 
-def reference(given: str, namespace: str) -> Ref:
+def reference(text: str, namespace: str) -> Ref:
     """Return the object that `KIND/NAME` names; a bare name is that of a PodCliqueSet.
 
     Raise UnusableInput for another kind, or none.
     """
-    kind, _, name = given.rpartition("/")
+    kind, _, name = text.rpartition("/")
     full = KINDS.get(kind.partition(".")[0].lower()) if kind else "PodCliqueSet"
     kinds = listed(sorted(set(KINDS.values())), 20)
     if not name or (not kind and name.lower() in KINDS):
-        raise UnusableInput(f"{given!r} has no name: {_FORMS}; KIND is one of {kinds}")
+        raise UnusableInput(f"{text!r} has no name: {_FORMS}; KIND is one of {kinds}")
     if full is None:
         others = "name one of its Pods, or nothing, for all that waits"
-        raise UnusableInput(f"{given!r} can't be explained: {others}. KIND is one of {kinds}")
+        raise UnusableInput(f"{text!r} can't be explained: {others}. KIND is one of {kinds}")
     return Ref(full, namespace, name)
 
 

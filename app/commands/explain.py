@@ -87,19 +87,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     logs.set_up("warning")
-    given = one_word(arguments.object)
-    if given and arguments.all_namespaces:
+    name = one_word(arguments.object)
+    if name and arguments.all_namespaces:
         raise UnusableInput("--all-namespaces lists what waits, and takes no name")
-    if arguments.watch and not given:
+    if arguments.watch and not name:
         raise UnusableInput("--watch takes the name of an object")
 
     try:
         if arguments.offline:
-            return _offline(given, arguments)
+            return _offline(name, arguments)
         namespace = arguments.namespace or namespace_of(arguments.kubeconfig, arguments.context)
-        if not given:
+        if not name:
             return uvloop.run(_list(namespace, arguments))
-        return uvloop.run(_run(reference(given, namespace), arguments))
+        return uvloop.run(_run(reference(name, namespace), arguments))
     except BrokenPipeError:
         raise  # the reader of our output has ended
     except (ClusterError, OSError) as problem:
@@ -116,14 +116,14 @@ def _require_files(names: Sequence[str]) -> None:
             )
 
 
-def _offline(given: str, arguments: argparse.Namespace) -> int:
-    if not given:
+def _offline(name: str, arguments: argparse.Namespace) -> int:
+    if not name:
         _require_files(arguments.offline)
     facts = facts_of(stream_of(arguments.offline), time.time())
     index = Index(facts)
-    if not given:
+    if not name:
         return print_list(index, arguments.namespace or "", arguments)
-    ref = reference(given, arguments.namespace or "")
+    ref = reference(name, arguments.namespace or "")
     others = _refs(facts, ref.kind)
     if not others:
         raise UnusableInput(f"there is no {ref.kind} in these files")

@@ -133,12 +133,12 @@ def levels_of(path: str, name: str) -> ClusterTopology:
             findings = validate_cluster_topology(document)
             levels = read_cluster_topology(document)
         elif isinstance(section, dict):
-            given = section.get("levels")
+            configured = section.get("levels")
             findings = validate_levels(
-                list_of(given), FieldPath("").child("clusterTopology.levels")
+                list_of(configured), FieldPath("").child("clusterTopology.levels")
             )
             levels = read_cluster_topology(
-                {"spec": {"levels": given}, "metadata": {"name": name or section.get("name")}}
+                {"spec": {"levels": configured}, "metadata": {"name": name or section.get("name")}}
             )
         else:
             continue
@@ -237,8 +237,8 @@ def _report_effects(
 
     if facts.unseen:
         return print_unknown(facts)
-    found = room.exit_code if room else 0
-    return max(effects.exit_code, found)
+    room_code = room.exit_code if room else 0
+    return max(effects.exit_code, room_code)
 
 
 def _effects_text(
@@ -287,22 +287,22 @@ def _domains(
 def _inside(
     index: Index,
     topology: Topology,
-    given: str,
+    text: str,
 ) -> list[DomainReport]:
     """Return the domains of a level that have the value; several if it is in several parents.
 
     UnusableInput for none.
     """
-    level, _, value = given.partition("=")
+    level, _, value = text.partition("=")
     if not level or not value:
         raise UnusableInput(
-            f"{given!r} is not LEVEL=VALUE, such as zone=zone-a; the levels are"
+            f"{text!r} is not LEVEL=VALUE, such as zone=zone-a; the levels are"
             f" {_levels(index, topology)}"
         )
 
     keys = [known.key for known in topology.levels if level in (known.domain, known.key)]
     if not keys:
-        raise UnusableInput(f"{given!r}: {level} is no level; there are {_levels(index, topology)}")
+        raise UnusableInput(f"{text!r}: {level} is no level; there are {_levels(index, topology)}")
 
     depth = index.domains(topology.keys).depth(keys[0]) or 1
     reports = [
@@ -311,7 +311,7 @@ def _inside(
         if value in (report.path[-1], "/".join(report.path))
     ]
     if not reports:
-        raise UnusableInput(f"{given!r}: no node has {keys[0]}={value}")
+        raise UnusableInput(f"{text!r}: no node has {keys[0]}={value}")
 
     return reports
 

@@ -98,8 +98,8 @@ def _console(client: HttpClient, settings: ConsoleSettings) -> Console:
     """Return the parts of a console. None of them can change the cluster through `client`."""
 
     def renewal(error: Exception) -> tuple[str, str]:
-        given = settings.kubeconfig, settings.context or None
-        return how_to_renew(error, *given), user_in_words(*given)
+        context = settings.kubeconfig, settings.context or None
+        return how_to_renew(error, *context), user_in_words(*context)
 
     namespaces = Namespaces(settings.namespaces, settings.own_namespace)
     watched = PermittedStores(

@@ -34,12 +34,12 @@ class ConsolePage(Value):
         return [*unknown, *(f"{name}={query[name]}" for name in values)]
 
 
-def reference(given: str, kinds: Mapping[str, bool]) -> Ref | None:
+def reference(text: str, kinds: Mapping[str, bool]) -> Ref | None:
     """Return the object that `Kind/namespace/name` names, or None if the text has another form.
 
     `kinds` has the kinds that are known, and whether each has namespaces.
     """
-    kind, _, rest = given.partition("/")
+    kind, _, rest = text.partition("/")
     namespace, _, name = rest.partition("/")
     is_known = kind in kinds and bool(namespace) == kinds[kind]
     return Ref(kind, namespace, name) if name and is_known else None

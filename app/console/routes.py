@@ -210,9 +210,9 @@ class _Routes:
     async def _explanation(
         self, request: Request, form: Callable[[Answer], str | bytes], media_type: str
     ) -> Response:
-        given = request.query_params.get("object", "")
+        asked = request.query_params.get("object", "")
         body = await self._console.live.revisions.in_thread(
-            workloads.printed, self._console.live.snapshot(), given, form
+            workloads.printed, self._console.live.snapshot(), asked, form
         )
         return Response(status_code=404) if body is None else Response(body, media_type=media_type)
 

@@ -59,15 +59,15 @@ def _yaml(obj: Object, resource: Resource) -> str:
 
 def read(snapshot: Revision, query: Query) -> Values:
     """Return what the page shows without the stored object."""
-    given = query.get("object", "")
-    ref = reference(given, _NAMESPACED)
+    text = query.get("object", "")
+    ref = reference(text, _NAMESPACED)
     return {
-        "name": f"{ref.kind} {ref.name}" if ref else given or "No object",
+        "name": f"{ref.kind} {ref.name}" if ref else text or "No object",
         "namespace": ref.namespace if ref else "",
         "commands": _commands(ref) if ref else (),
-        "object": given,
+        "object": text,
         "explained": ref is not None and ref.kind in EXPLAINED,
-        "ignored": ["object"] if given and ref is None else [],
+        "ignored": ["object"] if text and ref is None else [],
         "problem": "",
         "yaml": "",
         "events": [],

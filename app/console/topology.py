@@ -157,9 +157,9 @@ def _free(report: DomainReport) -> str:
     )
 
 
-def _path(index: Index, topology: Topology, given: str) -> Path:
+def _path(index: Index, topology: Topology, text: str) -> Path:
     """Return the domain at a path such as `zone-a/block-07`, or () if there is none."""
-    at = tuple(given.split("/")) if given else ()
+    at = tuple(text.split("/")) if text else ()
     if not at or len(at) >= max(1, len(topology.keys)):
         return ()
     return at if index.domains(topology.keys).within(len(at), at) else ()
@@ -196,30 +196,32 @@ def _number(
 # Where a gang or a set is.
 
 
-def _gang_or_set(index: Index, given: str) -> SetWithStatus | PodGang | None:
-    ref = reference(given, EXPLAINED)
+def _gang_or_set(index: Index, text: str) -> SetWithStatus | PodGang | None:
+    ref = reference(text, EXPLAINED)
     key = ref.key if ref else ("", "")
     if ref and ref.kind == "PodGang":
         return index.gangs.get(key)
     return index.sets.get(key) if ref and ref.kind == "PodCliqueSet" else None
 
 
-def _nodes_of(index: Index, given: str) -> frozenset[str]:
+def _nodes_of(index: Index, text: str) -> frozenset[str]:
     """Return the names of the nodes on which a set or a gang has pods."""
-    found = _gang_or_set(index, given)
-    if found is None:
+    workload = _gang_or_set(index, text)
+    if workload is None:
         return frozenset()
     gangs = (
-        gangs_of_set(index, found) if isinstance(found, SetWithStatus) else (gang_of(index, found),)
+        gangs_of_set(index, workload)
+        if isinstance(workload, SetWithStatus)
+        else (gang_of(index, workload),)
     )
     return frozenset(pod.node for gang in gangs for pod in gang.placed)
 
 
-def _gangs(index: Index, given: str) -> list[Ref]:
+def _gangs(index: Index, chosen: str) -> list[Ref]:
     """Return the PodCliqueSets to choose from. If there are many, only the chosen one."""
     sets = [pcs.ref for pcs in index.facts.sets]
     if len(sets) > _FEW_SETS:
-        sets = [ref for ref in sets if named(ref) == given]
+        sets = [ref for ref in sets if named(ref) == chosen]
     return sorted(sets, key=named)
 
 

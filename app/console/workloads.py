@@ -42,13 +42,13 @@ def page(listing: WaitingList) -> ConsolePage:
 
 
 def printed(
-    snapshot: Revision, given: str, form: Callable[[Answer], str | bytes]
+    snapshot: Revision, text: str, form: Callable[[Answer], str | bytes]
 ) -> str | bytes | None:
     """Return the explanation of `Kind/namespace/name` in a form.
 
     None if there is no such object.
     """
-    ref = reference(given, EXPLAINED)
+    ref = reference(text, EXPLAINED)
     answer = answered(snapshot.index, ref) if ref else None
     return None if answer is None else form(answer)
 

@@ -82,13 +82,13 @@ async def read_policies(
     """Return the policies with `labels`, a selector. None if they are not served."""
     policies, bound = (Selection(resource, labels=labels) for resource in resources)
     try:
-        found = await every(client, policies)
+        listed = await every(client, policies)
         bindings = await every(client, bound)
     except NotServed:
         return NO_POLICIES
 
     named = ((text_at(map_at(binding, "spec"), "policyName"), binding) for binding in bindings)
-    return Policies({policy["metadata"]["name"]: policy for policy in found}, by_key(named))
+    return Policies({policy["metadata"]["name"]: policy for policy in listed}, by_key(named))
 
 
 async def check_policies(client: Client, configuration: Configuration) -> Checks:
@@ -130,13 +130,13 @@ def _differences(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[str]:
     names = [obj["metadata"]["name"] for obj in desired[::2]]
     for policy, binding in zip(desired[::2], desired[1::2], strict=True):
         name = policy["metadata"]["name"]
-        found = stored.policies.get(name)
+        stored_policy = stored.policies.get(name)
         bindings = stored.bindings.get(name, ())
-        if found is None or not bindings:
+        if stored_policy is None or not bindings:
             yield f"{name} is not installed, or has no binding"
             continue
 
-        if _differs(found["spec"], policy["spec"]):
+        if _differs(stored_policy["spec"], policy["spec"]):
             yield f"{name} is not that of this version and configuration"
         if not any(not _differs(item["spec"], binding["spec"]) for item in bindings):
             yield f"the binding of {name} is not that of this version and configuration"

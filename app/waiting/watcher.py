@@ -171,10 +171,10 @@ class Looker:
         """Return what has waited too long. Not for two threads at once."""
         started = time.thread_time()
         self._index.follow(facts)
-        found = overdue(self._index, after, self._first_seen, conditions_of(facts).keys())
-        self._first_seen = found.first_seen
+        waited = overdue(self._index, after, self._first_seen, conditions_of(facts).keys())
+        self._first_seen = waited.first_seen
         self.seconds = time.thread_time() - started
-        return found
+        return waited
 
 
 def _gone(facts: Snapshot) -> Callable[[Ref], bool]:

@@ -219,8 +219,8 @@ def base_gangs(gang: Gang) -> list[PodGang]:
     cliques = (member.clique for member in gang.members)
     names = {clique.place.base_podgang for clique in cliques if clique}
     others = sorted(names - {gang.ref.name})
-    found = (index.gangs.get((gang.namespace, name)) for name in others)
-    return [base for base in found if base]
+    bases = (index.gangs.get((gang.namespace, name)) for name in others)
+    return [base for base in bases if base]
 
 
 def _by_epoch(index: Index, pod_gang: PodGang) -> list[PodGang]:

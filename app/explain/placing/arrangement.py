@@ -106,14 +106,14 @@ class Arrangement:
         try:
             if self._every(free, [wish]) is None:
                 return False
-            found = self._every(free, [*self._wishes, wish])
+            solution = self._every(free, [*self._wishes, wish])
         except Exhausted:
             self.is_certain = False
             return False
 
-        if found is None:
+        if solution is None:
             return False
-        self._used, self._free = found
+        self._used, self._free = solution
         self._wishes.append(wish)
         return True
 

@@ -219,9 +219,9 @@ class _Search:
                 self._look(1)
                 before = self._take(task, position, taken)
                 left = replace(task, count=task.count - taken)
-                found = self._spread(left, takers, index + 1, rest)
+                is_placed = self._spread(left, takers, index + 1, rest)
                 self._give_back(position, before)
-                if found:
+                if is_placed:
                     return True
         return False
 

@@ -107,7 +107,7 @@ def _domains_of(
     """
     domains = gang.domains
     depth = domains.depth(key)
-    found: set[Path] = set()
+    paths: set[Path] = set()
     unlabelled: set[str] = set()
     for name in {pod.node for pod in part.placed}:
         position = domains.positions.get(name)
@@ -116,10 +116,10 @@ def _domains_of(
         labels = domains.nodes[position].labels
         path = tuple(labels[level] for level in domains.keys[:depth] if level in labels)
         if len(path) == depth:
-            found.add(path)
+            paths.add(path)
         else:
             unlabelled.add(name)
-    return found, unlabelled
+    return paths, unlabelled
 
 
 def not_as_preferred(gang: Gang) -> Reasons:

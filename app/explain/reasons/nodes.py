@@ -66,7 +66,7 @@ def _with_selector(
     other = Requirement(key, "In", (value,))
     selector = tuple(other if known.key == key else known for known in shape.selector)
     corrected = replace(shape, selector=selector)
-    pods = tuple((corrected if one == shape else one, count) for one, count in demand.pods)
+    pods = tuple((corrected if own == shape else own, count) for own, count in demand.pods)
     parts = tuple(_with_selector(part, shape, key, value) for part in demand.parts)
     return replace(demand, pods=pods, parts=parts)
 

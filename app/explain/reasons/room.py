@@ -285,13 +285,13 @@ def _requirement_words(requirement: Requirement) -> str:
 
 def selection_words(obstacle: Obstacle, demand: Demand) -> str:
     """` (3 of 16 nodes match pool=h100)` of what selects; "" if nothing does."""
-    found = []
+    matches = []
     for shape, _ in demand.shapes:
         if selects(shape):
             matching = sum(is_selected(shape, node) for node in obstacle.nodes)
             number = counted(obstacle.nodes, "node")
-            found.append(f"{matching} of {number} match {selector_words(shape)}")
-    return f" ({listed(found)})" if found else ""
+            matches.append(f"{matching} of {number} match {selector_words(shape)}")
+    return f" ({listed(matches)})" if matches else ""
 
 
 def closed_because(shapes: Sequence[Shape], node: Node) -> str:

@@ -82,7 +82,7 @@ def _class_of(index: Index, claim: VolumeClaim) -> StorageClass | None:
     """Return the StorageClass of a claim, else the default one."""
     if claim.storage_class is not None:
         return index.storage_classes.get(claim.storage_class)
-    return next((one for one in index.facts.storage_classes if one.is_default), None)
+    return next((known for known in index.facts.storage_classes if known.is_default), None)
 
 
 def volume_elsewhere(gang: Gang) -> Reasons:

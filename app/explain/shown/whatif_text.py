@@ -83,14 +83,14 @@ def _cut_lines(effects: Effects) -> Iterator[str]:
 
 
 def _section(
-    one: str,
-    several: str,
+    singular: str,
+    plural: str,
     fates: Sequence[Fate],
     most: int | None,
 ) -> Iterator[str]:
     if not fates:
         return
-    verb = one if len(fates) == 1 else several
+    verb = singular if len(fates) == 1 else plural
     yield f"{counted(fates, 'gang')} {verb}:"
     yield from table([_cells(fate) for fate in fates[:most]])
     if most is not None and len(fates) > most:

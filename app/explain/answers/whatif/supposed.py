@@ -267,14 +267,14 @@ def _with(before: Mapping[str, str], labels: Mapping[str, str | None]) -> dict[s
 
 def _applied(supposed: Supposed, edit: Applying) -> Supposed:
     documents = [_with_namespace(document) for document in edit.documents]
-    given = projected(documents)
-    if not given:
+    applied = projected(documents)
+    if not applied:
         raise UnusableEdit(f"{edit.source}: none of its documents matters to placement")
 
-    sets = given.get("sets", [])
+    sets = applied.get("sets", [])
     facts = _without_sets(supposed.facts, {pcs.key for pcs in sets})
     changes: dict[str, Any] = {
-        name: _merged(getattr(facts, name), new) for name, new in given.items()
+        name: _merged(getattr(facts, name), new) for name, new in applied.items()
     }
     kinds = Counter(str(document.get("kind")) for document in documents)
     line = f"apply {edit.source}: {listed((counted(n, kind) for kind, n in kinds.items()), 8)}"
@@ -318,11 +318,11 @@ def _without_sets(facts: Snapshot, sets: Collection[Key]) -> Snapshot:
     return replace(facts, pod_groups=groups, **of_place)
 
 
-def _merged(before: Iterable[Any], given: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the facts, in which the given ones replace those of their name."""
-    names = {_identity(fact) for fact in given} - {None}
+def _merged(before: Iterable[Any], new: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the facts, in which the new ones replace those of their name."""
+    names = {_identity(fact) for fact in new} - {None}
     kept = [fact for fact in before if _identity(fact) not in names]
-    latest = {_identity(fact) or id(fact): fact for fact in given}
+    latest = {_identity(fact) or id(fact): fact for fact in new}
     return (*kept, *latest.values())
 
 
