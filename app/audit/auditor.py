@@ -260,7 +260,7 @@ class Auditor:
         named = self._cluster.stores[GANGS].get(stored.namespace, stored.place.podgang)
         candidates = self._gangs_by_base().get((stored.namespace, stored.base_name), [])
         return next(
-            (gang for gang in (named, *candidates) if gang and rule.is_of(stored, gang)), None
+            (gang for gang in (named, *candidates) if gang and rule.state(stored, gang)), None
         )
 
     def _gangs_by_base(self) -> Mapping[Key, Sequence[SlimPodGang]]:

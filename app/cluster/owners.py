@@ -89,36 +89,32 @@ class MnnvlOwners:
         served = await self._discovery.served_now([dialect.sign for dialect in LATER])
         return next((dialect.name for dialect in LATER if dialect.sign in served), "")
 
-    def resources_of(self, gang: SlimPodGang) -> list[MnnvlResource]:
-        """Return the cached resources of `gang`, as the rule in force sees it.
+    def states_of(self, gang: SlimPodGang) -> list[tuple[MnnvlResource, State]]:
+        """Return the cached resources of `gang`, as the rule in force sees it, and their states.
 
         Unavailable while a cache isn't ready.
         """
         rule = self.rule
         names = rule.base_names(gang)
-        resources: dict[tuple[str, str], MnnvlResource] = {}
+        states: dict[tuple[str, str], tuple[MnnvlResource, State]] = {}
         for resource, suffix in ((COMPUTE_DOMAIN, DOMAIN_SUFFIX), (RESOURCE_CLAIM, CLAIM_SUFFIX)):
             store = self._stores[resource].ready(resource)
             named = (store.get(gang.namespace, f"{name}{suffix}") for name in names)
             candidates = [*named, *store.by_index(OF_GANG, (gang.namespace, gang.name))]
             for stored in candidates:
-                if stored is not None and rule.is_of(stored, gang):
-                    resources[stored.kind, stored.name] = stored
-        return [resources[key] for key in sorted(resources)]
+                state = None if stored is None else rule.state(stored, gang)
+                if stored is not None and state is not None:
+                    states[stored.kind, stored.name] = stored, state
+        return [states[key] for key in sorted(states)]
 
     def in_state(self, gang: SlimPodGang, state: State) -> list[MnnvlResource]:
         """Return those of the cached resources of `gang` that stand to it in this way."""
-        rule = self.rule
-        return [stored for stored in self.resources_of(gang) if rule.state(stored, gang) == state]
+        return [stored for stored, actual in self.states_of(gang) if actual == state]
 
-    def annotation_of(
-        self,
-        gang: SlimPodGang,
-        *,
-        adopting: bool = False,
-    ) -> Adopted:
+    def annotation_of(self, gang: SlimPodGang, *, adopting: bool = False) -> Adopted:
         """Return what the annotation of `gang` should say of its cached resources."""
-        return self.rule.adopted(self.resources_of(gang), gang, adopting=adopting)
+        states = {state for _, state in self.states_of(gang)}
+        return self.rule.adopted(states, adopting=adopting)
 
     # In the dialect `design`.
 
@@ -246,7 +242,7 @@ class MnnvlOwners:
             selection = Selection(resource, gang.namespace, labels=selector)
             for obj in await list_all(self._client, selection):
                 stored = read_mnnvl_resource(obj)
-                if rule.is_of(stored, gang) and rule.is_given_back(stored):
+                if rule.state(stored, gang) is not None and rule.is_given_back(stored):
                     owned.append(stored)
         return owned
 

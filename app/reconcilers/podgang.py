@@ -101,7 +101,7 @@ class PodGangReconciler:
     def _may_own_nothing(self, gang: StoredGang) -> bool:
         """Return whether the caches show that `gang` has given back all, but for its annotation."""
         is_marked = value_at(gang.view(), _ADOPTED) is not ABSENT
-        return is_marked and self._owners.gives_back and not self._owners.resources_of(gang)
+        return is_marked and self._owners.gives_back and not self._owners.states_of(gang)
 
     async def _give_back(self, gang: StoredGang) -> None:
         """Give back what `gang` owns before its annotation is removed.

@@ -7,7 +7,6 @@ import pytest
 from app.facts.grove.gang import read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.kube.api import Conflict, NotFound, ObjectRef
-from app.rules.dialects.design.owner import POD_GANG_OWNS
 from tests.cluster.mnnvl import (
     BY_GANG,
     BY_SET,
@@ -35,10 +34,7 @@ async def test_a_gang_adopts_what_is_its_own() -> None:
         owners = cluster.client.objects(resource)[0]["metadata"]["ownerReferences"]
         assert owners == [gang().reference()]
     assert cluster.client.objects(COMPUTE_DOMAIN)[1]["metadata"]["ownerReferences"] == [BY_SET]
-    assert {
-        POD_GANG_OWNS.state(mnnvl_resource, gang())
-        for mnnvl_resource in cluster.owners.resources_of(gang())
-    } == {"owned"}
+    assert {state for _, state in cluster.owners.states_of(gang())} == {"owned"}
     assert await cluster.owners.adopt(gang(), dry_run=False) == []
 
 
@@ -96,8 +92,7 @@ async def test_the_rest_is_left_when_one_adoption_is_crossed() -> None:
     with pytest.raises(Conflict):
         await cluster.owners.adopt(gang(), dry_run=False)
     states = [
-        (mnnvl_resource.kind, POD_GANG_OWNS.state(mnnvl_resource, gang()))
-        for mnnvl_resource in cluster.owners.resources_of(gang())
+        (mnnvl_resource.kind, state) for mnnvl_resource, state in cluster.owners.states_of(gang())
     ]
     assert states == [("ComputeDomain", "owned"), ("ResourceClaim", "adoptable")]
     assert [obj["kind"] for obj in await cluster.owners.adopt(gang(), dry_run=False)] == [

@@ -304,7 +304,7 @@ async def test_an_unfilled_cache_is_a_later_try(resource: Any) -> None:
     with pytest.raises(Unavailable, match=text):
         cluster.resources.is_ensured(plan(), "shared")
     with pytest.raises(Unavailable, match=text):
-        cluster.owners.resources_of(gang())
+        cluster.owners.states_of(gang())
     with pytest.raises(Unavailable, match=text):
         await cluster.owners.adopt(gang(), dry_run=False)
     assert cluster.client.calls == []

@@ -6,7 +6,7 @@ nothing. A constraint in fields that a dialect does not read is never changed an
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, Protocol
 
 from msgspec import field
@@ -61,22 +61,15 @@ class OwnerRule(ABC):
         """Return the base names of the resources that `gang` may have to own."""
 
     @abstractmethod
-    def is_of(self, resource: MnnvlResource, gang: SlimPodGang) -> bool:
-        """Return whether `gang` should own `resource`, or owns it still."""
+    def state(self, resource: MnnvlResource, gang: SlimPodGang) -> State | None:
+        """Return how `resource` stands to `gang`, which should own it, or owns it still.
+
+        None if it is not a resource of `gang`.
+        """
 
     @abstractmethod
-    def state(self, resource: MnnvlResource, gang: SlimPodGang) -> State:
-        """Return how `resource` stands to `gang`, whose it is (`is_of`)."""
-
-    @abstractmethod
-    def adopted(
-        self,
-        resources: Iterable[MnnvlResource],
-        gang: SlimPodGang,
-        *,
-        adopting: bool = False,
-    ) -> Adopted:
-        """Return what the annotation of `gang` should say of `resources`, which are its.
+    def adopted(self, states: Collection[State], *, adopting: bool = False) -> Adopted:
+        """Return what the annotation of a PodGang should say whose resources have these states.
 
         If `adopting` is true, for a dry run, adoptable resources count as owned.
         """

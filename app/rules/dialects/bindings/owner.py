@@ -5,7 +5,7 @@ of running workloads, and the garbage collector deletes what they own under the 
 owns is therefore given back to the PodCliqueSet. Source: `rules/README.md`.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from app.facts.grove.gang import SlimPodGang
 from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
@@ -28,25 +28,17 @@ class PodCliqueSetOwns(OwnerRule):
     def base_names(self, gang: SlimPodGang) -> Collection[str]:
         return ()
 
-    def is_of(self, resource: MnnvlResource, gang: SlimPodGang) -> bool:
-        return bool(gang.uid) and any(owner.uid == gang.uid for owner in resource.owners)
-
-    def state(self, resource: MnnvlResource, gang: SlimPodGang) -> State:
+    def state(self, resource: MnnvlResource, gang: SlimPodGang) -> State | None:
+        if not gang.uid or all(owner.uid != gang.uid for owner in resource.owners):
+            return None
         return "going" if resource.deleting else "owned"
 
-    def adopted(
-        self,
-        resources: Iterable[MnnvlResource],
-        gang: SlimPodGang,
-        *,
-        adopting: bool = False,
-    ) -> Adopted:
-        """Return "true" while `gang` still owns a resource, else None.
+    def adopted(self, states: Collection[State], *, adopting: bool = False) -> Adopted:
+        """Return "true" while the PodGang still owns a resource, else None.
 
         With the annotation, the deletion of the PodGang is sent to our webhook.
         """
-        owns = any(self.state(resource, gang) == "owned" for resource in resources)
-        return "true" if owns else None
+        return "true" if "owned" in states else None
 
     def is_given_back(self, resource: MnnvlResource) -> bool:
         """Return whether a PodGang or nobody owns `resource`, and none else but its PodCliqueSet.

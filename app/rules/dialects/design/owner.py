@@ -3,7 +3,7 @@
 The PodCliqueSet owns them until the PodGang is stored. Source: `rules/README.md`.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from app.facts.grove.gang import SlimPodGang
 from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
@@ -36,27 +36,14 @@ class PodGangOwns(OwnerRule):
             names.update(_beginnings(clique, place.pcs))
         return names
 
-    def is_of(self, resource: MnnvlResource, gang: SlimPodGang) -> bool:
-        if not resource.managed or resource.is_generated:
-            return False
-        if resource.namespace != gang.namespace:
-            return False
-
-        # an earlier version wrote the PodGang into a label
-        if resource.place.podgang == gang.name:
-            return True
-
-        cliques = gang.cliques()
-        if cliques:
-            return _has_cliques_of(resource, gang, cliques)
-        return not resource.place.podgang and _is_same_replica(resource, gang)
-
-    def state(self, resource: MnnvlResource, gang: SlimPodGang) -> State:
+    def state(self, resource: MnnvlResource, gang: SlimPodGang) -> State | None:
         """Return the state.
 
         adoptable: the resource has no controller, or its controller is its PodCliqueSet or a former
         PodGang of the same name.
         """
+        if not _is_of(resource, gang):
+            return None
         if resource.deleting:
             return "going"
         controllers = {owner.uid for owner in resource.owners if owner.controller}
@@ -66,19 +53,12 @@ class PodGangOwns(OwnerRule):
             return "adoptable"
         return "foreign"
 
-    def adopted(
-        self,
-        resources: Iterable[MnnvlResource],
-        gang: SlimPodGang,
-        *,
-        adopting: bool = False,
-    ) -> Adopted:
+    def adopted(self, states: Collection[State], *, adopting: bool = False) -> Adopted:
         """Return "true" if all resources are owned, "false" if not, and None if there are none."""
-        states = {self.state(resource, gang) for resource in resources}
         if not states:
             return None
         expected = {"owned", "adoptable"} if adopting else {"owned"}
-        return "true" if states <= expected else "false"
+        return "true" if expected.issuperset(states) else "false"
 
     def is_given_back(self, resource: MnnvlResource) -> bool:
         return False
@@ -110,6 +90,23 @@ class PodGangOwns(OwnerRule):
                 message, "Remove the controller in its ownerReferences that is not its PodGang."
             )
         return None
+
+
+def _is_of(resource: MnnvlResource, gang: SlimPodGang) -> bool:
+    """Return whether `gang` should own `resource`, or owns it still."""
+    if not resource.managed or resource.is_generated:
+        return False
+    if resource.namespace != gang.namespace:
+        return False
+
+    # an earlier version wrote the PodGang into a label
+    if resource.place.podgang == gang.name:
+        return True
+
+    cliques = gang.cliques()
+    if cliques:
+        return _has_cliques_of(resource, gang, cliques)
+    return not resource.place.podgang and _is_same_replica(resource, gang)
 
 
 def _beginnings(clique: str, pcs: str) -> Iterator[str]:

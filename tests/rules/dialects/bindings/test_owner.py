@@ -74,15 +74,17 @@ def test_what_is_given_back(resource: MnnvlResource, expected: bool) -> None:
 def test_the_resources_of_a_podgang_are_those_that_it_owns_still(
     resource: MnnvlResource, gang: SlimPodGang, is_of: bool
 ) -> None:
-    assert POD_CLIQUE_SET_OWNS.is_of(resource, gang) is is_of
+    assert (POD_CLIQUE_SET_OWNS.state(resource, gang) is not None) is is_of
 
 
 def test_the_annotation_lasts_as_long_as_the_podgang_owns_something() -> None:
     rule = POD_CLIQUE_SET_OWNS
     going = replace(domain(BY_GANG), deleting=True)
-    assert rule.adopted([], GANG) is None
-    assert rule.adopted([going], GANG) is None
-    assert rule.adopted([going, domain(BY_GANG)], GANG) == "true"
+    assert rule.state(going, GANG) == "going"
+    assert rule.state(domain(BY_GANG), GANG) == "owned"
+    assert rule.adopted([]) is None
+    assert rule.adopted(["going"]) is None
+    assert rule.adopted(["going", "owned"]) == "true"
     assert list(rule.base_names(GANG)) == []
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.facts.grove.gang import SlimPodGang, read_gang
-from app.facts.nvidia.mnnvl import read_mnnvl_resource
+from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
 from app.facts.place import Place, read_place
 from app.rules.dialects.design.owner import POD_GANG_OWNS
 
@@ -29,6 +29,17 @@ def resource(labels: Any = None, owners: Any = None, **metadata: Any) -> Any:
         **metadata,
     }
     return read_mnnvl_resource({"kind": "ComputeDomain", "metadata": metadata})
+
+
+def is_of(mnnvl_resource: MnnvlResource, gang: SlimPodGang) -> bool:
+    return POD_GANG_OWNS.state(mnnvl_resource, gang) is not None
+
+
+def adopted(resources: list[MnnvlResource], **options: bool) -> str | None:
+    """The annotation of BASE, whose resources these are."""
+    states = [state for made in resources if (state := POD_GANG_OWNS.state(made, BASE))]
+    assert len(states) == len(resources)
+    return POD_GANG_OWNS.adopted(states, **options)
 
 
 GROUPED = {"grove.io/pcsg-name": "pool", "grove.io/pcsg-replica-index": "1"}
@@ -62,8 +73,8 @@ GROUPED = {"grove.io/pcsg-name": "pool", "grove.io/pcsg-replica-index": "1"}
 def test_what_belongs_to_whom(labels: dict[str, str], base: bool, scaled: bool) -> None:
     mnnvl_resource = resource(labels)
     assert (
-        POD_GANG_OWNS.is_of(mnnvl_resource, BASE),
-        POD_GANG_OWNS.is_of(mnnvl_resource, SCALED),
+        is_of(mnnvl_resource, BASE),
+        is_of(mnnvl_resource, SCALED),
     ) == (base, scaled)
 
 
@@ -71,8 +82,7 @@ def test_a_podgang_that_says_no_more_than_its_set_takes_what_names_it_and_nothin
     named = resource({"grove.io/podgang": "pcs-0"})
     scaled = resource({"grove.io/podgang": "pcs-0-pool-0", **GROUPED})
     assert [
-        POD_GANG_OWNS.is_of(mnnvl_resource, AS_GROVE_WRITES_IT)
-        for mnnvl_resource in (named, scaled, resource())
+        is_of(mnnvl_resource, AS_GROVE_WRITES_IT) for mnnvl_resource in (named, scaled, resource())
     ] == [
         True,
         False,
@@ -81,16 +91,16 @@ def test_a_podgang_that_says_no_more_than_its_set_takes_what_names_it_and_nothin
 
 
 def test_another_namespace_is_another_world() -> None:
-    assert not POD_GANG_OWNS.is_of(resource(namespace="other"), BASE)
+    assert not is_of(resource(namespace="other"), BASE)
 
 
 def test_labels_that_name_nothing_match_nothing() -> None:
     mnnvl_resource = resource({"grove.io/pcs-name": "", "grove.io/pcs-replica-index": ""})
-    assert not POD_GANG_OWNS.is_of(mnnvl_resource, SlimPodGang("ns", "x", "", Place()))
+    assert not is_of(mnnvl_resource, SlimPodGang("ns", "x", "", Place()))
 
 
 def test_a_claim_generated_for_a_pod_is_the_pods() -> None:
-    assert not POD_GANG_OWNS.is_of(
+    assert not is_of(
         resource(owners=[{"kind": "Pod", "name": "p", "uid": "p", "controller": True}]), BASE
     )
 
@@ -138,12 +148,12 @@ def test_what_is_being_deleted_is_nobodys() -> None:
 def test_the_annotation_says_what_is_written() -> None:
     waiting = resource()
     owned = resource(owners=[{"kind": "PodGang", "name": "pcs-0", "uid": "g", "controller": True}])
-    assert POD_GANG_OWNS.adopted([], BASE) is None
-    assert POD_GANG_OWNS.adopted([owned, owned], BASE) == "true"
-    assert POD_GANG_OWNS.adopted([owned, waiting], BASE) == "false"
-    assert POD_GANG_OWNS.adopted([owned, waiting], BASE, adopting=True) == "true"
+    assert adopted([]) is None
+    assert adopted([owned, owned]) == "true"
+    assert adopted([owned, waiting]) == "false"
+    assert adopted([owned, waiting], adopting=True) == "true"
     foreign = resource(owners=[{"kind": "Thing", "name": "t", "uid": "t"}])
-    assert POD_GANG_OWNS.adopted([foreign], BASE, adopting=True) == "false"
+    assert adopted([foreign], adopting=True) == "false"
 
 
 def test_a_gang_is_read_with_either_vocabulary() -> None:
@@ -230,7 +240,7 @@ def test_the_podgang_that_has_the_cliques_owns_the_resource_in_both_naming_schem
     name: str, labels: dict[str, str], gangs: list[str]
 ) -> None:
     stored = resource(labels, name=name)
-    assert [key for key, gang in GANGS.items() if POD_GANG_OWNS.is_of(stored, gang)] == gangs
+    assert [key for key, gang in GANGS.items() if is_of(stored, gang)] == gangs
 
 
 def test_every_resource_of_a_podgang_is_found_by_its_base_name() -> None:
