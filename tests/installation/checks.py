@@ -4,6 +4,7 @@ of its Pods.
 
 import asyncio
 import base64
+import signal
 import ssl
 from functools import partial
 
@@ -137,7 +138,7 @@ async def kills_the_leader(cluster: Cluster) -> str:
         for pod in cluster.pods.ready:
             text = (await client.get(f"{pod.url}/metrics")).text
             if "grove_admission_leader 1.0" in text:
-                pod.process.kill()
+                pod.process.send(signal.SIGKILL)
     return str(holder)
 
 

@@ -7,26 +7,24 @@ ServiceAccount. The port is the rendered one, so nothing on this machine may lis
 all addresses. IPv6 has a single address on loopback, so that there each Pod has a port of its own.
 """
 
-import asyncio
 import base64
 import contextlib
 import hashlib
 import json
 import os
 import random
-import sys
+import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 import httpx
 import yaml
 
 from app.sandbox.processes import free_port
 from app.server.listener import authority
+from tests.installation.forks import Fork, Forks
 from tests.installation.kubernetes import Kubernetes, Object
-from tests.installation.readme import ROOT
 from tests.installation.repeating import repeating
 
 NAMESPACE = "grove-system"
@@ -52,8 +50,7 @@ class Pod:
     folder: Path
     address: str
     port: int
-    process: asyncio.subprocess.Process
-    log: IO[bytes]
+    process: Fork
     is_ready: bool = False
     is_stopping: bool = False
 
@@ -63,12 +60,13 @@ class Pod:
 
     @property
     def text(self) -> str:
-        """What the process has logged."""
-        return (self.folder / "log").read_text()
+        """What the process has logged, "" before it has begun to."""
+        log = self.folder / "log"
+        return log.read_text() if log.exists() else ""
 
     def stop(self) -> None:
-        if not self.is_stopping and self.process.returncode is None:
-            self.process.terminate()
+        if not self.is_stopping:
+            self.process.send(signal.SIGTERM)
         self.is_ready = False
         self.is_stopping = True
 
@@ -96,6 +94,7 @@ class Pods:
     has_slices: bool
     ipv6: bool = False
     pods: list[Pod] = field(default_factory=list)
+    _forks: Forks = field(default_factory=Forks)
     _count: int = 0
     _published: dict[int, list[str]] = field(default_factory=dict)
 
@@ -115,10 +114,9 @@ class Pods:
     async def end(self) -> None:
         """Ends all processes, without grace."""
         for pod in self.pods:
-            with contextlib.suppress(ProcessLookupError):
-                pod.process.kill()
+            pod.process.send(signal.SIGKILL)
             await pod.process.wait()
-            pod.log.close()
+        await self._forks.end()
 
     async def _step(self, probe: httpx.AsyncClient) -> None:
         await self._remove_ended()
@@ -183,16 +181,12 @@ class Pods:
         await self._create(name, template, address)
         (container,) = spec["containers"]
         command = [rebased(argument, spec, folder) for argument in container["args"]]
-        log = (folder / "log").open("wb")
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "app", *command, "--kubeconfig", str(folder / "kubeconfig")),
-            cwd=ROOT,
-            env={**_inherited(), **_environment(container), **self._listening(address, port)},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
+        process = await self._forks.start(
+            [*command, "--kubeconfig", str(folder / "kubeconfig")],
+            {**_inherited(), **_environment(container), **self._listening(address, port)},
+            folder / "log",
         )
-        self.pods.append(Pod(name, version, spec, folder, address, port, process, log))
+        self.pods.append(Pod(name, version, spec, folder, address, port, process))
         return self.pods[-1]
 
     def _listening(self, address: str, port: int) -> dict[str, str]:
@@ -262,8 +256,7 @@ class Pods:
         """A Pod that was told to stop is gone with its process; one that ends by itself is started
         anew.
         """
-        for pod in [pod for pod in self.pods if pod.process.returncode is not None]:
-            pod.log.close()
+        for pod in [pod for pod in self.pods if pod.process.has_ended]:
             self.pods.remove(pod)
             await self.kubernetes.delete(f"{CORE}/pods/{pod.name}")
 
