@@ -31,6 +31,7 @@ from app.kube.api import Selection
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.store import WatchStore
+from app.kube.transport import CallLimits
 from app.kube.watch import run_store
 from app.objects.resource import VALIDATING_WEBHOOKS
 from app.sandbox.processes import free_port
@@ -212,7 +213,8 @@ async def watched_bundle(kubeconfig: Path, load: Load) -> AsyncIterator[None]:
 
     store = WatchStore(ca_bundle)
     store.subscribe(changed)
-    async with HttpClient(await from_kubeconfig(kubeconfig, "admin"), ALL) as client:
+    credentials = await from_kubeconfig(kubeconfig, "admin")
+    async with HttpClient(credentials, ALL, CallLimits()) as client:
         watching = asyncio.create_task(run_store(client, store, Selection(VALIDATING_WEBHOOKS)))
         try:
             await first.wait()

@@ -95,7 +95,7 @@ async def measured(directory: Path) -> dict[str, Any]:
     """Everything that is measured, by name."""
     begin = time.monotonic()
     cpu = time.process_time()
-    settings = ConsoleSettings(Configuration(), directory / "kubeconfig")
+    settings = ConsoleSettings(Configuration(), directory / "kubeconfig", None, "")
     async with (
         opened(settings) as console,
         httpx.AsyncClient(base_url=console.url, timeout=120) as client,

@@ -70,6 +70,7 @@ def protocol(exchange: Callable[[], "Exchange"], port: int, certificates: Path) 
     import uvloop
 
     from app.admission.asgi import AdmissionApp
+    from app.admission.serving import ConnectionLimits
     from app.server.listener import Listener, bind
     from app.server.process import settle_garbage_collector
 
@@ -78,7 +79,8 @@ def protocol(exchange: Callable[[], "Exchange"], port: int, certificates: Path) 
         context.load_cert_chain(certificates / "tls.crt", certificates / "tls.key")
         app = AdmissionApp(exchange(), never)
         settle_garbage_collector()
-        await Listener(app, bind("127.0.0.1", port), context).run_until_stopped()
+        sock = bind("127.0.0.1", port)
+        await Listener(app, sock, context, ConnectionLimits()).run_until_stopped()
 
     uvloop.run(run())
 

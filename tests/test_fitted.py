@@ -58,7 +58,7 @@ def test_an_answer_keeps_to_the_width(width: int) -> None:
 def test_a_tree_is_still_drawn_where_its_cells_go_on() -> None:
     answer = explain(Index(WAITING), SET_REF)
     assert answer is not None
-    assert tree_lines(answer.tree, width=70)[:8] == [
+    assert tree_lines(answer.tree, width=70, everything=False, colour=False)[:8] == [
         "PodCliqueSet llm              zone       -          0/4  waits",
         "                              required",
         "└─ PodGang llm-0              zone       -          0/4  waits, all",
@@ -73,11 +73,11 @@ def test_a_tree_is_still_drawn_where_its_cells_go_on() -> None:
 def test_the_colour_of_a_state_goes_on_with_it() -> None:
     answer = explain(Index(WAITING), SET_REF)
     assert answer is not None
-    coloured = tree_lines(answer.tree, width=70, colour=True)
+    coloured = tree_lines(answer.tree, width=70, colour=True, everything=False)
     assert coloured[2].endswith("\x1b[33mwaits, all\x1b[0m")
     assert coloured[3].endswith("\x1b[33mor none\x1b[0m")
     plain = [re.sub("\x1b[^m]*m", "", line) for line in coloured]
-    assert plain == tree_lines(answer.tree, width=70)
+    assert plain == tree_lines(answer.tree, width=70, everything=False, colour=False)
 
 
 def said(lines: list[str]) -> list[str]:

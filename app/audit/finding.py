@@ -289,7 +289,7 @@ _BY_KIND_IF_ALLOWED = {
 def remedy_for(
     kind: str,
     code: int,
-    problems: Iterable[str] = (),
+    problems: Iterable[str],
 ) -> str:
     """Return the remedy for an object of `kind`.
 
@@ -301,7 +301,7 @@ def remedy_for(
     of_kind = _BY_KIND_IF_ALLOWED[kind] if code == 0 else _BY_KIND[kind]
     table = (*BY_WARNING, *BY_PROBLEM) if code == 0 else BY_PROBLEM
     remedies = [_remedy_of(problem, table) or of_kind for problem in problems]
-    return " ".join(dict.fromkeys(remedies)) or of_kind
+    return " ".join(dict.fromkeys(remedies))
 
 
 def _remedy_of(problem: str, table: Iterable[tuple[str, str]]) -> str:

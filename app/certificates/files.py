@@ -125,7 +125,7 @@ class FileSource(CertificateSource):
         self.last_error = reason
 
 
-def file_source(directory: Path, client_cas: bytes = b"") -> FileSource:
+def file_source(directory: Path, client_cas: bytes) -> FileSource:
     """Return the source of the files in `directory`.
 
     If there is no `tls.crt`, or if it is a development certificate, a development certificate is

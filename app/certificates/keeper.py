@@ -81,7 +81,7 @@ class CertificateReconciler(CertificateSource):
         client: Client,
         settings: Certificates,
         certificate: ServingCertificate,
-        observe: Observe = lambda name, result, seconds: None,
+        observe: Observe,
         *,
         now: Callable[[], datetime] = utc_now,
         clock: Callable[[], float] = time.monotonic,
@@ -351,7 +351,7 @@ def self_managed_source(
     settings: Certificates,
     client: Client,
     observe: Observe,
-    client_cas: bytes = b"",
+    client_cas: bytes,
 ) -> CertificateReconciler:
     """Return the source of self-managed certificates.
 

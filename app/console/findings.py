@@ -59,8 +59,8 @@ class FindingRow(Value):
     group: str
     source: str
     text: str
-    detail: str = ""
-    remedy: str = ""
+    detail: str
+    remedy: str
     commands: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
 

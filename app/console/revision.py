@@ -19,7 +19,7 @@ class Revision(Value, dict=True):
     revision: int
     facts: Snapshot
     time: float
-    follow: Callable[[Snapshot], Index] = Index
+    follow: Callable[[Snapshot], Index]
 
     @property
     def index(self) -> Index:

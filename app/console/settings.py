@@ -15,9 +15,9 @@ class ConsoleSettings(Value):
     """
 
     configuration: Configuration
-    kubeconfig: Path | None = None
-    context: str | None = None
-    context_name: str = ""
+    kubeconfig: Path | None
+    context: str | None
+    context_name: str
     namespaces: Sequence[str] = ()
     own_namespace: str = ""
     port: int = 0

@@ -75,9 +75,7 @@ class History:
     `exempt` are not judged.
     """
 
-    def __init__(
-        self, targets: Mapping[Target, Collection[str]], exempt: Collection[str] = ()
-    ) -> None:
+    def __init__(self, targets: Mapping[Target, Collection[str]], exempt: Collection[str]) -> None:
         self._targets = targets
         self._exempt = frozenset(exempt)
         self._objects: dict[Key, Object] = {}

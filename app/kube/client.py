@@ -48,11 +48,11 @@ class HttpClient:
         self,
         credentials: Credentials,
         resources: Iterable[Resource],
-        limits: CallLimits | None = None,
+        limits: CallLimits,
         *,
         user_agent: str = "grove-admission",
     ) -> None:
-        self._transport = Transport(credentials, limits or CallLimits(), user_agent)
+        self._transport = Transport(credentials, limits, user_agent)
         self.discovery = Discovery(self.read, resources)
 
     def sibling(self, limits: CallLimits) -> "HttpClient":

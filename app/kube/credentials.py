@@ -139,7 +139,7 @@ async def in_cluster(directory: Path = SERVICE_ACCOUNT) -> PodCredentials:
     return credentials
 
 
-async def from_kubeconfig(path: Path | None = None, context: str | None = None) -> Credentials:
+async def from_kubeconfig(path: Path | None, context: str | None) -> Credentials:
     """Return the credentials of one context of a kubeconfig.
 
     The default is $KUBECONFIG or ~/.kube/config, and its current context. Raise ClusterError if it

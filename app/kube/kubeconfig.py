@@ -159,14 +159,14 @@ def _is_file(name: str) -> bool:
     return Path(name).expanduser().is_file()
 
 
-def namespace_of(path: Path | None = None, context: str | None = None) -> str:
+def namespace_of(path: Path | None, context: str | None) -> str:
     """Return the namespace that kubectl uses: that of the context, or `default`."""
     contexts, active = _contexts_in(path)
     named = next((item for item in contexts if item["name"] == context), active)
     return str((named.get("context") or {}).get("namespace") or "default")
 
 
-def contexts_of(path: Path | None = None, context: str | None = None) -> tuple[str, list[str]]:
+def contexts_of(path: Path | None, context: str | None) -> tuple[str, list[str]]:
     """Return the name of the context that is used, and those of the others in the kubeconfig.
 
     Without a `context`, the current one is used. Nothing is known if the kubeconfig cannot be read.
@@ -204,7 +204,7 @@ def _merged(path: Path | None) -> Any:
     return reader.KubeConfigMerger(str(path or reader.KUBE_CONFIG_DEFAULT_LOCATION)).config
 
 
-def renewal_of(path: Path | None = None, context: str | None = None) -> str:
+def renewal_of(path: Path | None, context: str | None) -> str:
     """Return the command that renews the credentials of a context.
 
     It is the login command of a known exec plugin, or the plugin itself with its subcommands, which

@@ -81,7 +81,7 @@ class Elector:
         name: str,
         identity: str,
         *,
-        timing: LeaseTiming | None = None,
+        timing: LeaseTiming,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = utc_now,
         random: Callable[[], float] = system_random.random,
@@ -92,7 +92,7 @@ class Elector:
         self._name = name
         self._ref = ObjectRef(LEASE, name, namespace)
         self._identity = identity
-        self._timing = timing or LeaseTiming()
+        self._timing = timing
         self._clock = clock
         self._now = now
         self._random = random

@@ -29,7 +29,7 @@ class LookingClient:
     are those of the same method of `Client`.
     """
 
-    def __init__(self, client: Client, hidden: Collection[Resource] = ()) -> None:
+    def __init__(self, client: Client, hidden: Collection[Resource]) -> None:
         self._client = client
         self._hidden = frozenset(hidden)
         self.served_version = client.served_version

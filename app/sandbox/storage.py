@@ -68,7 +68,7 @@ class Watcher:
 class Table:
     """The objects of a resource."""
 
-    def __init__(self, history: int, forgotten: int = 0) -> None:
+    def __init__(self, history: int, forgotten: int) -> None:
         self.objects: dict[Key, Object] = {}
         self.watchers: set[Watcher] = set()
         self._history: deque[StoredChange] = deque()

@@ -31,9 +31,9 @@ class Listener:
         app: AdmissionApp,
         sock: socket.socket,
         context: ssl.SSLContext,
-        limits: ConnectionLimits | None = None,
+        limits: ConnectionLimits,
     ) -> None:
-        self.serving = Serving(app.exchange, ToUvicorn(app), limits or ConnectionLimits())
+        self.serving = Serving(app.exchange, ToUvicorn(app), limits)
         self.handshakes = Handshakes(self.serving.limits.connections)
         self._sock = sock
         self._context = context

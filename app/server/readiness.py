@@ -26,7 +26,7 @@ class Part(Protocol):
 class Readiness:
     """The checks, notes and samples of `parts`."""
 
-    def __init__(self, parts: Iterable[Part] = ()) -> None:
+    def __init__(self, parts: Iterable[Part]) -> None:
         self.parts = list(parts)
         self.draining = False
         self._failing: frozenset[str] = frozenset()

@@ -70,7 +70,7 @@ class ReviewTokens:
         client: Client,
         settings: Certificates,
         routes: MutableMapping[str, Route],
-        observe: Observe = lambda name, result, seconds: None,
+        observe: Observe,
         *,
         now: Callable[[], float] = time.time,
     ) -> None:

@@ -44,7 +44,7 @@ class PermittedStores:
         self,
         client: Reader,
         rows: Iterable[Row[Any]],
-        discovery: Discovery | None = None,
+        discovery: Discovery,
         namespaces: Namespaces = Namespaces(),
         pace: Pace = LIVELY,
     ) -> None:
@@ -78,13 +78,12 @@ class PermittedStores:
         for store in self.stores.values():
             if store.problem:
                 yield store.problem, store.error
-        if self._discovery is not None and self._discovery.problem:
+        if self._discovery.problem:
             yield self._discovery.problem, self._discovery.error
 
     async def run(self) -> NoReturn:
         """Read and watch everything. Never returns."""
-        if self._discovery is not None:
-            await self._discovery.until_known()
+        await self._discovery.until_known()
         async with asyncio.TaskGroup() as tasks:
             for row in self.rows:
                 tasks.create_task(self._follow(row), name=f"watch {row.resource}")
@@ -120,7 +119,7 @@ class PermittedStores:
                 store,
                 selection_of(row, namespace),
                 pace=self._pace,
-                served_changed=self._discovery.changed if self._discovery else None,
+                served_changed=self._discovery.changed,
                 not_found=self._not_found,
                 needs_right=True,
             )
@@ -143,8 +142,7 @@ class PermittedStores:
     def _not_found(self) -> None:
         """Show at once that a kind is not served any more, even if it had no objects."""
         self._changed()
-        if self._discovery is not None:
-            self._discovery.trigger()
+        self._discovery.trigger()
 
     async def _visible(self) -> tuple[str, ...]:
         """Return the namespaces to read one by one."""

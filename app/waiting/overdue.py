@@ -50,8 +50,8 @@ class Blocked(Value):
     since: float
     reason: str
     message: str
-    who: str = ""
-    queue: str = ""
+    who: str
+    queue: str
 
     @property
     def rank(self) -> tuple[bool, int]:

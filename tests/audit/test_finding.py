@@ -13,7 +13,7 @@ from app.objects.resource import Resource
 def test_every_kind_that_is_judged_has_a_remedy_that_says_what_holds_until_then(
     resource: Resource,
 ) -> None:
-    assert "until then" in remedy_for(resource.kind, 422)
+    assert "until then" in remedy_for(resource.kind, 422, [""])
 
 
 def test_a_finding_as_text() -> None:

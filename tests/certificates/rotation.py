@@ -70,6 +70,7 @@ class Cluster:
             client or self.client,
             WANTED,
             certificate,
+            lambda name, result, seconds: None,
             now=lambda: clock.now,
             clock=lambda: clock.seconds,
         )

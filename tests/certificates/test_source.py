@@ -48,7 +48,7 @@ def values(source: Any) -> dict[str, float]:
 
 
 def test_the_configuration_says_what_is_kept_where() -> None:
-    source = self_managed_source(SETTINGS, MemoryClient(), unobserved)
+    source = self_managed_source(SETTINGS, MemoryClient(), unobserved, b"")
     assert source.all_keys() == [("ns", "grove-admission-certificates")]
     assert source.names[0] == "ours.ns.svc"
     assert source.terms == Terms(timedelta(hours=6), timedelta(hours=2))
@@ -56,7 +56,7 @@ def test_the_configuration_says_what_is_kept_where() -> None:
 
 async def test_before_there_is_a_secret_probes_see_a_stand_in_and_are_told() -> None:
     client = MemoryClient()
-    source = self_managed_source(SETTINGS, client, unobserved)
+    source = self_managed_source(SETTINGS, client, unobserved, b"")
     assert handshake(source.certificate.context) == "TLSv1.3"
     assert (source.healthy(), source.not_after, source.ca_not_after, source.ca_bundle()) == (
         False,
@@ -97,7 +97,7 @@ def handshake(server: ssl.SSLContext) -> str | None:
 
 
 async def test_metrics_of_a_self_managed_certificate() -> None:
-    source = self_managed_source(SETTINGS, MemoryClient(), unobserved)
+    source = self_managed_source(SETTINGS, MemoryClient(), unobserved, b"")
     while not source.healthy():
         await source.reconcile(("ns", "x"))
     assert source.not_after is not None
@@ -113,7 +113,7 @@ async def test_metrics_of_a_self_managed_certificate() -> None:
 def test_watches_wake_it_and_their_restarts_are_counted() -> None:
     async def scenario() -> None:
         client = MemoryClient([configuration("ValidatingWebhookConfiguration")])
-        source = self_managed_source(SETTINGS, client, unobserved)
+        source = self_managed_source(SETTINGS, client, unobserved, b"")
         running = asyncio.create_task(source.run())
         # watches have ended in that time, and the next look is not due yet
         await asyncio.sleep(LOOK_SECONDS - 60)
@@ -138,7 +138,7 @@ def test_watches_wake_it_and_their_restarts_are_counted() -> None:
 
 
 def test_metrics_of_files(tmp_path: Path) -> None:
-    source = file_source(tmp_path)
+    source = file_source(tmp_path, b"")
     certificate, key = expiring()
     (tmp_path / "tls.crt").write_bytes(certificate)
     source.poll()  # the key is still the old one
@@ -157,7 +157,7 @@ def test_metrics_of_files(tmp_path: Path) -> None:
 def test_without_a_ca_that_can_be_read_its_expiry_is_not_told(
     tmp_path: Path, content: bytes | None
 ) -> None:
-    source = file_source(tmp_path)
+    source = file_source(tmp_path, b"")
     (tmp_path / "ca.crt").unlink()
     if content is not None:
         (tmp_path / "ca.crt").write_bytes(content)

@@ -44,7 +44,7 @@ def test_what_is_made_is_what_the_secret_takes(made: Path) -> None:
 
 def test_what_is_made_can_be_served_and_is_left_as_it_is(made: Path) -> None:
     before = {name: (made / name).read_bytes() for name in MADE}
-    source = file_source(made)
+    source = file_source(made, b"")
     assert source.not_after == inspect(before["tls.crt"]).not_after
     assert (source.ca_not_after, source.ca_bundle()) == (
         inspect(before["ca.crt"]).not_after,
@@ -177,8 +177,8 @@ async def test_a_live_secret_that_is_missing_or_not_base64() -> None:
 
 
 def test_a_development_directory_is_still_kept_in_step(tmp_path: Path) -> None:
-    first = file_source(tmp_path)
+    first = file_source(tmp_path, b"")
     (tmp_path / "tls.crt").write_bytes(b"half a certificate")
-    assert file_source(tmp_path).not_after is not None
+    assert file_source(tmp_path, b"").not_after is not None
     assert first.not_after is not None
     assert first.not_after > datetime.now(UTC)

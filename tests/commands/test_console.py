@@ -57,9 +57,9 @@ def test_the_context_is_that_of_the_kubeconfig(tmp_path: Path) -> None:
         clusters: [{name: c, cluster: {server: 'https://x'}}]
         contexts: [{name: a, context: {cluster: c, user: u}}, {name: b, context: {cluster: c, user: u}}]
     """)
-    assert contexts_of(config) == ("b", ["a"])
+    assert contexts_of(config, None) == ("b", ["a"])
     assert contexts_of(config, "a") == ("a", ["b"])
-    assert contexts_of(tmp_path / "none") == ("", [])
+    assert contexts_of(tmp_path / "none", None) == ("", [])
 
 
 @pytest.mark.slow

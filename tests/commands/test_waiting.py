@@ -36,7 +36,9 @@ def listed(snapshot: Snapshot, *namespaces: str) -> list[WorkloadRow]:
 
 
 def lines(snapshot: Snapshot, width: int = 0, namespace: str = "") -> list[str]:
-    return list_text(listed(snapshot), snapshot, namespace, width=width).splitlines()
+    return list_text(
+        listed(snapshot), snapshot, namespace, width=width, everything=False
+    ).splitlines()
 
 
 def pending(name: str, namespace: str = "research", age: float = 60.0) -> tuple[KaiPodGroup, Pod]:
@@ -247,7 +249,7 @@ def test_what_may_not_be_read_is_not_nothing(unseen: dict[str, str], first: str,
     snapshot = replace(facts(), unseen=unseen, pods=())
     snapshot = replace(snapshot, sets=()) if "sets" in unseen else snapshot
     workload_rows = listed(snapshot)
-    text = list_text(workload_rows, snapshot, "inference").splitlines()
+    text = list_text(workload_rows, snapshot, "inference", everything=False, width=0).splitlines()
     assert (text[0], exit_code(workload_rows, snapshot)) == (first, code)
     assert (
         text[-1]
@@ -258,7 +260,7 @@ def test_what_may_not_be_read_is_not_nothing(unseen: dict[str, str], first: str,
 def test_names_of_others_are_shown_as_they_are_stored() -> None:
     hostile = SetWithStatus("inference", "a\x1b[2Jb", created=NOW)
     snapshot = replace(facts(), sets=(hostile,), gangs=(), cliques=(), pods=())
-    text = list_text(listed(snapshot), snapshot, "", everything=True)
+    text = list_text(listed(snapshot), snapshot, "", everything=True, width=0)
     assert "\x1b" not in text
     assert "pcs/a\\x1b[2Jb" in text
 

@@ -28,6 +28,7 @@ from app.kube.api import (
     Unavailable,
     WatchEvent,
 )
+from app.kube.discovery import Discovery
 from app.kube.readonly import LookingClient
 from app.objects.resource import Resource
 from app.stores.permitted import Namespaces, PermittedStores
@@ -124,6 +125,17 @@ class Lists:
             queue.put_nowait(WatchEvent(kind, obj))
 
 
+async def discovered() -> Discovery:
+    """What was discovered in a cluster, without any resource that is optional."""
+
+    async def read(path: str) -> Object:
+        return {}
+
+    discovery = Discovery(read, ())
+    await discovery.assume()
+    return discovery
+
+
 @contextlib.asynccontextmanager
 async def console(
     lists: Lists,
@@ -136,7 +148,10 @@ async def console(
     """A console over lists, and a client of it; the lists are in, as far as they may be read."""
     configuration = configuration or Configuration()
     watched = PermittedStores(
-        lists, BY_RESOURCE.values(), namespaces=Namespaces(namespaces, again=rights_again)
+        lists,
+        BY_RESOURCE.values(),
+        await discovered(),
+        Namespaces(namespaces, again=rights_again),
     )
     live = Live(watched, clock=lambda: NOW)
     looking = LookingClient(lists, hidden=HIDDEN)

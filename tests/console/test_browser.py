@@ -99,7 +99,7 @@ async def api(kind: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncItera
     server = api_server(kind, folder, None, own_rules())
     try:
         await server.start()
-        async with beside(server, configuration, folder):
+        async with beside(server, configuration, folder, readable=False):
             admin = await connect(server, "admin")
             await eventually(lambda: _has_topology(admin))
             await server.apply(fleet())

@@ -20,7 +20,7 @@ from app.explain.shown.text import text
 from app.facts.named import Ref
 from app.kube.api import Page, Selection
 from app.stores.permitted import Namespaces, PermittedStores
-from tests.console.fake import HOST, NOW, Lists, console
+from tests.console.fake import HOST, NOW, Lists, console, discovered
 from tests.console.objects import HOSTILE, objects
 from tests.console.objects import hostile as hostile_objects
 from tests.console.parsed import Parsed
@@ -241,7 +241,7 @@ def test_a_change_is_told_at_once_or_at_the_end_of_the_pause() -> None:
     """So that half of the second in which the page has to follow is left for the page."""
 
     async def delays() -> list[float]:
-        watched = PermittedStores(Lists(), BY_RESOURCE.values(), namespaces=Namespaces(()))
+        watched = PermittedStores(Lists(), BY_RESOURCE.values(), await discovered(), Namespaces(()))
         live = Live(watched)
         stream = Streams(live).messages()
         await anext(stream)

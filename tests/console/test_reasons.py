@@ -30,7 +30,7 @@ def test_the_page_and_the_text_have_the_reason(row: Row, dialect: str) -> None:
     index = Index(facts(**{**start(dialect), **row.hit}))
     answer = explain(index, SET_REF)
     assert answer is not None
-    snapshot = Revision(1, index.facts, NOW)
+    snapshot = Revision(1, index.facts, NOW, Index)
     listing = WaitingList()
     listing.follow(index)
     values = {"trouble": None, **workloads.page(listing).read(snapshot, {"object": OBJECT})}

@@ -152,7 +152,7 @@ def test_what_can_be_judged_and_why_not(
 
 
 def test_a_request_is_what_the_api_server_has_sent() -> None:
-    history = History(TARGETS)
+    history = History(TARGETS, ())
     history.write_of(event(obj=GOOD, responseObject={**GOOD, "status": {}}))
     impersonated = event("update", BAD, impersonatedUser={"username": "robot", "groups": ["bots"]})
     write = history.write_of(impersonated)
@@ -175,7 +175,7 @@ def test_a_request_is_what_the_api_server_has_sent() -> None:
 
 
 def test_a_patch_that_creates_its_object_is_a_creation() -> None:
-    write = History(TARGETS).write_of(
+    write = History(TARGETS, ()).write_of(
         event("patch", {}, responseObject=BAD, responseStatus={"code": 201})
     )
     assert write is not None
@@ -188,7 +188,7 @@ def test_a_patch_that_creates_its_object_is_a_creation() -> None:
 def test_a_binding_is_not_taken_for_the_pod_that_it_binds() -> None:
     ref = {"resource": "pods", "namespace": "team", "name": "a"}
     pod = {"kind": "Pod", "metadata": {"name": "a", "namespace": "team"}}
-    history = History({("", "pods", ""): ["UPDATE"], ("", "pods", "binding"): ["CREATE"]})
+    history = History({("", "pods", ""): ["UPDATE"], ("", "pods", "binding"): ["CREATE"]}, ())
     events = (
         event(obj=pod, objectRef=ref),
         event(obj={**pod, "kind": "Binding"}, objectRef={**ref, "subresource": "binding"}),
@@ -201,7 +201,7 @@ def test_a_binding_is_not_taken_for_the_pod_that_it_binds() -> None:
 
 
 def test_an_object_that_was_sent_without_its_namespace_is_stored_in_that_of_the_request() -> None:
-    write = History(TARGETS).write_of(event(obj={**GOOD, "metadata": {"name": "a"}}))
+    write = History(TARGETS, ()).write_of(event(obj={**GOOD, "metadata": {"name": "a"}}))
     assert write is not None
     assert write.stored == GOOD
 
@@ -511,7 +511,7 @@ def test_the_report_on_a_real_log_was_compared_with_its_events(
 
 
 def test_a_set_that_was_deleted_is_no_fact_for_what_follows() -> None:
-    history = History({GROUP: ("CREATE", "UPDATE")})
+    history = History({GROUP: ("CREATE", "UPDATE")}, ())
     events = [
         event(obj=GOOD),
         event("delete", responseObject=ENDING),

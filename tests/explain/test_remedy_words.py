@@ -368,7 +368,9 @@ USES: list[tuple[str, Changes, str]] = [
 
 @pytest.mark.parametrize(("changes", "words"), [pytest.param(*row[1:], id=row[0]) for row in USES])
 def test_the_use_of_a_queue_is_not_0_if_pods_run_in_it(changes: Changes, words: str) -> None:
-    lines = tree_lines(answer(facts(**changes), GANG_REF).tree)
+    lines = tree_lines(
+        answer(facts(**changes), GANG_REF).tree, everything=False, colour=False, width=0
+    )
     [line] = [line for line in lines if "Queue team-llm" in line]
     assert f"root/team-llm: {words}  " in line
 

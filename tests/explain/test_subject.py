@@ -248,7 +248,10 @@ def test_a_pod_in_no_group_is_one_line() -> None:
     ref = Ref("Pod", NAMESPACE, f"{WORKERS}-1")
     lines = {
         words: tree_lines(
-            answer(alone(group="", scheduler="default-scheduler", **changes), ref).tree
+            answer(alone(group="", scheduler="default-scheduler", **changes), ref).tree,
+            everything=False,
+            colour=False,
+            width=0,
         )
         for words, changes in (
             ("waits", {}),

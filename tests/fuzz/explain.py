@@ -51,7 +51,7 @@ def run(data: bytes) -> None:
         assert answer.exit_code in (0, 1, 2)
         check_json(document(answer))
     listed = rows(index, workloads(index))
-    check_text(list_text(listed, facts, "", everything=True))
+    check_text(list_text(listed, facts, "", everything=True, width=0))
     check_json(list_document(listed, facts))
     _check_topology(index, facts)
     for obj in objects:

@@ -167,7 +167,9 @@ async def served(
     and rejects PodGangs until then.
     """
     topology = configuration.cluster_topology
-    async with beside(api, configuration, tmp_path_factory.mktemp("served")) as served:
+    async with beside(
+        api, configuration, tmp_path_factory.mktemp("served"), readable=False
+    ) as served:
         async with asyncio.timeout(READY_SECONDS):
             stored = served.cluster.stores[TOPOLOGIES]
             await until(lambda: not topology.enabled or stored.get("", topology.name) is not None)

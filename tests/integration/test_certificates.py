@@ -34,7 +34,9 @@ async def served(
     api: ApiServer, configuration: Configuration, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Running]:
     """Our server, and the configurations as somebody installs them: they trust nothing yet."""
-    async with unregistered(api, configuration, tmp_path_factory.mktemp("served")) as served:
+    async with unregistered(
+        api, configuration, tmp_path_factory.mktemp("served"), readable=False
+    ) as served:
         await api.apply(registered(api, served, b""))
         yield served
 

@@ -37,7 +37,9 @@ async def served(
     api: ApiServer, configuration: Configuration, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Running]:
     """Our server, ready, but without webhook configurations."""
-    async with unregistered(api, configuration, tmp_path_factory.mktemp("served")) as served:
+    async with unregistered(
+        api, configuration, tmp_path_factory.mktemp("served"), readable=False
+    ) as served:
         yield served
 
 

@@ -106,7 +106,7 @@ async def running(
     api: ApiServer, clients: Users, configuration: Configuration, tmp_path: Path
 ) -> AsyncIterator[Running]:
     """Our server in the dialect of the designs, with nothing left over afterwards."""
-    async with beside(api, configuration, tmp_path) as served:
+    async with beside(api, configuration, tmp_path, readable=False) as served:
         await eventually(lambda: exists(clients.operator, CLUSTER_TOPOLOGY))
         yield served
         await to_design(clients, served)

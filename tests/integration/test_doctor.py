@@ -40,7 +40,9 @@ def configuration(text: str) -> Configuration:
 async def served(
     api: ApiServer, configuration: Configuration, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Running]:
-    async with unregistered(api, configuration, tmp_path_factory.mktemp("served")) as served:
+    async with unregistered(
+        api, configuration, tmp_path_factory.mktemp("served"), readable=False
+    ) as served:
         await api.apply(registered(api, served, b""))
         yield served
 

@@ -213,7 +213,7 @@ async def test_two_servers_make_each_domain_and_claim_once(
     other.
     """
     configuration = read_configuration(CONFIGURATION.format(port=free_port()), "test")
-    async with unregistered(api, configuration, tmp_path) as other:
+    async with unregistered(api, configuration, tmp_path, readable=False) as other:
         await known(other, namespace, "train")
         bundle = (tmp_path / "webhook" / "ca.crt").read_bytes()
         before = await mutating(clients)

@@ -63,7 +63,9 @@ async def leading(
     api: ApiServer, configuration: Configuration, installed: None, tmp_path_factory: Any
 ) -> AsyncIterator[Running]:
     """Our server, after the policies."""
-    async with beside(api, configuration, tmp_path_factory.mktemp("served")) as served:
+    async with beside(
+        api, configuration, tmp_path_factory.mktemp("served"), readable=False
+    ) as served:
         yield served
 
 

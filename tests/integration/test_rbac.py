@@ -111,7 +111,9 @@ async def start(
             certificates: {{mode: self-managed, settleSeconds: 0}}
             mnnvl: {{collectAfterSeconds: 1}}
         """
-        async with unregistered(api, read_configuration(text, "test"), tmp_path) as served:
+        async with unregistered(
+            api, read_configuration(text, "test"), tmp_path, readable=False
+        ) as served:
             await api.apply(registered(api, served, b""))
             await eventually(is_trusted)
             yield served

@@ -63,7 +63,9 @@ async def start(api: ApiServer, clients: Users, tmp_path: Path) -> AsyncIterator
             server: {{host: 127.0.0.1, port: {port}, drainSeconds: 0}}
             client: {{queriesPerSecond: 10000, burst: 10000}}
         """
-        async with beside(api, read_configuration(text, "test"), tmp_path) as served:
+        async with beside(
+            api, read_configuration(text, "test"), tmp_path, readable=False
+        ) as served:
             yield served
 
     port = free_port()

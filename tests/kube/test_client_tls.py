@@ -127,7 +127,9 @@ async def test_client_certificates(tmp_path: Path, trusted: bool) -> None:
         shown = kubeconfig(
             tmp_path / "config", url, ca if trusted else issue("other"), issue("alice", ca)
         )
-        async with HttpClient(await from_kubeconfig(shown), ALL, CallLimits(total=5.0)) as client:
+        async with HttpClient(
+            await from_kubeconfig(shown, None), ALL, CallLimits(total=5.0)
+        ) as client:
             if trusted:
                 assert await client.get(ObjectRef(NODE, "a")) == {"user": "alice"}
                 return
@@ -161,7 +163,9 @@ async def test_a_ca_that_is_there_in_time_fails_no_call(tmp_path: Path) -> None:
     config = tmp_path / "config"
     async with serving(tmp_path, former) as url:
         kubeconfig(config, url, former, issue("alice", former))
-        client = HttpClient(await from_kubeconfig(config), ALL, CallLimits(total=5.0, reads=1))
+        client = HttpClient(
+            await from_kubeconfig(config, None), ALL, CallLimits(total=5.0, reads=1)
+        )
         assert await client.get(ObjectRef(NODE, "a")) == {"user": "alice"}
     port = int(url.rpartition(":")[2])
     async with client, serving(tmp_path, current, port=port):
@@ -178,7 +182,7 @@ async def test_files_of_the_identity_are_looked_at_again_and_bad_ones_are_not_us
     async with serving(tmp_path, ca) as url:
         kubeconfig(config, url, ca, issue("alice", ca))
         limits = CallLimits(total=5.0, look=0.0)
-        async with HttpClient(await from_kubeconfig(config), ALL, limits) as client:
+        async with HttpClient(await from_kubeconfig(config, None), ALL, limits) as client:
             assert await client.get(ObjectRef(NODE, "a")) == {"user": "alice"}
             good = config.read_bytes()
             for bad in (b"", b"{", good.replace(b"certificate-authority-data: ", b"&x [] #")):

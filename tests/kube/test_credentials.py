@@ -50,7 +50,7 @@ async def test_a_token_file_is_read_again_on_renewal(tmp_path: Path) -> None:
     token_file = tmp_path / "token"
     token_file.write_text("one")
     credentials = await from_kubeconfig(
-        kubeconfig(tmp_path / "config", first={"tokenFile": str(token_file)})
+        kubeconfig(tmp_path / "config", first={"tokenFile": str(token_file)}), None
     )
     token_file.write_text("two")
     await credentials.renew()
@@ -63,7 +63,7 @@ async def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, content: str | N
     if content is not None:
         path.write_text(content)
     with pytest.raises(ClusterError, match="no credentials"):
-        await from_kubeconfig(path)
+        await from_kubeconfig(path, None)
 
 
 def service_account(

@@ -90,7 +90,7 @@ def kubeconfig(folder: Path, user: dict[str, Any] | None, *, name: str) -> Path:
 async def test_credentials_of_a_kubeconfig_have_the_headers_and_read_them_again(
     tmp_path: Path,
 ) -> None:
-    credentials = await from_kubeconfig(kubeconfig(tmp_path, USER, name="u"))
+    credentials = await from_kubeconfig(kubeconfig(tmp_path, USER, name="u"), None)
     before = credentials.impersonation
     kubeconfig(tmp_path, {"as": "bob"}, name="u")
     await credentials.renew()
@@ -101,14 +101,14 @@ async def test_credentials_of_a_kubeconfig_have_the_headers_and_read_them_again(
 async def test_without_such_fields_nothing_is_sent(
     tmp_path: Path, user: dict[str, Any] | None, name: str
 ) -> None:
-    credentials = await from_kubeconfig(kubeconfig(tmp_path, user, name=name))
+    credentials = await from_kubeconfig(kubeconfig(tmp_path, user, name=name), None)
     assert credentials.impersonation == ()
 
 
 async def test_a_kubeconfig_that_cannot_be_followed_is_refused(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path, {"as-groups": ["system:masters"]}, name="u")
     with pytest.raises(ClusterError, match=f"no credentials for the cluster: .*user u: {NEEDS_AS}"):
-        await from_kubeconfig(path)
+        await from_kubeconfig(path, None)
 
 
 async def test_each_request_has_the_headers() -> None:

@@ -63,12 +63,12 @@ def test_the_command_that_renews(name: str, tmp_path: Path) -> None:
             {"current-context": "a", "contexts": contexts, "users": [{"name": "u", "user": user}]}
         )
     )
-    assert (renewal_of(path), renewal_of(path, "a")) == (expected, expected)
+    assert (renewal_of(path, None), renewal_of(path, "a")) == (expected, expected)
     assert (renewal_of(path, "b"), renewal_of(path, "absent")) == ("", "")
 
 
 def test_no_kubeconfig_names_no_command(tmp_path: Path) -> None:
-    assert renewal_of(tmp_path / "absent") == ""
+    assert renewal_of(tmp_path / "absent", None) == ""
 
 
 IN_WORDS: dict[str, tuple[dict[str, Any], str]] = {

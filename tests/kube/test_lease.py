@@ -60,7 +60,12 @@ def die() -> None:
 
 
 def elector(client: Any, name: str, **options: Any) -> Elector:
-    fixed = {"clock": virtual.now, "random": lambda: 0.0, "stop_process": die}
+    fixed = {
+        "timing": LeaseTiming(),
+        "clock": virtual.now,
+        "random": lambda: 0.0,
+        "stop_process": die,
+    }
     return Elector(client, "grove-system", "leader", name, **{**fixed, **options})
 
 
@@ -259,7 +264,10 @@ def test_work_that_ends_ends_the_election_and_releases(outcome: str) -> None:
 
     async def main() -> None:
         client = MemoryClient()
-        leading = Elector(client, "grove-system", "leader", "a", clock=virtual.now).lead(work)
+        elector = Elector(
+            client, "grove-system", "leader", "a", timing=LeaseTiming(), clock=virtual.now
+        )
+        leading = elector.lead(work)
         if outcome == "raises":
             with pytest.raises(LookupError, match="a reconciler died"):
                 await leading

@@ -19,7 +19,7 @@ class Policies(Value):
 
     objects: Sequence[Object]
     parameters: Mapping[str, Sequence[Object | None]]
-    may_do: MayDo | None = None
+    may_do: MayDo = lambda access: False
 
     def said(
         self, resource: Resource, obj: Object, old: Object | None = None, user: Object = TENANT

@@ -106,5 +106,5 @@ def test_without_authorized_users_nobody_may_write_the_managed_topology() -> Non
     nobody = Configuration.model_validate({"authorization": {"authorizedUsers": []}})
     guard, binding = admission_policies(nobody)[:2]
     request = load("clustertopology.managed-create-by-operator")["request"]
-    (finding,) = findings_of(guard, binding, request, [None])
+    (finding,) = findings_of(guard, binding, request, [None], lambda access: False)
     assert "only these can: nobody (authorizedUsers is empty)" in finding.message

@@ -42,7 +42,7 @@ def test_a_pod_gets_the_mark_from_both(group: str, annotations: str, scheduler: 
         spec["schedulerName"] = scheduler
     pod = {"metadata": metadata, "spec": spec}
 
-    scope = Scope({"object": pod})
+    scope = Scope({"object": pod}, lambda access: False)
     conditions = conditions_of_mark("kai-scheduler").values()
     marks = all(scope.value(expression) for expression in conditions)
 

@@ -65,7 +65,7 @@ def rule(**changes: Any) -> Object:
     ],
 )
 def test_what_a_rule_allows(changes: Object, access: Any, allowed: bool) -> None:
-    assert allows(rule(**changes), dataclasses.replace(PODS, **access)) is allowed
+    assert allows(rule(**changes), dataclasses.replace(PODS, **access), "") is allowed
 
 
 def role(kind: str, name: str, *rules: Object, namespace: str = "") -> Object:

@@ -64,7 +64,12 @@ class Waiting:
             only_known=bool(client_cas),
         )
         app = AdmissionApp(exchange, self.app)
-        self.listener = Listener(app, bind("127.0.0.1", 0), self.source.certificate.context, limits)
+        self.listener = Listener(
+            app,
+            bind("127.0.0.1", 0),
+            self.source.certificate.context,
+            limits or ConnectionLimits(),
+        )
 
     @property
     def connections(self) -> list[Any]:

@@ -70,6 +70,7 @@ class World:
             self.client,
             Certificates(),
             exchange.routes,
+            lambda name, result, seconds: None,
             now=lambda: START + virtual.now(),
         )
         self.replicas.append((tokens, exchange))

@@ -37,7 +37,7 @@ def stored(ref: Ref = SET, conditions: Sequence[Object] = ()) -> Object:
 
 
 def blocked(reason: str = "NoDomainFits", message: str = "No room", ref: Ref = SET) -> Blocked:
-    return Blocked(ref, 0.0, reason, message, "you")
+    return Blocked(ref, 0.0, reason, message, "you", "")
 
 
 class World:

@@ -37,13 +37,13 @@ class Answer(Value):
     total: int | None
     reasons: tuple[Reason, ...]
     tree: Branch
-    unknown: tuple[Unknown, ...] = ()
-    unseen: Mapping[str, str] | None = None
-    absent: tuple[str, ...] = ()
-    skipped: tuple[str, ...] = ()
-    said: tuple[str, ...] = ()
-    silence: str = ""
-    room: tuple[DomainRoom, ...] = ()
+    unknown: tuple[Unknown, ...]
+    unseen: Mapping[str, str] | None
+    absent: tuple[str, ...]
+    skipped: tuple[str, ...]
+    said: tuple[str, ...]
+    silence: str
+    room: tuple[DomainRoom, ...]
 
     @property
     def causes(self) -> tuple[Reason, ...]:

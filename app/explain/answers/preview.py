@@ -36,7 +36,7 @@ class Preview(Value):
     after: ClusterTopology
     effects: tuple[ConstraintChange, ...]
     reasons: tuple[Reason, ...]
-    absent: tuple[str, ...] = ()
+    absent: tuple[str, ...]
 
     @property
     def is_severe(self) -> bool:

@@ -50,7 +50,7 @@ class RoomSearch(Value):
     answer: RoomAnswer
     wider: RoomAnswer | None
     largest: int
-    pools: tuple[str, ...] = ()
+    pools: tuple[str, ...]
 
     @property
     def exit_code(self) -> int:

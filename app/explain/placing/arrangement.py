@@ -31,7 +31,7 @@ class Wish(Value, dict=True):
     demand: Demand
     domains: Domains
     fit: Mapping[Shape, Sequence[bool]]
-    freed: tuple[tuple[int, Vector], ...] = ()
+    freed: tuple[tuple[int, Vector], ...]
 
 
 class Arrangement:

@@ -130,9 +130,9 @@ def unseen_words(unseen: Mapping[str, str]) -> str:
 def tree_lines(
     root: Branch,
     *,
-    everything: bool = False,
-    colour: bool = False,
-    width: int = 0,
+    everything: bool,
+    colour: bool,
+    width: int,
 ) -> list[str]:
     """Return the tree as a table whose first column is drawn."""
     drawn = list(_rows(root if everything else without_pods(root), "", "", everything))

@@ -70,7 +70,7 @@ def domains_text(
     topology: Topology,
     parents: Sequence[DomainReport],
     *,
-    everything: bool = False,
+    everything: bool,
 ) -> str:
     """Domains, each with the domains inside it that have most free GPUs."""
     shown = parents if everything else parents[:MOST_DOMAINS]
@@ -129,7 +129,7 @@ def nodes_text(
     report: DomainReport,
     topology: Topology,
     *,
-    everything: bool = False,
+    everything: bool,
 ) -> str:
     """Return the nodes of one domain: what is free on each, and who is there.
 

@@ -36,8 +36,8 @@ def list_text(
     facts: Snapshot,
     namespace: str,
     *,
-    everything: bool = False,
-    width: int = 0,
+    everything: bool,
+    width: int,
 ) -> str:
     """Return what waits as a table, after one line that says how much it is.
 

@@ -28,7 +28,7 @@ MEANING = (
 DOUBT = "Not every arrangement was tried: for what has a ? there may be a place that was not found."
 
 
-def effects_text(effects: Effects, *, everything: bool = False) -> str:
+def effects_text(effects: Effects, *, everything: bool) -> str:
     """Return what edits would do; at most 40 gangs of each kind unless `everything`."""
     most = None if everything else MOST
     return "\n".join(map(visible, _lines(effects, most)))

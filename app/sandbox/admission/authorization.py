@@ -111,7 +111,7 @@ def bound_rules(objects: Sequence[Object], user: User) -> Iterator[tuple[str, Ob
             yield from ((within, rule) for rule in role.get("rules") or ())
 
 
-def allows(rule: Object, access: Access, within: str = "") -> bool:
+def allows(rule: Object, access: Access, within: str) -> bool:
     """Return whether a rule that is bound in the namespace `within` allows `access`.
 
     Namespace "" is all namespaces.

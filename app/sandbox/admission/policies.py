@@ -131,7 +131,7 @@ def findings_of(
     binding: Object,
     request: Object,
     parameters: Sequence[Object | None],
-    may_do: MayDo | None = None,
+    may_do: MayDo,
 ) -> Iterator[Violation]:
     """Yield what `policy` says of `request`, the request of an AdmissionReview, for each parameter.
 

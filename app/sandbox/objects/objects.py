@@ -21,7 +21,7 @@ class User:
     """An authenticated user."""
 
     name: str
-    groups: tuple[str, ...] = ()
+    groups: tuple[str, ...]
 
     def info(self) -> Object:
         """Return the `userInfo` of an admission review."""

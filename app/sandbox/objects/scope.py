@@ -21,7 +21,7 @@ These are `group`, `resource`, `namespace`, `name` and `verb`.
 class Scope:
     """The variables that expressions may use. `may_do` answers the checks of `authorizer`."""
 
-    def __init__(self, variables: dict[str, Any], may_do: MayDo | None = None) -> None:
+    def __init__(self, variables: dict[str, Any], may_do: MayDo) -> None:
         self._context = cel.Context()
         self._context.update({**variables, **_functions(may_do)})
 
@@ -37,7 +37,7 @@ class Scope:
             raise CelError(f"{expression}: {error}") from error
 
 
-def _functions(may_do: MayDo | None) -> dict[str, Any]:
+def _functions(may_do: MayDo) -> dict[str, Any]:
     """Return what Kubernetes adds to CEL.
 
     An authorizer is a map, to which each step of a check adds an entry.
@@ -54,7 +54,7 @@ def _functions(may_do: MayDo | None) -> dict[str, Any]:
         functions[step] = _step(step)
 
     def check(access: dict[str, str], verb: str) -> dict[str, str]:
-        is_allowed = may_do is not None and may_do({**access, "verb": verb})
+        is_allowed = may_do({**access, "verb": verb})
         return {"allowed": str(is_allowed).lower()}
 
     return {**functions, "check": check}

@@ -102,7 +102,7 @@ class Effects(Value):
     topology: tuple[Reason, ...]
     others: int
     made: frozenset[Ref]
-    cut: tuple[int, int] = (0, 0)
+    cut: tuple[int, int]
 
     @property
     def exit_code(self) -> int:
