@@ -39,7 +39,7 @@ async def works(cluster: Cluster, *, has_tokens: bool = True) -> None:
     assert (await cluster.admin.get(LEASE))["spec"]["holderIdentity"]
     await cluster.until(lambda: untrusted(cluster), lambda names: names == [])
     await cluster.until(
-        lambda: tokens(cluster), lambda found: len(found) == 1 and all(found) is has_tokens
+        lambda: tokens(cluster), lambda used: len(used) == 1 and all(used) is has_tokens
     )
     await cluster.until(lambda: verdict(cluster), lambda message: REFUSAL in message)
     assert [
