@@ -23,7 +23,6 @@ from app.facts.nvidia.mnnvl import (
 from app.facts.table import CLAIMS, DOMAINS, GANGS, OF_GANG
 from app.kube.api import Conflict, NotFound, Object, ObjectRef, Objects, Selection, find, list_all
 from app.kube.discovery import Discovery
-from app.kube.store import WatchStore
 from app.objects.metadata import annotations_of
 from app.objects.resource import Resource
 from app.objects.shape import JsonMap
@@ -275,7 +274,7 @@ class MnnvlOwners:
         obj = await find(self._client, ObjectRef(resource, stored.name, stored.namespace))
         if obj is None or obj["metadata"].get("uid") != stored.uid:
             return None
-        self._store_of(resource).note(obj)
+        self._stores[resource].note(obj)
         return read_mnnvl_resource(obj)
 
     async def _write(self, stored: MnnvlResource, reference: JsonMap) -> Object:
@@ -285,11 +284,8 @@ class MnnvlOwners:
         changed = await self._client.patch(
             ObjectRef(resource, stored.name, stored.namespace), patch
         )
-        self._store_of(resource).note(changed)
+        self._stores[resource].note(changed)
         return changed
-
-    def _store_of(self, resource: Resource) -> WatchStore[MnnvlResource]:
-        return self._stores[resource]
 
 
 def _replica_of(gang: SlimPodGang, pcs: PodCliqueSet) -> dict[str, str]:

@@ -136,7 +136,7 @@ class Plan(Value):
         return {key: value for key, value in labels.items() if _as_label(value)}
 
     def is_at(self, place: Place) -> bool:
-        """Return whether `labels` name the replica of `place`, which was read of a resource."""
+        """Return whether `place`, which was read of a resource, is the replica of `labels`."""
         own = self.member.place
         if place.pcs != own.pcs or place.replica != own.replica:
             return False
@@ -190,8 +190,10 @@ def read_entry(member: CliqueMember, entry: Entry | None) -> tuple[Scope, ClaimM
     if entry is None or not (place.pcs and place.replica and member.name):
         return None
 
-    is_in_group = bool(place.group and place.group_replica)
-    for scope in SCOPES if is_in_group else SCOPES[:2]:
+    scopes: tuple[Scope, ...] = ("replica", "clique")
+    if place.group and place.group_replica:
+        scopes = SCOPES
+    for scope in scopes:
         plan = Plan(member, scope, "")
         for mode in _MODES:
             if entry == plan.entry(mode):

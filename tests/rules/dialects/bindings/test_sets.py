@@ -148,6 +148,16 @@ def test_findings_at_creation(obj: dict[str, Any], findings: list[str]) -> None:
     assert [str(finding) for finding in validated(obj, None, AROUND)[0]] == findings
 
 
+def test_of_two_groups_of_one_name_the_first_is_above_their_cliques() -> None:
+    obj = pcs(c("gb200", "zone"), None, c("", "rack"), c("", "block"))
+    groups = obj["spec"]["template"]["podCliqueScalingGroups"]
+    groups.append({**groups[0], "topologyConstraint": c("", "zone")})
+
+    assert [str(finding) for finding in validated(obj, None, AROUND)[0]] == [
+        f'{OF_LEADER}.pack.required: Invalid value: "block": broader than the required domain "rack" of scaling group "pool"; allowed: rack, host'
+    ]
+
+
 def test_without_any_binding_the_message_says_so() -> None:
     (finding,), _ = validated(pcs(c("gb200", "zone")), None, Around())
     assert finding.message.endswith(
