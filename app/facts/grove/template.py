@@ -9,8 +9,6 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/mnnvl/helpers
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from msgspec.structs import replace
-
 from app.facts.grove.annotations import group_in
 from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
@@ -49,21 +47,14 @@ def owner_text(owner: Owner) -> str:
 class SetPart(Value):
     """The set, a scaling group or a clique.
 
-    `position` is that in its list. `constraint` is its topologyConstraint, None if it has none.
-    `annotations` are those about MNNVL.
+    `path` is that of what has the constraint. `constraint` is its topologyConstraint, None if it
+    has none. `annotations` are those about MNNVL.
     """
 
     owner: Owner
-    position: int
+    path: FieldPath
     constraint: JsonMap | None
     annotations: JsonMap
-
-    @property
-    def path(self) -> FieldPath:
-        """The path of what has the constraint."""
-        if self.owner == SET:
-            return _TEMPLATE
-        return _TEMPLATE.child(_LISTS[self.owner[0]]).index(self.position)
 
     @property
     def annotations_path(self) -> FieldPath:
@@ -198,7 +189,7 @@ def read_template(obj: JsonMap, *, groups_read: bool = True) -> Template:
     metadata = map_of(obj.get("metadata"))
     spec = walk_map(obj, "spec", _ROOT, findings)
     template = walk_map(spec, "template", _SPEC, findings)
-    whole = _read_part(SET, 0, template, metadata, findings)
+    whole = _read_part(SET, _TEMPLATE, template, metadata, findings)
 
     groups = tuple(
         _read_group(part, content, findings)
@@ -224,17 +215,17 @@ def read_template(obj: JsonMap, *, groups_read: bool = True) -> Template:
 def _parts_in(template: JsonMap, kind: str, findings: Findings) -> Iterator[tuple[SetPart, Object]]:
     """Yield the groups or the cliques of `template`, each with its content."""
     field = _LISTS[kind]
+    path = _TEMPLATE.child(field)
     for position, item in enumerate(walk_list(template, field, _TEMPLATE, findings)):
-        content = item if isinstance(item, dict) else {}
+        at = path.index(position)
+        content = as_map(item, at, findings) or {}
         owner = (kind, str(content.get("name") or ""))
-        if content is not item:
-            as_map(item, _TEMPLATE.child(field).index(position), findings)
-        yield _read_part(owner, position, content, content, findings), content
+        yield _read_part(owner, at, content, content, findings), content
 
 
 def _read_part(
     owner: Owner,
-    position: int,
+    path: FieldPath,
     content: JsonMap,
     annotated: JsonMap,
     findings: Findings,
@@ -242,12 +233,11 @@ def _read_part(
     """Return the part of this content. `annotated` has its annotations."""
     annotations = map_of(annotated.get("annotations"))
     about_mnnvl = annotations and {key: annotations[key] for key in _KEYS if key in annotations}
-    part = SetPart(owner, position, content.get("topologyConstraint"), about_mnnvl)
-    if part.constraint is None or isinstance(part.constraint, dict):
-        return part
+    constraint = content.get("topologyConstraint")
+    if constraint is not None and not isinstance(constraint, dict):
+        constraint = as_map(constraint, path.child("topologyConstraint"), findings)
 
-    walk_map(content, "topologyConstraint", part.path, findings)
-    return replace(part, constraint=None)
+    return SetPart(owner, path, constraint, about_mnnvl)
 
 
 def _read_group(part: SetPart, content: JsonMap, findings: Findings) -> GroupTemplate:
