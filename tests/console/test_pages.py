@@ -10,21 +10,17 @@ import pytest
 import yaml
 
 from app.commands.sandbox import default_configuration
-from app.console.events import MOST_STREAMS, Streams
-from app.console.live import Live, Trouble
+from app.console.live import Trouble
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.known.read import read_for
-from app.explain.known.snapshot import BY_RESOURCE
 from app.explain.shown.text import text
 from app.facts.named import Ref
 from app.kube.api import Page, Selection
-from app.stores.permitted import Namespaces, PermittedStores
-from tests.console.fake import HOST, NOW, Lists, console, discovered
+from tests.console.fake import HOST, NOW, Lists, console
 from tests.console.objects import HOSTILE, objects
 from tests.console.objects import hostile as hostile_objects
 from tests.console.parsed import Parsed
-from tests.kube import virtual
 
 PAGES = ("workloads", "topology", "findings", "playground")
 STUCK = "PodCliqueSet/inference/llm-serve"
@@ -219,42 +215,6 @@ async def test_a_page_names_its_revision_and_its_tag_so_that_a_tab_does_not_fetc
         part = await client.get(f"workloads?object={STUCK}")
     assert message == f"data: {parsed.all('body')[0].attributes['data-revision']}\n\n".encode()
     assert part.headers["etag"] == parsed.all("main")[0].attributes["data-tag"]
-
-
-async def test_streams_are_limited_coalesced_and_end_with_the_console() -> None:
-    async with console(Lists(objects())) as (client, made):
-        streams = [made.streams.messages() for _ in range(MOST_STREAMS)]
-        firsts = [await anext(stream) for stream in streams]
-        assert firsts == [f"data: {made.live.revision}\n\n".encode()] * MOST_STREAMS
-        assert (await client.get("events")).status_code == 503
-        for _ in range(1000):
-            made.live.touch()
-        assert await anext(streams[0]) == f"data: {made.live.revision}\n\n".encode()
-        made.streams.close()
-        assert [item async for item in streams[0]] == []
-        for stream in streams[1:]:
-            await stream.aclose()
-        assert made.streams.open == 0
-
-
-def test_a_change_is_told_at_once_or_at_the_end_of_the_pause() -> None:
-    """So that half of the second in which the page has to follow is left for the page."""
-
-    async def delays() -> list[float]:
-        watched = PermittedStores(Lists(), BY_RESOURCE.values(), await discovered(), Namespaces(()))
-        live = Live(watched)
-        stream = Streams(live).messages()
-        await anext(stream)
-        told = []
-        for wait in (0.1, 0.4, 0.6, 3.0):
-            change = virtual.now() + wait
-            asyncio.get_running_loop().call_at(change, live.touch)
-            await anext(stream)
-            told.append(round(virtual.now() - change, 3))
-        await stream.aclose()
-        return told
-
-    assert virtual.run(delays()) == [0.4, 0.1, 0.0, 0.0]
 
 
 async def test_while_the_lists_come_in_the_page_counts() -> None:
