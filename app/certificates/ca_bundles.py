@@ -46,7 +46,7 @@ class CaBundles:
         self._service = service
         self._clock = clock
         self._trust = Trust()
-        self._rewrites = Rewrites(tolerated=5, window=10.0, clock=clock)
+        self._rewrites = Rewrites(window=10.0, clock=clock)
         self._read: dict[Resource, Object] = {}
 
     async def read(self) -> None:

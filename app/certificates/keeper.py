@@ -100,7 +100,7 @@ class CertificateReconciler(CertificateSource):
         )
         service = settings.namespace, settings.service_name
         self._bundles = CaBundles(client, settings.webhook_configurations, service, clock)
-        self._rewrites = Rewrites(tolerated=5, window=10.0, clock=clock)
+        self._rewrites = Rewrites(window=10.0, clock=clock)
         self._place = f"{settings.namespace}/{settings.secret_name}"
         self._holdings: Holdings | None = None
         self._shown: Holdings | None = None  # with the serving certificate

@@ -55,7 +55,7 @@ class Terms(Value):
 
 
 def due(
-    holdings: Holdings | None,
+    holdings: Holdings,
     names: Collection[str],
     now: datetime,
     terms: Terms,
@@ -67,7 +67,7 @@ def due(
     `names` are those of the serving certificate. `settled` is whether the signing CA is trusted, so
     that it can sign a new one.
     """
-    if not holdings or now >= inspect(holdings.ca.cert_pem).not_after:
+    if now >= inspect(holdings.ca.cert_pem).not_after:
         return "issue"
     if now >= inspect(holdings.leaf.cert_pem).not_after:
         return "leaf"  # no client accepts the expired one, so there is nothing to wait for
@@ -139,16 +139,12 @@ def rotated(
     retired = still_trusted(holdings.retired, now, terms)
     if reason == "ca":
         return Holdings(_new_ca(now, terms), holdings.leaf, (holdings.ca.cert_pem, *retired))
-    if reason == "leaf":
-        return Holdings(holdings.ca, new_leaf(holdings.ca, names, now, terms), retired)
-    if reason == "names":
-        return Holdings(
-            holdings.ca,
-            new_leaf(holdings.ca, _with_former(names, holdings.leaf), now, terms),
-            retired,
-        )
+    if reason == "prune":
+        return replace(holdings, retired=retired)
 
-    return replace(holdings, retired=retired)
+    if reason == "names":
+        names = _with_former(names, holdings.leaf)
+    return Holdings(holdings.ca, new_leaf(holdings.ca, names, now, terms), retired)
 
 
 def still_trusted(

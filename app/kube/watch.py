@@ -16,7 +16,7 @@ bookmark or ends the stream. If it does neither, the connection is broken.
 import asyncio
 import random as system_random
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import NoReturn, TypeVar
 
 from app.kube.api import ClusterError, Gone, NotFound, Reader, Selection, Unavailable, WatchEvent
@@ -64,7 +64,7 @@ async def run_store(
     selection: Selection,
     *,
     pace: Pace | None = None,
-    served_changed: Callable[[], Awaitable[None]] | None = None,
+    served_changed: Callable[[], Awaitable[object]] = lambda: asyncio.Event().wait(),
     not_found: Callable[[], None] = lambda: None,
     needs_right: bool = False,
 ) -> NoReturn:
@@ -202,12 +202,7 @@ async def events_of_connection(
             yield event
 
 
-async def _wait(changed: Callable[[], Awaitable[None]] | None, at_most: float) -> None:
-    if changed is None:
-        await asyncio.sleep(at_most)
-        return
-    try:
+async def _wait(changed: Callable[[], Awaitable[object]], at_most: float) -> None:
+    with suppress(TimeoutError):
         async with asyncio.timeout(at_most):
             await changed()
-    except TimeoutError:
-        return

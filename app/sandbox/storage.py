@@ -14,7 +14,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.sandbox.objects import errors
-from app.sandbox.objects.objects import Key, Object, TableId, key_of, metadata, resource_version
+from app.sandbox.objects.objects import (
+    Key,
+    Object,
+    TableId,
+    key_of,
+    metadata,
+    resource_version,
+    with_version,
+)
 
 Place = tuple[TableId, Key]
 
@@ -182,7 +190,7 @@ class Storage:
 
     def _commit(self, kind: str, table_id: TableId, obj: Object, old: Object | None) -> Object:
         self.version += 1
-        obj = {**obj, "metadata": {**metadata(obj), "resourceVersion": str(self.version)}}
+        obj = with_version(obj, str(self.version))
         table = self.table(table_id)
         key = key_of(obj)
         if old is not None:

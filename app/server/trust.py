@@ -81,7 +81,7 @@ class ReviewTokens:
         self._now = now
         self._configurations = WatchStore[Object](lambda obj: obj)
         self._pods = WatchStore[bool](takes_tokens)
-        self._rewrites = Rewrites(tolerated=5, window=60.0, clock=now)
+        self._rewrites = Rewrites(window=60.0, clock=now)
         self._current: frozenset[str] = frozenset()
         self._valid: dict[str, float] = {}
         """When each token that is valid was last in the configuration, as far as we know."""

@@ -43,7 +43,6 @@ FRESH_AT_CA_END = rotated("leaf", ADOPTED, NAMES, CA_END - 9 * DAY, TERMS)
 @pytest.mark.parametrize(
     ("holdings", "now", "expected"),
     [
-        pytest.param(None, START, "issue", id="nothing there"),
         pytest.param(FIRST, START, None, id="just issued"),
         pytest.param(
             FIRST, LEAF_RENEWAL - SECOND, None, id="a second before two thirds of the leaf's life"
@@ -87,7 +86,7 @@ FRESH_AT_CA_END = rotated("leaf", ADOPTED, NAMES, CA_END - 9 * DAY, TERMS)
         pytest.param(FIRST, START - DAY, None, id="a clock a day behind changes nothing"),
     ],
 )
-def test_due(holdings: Holdings | None, now: datetime, expected: Reason | None) -> None:
+def test_due(holdings: Holdings, now: datetime, expected: Reason | None) -> None:
     assert due(holdings, NAMES, now, TERMS) == expected
 
 

@@ -38,7 +38,7 @@ class Answer(Value):
     reasons: tuple[Reason, ...]
     tree: Branch
     unknown: tuple[Unknown, ...]
-    unseen: Mapping[str, str] | None
+    unseen: Mapping[str, str]
     absent: tuple[str, ...]
     skipped: tuple[str, ...]
     said: tuple[str, ...]

@@ -100,8 +100,8 @@ def _foot(answer: Answer) -> Iterator[str]:
     products = dict.fromkeys(_PRODUCTS[kind] for kind in answer.absent if kind in _PRODUCTS)
     if products:
         yield f"{listed(products)} {'is' if len(products) == 1 else 'are'} not installed"
-    yield from not_seen(answer.unseen or {}, [unknown.id for unknown in answer.unknown])
-    yield from how_to_get(answer.unseen or {}, answer.ref.namespace)
+    yield from not_seen(answer.unseen, [unknown.id for unknown in answer.unknown])
+    yield from how_to_get(answer.unseen, answer.ref.namespace)
     if answer.skipped:
         yield f"not looked at: {listed(answer.skipped, 40)}"
     if answer.lacks_room:

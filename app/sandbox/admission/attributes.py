@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from app.sandbox.objects.objects import Caller, Object
-from app.sandbox.objects.resources import Registry, Served
+from app.sandbox.objects.resources import NAMESPACES, Registry, Served
 from app.sandbox.objects.selectors import Matches
 from app.sandbox.storage import Storage
 
@@ -73,18 +73,18 @@ def is_selected(
     """Return whether a namespaceSelector and an objectSelector select the request."""
     if not any(objects(obj) for obj in (attributes.obj, attributes.old) if obj is not None):
         return False
-    if attributes.served.table == ("", "namespaces"):
+    if attributes.served.table == NAMESPACES:
         return namespaces(attributes.obj or attributes.old or {})
     if not attributes.served.namespaced:
         return True
-    return namespaces(storage.get(("", "namespaces"), ("", attributes.namespace)) or {})
+    return namespaces(storage.get(NAMESPACES, ("", attributes.namespace)) or {})
 
 
 def _rule_matches(rule: Object, served: Served, attributes: Attributes) -> bool:
     scope = {"Namespaced": (True,), "Cluster": (False,)}.get(
         rule.get("scope") or "*", (True, False)
     )
-    namespaced = served.namespaced and served.table != ("", "namespaces")
+    namespaced = served.namespaced and served.table != NAMESPACES
     return (
         _named(rule, "operations", attributes.operation)
         and _named(rule, "apiGroups", served.group)

@@ -7,11 +7,10 @@ import secrets
 import uuid
 
 from app.sandbox.objects import errors
-from app.sandbox.objects.objects import Object, metadata, resource_version, timestamp
-from app.sandbox.objects.resources import Served
+from app.sandbox.objects.objects import Object, metadata, resource_version, timestamp, with_version
+from app.sandbox.objects.resources import NAMESPACES, Served
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
-_NAMESPACES = ("", "namespaces")
 _SERVER_FIELDS = (
     "uid",
     "creationTimestamp",
@@ -81,7 +80,7 @@ def complete_new(served: Served, obj: Object) -> None:
     meta |= {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp()}
     if served.has_generation:
         meta["generation"] = 1
-    if served.table == _NAMESPACES:
+    if served.table == NAMESPACES:
         keep_own_label(served, obj)
         obj["spec"] = {**(obj.get("spec") or {}), "finalizers": ["kubernetes"]}
         obj["status"] = {"phase": "Active"}
@@ -100,7 +99,7 @@ def _generated(prefix: str) -> str:
 
 def keep_own_label(served: Served, obj: Object) -> None:
     """Set the label of a Namespace that contains its name, for namespaceSelectors."""
-    if served.table == _NAMESPACES:
+    if served.table == NAMESPACES:
         meta = obj["metadata"]
         meta["labels"] = {
             **(meta.get("labels") or {}),
@@ -160,11 +159,8 @@ def _desired(served: Served, obj: Object) -> Object:
 
 def is_unchanged(new: Object, old: Object) -> bool:
     """Return whether `new` differs from `old` in nothing but the resourceVersion."""
-    version = {"resourceVersion": resource_version(old)}
-    return {**new, "metadata": {**metadata(new), **version}} == {
-        **old,
-        "metadata": {**metadata(old), **version},
-    }
+    version = resource_version(old)
+    return with_version(new, version) == with_version(old, version)
 
 
 def marked_deleted(served: Served, obj: Object) -> Object:
@@ -173,6 +169,6 @@ def marked_deleted(served: Served, obj: Object) -> Object:
     if meta.get("generation"):
         meta["generation"] += 1
     marked = {**obj, "metadata": meta}
-    if served.table == _NAMESPACES:
+    if served.table == NAMESPACES:
         marked["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
     return marked

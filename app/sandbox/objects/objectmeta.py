@@ -13,7 +13,7 @@ from typing import Any
 from app.sandbox.objects import errors
 from app.sandbox.objects.errors import cause, shown
 from app.sandbox.objects.objects import Object, metadata
-from app.sandbox.objects.resources import Served
+from app.sandbox.objects.resources import NAMESPACES, Served
 
 _TEXTS = ("name", "generateName", "namespace", "uid", "resourceVersion", "selfLink")
 _SERVER_FIELDS = (
@@ -126,9 +126,7 @@ def _name_causes(served: Served, name: str) -> Iterator[Object]:
     elif served.plural in _PATH_SEGMENTS:
         yield from _causes(name, _SEGMENT, "name")
     else:
-        yield from _causes(
-            name, _LABEL if served.table == ("", "namespaces") else _SUBDOMAIN, "name"
-        )
+        yield from _causes(name, _LABEL if served.table == NAMESPACES else _SUBDOMAIN, "name")
 
 
 def label_causes(labels: dict[str, str]) -> Iterator[Object]:

@@ -108,6 +108,10 @@ def resource_version(obj: Object) -> str:
     return str(metadata(obj).get("resourceVersion") or "")
 
 
+def with_version(obj: Object, resource_version: str) -> Object:
+    return {**obj, "metadata": {**metadata(obj), "resourceVersion": resource_version}}
+
+
 def is_deleting(obj: Object) -> bool:
     return bool(metadata(obj).get("deletionTimestamp"))
 

@@ -12,6 +12,7 @@ from app.sandbox.objects.objects import Object, TableId
 from app.sandbox.objects.schema import Schema
 
 CRDS: TableId = ("apiextensions.k8s.io", "customresourcedefinitions")
+NAMESPACES: TableId = ("", "namespaces")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,12 +20,11 @@ from app.sandbox.objects.objects import (
     is_deleting,
     metadata,
 )
-from app.sandbox.objects.resources import CRDS, Registry
+from app.sandbox.objects.resources import CRDS, NAMESPACES, Registry
 from app.sandbox.requests.writes import Writer
 from app.sandbox.storage import Place, Storage, StoredChange
 
 _LOG = logging.getLogger(__name__)
-_NAMESPACES: TableId = ("", "namespaces")
 
 
 class Collector:
@@ -67,7 +66,7 @@ class Collector:
         ):
             self._waiting.put_nowait((change.table, (meta.get("namespace") or "", meta["name"])))
 
-        if change.type == "MODIFIED" and change.table == _NAMESPACES and is_deleting(change.obj):
+        if change.type == "MODIFIED" and change.table == NAMESPACES and is_deleting(change.obj):
             for place in self._storage.in_namespace(meta["name"]):
                 self._waiting.put_nowait(place)
 
@@ -83,14 +82,14 @@ class Collector:
 
     def _namespace_emptied(self, name: str) -> None:
         namespace = (
-            self._storage.get(_NAMESPACES, ("", name)) if self._is_terminating(name) else None
+            self._storage.get(NAMESPACES, ("", name)) if self._is_terminating(name) else None
         )
         if (
             namespace
             and not metadata(namespace).get("finalizers")
             and not self._storage.in_namespace(name)
         ):
-            self._storage.remove(_NAMESPACES, ("", name))
+            self._storage.remove(NAMESPACES, ("", name))
 
     def _definition_removed(self, crd: Object) -> None:
         table_id = crd["spec"]["group"], crd["spec"]["names"]["plural"]
@@ -121,7 +120,7 @@ class Collector:
                 raise
 
     def _is_terminating(self, namespace: str) -> bool:
-        stored = self._storage.get(_NAMESPACES, ("", namespace)) if namespace else None
+        stored = self._storage.get(NAMESPACES, ("", namespace)) if namespace else None
         return stored is not None and is_deleting(stored)
 
     def _may_live(self, owner: Object, namespace: str) -> bool:

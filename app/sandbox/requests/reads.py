@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import orjson
 
 from app.sandbox.objects import errors
-from app.sandbox.objects.objects import Key, Object, metadata
+from app.sandbox.objects.objects import Key, Object, metadata, with_version
 from app.sandbox.objects.resources import Served
 from app.sandbox.objects.selectors import Matches
 from app.sandbox.storage import Storage, StoredChange, Watcher
@@ -164,10 +164,7 @@ def _event(change: StoredChange, served: Served, query: Query, shown: Representa
     obj = change.obj
     # the state before, with the resource version of the change
     if kind == "DELETED" and change.old is not None:
-        obj = {
-            **change.old,
-            "metadata": {**metadata(change.old), "resourceVersion": str(change.version)},
-        }
+        obj = with_version(change.old, str(change.version))
     return _line(kind, shown.of(served, obj))
 
 

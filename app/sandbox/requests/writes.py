@@ -26,11 +26,11 @@ from app.sandbox.objects.objects import (
     metadata,
     resource_version,
     timestamp,
+    with_version,
 )
-from app.sandbox.objects.resources import CRDS, Registry, Served
+from app.sandbox.objects.resources import CRDS, NAMESPACES, Registry, Served
 from app.sandbox.storage import Storage
 
-_NAMESPACES = ("", "namespaces")
 _IMMORTAL = ("default", "kube-system", "kube-public")
 _ATTEMPTS = 5
 Change = Callable[[Object], Object]
@@ -214,10 +214,7 @@ class Writer:
     def _store_or_remove(self, served: Served, key: Key, new: Object, stored: Object) -> Object:
         if is_deleting(new) and not self._must_stay(served, new):
             removed = self.storage.remove(served.table, key)
-            return {
-                **new,
-                "metadata": {**new["metadata"], "resourceVersion": resource_version(removed)},
-            }
+            return with_version(new, resource_version(removed))
         return self.storage.replace(served.table, new, resource_version(stored))
 
     def _remove_or_mark(self, served: Served, key: Key, stored: Object) -> Object:
@@ -233,9 +230,7 @@ class Writer:
         """Return whether finalizers keep the object, or its content, if it is a namespace."""
         if metadata(obj).get("finalizers"):
             return True
-        return served.table == _NAMESPACES and bool(
-            self.storage.in_namespace(metadata(obj)["name"])
-        )
+        return served.table == NAMESPACES and bool(self.storage.in_namespace(metadata(obj)["name"]))
 
     def _defined(self, served: Served, stored: Object) -> Object:
         """`stored`.
@@ -282,7 +277,7 @@ class Writer:
     def _check_namespace(self, served: Served, namespace: str, name: str) -> None:
         if not served.namespaced:
             return
-        if is_deleting(self.storage.existing(_NAMESPACES, ("", namespace))):
+        if is_deleting(self.storage.existing(NAMESPACES, ("", namespace))):
             why = (
                 f"unable to create new content in namespace {namespace} because it is being"
                 " terminated"
@@ -299,7 +294,7 @@ class _RacedError(Exception):
 
 def _admitted_namespace(served: Served, key: Key) -> str:
     """Return the namespace in admission reviews: that of a Namespace is its own name."""
-    return key[1] if served.table == _NAMESPACES else key[0]
+    return key[1] if served.table == NAMESPACES else key[0]
 
 
 def _without_times(status: Object) -> Object:
@@ -343,7 +338,7 @@ def _check(served: Served, obj: Object, old: Object | None) -> None:
 
 
 def _check_deletable(served: Served, key: Key) -> None:
-    if served.table == _NAMESPACES and key[1] in _IMMORTAL:
+    if served.table == NAMESPACES and key[1] in _IMMORTAL:
         raise errors.forbidden(
             served.group, served.plural, key[1], "this namespace may not be deleted"
         )
