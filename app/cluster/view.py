@@ -161,7 +161,7 @@ class ClusterView:
 
     def users_of(self, binding: str) -> list[PodCliqueSet]:
         sets = self._sets.ready("PodCliqueSets").by_index(table.OF_BINDING, ("", binding))
-        return sorted(sets, key=lambda pcs: (pcs.namespace, pcs.name))
+        return sorted(sets, key=lambda pcs: pcs.key)
 
     def nodes(self) -> Nodes:
         return self.nodes_with((*self.level_keys(), GPU_COUNT, NVLINK_DOMAIN))
@@ -208,7 +208,7 @@ class ClusterView:
     def sets_with_domains(self, domains: Collection[str]) -> list[PodCliqueSet]:
         sets = self._sets.ready("PodCliqueSets").values()
         matching = [pcs for pcs in sets if not pcs.domains.isdisjoint(domains)]
-        return sorted(matching, key=lambda pcs: (pcs.namespace, pcs.name))
+        return sorted(matching, key=lambda pcs: pcs.key)
 
     async def read_set(self, namespace: str, name: str) -> PodCliqueSet | None:
         """Return a set from the cache, or from the API server if the cache lacks it.
