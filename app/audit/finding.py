@@ -300,9 +300,8 @@ def remedy_for(
 
     of_kind = _BY_KIND_IF_ALLOWED[kind] if code == 0 else _BY_KIND[kind]
     table = (*BY_WARNING, *BY_PROBLEM) if code == 0 else BY_PROBLEM
-    remedies = [_remedy_of(problem, table) or of_kind for problem in problems]
+    remedies = [
+        next((remedy for words, remedy in table if words in problem), of_kind)
+        for problem in problems
+    ]
     return " ".join(dict.fromkeys(remedies))
-
-
-def _remedy_of(problem: str, table: Iterable[tuple[str, str]]) -> str:
-    return next((remedy for words, remedy in table if words in problem), "")

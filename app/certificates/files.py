@@ -157,11 +157,11 @@ def ensure_development_certificate(
     with _locked(directory):
         _refuse_foreign(directory)
         ca = _read(directory, "ca")
-        if not ca or not _is_good_ca(ca, now):
+        if not ca or _is_bad(ca, None, (), now) or not inspect(ca.cert_pem).is_ca:
             ca = make_ca(_CA_NAME, now - _TERMS.skew, now + _TERMS.ca_life)
             _write(ca, directory, "ca")
         leaf = _read(directory, "tls")
-        if not leaf or not _is_good_leaf(leaf, ca, names, now):
+        if not leaf or _is_bad(leaf, ca.cert_pem, names, now):
             _write(new_leaf(ca, names, now, _TERMS), directory, "tls")
 
 
@@ -190,19 +190,13 @@ def _refuse_foreign(directory: Path) -> None:
             )
 
 
-def _is_good_ca(ca: Pair, now: datetime) -> bool:
-    if any(check_pair(ca, None, (), at) for at in (now, now + _SPARE)):
-        return False
-    return inspect(ca.cert_pem).is_ca
-
-
-def _is_good_leaf(
-    leaf: Pair,
-    ca: Pair,
+def _is_bad(
+    pair: Pair,
+    ca_bundle: bytes | None,
     names: Sequence[str],
     now: datetime,
 ) -> bool:
-    return not any(check_pair(leaf, ca.cert_pem, names, at) for at in (now, now + _SPARE))
+    return any(check_pair(pair, ca_bundle, names, at) for at in (now, now + _SPARE))
 
 
 def _read(directory: Path, name: str) -> Pair | None:

@@ -48,15 +48,12 @@ def accepted_status(crd: Object, others: Iterable[Object], now: str) -> Object:
 
     conditions = (names_accepted, _established(crd, bool(rejections)))
 
+    versions = crd["spec"]["versions"]
     return {
         "acceptedNames": {field: value for field, value in accepted.items() if value is not None},
         "conditions": [{"lastTransitionTime": now, **condition} for condition in conditions],
-        "storedVersions": _stored_versions(crd),
+        "storedVersions": [version["name"] for version in versions if version.get("storage")],
     }
-
-
-def _stored_versions(crd: Object) -> list[str]:
-    return [version["name"] for version in crd["spec"]["versions"] if version.get("storage")]
 
 
 def _accept(

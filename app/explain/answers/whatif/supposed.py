@@ -241,7 +241,9 @@ def _labelled(supposed: Supposed, edit: Labelling, topology: str) -> Supposed:
         replace(node, labels=_with(node.labels, labels)) if node.name in edit.nodes else node
         for node in facts.nodes
     )
-    words = " ".join(_as_written(key, value) for key, value in labels.items())
+    words = " ".join(
+        f"{key}-" if value is None else f"{key}={value}" for key, value in labels.items()
+    )
     line = f"label {' '.join(edit.nodes)}: {words}"
     return replace(supposed, facts=replace(facts, nodes=nodes), lines=(*supposed.lines, line))
 
@@ -251,10 +253,6 @@ def _label_key(index: Index, level: str, topology: str) -> str:
     if "/" in level:
         return level
     return _key_of(index, level, topology)
-
-
-def _as_written(key: str, value: str | None) -> str:
-    return f"{key}-" if value is None else f"{key}={value}"
 
 
 def _with(before: Mapping[str, str], labels: Mapping[str, str | None]) -> dict[str, str]:
