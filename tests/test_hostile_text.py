@@ -9,7 +9,6 @@ from pathlib import Path
 
 import orjson
 import pytest
-import yaml
 from msgspec.structs import replace
 
 from app.admission.review import encode
@@ -25,6 +24,7 @@ from tests.console.objects import UNSEEN, hostile
 from tests.explain import fleet
 from tests.explain.objects import objects_of
 from tests.explain.table.row import without
+from tests.rendered import text_of
 
 CODES = r"\u202egnp.exe\x1b[2J\x9b1m\x0d\x0a\u2028\u200b"
 """How UNSEEN is shown."""
@@ -43,7 +43,7 @@ def assert_safe(printed: str) -> None:
 def cluster(tmp_path: Path) -> str:
     path = tmp_path / "cluster.yaml"
     objects = [obj for objects in hostile(UNSEEN).values() for obj in objects]
-    path.write_text(yaml.safe_dump_all(objects))
+    path.write_text(text_of(objects))
     return str(path)
 
 
@@ -156,7 +156,7 @@ def test_names_in_commands_are_quoted(tmp_path: Path, capsys: pytest.CaptureFixt
         for node in without(fleet.RACK, "gpu-13")
     )
     path = tmp_path / "cluster.yaml"
-    path.write_text(yaml.safe_dump_all(objects_of(fleet.facts(nodes=nodes))))
+    path.write_text(text_of(objects_of(fleet.facts(nodes=nodes))))
     main(["topology", "--offline", str(path)])
     commands = [line for line in capsys.readouterr().out.split("\n") if "kubectl" in line]
     assert [shlex.split(command)[3] for command in commands] == [name]

@@ -147,6 +147,7 @@ async def test_a_replica_that_lags_waits_until_it_has_seen_the_trust_for_long_en
     assert shown(second) == fingerprint(cluster.holdings())
 
 
+@pytest.mark.untraced
 async def test_the_old_ca_goes_when_it_has_expired(cluster: Cluster) -> None:
     (replica,) = await running(cluster)
     first_ca = cluster.holdings().ca.cert_pem
@@ -462,6 +463,7 @@ class Mortal:
         return call
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("writes", range(1, 6))
 async def test_a_crash_at_any_write_leaves_no_moment_without_trust(

@@ -51,6 +51,7 @@ async def close(connection: Connection) -> None:
     await connection[1].wait_closed()
 
 
+@pytest.mark.untraced
 async def test_kept_and_new_connections_survive_two_rotations_of_ca_and_leaf() -> None:
     cluster = Cluster()
     replicas = await running(cluster, 2)

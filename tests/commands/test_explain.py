@@ -21,6 +21,7 @@ from tests.explain import fleet
 from tests.explain.fleet import answer, facts, fill, pods
 from tests.explain.objects import objects_of
 from tests.explain.table.row import without
+from tests.rendered import text_of
 
 FULL: dict[str, Any] = {
     "pods": (
@@ -34,10 +35,11 @@ FULL: dict[str, Any] = {
 
 def written(folder: Path, snapshot: Snapshot, name: str = "cluster.yaml") -> str:
     path = folder / name
-    path.write_text(yaml.safe_dump_all(objects_of(snapshot)))
+    path.write_text(text_of(objects_of(snapshot)))
     return str(path)
 
 
+@pytest.mark.untraced
 def test_reasons_are_1_and_have_numbers_and_remedies(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -74,6 +76,7 @@ def test_a_placed_gang_is_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "Pod …-0" in printed
 
 
+@pytest.mark.untraced
 def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, facts(**FULL))
     assert (
@@ -156,6 +159,7 @@ def test_the_line_of_watch_has_what_does_not_change_by_itself() -> None:
     )
 
 
+@pytest.mark.untraced
 def test_colours_are_for_terminals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answered = answer(facts(**FULL))
     plain = text(answered).splitlines()

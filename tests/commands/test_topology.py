@@ -15,6 +15,7 @@ from tests.explain.table.devices import WITHOUT_PLUGIN, gpus, taken
 from tests.explain.table.row import without
 
 
+@pytest.mark.untraced
 def test_topology_shows_levels_and_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, facts(**FULL))
     assert main(["topology", "--room", "3x8", "--in", "rack", "--offline", path]) == 1
@@ -54,6 +55,7 @@ def test_topology_finds_room(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert first == f"room for 4 pods of 8 GPUs in one rack: 4 of 4 racks; {names}"
 
 
+@pytest.mark.untraced
 def test_topology_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, facts(**FULL))
     assert (
@@ -158,6 +160,7 @@ BINDING = (
 )
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -226,6 +229,7 @@ def test_room_counts_gpus_of_device_plugins_and_of_dra(
     )
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("room", "level", "lines", "code"),
     [
@@ -277,6 +281,7 @@ def test_room_in_json_has_the_next_wider_level(
     assert (room["level"], room["wider"]["level"], room["largestNode"]) == ("rack", "zone", 8)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(("key", "racks"), [("nvidia.com/gpu", "4 of 4 racks"), ("own", "none")])
 def test_a_taint_that_is_named_after_gpus_closes_no_node_for_them(
     key: str, racks: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

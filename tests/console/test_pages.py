@@ -41,6 +41,7 @@ async def shown(path: str, lists: Lists | None = None, namespaces: Sequence[str]
 # Workloads.
 
 
+@pytest.mark.untraced
 async def test_the_sets_that_wait_come_first_and_the_first_is_explained() -> None:
     parsed = await shown("workloads")
     links = [
@@ -163,6 +164,7 @@ async def test_a_user_of_one_namespace_sees_it_without_room() -> None:
     assert parsed.all("section", aria_label="Room") == []
 
 
+@pytest.mark.untraced
 async def test_one_list_of_each_kind_serves_every_tab_and_page() -> None:
     lists = Lists(objects())
     async with console(lists) as (client, _):
@@ -176,6 +178,7 @@ async def test_one_list_of_each_kind_serves_every_tab_and_page() -> None:
 # Live.
 
 
+@pytest.mark.untraced
 async def test_a_change_in_the_cluster_is_in_the_next_answer_and_no_change_is_304() -> None:
     lists = Lists(objects())
     async with console(lists) as (client, made):
@@ -203,6 +206,7 @@ async def test_a_change_in_the_cluster_is_in_the_next_answer_and_no_change_is_30
     assert "NoDomainFits" not in changed.text
 
 
+@pytest.mark.untraced
 async def test_a_page_names_its_revision_and_its_tag_so_that_a_tab_does_not_fetch_it_again() -> (
     None
 ):

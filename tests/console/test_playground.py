@@ -46,6 +46,7 @@ async def test_a_refusal_names_path_and_line() -> None:
     assert "14 ■" in " ".join(parsed.all("pre")[0].text.split())
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("replicas", "words"), [(2, "● there is room for each replica"), (5, "■ not now")]
 )
@@ -82,6 +83,7 @@ async def test_without_the_facts_of_the_cluster_none_are_read() -> None:
     assert {verb for verb, _ in lists.calls} == {"list"}
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("text", ["", "a: [", "- 1", "&a [*a]", "\x00"])
 async def test_text_that_cannot_be_judged_is_kept_and_explained(text: str) -> None:
     answer = await judge(text)

@@ -169,6 +169,7 @@ def without_ages(text: str) -> str:
     return re.sub(r"asked \d+ \w+ ago", "asked", text)
 
 
+@pytest.mark.untraced
 async def test_one_who_may_view_everything_sees_the_reasons_and_the_room(api: ApiServer) -> None:
     async with rights(api, EVERYTHING):
         view = await seen(api)
@@ -188,6 +189,7 @@ async def test_one_who_may_view_everything_sees_the_reasons_and_the_room(api: Ap
     assert view.room[1].startswith("room for 3 pods of 8 GPUs in one rack")
 
 
+@pytest.mark.untraced
 async def test_one_who_may_view_a_namespace_is_told_what_is_not_known(api: ApiServer) -> None:
     async with rights(api, ONE_NAMESPACE):
         view = await seen(api, "inference")

@@ -120,6 +120,7 @@ async def test_names_that_are_not_in_step_are_a_warning(case: str) -> None:
     ]
 
 
+@pytest.mark.untraced
 async def test_more_queues_than_an_object_can_have_are_said() -> None:
     queues = [queue(f"{number:05}" + "q" * 245) for number in range(6000)]
     client = AnsweringClient([*stored(), *queues, names()], served=SERVED)

@@ -425,6 +425,7 @@ def test_missing_facts_come_with_the_option_that_gives_them(
     assert capsys.readouterr().out.splitlines()[-1] == MISSING_FACTS
 
 
+@pytest.mark.untraced
 def test_a_log_that_is_damaged_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """At its beginning it is no audit log."""
     log = tmp_path / "audit.log.gz"
@@ -446,6 +447,7 @@ def test_a_document_that_no_api_server_stores_is_no_fact_for_what_follows(
     assert json.loads(capsys.readouterr().out)["judged"] == 2
 
 
+@pytest.mark.untraced
 def test_a_log_that_is_cut_off_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "audit.log.gz"
     noise = [{**event(obj=GOOD), "auditID": str(number * 7919)} for number in range(3000)]

@@ -44,6 +44,7 @@ def events_until_refused(text: str) -> Iterator[yaml.Event]:
         yield event
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("text", "limits", "reason"),
     [

@@ -71,6 +71,7 @@ async def refusal(clients: Users, namespace: str) -> str:
     return ""
 
 
+@pytest.mark.untraced
 async def test_the_webhooks_are_trusted_without_anybody_s_help(
     served: Running, clients: Users, namespace: str
 ) -> None:

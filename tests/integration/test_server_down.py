@@ -45,6 +45,7 @@ async def refusal(client: HttpClient, resource: Resource, namespace: str) -> str
     return ""
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("resource", [POD_GANG, POD_GROUP], ids=str)
 async def test_writes_are_refused_but_finalizers_can_be_removed(
     down: None, clients: Users, namespace: str, resource: Resource

@@ -195,6 +195,7 @@ async def reason(admin: HttpClient) -> str | None:
     return None if current is None else current[0]
 
 
+@pytest.mark.untraced
 async def test_what_a_killed_leader_left_is_corrected_and_removed(
     kind: str, tmp_path: Path
 ) -> None:
@@ -225,6 +226,7 @@ async def test_a_quiet_cluster_gets_no_write(kind: str, tmp_path: Path) -> None:
             assert written(duty) == 1
 
 
+@pytest.mark.untraced
 async def test_another_leader_writes_nothing_again(kind: str, tmp_path: Path) -> None:
     async with alone(kind, tmp_path) as (server, store, admin):
         await store.show(facts(**FULL))

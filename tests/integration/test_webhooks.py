@@ -53,6 +53,7 @@ async def refusal(action: Any) -> tuple[int, str]:
 # ClusterTopology.
 
 
+@pytest.mark.untraced
 async def test_a_user_may_not_touch_the_managed_topology_but_may_have_one(clients: Users) -> None:
     update = clients.user.patch(
         ObjectRef(CLUSTER_TOPOLOGY, "grove-topology"), {"metadata": {"labels": {"a": "b"}}}

@@ -24,6 +24,7 @@ def actions(configuration: Configuration) -> dict[str, list[str]]:
     }
 
 
+@pytest.mark.untraced
 def test_the_command_prints_them_and_names_what_they_leave_to_the_webhooks(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ def test_each_plugin_has_a_folder_and_the_configuration_names_it(
     assert "--admission-control-config-file=" in capsys.readouterr().out
 
 
+@pytest.mark.untraced
 def test_no_document_is_empty(tmp_path: Path) -> None:
     """An API server that reads an empty document does not start."""
     assert main(["policies", "--static", str(tmp_path)]) == 0

@@ -444,6 +444,7 @@ CRASHES: list[tuple[str, Resource, bool]] = [
 ]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(("verb", "kind", "after_effect"), CRASHES)
 @pytest.mark.parametrize(
     "error", [Unavailable("down", code=500), Conflict("changed", code=409, reason="Conflict")]

@@ -95,6 +95,7 @@ ENDS = {
 }
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("how", ["end of TLS", "end of the stream", "both"])
 @pytest.mark.parametrize("name", ENDS)
 async def test_a_client_that_has_nothing_more_to_say_gets_its_answers(

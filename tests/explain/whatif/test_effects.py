@@ -218,6 +218,7 @@ def test_a_gang_with_claims_takes_its_devices_along() -> None:
     assert [fate.how for fate in both.moves] == ["fits", "breaks"]
 
 
+@pytest.mark.untraced
 def test_of_very_many_pods_without_a_gang_the_first_are_looked_at() -> None:
     """The answer says so, and doesn't promise that nothing breaks."""
     many = tuple(
@@ -276,6 +277,7 @@ def run(
     return code, printed.out, printed.err
 
 
+@pytest.mark.untraced
 def test_a_set_in_a_file_is_planned_as_grove_would_make_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
