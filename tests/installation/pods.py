@@ -23,7 +23,7 @@ import yaml
 
 from app.sandbox.processes import free_port
 from app.server.listener import authority
-from tests.installation.forks import Fork, Forks
+from tests.forks import Fork, Forks
 from tests.installation.kubernetes import Kubernetes, Object
 from tests.installation.repeating import repeating
 

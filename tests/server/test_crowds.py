@@ -3,23 +3,33 @@ stays bounded.
 """
 
 import asyncio
+import os
+import signal
 import ssl
 import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import httpx
 import pytest
+import pytest_asyncio
 
+from app.sandbox.processes import free_port
+from tests.forks import Forks
+from tests.integration.system import eventually
 from tests.reviews import load
 from tests.server.crowds import CROWDS, Address, allow_many_files, half_open, idle, silent
-from tests.server.test_serving import server
 
 pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.slow,
     pytest.mark.untraced,
     pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc"),
 ]
 
+FACTS = Path(__file__).parents[2] / "manifests" / "examples" / "facts"
 CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1
 kind: OperatorConfiguration
@@ -56,29 +66,63 @@ PATIENCE = 600.0
 """A crowd takes some seconds; this ends a test that hangs, also on a busy machine."""
 
 
+@dataclass(frozen=True)
+class Server:
+    """A server process, and what its clients trust."""
+
+    pid: int
+    port: int
+    context: ssl.SSLContext
+
+    def client(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(base_url=f"https://localhost:{self.port}", verify=self.context)
+
+
 def peak(pid: int) -> int:
     """The most resident memory that a process has had, in bytes."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 
-@pytest.mark.parametrize("name", CROWDS)
-async def test_others_are_served_and_memory_is_bounded(name: str, tmp_path: Path) -> None:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def forks() -> AsyncIterator[Forks]:
     allow_many_files()
+    forks = Forks()
+    yield forks
+    await forks.end()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def served(forks: Forks, tmp_path: Path) -> AsyncIterator[Server]:
+    """A server with the facts of the examples, on a free port."""
+    configuration = tmp_path / "config.yaml"
+    configuration.write_text(CONFIGURATION)
+    log = tmp_path / "log"
+    port = free_port()
+    options = ["--host", "127.0.0.1", "--port", str(port), "--certs", str(tmp_path)]
+    options += ["--objects", str(FACTS), "--config", str(configuration)]
+
+    async def is_serving() -> bool:
+        return log.exists() and "serving on" in log.read_text()
+
+    process = await forks.start(["serve", *options], os.environ, log)
+    try:
+        await eventually(is_serving, patience=PATIENCE)
+        yield Server(process.pid, port, ssl.create_default_context(cafile=tmp_path / "ca.crt"))
+    finally:
+        process.send(signal.SIGKILL)
+        await process.wait()
+
+
+@pytest.mark.parametrize("name", CROWDS)
+async def test_others_are_served_and_memory_is_bounded(name: str, served: Server) -> None:
     review = load("podgroup.mixed-case-name")
-    file = tmp_path / "config.yaml"
-    file.write_text(CONFIGURATION)
-    async with (
-        asyncio.timeout(PATIENCE),
-        server(tmp_path, "--config", str(file)) as served,
-        served.client() as client,
-    ):
+    async with asyncio.timeout(PATIENCE), served.client() as client:
         assert (await client.get("/readyz")).text == "ok\n"
-        before = peak(served.process.pid)
+        before = peak(served.pid)
         ports = set()
-        context = ssl.create_default_context(cafile=tmp_path / "ca.crt")
         crowd = FEWER.get(name, CROWDS[name])
-        async with crowd(Address(int(served.url.rpartition(":")[2]), context)):
+        async with crowd(Address(served.port, served.context)):
             for number in range(20):
                 review["request"]["uid"] = f"u{number}"
                 response = await client.post(
@@ -94,4 +138,4 @@ async def test_others_are_served_and_memory_is_bounded(name: str, tmp_path: Path
             async with served.client() as new:
                 assert (await new.get("/readyz", timeout=PATIENCE)).text == "ok\n"
         assert len(ports) == 1, "a connection that got its verdicts was closed"
-        assert peak(served.process.pid) - before < MEBIBYTES[name] * 2**20
+        assert peak(served.pid) - before < MEBIBYTES[name] * 2**20

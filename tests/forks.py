@@ -1,11 +1,12 @@
-"""Processes of `grove-admission` as forks of one that has imported everything, for Pods that start
-again and again: imports are two thirds of the processor time of a start.
+"""Processes of `grove-admission` as forks of one that has imported everything, for tests that start
+many: imports are two thirds of the processor time of a start.
 
 From its arguments, environment and files on, a fork is what the command is. The tests of the
 commands and of `server/test_serving.py` start the command itself.
 """
 
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -15,13 +16,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from app.cli import main
-from tests.installation.readme import ROOT
+
+ROOT = Path(__file__).parents[1]
 
 
 class Fork:
     """A process. Nobody learns its exit code."""
 
     def __init__(self, pid: int) -> None:
+        self.pid = pid
         self._ended = asyncio.Event()
         try:
             self._handle = os.pidfd_open(pid)
@@ -68,7 +71,7 @@ class Forks:
         requests, answers = self._process.stdin, self._process.stdout
         assert requests is not None
         assert answers is not None
-        request = {"arguments": arguments, "environment": environment, "log": str(log)}
+        request = {"arguments": arguments, "environment": dict(environment), "log": str(log)}
         requests.write(json.dumps(request).encode() + b"\n")
         return Fork(int(await answers.readline()))
 
@@ -83,18 +86,26 @@ def serve() -> int:
     import app.commands.serve  # noqa: F401
 
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
             return become(**json.loads(line))
         print(pid, flush=True)
+        forget_ended()
+
+    forget_ended()
     return 0
+
+
+def forget_ended() -> None:
+    """Let the system forget the forks that have ended."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
 
 
 def become(arguments: Sequence[str], environment: Mapping[str, str], log: str) -> int:
     """Run the command in this process, and return its exit code."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     nothing = os.open(os.devnull, os.O_RDONLY)
     printed = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for descriptor, file in enumerate((nothing, printed, printed)):
