@@ -18,6 +18,9 @@ from xdist.scheduler import LoadGroupScheduling
 import app
 from tests.effort import IS_THOROUGH
 
+# Until everything is collected: of what is made until then, nothing is given back.
+gc.disable()
+
 # Tests run in parallel: how long one example takes says more about the machine than about the code.
 settings.register_profile("parallel", deadline=None, derandomize=not IS_THOROUGH)
 settings.load_profile("parallel")
@@ -128,6 +131,7 @@ def pytest_collection_finish() -> None:
     """
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
