@@ -138,7 +138,7 @@ def reasons(gangs: int) -> float:
     """Process seconds of all reasons of a gang of `gangs` replicas of ten pods, once the facts are
     joined.
     """
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from app.explain.answers.answer import explain
     from app.explain.known.index import Index
