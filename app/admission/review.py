@@ -49,7 +49,7 @@ class Request(msgspec.Struct):
     """An AdmissionRequest.
 
     `object` is the one that is judged; at DELETE, that is the old object. `old` is None except at
-    UPDATE. `name` is that of the request, else that of the object.
+    UPDATE. `name` is that of the request, else that of the object. Only `trusted` is set later.
     """
 
     uid: str

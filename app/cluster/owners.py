@@ -100,9 +100,9 @@ class MnnvlOwners:
             store = self._stores[resource].ready(resource)
             named = (store.get(gang.namespace, f"{name}{suffix}") for name in names)
             candidates = [*named, *store.by_index(OF_GANG, (gang.namespace, gang.name))]
-            for stored in candidates:
-                state = None if stored is None else rule.state(stored, gang)
-                if stored is not None and state is not None:
+            for stored in filter(None, candidates):
+                state = rule.state(stored, gang)
+                if state is not None:
                     states[stored.kind, stored.name] = stored, state
         return [states[key] for key in sorted(states)]
 

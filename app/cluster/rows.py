@@ -3,8 +3,6 @@
 Its reading needs rules about claims and Workloads.
 """
 
-from msgspec.structs import astuple
-
 from app.facts import kinds
 from app.facts.kai.queue import read_queue_names
 from app.facts.labels import MANAGED_BY, MANAGER, POD_GROUP_NAME
@@ -21,7 +19,7 @@ from app.rules.mnnvl.missing import Unclaimed, read_clique
 from app.rules.workload.groups import SKIP_PODGROUPER, GroupRef, group_keys, group_ref, shared_key
 from app.rules.workload.kai_podgroup import WORKLOAD_GROUP
 from app.rules.workload.versions import group_of_pod_group, groups_of_workload
-from app.value import Value
+from app.value import Value, Versioned
 
 _METADATA = ("name", "namespace", "uid", "labels", "annotations", "ownerReferences")
 
@@ -139,16 +137,12 @@ def read_instance(obj: Object) -> StoredInstance:
     )
 
 
-class StoredPodGroup(Stored):
+class StoredPodGroup(Versioned, Stored):
     """A KAI PodGroup that this program made. `group_keys` are the keys that its group can have."""
 
     uid: str
     group_keys: tuple[str, ...]
     resource_version: str
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether another PodGroup is the same in all but its resource version."""
-        return type(other) is StoredPodGroup and astuple(self)[:-1] == astuple(other)[:-1]
 
 
 def read_pod_group(obj: Object) -> StoredPodGroup:

@@ -6,6 +6,7 @@ https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-polic
 
 from collections.abc import Iterator, Sequence
 
+from app.groups import by_key
 from app.objects.resource import POD, Resource
 from app.objects.shape import Object
 from app.rules.policy import Policy, PolicyDemand
@@ -128,11 +129,10 @@ def _variables(policy: Policy) -> Iterator[tuple[str, str]]:
 
 def _rules(resources: Sequence[Resource], operations: Sequence[str]) -> Iterator[Object]:
     """Yield a rule for each group of resources with the same versions and scope."""
-    plurals: dict[tuple[str, tuple[str, ...], bool], list[str]] = {}
-    for resource in resources:
-        key = resource.group, resource.versions, resource.namespaced
-        plurals.setdefault(key, []).append(resource.plural)
-
+    plurals = by_key(
+        ((resource.group, resource.versions, resource.namespaced), resource.plural)
+        for resource in resources
+    )
     for (group, versions, is_namespaced), names in plurals.items():
         scope = "Namespaced" if is_namespaced else "Cluster"
         yield {

@@ -7,8 +7,6 @@ from collections.abc import Collection
 from sys import intern
 from typing import Any
 
-from msgspec.structs import astuple
-
 from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
 from app.facts.labels import MNNVL_ADOPTED, POD_GANG_ROLE, TOPOLOGY_NAME
 from app.facts.place import Place, read_place
@@ -17,7 +15,7 @@ from app.objects.metadata import labels_of
 from app.objects.owners import controller_uid
 from app.objects.packed import packed, unpacked
 from app.objects.shape import JsonMap, map_of, maps_at, text_at, text_of
-from app.value import Value
+from app.value import Value, Versioned
 
 _ANNOTATIONS = (TOPOLOGY_NAME, MNNVL_ADOPTED)
 _CONSTRAINTS = ("topologyConstraint", "topologyConstraintGroupConfigs")
@@ -72,7 +70,7 @@ def read_podgroups(obj: JsonMap) -> tuple[str, ...]:
     return tuple(text_at(podgroup, "name") for podgroup in podgroups)
 
 
-class StoredGang(SlimPodGang):
+class StoredGang(Versioned, SlimPodGang):
     """A cached PodGang. `content` is JSON, which needs far less memory than maps.
 
     Equal PodGangs may have different resource versions: Grove writes statuses all the time.
@@ -80,10 +78,6 @@ class StoredGang(SlimPodGang):
 
     content: bytes = b""
     resource_version: str = ""
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether another PodGang is the same in all but its resource version."""
-        return type(other) is StoredGang and astuple(self)[:-1] == astuple(other)[:-1]
 
     def cliques(self) -> Collection[str]:
         """Return the names of its PodCliques, which only `content` has."""

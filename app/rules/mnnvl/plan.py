@@ -228,17 +228,11 @@ def _check(member: CliqueMember, scope: Scope, findings: Findings) -> None:
     before = len(findings)
     place = member.place
     name = member.name
-    _need(place.pcs, PCS_NAME, GROVE_PCS_NAME, "the name of the PodCliqueSet", findings)
-    _need_index(place.replica, PCS_REPLICA, GROVE_PCS_REPLICA, "the PodCliqueSet replica", findings)
+    _need(place.pcs, _PCS_LABEL, findings)
+    _need_index(place.replica, _REPLICA_LABEL, findings)
     if scope == "scalingGroupReplica":
-        _need(place.group, PCSG_NAME, GROVE_PCSG_NAME, "the name of the scaling group", findings)
-        _need_index(
-            place.group_replica,
-            PCSG_REPLICA,
-            GROVE_PCSG_REPLICA,
-            "the scaling group replica",
-            findings,
-        )
+        _need(place.group, _GROUP_LABEL, findings)
+        _need_index(place.group_replica, _GROUP_REPLICA_LABEL, findings)
 
     if not name:
         findings.append(required(FieldPath("metadata.name"), "MNNVL resources are named after it"))
@@ -258,38 +252,37 @@ def _check(member: CliqueMember, scope: Scope, findings: Findings) -> None:
         findings.append(invalid(FieldPath("metadata.name"), name, detail))
 
 
-def _need(
-    value: str,
-    key: str,
-    grove_key: str,
-    meaning: str,
-    findings: Findings,
-) -> None:
-    if not value:
-        findings.append(
-            required(
-                _LABELS.key(key),
-                f"{meaning} (or Grove's own label {grove_key}) is needed for MNNVL",
-            )
-        )
-    elif len(value) > MAX_LABEL:
-        findings.append(
-            invalid(_LABELS.key(key), value, f"must be no more than {MAX_LABEL} characters")
-        )
+class _NeededLabel(Value):
+    """A label that MNNVL needs, and Grove's own one, which can stand in for it."""
+
+    key: str
+    grove_key: str
+    meaning: str
 
 
-def _need_index(
-    value: str,
-    key: str,
-    grove_key: str,
-    meaning: str,
-    findings: Findings,
-) -> None:
-    _need(value, key, grove_key, meaning, findings)
+_PCS_LABEL = _NeededLabel(PCS_NAME, GROVE_PCS_NAME, "the name of the PodCliqueSet")
+_REPLICA_LABEL = _NeededLabel(PCS_REPLICA, GROVE_PCS_REPLICA, "the PodCliqueSet replica")
+_GROUP_LABEL = _NeededLabel(PCSG_NAME, GROVE_PCSG_NAME, "the name of the scaling group")
+_GROUP_REPLICA_LABEL = _NeededLabel(PCSG_REPLICA, GROVE_PCSG_REPLICA, "the scaling group replica")
+
+
+def _need(value: str, label: _NeededLabel, findings: Findings) -> None:
+    if 0 < len(value) <= MAX_LABEL:
+        return
+
+    at = _LABELS.key(label.key)
+    if value:
+        findings.append(invalid(at, value, f"must be no more than {MAX_LABEL} characters"))
+    else:
+        detail = f"{label.meaning} (or Grove's own label {label.grove_key}) is needed for MNNVL"
+        findings.append(required(at, detail))
+
+
+def _need_index(value: str, label: _NeededLabel, findings: Findings) -> None:
+    _need(value, label, findings)
     if value and not (value.isascii() and value.isdecimal()):
-        findings.append(
-            invalid(_LABELS.key(key), value, f"must be the index of {meaning}, a number from 0")
-        )
+        detail = f"must be the index of {label.meaning}, a number from 0"
+        findings.append(invalid(_LABELS.key(label.key), value, detail))
 
 
 def _device_class(annotations: MnnvlAnnotations, findings: Findings) -> str:
