@@ -18,7 +18,8 @@ from xdist.scheduler import LoadGroupScheduling
 import app
 from tests.effort import IS_THOROUGH
 
-# Until everything is collected: of what is made until then, nothing is given back.
+# Until everything is collected: of what is made until then, nothing is given back. A process that
+# only hands out tests to others never collects any, and stays without it.
 gc.disable()
 
 # Tests run in parallel: how long one example takes says more about the machine than about the code.

@@ -20,7 +20,7 @@ from app.admission.head import Head
 from app.admission.review import Request
 from app.admission.serving import Serving
 from app.admission.verdict import ALLOWED, Later, Verdict, not_allowed
-from tests.admission.ways import connecting
+from tests.admission.ways import body_size, connecting
 from tests.effort import tries
 from tests.reviews import JSON_HEADERS, Seen, load
 
@@ -85,12 +85,7 @@ class Server:
         return Later(make)
 
     async def echo(self, scope: Any, receive: Any, send: Any) -> None:
-        size = 0
-        more = True
-        while more:
-            message = await receive()
-            size = size + len(message.get("body", b""))
-            more = message.get("more_body", False)
+        size = await body_size(receive)
         headers = dict(scope["headers"])
         seen = [scope["method"], scope["path"], size, sorted(name.decode() for name in headers)]
         body = json.dumps(seen).encode()

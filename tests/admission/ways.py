@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import httpx
@@ -49,3 +49,14 @@ async def ask_both(app: AdmissionApp, method: str, path: str, **options: Any) ->
     }
     assert headers == dict(over_asgi.headers)
     return answer
+
+
+async def body_size(receive: Callable[[], Awaitable[dict[str, Any]]]) -> int:
+    """Receives the body of an ASGI request to its end, and gives its bytes."""
+    size = 0
+    more = True
+    while more:
+        message = await receive()
+        size += len(message.get("body", b""))
+        more = message.get("more_body", False)
+    return size

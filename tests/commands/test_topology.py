@@ -96,20 +96,8 @@ def test_an_edit_of_levels_is_previewed(tmp_path: Path, capsys: pytest.CaptureFi
         "! inference/llm  loses required rack of scaling group pool: it is no level any more  (spec.template.podCliqueScalingGroups[0].topologyConstraint.packDomain)",
     ]
     (tmp_path / "levels.yaml").write_text(CONFIGURATION)
-    assert (
-        main(
-            [
-                "topology",
-                "--levels",
-                str(tmp_path / "levels.yaml"),
-                "--output",
-                "json",
-                "--offline",
-                path,
-            ]
-        )
-        == 1
-    )
+    levels = str(tmp_path / "levels.yaml")
+    assert main(["topology", "--levels", levels, "--output", "json", "--offline", path]) == 1
     (effect,) = json.loads(capsys.readouterr().out)["preview"]["effects"]
     assert (
         effect["text"]
@@ -183,18 +171,8 @@ def test_levels_that_would_be_rejected_are_2(
     text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "levels.yaml").write_text(text)
-    assert (
-        main(
-            [
-                "topology",
-                "--levels",
-                str(tmp_path / "levels.yaml"),
-                "--offline",
-                written(tmp_path, facts()),
-            ]
-        )
-        == 2
-    )
+    levels = str(tmp_path / "levels.yaml")
+    assert main(["topology", "--levels", levels, "--offline", written(tmp_path, facts())]) == 2
     assert capsys.readouterr().err.startswith(f"{tmp_path}/levels.yaml: {message}")
 
 

@@ -26,6 +26,7 @@ from app.certificates.files import file_source
 from app.certificates.issue import make_ca, make_leaf
 from app.server.handover import ToUvicorn
 from app.server.listener import Listener, authority, bind
+from tests.admission.ways import body_size
 from tests.reviews import Seen, load
 from tests.server.test_serving import PATIENCE
 
@@ -84,12 +85,7 @@ class Waiting:
         return ALLOWED
 
     async def app(self, scope: Any, receive: Any, send: Any) -> None:
-        size = 0
-        more = True
-        while more:
-            message = await receive()
-            size = size + len(message.get("body", b""))
-            more = message.get("more_body", False)
+        size = await body_size(receive)
         self.bodies.append(size)
         if scope["path"] == "/large":
             await send({"type": "http.response.start", "status": 200, "headers": []})

@@ -41,13 +41,17 @@ def owners(caller: Caller) -> list[Any]:
     ]
 
 
+async def mutated(caller: Caller, review: dict[str, Any]) -> Any:
+    """Asks for the verdict on a PodGang, and gives the object with the patch of the answer."""
+    patch = patch_of(await caller.ask("/mutate/podgang", review))
+    return apply_patch(review["request"]["object"], patch)
+
+
 async def test_a_new_gang_waits_for_its_resources() -> None:
     caller = Caller()
     await with_resources(caller)
     created = load("podgang.replica-0")
-    after = apply_patch(
-        created["request"]["object"], patch_of(await caller.ask("/mutate/podgang", created))
-    )
+    after = await mutated(caller, created)
     assert after["metadata"]["annotations"][ADOPTED] == "false"
     assert {kind for ((kind, _),) in owners(caller)} == {"PodCliqueSet"}
 
@@ -56,9 +60,7 @@ async def test_a_stored_gang_takes_them() -> None:
     caller = Caller(cluster(gang()))
     updated = await with_resources(caller)
     uid = updated["request"]["object"]["metadata"]["uid"]
-    after = apply_patch(
-        updated["request"]["object"], patch_of(await caller.ask("/mutate/podgang", updated))
-    )
+    after = await mutated(caller, updated)
     assert after["metadata"]["annotations"][ADOPTED] == "true"
     assert owners(caller) == [[("PodGang", uid)], [("PodGang", uid)]]
     updated["request"]["object"] = after
@@ -156,9 +158,7 @@ async def test_a_new_gang_takes_nothing_whatever_its_uid(uid: Any) -> None:
     await with_resources(caller)
     created = load("podgang.replica-0")
     created["request"]["object"]["metadata"]["uid"] = uid
-    after = apply_patch(
-        created["request"]["object"], patch_of(await caller.ask("/mutate/podgang", created))
-    )
+    after = await mutated(caller, created)
     assert after["metadata"]["annotations"][ADOPTED] == "false"
     assert {kind for ((kind, _),) in owners(caller)} == {"PodCliqueSet"}
 
@@ -167,9 +167,7 @@ async def test_a_dry_update_answers_the_same_and_takes_nothing() -> None:
     caller = Caller(cluster(gang()))
     updated = await with_resources(caller)
     updated["request"]["dryRun"] = True
-    after = apply_patch(
-        updated["request"]["object"], patch_of(await caller.ask("/mutate/podgang", updated))
-    )
+    after = await mutated(caller, updated)
     assert after["metadata"]["annotations"][ADOPTED] == "true"
     assert {kind for ((kind, _),) in owners(caller)} == {"PodCliqueSet"}
 
