@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import bench_verdicts
-import orjson
+import msgspec
 from bench_common import ROOT, memory, until, verdict
 
 from app.certificates.files import ensure_development_certificate
@@ -81,7 +81,7 @@ async def attacked(attack: Crowd, pid: int, address: Address, ca_file: Path) -> 
 
     await asyncio.sleep(AFTER_SECONDS)
 
-    return Effect(orjson.loads(taken), before, peak, memory(pid, "VmRSS"))
+    return Effect(msgspec.json.decode(taken), before, peak, memory(pid, "VmRSS"))
 
 
 def peak_from_here(pid: int) -> int:
@@ -147,7 +147,7 @@ async def ask(port: int, ca_file: str) -> None:
         milliseconds.append((time.perf_counter() - begin) * 1000)
         await asyncio.sleep(0.005)
 
-    sys.stdout.buffer.write(orjson.dumps(milliseconds))
+    sys.stdout.buffer.write(msgspec.json.encode(milliseconds))
     opened[1].close()
 
 

@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import bench_common
 import httpx
@@ -224,11 +225,12 @@ async def watched_bundle(kubeconfig: Path, load: Load) -> AsyncIterator[None]:
             await asyncio.wait({watching})
 
 
-def ca_bundle(configuration: dict) -> str:  # type: ignore[type-arg]
+def ca_bundle(configuration: dict[str, Any]) -> str:
     clients = [webhook["clientConfig"] for webhook in configuration["webhooks"]]
-    return next(
+    bundle: str = next(
         client.get("caBundle", "") for client in clients if client["service"]["path"] == PATH
     )
+    return bundle
 
 
 if __name__ == "__main__":

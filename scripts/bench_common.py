@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
-import orjson
+import msgspec
 
 from app.sandbox.processes import free_port
 
@@ -25,8 +25,10 @@ ROOT = Path(__file__).parent.parent
 PATIENCE = 120.0
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
-BODY = orjson.dumps(
-    orjson.loads((ROOT / "tests" / "testdata" / "reviews" / "podgroup.valid.json").read_bytes())
+BODY = msgspec.json.encode(
+    msgspec.json.decode(
+        (ROOT / "tests" / "testdata" / "reviews" / "podgroup.valid.json").read_bytes()
+    )
 )
 REQUEST = (
     b"POST /validate/podgroup?timeout=5s HTTP/1.1\r\nhost: grove-admission\r\ncontent-type: application/json\r\n"
@@ -168,7 +170,7 @@ async def verdict(connection: Connection) -> bytes:
     Raises ConnectionError for a wrong one.
     """
     head, body = await answer(connection, REQUEST)
-    if orjson.loads(body)["response"]["allowed"] is not True:
+    if msgspec.json.decode(body)["response"]["allowed"] is not True:
         raise ConnectionError("not allowed")
     return head
 

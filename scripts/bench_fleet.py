@@ -7,6 +7,7 @@ answered and forgotten. Somebody else has the Lease.
 
 import asyncio
 import base64
+import functools
 import re
 import ssl
 import sys
@@ -20,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import bench_cluster
 import bench_memory
-import orjson
+import msgspec
 
 from app.certificates.files import ensure_development_certificate
 
@@ -58,6 +59,10 @@ class Kind:
     make: Callable[[int], Object]
     of_set: int = 0
     size: int = 0
+
+
+def single_object(obj: Object, _: int) -> Object:
+    return obj
 
 
 def clique_name(number: int) -> str:
@@ -98,7 +103,9 @@ class Fleet:
         gangs = self.sets * GANGS_OF_SET
         cliques = gangs * CLIQUES_OF_GANG
         pods = cliques * PODS_OF_CLIQUE
-        single = {path: Kind(1, lambda _, obj=obj: obj) for path, obj in SINGLES.items()}
+        single = {
+            path: Kind(1, functools.partial(single_object, obj)) for path, obj in SINGLES.items()
+        }
         return single | {
             "/api/v1/nodes": Kind(self.nodes, self.node, size=NODE_BYTES),
             "/api/v1/pods": Kind(pods, self.pod, PODS_OF_SET, POD_BYTES),
@@ -249,7 +256,7 @@ class Api:
             **{path: Kind(0, lambda number: {}) for path in EMPTY},
             **fleet.kinds,
         }
-        self._lease = orjson.dumps(bench_memory.HELD)
+        self._lease = msgspec.json.encode(bench_memory.HELD)
 
     def answer(self, method: str, url: str, body: bytes, only: Sequence[str]) -> tuple[int, bytes]:
         """Return the code and the body of an answer: `only` these fields of each object, if any."""
@@ -259,7 +266,7 @@ class Api:
         if parts.path == LEASE:
             return 200, self._lease
         if parts.path == "/apis" or self._is_version(parts.path):
-            return 200, orjson.dumps(self._discovered(parts.path))
+            return 200, msgspec.json.encode(self._discovered(parts.path))
 
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         path, namespace, name = bench_cluster.split(parts.path)
@@ -302,7 +309,7 @@ class Api:
         metadata: Object = {"resourceVersion": "1"}
         if end < len(numbers):
             metadata |= {"continue": str(end), "remainingItemCount": len(numbers) - end}
-        head = orjson.dumps({"kind": "List", "apiVersion": "v1", "metadata": metadata})
+        head = msgspec.json.encode({"kind": "List", "apiVersion": "v1", "metadata": metadata})
         items = [encoded(kind.make(number), kind.size, only) for number in numbers[begin:end]]
         return head[:-1] + b',"items":[' + b",".join(items) + b"]}"
 
@@ -336,10 +343,10 @@ def encoded(obj: Object, size: int, only: Sequence[str] = ()) -> bytes:
 
     With `only`, return only these of its fields.
     """
-    more = (size - len(orjson.dumps(obj))) // 900
+    more = (size - len(msgspec.json.encode(obj))) // 900
     if more > 0:
         obj["metadata"]["managedFields"] = _FIELDS[:more]
-    return orjson.dumps({field: obj[field] for field in only or obj})
+    return msgspec.json.encode({field: obj[field] for field in only or obj})
 
 
 async def serve(directory: Path, nodes: int) -> None:
@@ -403,7 +410,7 @@ def write_files(directory: Path, port: int) -> None:
         "users": [{"name": "bench", "user": {"token": "t"}}],
     }
     new = directory / "kubeconfig.new"
-    new.write_bytes(orjson.dumps(config))
+    new.write_bytes(msgspec.json.encode(config))
     new.rename(directory / "kubeconfig")
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import bench_attacks
 import bench_memory
 import bench_verdicts
-import orjson
+import msgspec
 from bench_common import (
     ROOT,
     Connection,
@@ -148,7 +148,7 @@ async def huge(port: int, context: ssl.SSLContext, *, chunked: bool) -> str:
     writer.close()
     head, _, body = answered.partition(b"\r\n\r\n")
     code = (
-        orjson.loads(body)["response"]["status"]["code"]
+        msgspec.json.decode(body)["response"]["status"]["code"]
         if b" 200 " in head.splitlines()[0]
         else "no review"
     )
@@ -169,17 +169,17 @@ def listening_on(port: int) -> int:
 def large_set() -> float:
     """Handler time for 1,000 replicas, as a part of that for 1."""
     configuration = configuration_or_defaults(None)
-    cluster = cluster_of(configuration, orjson.loads(bench_verdicts.facts())["items"])
+    cluster = cluster_of(configuration, msgspec.json.decode(bench_verdicts.facts())["items"])
     route = routes_over(configuration, cluster)["/validate/podcliqueset"]
     review = bench_verdicts.review("podcliqueset.topology-three-levels")
     times = {}
     for replicas in ("0001", "1000"):
-        loaded = orjson.loads(review)
+        loaded = msgspec.json.decode(review)
         loaded["request"]["object"]["spec"]["replicas"] = int(replicas)
         loaded["request"]["object"]["metadata"]["annotations"] = {
             "digits": "x" * (4 - len(str(int(replicas))))
         }
-        body = orjson.dumps(loaded)
+        body = msgspec.json.encode(loaded)
         times[replicas] = min(
             timed(lambda body=body: decide(route, parse(body), 9.0)) for _ in range(20)
         )

@@ -32,7 +32,6 @@ from bench_common import (
     until,
 )
 
-from app.facts.grove.gang import read_gang
 from app.facts.kinds import ALL, COMPUTE_DOMAIN, POD_GANG
 from app.kube.api import Selection
 from app.kube.client import HttpClient
@@ -279,7 +278,7 @@ def mnnvl_resources(gang: dict[str, Any]) -> list[dict[str, Any]]:
         "replica",
         DEFAULT_DEVICE_CLASS,
     )
-    owner = read_gang(gang, "default").reference()
+    owner = POD_GANG.owner_reference(gang["metadata"]["name"], gang["metadata"]["uid"])
     made = [desired_compute_domain(plan, COMPUTE_DOMAIN.versions[0]), desired_claim(plan, "v1")]
     return [{**obj, "metadata": {**obj["metadata"], "ownerReferences": [owner]}} for obj in made]
 

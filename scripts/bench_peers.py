@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
+import msgspec
 import uvicorn
 
 if TYPE_CHECKING:
@@ -36,12 +36,13 @@ def same(_: bytes) -> bytes:
 
 
 def parsed(body: bytes) -> bytes:
-    return ANSWER.replace(UID, orjson.loads(body)["request"]["uid"].encode())
+    return ANSWER.replace(UID, msgspec.json.decode(body)["request"]["uid"].encode())
 
 
 def constant(answer: Callable[[bytes], bytes]) -> "Exchange":
     from app.admission.decide import Route
     from app.admission.exchange import Exchange, Headers
+    from app.admission.verdict import ALLOWED
 
     class Constant(Exchange):
         def answer(
@@ -49,7 +50,8 @@ def constant(answer: Callable[[bytes], bytes]) -> "Exchange":
         ) -> tuple[int, bytes]:
             return 200, answer(body)
 
-    return Constant({"/": Route("/", "", "", "", "", frozenset(), never)}, never)
+    route = Route("/", "", "", "", "", frozenset(), lambda _: ALLOWED)
+    return Constant({"/": route}, lambda *_: None)
 
 
 def judging() -> "Exchange":
@@ -120,6 +122,7 @@ def serve(answer: Callable[[bytes], bytes], port: int, certificates: Path) -> No
 def kopf_server(port: int, certificates: Path) -> None:
     import kopf
     import uvloop
+    from kopf._cogs.structs.ephemera import AnyMemo
     from kopf._cogs.structs.references import Insights, Resource
     from kopf._core.engines.admission import serve_admission_request
     from kopf._core.engines.indexing import OperatorIndexers
@@ -133,11 +136,13 @@ def kopf_server(port: int, certificates: Path) -> None:
     version = "v2alpha2"
     plural = "podgroups"
 
-    @kopf.on.validate(group, version, plural, registry=registry)
     def validate(body: Any, **_: Any) -> None:
         findings = validate_pod_group(dict(body))
         if findings:
             raise kopf.AdmissionError(str(findings[0]), code=422)
+
+    # Not as a decorator: without kopf, which scripts/check does not install, it has no type.
+    kopf.on.validate(group, version, plural, registry=registry)(validate)
 
     served = Resource(group, version, plural, kind="PodGroup", namespaced=True)
     answer = functools.partial(
@@ -146,7 +151,7 @@ def kopf_server(port: int, certificates: Path) -> None:
         registry=registry,
         insights=Insights(webhook_resources={served}),
         memories=ResourceMemories(),
-        memobase=kopf.Memo(),
+        memobase=AnyMemo(kopf.Memo()),
         indices=OperatorIndexers().indices,
     )
     server = kopf.WebhookServer(

@@ -14,13 +14,10 @@ from app.explain.known.index import Index
 from app.explain.known.read import read_all
 from app.explain.known.snapshot import RESOURCES
 
-PAGE = 250
-"""Objects of a page."""
-
 
 async def counts(kubeconfig: Path) -> dict[str, int]:
     async with reading_client(RESOURCES, kubeconfig, None) as client:
-        facts = await read_all(client, now=time.time(), page=PAGE)
+        facts = await read_all(client, now=time.time())
     Index(facts)
     return {"nodes": len(facts.nodes), "pods": len(facts.pods), "cliques": len(facts.cliques)}
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import bench_verdicts
-import orjson
+import msgspec
 from bench_common import (
     ENVIRONMENT,
     ROOT,
@@ -181,7 +181,7 @@ async def cost(pid: int, opened: Connection, path: str, body: bytes) -> float:
     for _ in range(VERDICTS):
         _, said = await answer(opened, head.encode() + body)
     taken = (cpu_seconds(pid) - before) / VERDICTS
-    if not orjson.loads(said)["response"]["allowed"]:
+    if not msgspec.json.decode(said)["response"]["allowed"]:
         raise SystemExit(f"{path}: {said.decode()}")
     return taken
 
@@ -192,13 +192,13 @@ def reviews() -> dict[str, bytes]:
     The pods of the set have GPUs, for which rooms are looked up. The PodClique belongs to a set of
     the cluster, so that its MNNVL resources are there.
     """
-    pcs = orjson.loads(bench_verdicts.review("podcliqueset.topology-three-levels"))
+    pcs = msgspec.json.decode(bench_verdicts.review("podcliqueset.topology-three-levels"))
     for clique in pcs["request"]["object"]["spec"]["template"]["cliques"]:
         (container,) = clique["spec"]["podSpec"]["containers"]
         container["resources"] = {"limits": {"nvidia.com/gpu": 8}}
     return {
         "/validate/podgroup": bench_verdicts.review("podgroup.valid"),
-        "/validate/podcliqueset": orjson.dumps(pcs),
+        "/validate/podcliqueset": msgspec.json.encode(pcs),
         "/mutate/podclique": bench_verdicts.review("podclique.replica-scope-0-worker")
         .replace(b"distributed-training", set_name(0).encode())
         .replace(b'"namespace":"default"', b'"namespace":"%b"' % namespace_of(0).encode()),

@@ -29,14 +29,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-import orjson
+import msgspec
 from bench_common import ENVIRONMENT, ROOT
 
 from app.admission.review import parse
 from app.certificates.files import ensure_development_certificate
 from app.rules.mnnvl.claim import inject
 from app.rules.mnnvl.plan import desired_claim, desired_compute_domain
-from app.rules.mnnvl.wanted import Wanted, read_written
+from app.rules.mnnvl.wanted import CliqueFacts, Wanted, read_written
 from app.sandbox.processes import free_port
 
 REVIEWS = ROOT / "tests" / "testdata" / "reviews"
@@ -133,7 +133,7 @@ class Server:
 
 def review(name: str) -> bytes:
     """A recorded request, as compact as an API server sends it."""
-    return orjson.dumps(orjson.loads((REVIEWS / f"{name}.json").read_bytes()))
+    return msgspec.json.encode(msgspec.json.decode((REVIEWS / f"{name}.json").read_bytes()))
 
 
 def claim_review(size: int) -> bytes:
@@ -146,7 +146,7 @@ def claim_review(size: int) -> bytes:
         ],
     }
     kind = {"group": "resource.k8s.io", "version": "v1", "kind": "ResourceClaim"}
-    loaded = orjson.loads(review("podgroup.valid"))
+    loaded = msgspec.json.decode(review("podgroup.valid"))
     loaded["request"] |= {
         "kind": kind,
         "requestKind": kind,
@@ -159,22 +159,22 @@ def claim_review(size: int) -> bytes:
         },
     }
     loaded["request"]["object"]["metadata"]["annotations"]["note"] = "x" * (
-        size - len(orjson.dumps(loaded))
+        size - len(msgspec.json.encode(loaded))
     )
 
-    return orjson.dumps(loaded)
+    return msgspec.json.encode(loaded)
 
 
 def padded(body: bytes) -> bytes:
     """The same PodClique with as much environment as makes its review 12 KB."""
-    loaded = orjson.loads(body)
+    loaded = msgspec.json.decode(body)
     container = loaded["request"]["object"]["spec"]["podSpec"]["containers"][0]
     container["env"] = []
-    while len(orjson.dumps(loaded)) < PODCLIQUE_BYTES:
+    while len(msgspec.json.encode(loaded)) < PODCLIQUE_BYTES:
         container["env"].append(
             {"name": f"VARIABLE_{len(container['env'])}", "value": "some setting of the workload"}
         )
-    return orjson.dumps(loaded)
+    return msgspec.json.encode(loaded)
 
 
 CONFIGURATION = """apiVersion: config.grove.io/v1alpha1
@@ -192,10 +192,10 @@ def facts() -> bytes:
     """What the server under load knows beside its configuration: a PodCliqueSet whose MNNVL
     resources are there.
     """
-    pcs = orjson.loads(review("podcliqueset.mnnvl-replica-scope"))["request"]["object"]
+    pcs = msgspec.json.decode(review("podcliqueset.mnnvl-replica-scope"))["request"]["object"]
     request = parse(review("podclique.replica-scope-0-worker"))
     clique = read_written(request.object, None, request.namespace)
-    injection = inject(clique, Wanted(clique.own), "shared", ())
+    injection = inject(clique, Wanted(clique.own), CliqueFacts(), "shared")
     if injection.plan is None:
         raise ValueError("the recorded PodClique asks for no MNNVL")
 
@@ -203,7 +203,7 @@ def facts() -> bytes:
         desired_compute_domain(injection.plan, "v1beta1"),
         desired_claim(injection.plan, "v1"),
     ]
-    return orjson.dumps({"kind": "List", "items": [pcs, *resources]})
+    return msgspec.json.encode({"kind": "List", "items": [pcs, *resources]})
 
 
 @contextlib.contextmanager
@@ -328,7 +328,7 @@ def check_allowed(case: Case, server: Server) -> None:
         f"https://127.0.0.1:{server.port}{case.path}", case.body, headers
     )
     with urllib.request.urlopen(request, context=context) as answer:
-        response = orjson.loads(answer.read())["response"]
+        response = msgspec.json.decode(answer.read())["response"]
     if not response["allowed"]:
         raise SystemExit(f"{case.name}: rejected: {response}")
 

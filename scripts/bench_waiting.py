@@ -83,7 +83,7 @@ async def over_http(directory: Path) -> int:
     async with HttpClient(credentials, RESOURCES, limits(settings)) as client:
         await client.discovery.refresh()
         events = Recorder(client, "bench")
-        duty = WaitingDuty(client, events, settings.waiting, limits(settings))
+        duty = WaitingDuty(client, events, settings)
         begun = time.process_time()
         running = asyncio.create_task(duty.run())
         await asyncio.to_thread(until, lambda: figure(duty, "waiting_look_seconds") > 0, 600.0)

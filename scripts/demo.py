@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import fleet
 import httpx
 import yaml
 
@@ -86,7 +87,6 @@ WEBHOOKS = (
     ),
 )
 STUCK = ("llm-serve", "-n", "inference")
-UNLABELLED = "gpu-c-15"
 RACK = ("topology.kubernetes.io/rack", "rack-c4")
 PLACES = ("gpu-c-13", "gpu-c-13", "gpu-c-14", "gpu-c-15", "gpu-c-16")
 """Where the scheduler, which this machine doesn't have, would put the router and the workers."""
@@ -148,8 +148,8 @@ def unstick(sandbox: "Running") -> Iterator[str]:
     caption(
         "The platform team does what helps, and labels the node; the scheduler places the gang."
     )
-    sandbox.label(UNLABELLED, {key: value})
-    print(f"    node/{UNLABELLED} labelled {key}={value}")
+    sandbox.label(fleet.UNLABELLED, {key: value})
+    print(f"    node/{fleet.UNLABELLED} labelled {key}={value}")
     for pod, node in zip(sandbox.pending("inference"), PLACES, strict=True):
         sandbox.bind("inference", pod, node)
         print(f"    pod/{pod} bound to {node}")
@@ -168,12 +168,15 @@ class Running:
         self._kinds: dict[str, list[dict[str, Any]]] = {}
 
     def __enter__(self) -> "Running":
+        objects = self._directory / "fleet.json"
+        objects.write_text(fleet.dump())
         options = [
             "--state-dir",
             str(self._directory),
             "--config",
             str(EXAMPLES / "configuration.yaml"),
-            "--fleet",
+            "--objects",
+            str(objects),
         ]
         command = [sys.executable, "-m", "app", "sandbox", *options, "--log-level", "warning"]
         log = self._directory / "log"
@@ -370,14 +373,15 @@ def changes(sent: dict[str, Any], stored: dict[str, Any]) -> list[str]:
     """The difference of the labels, annotations and spec of an object, as it was sent and as it is
     stored.
     """
-    texts = []
-    for obj in (sent, stored):
+
+    def text(obj: dict[str, Any]) -> list[str]:
         metadata = {
             key: obj["metadata"][key] for key in ("labels", "annotations") if key in obj["metadata"]
         }
         spec = {} if sent["kind"] == "Binding" else {"spec": obj.get("spec", {})}
-        texts.append(yaml.safe_dump({"metadata": metadata, **spec}).splitlines())
-    return list(difflib.unified_diff(*texts, n=2, lineterm=""))[2:]
+        return yaml.safe_dump({"metadata": metadata, **spec}).splitlines()
+
+    return list(difflib.unified_diff(text(sent), text(stored), n=2, lineterm=""))[2:]
 
 
 def show_stored(sandbox: Running) -> bool:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app.sandbox.fleet import UNLABELLED
+from scripts.fleet import UNLABELLED
 from tests.installation.readme import commands
 
 ROOT = Path(__file__).parents[1]

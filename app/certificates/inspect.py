@@ -239,7 +239,9 @@ def _check_issuer(
 
 
 def _issuer_among(
-    candidates: list[x509.Certificate], certificate: x509.Certificate, now: datetime
+    candidates: list[x509.Certificate],
+    certificate: x509.Certificate,
+    now: datetime,
 ) -> x509.Certificate | None:
     for candidate in candidates:
         info = _info(candidate)

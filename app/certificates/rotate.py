@@ -118,7 +118,10 @@ def next_due(
 
 
 def new_holdings(
-    names: Sequence[str], now: datetime, terms: Terms, former: Iterable[bytes] = ()
+    names: Sequence[str],
+    now: datetime,
+    terms: Terms,
+    former: Iterable[bytes] = (),
 ) -> Holdings:
     """Return new holdings, whose bundle also trusts the CAs (PEM) in `former`."""
     ca = _new_ca(now, terms)

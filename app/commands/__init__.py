@@ -17,6 +17,6 @@ COMMANDS = {
     "policies": "print the rules that API servers can evaluate themselves",
     "sandbox": "a local API server with the webhooks, until SIGTERM or Ctrl-C",
     "completion": "print what makes a shell complete commands and options",
-    "certs": "make, show or check certificates",
+    "certs": "make or check certificates",
 }
 """Each command, with its line in the help text."""

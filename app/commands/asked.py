@@ -56,7 +56,10 @@ async def neighbours(client: Reader, ref: Ref) -> list[Ref]:
 
 
 async def _listed(
-    client: Reader, resource: Resource, namespace: str | None, selector: str
+    client: Reader,
+    resource: Resource,
+    namespace: str | None,
+    selector: str,
 ) -> list[Object]:
     """Return one page of metadata, or nothing if it can't be read: a hint must not fail."""
     try:

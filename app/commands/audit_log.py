@@ -13,9 +13,6 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
-import orjson
-
-from app.audit.progress import Progress
 from app.cluster import documents
 from app.commands.options import REFUSED, UNUSABLE, show_answer
 from app.config.schema import Configuration
@@ -30,6 +27,7 @@ from app.dry_run.audit_log import (
 from app.dry_run.audit_report import Report
 from app.dry_run.budget import UnusableInput
 from app.dry_run.judge import judge_request
+from app.json import from_json
 from app.kube.api import Object
 from app.objects.resource import NODE
 from app.objects.shape import map_at
@@ -45,7 +43,6 @@ _EVENT = (
     re.compile(rb'"apiVersion"\s*:\s*"audit\.k8s\.io/v1"'),
     re.compile(rb'"kind"\s*:\s*"Event"'),
 )
-_EVERY = 1000
 
 
 def is_audit_log(name: str) -> bool:
@@ -57,7 +54,7 @@ def is_audit_log(name: str) -> bool:
         return _is_audit_log_piped()
     try:
         with contextlib.closing(lines_of(name)) as lines:
-            event = orjson.loads(next((line for line, _ in lines if line.strip()), b""))
+            event = from_json(next(filter(bytes.strip, lines), b""))
     except ValueError:
         return False
     return isinstance(event, dict) and _is_event(event)
@@ -82,7 +79,9 @@ def _is_audit_log_piped() -> bool:
 
 
 async def report_on(
-    names: Sequence[str], facts: Sequence[Object], configuration: Configuration
+    names: Sequence[str],
+    facts: Sequence[Object],
+    configuration: Configuration,
 ) -> Report:
     """Judge the events of the logs in their order.
 
@@ -90,13 +89,9 @@ async def report_on(
     UnusableInput if a log can't be read to its end.
     """
     replay = Replay(facts, configuration)
-    progress = Progress(sys.stderr)
     for name in names:
-        for event in _events(name, replay.report, progress):
+        for event in _events(name, replay.report):
             await replay.take(event)
-
-    progress.clear()
-
     return replay.report
 
 
@@ -150,35 +145,14 @@ class Replay:
                 self.report.add(write, judgement.verdict)
 
 
-def _events(
-    name: str,
-    report: Report,
-    progress: Progress,
-) -> Iterator[Object]:
-    for number, (line, raw) in enumerate(lines_of(name)):
-        if number % _EVERY == 0:
-            _show(progress, name, number, raw)
+def _events(name: str, report: Report) -> Iterator[Object]:
+    for line in lines_of(name):
         event = _event(line)
         if event is not None:
             report.events += 1
             yield event
         elif line.strip():
             report.unreadable += 1
-
-
-def _show(
-    progress: Progress,
-    name: str,
-    lines: int,
-    raw: BinaryIO,
-) -> None:
-    """Show how much of a log has been read: KiB of a file, lines of standard input."""
-    if name == "-":
-        progress.show("standard input, lines", lines, None)
-        return
-    path = Path(name)
-    read = raw.tell()
-    progress.show(f"{path.name} KiB", read // 1024, (path.stat().st_size - read) // 1024)
 
 
 def is_node(fact: Object) -> bool:
@@ -188,7 +162,7 @@ def is_node(fact: Object) -> bool:
 
 def _event(line: bytes) -> Object | None:
     try:
-        event = orjson.loads(line)
+        event = from_json(line)
     except ValueError:
         return None
     return event if isinstance(event, dict) and _is_event(event) else None
@@ -198,11 +172,11 @@ def _is_event(event: Object) -> bool:
     return event.get("apiVersion") == EVENT_VERSION and event.get("kind") == "Event"
 
 
-def lines_of(name: str) -> Generator[tuple[bytes, BinaryIO]]:
-    """Yield the lines of a file or of standard input, gzip or not, each with the file itself.
+def lines_of(name: str) -> Generator[bytes]:
+    """Yield the lines of a file or of standard input, gzip or not.
 
-    The position of the file says how far it is read. A line of more than a bounded length comes in
-    pieces, which are no events. Raise UnusableInput if it can't be read to its end.
+    A line of more than a bounded length comes in pieces, which are no events. Raise UnusableInput
+    if it can't be read to its end.
     """
     try:
         with contextlib.ExitStack() as opened:
@@ -211,6 +185,6 @@ def lines_of(name: str) -> Generator[tuple[bytes, BinaryIO]]:
             if cast(io.BufferedReader, raw).peek(len(_GZIP)).startswith(_GZIP):
                 stream = cast(BinaryIO, opened.enter_context(gzip.open(raw, "rb")))
             while line := stream.readline(MOST_LINE):
-                yield line, raw
+                yield line
     except (OSError, EOFError, zlib.error) as problem:
         raise UnusableInput(f"{name}: can't be read: {problem}") from None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from app.cluster import documents
 from app.commands.audit_log import is_audit_log, report_on, show_report
-from app.commands.files import documents_of, files_in
+from app.commands.files import documents_of, files_in, objects_in
 from app.commands.options import (
     REFUSED,
     UNUSABLE,
@@ -68,16 +68,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _asker(arguments: argparse.Namespace, configuration: Configuration) -> Asker:
-    replaced: tuple[Object, ...] = ()
-    if arguments.old:
-        replaced = tuple(document for _, document in documents_of([arguments.old]))
-
+    replaced = objects_in(arguments.old) if arguments.old else []
     user = arguments.user or next(iter(configuration.authorization.authorized_users), "check")
-    return Asker(user, arguments.operation, replaced)
+    return Asker(user, arguments.operation, tuple(replaced))
 
 
 async def check(
-    configuration: Configuration, objects: Sequence[Object], asker: Asker
+    configuration: Configuration,
+    objects: Sequence[Object],
+    asker: Asker,
 ) -> list[Judgement]:
     """Verdicts on `objects` without a cluster.
 
@@ -88,7 +87,9 @@ async def check(
 
 
 def _document(
-    names: Sequence[str], judged: Sequence[Judgement], outcomes: Mapping[str, int]
+    names: Sequence[str],
+    judged: Sequence[Judgement],
+    outcomes: Mapping[str, int],
 ) -> Object:
     reports = [
         {"file": name, **judgement.report()} for name, judgement in zip(names, judged, strict=True)
@@ -98,7 +99,9 @@ def _document(
 
 
 def _lines(
-    names: Sequence[str], judged: Sequence[Judgement], outcomes: Mapping[str, int]
+    names: Sequence[str],
+    judged: Sequence[Judgement],
+    outcomes: Mapping[str, int],
 ) -> Iterator[str]:
     before = ""
     for name, judgement in zip(names, judged, strict=True):

@@ -71,7 +71,7 @@ async def _run(arguments: argparse.Namespace) -> None:
     settings = ConsoleSettings(
         configured(arguments),
         arguments.kubeconfig,
-        arguments.context or "",
+        arguments.context,
         context,
         tuple(filter(None, arguments.namespace.split(","))),
         namespace_of(arguments.kubeconfig, arguments.context),

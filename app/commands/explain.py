@@ -34,7 +34,7 @@ from app.explain.answers.answer import Answer, explain
 from app.explain.answers.waiting import rows, workloads
 from app.explain.known.index import Index
 from app.explain.known.read import facts_of, read_for, read_list
-from app.explain.known.snapshot import RESOURCES, Snapshot
+from app.explain.known.snapshot import BY_RESOURCE, OF_KIND, RESOURCES, Snapshot
 from app.explain.shown.json import document
 from app.explain.shown.names import meant
 from app.explain.shown.rights import may_not_read, refusal
@@ -136,9 +136,8 @@ def _offline(name: str, arguments: argparse.Namespace) -> int:
 
 def _refs(facts: Snapshot, kind: str) -> list[Ref]:
     """Return the objects of a kind among facts."""
-    kinds = (facts.sets, facts.cliques, facts.gangs, facts.pod_groups, facts.workloads)
-    objects = (*kinds, facts.pods, facts.claims, facts.compute_domains)
-    return [fact.ref for of_kind in objects for fact in of_kind if fact.ref.kind == kind]
+    row = BY_RESOURCE.get(OF_KIND[kind])
+    return [fact.ref for fact in getattr(facts, row.name)] if row else []
 
 
 def _namespace_in(others: Sequence[Ref], ref: Ref) -> str:
@@ -229,7 +228,11 @@ def _print(answer: Answer, arguments: argparse.Namespace) -> int:
 
 
 async def watch(
-    client: Reader, ref: Ref, arguments: argparse.Namespace, *, every: float
+    client: Reader,
+    ref: Ref,
+    arguments: argparse.Namespace,
+    *,
+    every: float,
 ) -> NoReturn:
     """Look again every so many seconds, and print a line if the answer is another than before."""
     before = ""

@@ -39,6 +39,11 @@ def documents_of(names: Sequence[str]) -> list[tuple[str, Object]]:
     return documents
 
 
+def objects_in(name: str | Path) -> list[Object]:
+    """Return the documents in a file, a directory or standard input (-). Raise UnusableInput."""
+    return [document for _, document in documents_of([str(name)])]
+
+
 def stream_of(names: Sequence[str]) -> Iterator[Object]:
     """Yield the documents in files, directories or standard input (-), of any size, one by one.
 
@@ -51,17 +56,24 @@ def stream_of(names: Sequence[str]) -> Iterator[Object]:
                     yield from stream_documents(source)
             except UnusableInput as problem:
                 raise UnusableInput(f"{path}: {problem}") from None
-            except (OSError, UnicodeDecodeError) as problem:
-                raise UnusableInput(f"{path}: can't be read: {_cause(problem)}") from None
 
 
 @contextlib.contextmanager
 def _opened(name: str) -> Iterator[TextIO]:
-    if name == "-":
-        yield sys.stdin
-        return
-    with Path(name).open(encoding="utf-8-sig") as source:
-        yield source
+    """Open a file, or standard input if `name` is "-".
+
+    Raise UnusableInput if it cannot be read. The cause has no name of the file, which stands before
+    it.
+    """
+    try:
+        if name == "-":
+            yield sys.stdin
+        else:
+            with Path(name).open(encoding="utf-8-sig") as source:
+                yield source
+    except (OSError, UnicodeDecodeError) as problem:
+        cause = getattr(problem, "strerror", None) or problem
+        raise UnusableInput(f"can't be read: {cause}") from None
 
 
 def _files(name: str, is_taken: Callable[[str], bool] = lambda file: False) -> list[str]:
@@ -76,16 +88,6 @@ def _files(name: str, is_taken: Callable[[str], bool] = lambda file: False) -> l
 
 
 def text_of(name: str) -> str:
-    """Return the text of a file, or of standard input if `name` is "-".
-
-    Raise UnusableInput if it cannot be read.
-    """
-    try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise UnusableInput(f"can't be read: {_cause(problem)}") from None
-
-
-def _cause(problem: OSError | UnicodeDecodeError) -> str:
-    """Return a cause without the name of the file, which stands before it."""
-    return getattr(problem, "strerror", None) or str(problem)
+    """Return the text of a file, or of standard input if `name` is "-". Raise UnusableInput."""
+    with _opened(name) as source:
+        return source.read()

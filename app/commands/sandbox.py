@@ -25,13 +25,15 @@ from app import logs
 from app.cluster.cluster import Cluster
 from app.commands.beside import READY_SECONDS, ApiServer, beside, until
 from app.commands.console import announced
+from app.commands.files import objects_in
 from app.commands.options import REFUSED, Command, add_config, add_log_level, complain, port_number
 from app.config.read import load_configuration, with_overrides
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.console.settings import ConsoleSettings
 from app.dry_run.budget import UnusableInput
-from app.facts.table import TOPOLOGIES
-from app.kube.api import ClusterError
+from app.facts.table import BINDINGS, TOPOLOGIES
+from app.kube.api import ClusterError, Object
+from app.objects.shape import map_at
 from app.reconcilers.cluster_topology import CreationFailed
 from app.sandbox.processes import free_port
 from app.server.process import signalled
@@ -81,32 +83,28 @@ async def run_sandbox(configuration: Configuration, arguments: argparse.Namespac
     If the signal arrives before all is ready, everything that was started is stopped. Raises
     OSError if a port is in use or binaries are missing.
     """
-    running = asyncio.create_task(_run(configuration, arguments))
+    running = asyncio.current_task()
+    assert running is not None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, running.cancel)  # `signalled` takes over once all is ready
 
     try:
-        await asyncio.wait({running})
-    finally:
-        running.cancel()
-        await asyncio.wait({running})
-
-    if running.cancelled():
+        await _run(configuration, arguments)
+    except asyncio.CancelledError:
         _report("stopped before it was ready")
-    else:
-        running.result()
 
 
 async def _run(configuration: Configuration, arguments: argparse.Namespace) -> None:
     with _alone_in(arguments.state_dir):
         ready = arguments.state_dir / "ready.json"
         ready.unlink(missing_ok=True)
+        objects = objects_in(arguments.objects) if arguments.objects else []
         api = api_server(arguments)
         try:
             await api.start()
-            with alone(CreationFailed):
-                await _until_signalled(api, configuration, arguments, ready)
+            with alone(CreationFailed), alone(UnusableInput):
+                await _until_signalled(api, configuration, arguments, ready, objects)
         finally:
             ready.unlink(missing_ok=True)
             await api.stop()
@@ -131,13 +129,18 @@ def _alone_in(state_dir: Path) -> Iterator[None]:
 
 
 async def _until_signalled(
-    api: ApiServer, configuration: Configuration, arguments: argparse.Namespace, ready: Path
+    api: ApiServer,
+    configuration: Configuration,
+    arguments: argparse.Namespace,
+    ready: Path,
+    objects: list[Object],
 ) -> None:
     readable = logs.is_readable(arguments.log_format, sys.stdout)
     async with beside(api, configuration, arguments.state_dir, readable) as served:
         url = f"https://localhost:{served.listener.port}"
-        if arguments.fleet:
-            await _apply_fleet(api, served.cluster, waits=configuration.cluster_topology.enabled)
+        if objects and configuration.cluster_topology.enabled:
+            await _until_levels(served.cluster)
+        await _create(api, objects)
         _write(ready, {"apiServer": api.url, "webhook": url, "caFile": str(api.ca_file.resolve())})
         print(
             f"sandbox ready: {api.url}, webhooks at {url}, kubeconfig {api.kubeconfig}", flush=True
@@ -150,24 +153,23 @@ async def _until_signalled(
             await signalled()
 
 
-async def _apply_fleet(
-    api: ApiServer,
-    cluster: Cluster,
-    *,
-    waits: bool,
-) -> None:
-    """Create the fleet.
+async def _create(api: ApiServer, objects: list[Object]) -> None:
+    """Create objects. Raise UnusableInput for the first one that is rejected."""
+    from app.sandbox.objects.errors import ApiError
 
-    If it `waits`, the levels must be in the cache first: until then, webhooks would reject it.
-    """
-    from app.sandbox.fleet import fleet
+    for obj in objects:
+        try:
+            await api.apply([obj])
+        except (ApiError, KeyError) as problem:
+            what = f"{obj.get('kind')} {map_at(obj, 'metadata').get('name')}"
+            raise UnusableInput(f"--objects: {what} is not created: {problem}") from None
 
-    if waits:
-        async with asyncio.timeout(READY_SECONDS):
-            await until(
-                lambda: cluster.stores[TOPOLOGIES].get("", cluster.topology_name) is not None
-            )
-    await api.apply(fleet())
+
+async def _until_levels(cluster: Cluster) -> None:
+    """Wait for the levels in the cache: webhooks would reject objects that need them before."""
+    stores = (cluster.stores[TOPOLOGIES], cluster.stores[BINDINGS])
+    async with asyncio.timeout(READY_SECONDS):
+        await until(lambda: any(store.get("", cluster.topology_name) for store in stores))
 
 
 def _write(path: Path, content: dict[str, str]) -> None:
@@ -187,9 +189,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=port_number, default=0, help="of the API server (default: a free one)"
     )
-    parser.add_argument(
-        "--webhook-port", type=port_number, help="of the webhook server (default: a free one)"
-    )
     add_config(parser, "an OperatorConfiguration")
     parser.add_argument(
         "--crds",
@@ -206,7 +205,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         ),
     )
     parser.add_argument(
-        "--fleet", action="store_true", help="64 nodes and three workloads, one of them stuck"
+        "--objects",
+        type=Path,
+        metavar="PATH",
+        help="objects to create at the start, from a YAML or JSON file or a directory of them",
     )
     parser.add_argument(
         "--console", action="store_true", help="open a console too, and print its address"
@@ -216,7 +218,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     logs.set_up(arguments.log_level, arguments.log_format)
-    flags = {"host": "127.0.0.1", "port": arguments.webhook_port or free_port()}
+    flags = {"host": "127.0.0.1", "port": free_port()}
     configuration = (
         load_configuration(arguments.config) if arguments.config else default_configuration()
     )

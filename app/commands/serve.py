@@ -8,7 +8,7 @@ import uvloop
 
 from app import logs
 from app.commands.duties import further_duties
-from app.commands.files import documents_of
+from app.commands.files import objects_in
 from app.commands.options import (
     REFUSED,
     Command,
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     objects = None
     if arguments.objects is not None:
-        objects = [document for _, document in documents_of([str(arguments.objects)])]
+        objects = objects_in(arguments.objects)
 
     readable = logs.is_readable(arguments.log_format, sys.stdout)
     resources, duties = further_duties(configuration)

@@ -12,7 +12,7 @@ import uvloop
 
 from app import logs
 from app.cluster.connect import reading_client
-from app.commands.files import documents_of, stream_of
+from app.commands.files import objects_in, stream_of
 from app.commands.options import (
     UNUSABLE,
     Command,
@@ -124,7 +124,7 @@ def levels_of(path: str, name: str) -> ClusterTopology:
     It has a ClusterTopology, a ClusterTopologyBinding, or an OperatorConfiguration with them. Raise
     UnusableInput for a file without levels, and for levels that would be rejected.
     """
-    for _, document in documents_of([path]):
+    for document in objects_in(path):
         section = document.get("clusterTopology")
         if document.get("kind") == "ClusterTopologyBinding":
             findings = validate_binding(document, None, None, ())[0]
@@ -242,7 +242,10 @@ def _report_effects(
 
 
 def _effects_text(
-    effects: Effects, after: Index, room: RoomSearch | None, arguments: argparse.Namespace
+    effects: Effects,
+    after: Index,
+    room: RoomSearch | None,
+    arguments: argparse.Namespace,
 ) -> str:
     parts = [effects_text(effects, everything=arguments.all)]
     if room:
@@ -276,7 +279,10 @@ def _require_topology(
 
 
 def _domains(
-    index: Index, topology: Topology, inside: list[DomainReport], arguments: argparse.Namespace
+    index: Index,
+    topology: Topology,
+    inside: list[DomainReport],
+    arguments: argparse.Namespace,
 ) -> str:
     text = domains_text(index, topology, inside, everything=arguments.all)
     if arguments.domain and len(inside) == 1:

@@ -7,12 +7,11 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import orjson
-
 from app.commands.audit_log import lines_of, show_report
 from app.commands.files import files_in
 from app.commands.options import Command, add_output
 from app.dry_run.audit_report import Report, ReportedMessage
+from app.json import from_json
 from app.objects.shape import text_at
 
 Entry = dict[str, Any]
@@ -42,7 +41,7 @@ def report_on(names: Sequence[str]) -> Report:
 
 
 def _verdicts(name: str) -> Iterator[Entry]:
-    for line, _ in lines_of(name):
+    for line in lines_of(name):
         entry = _entry(line)
         if entry.get("logger") == "verdict" and not entry.get("dryRun"):
             yield entry
@@ -51,7 +50,7 @@ def _verdicts(name: str) -> Iterator[Entry]:
 def _entry(line: bytes) -> Entry:
     """Return a line of a log, {} if it is not JSON. `kubectl logs --prefix` writes names before."""
     try:
-        entry = orjson.loads(line[max(line.find(b"{"), 0) :])
+        entry = from_json(line[max(line.find(b"{"), 0) :])
     except ValueError:
         return {}
     return entry if isinstance(entry, dict) else {}

@@ -2,7 +2,7 @@
 
 import argparse
 
-from app.commands.files import documents_of
+from app.commands.files import objects_in
 from app.commands.options import UNUSABLE, complain
 from app.dry_run.budget import UnusableInput
 from app.explain.answers.whatif.edits import Applying, Supposition, UnusableEdit, is_file, parse
@@ -28,8 +28,7 @@ def add_option(parser: argparse.ArgumentParser) -> None:
 def edit_of(text: str) -> Supposition:
     """Return an edit of the command line. Raise UnusableInput."""
     if is_file(text):
-        documents = tuple(document for _, document in documents_of([text]))
-        return Applying(text, documents)
+        return Applying(text, tuple(objects_in(text)))
     try:
         return parse(text)
     except UnusableEdit as problem:
@@ -37,7 +36,9 @@ def edit_of(text: str) -> Supposition:
 
 
 def effects_of(
-    facts: Snapshot, edits: list[Supposition], arguments: argparse.Namespace
+    facts: Snapshot,
+    edits: list[Supposition],
+    arguments: argparse.Namespace,
 ) -> tuple[Effects, Index]:
     """Return what edits would do, and the facts after them. Raise UnusableInput."""
     try:

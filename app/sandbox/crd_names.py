@@ -10,15 +10,16 @@ from collections.abc import Iterable, Iterator
 
 from app.sandbox.objects.objects import Object
 
-_KINDS = {"kind": "KindConflict", "listKind": "ListKindConflict"}
-_RESOURCES = {
+_CONFLICTS = {
     "plural": "PluralConflict",
     "singular": "SingularConflict",
     "shortNames": "ShortNamesConflict",
+    "kind": "KindConflict",
+    "listKind": "ListKindConflict",
 }
 """The names of a CRD, each with the reason for its rejection.
 
-Kinds are compared with kinds, and all other names with each other.
+Kinds begin with a capital letter, so they are never equal to other names.
 """
 
 
@@ -36,11 +37,7 @@ def accepted_status(crd: Object, others: Iterable[Object], now: str) -> Object:
     if requested == accepted:
         return dict(before)
 
-    neighbours = _names_beside(crd, others)
-    rejections = [
-        *_accept(requested, accepted, neighbours, _RESOURCES),
-        *_accept(requested, accepted, neighbours, _KINDS),
-    ]
+    rejections = list(_accept(requested, accepted, _names_beside(crd, others)))
     accepted["categories"] = requested.get("categories")
     names_accepted = _condition("NamesAccepted", "True", "NoConflicts", "no conflicts found")
     if rejections:
@@ -56,15 +53,12 @@ def accepted_status(crd: Object, others: Iterable[Object], now: str) -> Object:
     }
 
 
-def _accept(
-    requested: Object, accepted: Object, neighbours: Iterable[Object], fields: dict[str, str]
-) -> Iterator[Object]:
-    """Add the `requested` names that no neighbour has to `accepted`.
+def _accept(requested: Object, accepted: Object, used: set[str]) -> Iterator[Object]:
+    """Add the `requested` names that are not `used` to `accepted`.
 
-    Yield the condition for each of `fields` with other names.
+    Yield the condition for each field with other names.
     """
-    used = {name for other in neighbours for field in fields for name in _names(other, field)}
-    for field, reason in fields.items():
+    for field, reason in _CONFLICTS.items():
         conflicts = [name for name in _names(requested, field) if name in used]
         if conflicts:
             message = ", ".join(f'"{name}" is already in use' for name in conflicts)
@@ -101,15 +95,16 @@ def _find_condition(crd: Object, kind: str, status: str) -> Object | None:
     )
 
 
-def _names_beside(crd: Object, others: Iterable[Object]) -> list[Object]:
+def _names_beside(crd: Object, others: Iterable[Object]) -> set[str]:
     """Return the accepted names of the other CRDs of the group of `crd`."""
-    group = crd["spec"]["group"]
-    neighbours = (other for other in others if other["spec"]["group"] == group)
-    return [
-        other["status"].get("acceptedNames") or {}
-        for other in neighbours
-        if "status" in other and other["metadata"]["name"] != crd["metadata"]["name"]
-    ]
+    return {
+        name
+        for other in others
+        if other["spec"]["group"] == crd["spec"]["group"]
+        and other["metadata"]["name"] != crd["metadata"]["name"]
+        for field in _CONFLICTS
+        for name in _names(other.get("status", {}).get("acceptedNames") or {}, field)
+    }
 
 
 def _names(names: Object, field: str) -> list[str]:

@@ -15,6 +15,12 @@ USERS: dict[str, User] = {"admin": ADMIN, "operator": OPERATOR, "user": ALICE, "
 """
 
 
+def free_users(is_limited: bool) -> set[str]:
+    """Return the users who may do everything: all, or, if our account is limited, all others."""
+    names = {user.name for user in USERS.values()}
+    return names - {OPERATOR.name} if is_limited else names
+
+
 def new_tokens() -> dict[str, str]:
     """Return a fresh bearer token for each user."""
     return {name: secrets.token_urlsafe(24) for name in USERS}

@@ -1,16 +1,16 @@
 """A throwaway certificate authority and serving certificates, made by trustme."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import trustme
 
+from app.sandbox.objects.objects import Frozen
+
 _LOOPBACK = ("localhost", "kubernetes.default.svc", "127.0.0.1", "::1")
 
 
-@dataclass(frozen=True, slots=True)
-class SignedPair:
+class SignedPair(Frozen):
     """A certificate and its key, as PEM, and the CA that signed the certificate."""
 
     ca: bytes

@@ -105,7 +105,8 @@ class RealApiServer:
         await self._start_servers(files)
         await self._until_ready()
 
-        await self.apply([_binding(self._unlimited_users())])
+        free = kubeconfig.free_users(is_limited=bool(self._rules))
+        await self.apply([_binding(sorted(free))])
         definitions = manifests.definitions(self._crds)
         self._report(f"kube-apiserver is ready; applying {len(definitions)} CRDs")
         await self.apply(definitions)
@@ -125,10 +126,6 @@ class RealApiServer:
         flags += processes.address_flags(self._host, self._port)
         gates = await processes.feature_gates(self._binaries["kube-apiserver"])
         await self._processes.start("kube-apiserver", [*flags, *gates])
-
-    def _unlimited_users(self) -> list[str]:
-        limited = {"admin", "operator"} if self._rules else {"admin"}
-        return [name for name in kubeconfig.USERS if name not in limited]
 
     async def stop(self) -> None:
         """End the processes, the API server before its etcd."""
@@ -250,10 +247,7 @@ def _binding(names: Iterable[str]) -> Object:
         "kind": "ClusterRoleBinding",
         "metadata": {"name": "sandbox-user"},
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [
-            {"apiGroup": group, "kind": "User", "name": kubeconfig.USERS[name].name}
-            for name in names
-        ],
+        "subjects": [{"apiGroup": group, "kind": "User", "name": name} for name in names],
     }
 
 

@@ -21,7 +21,7 @@ from app.sandbox.admission.webhook import Services, WebhookTransport
 from app.sandbox.http.app import SandboxApi
 from app.sandbox.http.tokens import Tokens
 from app.sandbox.objects import errors
-from app.sandbox.objects.objects import ADMIN, OPERATOR, Caller, Object, metadata
+from app.sandbox.objects.objects import ADMIN, Caller, Object, metadata
 from app.sandbox.objects.patching import MERGE
 from app.sandbox.objects.resources import CRDS, Registry
 from app.sandbox.requests.binding import Binder
@@ -76,10 +76,8 @@ class Sandbox:
         self._make_handlers()
 
     def _make_handlers(self) -> None:
-        free = {user.name for user in kubeconfig.USERS.values()}
+        free = kubeconfig.free_users(is_limited=bool(self._rules))
         self.authorizer = Authorizer(self._storage, free)
-        if self._rules:
-            self.authorizer.limited.add(OPERATOR.name)
 
         transport = WebhookTransport(Services(self._storage).address)
         self._running.push_async_callback(transport.close)
@@ -93,7 +91,7 @@ class Sandbox:
     def app(self) -> Starlette:
         """The ASGI app, for clients that do not need a socket."""
         users = {token: kubeconfig.USERS[name] for name, token in self.tokens.items()}
-        tokens = Tokens(self._storage, users, self.authorizer.limited)
+        tokens = Tokens(self._storage, users, self.authorizer.free)
         return SandboxApi(
             self._registry, self._reader, self._writer, self._binder, tokens, self.authorizer
         ).app()

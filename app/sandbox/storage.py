@@ -11,15 +11,16 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from app.sandbox.objects import errors
 from app.sandbox.objects.objects import (
+    Frozen,
     Key,
     Object,
     TableId,
     key_of,
     metadata,
+    owners_of,
     resource_version,
     with_version,
 )
@@ -27,8 +28,7 @@ from app.sandbox.objects.objects import (
 Place = tuple[TableId, Key]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StoredChange:
+class StoredChange(Frozen, eq=False):
     """A write.
 
     `obj` is the object after it, or its last state with the resourceVersion of the deletion; `old`
@@ -138,13 +138,13 @@ class Storage:
         """Return the object `key`. Raise 404 if there is none."""
         obj = self.get(table, key)
         if obj is None:
-            raise errors.not_found(*table, key[1])
+            raise errors.not_found(table, key[1])
         return obj
 
     def check_absent(self, table: TableId, key: Key) -> None:
         """Raise 409 if there is an object `key`."""
         if self.get(table, key) is not None:
-            raise errors.already_exists(*table, key[1])
+            raise errors.already_exists(table, key[1])
 
     def in_namespace(self, namespace: str) -> list[Place]:
         """Return the places of all objects in `namespace`."""
@@ -170,7 +170,7 @@ class Storage:
         key = key_of(obj)
         old = self.existing(table, key)
         if resource_version(old) != version:
-            raise errors.conflict(*table, key[1])
+            raise errors.conflict(table, key[1])
         return self._commit("MODIFIED", table, obj, old)
 
     def remove(self, table: TableId, key: Key) -> Object:
@@ -210,10 +210,10 @@ class Storage:
 
     def _index(self, table: TableId, key: Key, obj: Object) -> None:
         self.uids[metadata(obj)["uid"]] = (table, key)
-        for owner in metadata(obj).get("ownerReferences") or ():
+        for owner in owners_of(obj):
             self._dependents.setdefault(owner.get("uid", ""), {})[table, key] = None
 
     def _unindex(self, table: TableId, key: Key, obj: Object) -> None:
         self.uids.pop(metadata(obj)["uid"], None)
-        for owner in metadata(obj).get("ownerReferences") or ():
+        for owner in owners_of(obj):
             self._dependents.get(owner.get("uid", ""), {}).pop((table, key), None)

@@ -12,12 +12,7 @@ import pytest
 from app.certificates.files import file_source
 from app.certificates.holdings import read_holdings
 from app.certificates.inspect import inspect
-from app.certificates.report import Material, read_live
 from app.cli import main
-from app.config.schema import Certificates
-from app.kube.api import NotFound, ObjectRef
-from app.objects.resource import SECRET, VALIDATING_WEBHOOKS
-from tests.certificates.rotation import WANTED, Cluster, running
 
 MADE = ("ca.crt", "ca.key", "tls.crt", "tls.key")
 
@@ -61,19 +56,16 @@ def test_nothing_is_written_over(made: Path, capsys: Any) -> None:
     assert (made / "ca.key").read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        pytest.param(
-            ["--days", "400"], "--days must not be more than --ca-days", id="longer than its CA"
-        ),
-    ],
-)
-def test_what_cannot_be_made_is_said(
-    tmp_path: Path, capsys: Any, arguments: list[str], said: str
-) -> None:
-    assert run("make", tmp_path, *arguments) == 2
-    assert said in capsys.readouterr().err
+def test_a_ca_lives_four_times_as_long(tmp_path: Path) -> None:
+    assert run("make", tmp_path / "made", "--days", "400") == 0
+    leaf, ca = (inspect((tmp_path / "made" / name).read_bytes()) for name in ("tls.crt", "ca.crt"))
+    days = [(info.not_after - info.not_before).days for info in (leaf, ca)]
+    assert days == [400, 1600]
+
+
+def test_what_cannot_be_made_is_said(tmp_path: Path, capsys: Any) -> None:
+    assert run("make", tmp_path, "--days", "900000000") == 2
+    assert "can't make certificates: " in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -85,11 +77,6 @@ def test_names_can_be_asked_for(tmp_path: Path, capsys: Any, name: str) -> None:
     assert "is neither a DNS name nor an IP address" in capsys.readouterr().err
 
 
-def test_where_nothing_is_nothing_is_shown(tmp_path: Path, capsys: Any) -> None:
-    assert run("show", tmp_path) == 2
-    assert "there is no ca.crt, ca.key, tls.crt, tls.key in" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("days", ["x", "-1", "0", "nan", "1e99"])
 def test_days_are_a_number(tmp_path: Path, days: str) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -97,28 +84,23 @@ def test_days_are_a_number(tmp_path: Path, days: str) -> None:
     assert ended.value.code == 2
 
 
-def test_show_prints_every_certificate_and_no_key(made: Path, capsys: Any) -> None:
-    assert run("show", made) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in lines if not line.startswith(" ")] == [
-        "tls.crt",
-        "ca.crt",
-    ]
-    assert lines[1] == "  names       a.svc, 127.0.0.1"
-    assert "(89 days left)" in lines[4]
-
-
 def test_check_is_0_where_all_is_well_and_1_with_the_reason_where_not(
-    made: Path, capsys: Any
+    made: Path, tmp_path: Path, capsys: Any
 ) -> None:
-    assert run("check", made, "--name", "a.svc", "--within", "30") == 0
+    assert run("check", made, "--name", "a.svc") == 0
     assert run("check", made, "--name", "b.svc") == 1
-    assert run("check", made, "--within", "90") == 1
-    end = inspect((made / "tls.crt").read_bytes()).not_after.isoformat()
-    assert capsys.readouterr().out.splitlines() == [
+    other = tmp_path / "other"
+    assert run("make", other) == 0
+    (other / "ca.crt").write_bytes((made / "ca.crt").read_bytes())
+    assert run("check", other) == 1
+    (made / "tls.key").write_bytes((other / "tls.key").read_bytes())
+    assert run("check", made) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if not line.startswith("made in ")] == [
         "ok",
         "the certificate doesn't cover 'b.svc'",
-        f"tls.crt expires at {end} (89 days left)",
+        "the certificate is not signed by a CA of the bundle that is valid now",
+        "the private key doesn't belong to the certificate",
     ]
 
 
@@ -129,51 +111,14 @@ def test_a_directory_without_certificates_is_checked_too(tmp_path: Path, capsys:
 
 def test_files_that_cannot_be_read_are_unusable(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "tls.crt").mkdir()
-    assert run("show", tmp_path) == 2
+    assert run("check", tmp_path) == 2
     assert "can't be read: " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["show", "check"])
-def test_a_place_is_needed(command: str) -> None:
+def test_a_place_is_needed() -> None:
     with pytest.raises(SystemExit) as ended:
-        run(command)
+        run("check")
     assert ended.value.code == 2
-
-
-def test_a_kubeconfig_that_is_none_is_unusable(tmp_path: Path, capsys: Any) -> None:
-    assert run("check", "--kubeconfig", tmp_path / "none") == 2
-    assert "can't ask the cluster: " in capsys.readouterr().err
-
-
-async def test_a_live_secret_that_all_webhooks_trust() -> None:
-    cluster = Cluster()
-    await running(cluster)
-    holdings = cluster.holdings()
-    material, distrust = await read_live(cluster.client, Certificates())
-    assert material == Material(holdings.leaf.cert_pem, holdings.leaf.key_pem, holdings.bundle_pem)
-    assert distrust == []
-
-
-async def test_webhooks_that_do_not_trust_the_live_secret_are_said() -> None:
-    cluster = Cluster()
-    await running(cluster)
-    await cluster.tamper(VALIDATING_WEBHOOKS, "")
-    _, distrust = await read_live(cluster.client, Certificates())
-    assert distrust == [
-        "ValidatingWebhookConfiguration grove-admission: 2 of 2 webhooks don't trust the certificate"
-    ]
-
-
-async def test_a_live_secret_that_is_missing_or_not_base64() -> None:
-    cluster = Cluster()
-    with pytest.raises(NotFound):
-        await read_live(cluster.client, Certificates())
-    await running(cluster)
-    await cluster.client.patch(
-        ObjectRef(SECRET, WANTED.secret_name, WANTED.namespace), {"data": {"ca.crt": "%"}}
-    )
-    with pytest.raises(ValueError, match=r"ca\.crt of the Secret is not base64"):
-        await read_live(cluster.client, Certificates())
 
 
 def test_a_development_directory_is_still_kept_in_step(tmp_path: Path) -> None:

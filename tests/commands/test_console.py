@@ -13,6 +13,7 @@ import pytest
 from app.cli import main
 from app.commands.console import announcement
 from app.kube.kubeconfig import contexts_of
+from scripts.fleet import dump
 from tests.integration.system import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -66,11 +67,14 @@ def test_the_context_is_that_of_the_kubeconfig(tmp_path: Path) -> None:
 async def test_the_sandbox_has_a_fleet_and_a_console_and_logs_nothing_like_an_error(
     tmp_path: Path,
 ) -> None:
+    objects = tmp_path / "fleet.json"
+    objects.write_text(dump())
     options = [
         "sandbox",
         "--state-dir",
         str(tmp_path),
-        "--fleet",
+        "--objects",
+        str(objects),
         "--console",
         "--log-format",
         "text",
@@ -116,3 +120,20 @@ async def test_the_sandbox_has_a_fleet_and_a_console_and_logs_nothing_like_an_er
         logged,
         re.MULTILINE,
     )
+
+
+@pytest.mark.slow
+async def test_the_sandbox_says_which_object_it_cannot_create(tmp_path: Path) -> None:
+    (tmp_path / "objects.yaml").write_text(
+        "{apiVersion: example.com/v1, kind: Nope, metadata: {name: n}}"
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "app", "sandbox", "--state-dir", str(tmp_path / "state")),
+        *("--objects", str(tmp_path / "objects.yaml"), "--log-level", "error"),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+    )
+    _, err = await process.communicate()
+    told = "--objects: Nope n is not created: the server could not find the requested resource\n"
+    assert (process.returncode, err.decode()) == (2, told)

@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 from app.kube.api import Object
-from app.sandbox.fleet import fleet
+from scripts.fleet import fleet
 
 LEVELS = {
     "zone": "topology.kubernetes.io/zone",

@@ -22,8 +22,8 @@ from app.console.settings import ConsoleSettings
 from app.kube.api import ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import NODE
-from app.sandbox.fleet import fleet
 from app.sandbox.processes import free_port
+from scripts.fleet import fleet
 from tests.console.chromium import tab
 from tests.console.fake import Lists
 from tests.console.fake import console as fake_console

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import orjson
+import msgspec
 
 from app.sandbox.sandbox import Sandbox
 
@@ -42,7 +42,7 @@ class Api:
         A PATCH is a merge patch unless told.
         """
         raw = isinstance(body, (bytes, AsyncIterable))
-        content = body if raw else b"" if body is None else orjson.dumps(body)
+        content = body if raw else b"" if body is None else msgspec.json.encode(body)
         sent = {"Content-Type": MERGE if method == "PATCH" else "application/json"}
         if user:
             sent["Authorization"] = f"Bearer {self.sandbox.tokens[user]}"

@@ -189,15 +189,6 @@ async def test_an_owner_must_be_the_one_that_is_meant(said: Object, kept: bool) 
     assert ("owned" in await here.settled()) is kept
 
 
-async def test_dependents_are_orphaned_where_the_deletion_says_so() -> None:
-    here = await cluster()
-    owner = await here.create(configmap("owner"))
-    await here.create(owned("owned", owner))
-    await here.delete(owner, propagation="Orphan")
-    assert await here.settled() == ["owned"]
-    assert "ownerReferences" not in metadata(here.stored("owned") or {})
-
-
 async def test_finalizers_hold_what_is_collected() -> None:
     here = await cluster()
     owner = await here.create(configmap("owner"))

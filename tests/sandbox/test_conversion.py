@@ -70,7 +70,7 @@ async def test_an_event_is_one_in_both_groups(api: Api) -> None:
     assert (created["apiVersion"], created["note"]) == ("events.k8s.io/v1", "m")
     read = await api.done("GET", f"{core}/e")
     assert (read["apiVersion"], read["message"], read["involvedObject"]) == ("v1", "m", regarding)
-    assert await api.names(new, fieldSelector="regarding.name=p") == ["e"]
+    assert await api.names(new, fieldSelector="involvedObject.name=p") == ["e"]
 
 
 # Claims.

@@ -57,7 +57,7 @@ CASES: dict[str, tuple[Object, Object, str]] = {
     "an expression that fails": (
         policy("object.missing.size() > 1"),
         binding(),
-        f"{DENIED}expression resulted in error: object.missing.size() > 1: 'missing'",
+        f"{DENIED}expression resulted in error: object.missing.size() > 1: no such key: missing",
     ),
     "an expression that fails, and may": (
         policy("object.missing.size() > 1", failurePolicy="Ignore"),

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any
 
-import orjson
+import msgspec
 import pytest
 
 from app.sandbox.objects.resources import Registry, Served
@@ -261,7 +261,7 @@ class Watched:
         ) as lines:  # type: ignore[type-var]
             async for chunk in lines:
                 for line in chunk.splitlines():
-                    yield orjson.loads(line)
+                    yield msgspec.json.decode(line)
 
     async def follow(self, query: Query) -> None:
         """Notes (type, name, resourceVersion) of all events until the watch ends."""
@@ -480,7 +480,7 @@ async def test_a_watch_over_http_gives_lines(api: Api) -> None:
     answer = await api.send(
         "GET", WIDGETS, watch="true", timeoutSeconds=1, allowWatchBookmarks="true"
     )
-    events = [orjson.loads(line) for line in answer.content.splitlines()]
+    events = [msgspec.json.decode(line) for line in answer.content.splitlines()]
     assert [(event["type"], event["object"]["kind"]) for event in events] == [
         ("ADDED", "Widget"),
         ("BOOKMARK", "Widget"),

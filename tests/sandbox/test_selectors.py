@@ -148,9 +148,6 @@ PODS: dict[str, Object] = {
         pytest.param("metadata.namespace=home,status.phase=Pending", ["new"], id="both"),
         pytest.param(",metadata.name=new,", ["new"], id="commas around"),
         pytest.param("spec.nodeName=", ["new", "odd"], id="what isn't set"),
-        pytest.param("status.podIP=10.0.0.1", ["bound"], id="an address"),
-        pytest.param("spec.hostNetwork=true", ["bound"], id="a truth"),
-        pytest.param("spec.hostNetwork=false", ["new", "odd"], id="a truth that isn't set"),
         pytest.param(
             "spec.schedulerName=default-scheduler",
             ["new", "odd"],
@@ -162,43 +159,9 @@ def test_field_selectors(text: str, expected: list[str]) -> None:
     assert chosen(field_selector(text, ("", "pods")), PODS) == expected
 
 
-@pytest.mark.parametrize(
-    ("obj", "text", "table", "expected"),
-    [
-        pytest.param(
-            {"spec": {"unschedulable": True}},
-            "spec.unschedulable=true",
-            "nodes",
-            True,
-            id="a cordoned node",
-        ),
-        pytest.param(
-            {"spec": {}}, "spec.unschedulable=false", "nodes", True, id="a node that isn't"
-        ),
-        pytest.param(
-            {"source": {"component": "c"}}, "source=c", "events", True, id="the source of an event"
-        ),
-        pytest.param(
-            {"involvedObject": {"name": "p"}},
-            "regarding.name=p",
-            "events",
-            True,
-            id="a newer field name",
-        ),
-        pytest.param({"type": "Opaque"}, "type=Opaque", "secrets", True, id="the type of a secret"),
-        pytest.param(
-            {"status": {"phase": "Active"}},
-            "status.phase!=Active",
-            "namespaces",
-            False,
-            id="a phase",
-        ),
-    ],
-)
-def test_field_selectors_of_other_kinds(obj: Object, text: str, table: str, expected: bool) -> None:
-    matches = field_selector(text, ("", table))
-    assert matches is not None
-    assert matches(obj) is expected
+def test_events_are_chosen_by_their_object() -> None:
+    events = {"p": {"involvedObject": {"name": "p"}}, "q": {"involvedObject": {"name": "q"}}}
+    assert chosen(field_selector("involvedObject.name=p", ("", "events")), events) == ["p"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import orjson
+import msgspec
 import pytest
 import pytest_asyncio
 from starlette.applications import Starlette
@@ -35,7 +35,7 @@ OPERATIONS = [{"op": "add", "path": "/a", "value": 1}]
 
 
 def encoded(value: Any) -> str:
-    return base64.b64encode(orjson.dumps(value)).decode()
+    return base64.b64encode(msgspec.json.encode(value)).decode()
 
 
 def review(**response: Any) -> Object:
@@ -61,11 +61,15 @@ class Webhook:
 
     async def answer(self, request: Request) -> Response:
         self.calls.append(
-            (request.url.path, dict(request.query_params), orjson.loads(await request.body()))
+            (
+                request.url.path,
+                dict(request.query_params),
+                msgspec.json.decode(await request.body()),
+            )
         )
         if self.body is None:
             await asyncio.Event().wait()
-        content = self.body if isinstance(self.body, bytes) else orjson.dumps(self.body)
+        content = self.body if isinstance(self.body, bytes) else msgspec.json.encode(self.body)
         return Response(content, status_code=self.code, media_type=self.media_type)
 
     def hook(self, *, mutating: bool = True, **item: Any) -> Hook:
@@ -174,7 +178,7 @@ async def test_an_idle_connection_is_closed_with_the_webhook(tmp_path: Path) -> 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writers.append(writer)
         await reader.readuntil(b"\r\n\r\n")
-        body = orjson.dumps(review())
+        body = msgspec.json.encode(review())
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
 
     async with (

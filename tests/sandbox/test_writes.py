@@ -573,17 +573,6 @@ async def test_nothing_is_created_in_a_namespace_that_ends(api: Api) -> None:
     assert (code, answer["message"]) == (403, f'configmaps "two" is forbidden: {why}')
 
 
-@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
-async def test_the_namespaces_of_the_cluster_itself_stay(api: Api, name: str) -> None:
-    await api.done("POST", NAMESPACES, namespace(name))
-    told = (
-        403,
-        "Forbidden",
-        f'namespaces "{name}" is forbidden: this namespace may not be deleted',
-    )
-    assert await api.refused("DELETE", f"{NAMESPACES}/{name}") == told
-
-
 async def test_the_namespaces_own_label_can_not_be_taken_away(api: Api) -> None:
     patch = {"metadata": {"labels": {"kubernetes.io/metadata.name": "other", "a": "b"}}}
     patched = await api.done("PATCH", f"{NAMESPACES}/{NAMESPACE}", patch)

@@ -2,16 +2,14 @@
 
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from app.sandbox.objects.objects import Caller, Object
+from app.sandbox.objects.objects import Caller, Frozen, Object
 from app.sandbox.objects.resources import NAMESPACES, Registry, Served
 from app.sandbox.objects.selectors import Matches
 from app.sandbox.storage import Storage
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
+class Attributes(Frozen):
     """A request to be admitted. `obj` and `old` are in the version of `served`."""
 
     served: Served
@@ -55,7 +53,11 @@ class Attributes:
 
 
 def matched_version(
-    rules: Iterable[Object], attributes: Attributes, registry: Registry, *, equivalent: bool
+    rules: Iterable[Object],
+    attributes: Attributes,
+    registry: Registry,
+    *,
+    equivalent: bool,
 ) -> Served | None:
     """Return the version of the request that one of `rules` names, or None if none matches."""
     versions = [attributes.served]
@@ -68,7 +70,10 @@ def matched_version(
 
 
 def is_selected(
-    namespaces: Matches, objects: Matches, attributes: Attributes, storage: Storage
+    namespaces: Matches,
+    objects: Matches,
+    attributes: Attributes,
+    storage: Storage,
 ) -> bool:
     """Return whether a namespaceSelector and an objectSelector select the request."""
     if not any(objects(obj) for obj in (attributes.obj, attributes.old) if obj is not None):

@@ -6,11 +6,12 @@ https://github.com/kubernetes/kubernetes/blob/v1.34.0/plugin/pkg/auth/authorizer
 https://github.com/kubernetes/kubernetes/blob/v1.34.0/plugin/pkg/admission/gc/gc_admission.go
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
 
 from app.sandbox.objects import errors, lifecycle
-from app.sandbox.objects.objects import Object, User, copy, key_of, metadata
+from app.sandbox.objects.objects import Frozen, Object, User, copy, key_of, owners_of
 from app.sandbox.objects.resources import Registry, Served
 from app.sandbox.storage import Storage
 
@@ -23,8 +24,7 @@ _MASTERS = "system:masters"
 _PLURALS = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Frozen):
     """The attributes of a request that RBAC checks.
 
     `resource` is such as `pods` or `pods/binding`. `namespace` and `name` are "" if the request has
@@ -43,33 +43,27 @@ class Access:
 
 
 class Authorizer:
-    """An authorizer of the users in `limited` by the stored roles and bindings.
+    """An authorizer by the stored roles and bindings.
 
-    All other users may do everything. Users in `free` are not limited by `limit`. `granted` is
-    every access that was checked and allowed for a limited user.
+    The users in `free` may do everything. `granted` is every access that was checked and allowed
+    for another user.
     """
 
-    def __init__(self, storage: Storage, free: Collection[str] = ()) -> None:
+    def __init__(self, storage: Storage, free: Iterable[str] = ()) -> None:
         self.granted: set[Access] = set()
-        self.limited: set[str] = set()
+        self.free = set(free)
         self._storage = storage
-        self._free = free
 
     def check(self, user: User, access: Access) -> None:
         """Raise 403 if `user` does not have this access."""
         if not self.may(user, access):
             why = f'User "{user.name}" cannot {access}'
-            raise errors.forbidden(access.group, access.resource, access.name, why)
-        if user.name in self.limited:
+            raise errors.forbidden((access.group, access.resource), access.name, why)
+        if user.name not in self.free:
             self.granted.add(access)
 
-    def limit(self, name: str) -> None:
-        """Apply RBAC to the user `name`, unless it is one of the kubeconfig."""
-        if name not in self._free:
-            self.limited.add(name)
-
     def may(self, user: User, access: Access) -> bool:
-        if user.name not in self.limited or _MASTERS in user.groups:
+        if user.name in self.free or _MASTERS in user.groups:
             return True
         objects = [
             obj for plural in _PLURALS for obj in self._storage.table((_GROUP, plural)).items()
@@ -77,15 +71,20 @@ class Authorizer:
         return any(allows(rule, access, within) for within, rule in bound_rules(objects, user))
 
     def check_owners(
-        self, user: User, access: Access, new: Object, old: Object | None, registry: Registry
+        self,
+        user: User,
+        access: Access,
+        new: Object,
+        old: Object | None,
+        registry: Registry,
     ) -> None:
         """Raise 403 if `user` may not change owner references in this way.
 
         It needs the right to delete the object, and for `blockOwnerDeletion` the right to update
         the finalizers of the owner. `access` is that of the write itself.
         """
-        before = _owners(old or {})
-        after = _owners(new)
+        before = owners_of(old or {})
+        after = owners_of(new)
         if before == after:
             return
         if old is not None:
@@ -132,17 +131,13 @@ def _is(subject: Object, user: User) -> bool:
     return subject["name"] in (user.groups if subject["kind"] == "Group" else (user.name,))
 
 
-def _owners(obj: Object) -> list[Object]:
-    return metadata(obj).get("ownerReferences") or []
-
-
 def _finalizers(access: Access, owner: Object, registry: Registry) -> Access:
     version = owner["apiVersion"]
     kind = owner["kind"]
     served = registry.for_kind(version, kind)
     if served is None:
         why = f"cannot set blockOwnerDeletion: no RESTMapping for APIVersion {version} Kind {kind}"
-        raise errors.forbidden(access.group, access.resource, access.name, why)
+        raise errors.forbidden((access.group, access.resource), access.name, why)
     return Access(
         "update", served.group, f"{served.plural}/finalizers", access.namespace, owner["name"]
     )

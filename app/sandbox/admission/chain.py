@@ -5,7 +5,8 @@ It decides which webhooks are called for a request, in which order, and how thei
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.sandbox.admission.attributes import Attributes, is_selected, matched_version
 from app.sandbox.admission.authorization import Access, Authorizer
@@ -47,7 +48,9 @@ class Admission:
         self._policies = StoredPolicies(storage, registry, authorizer)
 
     async def mutate(
-        self, attributes: Attributes, settle: Callable[[Object], object]
+        self,
+        attributes: Attributes,
+        settle: Callable[[Object], object],
     ) -> Object | None:
         """Return the object after all mutating webhooks.
 
@@ -121,7 +124,10 @@ class Admission:
         return None if patched == attributes.obj else patched
 
     async def _call(
-        self, hook: Hook, matched: Served, attributes: Attributes
+        self,
+        hook: Hook,
+        matched: Served,
+        attributes: Attributes,
     ) -> WebhookAnswer | None:
         """Return the answer of a webhook that allows the request.
 
@@ -170,14 +176,14 @@ class Admission:
 
         if problem is not None and hook.fails_closed:
             why = f"a matchCondition resulted in error: {problem}"
-            raise errors.forbidden(
-                attributes.served.group, attributes.served.plural, attributes.name, why
-            )
+            raise errors.forbidden(attributes.served.table, attributes.name, why)
 
         return problem is None
 
     def _matching(
-        self, table: tuple[str, str], attributes: Attributes
+        self,
+        table: tuple[str, str],
+        attributes: Attributes,
     ) -> list[tuple[Hook, Served]]:
         if attributes.served.table in (MUTATING, VALIDATING):
             return []

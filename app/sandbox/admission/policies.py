@@ -5,16 +5,14 @@ annotations are not supported.
 """
 
 import contextlib
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from app.sandbox.admission.attributes import Attributes, is_selected, matched_version
 from app.sandbox.admission.authorization import Access, Authorizer
 from app.sandbox.objects import errors
 from app.sandbox.objects.cel import CelError
-from app.sandbox.objects.objects import Object
+from app.sandbox.objects.objects import Frozen, Object, TableId
 from app.sandbox.objects.resources import Registry
 from app.sandbox.objects.scope import MayDo, Scope
 from app.sandbox.objects.selectors import object_selector
@@ -24,13 +22,11 @@ _GROUP = "admissionregistration.k8s.io"
 POLICIES = (_GROUP, "validatingadmissionpolicies")
 BINDINGS = (_GROUP, "validatingadmissionpolicybindings")
 
-_VARIABLE = re.compile(r"\bvariables\.(\w+)")
 _LONGEST_MESSAGE = 5 * 1024
 _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413, "Invalid": 422}
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(Frozen):
     """What a policy with one of its bindings says of a request that it does not allow."""
 
     policy: str
@@ -39,14 +35,14 @@ class Violation:
     reason: str
     actions: tuple[str, ...]
 
-    def refusal(self, group: str, plural: str, name: str) -> errors.ApiError:
+    def refusal(self, table: TableId, name: str) -> errors.ApiError:
         """Return the error of a request that is denied."""
         why = (
             f"ValidatingAdmissionPolicy '{self.policy}' with binding '{self.binding}' denied"
             f" request: {self.message}"
         )
-        message = f'{errors.qualified(group, plural)} "{name}" is forbidden: {why}'
-        details = errors.about(group, plural, name)
+        message = f'{errors.qualified(table)} "{name}" is forbidden: {why}'
+        details = errors.about(table, name)
         return errors.ApiError(_CODES[self.reason], self.reason, message, details)
 
     @property
@@ -57,8 +53,7 @@ class Violation:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPolicies:
+class StoredPolicies(Frozen):
     """The policies and bindings that are stored."""
 
     storage: Storage
@@ -80,8 +75,7 @@ class StoredPolicies:
                     refusals.append(finding)
 
         if refusals:
-            served = attributes.served
-            raise refusals[0].refusal(served.group, served.plural, attributes.name)
+            raise refusals[0].refusal(attributes.served.table, attributes.name)
 
     def _findings(self, policy: Object, binding: Object, attributes: Attributes) -> list[Violation]:
         constraints = policy["spec"]["matchConstraints"]
@@ -146,82 +140,58 @@ def findings_of(
         "request": attributes,
     }
     for parameter in parameters:
-        scope = Scope({**variables, "params": parameter}, may_do)
-        yield from _Evaluation(policy, binding, scope).findings()
+        yield from _violations(policy, binding, Scope({**variables, "params": parameter}, may_do))
 
 
-class _Evaluation:
-    """One policy and binding, for one request and one parameter.
+def _violations(policy: Object, binding: Object, scope: Scope) -> Iterator[Violation]:
+    """Yield what `policy` says of the request and the parameter in `scope`."""
+    spec = policy["spec"]
+    names = (policy["metadata"]["name"], binding["metadata"]["name"])
+    actions = tuple(binding["spec"]["validationActions"])
 
-    A variable is evaluated before the first expression that uses it. If that fails, so does an
-    expression that needs its value.
-    """
+    def failed(error: CelError) -> Iterator[Violation]:
+        if spec.get("failurePolicy", "Fail") == "Fail":
+            message = f"expression resulted in error: {error}"
+            yield Violation(*names, message, "Invalid", actions)
 
-    def __init__(self, policy: Object, binding: Object, scope: Scope) -> None:
-        self._policy = policy
-        self._binding = binding
-        self._scope = scope
-        spec = policy["spec"]
-        self._expressions: Mapping[str, str] = {
-            item["name"]: item["expression"] for item in spec.get("variables") or ()
-        }
-        self._values: dict[str, Any] = {}
-        self._tried: set[str] = set()
-
-    def findings(self) -> Iterator[Violation]:
-        spec = self._policy["spec"]
+    try:
         conditions = spec.get("matchConditions") or ()
-        try:
-            applies = all(self._value(item["expression"]) for item in conditions)
-        except CelError as error:
-            yield from self._failed(error)
+        if not all(scope.value(item["expression"]) for item in conditions):
             return
+    except CelError as error:
+        yield from failed(error)
+        return
 
-        for validation in spec["validations"] if applies else ():
-            try:
-                holds = self._value(validation["expression"])
-            except CelError as error:
-                yield from self._failed(error)
-                continue
-            if not holds:
-                reason = validation.get("reason", "Invalid")
-                yield self._finding(self._message(validation), reason)
-
-    def _failed(self, error: CelError) -> Iterator[Violation]:
-        if self._policy["spec"].get("failurePolicy", "Fail") == "Fail":
-            yield self._finding(f"expression resulted in error: {error}", "Invalid")
-
-    def _message(self, validation: Object) -> str:
-        """Return the message of a validation. One that can't be shown gives way to the other."""
-        short = str(validation.get("message") or f"failed expression: {validation['expression']}")
+    _add_variables(spec.get("variables") or (), scope)
+    for validation in spec["validations"]:
         try:
-            message = self._value(validation.get("messageExpression") or "''")
-        except CelError:
-            return short
-        is_shown = isinstance(message, str) and message.strip() and "\n" not in message
-        if not is_shown or len(message.encode()) > _LONGEST_MESSAGE:
-            return short
-        return str(message)
+            if not scope.value(validation["expression"]):
+                reason = validation.get("reason", "Invalid")
+                yield Violation(*names, _message(validation, scope), reason, actions)
+        except CelError as error:
+            yield from failed(error)
 
-    def _finding(self, message: str, reason: str) -> Violation:
-        return Violation(
-            self._policy["metadata"]["name"],
-            self._binding["metadata"]["name"],
-            message,
-            reason,
-            tuple(self._binding["spec"]["validationActions"]),
-        )
 
-    def _value(self, expression: str) -> Any:
-        """Return the value of an expression. Its variables are the only ones it sees."""
-        names = _VARIABLE.findall(expression)
-        for name in names:
-            if name not in self._tried:
-                self._tried.add(name)
-                with contextlib.suppress(CelError):
-                    self._values[name] = self._value(self._expressions[name])
+def _add_variables(variables: Iterable[Object], scope: Scope) -> None:
+    """Add the variables in their order: each can use those before it.
 
-        if names:
-            used = {name: self._values[name] for name in names if name in self._values}
-            self._scope.add("variables", used)
-        return self._scope.value(expression)
+    An expression that uses one that has no value fails.
+    """
+    values: dict[str, Any] = {}
+    for item in variables:
+        with contextlib.suppress(CelError):
+            values[item["name"]] = scope.value(item["expression"])
+            scope.add("variables", values)
+
+
+def _message(validation: Object, scope: Scope) -> str:
+    """Return the message of a validation. One that can't be shown gives way to the other."""
+    short = str(validation.get("message") or f"failed expression: {validation['expression']}")
+    try:
+        message = scope.value(validation.get("messageExpression") or "''")
+    except CelError:
+        return short
+    is_shown = isinstance(message, str) and message.strip() and "\n" not in message
+    if not is_shown or len(message.encode()) > _LONGEST_MESSAGE:
+        return short
+    return str(message)

@@ -10,15 +10,14 @@ import itertools
 import ssl
 from base64 import b64decode
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import aiohttp
-import orjson
+import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Json, ValidationError
 
-from app.sandbox.objects.objects import Object, labels
+from app.sandbox.objects.objects import Frozen, Object, labels
 from app.sandbox.objects.selectors import Matches, object_selector
 from app.sandbox.processes import authority
 from app.sandbox.storage import Storage
@@ -42,8 +41,7 @@ class CallFailedError(Exception):
     """
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Hook:
+class Hook(Frozen, eq=False):
     """A webhook of a stored configuration, with the defaults filled in. `timeout` is in seconds."""
 
     name: str
@@ -127,7 +125,7 @@ class WebhookTransport:
         """Send `request`, the `request` of an AdmissionReview. Raise CallFailedError."""
         url = hook.client.get("url") or _service_url(hook.client["service"])
         shown = f'Post "{url}?timeout={hook.timeout}s"'
-        body = orjson.dumps(
+        body = msgspec.json.encode(
             {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
         )
         try:
@@ -173,7 +171,7 @@ class WebhookTransport:
         address = self._find_service(
             service["namespace"], service["name"], service.get("port") or 443
         )
-        return f"https://{address}{service.get('path') or '/'}"
+        return urlsplit(url)._replace(netloc=address).geturl()
 
     def _client(self, bundle: str) -> aiohttp.ClientSession:
         client = self._clients.get(bundle)

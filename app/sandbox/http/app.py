@@ -3,8 +3,6 @@
 It authenticates by bearer token, authorizes, and has one method for each kind of request.
 """
 
-from dataclasses import dataclass
-
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
@@ -30,7 +28,7 @@ from app.sandbox.http.messages import (
 )
 from app.sandbox.http.tokens import Tokens
 from app.sandbox.objects import errors
-from app.sandbox.objects.objects import Caller, Object, User, is_deleting, key_of, metadata
+from app.sandbox.objects.objects import Caller, Frozen, Object, User, is_deleting, key_of, metadata
 from app.sandbox.objects.patching import MERGE
 from app.sandbox.objects.resources import Registry, Served
 from app.sandbox.requests.binding import Binder, scale_of, scaled
@@ -42,8 +40,7 @@ _OPEN_PATHS = ("healthz", "livez", "readyz")
 _SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxApi:
+class SandboxApi(Frozen):
     """The Kubernetes API over one storage."""
 
     registry: Registry
@@ -63,6 +60,9 @@ class SandboxApi:
         try:
             caller = Caller(self._user(request), write_options(request.query_params), warnings)
             response = await self._dispatch(request, caller)
+            if not isinstance(response, Response):
+                code = 201 if request.method == "POST" else 200
+                response = json_response(response, code)
         except errors.ApiError as error:
             response = json_response(error.status(), error.code)
         except ClientDisconnect:
@@ -78,14 +78,15 @@ class SandboxApi:
             raise errors.ApiError(401, "Unauthorized", "Unauthorized")
         return acting_user(request.headers, user, self.authorizer)
 
-    async def _dispatch(self, request: Request, caller: Caller) -> Response:
+    async def _dispatch(self, request: Request, caller: Caller) -> Object | Response:
+        """Return the answer: an object, or the response of a watch."""
         parts = list(filter(None, request.path_params["path"].split("/")))
         is_resource = bool(parts) and len(parts) > {"api": 2, "apis": 3}.get(parts[0], len(parts))
         if not is_resource:
             document = discovery.document(self.registry, parts, request.headers.get("host", ""))
             if document is None:
                 raise errors.not_served()
-            return json_response(document)
+            return document
 
         target = find_target(self.registry, parts)
         # every user may review their own access
@@ -107,15 +108,13 @@ class SandboxApi:
             case _:
                 return await self._delete(request, target, caller)
 
-    def _read(self, request: Request, target: RequestTarget) -> Response:
+    def _read(self, request: Request, target: RequestTarget) -> Object | Response:
         shown = representation_of(request)
         if target.subresource == "scale":
-            return json_response(
-                scale_of(self.reader.get(target.served, target.key, Representation()))
-            )
+            return scale_of(self.reader.get(target.served, target.key, Representation()))
 
         if target.name:
-            return json_response(self.reader.get(target.served, target.key, shown))
+            return self.reader.get(target.served, target.key, shown)
 
         query = list_query(request.query_params, target.served, target.namespace)
         if request.query_params.get("watch") in ("1", "true"):
@@ -123,35 +122,29 @@ class SandboxApi:
                 self.reader.watch(target.served, query, shown), media_type="application/json"
             )
 
-        return json_response(self.reader.page(target.served, query, shown))
+        return self.reader.page(target.served, query, shown)
 
-    async def _post(self, request: Request, target: RequestTarget, caller: Caller) -> Response:
+    async def _post(self, request: Request, target: RequestTarget, caller: Caller) -> Object:
         body = require_object(await read_body(request))
         if target.served.group == authorization.REVIEWS:
-            return json_response(
-                authorization.answered(body, target.served, caller.user, self.authorizer), 201
-            )
+            return authorization.answered(body, target.served, caller.user, self.authorizer)
 
         if target.subresource == "binding":
             await self.binder.bind(target.served, target.key, body, caller)
-            return json_response({**_SUCCESS, "code": 201}, 201)
+            return {**_SUCCESS, "code": 201}
         if target.subresource == "token":
-            return json_response(self.tokens.issue(target.key, body), 201)
+            return self.tokens.issue(target.key, body)
 
         created = await self.writer.create(target.served, body, caller, target.namespace)
 
-        return json_response(
-            representation_of(request).of(target.served, target.served.write(created)), 201
-        )
+        return representation_of(request).of_read(created)
 
-    async def _change(self, request: Request, target: RequestTarget, caller: Caller) -> Response:
+    async def _change(self, request: Request, target: RequestTarget, caller: Caller) -> Object:
         body = await read_body(request)
         where = (target.served, target.key)
         if target.subresource == "scale":
-            return json_response(
-                scale_of(
-                    await self.writer.patch(*where, scaled(require_object(body)), MERGE, caller)
-                )
+            return scale_of(
+                await self.writer.patch(*where, scaled(require_object(body)), MERGE, caller)
             )
 
         if request.method == "PUT":
@@ -163,11 +156,9 @@ class SandboxApi:
                 *where, body, media_type_of(request), caller, target.subresource
             )
 
-        return json_response(
-            representation_of(request).of(target.served, target.served.write(changed))
-        )
+        return representation_of(request).of_read(changed)
 
-    async def _delete(self, request: Request, target: RequestTarget, caller: Caller) -> Response:
+    async def _delete(self, request: Request, target: RequestTarget, caller: Caller) -> Object:
         options = await read_body(request)
         options = options if isinstance(options, dict) else {}
         caller.options = delete_options(caller.options, options)
@@ -177,11 +168,14 @@ class SandboxApi:
         deleted = await self.writer.delete(
             target.served, target.key, caller, preconditions=preconditions
         )
-        return json_response(deleted if is_deleting(deleted) else _success(target.served, deleted))
+        return deleted if is_deleting(deleted) else _success(target.served, deleted)
 
     async def _delete_all(
-        self, request: Request, target: RequestTarget, caller: Caller
-    ) -> Response:
+        self,
+        request: Request,
+        target: RequestTarget,
+        caller: Caller,
+    ) -> Object:
         selected = self.reader.select(
             target.served, list_query(request.query_params, target.served, target.namespace)
         )
@@ -192,9 +186,7 @@ class SandboxApi:
                 if error.code != 404:
                     raise
 
-        return json_response(
-            Representation().of_list(target.served, selected, {"resourceVersion": ""})
-        )
+        return Representation().of_list(target.served, selected, {"resourceVersion": ""})
 
 
 def _healthy(request: Request) -> Response:
@@ -228,5 +220,5 @@ def _success(served: Served, deleted: Object) -> Object:
     meta = metadata(deleted)
     return {
         **_SUCCESS,
-        "details": errors.about(served.group, served.plural, meta["name"], meta["uid"]),
+        "details": errors.about(served.table, meta["name"], meta["uid"]),
     }

@@ -31,5 +31,4 @@ def acting_user(headers: Headers, user: User, authorizer: Authorizer) -> User:
     authorizer.check(user, Access("impersonate", "", "users", name=name))
     for group in groups:
         authorizer.check(user, Access("impersonate", "", "groups", name=group))
-    authorizer.limit(name)
     return User(name, tuple(dict.fromkeys((*groups, _AUTHENTICATED))))

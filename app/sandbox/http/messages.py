@@ -5,10 +5,9 @@ have them in its body), bodies, media types, representations and warnings.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-import orjson
+import msgspec
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,7 +15,7 @@ from starlette.responses import Response
 from app.sandbox.admission.authorization import Access
 from app.sandbox.objects import errors
 from app.sandbox.objects.errors import cause
-from app.sandbox.objects.objects import Key, Object, WriteOptions
+from app.sandbox.objects.objects import Frozen, Key, Object, WriteOptions
 from app.sandbox.objects.resources import Registry, Served
 from app.sandbox.objects.selectors import combined, field_selector, label_selector
 from app.sandbox.requests.reads import Query, Representation
@@ -43,8 +42,8 @@ async def read_body(request: Request) -> Any:
         )
 
     try:
-        return orjson.loads(content)
-    except orjson.JSONDecodeError as error:
+        return msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise errors.bad_request(f"the body of the request can't be read: {error}") from error
 
 
@@ -66,7 +65,7 @@ def representation_of(request: Request) -> Representation:
 
 
 def json_response(body: Any, code: int = 200) -> Response:
-    return Response(orjson.dumps(body), status_code=code, media_type=_JSON)
+    return Response(msgspec.json.encode(body), status_code=code, media_type=_JSON)
 
 
 def warning(text: str) -> str:
@@ -78,8 +77,7 @@ def warning(text: str) -> str:
     return f'299 - "{escaped}"'
 
 
-@dataclass(frozen=True, slots=True)
-class RequestTarget:
+class RequestTarget(Frozen):
     """A collection (without a `name`), an object or a subresource."""
 
     served: Served
@@ -189,7 +187,7 @@ def list_query(params: Mapping[str, str], served: Served, namespace: str) -> Que
             " is enabled"
         )
         forbidden = cause("Forbidden", message, ("sendInitialEvents",))
-        raise errors.invalid("meta.k8s.io", "ListOptions", "", [forbidden])
+        raise errors.invalid(("meta.k8s.io", "ListOptions"), "", [forbidden])
 
     labels = params.get("labelSelector", "")
     fields = params.get("fieldSelector", "")

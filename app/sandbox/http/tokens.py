@@ -22,14 +22,14 @@ _SECONDS = 3600
 class Tokens:
     """Bearer tokens, which do not expire.
 
-    `users` are the users of the kubeconfig, by token. A service account is added to `limited` with
+    `users` are the users of the kubeconfig, by token. A service account is removed from `free` with
     its first token, so that RBAC applies to it.
     """
 
-    def __init__(self, storage: Storage, users: Mapping[str, User], limited: set[str]) -> None:
+    def __init__(self, storage: Storage, users: Mapping[str, User], free: set[str]) -> None:
         self._storage = storage
         self._users = dict(users)
-        self._limited = limited
+        self._free = free
         self._accounts: dict[str, tuple[Key, str]] = {}
 
     def user(self, token: str) -> User | None:
@@ -55,7 +55,7 @@ class Tokens:
         account = self._storage.existing(_ACCOUNTS, key)
         token = secrets.token_urlsafe(24)
         self._accounts[token] = key, metadata(account)["uid"]
-        self._limited.add(service_account(*key).name)
+        self._free.discard(service_account(*key).name)
         seconds = (request.get("spec") or {}).get("expirationSeconds") or _SECONDS
         expiry = timestamp(datetime.now(UTC) + timedelta(seconds=seconds))
         return {**copy(request), "status": {"token": token, "expirationTimestamp": expiry}}

@@ -29,17 +29,19 @@ def compiled(expression: str) -> Any:
     return cel.compile(expression)
 
 
-def holds(expression: str, variables: dict[str, Any]) -> bool:
-    """Return the value of the expression.
-
-    Raise CelError if it has none, or if the value is not a bool.
-    """
+def value_of(expression: str, variables: Any) -> Any:
+    """Return the value of the expression. Raise CelError if it has none."""
     try:
-        value = compiled(expression).execute(variables)
+        return compiled(expression).execute(variables)
     except KeyError as error:
         raise CelError(f"{expression}: no such key: {error.args[0]}") from error
     except (ValueError, TypeError, RuntimeError, IndexError) as error:
         raise CelError(f"{expression}: {error}") from error
+
+
+def holds(expression: str, variables: dict[str, Any]) -> bool:
+    """Return the value of the expression. Raise CelError if it has none, or another than a bool."""
+    value = value_of(expression, variables)
     if not isinstance(value, bool):
         raise CelError(f"{expression}: gives {type(value).__name__}, not bool")
     return value

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from app.sandbox.objects.objects import Object
+from app.sandbox.objects.objects import Object, TableId
 
 
 class ApiError(Exception):
@@ -32,22 +32,24 @@ class ApiError(Exception):
         return body | {key: value for key, value in present.items() if value}
 
 
-def qualified(group: str, plural: str) -> str:
+def qualified(table: TableId) -> str:
+    group, plural = table
     return f"{plural}.{group}" if group else plural
 
 
-def about(group: str, plural: str, name: str, uid: str = "") -> Object:
+def about(table: TableId, name: str, uid: str = "") -> Object:
     """Return the details of a Status."""
+    group, plural = table
     details = {"name": name, "group": group, "kind": plural, "uid": uid}
     return {key: value for key, value in details.items() if value}
 
 
-def not_found(group: str, plural: str, name: str) -> ApiError:
+def not_found(table: TableId, name: str) -> ApiError:
     return ApiError(
         404,
         "NotFound",
-        f'{qualified(group, plural)} "{name}" not found',
-        about(group, plural, name),
+        f'{qualified(table)} "{name}" not found',
+        about(table, name),
     )
 
 
@@ -55,23 +57,23 @@ def not_served() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource")
 
 
-def already_exists(group: str, plural: str, name: str) -> ApiError:
-    message = f'{qualified(group, plural)} "{name}" already exists'
-    return ApiError(409, "AlreadyExists", message, about(group, plural, name))
+def already_exists(table: TableId, name: str) -> ApiError:
+    message = f'{qualified(table)} "{name}" already exists'
+    return ApiError(409, "AlreadyExists", message, about(table, name))
 
 
-def conflict(group: str, plural: str, name: str, why: str = "") -> ApiError:
+def conflict(table: TableId, name: str, why: str = "") -> ApiError:
     why = why or (
         "the object has been modified; "
         "please apply your changes to the latest version and try again"
     )
-    message = f'Operation cannot be fulfilled on {qualified(group, plural)} "{name}": {why}'
-    return ApiError(409, "Conflict", message, about(group, plural, name))
+    message = f'Operation cannot be fulfilled on {qualified(table)} "{name}": {why}'
+    return ApiError(409, "Conflict", message, about(table, name))
 
 
-def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
-    message = f'{qualified(group, plural)} "{name}" is forbidden: {why}'
-    return ApiError(403, "Forbidden", message, about(group, plural, name))
+def forbidden(table: TableId, name: str, why: str) -> ApiError:
+    message = f'{qualified(table)} "{name}" is forbidden: {why}'
+    return ApiError(403, "Forbidden", message, about(table, name))
 
 
 def bad_request(message: str) -> ApiError:
@@ -97,17 +99,15 @@ def method_not_allowed() -> ApiError:
     )
 
 
-def invalid(group: str, kind: str, name: str, causes: Sequence[Object]) -> ApiError:
-    """422 for `causes`, each with reason, message and field.
+def invalid(table: TableId, name: str, causes: Sequence[Object]) -> ApiError:
+    """422 for `causes`, each with reason, message and field. `table` may have a kind as its plural.
 
     Messages are without the field, such as "Invalid value: ...".
     """
     listed = [f"{cause['field']}: {cause['message']}" for cause in causes]
     text = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
-    details = {**about(group, kind, name), "causes": list(causes)}
-    return ApiError(
-        422, "Invalid", f'{qualified(group, kind)} "{name}" is invalid: {text}', details
-    )
+    details = {**about(table, name), "causes": list(causes)}
+    return ApiError(422, "Invalid", f'{qualified(table)} "{name}" is invalid: {text}', details)
 
 
 Path = tuple[str | int, ...]

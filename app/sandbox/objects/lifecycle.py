@@ -116,11 +116,11 @@ def carry_over(served: Served, new: Object, old: Object, subresource: str) -> Ob
     meta = new["metadata"]
     before = metadata(old)
     if subresource == "status":
-        return _with_status_of(new, {**old, "metadata": {**before}})
+        return _with_status_of(new, old)
     if meta.get("uid") not in (None, "", before.get("uid")):
         shown = f"Invalid value: {errors.shown(meta['uid'])}: field is immutable"
         immutable = errors.cause("Invalid", shown, ("metadata", "uid"))
-        raise errors.invalid(served.group, served.kind, before["name"], [immutable])
+        raise errors.invalid((served.group, served.kind), before["name"], [immutable])
 
     own = {key: value for key, value in meta.items() if key not in _SERVER_FIELDS}
     new["metadata"] = own | {key: before[key] for key in _SERVER_FIELDS if key in before}
@@ -144,7 +144,7 @@ def check_preconditions(served: Served, obj: Object, preconditions: Object) -> N
                 f"Precondition failed: {label} in precondition: {expected}, {label} in object meta:"
                 f" {actual}"
             )
-            raise errors.conflict(served.group, served.plural, metadata(obj)["name"], why)
+            raise errors.conflict(served.table, metadata(obj)["name"], why)
 
 
 def bump_generation(served: Served, new: Object, old: Object) -> None:
@@ -159,8 +159,7 @@ def _desired(served: Served, obj: Object) -> Object:
 
 def is_unchanged(new: Object, old: Object) -> bool:
     """Return whether `new` differs from `old` in nothing but the resourceVersion."""
-    version = resource_version(old)
-    return with_version(new, version) == with_version(old, version)
+    return with_version(new, resource_version(old)) == old
 
 
 def marked_deleted(served: Served, obj: Object) -> Object:

@@ -110,7 +110,7 @@ def check(served: Served, obj: Object) -> None:
         *_owner_causes(meta.get("ownerReferences") or []),
     ]
     if causes:
-        raise errors.invalid(served.group, served.kind, meta.get("name") or "", causes)
+        raise errors.invalid((served.group, served.kind), meta.get("name") or "", causes)
 
 
 def _causes(text: str, rule: Rule, *path: str | int) -> Iterator[Object]:

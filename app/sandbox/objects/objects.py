@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, dataclass_transform
 
-import orjson
+import msgspec
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON. Stored objects are never changed in place: change a `copy`."""
@@ -16,8 +16,12 @@ TableId = tuple[str, str]
 """(group, plural) under which the objects of all served versions of a resource are stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+@dataclass_transform(frozen_default=True)
+class Frozen(msgspec.Struct, frozen=True):
+    """A value, which is compared and hashed by its fields."""
+
+
+class User(Frozen):
     """An authenticated user."""
 
     name: str
@@ -45,8 +49,7 @@ ALICE = User("alice", ("system:authenticated",))
 COLLECTOR = service_account("kube-system", "generic-garbage-collector")
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(Frozen):
     """The options of a write, from its query or from DeleteOptions in its body."""
 
     dry_run: bool = False
@@ -85,8 +88,8 @@ class Caller:
 
 
 def copy(obj: Object) -> Object:
-    """Return a deep copy. orjson is several times faster than copy.deepcopy."""
-    copied: Object = orjson.loads(orjson.dumps(obj))
+    """Return a deep copy. msgspec is several times faster than copy.deepcopy."""
+    copied: Object = msgspec.json.decode(msgspec.json.encode(obj))
     return copied
 
 
@@ -97,6 +100,10 @@ def metadata(obj: Object) -> Object:
 
 def labels(obj: Object) -> dict[str, str]:
     return metadata(obj).get("labels") or {}
+
+
+def owners_of(obj: Object) -> list[Object]:
+    return metadata(obj).get("ownerReferences") or []
 
 
 def key_of(obj: Object) -> Key:

@@ -17,11 +17,20 @@ JSON = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
+_BY_NAME = (
+    "containers",
+    "env",
+    "imagePullSecrets",
+    "initContainers",
+    "matchConditions",
+    "resourceClaims",
+    "schedulingGates",
+    "secrets",
+    "volumes",
+    "webhooks",
+)
 _MERGE_KEYS = {
-    **dict.fromkeys(
-        ("containers", "initContainers", "env", "volumes", "imagePullSecrets", "secrets"), "name"
-    ),
-    **dict.fromkeys(("resourceClaims", "schedulingGates", "webhooks", "matchConditions"), "name"),
+    **dict.fromkeys(_BY_NAME, "name"),
     "conditions": "type",
     "ownerReferences": "uid",
     "reservedFor": "uid",

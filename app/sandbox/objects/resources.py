@@ -4,19 +4,18 @@ They are the built-in ones, and those of every stored CustomResourceDefinition.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from app.sandbox.objects.conversion import Convert, relabel
 from app.sandbox.objects.errors import cause, invalid
-from app.sandbox.objects.objects import Object, TableId
+from app.sandbox.objects.objects import Frozen, Object, TableId
 from app.sandbox.objects.schema import Schema
 
 CRDS: TableId = ("apiextensions.k8s.io", "customresourcedefinitions")
 NAMESPACES: TableId = ("", "namespaces")
+_CRD = (CRDS[0], "CustomResourceDefinition")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Served:
+class Served(Frozen, eq=False):
     """A resource in one version.
 
     `read` converts a stored object to this version, and `write` converts it back. Custom resources
@@ -73,13 +72,6 @@ class Registry:
         )
         return next(matching, None)
 
-    def group_kind(self, group: str, kind: str) -> Served | None:
-        """Return a version of a kind, for its table and scope, or None if it is not served."""
-        return next(
-            (item for item in self._served.values() if (item.group, item.kind) == (group, kind)),
-            None,
-        )
-
     def versions(self, table: TableId) -> list[Served]:
         """Return all served versions of the objects in `table`, in all API groups."""
         return [item for item in self._served.values() if item.table == table]
@@ -114,12 +106,12 @@ def custom_resources(crd: Object) -> list[Served]:
         ]
     except (StopIteration, KeyError, TypeError, AttributeError) as error:
         causes = [cause("Invalid", f"Invalid value: {error!r}", ("spec",))]
-        raise invalid(CRDS[0], "CustomResourceDefinition", name, causes) from error
+        raise invalid(_CRD, name, causes) from error
 
     if name != f"{table[1]}.{table[0]}":
         message = f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group'
         causes = [cause("Invalid", message, ("metadata", "name"))]
-        raise invalid(CRDS[0], "CustomResourceDefinition", name, causes)
+        raise invalid(_CRD, name, causes)
 
     return served
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import cel
 
-from app.sandbox.objects.cel import CelError, compiled
+from app.sandbox.objects.cel import value_of
 
 MayDo = Callable[[dict[str, str]], bool]
 """Returns whether the user of a request may do what the arguments say.
@@ -31,10 +31,7 @@ class Scope:
 
     def value(self, expression: str) -> Any:
         """Return the value of `expression`. Raise CelError if it has none."""
-        try:
-            return compiled(expression).execute(self._context)
-        except (ValueError, TypeError, RuntimeError, IndexError, KeyError) as error:
-            raise CelError(f"{expression}: {error}") from error
+        return value_of(expression, self._context)
 
 
 def _functions(may_do: MayDo) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 from app.sandbox.objects import errors
 from app.sandbox.objects.objectmeta import label_causes
@@ -15,27 +14,14 @@ _SET = re.compile(r"\s*(?P<key>[^\s!=<>,()]+)\s+(?P<op>in|notin)\s*\((?P<values>
 _EQUALITY = re.compile(r"\s*(?P<key>[^\s!=<>,()]+)\s*(?P<op>==|=|!=)\s*(?P<values>[^\s,()]*)\s*")
 _PRESENCE = re.compile(r"\s*(?P<op>!?)\s*(?P<key>[^\s!=<>,()]+)\s*")
 
-_EVENT_FIELDS = ("reason", "type", "source", "reportingComponent")
-_INVOLVED = ("kind", "name", "namespace", "uid", "apiVersion", "fieldPath")
 _FIELDS = {
-    ("", "pods"): (
-        "spec.nodeName",
-        "spec.schedulerName",
-        "spec.hostNetwork",
-        "status.phase",
-        "status.podIP",
+    ("", "pods"): ("spec.nodeName", "spec.schedulerName", "status.phase"),
+    ("", "events"): tuple(
+        f"involvedObject.{name}" for name in ("kind", "name", "namespace", "uid")
     ),
-    ("", "events"): (*_EVENT_FIELDS, *(f"involvedObject.{name}" for name in _INVOLVED)),
-    ("", "nodes"): ("spec.unschedulable",),
-    ("", "namespaces"): ("status.phase",),
-    ("", "secrets"): ("type",),
 }
-"""The fields that field selectors support, by resource, apart from the name and the namespace."""
-_DEFAULTS = {
-    "spec.schedulerName": "default-scheduler",
-    "spec.hostNetwork": "false",
-    "spec.unschedulable": "false",
-}
+"""The fields that field selectors support here, by resource, beside the name and the namespace."""
+_DEFAULTS = {"spec.schedulerName": "default-scheduler"}
 _OPERATORS = {"!=": "NotIn", "notin": "NotIn"}
 
 
@@ -105,15 +91,15 @@ def _all(requirements: list[Requirement]) -> Matches:
 def field_selector(text: str, table: tuple[str, str]) -> Matches | None:
     """Parse `metadata.name=x,spec.nodeName!=y`.
 
-    None if the text is empty. Raise 400 if it is malformed, or has a field that kube-apiserver
-    does not support for this resource. Paths are those of the stored version.
+    None if the text is empty. Raise 400 if it is malformed, or has a field that is not supported
+    for this resource. Paths are those of the stored version.
     """
     terms: list[tuple[str, bool, str]] = []
     for term in filter(None, re.split(r"(?<!\\),", text)):
         match = re.fullmatch(r"([^=!]+)(==|=|!=)(.*)", term)
         if not match:
             raise errors.bad_request(f"invalid selector: {term!r}; can't understand {text!r}")
-        path = re.sub(r"^regarding\.", "involvedObject.", match[1].strip())
+        path = match[1].strip()
         if path not in ("metadata.name", "metadata.namespace", *_FIELDS.get(table, ())):
             raise errors.bad_request(f"field label not supported: {match[1]}")
         terms.append((path, match[2] == "!=", re.sub(r"\\(.)", r"\1", match[3])))
@@ -131,15 +117,7 @@ def _field(obj: Object, path: str) -> str:
 
     The sandbox does not store the defaults of built-in kinds.
     """
-    return _text(at(obj, *path.split("."))) or _DEFAULTS.get(path, "")
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, dict):
-        return str(value.get("component", ""))
-    return "" if value is None else str(value)
+    return at(obj, *path.split(".")) or _DEFAULTS.get(path, "")
 
 
 def combined(*matchers: Matches | None) -> Matches | None:

@@ -4,13 +4,14 @@ The first assigns a pod to a node and adds the labels and annotations of the Bin
 that of autoscaling/v1, of objects with replicas.
 """
 
-from dataclasses import dataclass, replace
+from msgspec.structs import replace
 
 from app.sandbox.admission.attributes import Attributes
 from app.sandbox.admission.chain import Admission
 from app.sandbox.objects import errors, lifecycle
 from app.sandbox.objects.objects import (
     Caller,
+    Frozen,
     Key,
     Object,
     at,
@@ -28,8 +29,7 @@ from app.sandbox.storage import Storage
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 
 
-@dataclass(frozen=True, slots=True)
-class Binder:
+class Binder(Frozen):
     """A binder of pods, with admission of their Bindings."""
 
     storage: Storage
@@ -70,7 +70,7 @@ class Binder:
         pod = self.storage.existing(pods.table, key)
         lifecycle.check_preconditions(pods, pod, preconditions)
         if why := _hindrance(pod):
-            raise errors.conflict("", "pods/binding", key[1], f"pod {key[1]} {why}")
+            raise errors.conflict(("", "pods/binding"), key[1], f"pod {key[1]} {why}")
         return pod
 
 

@@ -4,10 +4,10 @@ They have no schema: apart from their metadata, they are stored as they are sent
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
 from app.sandbox.admission import authorization
 from app.sandbox.objects import conversion
+from app.sandbox.objects.objects import Frozen
 from app.sandbox.objects.resources import CRDS, Served
 
 _OF_1_37 = ("v1beta1", "v1alpha3")
@@ -21,8 +21,7 @@ _CLAIMS = "resource.k8s.io"
 _DRA = ("v1", "v1beta2", "v1beta1")
 
 
-@dataclass(frozen=True, slots=True)
-class Builtin:
+class Builtin(Frozen):
     """A kind in all its `versions`, the stored one first. `short` are its short names."""
 
     group: str

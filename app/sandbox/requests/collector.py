@@ -19,6 +19,7 @@ from app.sandbox.objects.objects import (
     TableId,
     is_deleting,
     metadata,
+    owners_of,
 )
 from app.sandbox.objects.resources import CRDS, NAMESPACES, Registry
 from app.sandbox.requests.writes import Writer
@@ -34,7 +35,11 @@ class Collector:
     """
 
     def __init__(
-        self, storage: Storage, registry: Registry, writer: Writer, retry_seconds: float = 2.0
+        self,
+        storage: Storage,
+        registry: Registry,
+        writer: Writer,
+        retry_seconds: float = 2.0,
     ) -> None:
         self._storage = storage
         self._registry = registry
@@ -60,10 +65,7 @@ class Collector:
         meta = metadata(change.obj)
         if change.type == "DELETED":
             self._removed(change)
-        elif any(
-            owner.get("uid") not in self._storage.uids
-            for owner in meta.get("ownerReferences") or ()
-        ):
+        elif any(owner.get("uid") not in self._storage.uids for owner in owners_of(change.obj)):
             self._waiting.put_nowait((change.table, (meta.get("namespace") or "", meta["name"])))
 
         if change.type == "MODIFIED" and change.table == NAMESPACES and is_deleting(change.obj):
@@ -104,7 +106,7 @@ class Collector:
         obj = self._storage.get(table, key)
         if obj is None or is_deleting(obj):
             return
-        owners = metadata(obj).get("ownerReferences") or []
+        owners = owners_of(obj)
         alive = [owner for owner in owners if self._may_live(owner, key[0])]
         if self._is_terminating(key[0]) or (owners and not alive):
             await self._delete(table, key, metadata(obj)["uid"])
@@ -131,8 +133,7 @@ class Collector:
         """
         if owner.get("uid", "") in self._deleted_owners:
             return False
-        group = owner.get("apiVersion", "").rpartition("/")[0]
-        served = self._registry.group_kind(group, owner.get("kind", ""))
+        served = self._registry.for_kind(owner.get("apiVersion", ""), owner.get("kind", ""))
         if served is None:
             return True
         place = self._storage.uids.get(owner.get("uid", ""))

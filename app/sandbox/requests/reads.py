@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
-import orjson
+import msgspec
 
 from app.sandbox.objects import errors
-from app.sandbox.objects.objects import Key, Object, metadata, with_version
+from app.sandbox.objects.objects import Frozen, Key, Object, metadata, with_version
 from app.sandbox.objects.resources import Served
 from app.sandbox.objects.selectors import Matches
 from app.sandbox.storage import Storage, StoredChange, Watcher
@@ -15,15 +14,19 @@ from app.sandbox.storage import Storage, StoredChange, Watcher
 _SNAPSHOTS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Representation:
+class Representation(Frozen):
     """The form of an answer: whole objects, or only their metadata."""
 
     metadata_only: bool = False
 
     def of(self, served: Served, obj: Object) -> Object:
+        """Return a stored object in the version of `served`."""
+        return self.of_read(served.read(obj))
+
+    def of_read(self, obj: Object) -> Object:
+        """Return an object that has its version already."""
         if not self.metadata_only:
-            return served.read(obj)
+            return obj
         return {
             "kind": "PartialObjectMetadata",
             "apiVersion": "meta.k8s.io/v1",
@@ -46,8 +49,7 @@ class Representation:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Frozen):
     """The options of a list or watch.
 
     Without a `namespace`, it is of all namespaces; `timeout` is in seconds.
@@ -119,7 +121,10 @@ class ReadHandlers:
         self._snapshots.clear()
 
     async def watch(
-        self, served: Served, query: Query, shown: Representation
+        self,
+        served: Served,
+        query: Query,
+        shown: Representation,
     ) -> AsyncIterator[bytes]:
         """Yield the lines of a watch, until its timeout or until the storage closes.
 
@@ -144,7 +149,11 @@ class ReadHandlers:
             table.watchers.discard(watcher)
 
     async def _later_lines(
-        self, watcher: Watcher, served: Served, query: Query, shown: Representation
+        self,
+        watcher: Watcher,
+        served: Served,
+        query: Query,
+        shown: Representation,
     ) -> AsyncIterator[bytes]:
         clock = asyncio.get_running_loop().time
         end = clock() + query.timeout
@@ -181,7 +190,7 @@ def _kind(change: StoredChange, query: Query) -> str:
 
 
 def _line(kind: str, obj: Object) -> bytes:
-    return orjson.dumps({"type": kind, "object": obj}) + b"\n"
+    return msgspec.json.encode({"type": kind, "object": obj}) + b"\n"
 
 
 def _read_token(token: str) -> tuple[int, int]:

@@ -10,7 +10,8 @@ that was read before.
 import contextlib
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec.structs import replace
 
 from app.sandbox import crd_names
 from app.sandbox.admission.attributes import Attributes
@@ -19,6 +20,7 @@ from app.sandbox.objects import errors, lifecycle, objectmeta, patching, resourc
 from app.sandbox.objects.errors import cause
 from app.sandbox.objects.objects import (
     Caller,
+    Frozen,
     Key,
     Object,
     copy,
@@ -31,13 +33,11 @@ from app.sandbox.objects.objects import (
 from app.sandbox.objects.resources import CRDS, NAMESPACES, Registry, Served
 from app.sandbox.storage import Storage
 
-_IMMORTAL = ("default", "kube-system", "kube-public")
 _ATTEMPTS = 5
 Change = Callable[[Object], Object]
 
 
-@dataclass(frozen=True, slots=True)
-class Writer:
+class Writer(Frozen):
     """Handlers that write to the storage, with admission.
 
     Arguments and return values are in the version of `served`.
@@ -48,7 +48,11 @@ class Writer:
     admission: Admission
 
     async def create(
-        self, served: Served, obj: Object, caller: Caller, namespace: str = ""
+        self,
+        served: Served,
+        obj: Object,
+        caller: Caller,
+        namespace: str = "",
     ) -> Object:
         obj = copy(obj)
         lifecycle.check_identity(served, obj, namespace, "")
@@ -73,7 +77,12 @@ class Writer:
         return served.read(self._defined(served, self.storage.insert(served.table, stored)))
 
     async def update(
-        self, served: Served, key: Key, obj: Object, caller: Caller, subresource: str = ""
+        self,
+        served: Served,
+        key: Key,
+        obj: Object,
+        caller: Caller,
+        subresource: str = "",
     ) -> Object:
         """Replace an object.
 
@@ -89,7 +98,7 @@ class Writer:
             if served.schema and not resource_version(replacement):
                 message = "Invalid value: 0x0: must be specified for an update"
                 missing = cause("Invalid", message, ("metadata", "resourceVersion"))
-                raise errors.invalid(served.group, served.plural, key[1], [missing])
+                raise errors.invalid(served.table, key[1], [missing])
             return replacement
 
         return await self._change(served, key, replaced, caller, subresource)
@@ -136,7 +145,6 @@ class Writer:
         no name.
         """
         stored = self.storage.existing(served.table, key)
-        _check_deletable(served, key)
         lifecycle.check_preconditions(served, stored, preconditions or {})
         old = served.read(stored)
         name = "" if bulk else key[1]
@@ -152,13 +160,16 @@ class Writer:
         lifecycle.check_preconditions(
             served, stored, {"uid": metadata(old)["uid"], **(preconditions or {})}
         )
-        if caller.options.propagation == "Orphan":
-            self._orphan(metadata(stored)["uid"])
 
         return served.read(self._remove_or_mark(served, key, stored))
 
     async def _change(
-        self, served: Served, key: Key, change: Change, caller: Caller, subresource: str
+        self,
+        served: Served,
+        key: Key,
+        change: Change,
+        caller: Caller,
+        subresource: str,
     ) -> Object:
         for _ in range(_ATTEMPTS):
             attempted = Caller(caller.user, caller.options)
@@ -166,17 +177,22 @@ class Writer:
                 changed = await self._change_once(served, key, change, attempted, subresource)
                 caller.warnings.extend(attempted.warnings)
                 return changed
-        raise errors.conflict(served.group, served.plural, key[1])
+        raise errors.conflict(served.table, key[1])
 
     async def _change_once(
-        self, served: Served, key: Key, change: Change, caller: Caller, subresource: str
+        self,
+        served: Served,
+        key: Key,
+        change: Change,
+        caller: Caller,
+        subresource: str,
     ) -> Object:
         stored = self.storage.existing(served.table, key)
         old = served.read(stored)
         new = change(old)
         version = resource_version(new)
         if version and version != resource_version(old):
-            raise errors.conflict(served.group, served.plural, key[1])
+            raise errors.conflict(served.table, key[1])
 
         new = copy(lifecycle.carry_over(served, new, old, subresource))
         new["metadata"]["resourceVersion"] = resource_version(old)
@@ -187,7 +203,7 @@ class Writer:
         if caller.options.dry_run or lifecycle.is_unchanged(new, old):
             return new
         if self.storage.get(served.table, key) is not stored:
-            raise errors.conflict(served.group, served.plural, key[1]) if version else _RacedError
+            raise errors.conflict(served.table, key[1]) if version else _RacedError
 
         return served.read(
             self._defined(served, self._store_or_remove(served, key, served.write(new), stored))
@@ -259,15 +275,6 @@ class Writer:
             if crd["spec"]["group"] == group and crd_names.conflict(crd) is not None:
                 self._defined(self.registry.versions(CRDS)[0], crd)
 
-    def _orphan(self, uid: str) -> None:
-        for table, key in self.storage.dependents(uid):
-            obj = self.storage.get(table, key)
-            if obj is not None:
-                owners = [
-                    owner for owner in metadata(obj)["ownerReferences"] if owner.get("uid") != uid
-                ]
-                self.set_owners(table, obj, owners)
-
     def set_owners(self, table: tuple[str, str], obj: Object, owners: list[Object]) -> None:
         """Replace the owner references, without admission."""
         meta = {key: value for key, value in metadata(obj).items() if key != "ownerReferences"}
@@ -282,7 +289,7 @@ class Writer:
                 f"unable to create new content in namespace {namespace} because it is being"
                 " terminated"
             )
-            raise errors.forbidden(served.group, served.plural, name, why)
+            raise errors.forbidden(served.table, name, why)
 
 
 class _RacedError(Exception):
@@ -332,13 +339,6 @@ def _check(served: Served, obj: Object, old: Object | None) -> None:
     objectmeta.check(served, obj)
     causes = served.schema.validate(obj, old) if served.schema else []
     if causes:
-        raise errors.invalid(served.group, served.kind, metadata(obj).get("name") or "", causes)
+        raise errors.invalid((served.group, served.kind), metadata(obj).get("name") or "", causes)
     if served.table == CRDS:
         resources.custom_resources(obj)
-
-
-def _check_deletable(served: Served, key: Key) -> None:
-    if served.table == NAMESPACES and key[1] in _IMMORTAL:
-        raise errors.forbidden(
-            served.group, served.plural, key[1], "this namespace may not be deleted"
-        )

@@ -1,4 +1,4 @@
-"""A small fleet for demonstrations.
+"""A small fleet for demonstrations: fleet.py > FILE, for `grove-admission sandbox --objects FILE`.
 
 It has four zones of racks, 64 nodes of 8 GPUs, and three PodCliqueSets.
 
@@ -7,12 +7,12 @@ rack, in which a node has lost its rack label. It can be scheduled after this no
 after a pod of `batch-eval` is deleted.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from app.sandbox.objects.objects import Object
-
+Object = dict[str, Any]
 ZONES = ("zone-a", "zone-b", "zone-c", "zone-d")
 UNLABELLED = "gpu-c-15"
 """The node without a rack label."""
@@ -224,3 +224,12 @@ def _batch() -> Iterator[Object]:
             }
             pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
             yield {**pod, "spec": _pod_spec(8, name), "status": _status(name)}
+
+
+def dump() -> str:
+    """Return the objects as JSON, as `kubectl get -o json` prints them."""
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": fleet()}, indent=1)
+
+
+if __name__ == "__main__":
+    print(dump())

@@ -1,0 +1,44 @@
+"""JSON: bytes to values and back."""
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class NotJson(ValueError):
+    """Text that is not JSON, not of the expected type, or nested too deeply."""
+
+
+def from_json(content: bytes | str) -> Any:
+    """Return the value of JSON. Raise NotJson if it can't be read."""
+    return decode_with(msgspec.json.decode, content)
+
+
+def decode_with(decode: Callable[[bytes | str], T], content: bytes | str) -> T:
+    """Return what `decode`, of a msgspec decoder, makes of JSON. Raise NotJson if it can't."""
+    try:
+        return decode(content)
+    except RecursionError:
+        raise NotJson("it is nested too deeply") from None
+    except (msgspec.DecodeError, UnicodeError) as problem:
+        raise NotJson(str(problem)) from None
+
+
+def to_json(value: Any) -> bytes:
+    """Return `value` as JSON in one line. Text that isn't valid Unicode is escaped."""
+    try:
+        return msgspec.json.encode(value)
+    except (UnicodeError, TypeError):
+        return json.dumps(value, separators=(",", ":"), default=str).encode("ascii")
+
+
+def pretty_json(value: Any) -> bytes:
+    """Return `value` as indented JSON. Text that isn't valid Unicode is escaped."""
+    try:
+        return msgspec.json.format(msgspec.json.encode(value), indent=2)
+    except (UnicodeError, TypeError):
+        return json.dumps(value, indent=2, default=str).encode("ascii")
