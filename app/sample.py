@@ -1,4 +1,7 @@
-"""One figure of a scrape of metrics."""
+"""The figures of a scrape of metrics, and the parts of a server that give them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from app.value import Value
 
@@ -21,3 +24,17 @@ def gauge(name: str, text: str, value: float, **labels: str) -> Sample:
 def counter(name: str, text: str, value: float, **labels: str) -> Sample:
     """Return a figure that only rises, and starts at 0 with the process. `text` is its help."""
     return Sample(name, text, float(value), labels, is_counter=True)
+
+
+class Part(Protocol):
+    """A long-lived part of the server, with its checks, notes and samples."""
+
+    def checks(self) -> Mapping[str, str | None]:
+        """Return the problem of each check by its name; None if there is none."""
+        return {}
+
+    def notes(self) -> Mapping[str, str]:
+        """Return information by name, which is not a problem."""
+        return {}
+
+    def samples(self) -> Iterable[Sample]: ...

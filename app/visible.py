@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any
 
-import orjson
+from app.json import pretty_json, to_json
 
 _INVISIBLE = frozenset(
     map(
@@ -57,11 +57,7 @@ def visible_json(value: Any, *, indented: bool = False) -> str:
     Characters that are not seen as themselves are written as JSON's own escapes. Numbers beyond 64
     bits and lone surrogates are written as they are.
     """
-    option = orjson.OPT_INDENT_2 if indented else None
-    try:
-        text = orjson.dumps(value, option=option).decode()
-    except TypeError:
-        return json.dumps(value, indent=2 if indented else None, default=str)
+    text = (pretty_json(value) if indented else to_json(value)).decode()
     return text if text.isascii() and "\x7f" not in text else _IN_JSON.sub(_json_escape, text)
 
 

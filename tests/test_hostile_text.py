@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import orjson
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -133,7 +133,7 @@ def test_logs_for_people_print_codes() -> None:
 def test_refusals_and_warnings_reach_terminals_as_codes() -> None:
     cause = FieldError("spec.queue", "FieldValueInvalid", UNSEEN)
     for verdict in (judged([cause]), not_allowed(UNSEEN), ALLOWED.with_warnings([UNSEEN])):
-        response = orjson.loads(encode("uid", verdict))["response"]
+        response = msgspec.json.decode(encode("uid", verdict))["response"]
         assert_safe("\n".join(_texts([response.get("status"), response.get("warnings")])))
 
 

@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Protocol
 
 from app.admission.decide import Route, decide
-from app.admission.review import BadReview, Request, dumps, encode, parse, salvage_uid
+from app.admission.review import BadReview, Request, encode, parse, salvage_uid
 from app.admission.verdict import Verdict, bad_request
+from app.json import to_json
 from app.objects.tokens import split_token
 from app.sample import Sample, gauge
 from app.trace import TRACEPARENT
@@ -253,7 +254,7 @@ def check_values(body: bytes) -> None:
 
 def status(code: int, message: str) -> Answer:
     """Return a Kubernetes Status as the answer to a request whose uid is not known."""
-    return code, dumps(
+    return code, to_json(
         {
             "apiVersion": "v1",
             "kind": "Status",

@@ -5,15 +5,14 @@ https://github.com/kubernetes/api/blob/release-1.35/admission/v1/types.go
 """
 
 import base64
-import json
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal
 
 import msgspec
-import orjson
 
 from app.admission.verdict import Verdict
+from app.json import NotJson, decode_with, to_json
 from app.objects.fields import FieldPath, Findings, invalid, quote, wrong_type
 from app.objects.names import is_subdomain
 from app.objects.shape import JsonMap, Object
@@ -21,15 +20,14 @@ from app.visible import visible
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
-OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
-_UID = re.compile(rb'"uid"\s*:\s*"([^"\\\x00-\x1f]{1,128})"')
+_UID = re.compile(rb'"uid"\s*:(?:\s*"([^"\\\x00-\x1f]{1,128})")?')
 _SALVAGE = 4096
 _MAX_WARNING = 256
 _MOST_WARNINGS = 100
 """An API server cuts them after 4 KiB."""
 _METADATA = FieldPath("metadata")
-_NO_MAP: Object = {}
 
 
 class BadReview(ValueError):
@@ -80,6 +78,54 @@ class Request(msgspec.Struct):
         )
 
 
+class _Kind(msgspec.Struct):
+    group: str = ""
+    kind: str = ""
+
+
+class _Resource(msgspec.Struct):
+    resource: str = ""
+
+
+class _User(msgspec.Struct):
+    username: str = ""
+
+
+class _AdmissionRequest(msgspec.Struct, rename="camel"):
+    uid: str
+    operation: Operation
+    kind: _Kind | None = None
+    resource: _Resource | None = None
+    sub_resource: str | None = None
+    name: str | None = None
+    namespace: str | None = None
+    user_info: _User | None = None
+    object: Object | None = None
+    old_object: Object | None = None
+    dry_run: bool | None = None
+
+
+class _AdmissionReview(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    request: _AdmissionRequest | None = None
+
+
+class _Identified(msgspec.Struct):
+    uid: str
+
+
+class _IdentifiedReview(msgspec.Struct):
+    request: _Identified
+
+
+_decode = msgspec.json.Decoder(_AdmissionReview).decode
+_decode_uid = msgspec.json.Decoder(_IdentifiedReview).decode
+_NO_KIND = _Kind()
+_NO_RESOURCE = _Resource()
+_NOBODY = _User()
+
+
 def parse(body: bytes) -> Request:
     """Read an AdmissionReview.
 
@@ -89,106 +135,83 @@ def parse(body: bytes) -> Request:
         raise BadReview("the request has no body; an AdmissionReview was expected")
 
     try:
-        review = orjson.loads(body)
-    except orjson.JSONDecodeError as problem:
+        review = decode_with(_decode, body)
+    except NotJson as problem:
         raise BadReview(
-            f"the body is not JSON that can be read: {problem}", salvage_uid(body)
+            f"the body is not an {KIND} that can be read: {problem}", _uid_of(body)
         ) from None
 
-    if not isinstance(review, dict):
-        raise BadReview(f"the body must be an {KIND}, not {_kind_of(review)}")
-
-    request = review.get("request")
-    uid = request.get("uid") if isinstance(request, dict) else None
-    uid = uid if isinstance(uid, str) else ""
-    if review.get("apiVersion") != API_VERSION or review.get("kind") != KIND:
-        actual = f"{quote(review.get('apiVersion'))}, {quote(review.get('kind'))}"
-        raise BadReview(f'apiVersion and kind must be "{API_VERSION}", "{KIND}", not {actual}', uid)
-    if not isinstance(request, dict):
-        raise BadReview(f"request must be a map, not {_kind_of(request)}")
-    if not uid:
+    request = review.request
+    if review.api_version != API_VERSION or review.kind != KIND:
+        actual = f"{quote(review.api_version)}, {quote(review.kind)}"
+        raise BadReview(
+            f'apiVersion and kind must be "{API_VERSION}", "{KIND}", not {actual}',
+            request.uid if request else "",
+        )
+    if request is None or not request.uid:
         raise BadReview("request.uid is missing: there is nothing to answer to")
 
-    return _read_request(request, uid)
+    return _read_request(request)
 
 
-def _read_request(request: JsonMap, uid: str) -> Request:
-    operation = _operation(request, uid)
-    kind = request.get("kind")
-    user = request.get("userInfo")
-    resource = request.get("resource")
-    if not (type(kind) is type(user) is type(resource) is dict):
-        kind, user, resource = (
-            _map(request, name, uid) for name in ("kind", "userInfo", "resource")
-        )
-
-    obj = request.get("oldObject" if operation == "DELETE" else "object")
-    if type(obj) is not dict:
-        obj = _object(request, "oldObject" if operation == "DELETE" else "object", uid)
-
-    name = request.get("name") or _name(obj)
+def _read_request(request: _AdmissionRequest) -> Request:
+    obj, old = _read_objects(request)
+    kind = request.kind or _NO_KIND
+    resource = request.resource or _NO_RESOURCE
+    user = request.user_info or _NOBODY
 
     return Request(
-        uid,
-        _text(kind.get("group")),
-        _text(kind.get("kind")),
-        _text(resource.get("resource")),
-        _text(request.get("subResource")),
-        operation,
-        _text(name),
-        _text(request.get("namespace")),
-        _text(user.get("username")),
+        request.uid,
+        kind.group,
+        kind.kind,
+        resource.resource,
+        request.sub_resource or "",
+        request.operation,
+        request.name or _name(obj),
+        request.namespace or "",
+        user.username,
         obj,
-        _object(request, "oldObject", uid) if operation == "UPDATE" else None,
-        request.get("dryRun") is True,
+        old,
+        request.dry_run is True,
     )
 
 
-def _operation(request: JsonMap, uid: str) -> str:
-    operation = request.get("operation")
-    if isinstance(operation, str) and operation in OPERATIONS:
-        return operation
+def _read_objects(request: _AdmissionRequest) -> tuple[Object, Object | None]:
+    """Return the object that is judged, and the old one at UPDATE."""
+    deletes = request.operation == "DELETE"
+    obj = request.old_object if deletes else request.object
+    if obj is None:
+        raise _missing(request, "oldObject" if deletes else "object")
+    if request.operation != "UPDATE":
+        return obj, None
+    if request.old_object is None:
+        raise _missing(request, "oldObject")
 
-    allowed = ", ".join(sorted(OPERATIONS))
-    raise BadReview(f"request.operation is {quote(operation)}; it must be one of {allowed}", uid)
+    return obj, request.old_object
 
 
-def _name(obj: JsonMap) -> Any:
+def _name(obj: JsonMap) -> str:
     """Return the name in the object.
 
     At a CREATE with generateName and at a bulk DELETE, the request has none.
     """
     metadata = obj.get("metadata")
-    return metadata.get("name") if isinstance(metadata, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return name if isinstance(name, str) else ""
 
 
-def _object(request: JsonMap, name: str, uid: str) -> Object:
-    value = request.get(name)
-    if value is None:
-        raise BadReview(
-            f"request.{name} is missing: {request['operation']} can't be judged without it", uid
-        )
-    if not isinstance(value, dict):
-        raise BadReview(f"request.{name} must be a map, not {_kind_of(value)}", uid)
-    return value
+def _missing(request: _AdmissionRequest, field: str) -> BadReview:
+    return BadReview(
+        f"request.{field} is missing: {request.operation} can't be judged without it", request.uid
+    )
 
 
-def _map(holder: JsonMap, name: str, uid: str) -> Object:
-    value = holder.get(name)
-    if value is None:
-        return _NO_MAP
-    if not isinstance(value, dict):
-        raise BadReview(f"request.{name} must be a map, not {_kind_of(value)}", uid)
-    return value
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _kind_of(value: Any) -> str:
-    kinds = {dict: "a map", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
-    return kinds.get(type(value), "a number")
+def _uid_of(body: bytes) -> str:
+    """Return the uid of a review with another field that can't be read, or ""."""
+    try:
+        return decode_with(_decode_uid, body).request.uid
+    except NotJson:
+        return salvage_uid(body)
 
 
 def salvage_uid(prefix: bytes) -> str:
@@ -197,7 +220,7 @@ def salvage_uid(prefix: bytes) -> str:
     An API server writes it first.
     """
     match = _UID.search(prefix[:_SALVAGE])
-    return match.group(1).decode("utf-8", "replace") if match else ""
+    return match[1].decode("utf-8", "replace") if match and match[1] else ""
 
 
 def shape_findings(request: Request) -> Findings:
@@ -243,7 +266,7 @@ def encode(uid: str, verdict: Verdict, request: Request | None = None) -> bytes:
     If `request` is given, the details of a rejection, which kubectl shows, name the object.
     """
     if verdict.allowed and not verdict.patch and not verdict.warnings:
-        return _ALLOWED % orjson.dumps(uid)
+        return _ALLOWED % to_json(uid)
     response: Object = {"uid": uid, "allowed": verdict.allowed}
     if verdict.warnings:
         response["warnings"] = _listed(verdict.warnings)
@@ -251,8 +274,8 @@ def encode(uid: str, verdict: Verdict, request: Request | None = None) -> bytes:
         response["status"] = _status(verdict, request)
     elif verdict.patch:
         response["patchType"] = "JSONPatch"
-        response["patch"] = base64.b64encode(dumps(verdict.patch)).decode("ascii")
-    return dumps({"apiVersion": API_VERSION, "kind": KIND, "response": response})
+        response["patch"] = base64.b64encode(to_json(verdict.patch)).decode("ascii")
+    return to_json({"apiVersion": API_VERSION, "kind": KIND, "response": response})
 
 
 def _status(verdict: Verdict, request: Request | None) -> Object:
@@ -290,11 +313,3 @@ def one_line(warning: str) -> str:
     """
     text = visible(warning)
     return text if len(text) <= _MAX_WARNING else f"{text[: _MAX_WARNING - 3]}..."
-
-
-def dumps(value: Any) -> bytes:
-    """Return `value` as JSON. Text that isn't valid Unicode is escaped."""
-    try:
-        return orjson.dumps(value)
-    except TypeError:
-        return json.dumps(value, separators=(",", ":"), default=str).encode("ascii")

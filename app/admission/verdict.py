@@ -111,7 +111,10 @@ def _listed(findings: Sequence[FieldError]) -> Iterator[FieldError]:
 
 
 def patched(
-    patch: Sequence[Operation], *, warnings: Sequence[str] = (), effects: Sequence[Effect] = ()
+    patch: Sequence[Operation],
+    *,
+    warnings: Sequence[str] = (),
+    effects: Sequence[Effect] = (),
 ) -> Verdict:
     if not patch and not warnings and not effects:
         return ALLOWED

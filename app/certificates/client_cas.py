@@ -8,7 +8,7 @@ from pathlib import Path
 from app.certificates.inspect import inspect, plainly, split_bundle
 from app.certificates.source import ServingCertificate
 from app.mounted import read_mounted
-from app.sample import Sample, gauge
+from app.sample import Part, Sample, gauge
 
 LOOK_SECONDS = 10.0
 
@@ -25,7 +25,7 @@ def read_client_cas(path: Path) -> bytes:
     return pem
 
 
-class ClientCas:
+class ClientCas(Part):
     """The client CAs of `certificate`, kept as they are in the file at `path`.
 
     An unusable file never replaces usable CAs. `changed` is called after each change: connections
@@ -67,9 +67,6 @@ class ClientCas:
         logger.info("client CAs loaded from %s", self._path)
         self._changed()
         return True
-
-    def checks(self) -> dict[str, str | None]:
-        return {}
 
     def notes(self) -> dict[str, str]:
         if self._problem is None:

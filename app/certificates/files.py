@@ -84,10 +84,6 @@ class FileSource(CertificateSource):
 
         return True
 
-    @property
-    def not_after(self) -> datetime | None:
-        return self.certificate.info.not_after if self.certificate.info else None
-
     def ca_bundle(self) -> bytes | None:
         """Return the content of the CA bundle now; None if it cannot be read."""
         try:

@@ -142,7 +142,7 @@ class CertificateReconciler(CertificateSource):
 
     @property
     def not_after(self) -> datetime | None:
-        return self.certificate.info.not_after if self._shown and self.certificate.info else None
+        return super().not_after if self._shown else None
 
     def ca_bundle(self) -> bytes | None:
         return self._holdings.bundle_pem if self._holdings else None

@@ -20,7 +20,7 @@ from app.certificates.inspect import (
     plainly,
     split_bundle,
 )
-from app.sample import Sample, counter, gauge
+from app.sample import Part, Sample, counter, gauge
 
 
 class BrokenPairError(ValueError):
@@ -134,7 +134,7 @@ def _as_file(content: bytes) -> Iterator[str]:
         yield f"/proc/self/fd/{descriptor}"
 
 
-class CertificateSource(ABC):
+class CertificateSource(Part, ABC):
     """A source of `certificate`, which it updates while `run` runs.
 
     `rotations` counts replacements by reason, and `failures` counts looks that failed. `last_error`
@@ -153,12 +153,12 @@ class CertificateSource(ABC):
         """Run until it is cancelled."""
 
     @property
-    @abstractmethod
     def not_after(self) -> datetime | None:
         """The time at which the serving certificate of this source expires.
 
         None before one is loaded.
         """
+        return self.certificate.info.not_after if self.certificate.info else None
 
     @abstractmethod
     def ca_bundle(self) -> bytes | None:
@@ -185,9 +185,6 @@ class CertificateSource(ABC):
 
     def checks(self) -> dict[str, str | None]:
         return {"certificate": None if self.healthy() else self._problem()}
-
-    def notes(self) -> dict[str, str]:
-        return {}
 
     def samples(self) -> Iterator[Sample]:
         if self.not_after is not None:

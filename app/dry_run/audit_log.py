@@ -8,10 +8,10 @@ never contains the object before an update, which is taken from earlier events o
 import re
 from collections.abc import Collection, Mapping
 
-import orjson
 from msgspec.structs import replace
 
 from app.admission.review import Request
+from app.json import from_json
 from app.kube.api import Object
 from app.objects.shape import JsonMap, int_of, map_at, text_at
 from app.value import Value
@@ -228,7 +228,7 @@ def changing_webhooks(event: JsonMap) -> list[str]:
         if not key.startswith(MUTATION) or not isinstance(value, str):
             continue
         try:
-            recorded = orjson.loads(value)
+            recorded = from_json(value)
         except ValueError:
             continue
         if isinstance(recorded, dict) and recorded.get("mutated") is True:

@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-import orjson
 import yaml
 
-from app.admission.review import dumps
 from app.dry_run.budget import OF_REQUEST, Budget, UnusableInput
 from app.dry_run.expansion import spend_json, spend_yaml
+from app.json import NotJson, from_json, to_json
 from app.kube.api import Object
 
 _UNFIT = (LookupError, AttributeError, TypeError, ArithmeticError)
@@ -54,8 +53,8 @@ def read_documents(text: str, budget: Budget | None = None) -> list[Object]:
 def _load(text: str, budget: Budget) -> Iterator[Any]:
     if text.lstrip()[:1] in ("{", "["):
         try:
-            loaded = orjson.loads(text)
-        except orjson.JSONDecodeError:
+            loaded = from_json(text)
+        except NotJson:
             pass  # flow-style YAML begins like JSON
         else:
             spend_json(loaded, budget)
@@ -68,7 +67,7 @@ def _load(text: str, budget: Budget) -> Iterator[Any]:
     for document in yaml.load_all(text, Loader=_Loader):
         budget.check_time()
         _check_keys(document)
-        yield orjson.loads(dumps(document))
+        yield from_json(to_json(document))
 
 
 def _check_keys(document: Any) -> None:

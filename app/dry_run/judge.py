@@ -10,11 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 import jsonpatch
+import jsonpointer
 
 from app.admission.decide import Route, decided
-from app.admission.review import API_VERSION, KIND, BadReview, Request, dumps, parse
+from app.admission.review import API_VERSION, KIND, BadReview, Request, parse
 from app.admission.verdict import Verdict, bad_request
 from app.facts.kinds import ALL
+from app.json import to_json
 from app.kube.api import Object
 from app.objects.fields import FieldError, FieldPath
 from app.objects.resource import POD, Resource
@@ -144,7 +146,9 @@ async def judge(
 
 
 async def judge_request(
-    routes: Mapping[str, Route], request: Request, document: Object
+    routes: Mapping[str, Route],
+    request: Request,
+    document: Object,
 ) -> Judgement:
     """Return the verdict on a request about `document`."""
     route = _route(routes, request.group, request.resource, request.subresource, request.operation)
@@ -165,7 +169,7 @@ async def _judge_review(routes: Mapping[str, Route], review: Object) -> Judgemen
         return Judgement(review)
 
     try:
-        parsed = parse(dumps({**review, "request": {**request, "dryRun": True}}))
+        parsed = parse(to_json({**review, "request": {**request, "dryRun": True}}))
         verdict = await decided(route, parsed, _TIMEOUT)
     except BadReview as bad:
         verdict = bad_request(bad.message, bad.code)
@@ -269,7 +273,7 @@ def _details(verdict: Verdict) -> Iterator[str]:
         yield f"warning: {warning}"
 
     for operation in verdict.patch:
-        value = f" = {dumps(operation['value']).decode()}" if "value" in operation else ""
+        value = f" = {to_json(operation['value']).decode()}" if "value" in operation else ""
         yield f"{operation['op']:7} {_readable(operation['path'])}{value}"
 
     for effect in verdict.effects:
@@ -286,8 +290,7 @@ def with_field(cause: FieldError) -> str:
 def _readable(pointer: str) -> str:
     """Return a JSON pointer as a field path."""
     path = FieldPath("")
-    for step in pointer.split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
+    for name in jsonpointer.JsonPointer(pointer).parts:
         if name.isdecimal():
             path = path.index(int(name))
         elif name == "-":

@@ -6,8 +6,7 @@ The errors are made from HTTP responses and Status objects. `client.py` implemen
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Literal, Protocol
 
-import orjson
-
+from app.json import NotJson, from_json
 from app.objects.resource import Resource
 from app.objects.shape import Object as Object
 from app.objects.tokens import without_tokens
@@ -311,8 +310,8 @@ def _kind_of_error(code: int) -> type[ClusterError]:
 
 def _status_in(body: bytes) -> Object | None:
     try:
-        decoded = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        decoded = from_json(body)
+    except NotJson:
         return None
     return decoded if isinstance(decoded, dict) and decoded.get("kind") == "Status" else None
 

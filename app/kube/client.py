@@ -26,7 +26,7 @@ from app.kube.discovery import Discovery
 from app.kube.transport import JSON, ApiRequest, CallLimits, Params, Transport, decoded
 from app.objects.resource import Resource
 from app.objects.shape import JsonMap
-from app.sample import Sample, counter
+from app.sample import Part, Sample, counter
 
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -34,7 +34,7 @@ _PATCH_TYPES = {"merge": "application/merge-patch+json", "json": "application/js
 _EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
 
 
-class HttpClient:
+class HttpClient(Part):
     """`Client` over HTTP.
 
     Use it as `async with HttpClient(credentials, resources) as client`, and run `client.discovery`,
@@ -74,9 +74,6 @@ class HttpClient:
 
     def checks(self) -> dict[str, str | None]:
         return {"api-server": self._transport.reach.check()}
-
-    def notes(self) -> dict[str, str]:
-        return {}
 
     def samples(self) -> Iterator[Sample]:
         yield from self._transport.reach.samples()

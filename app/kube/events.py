@@ -171,8 +171,6 @@ class Recorder:
         digest = sha256(content.encode("utf-8", "replace")).hexdigest()[:16]
         name = f"{regarding.name[:200].rstrip('-.')}.{digest}"
         return {
-            "apiVersion": EVENT.api_version(),
-            "kind": EVENT.kind,
             "metadata": {"name": name, "namespace": regarding.namespace or "default"},
             "eventTime": precise_timestamp(self._now()),
             "reportingController": CONTROLLER,

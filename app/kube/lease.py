@@ -148,9 +148,13 @@ class Elector:
         begun = self._clock()
         async with asyncio.timeout(self._timing.attempt):
             if self._lease is None or not self._lease["metadata"].get("resourceVersion"):
-                written = await self._client.create(LEASE, self._new_lease(), self._namespace)
+                metadata = {"name": self._name, "namespace": self._namespace}
+                new = {"metadata": metadata, "spec": self._taken(0)}
+                written = await self._client.create(LEASE, new, self._namespace)
             else:
-                written = await self._write(self._lease, self._taken(self._lease))
+                transitions = int(_spec(self._lease).get("leaseTransitions") or 0)
+                transitions += self.holder != self._identity
+                written = await self._write(self._lease, self._taken(transitions))
 
         self._note_renewal(written, begun)
 
@@ -311,26 +315,12 @@ class Elector:
             "renewTime": precise_timestamp(self._now()),
         }
 
-    def _taken(self, current: Object) -> Object:
-        transitions = int(_spec(current).get("leaseTransitions") or 0) + (
-            self.holder != self._identity
-        )
+    def _taken(self, transitions: int) -> Object:
+        """Return the spec of a Lease that this candidate takes."""
         return {
             **self._renewed(),
             "acquireTime": precise_timestamp(self._now()),
             "leaseTransitions": transitions,
-        }
-
-    def _new_lease(self) -> Object:
-        return {
-            "apiVersion": LEASE.api_version(),
-            "kind": LEASE.kind,
-            "metadata": {"name": self._name, "namespace": self._namespace},
-            "spec": {
-                **self._renewed(),
-                "acquireTime": precise_timestamp(self._now()),
-                "leaseTransitions": 0,
-            },
         }
 
 

@@ -33,7 +33,10 @@ class _Position:
 
 
 async def pages(
-    client: Reader, selection: Selection, *, limit: int = PAGE
+    client: Reader,
+    selection: Selection,
+    *,
+    limit: int = PAGE,
 ) -> AsyncGenerator[Page, None]:
     """Yield each object once, in pages of at most `limit`.
 

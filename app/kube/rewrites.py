@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import blake2b
 
-import orjson
+import msgspec
 
 from app.kube.api import Key, Object
 
@@ -76,5 +76,5 @@ def same(target: str, written: Object | list[Object]) -> Key:
     """
     return (
         target,
-        blake2b(orjson.dumps(written, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest(),
+        blake2b(msgspec.json.encode(written, order="sorted"), digest_size=8).hexdigest(),
     )

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
-import orjson
 from msgspec import field
 from yarl import URL
 
+from app.json import NotJson, from_json, to_json
 from app.kube.api import Object, Unavailable, error_from
 from app.kube.credentials import Credentials
 from app.kube.http_library import aiohttp
@@ -153,7 +153,9 @@ class Transport:
 
     @asynccontextmanager
     async def _send(
-        self, request: ApiRequest, timeouts: aiohttp.ClientTimeout
+        self,
+        request: ApiRequest,
+        timeouts: aiohttp.ClientTimeout,
     ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
         """Return the response, when its headers have arrived.
 
@@ -176,7 +178,9 @@ class Transport:
             yield response
 
     async def _answer(
-        self, request: ApiRequest, timeouts: aiohttp.ClientTimeout
+        self,
+        request: ApiRequest,
+        timeouts: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
         headers = await self._headers(request)
         try:
@@ -187,7 +191,7 @@ class Transport:
                         request.params
                     ),
                     headers=headers,
-                    data=None if request.body is None else orjson.dumps(request.body),
+                    data=None if request.body is None else to_json(request.body),
                     timeout=timeouts,
                     server_hostname=self.credentials.server_hostname,
                     ssl=await self._trust.context(),
@@ -289,8 +293,8 @@ class Decoder:
 def decoded(body: bytes) -> Object:
     """`body` as a JSON object. Raise Unavailable if it is not one."""
     try:
-        answer = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
+        answer = from_json(body)
+    except NotJson as error:
         raise Unavailable(
             f"the API server's answer is not JSON: {error}", reason="Decode"
         ) from error

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from app.admission.asgi import KNOWN_CALLER, App, Message, Receive, Scope, Send
-from app.admission.review import dumps
+from app.json import to_json
 
 PATHS = {
     "dry-run": ("/dry-run",),
@@ -30,7 +30,7 @@ def for_known_callers(app: App, paths: frozenset[str]) -> App:
             f"{scope['path']} is for callers that show a client certificate (server.clientCaFile,"
             " server.clientCertificateFor)"
         )
-        body = dumps({"error": problem})
+        body = to_json({"error": problem})
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),

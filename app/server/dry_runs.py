@@ -1,21 +1,19 @@
 """The endpoint for dry runs: verdicts on the documents of a request. Nothing is written."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import orjson
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 
 from app.admission.decide import Route
-from app.admission.review import dumps
 from app.dry_run.budget import OF_REQUEST, Budget, UnusableInput
 from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, Judgement, describe, judge
+from app.json import pretty_json
 from app.kube.api import Object
 
 MAX_DRY_RUN = 2 * 1024 * 1024
@@ -41,40 +39,25 @@ class Parameters(BaseModel):
         return Asker(self.user, self.operation, tuple(replaced))
 
 
-class Turns:
-    """The turns of dry runs.
+class DryRuns:
+    """Dry runs with the verdicts of `routes`.
 
     They read their documents one after the other, because this takes processor time and memory that
-    verdicts need. `waiting` is the number of dry runs that read or wait.
+    verdicts need.
     """
-
-    def __init__(self) -> None:
-        self.waiting = 0
-        self._lock = asyncio.Lock()
-
-    @asynccontextmanager
-    async def taken(self) -> AsyncIterator[None]:
-        self.waiting += 1
-        try:
-            async with self._lock:
-                yield
-        finally:
-            self.waiting -= 1
-
-
-class DryRuns:
-    """Dry runs with the verdicts of `routes`."""
 
     def __init__(self, routes: Mapping[str, Route]) -> None:
         self._routes = routes
-        self._turns = Turns()
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        """The number of dry runs that read or wait."""
 
     async def answer(self, request: Request, parameters: Parameters) -> Response:
         unknown = sorted(set(request.query_params) - set(Parameters.model_fields))
         if unknown:
             known = ", ".join(sorted(Parameters.model_fields))
             return _error(400, f"there is no parameter {', '.join(unknown)}; there are {known}")
-        if self._turns.waiting >= WAITING_DRY_RUNS:
+        if self._waiting >= WAITING_DRY_RUNS:
             busy = _error(503, "too many dry runs at once: try again in a moment")
             busy.headers["Retry-After"] = "1"
             return busy
@@ -95,8 +78,12 @@ class DryRuns:
     async def _documents(self, request: Request, old: str) -> tuple[list[Object], list[Object]]:
         """Return the documents in the body, and those in `old`."""
         text = await _body(request)
-        async with self._turns.taken():
-            return await asyncio.to_thread(_read, text, old)
+        self._waiting += 1
+        try:
+            async with self._turn:
+                return await asyncio.to_thread(_read, text, old)
+        finally:
+            self._waiting -= 1
 
     async def _judged(self, documents: Sequence[Object], asker: Asker) -> list[Judgement]:
         """Return the judgements of some documents. Other requests are answered between two."""
@@ -144,15 +131,4 @@ def _judged_response(judged: Sequence[Judgement], output: str) -> Response:
         ),
         "results": [judgement.report() for judgement in judged],
     }
-    return Response(pretty(report), media_type="application/json")
-
-
-def pretty(report: dict[str, Any]) -> bytes:
-    """Return a report of a dry run as indented JSON.
-
-    It is in one line if it has texts that are not valid Unicode.
-    """
-    try:
-        return orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-    except TypeError:
-        return dumps(report) + b"\n"
+    return Response(pretty_json(report) + b"\n", media_type="application/json")

@@ -140,7 +140,6 @@ def bind(host: str, port: int) -> socket.socket:
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, host != EVERY_ADDRESS)
         sock.bind((host, port))
-        sock.set_inheritable(True)
     except OSError as error:
         sock.close()
         raise OSError(f"{authority(host, port)}: {error.strerror or error}") from error

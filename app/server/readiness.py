@@ -2,25 +2,10 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
 
-from app.sample import Sample, gauge
+from app.sample import Part, Sample, gauge
 
 logger = logging.getLogger(__name__)
-
-
-class Part(Protocol):
-    """A long-lived part of the server, with its checks, notes and samples."""
-
-    def checks(self) -> Mapping[str, str | None]:
-        """Return the problem of each check by its name; None if there is none."""
-        ...
-
-    def notes(self) -> Mapping[str, str]:
-        """Information by name, which is not a problem."""
-        ...
-
-    def samples(self) -> Iterable[Sample]: ...
 
 
 class Readiness:

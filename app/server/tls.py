@@ -175,9 +175,6 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._above = protocol  # type: ignore[assignment]
 
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        return self._above
-
     def pause_reading(self) -> None:
         """Stop receiving. What has arrived already is still passed on, so that it is counted."""
         self._is_paused = True
@@ -188,9 +185,6 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._is_paused = False
         if not self._is_next_turn and not self._raw.is_closing():
             self._raw.resume_reading()
-
-    def is_reading(self) -> bool:
-        return not self._is_paused and not self._is_closing
 
     def get_write_buffer_size(self) -> int:
         return self._raw.get_write_buffer_size()

@@ -30,7 +30,7 @@ from app.objects.metadata import annotations_of
 from app.objects.resource import MUTATING_WEBHOOKS, POD
 from app.objects.shape import map_at
 from app.objects.tokens import new_token, seconds_left
-from app.sample import Sample, gauge
+from app.sample import Part, Sample, gauge
 from app.webhooks.paths import PATHS, TAKES_TOKENS, are_ours, tokens_in, with_token
 
 FORMER_SECONDS = 60.0
@@ -57,7 +57,7 @@ def takes_tokens(pod: Object) -> bool:
     return annotations_of(pod).get(TAKES_TOKENS) == "true"
 
 
-class ReviewTokens:
+class ReviewTokens(Part):
     """The token in the webhook configuration, and the paths with it in `routes`.
 
     `now` is the time in seconds since the epoch.
@@ -195,9 +195,6 @@ class ReviewTokens:
     def trusts(self) -> bool:
         """Whether there is a token with which a review may cause writes."""
         return bool(self._valid)
-
-    def checks(self) -> dict[str, str | None]:
-        return {}
 
     def notes(self) -> dict[str, str]:
         return {"callers": self._note}

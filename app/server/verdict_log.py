@@ -7,8 +7,9 @@ import time
 from collections.abc import Iterable
 from typing import BinaryIO
 
-from app.admission.review import Request, dumps
+from app.admission.review import Request
 from app.admission.verdict import Verdict
+from app.json import to_json
 from app.logs import time_of_day, timestamp
 from app.sample import Sample, counter
 from app.visible import visible
@@ -120,7 +121,7 @@ class VerdictLog:
         if verdict.message:
             line["message"] = verdict.message[:_MAX_MESSAGE]
 
-        return dumps(line)
+        return to_json(line)
 
     def close(self) -> None:
         """Write all lines and end the thread."""

@@ -13,8 +13,9 @@ from app.facts.named import Ref
 from app.facts.place import read_place
 from app.facts.table import CHANNELS, ROOM
 from app.kube.api import Object
+from app.objects.owners import owners_of
 from app.objects.resource import EVENT, NODE, POD, Resource
-from app.objects.shape import map_at, maps_at, maps_of, text_at
+from app.objects.shape import map_at, maps_at, text_at
 from app.stores.listed import Reading
 
 MOST_GETS = 12
@@ -146,10 +147,7 @@ def _above(obj: Object) -> tuple[str, str] | None:
 
     It is given as its kind and its name. None if there is neither.
     """
-    owners = [
-        (text_at(o, "kind"), text_at(o, "name"))
-        for o in maps_of(obj["metadata"].get("ownerReferences"))
-    ]
+    owners = [(owner.kind, owner.name) for owner in owners_of(obj)]
     consumers = [
         ("Pod", text_at(consumer, "name")) for consumer in maps_at(obj, "status", "reservedFor")
     ]

@@ -19,7 +19,9 @@ OF_ALL_NAMESPACES = {POD: ROOM, kinds.RESOURCE_CLAIM: CHANNELS}
 
 
 async def read(
-    stores: Stores, client: Client, namespace: str | None
+    stores: Stores,
+    client: Client,
+    namespace: str | None,
 ) -> dict[Resource, ClusterError]:
     """List each of `stores` once, in their order.
 

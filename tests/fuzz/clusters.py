@@ -7,9 +7,8 @@ from itertools import islice
 from random import Random
 from typing import Any, TypeVar
 
-import orjson
-
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
+from app.json import NotJson, from_json
 from app.kube.api import NotServed
 from app.objects.shape import list_of, map_of
 from tests.explain import fleet
@@ -50,8 +49,8 @@ NUMBERS = (2**31 - 1, 2**63 - 1, -(2**63), 2**64 - 1, 1e18, 1e300, -1e300)
 def read_cluster(data: bytes) -> Object:
     """The map in an input; {} if there is none. JSON is read as the answers of API servers are."""
     try:
-        return dict(map_of(orjson.loads(data)))
-    except orjson.JSONDecodeError:
+        return dict(map_of(from_json(data)))
+    except NotJson:
         return {}
 
 

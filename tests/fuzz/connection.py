@@ -12,7 +12,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
-import orjson
+import msgspec
 
 from app.admission.connection import MAX_HEAD, Connection, State
 from app.admission.exchange import MAX_BODY
@@ -160,7 +160,7 @@ class Stream:
 def _checked(status: int, body: bytes) -> Any:
     if status in (400, 501, 505) and not body.startswith(b"{"):
         return body
-    answer = orjson.loads(body)
+    answer = msgspec.json.decode(body)
     if status == 200:
         assert answer["response"]["uid"], answer
         assert answer["response"].get("status", {}).get("code") != 500, answer

@@ -15,7 +15,7 @@ from app.config.read import configuration_or_defaults
 from app.dry_run.budget import OF_REQUEST, UnusableInput
 from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, describe, judge
-from app.server.dry_runs import pretty
+from app.json import pretty_json
 from app.webhooks.registry import routes_over
 from tests.fuzz.mutation import Vocabulary, changed_bytes
 from tests.fuzz.target import Target
@@ -74,7 +74,7 @@ async def _judged(documents: Sequence[dict[str, Any]], operation: str) -> None:
         judgement = await judge(routes, document, Asker("somebody", operation=operation))
         verdict = judgement.verdict
         assert verdict is None or verdict.code in (200, *CODES), verdict
-        assert pretty(judgement.report())
+        assert pretty_json(judgement.report())
         assert all(describe(judgement))
 
 

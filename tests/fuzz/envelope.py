@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 from random import Random
 
-import orjson
+import msgspec
 
 from app.admission.exchange import Exchange
 from tests.fuzz.mutation import ODD, Vocabulary, changed_bytes, dump, read
@@ -43,7 +43,7 @@ def run(data: bytes) -> None:
     exchange = Exchange(CLUSTERS.routes("recorded"), lambda *_: None)
     headers = {b"content-type": parts[2]}
     status, answer = awaited(exchange.answer(exchange.routes[path], parts[1], headers, body))
-    document = orjson.loads(answer)
+    document = msgspec.json.decode(answer)
     if status == 200:
         response = document["response"]
         assert (document["kind"], bool(response["uid"])) == ("AdmissionReview", True), document

@@ -9,7 +9,7 @@ from functools import cache
 from random import Random
 from typing import Any, TypeVar
 
-import orjson
+import msgspec
 from jsonpatch import apply_patch
 
 from app.admission.decide import Route
@@ -103,7 +103,7 @@ def answered(route: Route, review: Any) -> Any:
     status, body = awaited(_exchange().answer(route, b"timeout=10s", JSON_HEADERS, dump(review)))
     assert status in ((200,) if _uid(review) else (200, 400, 413)), (status, body)
     assert len(body) < 200_000 + 4 * len(dump(review)), f"an answer of {len(body)} bytes"
-    return orjson.loads(body)
+    return msgspec.json.decode(body)
 
 
 def awaited(answer: Answer | Awaitable[Answer]) -> Answer:
@@ -152,7 +152,7 @@ def run(data: bytes) -> None:
     assert response.get("status", {}).get("code") in CODES, response
     assert all(len(warning) <= 256 for warning in response.get("warnings", ())), response
     if "patch" in response:
-        _check_patch(facts, path, review, orjson.loads(b64decode(response["patch"])))
+        _check_patch(facts, path, review, msgspec.json.decode(b64decode(response["patch"])))
 
 
 def _check_patch(facts: str, path: str, review: Any, patch: list[Any]) -> None:

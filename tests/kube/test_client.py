@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -39,7 +39,7 @@ from app.objects.resource import LEASE, NODE, POD, SECRET
 from app.trace import TRACEPARENT
 from tests.kube.credentials import PlainCredentials
 
-QUICK = CallLimits(connect=20.0, total=20.0, watch_silence=0.3, pause=0.01)
+QUICK = CallLimits(connect=20.0, total=20.0, pause=0.01)
 SILENT_SECONDS = 30.0
 """How long a server says nothing, which no client here waits for."""
 
@@ -65,7 +65,7 @@ class Server:
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.read()
-        decoded = orjson.loads(body) if body else None
+        decoded = msgspec.json.decode(body) if body else None
         self.seen.append(
             Seen(request.method, request.path, dict(request.query), dict(request.headers), decoded)
         )
@@ -106,7 +106,7 @@ def answering(*answers: tuple[Any, ...]) -> Handler:
     async def handler(_request: web.BaseRequest) -> web.StreamResponse:
         answer = left.pop(0) if len(left) > 1 else left[0]
         code, body, *headers = answer
-        data = body if isinstance(body, bytes) else orjson.dumps(body)
+        data = body if isinstance(body, bytes) else msgspec.json.encode(body)
         return web.Response(status=code, body=data, headers=headers[0] if headers else None)
 
     return handler
@@ -136,7 +136,7 @@ def streaming(*chunks: bytes, then: float = 0.0) -> Handler:
 
 
 def line(kind: str, obj: Object) -> bytes:
-    return orjson.dumps({"type": kind, "object": obj}) + b"\n"
+    return msgspec.json.encode({"type": kind, "object": obj}) + b"\n"
 
 
 async def watched(client: HttpClient) -> list[WatchEvent]:
@@ -480,7 +480,8 @@ async def test_a_watch_that_is_refused() -> None:
 
 
 async def test_a_half_open_watch_ends() -> None:
-    async with client_of(streaming(line("ADDED", {}), then=SILENT_SECONDS)) as (client, _):
+    handler = streaming(line("ADDED", {}), then=SILENT_SECONDS)
+    async with client_of(handler, CallLimits(watch_silence=0.3)) as (client, _):
         begun = time.monotonic()
         with pytest.raises(Unavailable):
             await watched(client)

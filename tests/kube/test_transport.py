@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 
-import orjson
+import msgspec
 import pytest
 
 from app.kube.transport import Decoder, LineTooLong, TokenBucket, lines_of
@@ -82,7 +82,7 @@ async def test_a_turn_of_the_event_loop_decodes_one_long_body() -> None:
 
     async def turn_of(length: int) -> int:
         text = "x" * length
-        assert await decoder.decode(orjson.dumps({"text": text})) == {"text": text}
+        assert await decoder.decode(msgspec.json.encode({"text": text})) == {"text": text}
         return turn
 
     counting = asyncio.create_task(count_turns())

@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from jsonpatch import apply_patch
 
-from app.admission.review import dumps, parse
+from app.admission.review import parse
 from app.cluster.cluster import Cluster
 from app.facts.kinds import CLUSTER_TOPOLOGY
+from app.json import to_json
 from app.kube.api import Object, ObjectRef
 from app.objects.resource import NODE
 from app.stores import watched
@@ -48,7 +49,7 @@ class World:
         review["request"]["object"]["metadata"]["labels"] = {
             f"k/{key}": value for key, value in labels.items()
         }
-        after = apply_patch(review["request"]["object"], self.webhook(parse(dumps(review))).patch)
+        after = apply_patch(review["request"]["object"], self.webhook(parse(to_json(review))).patch)
         result: dict[str, str] = after["metadata"]["labels"]
         return result
 

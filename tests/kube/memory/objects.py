@@ -5,7 +5,7 @@ preconditions.
 from collections.abc import Callable
 from typing import Any
 
-import orjson
+import msgspec
 
 from app.kube.api import (
     Conflict,
@@ -24,7 +24,7 @@ from app.sandbox.objects.errors import ApiError
 
 
 def copy_of(obj: Object) -> Object:
-    copied: Object = orjson.loads(orjson.dumps(obj))
+    copied: Object = msgspec.json.decode(msgspec.json.encode(obj))
     return copied
 
 
