@@ -7,6 +7,7 @@ ResourceClaims are checked too.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import TypeVar
 
 from app.audit.claims import ClaimAudit
@@ -16,7 +17,7 @@ from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
 from app.config.schema import Configuration
 from app.dry_run.judge import Asker, judge
-from app.facts.grove.gang import SlimPodGang
+from app.facts.grove.gang import SlimPodGang, StoredGang
 from app.facts.grove.template import read_template
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
@@ -103,7 +104,6 @@ class Auditor:
         self._claims = ClaimAudit(client, self._cluster.facts, self._cluster.stores)
         self._levels = configuration.levels
         self._listing = listed.Listing()
-        self._gangs: Mapping[Key, Sequence[SlimPodGang]] | None = None
         self._exempt = (EXEMPT_NAMESPACE, configuration.certificates.namespace)
         self._show = show
         self._settled = timestamp(now - SETTLE)
@@ -258,23 +258,21 @@ class Auditor:
         """Return the PodGang that should own `stored`, or None."""
         rule = self._cluster.owners.rule
         named = self._cluster.stores[GANGS].get(stored.namespace, stored.place.podgang)
-        candidates = self._gangs_by_base().get((stored.namespace, stored.base_name), [])
-        return next(
-            (gang for gang in (named, *candidates) if gang and rule.state(stored, gang)), None
-        )
+        candidates = self._gangs_by_base.get((stored.namespace, stored.base_name), [])
+        gangs = (gang.opened() for gang in (named, *candidates) if gang)
+        return next((gang for gang in gangs if rule.state(stored, gang)), None)
 
-    def _gangs_by_base(self) -> Mapping[Key, Sequence[SlimPodGang]]:
-        """Return the PodGangs that may have to own resources, by namespace and base name.
+    @cached_property
+    def _gangs_by_base(self) -> Mapping[Key, Sequence[StoredGang]]:
+        """The PodGangs that may have to own resources, by namespace and base name.
 
         They are found only once, because a set may have very many of both.
         """
-        if self._gangs is None:
-            self._gangs = by_key(
-                ((gang.namespace, base), gang)
-                for gang in self._cluster.stores[GANGS].values()
-                for base in self._cluster.owners.rule.base_names(gang)
-            )
-        return self._gangs
+        return by_key(
+            ((gang.namespace, base), gang)
+            for gang in self._cluster.stores[GANGS].values()
+            for base in self._cluster.owners.rule.base_names(gang.opened())
+        )
 
     # Missing facts.
 

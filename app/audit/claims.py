@@ -9,7 +9,6 @@ from app.facts.kinds import POD_CLIQUE, RESOURCE_CLAIM
 from app.facts.table import CLAIMS, DOMAINS
 from app.kube.api import Client, Key, Object, ObjectRef, find
 from app.objects.metadata import key_of
-from app.rules.mnnvl.demand import read_demand
 from app.rules.mnnvl.missing import (
     PUT_BACK,
     REPLACE,
@@ -17,6 +16,7 @@ from app.rules.mnnvl.missing import (
     lacking_claims,
     read_unclaimed,
 )
+from app.rules.mnnvl.wanted import read_demand
 from app.stores.stores import Stores
 
 LACKS = (

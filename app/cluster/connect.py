@@ -65,7 +65,9 @@ def _context(kubeconfig: Path | None, context: str | None) -> str | None:
 
 @contextlib.asynccontextmanager
 async def looking_client(
-    configuration: "Configuration", kubeconfig: Path | None, context: str | None
+    configuration: "Configuration",
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> AsyncIterator[HttpClient]:
     """Yield a client like `api_client`, for a command that a person runs.
 
@@ -79,7 +81,9 @@ async def looking_client(
 
 @contextlib.asynccontextmanager
 async def reading_client(
-    resources: Iterable[Resource], kubeconfig: Path | None, context: str | None
+    resources: Iterable[Resource],
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> AsyncIterator[ReadOnlyClient]:
     """Yield a client that can only read `resources`.
 
@@ -94,7 +98,9 @@ async def reading_client(
 
 @contextlib.asynccontextmanager
 async def console_client(
-    resources: Iterable[Resource], kubeconfig: Path | None, context: str | None
+    resources: Iterable[Resource],
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> AsyncIterator[HttpClient]:
     """Yield a client for the console, with the rights of the kubeconfig, never those of a Pod.
 
@@ -131,9 +137,8 @@ def how_to_renew(problem: Exception, kubeconfig: Path | None, context: str | Non
 
 def other_contexts(problem: Exception, kubeconfig: Path | None, context: str | None) -> str:
     """Return which context was asked and which others there are, if its server does not answer."""
-    if not isinstance(problem, Unavailable) or is_expired(problem):
-        return ""
-    if _is_of_pod(kubeconfig, context):
+    is_silent = isinstance(problem, Unavailable) and not is_expired(problem)
+    if not is_silent or _is_of_pod(kubeconfig, context):
         return ""
     # loads kubernetes_asyncio, which a server in a Pod doesn't need
     from app.kube.kubeconfig import contexts_of

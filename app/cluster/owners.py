@@ -5,12 +5,12 @@ and their preconditions.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.cluster.dialects import LATER
 from app.cluster.view import ClusterView
-from app.facts.grove.gang import SlimPodGang, read_gang
+from app.facts.grove.gang import GangIdentity, SlimPodGang, StoredGang, read_gang
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.labels import MNNVL_ADOPTED, MNNVL_MANAGED, PCS_NAME, PCS_REPLICA
@@ -21,13 +21,14 @@ from app.facts.nvidia.mnnvl import (
     read_mnnvl_resource,
 )
 from app.facts.table import CLAIMS, DOMAINS, GANGS, OF_GANG
+from app.groups import by_key
 from app.kube.api import Conflict, NotFound, Object, ObjectRef, Objects, Selection, find, list_all
 from app.kube.discovery import Discovery
 from app.objects.metadata import annotations_of
 from app.objects.resource import Resource
 from app.objects.shape import JsonMap
 from app.rules.dialects.design import DESIGN
-from app.rules.dialects.dialect import Adopted, OwnerRule, State
+from app.rules.dialects.dialect import OwnerRule, State
 from app.stores.stores import Stores
 
 TRIES = 3
@@ -88,32 +89,22 @@ class MnnvlOwners:
         served = await self._discovery.served_now([dialect.sign for dialect in LATER])
         return next((dialect.name for dialect in LATER if dialect.sign in served), "")
 
-    def states_of(self, gang: SlimPodGang) -> list[tuple[MnnvlResource, State]]:
-        """Return the cached resources of `gang`, as the rule in force sees it, and their states.
+    def states_of(self, gang: SlimPodGang) -> Mapping[State, list[MnnvlResource]]:
+        """Return the cached resources of `gang` by their states, as the rule in force sees them.
 
         Unavailable while a cache isn't ready.
         """
         rule = self.rule
         names = rule.base_names(gang)
-        states: dict[tuple[str, str], tuple[MnnvlResource, State]] = {}
+        resources: dict[tuple[str, str], MnnvlResource] = {}
         for resource, suffix in ((COMPUTE_DOMAIN, DOMAIN_SUFFIX), (RESOURCE_CLAIM, CLAIM_SUFFIX)):
             store = self._stores[resource].ready(resource)
             named = (store.get(gang.namespace, f"{name}{suffix}") for name in names)
             candidates = [*named, *store.by_index(OF_GANG, (gang.namespace, gang.name))]
-            for stored in filter(None, candidates):
-                state = rule.state(stored, gang)
-                if state is not None:
-                    states[stored.kind, stored.name] = stored, state
-        return [states[key] for key in sorted(states)]
+            resources |= {(stored.kind, stored.name): stored for stored in candidates if stored}
 
-    def in_state(self, gang: SlimPodGang, state: State) -> list[MnnvlResource]:
-        """Return those of the cached resources of `gang` that stand to it in this way."""
-        return [stored for stored, actual in self.states_of(gang) if actual == state]
-
-    def annotation_of(self, gang: SlimPodGang, *, adopting: bool = False) -> Adopted:
-        """Return what the annotation of `gang` should say of its cached resources."""
-        states = {state for _, state in self.states_of(gang)}
-        return self.rule.adopted(states, adopting=adopting)
+        states = ((rule.state(resources[key], gang), resources[key]) for key in sorted(resources))
+        return by_key((state, stored) for state, stored in states if state is not None)
 
     # In the dialect `design`.
 
@@ -122,7 +113,7 @@ class MnnvlOwners:
         namespace: str,
         name: str,
         uid: str,
-    ) -> SlimPodGang | None:
+    ) -> StoredGang | None:
         """Return the cached PodGang with this uid, or None.
 
         One that is being deleted doesn't count.
@@ -132,7 +123,7 @@ class MnnvlOwners:
             return None
         return cached
 
-    async def _read_gang(self, gang: SlimPodGang) -> Object | None:
+    async def _read_gang(self, gang: GangIdentity) -> Object | None:
         """Return this cached PodGang as the API server has it, None if it is gone.
 
         The cache may lag: a PodGang that is gone would take the resources from its successor, and
@@ -155,21 +146,22 @@ class MnnvlOwners:
         replica that knows it gives back what is adopted here, and Grove deletes the PodGang then.
         Conflict if one has changed since.
         """
-        adoptable = self.in_state(gang, "adoptable")
+        adoptable = self.states_of(gang).get("adoptable")
         # What another PodGang adopts during these reads leads to a Conflict.
         if not adoptable or not await self._may_adopt(gang, dry_run=dry_run):
             return []
 
-        reference = gang.reference()
+        reference = POD_GANG.owner_reference(gang.name, gang.uid)
         if dry_run:
             return [_owned(stored, reference) for stored in adoptable]
         return await _all(self._write(stored, reference) for stored in adoptable)
 
-    async def _may_adopt(self, gang: SlimPodGang, *, dry_run: bool) -> bool:
+    async def _may_adopt(self, gang: GangIdentity, *, dry_run: bool) -> bool:
         obj = await self._read_gang(gang)
         if obj is None or not (dry_run or MNNVL_ADOPTED in annotations_of(obj)):
             return False
-        return not (self.may_be_late and await self.later_dialect())
+        # Discovery may have found a later Grove during the read.
+        return not self.gives_back and not (self.may_be_late and await self.later_dialect())
 
     # In later dialects.
 
@@ -245,7 +237,7 @@ class MnnvlOwners:
                     owned.append(stored)
         return owned
 
-    async def living_set_of(self, gang: SlimPodGang) -> PodCliqueSet | None:
+    async def living_set_of(self, gang: GangIdentity) -> PodCliqueSet | None:
         """Return the PodCliqueSet of the stored PodGang `gang`.
 
         None if another PodGang is stored, or if the set is gone or being deleted. Raise
@@ -260,7 +252,7 @@ class MnnvlOwners:
             return None
         return pcs
 
-    async def _stored(self, gang: SlimPodGang) -> SlimPodGang | None:
+    async def _stored(self, gang: GangIdentity) -> GangIdentity | None:
         """Return the PodGang that is stored with the name and the uid of `gang`, or None."""
         cached = self._gangs.get(gang.namespace, gang.name)
         if cached is not None and cached.uid == gang.uid:
@@ -288,7 +280,7 @@ class MnnvlOwners:
         return changed
 
 
-def _replica_of(gang: SlimPodGang, pcs: PodCliqueSet) -> dict[str, str]:
+def _replica_of(gang: GangIdentity, pcs: PodCliqueSet) -> dict[str, str]:
     """Return the label of the resources of the replica in which `gang` is.
 
     Earlier releases of Grove only write the replica into the name: `<pcs>-<replica>[-...]`.

@@ -12,7 +12,7 @@ import asyncio
 from msgspec.structs import replace
 
 from app.cluster.view import ClusterView
-from app.facts.grove.gang import SlimPodGang
+from app.facts.grove.gang import StoredGang
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.template import read_template
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
@@ -91,14 +91,14 @@ class MnnvlResources:
         return not stored.owners
 
     def _is_cached(self, owner: OwnerRef, plan: Plan) -> bool:
-        cached: PodCliqueSet | SlimPodGang | None = None
+        cached: PodCliqueSet | StoredGang | None = None
         if owner.kind == POD_CLIQUE_SET.kind:
             cached = self._facts.cached_set(plan.namespace, owner.name)
         elif owner.kind == POD_GANG.kind:
             cached = self._gangs.ready("PodGangs").get(plan.namespace, owner.name)
         if cached is None or cached.uid != owner.uid or cached.deleting:
             return False
-        return not isinstance(cached, SlimPodGang) or not self._is_doomed(cached.set_uid, plan)
+        return not isinstance(cached, StoredGang) or not self._is_doomed(cached.set_uid, plan)
 
     def _is_doomed(self, set_uid: str, plan: Plan) -> bool:
         """Return whether a PodGang of the set `set_uid` is of a former PodCliqueSet of that name.

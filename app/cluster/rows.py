@@ -8,14 +8,15 @@ from app.facts.kai.queue import read_queue_names
 from app.facts.labels import MANAGED_BY, MANAGER, POD_GROUP_NAME
 from app.facts.named import read_name
 from app.facts.table import BY_SET, Row, in_namespace
+from app.json import from_json, to_json
 from app.kube.api import Object
 from app.kube.owners import Controller, controller_of
 from app.kube.store import IndexFunction
-from app.objects.packed import packed, unpacked
+from app.objects.metadata import annotations_of
 from app.objects.resource import POD
-from app.objects.shape import map_at, text_of
-from app.rules.mnnvl.demand import ClaimedClique
-from app.rules.mnnvl.missing import Unclaimed, read_clique
+from app.objects.shape import map_at, text_at
+from app.rules.mnnvl.missing import Unclaimed, is_ending, read_clique
+from app.rules.mnnvl.wanted import ClaimedClique
 from app.rules.workload.groups import SKIP_PODGROUPER, GroupRef, group_keys, group_ref, shared_key
 from app.rules.workload.kai_podgroup import WORKLOAD_GROUP
 from app.rules.workload.versions import group_of_pod_group, groups_of_workload
@@ -35,7 +36,8 @@ class Stored(Value):
     content: bytes
 
     def view(self) -> Object:
-        return unpacked(self.content)
+        content: Object = from_json(self.content)
+        return content
 
 
 class StoredPod(Stored):
@@ -66,7 +68,7 @@ def read_pod(obj: Object) -> StoredPod | None:
         return None
 
     metadata = obj["metadata"]
-    annotations = obj["metadata"].get("annotations") or {}
+    annotations = annotations_of(obj)
     content = {
         "metadata": {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
     }
@@ -74,22 +76,21 @@ def read_pod(obj: Object) -> StoredPod | None:
     return StoredPod(
         namespace=metadata.get("namespace", ""),
         name=metadata["name"],
-        content=packed(content),
+        content=to_json(content),
         uid=metadata["uid"],
         ref=ref,
         controller=controller_of(obj),
         pod_group=annotations.get(POD_GROUP_NAME, ""),
         marked=annotations.get(SKIP_PODGROUPER) == "true",
-        ending=bool(metadata.get("deletionTimestamp"))
-        or map_at(obj, "status").get("phase") in ("Succeeded", "Failed"),
-        priority_class=text_of(map_at(obj, "spec").get("priorityClassName")),
+        ending=is_ending(obj),
+        priority_class=text_at(map_at(obj, "spec"), "priorityClassName"),
     )
 
 
 def _stored(obj: Object) -> tuple[str, str, bytes]:
     """Return the fields of `Stored`."""
     metadata = {key: obj["metadata"][key] for key in _METADATA if key in obj["metadata"]}
-    content = packed(
+    content = to_json(
         {"apiVersion": obj["apiVersion"], "metadata": metadata, "spec": map_at(obj, "spec")}
     )
     return metadata.get("namespace", ""), metadata["name"], content
@@ -147,7 +148,7 @@ class StoredPodGroup(Versioned, Stored):
 
 def read_pod_group(obj: Object) -> StoredPodGroup:
     metadata = obj["metadata"]
-    identity = str((metadata.get("annotations") or {}).get(WORKLOAD_GROUP, ""))
+    identity = text_at(annotations_of(obj), WORKLOAD_GROUP)
     return StoredPodGroup(
         *_stored(obj),
         metadata["uid"],

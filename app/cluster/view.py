@@ -14,6 +14,7 @@ from app.kube.api import Key, ObjectRef, Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.resource import Resource
 from app.rules.dialects.dialect import Dialect, NoTopology
+from app.rules.mnnvl.wanted import CliqueFacts
 from app.rules.topology.coverage import (
     GPU_COUNT,
     NVLINK_DOMAIN,
@@ -221,9 +222,13 @@ class ClusterView:
         stored = await find(self._client, ObjectRef(POD_CLIQUE_SET, name, namespace))
         return None if stored is None else read_pod_clique_set(stored)
 
-    def device_classes(self) -> Collection[str]:
-        """Return the names of all DeviceClasses."""
-        return self._device_classes.ready("DeviceClasses").values()
+    def about_clique(self, namespace: str, name: str) -> CliqueFacts:
+        """Return the facts about a PodClique of the set `name`, as the caches have them."""
+        return CliqueFacts(
+            self.cached_set(namespace, name),
+            self._device_classes.ready("DeviceClasses").values(),
+            self.dialect().reads_groups,
+        )
 
     def node_labels(self, name: str) -> Mapping[str, str] | None:
         """Return the cached labels of a node, or None if the cache lacks it."""

@@ -3,7 +3,6 @@
 It is strict, and reports all findings together. Environment variables and flags override values.
 """
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -30,8 +29,6 @@ _SERVICE_LINK = "tcp://"
 It does so for the Service grove-admission; the variable is then not a setting.
 """
 
-logger = logging.getLogger(__name__)
-
 _UNFIT = (LookupError, AttributeError, TypeError, ArithmeticError)
 """What PyYAML raises for a value that does not fit its tag, such as a KeyError for `!!bool 7`."""
 
@@ -39,8 +36,7 @@ _UNFIT = (LookupError, AttributeError, TypeError, ArithmeticError)
 def read_configuration(text: str, source: str) -> Configuration:
     """Return the configuration in `text`, a YAML document.
 
-    `source` is its name in findings. Raise ConfigurationError with all findings. Findings about
-    levels that are not used are logged as warnings.
+    `source` is its name in findings. Raise ConfigurationError with all findings.
     """
     data = _read_map(text, source)
     findings = [
@@ -58,9 +54,6 @@ def read_configuration(text: str, source: str) -> Configuration:
 
     if findings:
         raise ConfigurationError(source, findings)
-
-    _warn_of_unused_levels(configuration, source)
-
     return configuration
 
 
@@ -87,16 +80,6 @@ def _read_map(text: str, source: str) -> dict[str, Any]:
 
 def _unreadable(source: str, reason: str) -> ConfigurationError:
     return ConfigurationError(source, [f"not YAML that can be read: {reason}"])
-
-
-def _warn_of_unused_levels(configuration: Configuration, source: str) -> None:
-    topology = configuration.cluster_topology
-    if topology.enabled or not topology.levels:
-        return
-
-    unused = "not used, because clusterTopology.enabled is false"
-    for finding in topology.findings():
-        logger.warning("%s: clusterTopology.%s (%s)", source, finding, unused)
 
 
 def load_configuration(path: Path) -> Configuration:
@@ -153,7 +136,9 @@ class _UniqueKeys(yaml.SafeLoader):
 
 
 def with_overrides(
-    configuration: Configuration, environment: Mapping[str, str], flags: Mapping[str, Any]
+    configuration: Configuration,
+    environment: Mapping[str, str],
+    flags: Mapping[str, Any],
 ) -> Configuration:
     """Return `configuration` with the overrides of flags and environment variables.
 

@@ -84,18 +84,11 @@ class ClusterTopology(_Section):
 
     @model_validator(mode="after")
     def _levels(self) -> "ClusterTopology":
-        if self.enabled and (findings := self.findings()):
-            raise ValueError("; ".join(findings))
+        levels = [level.model_dump() for level in self.levels]
+        findings = validate_levels(levels, FieldPath("levels"))
+        if self.enabled and findings:
+            raise ValueError("; ".join(map(str, findings)))
         return self
-
-    def findings(self) -> list[str]:
-        """Return the findings about `levels`, with paths below `clusterTopology`."""
-        return [
-            str(finding)
-            for finding in validate_levels(
-                [level.model_dump() for level in self.levels], FieldPath("levels")
-            )
-        ]
 
 
 ACCOUNT = "grove-admission"
@@ -120,16 +113,17 @@ class Authorization(_Section):
 
 
 Mode = Literal["refuse", "warn"]
+ModeOrNone = Mode | Literal[""]
 
 
 class WebhookModes(_Section):
     """The modes of single webhooks; "" is that of all."""
 
-    cluster_topology: Mode | Literal[""] = ""
-    pod_clique_set: Mode | Literal[""] = ""
-    pod_group: Mode | Literal[""] = ""
-    pod_clique: Mode | Literal[""] = ""
-    pod_gang: Mode | Literal[""] = ""
+    cluster_topology: ModeOrNone = ""
+    pod_clique_set: ModeOrNone = ""
+    pod_group: ModeOrNone = ""
+    pod_clique: ModeOrNone = ""
+    pod_gang: ModeOrNone = ""
 
 
 class Enforcement(_Section):

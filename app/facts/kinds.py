@@ -48,33 +48,36 @@ DOMAIN_CLIQUE = Resource(
     True,
     ("v1beta1",),
 )
+_OF_CLAIMS = ("v1", "v1beta2", "v1beta1")
+"""The versions of resource.k8s.io."""
+
 RESOURCE_CLAIM = Resource(
     "resource.k8s.io",
     "resourceclaims",
     "ResourceClaim",
     True,
-    ("v1", "v1beta2", "v1beta1"),
+    _OF_CLAIMS,
 )
 CLAIM_TEMPLATE = Resource(
     "resource.k8s.io",
     "resourceclaimtemplates",
     "ResourceClaimTemplate",
     True,
-    ("v1", "v1beta2", "v1beta1"),
+    _OF_CLAIMS,
 )
 RESOURCE_SLICE = Resource(
     "resource.k8s.io",
     "resourceslices",
     "ResourceSlice",
     False,
-    ("v1", "v1beta2", "v1beta1"),
+    _OF_CLAIMS,
 )
 DEVICE_CLASS = Resource(
     "resource.k8s.io",
     "deviceclasses",
     "DeviceClass",
     False,
-    ("v1", "v1beta2", "v1beta1"),
+    _OF_CLAIMS,
 )
 
 WORKLOAD = Resource(

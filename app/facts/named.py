@@ -6,7 +6,7 @@ Times of facts are seconds since 1970, None if an object has none.
 import sys
 from typing import Any, ClassVar
 
-from app.objects.shape import JsonMap, text_at, text_of
+from app.objects.shape import JsonMap, map_at, text_at, text_of
 from app.value import Value
 
 Key = tuple[str, str]
@@ -40,6 +40,12 @@ class Named:
         return Ref(self.kind, getattr(self, "namespace", ""), self.name)
 
 
+class ClusterScoped(Value, Named):
+    """A fact about one object of a kind without namespaces."""
+
+    name: str = ""
+
+
 class Namespaced(Value, Named):
     """A fact about one object of a kind that has namespaces."""
 
@@ -62,4 +68,4 @@ def read_key(metadata: JsonMap) -> Key:
 
 
 def read_name(obj: JsonMap) -> str:
-    return str(obj["metadata"]["name"])
+    return text_at(map_at(obj, "metadata"), "name")

@@ -50,19 +50,9 @@ def without_condition(conditions: Any, kind: str) -> list[Object]:
 
 def has_condition(conditions: Any, desired: Condition) -> bool:
     """Return whether `conditions` contain `desired`. The time of transition is not compared."""
-    return any(_equals(condition, desired) for condition in maps_of(conditions))
-
-
-def _equals(condition: JsonMap, desired: Condition) -> bool:
-    stored = tuple(
-        condition.get(key) for key in ("type", "status", "reason", "message", "observedGeneration")
-    )
-    return stored == (
-        desired.type,
-        desired.status,
-        desired.reason,
-        desired.message,
-        desired.generation,
+    timeless = _as_map(desired, {}, "")
+    return any(
+        {**condition, "lastTransitionTime": ""} == timeless for condition in maps_of(conditions)
     )
 
 

@@ -31,13 +31,6 @@ def maps_of(value: Any) -> list[Object]:
     return [item for item in value if isinstance(item, dict)]
 
 
-def texts_of(value: Any) -> list[str]:
-    """Return the strings in the list `value`. Empty if `value` is not a list."""
-    if not isinstance(value, list):
-        return []
-    return [item for item in value if isinstance(item, str)]
-
-
 def int_of(value: Any, default: int = 0) -> int:
     """`value` if it is an integer, else `default`. A boolean is not an integer."""
     return value if isinstance(value, int) and not isinstance(value, bool) else default
@@ -73,4 +66,4 @@ def maps_at(obj: JsonMap, *path: str) -> list[dict[str, Any]]:
 
 def texts_at(holder: JsonMap, key: str) -> list[str]:
     """Return the strings in the list at `key` of a map. Empty if there is none."""
-    return texts_of(holder.get(key))
+    return [item for item in list_of(holder.get(key)) if isinstance(item, str)]

@@ -128,11 +128,7 @@ class ClusterTopologyReconciler:
             if dialect.owns_topology:
                 await self._delete(stored)
         elif stored["metadata"].get("deletionTimestamp"):
-            raise BeingDeleted(
-                f"{dialect.resource.kind} {self._name} is being deleted",
-                code=409,
-                reason="Conflict",
-            )
+            raise BeingDeleted(f"{dialect.resource.kind} {self._name} is being deleted")
         elif stored.get("spec", {}).get("levels") != self._levels:
             return await self._update(dialect, stored)
 
@@ -171,15 +167,11 @@ class ClusterTopologyReconciler:
         """Return whether the rules reject `desired`. If so, an event states the reasons."""
         operation = "CREATE" if old is None else "UPDATE"
         verdict = dialect.validate_levels(desired, old, operation, self._topology, managed=True)
-        problems = (
-            [verdict.refusal]
-            if verdict.refusal is not None
-            else [str(finding) for finding in verdict.findings]
-        )
-        if problems:
-            note = f"the levels of the configuration are not written: {'; '.join(problems)}"
+        if verdict.findings:
+            problems = "; ".join(map(str, verdict.findings))
+            note = f"the levels of the configuration are not written: {problems}"
             self._events.record(regarding, "Warning", "TopologyNotWritten", note)
-        return bool(problems)
+        return bool(verdict.findings)
 
     def _note(self, dialect: Dialect, stored: Object) -> None:
         if dialect.owns_topology:

@@ -56,7 +56,7 @@ class ConstraintStatusReconciler(Value):
 
     async def reconcile(self, key: Key) -> float | None:
         pcs = self.sets.get(*key)
-        if pcs is None or pcs.deleting or self._is_current(pcs):
+        if pcs is None or pcs.deleting or pcs.condition == self._desired(pcs):
             return None
         with contextlib.suppress(NotFound):  # deleted meanwhile
             ref = ObjectRef(POD_CLIQUE_SET, pcs.name, pcs.namespace)
@@ -64,22 +64,10 @@ class ConstraintStatusReconciler(Value):
         return None
 
     def _desired(self, pcs: PodCliqueSet) -> Condition | None:
-        return self.topology.dialect().condition(pcs, self._known_topology())
-
-    def _known_topology(self) -> ManagedTopology | None:
-        try:
-            return self.topology.topology()
-        except Unavailable:
-            return None
-
-    def _is_current(self, pcs: PodCliqueSet) -> bool:
-        desired = self._desired(pcs)
-        values = (
-            None
-            if desired is None
-            else (desired.status, desired.reason, desired.message, desired.generation)
-        )
-        return pcs.condition == values
+        known: ManagedTopology | None = None
+        with contextlib.suppress(Unavailable):
+            known = self.topology.topology()
+        return self.topology.dialect().condition(pcs, known)
 
     async def _write(self, stored: Object) -> None:
         """Write the condition of `stored`, which may be newer than the cache.
@@ -87,11 +75,11 @@ class ConstraintStatusReconciler(Value):
         Conflict if it has changed since: a merge patch replaces the whole list of conditions.
         """
         pcs = read_pod_clique_set(stored)
-        if pcs.deleting or self._is_current(pcs):
+        desired = self._desired(pcs)
+        if pcs.deleting or pcs.condition == desired:
             return
 
         current = (stored.get("status") or {}).get("conditions")
-        desired = self._desired(pcs)
         if desired is None:
             conditions = without_condition(current, CONDITION)
         else:
@@ -138,14 +126,14 @@ class LevelCoverageReconciler(Value):
         if not self.topology.nodes() or key not in self.all_keys():
             return None
         dialect = self.topology.dialect()
+        ref = ObjectRef(dialect.resource, key[1])
         with contextlib.suppress(NotFound):  # deleted meanwhile, or its CRD has no status
-            stored = await self.client.get(ObjectRef(dialect.resource, key[1]))
-            await self._write(
-                stored, coverage_problems(dialect.read_levels(stored), self.topology.nodes_with)
-            )
+            stored = await self.client.get(ref)
+            levels = dialect.read_levels(stored)
+            await self._write(ref, stored, coverage_problems(levels, self.topology.nodes_with))
         return None
 
-    async def _write(self, stored: Object, problems: list[LevelProblem]) -> None:
+    async def _write(self, ref: ObjectRef, stored: Object, problems: list[LevelProblem]) -> None:
         metadata = stored["metadata"]
         status = stored.get("status") or {}
         condition = coverage_condition(problems, metadata.get("generation", 0))
@@ -161,9 +149,7 @@ class LevelCoverageReconciler(Value):
 
         conditions = with_condition(status.get("conditions"), condition, timestamp(self.now()))
         patch = status_patch(stored, {"conditions": conditions})
-        resource = self.topology.dialect().resource
         with contextlib.suppress(Rejected):  # the event reports the problem
-            ref = ObjectRef(resource, metadata["name"])
             await self.client.patch(ref, patch, subresource="status")
 
 

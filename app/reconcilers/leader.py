@@ -13,7 +13,7 @@ from uuid import uuid4
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
 from app.cluster.resources import MnnvlResources
-from app.cluster.rows import CLIQUES, LISTED_QUEUES, StoredClique
+from app.cluster.rows import CLIQUES, LISTED_QUEUES
 from app.cluster.workload_caches import WorkloadCaches
 from app.config.schema import Configuration, LeaderElection
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
@@ -33,7 +33,6 @@ from app.kube.lease import Elector, LeaseTiming
 from app.kube.loop import Loop, Observe, Reconciler
 from app.kube.owners import Kinds, Owners
 from app.kube.rewrites import TOLERATED, WINDOW_SECONDS, Rewrites
-from app.kube.store import WatchStore
 from app.objects.resource import Resource
 from app.reconcilers import (
     conditions,
@@ -109,7 +108,8 @@ class Leader:
         self.duties: list[Duty] = []
         self.events = Recorder(client, self.identity)
         self._rewrites: dict[str, Rewrites] = {}
-        self._only_here: list[Stores] = []
+        self._own = Stores((CLIQUES, LISTED_QUEUES))
+        self._only_here = [self._own]
         self._configuration = configuration
         self._client = client
         self._observe = observe
@@ -119,7 +119,6 @@ class Leader:
         self._facts = cluster.facts
         self._mnnvl = MnnvlResources(client, cluster.facts, cluster.stores)
         self._owners = cluster.owners.written_by(client)
-        self._cliques = Stores((CLIQUES,))
         self._managed = self._managed_topology()
         self._kai = self._kai_topology()
         self.loops = [*self._all_loops()]
@@ -198,7 +197,8 @@ class Leader:
         yield self._podgang_loop()
         yield self._status_loop()
         yield self._coverage_loop()
-        yield from self._mnnvl_loops()
+        yield self._mnnvl_resources_loop()
+        yield self._mnnvl_claims_loop()
         yield self._queue_names_loop()
         if self._configuration.workloads.enabled:
             yield self._workload_loop()
@@ -244,7 +244,7 @@ class Leader:
             )
         )
         podgang.subscribe(loop, self._stores, self._topology.name)
-        podgang.subscribe_to_resources(loop, self._stores, self._cliques[CLIQUES])
+        podgang.subscribe_to_resources(loop, self._stores, self._own[CLIQUES])
         return loop
 
     def _status_loop(self) -> Loop:
@@ -259,14 +259,8 @@ class Leader:
         conditions.subscribe_coverage(loop, self._stores)
         return loop
 
-    def _mnnvl_loops(self) -> list[Loop]:
-        """Return the loops over the PodCliques, which only the leader caches."""
-        only_here = self._cliques
-        self._only_here.append(only_here)
-        cliques = only_here[CLIQUES]
-        return [self._mnnvl_resources_loop(cliques), self._mnnvl_claims_loop(cliques)]
-
-    def _mnnvl_resources_loop(self, cliques: WatchStore[StoredClique]) -> Loop:
+    def _mnnvl_resources_loop(self) -> Loop:
+        cliques = self._own[CLIQUES]
         reconciler = mnnvl_resources.MnnvlResourcesReconciler(
             self._writing("mnnvl-resources", MANY_RESTORES),
             cliques,
@@ -277,13 +271,13 @@ class Leader:
             collect_after=self._configuration.mnnvl.collect_after_seconds,
         )
         loop = self._resources_loop = self._loop(reconciler, begin=reconciler.begin)
-        mnnvl_resources.subscribe(loop, cliques, self._stores)
-        mnnvl_resources.subscribe_to_owners(loop, self._stores, self._owners)
+        mnnvl_resources.subscribe(loop, cliques, self._stores, self._owners)
         mnnvl_resources.subscribe_to_apis(loop, self._client.discovery)
 
         return loop
 
-    def _mnnvl_claims_loop(self, cliques: WatchStore[StoredClique]) -> Loop:
+    def _mnnvl_claims_loop(self) -> Loop:
+        cliques = self._own[CLIQUES]
         writing = self._writing("mnnvl-claims", MANY_REPAIRS, REPAIR_SECONDS)
         self._claims = mnnvl_claims.MnnvlClaimsReconciler(writing, cliques, self._facts)
         loop = self._loop(self._claims, workers=CLAIM_WORKERS, begin=self._claims.begin)
@@ -291,9 +285,7 @@ class Leader:
         return loop
 
     def _queue_names_loop(self) -> Loop:
-        only_here = Stores((LISTED_QUEUES,))
-        self._only_here.append(only_here)
-        listed = only_here[LISTED_QUEUES]
+        listed = self._own[LISTED_QUEUES]
         reconciler = queue_names.QueueNamesReconciler(self._client, self._queues, listed)
         loop = self._loop(reconciler, workers=1)
         queue_names.subscribe(loop, (self._queues, listed), self._client.discovery)
@@ -312,8 +304,8 @@ class Leader:
                 Owners(client, Kinds(client.read).find),
                 self.events,
                 Conventions(keys, self._topology.name, settings.default_queue),
-                self._count("pod-group-name", 2, 600.0),
-                self._count("workload"),
+                self._writing("pod-group-name", 2, 600.0).rewrites,
+                self._writing("workload").rewrites,
             )
         )
         workload.subscribe(loop, caches, client.discovery)
@@ -334,16 +326,8 @@ class Leader:
         tolerated: int = TOLERATED,
         window: float = WINDOW_SECONDS,
     ) -> Writing:
-        return Writing(self._client, self.events, self._count(name, tolerated, window))
-
-    def _count(
-        self,
-        name: str,
-        tolerated: int = TOLERATED,
-        window: float = WINDOW_SECONDS,
-    ) -> Rewrites:
         self._rewrites[name] = Rewrites(tolerated=tolerated, window=window)
-        return self._rewrites[name]
+        return Writing(self._client, self.events, self._rewrites[name])
 
     def _served_changed(self, resource: Resource, version: str | None) -> None:
         """Reconciles everything if the dialect may have changed."""

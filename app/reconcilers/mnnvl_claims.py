@@ -22,12 +22,12 @@ from app.kube.store import WatchStore
 from app.objects.fields import listed
 from app.reconcilers.mnnvl_pods import WAIT_SECONDS, PodsWithoutClaim
 from app.reconcilers.writing import Writing, regarding_set
-from app.rules.mnnvl.demand import ClaimedClique
 from app.rules.mnnvl.missing import (
     Unclaimed,
     lacking_claims,
     read_clique,
 )
+from app.rules.mnnvl.wanted import ClaimedClique
 from app.stores.stores import Stores
 from app.value import Value
 
@@ -148,15 +148,13 @@ class MnnvlClaimsReconciler:
     # Repair.
 
     async def _repair(self, pcs: PodCliqueSet, lacking: list[str]) -> float | None:
-        contested = [name for name in lacking if self._is_contested(pcs, name)]
+        paused = self._rewrites.pause
+        contested = [name for name in lacking if paused((pcs.namespace, name)) is not None]
         repairs = await self._put_back(pcs, [name for name in lacking if name not in contested])
         self._report(pcs, lacking, contested, repairs)
         if repairs.in_vain or contested:
             return OFF_SECONDS
         return REFUSED_SECONDS if repairs.rejections else WAIT_SECONDS
-
-    def _is_contested(self, pcs: PodCliqueSet, name: str) -> bool:
-        return self._rewrites.pause((pcs.namespace, name)) is not None
 
     async def _put_back(self, pcs: PodCliqueSet, names: list[str]) -> Repairs:
         """Write the PodCliques `names` without a change: the first alone, then several at once.

@@ -7,13 +7,12 @@ ones that stored PodCliques need, and deletes those that no PodClique needs any 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from app.cluster.owners import MnnvlOwners
 from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.rows import BY_BASE, StoredClique
 from app.cluster.view import ClusterView
-from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.facts.nvidia.mnnvl import CLAIM_SUFFIX, DOMAIN_SUFFIX, MnnvlResource, base_of
 from app.facts.place import read_place
@@ -22,12 +21,12 @@ from app.kube.api import Key, Object, ObjectRef, Rejected, Selection, find
 from app.kube.discovery import Discovery
 from app.kube.events import Notices
 from app.kube.loop import Loop
+from app.kube.pages import pages
 from app.kube.store import WatchStore
 from app.objects.metadata import labels_of
 from app.objects.resource import POD, Resource
-from app.reconcilers.writing import Writing, named, regarding_set
+from app.reconcilers.writing import Writing, named, regarding_set, soonest
 from app.rules.mnnvl.demand import (
-    ClaimedClique,
     claim_names,
     demands_in,
     is_made_by_us,
@@ -37,6 +36,7 @@ from app.rules.mnnvl.demand import (
     uses,
 )
 from app.rules.mnnvl.plan import ClaimMode
+from app.rules.mnnvl.wanted import ClaimedClique
 from app.stores.stores import Stores
 
 SETTLE_SECONDS = 0.25
@@ -135,7 +135,7 @@ class MnnvlResourcesReconciler:
 
         remaining = await self._collect(key)
 
-        return min((seconds for seconds in (pause, remaining) if seconds is not None), default=None)
+        return soonest(pause, remaining)
 
     # Give back.
 
@@ -167,25 +167,29 @@ class MnnvlResourcesReconciler:
         if pcs is None or not lasting:
             return None
 
-        mode: ClaimMode = "template"
-        if any(demand.mode == "shared" for demand in lasting):
-            mode = "shared"
+        is_shared = any(demand.mode == "shared" for demand in lasting)
+        mode: ClaimMode = "shared" if is_shared else "template"
+        regarding = regarding_set(pcs)
 
         pause = self._rewrites.pause(key)
         if pause is not None:
-            self._say_contested(key, pcs)
+            note = (
+                f'the MNNVL resources of "{key[1]}" are deleted again and again: not restored for a'
+                " while"
+            )
+            self._notices.say(key, [regarding], "MnnvlResourcesContested", note)
             return pause
 
         try:
             created = await self._resources.restore(plan_for(lasting, pcs), mode)
         except NotOurs as problem:
-            self._notices.say(key, [regarding_set(pcs)], "MnnvlResourcesMissing", str(problem))
+            self._notices.say(key, [regarding], "MnnvlResourcesMissing", str(problem))
             return NOT_OURS_SECONDS
         except Rejected as rejection:
             if not rejection.passes:
                 self._notices.say(
                     key,
-                    [regarding_set(pcs)],
+                    [regarding],
                     "MnnvlResourcesMissing",
                     rejection.message,
                 )
@@ -195,16 +199,9 @@ class MnnvlResourcesReconciler:
         if created:
             self._rewrites.count(key)
             note = f"created {named(created)}, which stored PodCliques use and which did not exist"
-            self._events.record(regarding_set(pcs), "Normal", "MnnvlResourcesRestored", note)
+            self._events.record(regarding, "Normal", "MnnvlResourcesRestored", note)
 
         return None
-
-    def _say_contested(self, key: Key, pcs: PodCliqueSet) -> None:
-        note = (
-            f'the MNNVL resources of "{key[1]}" are deleted again and again: not restored for a'
-            " while"
-        )
-        self._notices.say(key, [regarding_set(pcs)], "MnnvlResourcesContested", note)
 
     # Collect.
 
@@ -281,14 +278,10 @@ class MnnvlResourcesReconciler:
 
         The pods are read from the API server.
         """
-        token = ""
-        while True:
-            page = await self._client.list(Selection(POD, namespace), continue_token=token)
+        async for page in pages(self._client, Selection(POD, namespace)):
             if any(uses(pod, names) for pod in page.items):
                 return True
-            token = page.continue_token
-            if not token:
-                return False
+        return False
 
     async def _read(
         self,
@@ -334,46 +327,41 @@ class MnnvlResourcesReconciler:
             self._events.record(regarding_set(pcs), "Normal", "MnnvlResourcesCollected", note)
 
 
-def subscribe(loop: Loop, cliques: WatchStore[StoredClique], stores: Stores) -> None:
+def subscribe(
+    loop: Loop,
+    cliques: WatchStore[StoredClique],
+    stores: Stores,
+    owners: MnnvlOwners,
+) -> None:
     """Reconcile a base name soon after a change.
 
-    The change is of a PodClique, PodCliqueSet or resource that it depends on.
+    The change is of a PodClique, PodCliqueSet or resource that it depends on. A resource that has
+    to be given back is not left for a moment.
     """
 
-    def add(namespace: str, base: str) -> None:
-        if base:
-            loop.add_after((namespace, base), SETTLE_SECONDS)
+    def add_needed(changed: Iterable[object]) -> None:
+        for demand in demands_in(changed):
+            loop.add_after((demand.namespace, demand.base_name), SETTLE_SECONDS)
 
-    def clique_changed(key: Key, before: StoredClique | None, after: StoredClique | None) -> None:
-        for base in {demand.base_name for demand in demands_in((before, after))}:
-            add(key[0], base)
-
-    def resource_changed(
-        key: Key, before: MnnvlResource | None, after: MnnvlResource | None
-    ) -> None:
-        resource = after or before
-        if resource is not None:
-            add(key[0], resource.base_name)
+    def clique_changed(key: Key, before: object, after: object) -> None:
+        add_needed((before, after))
 
     def set_changed(key: Key, before: object, after: object) -> None:
-        for demand in demands_in(cliques.by_index(BY_SET, key)):
-            add(key[0], demand.base_name)
-
-    cliques.subscribe(clique_changed)
-    stores[SETS].subscribe(set_changed)
-    stores[DOMAINS].subscribe(resource_changed)
-    stores[CLAIMS].subscribe(resource_changed)
-
-
-def subscribe_to_owners(loop: Loop, stores: Stores, owners: MnnvlOwners) -> None:
-    """Reconcile a base name at once if one of its resources has to be given back."""
+        add_needed(cliques.by_index(BY_SET, key))
 
     def resource_changed(
-        key: Key, before: MnnvlResource | None, after: MnnvlResource | None
+        key: Key,
+        before: MnnvlResource | None,
+        after: MnnvlResource | None,
     ) -> None:
+        resource = after or before
+        if resource is not None and resource.base_name:
+            loop.add_after((key[0], resource.base_name), SETTLE_SECONDS)
         if after is not None and owners.set_of(after) is not None:
             loop.add((key[0], after.base_name))
 
+    cliques.subscribe(clique_changed)
+    stores[SETS].subscribe(set_changed)
     stores[DOMAINS].subscribe(resource_changed)
     stores[CLAIMS].subscribe(resource_changed)
 

@@ -8,13 +8,13 @@ reconciler handles changes of the levels and of PodCliqueSets, PodGangs that the
 complete, and ownership, which needs the uid of a stored PodGang.
 """
 
-import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from app.cluster.owners import MnnvlOwners
 from app.cluster.rows import BY_BASE, StoredClique
 from app.cluster.view import ClusterView
-from app.facts.grove.gang import StoredGang
+from app.facts.grove.gang import OpenGang, SlimPodGang, StoredGang
 from app.facts.kinds import POD_GANG
 from app.facts.labels import MNNVL_ADOPTED
 from app.facts.nvidia.mnnvl import MnnvlResource
@@ -25,10 +25,11 @@ from app.kube.loop import Loop
 from app.kube.rewrites import same
 from app.kube.store import WatchStore
 from app.objects.edits import ABSENT, Edit, operations, value_at
-from app.objects.jsonpatch import Operation
 from app.reconcilers.writing import Writing, named
-from app.rules.mnnvl.demand import ClaimedClique
+from app.rules.dialects.dialect import State
+from app.rules.mnnvl.wanted import ClaimedClique
 from app.stores.stores import Stores
+from app.value import Value
 
 UNTIL_GIVEN_BACK_SECONDS = 1.0
 """The time until the next look at a PodGang whose annotation is removed later."""
@@ -37,6 +38,22 @@ _ADOPTED = ("metadata", "annotations", MNNVL_ADOPTED)
 
 CONTESTED_SECONDS = 1.0
 """The time until the next step if another writer has changed what was written."""
+
+
+class CurrentGang(Value):
+    """A PodGang with its resources, as the caches show them at one moment.
+
+    `adopted` is what its annotation should say of them.
+    """
+
+    gang: OpenGang
+    states: Mapping[State, list[MnnvlResource]]
+    adopted: Any
+
+    @property
+    def is_marked_in_vain(self) -> bool:
+        """Whether it has the annotation, and no resource."""
+        return not self.states and value_at(self.gang.view, _ADOPTED) is not ABSENT
 
 
 class PodGangReconciler:
@@ -74,36 +91,42 @@ class PodGangReconciler:
         return self._gangs.known_keys()
 
     async def reconcile(self, key: Key) -> float | None:
-        gang = self._gangs.get(*key)
-        if gang is None or gang.deleting:
+        current = self._current(key)
+        if current is None:
             self._notices.forget(key)
             return None
-        await self._adopt(gang)
-        if self._may_own_nothing(gang):
+
+        self._report_foreign(current.gang, current.states.get("foreign", []))
+        if "adoptable" in current.states:
+            await self._adopt(current.gang)
+            current = self._current(key)
+        if current is not None and current.is_marked_in_vain and self._owners.gives_back:
             if self._gives_back():
                 return UNTIL_GIVEN_BACK_SECONDS
-            await self._give_back(gang)
-        gang = self._gangs.get(*key)
-        if gang is None or gang.deleting:
+            await self._give_back(current.gang)
+            current = self._current(key)
+
+        return None if current is None else await self._write(current)
+
+    def _current(self, key: Key) -> CurrentGang | None:
+        """Return the PodGang as the caches show it now, None if it is gone or being deleted."""
+        stored = self._gangs.get(*key)
+        if stored is None or stored.deleting:
             return None
-        patch = operations(gang.view(), await self._changes(gang))
-        return await self._write(gang, patch) if patch else None
+
+        gang = stored.opened()
+        states = self._owners.states_of(gang)
+        return CurrentGang(gang, states, self._owners.rule.adopted(states) or ABSENT)
 
     # Ownership.
 
-    async def _adopt(self, gang: StoredGang) -> None:
-        self._report_foreign(gang, self._owners.in_state(gang, "foreign"))
+    async def _adopt(self, gang: SlimPodGang) -> None:
         adopted = await self._owners.adopt(gang, dry_run=False)
         if adopted:
             note = f"now owns {named(adopted)}"
             self._events.record(_regarding(gang), "Normal", "MnnvlResourcesAdopted", note)
 
-    def _may_own_nothing(self, gang: StoredGang) -> bool:
-        """Return whether the caches show that `gang` has given back all, but for its annotation."""
-        is_marked = value_at(gang.view(), _ADOPTED) is not ABSENT
-        return is_marked and self._owners.gives_back and not self._owners.states_of(gang)
-
-    async def _give_back(self, gang: StoredGang) -> None:
+    async def _give_back(self, gang: SlimPodGang) -> None:
         """Give back what `gang` owns before its annotation is removed.
 
         The caches may be late. Without the annotation, our webhook would not be called before the
@@ -114,7 +137,7 @@ class PodGangReconciler:
             note = f"no longer owns {named(changed)}, which its PodCliqueSet now owns"
             self._events.record(_regarding(gang), "Normal", "MnnvlResourcesGivenBack", note)
 
-    def _report_foreign(self, gang: StoredGang, foreign: list[MnnvlResource]) -> None:
+    def _report_foreign(self, gang: SlimPodGang, foreign: list[MnnvlResource]) -> None:
         key = (gang.namespace, gang.name)
         names = ", ".join(f"{stored.kind} {stored.name}" for stored in foreign)
         if not names:
@@ -125,24 +148,28 @@ class PodGangReconciler:
 
     # Constraints.
 
-    async def _changes(self, gang: StoredGang) -> list[Edit]:
-        view = gang.view()
-        changes: list[Edit] = []
+    async def _constraints(self, gang: OpenGang) -> list[Edit]:
+        """Return the changes to the constraints of `gang`."""
         pcs = await self._facts.read_set(gang.namespace, gang.place.pcs)
-        # once the managed topology is known, every PodGang is reconciled
-        with contextlib.suppress(Unavailable):
-            changes += self._facts.dialect().podgang_changes(view, pcs, self._facts)
-        adopted = self._owners.annotation_of(gang) or ABSENT
-        if value_at(view, _ADOPTED) != adopted:
-            changes.append(Edit(_ADOPTED, adopted))
-        return changes
+        try:
+            return self._facts.dialect().podgang_changes(gang.view, pcs, self._facts)
+        except Unavailable:
+            return []  # once the managed topology is known, every PodGang is reconciled
 
-    async def _write(self, gang: StoredGang, patch: list[Operation]) -> float | None:
-        """Write `patch` to the PodGang.
+    async def _write(self, current: CurrentGang) -> float | None:
+        """Write what the PodGang lacks.
 
         Conflict if it has changed since it was cached. If the answer differs from what was
         written, another writer has changed it, and the PodGang is reconciled again soon.
         """
+        gang = current.gang
+        changes = await self._constraints(gang)
+        if value_at(gang.view, _ADOPTED) != current.adopted:
+            changes.append(Edit(_ADOPTED, current.adopted))
+        if not changes:
+            return None
+
+        patch = operations(gang.view, changes)
         counted = same(gang.uid, patch)
         pause = self.rewrites.pause(counted)
         if pause is not None:
@@ -167,8 +194,7 @@ class PodGangReconciler:
         self.rewrites.count(counted)
         self._gangs.note(stored)
 
-        remaining = operations(stored, await self._changes(gang))
-        return CONTESTED_SECONDS if remaining else None
+        return CONTESTED_SECONDS if operations(stored, changes) else None
 
 
 def subscribe(loop: Loop, stores: Stores, topology_name: str) -> None:
@@ -191,7 +217,9 @@ def subscribe_to_resources(loop: Loop, stores: Stores, cliques: WatchStore[Store
     """Reconcile a PodGang after a change of its resources, or of a PodClique that asks for them."""
 
     def resource_changed(
-        key: Key, before: MnnvlResource | None, after: MnnvlResource | None
+        key: Key,
+        before: MnnvlResource | None,
+        after: MnnvlResource | None,
     ) -> None:
         for resource in (before, after):
             if resource is not None:
@@ -224,5 +252,5 @@ def _gangs_near(resource: MnnvlResource, cliques: WatchStore[StoredClique]) -> s
     return names | {clique.place.podgang for clique in near}
 
 
-def _regarding(gang: StoredGang) -> Regarding:
+def _regarding(gang: SlimPodGang) -> Regarding:
     return Regarding.to(POD_GANG, gang.name, gang.namespace, gang.uid)

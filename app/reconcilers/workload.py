@@ -23,10 +23,11 @@ from app.kube.owners import Controller, Owners
 from app.kube.rewrites import Rewrites
 from app.objects.metadata import annotations_of
 from app.objects.resource import POD
-from app.reconcilers.workload_groups import Missing, group_of
+from app.reconcilers.workload_groups import group_of
 from app.reconcilers.workload_writes import PodGroupWriter, PodWriter, first_pods
-from app.rules.workload.groups import IGNORE, DefinedGroup, MetadataLayer, instance_key, layer_of
-from app.rules.workload.kai_podgroup import Conventions, Sources, desired_pod_group, remarks
+from app.reconcilers.writing import soonest
+from app.rules.workload.groups import IGNORE, DefinedGroup, instance_key, layer_of
+from app.rules.workload.kai_podgroup import Conventions, Remark, Sources, desired_pod_group, remarks
 from app.value import Value
 
 NOT_SYNCED_SECONDS = 0.5
@@ -122,7 +123,7 @@ class WorkloadReconciler:
             self._empty_since.pop(stored.uid, None)
 
         group = group_of(self._caches, min(pods, key=lambda pod: pod.name))
-        if isinstance(group, Missing):
+        if isinstance(group, Remark):
             return await self._wait_for(key, pods, group)
 
         members = await self._members(key, group, pods)
@@ -136,7 +137,7 @@ class WorkloadReconciler:
         self,
         key: Key,
         pods: list[StoredPod],
-        missing: Missing,
+        missing: Remark,
     ) -> float | None:
         """Mark Pods whose group is `missing`, and report that.
 
@@ -160,7 +161,7 @@ class WorkloadReconciler:
         sources = self._sources(members)
         desired = desired_pod_group(group, sources, self._conventions)
         try:
-            stored, pause = await self._pod_groups.put(key[0], group, desired, sources.common_owner)
+            stored, pause = await self._pod_groups.put(key[0], group, desired)
         except ClusterError:
             await self._pods.mark(key, members.waiting)
             raise
@@ -178,7 +179,7 @@ class WorkloadReconciler:
         for subject, remark in remarks(stored, group, sources, self._conventions).items():
             self._pod_groups.report(stored, subject, remark)
 
-        return _soonest(pause, await self._pods.assign(key, members.waiting, group.pod_group_name))
+        return soonest(pause, await self._pods.assign(key, members.waiting, group.pod_group_name))
 
     # The Pods and their owners.
 
@@ -206,7 +207,9 @@ class WorkloadReconciler:
         return Members(first, waiting, {**top_owners, **await self._top_owners([first])})
 
     async def _not_opted_out(
-        self, key: Key, pods: list[StoredPod]
+        self,
+        key: Key,
+        pods: list[StoredPod],
     ) -> tuple[list[StoredPod], TopOwners]:
         """Return those of `pods` whose top owner has not opted out, and their top owners.
 
@@ -230,13 +233,13 @@ class WorkloadReconciler:
     def _sources(self, members: Members) -> Sources:
         """Return the sources of the PodGroup's fields. If Pods differ, the first one counts."""
         first = members.first
-        owner = members.top_owners[members.first.controller]
+        owner = members.top_owners[first.controller]
         uids = {
             None if top is None else top["metadata"]["uid"] for top in members.top_owners.values()
         }
 
         return Sources(
-            owner=MetadataLayer({}, {}) if owner is None else layer_of(owner),
+            owner=layer_of(owner or {}),
             pod=replace(layer_of(first.view()), priority_class=first.priority_class),
             kind=(
                 ("", POD.kind)
@@ -256,7 +259,7 @@ class WorkloadReconciler:
             await self._collect_empty(stored)
             for stored in self._caches.pod_groups.by_index(BY_GROUP, key)
         ]
-        return _soonest(*pauses)
+        return soonest(*pauses)
 
     async def _collect_empty(self, stored: StoredPodGroup) -> float | None:
         if self._caches.has_pods(stored):
@@ -365,7 +368,7 @@ def subscribe(loop: Loop, caches: WorkloadCaches, discovery: Discovery) -> None:
 
 
 def _opts_out(top_owner: Object | None) -> bool:
-    return top_owner is not None and annotations_of(top_owner).get(IGNORE) == "true"
+    return annotations_of(top_owner or {}).get(IGNORE) == "true"
 
 
 def _reference(obj: Object) -> Object:
@@ -380,7 +383,3 @@ def _reference(obj: Object) -> Object:
 
 def _uids(pods: Iterable[StoredPod]) -> set[str]:
     return {pod.uid for pod in pods}
-
-
-def _soonest(*seconds: float | None) -> float | None:
-    return min((pause for pause in seconds if pause is not None), default=None)

@@ -6,19 +6,12 @@ from app.cluster.rows import StoredPod
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import K8S_POD_GROUP
 from app.rules.workload.groups import DefinedGroup
+from app.rules.workload.kai_podgroup import Remark
 from app.rules.workload.versions import group_of_pod_group, groups_of_workload
-from app.value import Value
 
 
-class Missing(Value):
-    """The reason why a Pod has no group yet, as reason and note of an event."""
-
-    reason: str
-    note: str
-
-
-def group_of(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Missing:
-    """Return the group that `pod` names.
+def group_of(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Remark:
+    """Return the group that `pod` names, or the reason why it has none yet.
 
     A PodGroup of scheduling.k8s.io needs its Workload too, which may name the queue: that is
     written only when the KAI PodGroup is created.
@@ -26,7 +19,7 @@ def group_of(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Missing:
     return _of_pod_group(caches, pod) if pod.ref.pod_group else _of_workload(caches, pod)
 
 
-def _of_workload(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Missing:
+def _of_workload(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Remark:
     ref = pod.ref
     stored = caches.workloads.get(pod.namespace, ref.workload)
     if stored is None:
@@ -45,7 +38,7 @@ def _of_workload(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Missi
     return replace(groups[ref.group], replica_key=ref.replica_key)
 
 
-def _of_pod_group(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Missing:
+def _of_pod_group(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Remark:
     name = pod.ref.pod_group
     stored = caches.instances.get(pod.namespace, name)
     if stored is None:
@@ -58,7 +51,7 @@ def _of_pod_group(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Miss
             f'PodGroup "{name}" is part of CompositePodGroup "{stored.composite}", which is not'
             " supported: the Pod "
         )
-        return Missing(
+        return Remark(
             "CompositePodGroupNotSupported",
             note + "gets no PodGroup of KAI, and KAI does not schedule it",
         )
@@ -76,5 +69,5 @@ def _of_pod_group(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Miss
     return group_of_pod_group(stored.view(), workload.view())
 
 
-def _not_found(note: str) -> Missing:
-    return Missing("WorkloadNotFound", note)
+def _not_found(note: str) -> Remark:
+    return Remark("WorkloadNotFound", note)

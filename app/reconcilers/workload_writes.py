@@ -18,13 +18,13 @@ from app.kube.events import Notices, Regarding
 from app.kube.rewrites import Rewrites, same
 from app.objects.resource import POD
 from app.objects.shape import JsonMap
+from app.reconcilers.writing import soonest
 from app.rules.workload.groups import SKIP_PODGROUPER, DefinedGroup
 from app.rules.workload.kai_podgroup import (
     LabelKeys,
     Remark,
     difference,
     is_of_group,
-    owners_to_write,
 )
 from app.value import Value
 
@@ -51,30 +51,26 @@ class PodGroupWriter(Value):
         namespace: str,
         group: DefinedGroup,
         desired: Object,
-        common_owner: JsonMap | None,
     ) -> tuple[Object | None, float | None]:
         """Create or correct the PodGroup of `group`, so that it becomes as `desired`.
-
-        `common_owner` is the owner that all its Pods have in common.
 
         Returns the stored PodGroup and, if another writer keeps changing it, the seconds until the
         next try. The first is None if a PodGroup of that name exists that was not made for `group`.
         """
         try:
-            return await self._put(namespace, group, desired, common_owner)
+            return await self._put(namespace, group, desired)
         except Rejected as rejection:
             if rejection.code != INVALID or desired["spec"]["minMember"]:
                 raise
         # Before 0.17, KAI has no elastic PodGroups: minMember must be at least 1.
         desired = {**desired, "spec": {**desired["spec"], "minMember": 1}}
-        return await self._put(namespace, group, desired, common_owner)
+        return await self._put(namespace, group, desired)
 
     async def _put(
         self,
         namespace: str,
         group: DefinedGroup,
         desired: Object,
-        common_owner: JsonMap | None,
     ) -> tuple[Object | None, float | None]:
         cached = self.caches.pod_groups.get(namespace, group.pod_group_name)
         stored = cached.view() if cached else await self._create(namespace, desired)
@@ -82,13 +78,9 @@ class PodGroupWriter(Value):
             return None, None
 
         patch = difference(stored, desired, self.keys)
-        references = owners_to_write(stored, common_owner)
-        if references is not None:
-            patch["metadata"] = {**patch.get("metadata", {}), "ownerReferences": references}
-
         version = cached.resource_version if cached else stored["metadata"]["resourceVersion"]
 
-        return stored, await self._correct(namespace, stored, version, patch) if patch else None
+        return stored, await self._correct(stored, version, patch) if patch else None
 
     async def _create(self, namespace: str, desired: Object) -> Object:
         """Return the stored PodGroup: the created one, or an existing one of the same name."""
@@ -103,21 +95,15 @@ class PodGroupWriter(Value):
         self.caches.pod_groups.note(stored)
         return stored
 
-    async def _correct(
-        self,
-        namespace: str,
-        stored: Object,
-        version: str,
-        patch: Object,
-    ) -> float | None:
+    async def _correct(self, stored: Object, version: str, patch: Object) -> float | None:
         """Write `patch` if the PodGroup still has the resourceVersion `version`.
 
         Raise Conflict if it has another one. If another writer keeps undoing the patch, return the
         seconds until the next try instead.
         """
-        name = stored["metadata"]["name"]
-        uid = stored["metadata"]["uid"]
-        counted = same(f"{namespace}/{name}", patch)
+        metadata = stored["metadata"]
+        ref = ObjectRef(POD_GROUP, metadata["name"], metadata["namespace"])
+        counted = same(f"{ref.namespace}/{ref.name}", patch)
         pause = self.rewrites.pause(counted)
         if pause is not None:
             note = (
@@ -127,11 +113,9 @@ class PodGroupWriter(Value):
             return pause
 
         self.report(stored, "fight", None)
-        preconditions = {"uid": uid, "resourceVersion": version}
+        preconditions = {"uid": metadata["uid"], "resourceVersion": version}
         patch = {**patch, "metadata": {**patch.get("metadata", {}), **preconditions}}
-        self.caches.pod_groups.note(
-            await self.client.patch(ObjectRef(POD_GROUP, name, namespace), patch)
-        )
+        self.caches.pod_groups.note(await self.client.patch(ref, patch))
         self.rewrites.count(counted)
 
         return None
@@ -212,26 +196,17 @@ class PodWriter(Value):
         annotations: JsonMap,
         purpose: str,
     ) -> float | None:
-        contested: list[StoredPod] = []
-        free: list[StoredPod] = []
-        pauses: list[float] = []
-        for pod in pods:
-            pause = self.rewrites.pause(_counted(pod, purpose))
-            if pause is None:
-                free.append(pod)
-            else:
-                contested.append(pod)
-                pauses.append(pause)
-
-        self._report(key, contested)
-        waiting = iter(free)
+        pauses = [self.rewrites.pause(_counted(pod, purpose)) for pod in pods]
+        paused = list(zip(pods, pauses, strict=True))
+        self._report(key, [pod for pod, pause in paused if pause is not None])
+        waiting = iter([pod for pod, pause in paused if pause is None])
         workers = (
             self._patch_each(waiting, annotations, purpose) for _ in range(min(AT_ONCE, len(pods)))
         )
         failures = [error for errors in await asyncio.gather(*workers) for error in errors]
         if failures:
             raise failures[0]
-        return min(pauses, default=None)
+        return soonest(*pauses)
 
     async def _patch_each(
         self,

@@ -20,6 +20,11 @@ class Writing(Value):
     rewrites: Rewrites = field(default_factory=Rewrites)
 
 
+def soonest(*seconds: float | None) -> float | None:
+    """Return the least of some times until a next step, or None if none is needed."""
+    return min((pause for pause in seconds if pause is not None), default=None)
+
+
 def named(objects: Iterable[Object]) -> str:
     """Return the kinds and names of `objects` for a note."""
     return ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in objects)

@@ -157,7 +157,10 @@ def _of_other_kinds(policy: Policy, keys: QueueKeys) -> Policy:
 
 
 def _guard(
-    name: str, resources: tuple[Resource, ...], queues: str, trusted: Sequence[str]
+    name: str,
+    resources: tuple[Resource, ...],
+    queues: str,
+    trusted: Sequence[str],
 ) -> Policy:
     """Return the policy for the queues that an expression lists for ROOT, and the PodGroups."""
     demands: tuple[PolicyDemand, ...] = DEMANDS_OF_QUEUES

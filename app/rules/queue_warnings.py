@@ -7,8 +7,8 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai
 from collections.abc import Collection, Iterator, Mapping
 
 from app.facts.labels import KAI_QUEUE
-from app.objects.fields import FieldPath
-from app.objects.shape import JsonMap, map_at, map_of, maps_at, text_at, text_of
+from app.objects.fields import FieldPath, listed
+from app.objects.shape import JsonMap, map_at, maps_at, text_at
 
 _MOST_LISTED = 10
 
@@ -30,17 +30,14 @@ def warnings_of_group(obj: JsonMap, queues: Collection[str]) -> list[str]:
     """Return warnings about the queue of a PodGroup of KAI."""
     if not queues:
         return []
-    name = text_of(map_of(obj.get("spec")).get("queue"))
-    if not name or name in queues:
-        return []
-    return _warnings({name: FieldPath("spec").child("queue")}, queues)
+    name = text_at(map_at(obj, "spec"), "queue")
+    return _warnings({name: FieldPath("spec.queue")}, queues) if name else []
 
 
 def _named_in_set(obj: JsonMap) -> Iterator[tuple[FieldPath, str]]:
     yield from _named(map_at(obj, "metadata"), FieldPath("metadata"))
-    template = map_at(map_at(obj, "spec"), "template")
-    cliques = FieldPath("spec").child("template.cliques")
-    for number, clique in enumerate(maps_at(template, "cliques")):
+    cliques = FieldPath("spec.template.cliques")
+    for number, clique in enumerate(maps_at(obj, "spec", "template", "cliques")):
         yield from _named(clique, cliques.index(number))
 
 
@@ -54,17 +51,13 @@ def _named(holder: JsonMap, path: FieldPath) -> Iterator[tuple[FieldPath, str]]:
 
 
 def _warnings(named: Mapping[str, FieldPath], queues: Collection[str]) -> list[str]:
-    missing = named.keys() - queues
+    missing = {name: path for name, path in named.items() if name not in queues}
     if not missing:
         return []
 
-    existing = sorted(queues)
-    listed = ", ".join(existing[:_MOST_LISTED])
-    if len(existing) > _MOST_LISTED:
-        listed += f" and {len(existing) - _MOST_LISTED} more"
+    existing = listed(sorted(queues), _MOST_LISTED)
     return [
         f'{path}: queue "{name}" does not exist: KAI schedules none of these pods until it does;'
-        f" there are: {listed}"
-        for name, path in named.items()
-        if name in missing
+        f" there are: {existing}"
+        for name, path in missing.items()
     ]

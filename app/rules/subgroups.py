@@ -4,7 +4,6 @@ Source: https://github.com/omer-dayan/KAI-Scheduler/issues/12, which also gives 
 messages. The CRD validates the rest of the spec.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 from app.objects import fields
@@ -99,8 +98,20 @@ def _read_members(subgroups: list[Any], findings: Findings) -> list[_Member]:
 
         name = subgroup.get("name", "")
         parent = subgroup.get("parent")
-        findings += _name_problems(position, name)
-        findings += _parent_problems(position, name, parent)
+        problem = _name_problem(position, "name", name, findings)
+        if problem is not None:
+            reason = fields.REASON_INVALID if name else fields.REASON_REQUIRED
+            text = f"invalid subgroup name {fields.quote(name)}: {problem}"
+            findings.append(_finding(position, "name", reason, text))
+
+        problem = None if parent is None else _name_problem(position, "parent", parent, findings)
+        if problem is not None:
+            text = (
+                f"invalid parent name {fields.quote(parent)} for subgroup {fields.quote(name)}:"
+                f" {problem}"
+            )
+            findings.append(_finding(position, "parent", fields.REASON_INVALID, text))
+
         if isinstance(name, str):
             members.append((position, name, parent if isinstance(parent, str) else None))
 
@@ -117,34 +128,18 @@ def _finding(
     return FieldError(str(_PATH.index(position).child(field)), reason, message or text, text)
 
 
-def _name_problems(position: int, name: Any) -> Iterator[FieldError]:
-    if not isinstance(name, str):
-        yield fields.wrong_type(_PATH.index(position).child("name"), name, "a string")
-    elif (problem := label_problem(name)) is not None:
-        text = f"invalid subgroup name {fields.quote(name)}: {problem}"
-        yield _finding(
-            position,
-            "name",
-            fields.REASON_INVALID if name else fields.REASON_REQUIRED,
-            text,
-        )
-
-
-def _parent_problems(position: int, name: Any, parent: Any) -> Iterator[FieldError]:
-    if parent is None:
-        return
-    if not isinstance(parent, str):
-        yield fields.wrong_type(_PATH.index(position).child("parent"), parent, "a string")
-    elif (problem := label_problem(parent)) is not None:
-        text = (
-            f"invalid parent name {fields.quote(parent)} for subgroup {fields.quote(name)}:"
-            f" {problem}"
-        )
-        yield _finding(position, "parent", fields.REASON_INVALID, text)
+def _name_problem(position: int, field: str, value: Any, findings: Findings) -> str | None:
+    """Return the problem of a name, or None. For another type than text, add a finding."""
+    if isinstance(value, str):
+        return label_problem(value)
+    findings.append(fields.wrong_type(_PATH.index(position).child(field), value, "a string"))
+    return None
 
 
 def _validate_cycles(
-    members: list[_Member], parents: dict[str, str | None], findings: Findings
+    members: list[_Member],
+    parents: dict[str, str | None],
+    findings: Findings,
 ) -> None:
     """Add one finding per cycle, about the member that is first in the list.
 

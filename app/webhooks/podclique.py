@@ -25,11 +25,10 @@ from app.admission.verdict import (
 )
 from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.view import ClusterView
-from app.facts.grove.podcliqueset import PodCliqueSet
 from app.kube.api import ClusterError, Object, Rejected
 from app.rules.mnnvl.claim import ConfiguredMode, Injection, inject
 from app.rules.mnnvl.plan import Plan
-from app.rules.mnnvl.wanted import WrittenClique, read_written, wanted_by
+from app.rules.mnnvl.wanted import CliqueFacts, WrittenClique, read_written, wanted_by
 from app.value import Value
 
 PATIENCE_SECONDS = 4.0
@@ -47,37 +46,40 @@ class PodCliqueWebhook(Value):
             return ALLOWED
 
         name = clique.member.place.pcs
-        pcs = self.facts.cached_set(request.namespace, name)
-        if pcs is None and name and not clique.own.are_complete:
-            return Later(lambda: self._with_set(request, clique))
+        facts = self.facts.about_clique(request.namespace, name)
+        if facts.pcs is None and name and not clique.own.are_complete:
+            return Later(lambda: self._with_set(request, clique, facts))
 
-        return self._judge(request, clique, pcs)
+        return self._judge(request, clique, facts)
 
-    async def _with_set(self, request: Request, clique: WrittenClique) -> Verdict | Later:
+    async def _with_set(
+        self,
+        request: Request,
+        clique: WrittenClique,
+        facts: CliqueFacts,
+    ) -> Verdict | Later:
         """Judge the request after one read of the set, because its annotations may count."""
         name = clique.member.place.pcs
-        pcs = None
         unread: tuple[str, ...] = ()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                pcs = await self.facts.read_set(request.namespace, name)
+                facts = replace(facts, pcs=await self.facts.read_set(request.namespace, name))
         except (ClusterError, TimeoutError) as problem:
             unread = (
                 f'PodCliqueSet "{name}" could not be read ({_text(problem)}): its MNNVL annotations'
                 " count from the next update on",
             )
-        return self._judge(request, clique, pcs, unread)
+        return self._judge(request, clique, facts, unread)
 
     def _judge(
         self,
         request: Request,
         clique: WrittenClique,
-        pcs: PodCliqueSet | None,
+        facts: CliqueFacts,
         unread: tuple[str, ...] = (),
     ) -> Verdict | Later:
-        classes = self.facts.device_classes()
-        wanted = wanted_by(clique, pcs, reads_groups=self.facts.dialect().reads_groups)
-        injection = inject(clique, wanted, self.configured_mode, classes)
+        wanted = wanted_by(clique, facts)
+        injection = inject(clique, wanted, facts, self.configured_mode)
         warnings = (*unread, *injection.warnings)
         plan = injection.plan
         if plan is None or self.resources.is_ensured(plan, injection.mode):

@@ -12,7 +12,7 @@ from app.rules.dialects.dialect import Dialect, SetVerdict
 from app.rules.mnnvl.sets import ignored_annotations, validate_annotations
 from app.rules.mnnvl.warnings import preflight_warnings
 from app.rules.queue_warnings import warnings_of_set
-from app.rules.topology.capacity import capacity_warnings, required_levels
+from app.rules.topology.capacity import capacity_warnings
 from app.value import Value
 
 
@@ -22,13 +22,9 @@ class PodCliqueSetWebhook(Value):
     def __call__(self, request: Request) -> Verdict:
         dialect = self.facts.dialect()
         template = read_template(request.object, groups_read=dialect.reads_groups)
-        former = None
-        if request.old is not None:
-            former = read_template(request.old, groups_read=dialect.reads_groups)
-
-        constraints = dialect.validate_set(template, former, self.facts)
+        constraints = dialect.validate_set(template, request.old, self.facts)
         others = self.facts.sets_with_groups(request.namespace) if dialect.reads_groups else None
-        annotated, stored = validate_annotations(template, former, others)
+        annotated, stored = validate_annotations(template, request.old, others)
 
         findings = [*constraints.findings, *annotated]
         warnings = [*constraints.warnings, *stored]
@@ -60,8 +56,7 @@ class PodCliqueSetWebhook(Value):
         nodes = self.facts.nodes()
         warnings: list[str] = []
         if template.mentions_mnnvl:
-            narrowest = required_levels(template, required, levels)
-            warnings += preflight_warnings(template, narrowest, nodes)
+            warnings += preflight_warnings(template, required, levels, nodes)
         return warnings + capacity_warnings(
             template, required, constraints.constrained, levels, nodes
         )

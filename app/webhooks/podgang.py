@@ -61,7 +61,8 @@ class PodGangWebhook(Value):
         if cached is None:
             return None
 
-        return cached if self.owners.in_state(cached, "adoptable") else None
+        gang = cached.opened()
+        return gang if "adoptable" in self.owners.states_of(gang) else None
 
     async def _complete(
         self,
@@ -99,17 +100,19 @@ class PodGangWebhook(Value):
         pcs: PodCliqueSet | None,
         effects: list[Effect],
     ) -> Verdict:
-        changes = self.facts.dialect().podgang_changes(request.object, pcs, self.facts)
+        dialect = self.facts.dialect()
+        changes = dialect.podgang_changes(request.object, pcs, self.facts)
         warnings = [_unknown_set(gang)] if changes and pcs is None else []
         with contextlib.suppress(Unavailable):
-            warnings += self.facts.dialect().podgang_warnings(request.object, self.facts)
+            warnings += dialect.podgang_warnings(request.object, self.facts)
         changes += self._adopted(request, gang)
         return patched(operations(request.object, changes), warnings=warnings, effects=effects)
 
     def _adopted(self, request: Request, gang: SlimPodGang) -> list[Edit]:
         path = ("metadata", "annotations", MNNVL_ADOPTED)
         adopting = request.dry_run and bool(gang.uid)
-        value = self.owners.annotation_of(gang, adopting=adopting) or _kept(request, path)
+        adopted = self.owners.rule.adopted(self.owners.states_of(gang), adopting=adopting)
+        value = adopted or _kept(request, path)
         return [] if value_at(request.object, path) == value else [Edit(path, value)]
 
 

@@ -21,6 +21,9 @@ from tests.cluster.mnnvl import (
 )
 from tests.cluster.offline import OfflineCluster
 
+OWNED = {**BY_GANG, "blockOwnerDeletion": True}
+"""The reference that an adoption writes."""
+
 
 async def test_a_gang_adopts_what_is_its_own() -> None:
     other = domain(
@@ -32,9 +35,9 @@ async def test_a_gang_adopts_what_is_its_own() -> None:
     assert [obj["metadata"]["name"] for obj in written] == ["pcs-0-cd", "pcs-0-mnnvl-claim"]
     for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
         owners = cluster.client.objects(resource)[0]["metadata"]["ownerReferences"]
-        assert owners == [gang().reference()]
+        assert owners == [OWNED]
     assert cluster.client.objects(COMPUTE_DOMAIN)[1]["metadata"]["ownerReferences"] == [BY_SET]
-    assert {state for _, state in cluster.owners.states_of(gang())} == {"owned"}
+    assert cluster.owners.states_of(gang()).keys() == {"owned"}
     assert await cluster.owners.adopt(gang(), dry_run=False) == []
 
 
@@ -50,7 +53,7 @@ async def test_a_resource_that_names_no_podgang_goes_by_the_designs_labels() -> 
     unnamed = {key: value for key, value in MANAGED.items() if key != "grove.io/podgang"}
     cluster = OfflineCluster([SET, GANG, domain(labels=unnamed)])
     (written,) = await cluster.owners.adopt(gang(), dry_run=False)
-    assert written["metadata"]["ownerReferences"] == [gang().reference()]
+    assert written["metadata"]["ownerReferences"] == [OWNED]
 
 
 async def test_a_gang_never_takes_what_another_controls() -> None:
@@ -63,7 +66,7 @@ async def test_a_gang_never_takes_what_another_controls() -> None:
 async def test_a_dry_adoption_writes_nothing() -> None:
     cluster = OfflineCluster([SET, GANG, domain()])
     (planned,) = await cluster.owners.adopt(gang(), dry_run=True)
-    assert planned["metadata"]["ownerReferences"] == [gang().reference()]
+    assert planned["metadata"]["ownerReferences"] == [OWNED]
     assert cluster.client.writes() == []
 
 
@@ -91,10 +94,11 @@ async def test_the_rest_is_left_when_one_adoption_is_crossed() -> None:
     )
     with pytest.raises(Conflict):
         await cluster.owners.adopt(gang(), dry_run=False)
-    states = [
-        (mnnvl_resource.kind, state) for mnnvl_resource, state in cluster.owners.states_of(gang())
-    ]
-    assert states == [("ComputeDomain", "owned"), ("ResourceClaim", "adoptable")]
+    states = {
+        state: [mnnvl_resource.kind for mnnvl_resource in mnnvl_resources]
+        for state, mnnvl_resources in cluster.owners.states_of(gang()).items()
+    }
+    assert states == {"owned": ["ComputeDomain"], "adoptable": ["ResourceClaim"]}
     assert [obj["kind"] for obj in await cluster.owners.adopt(gang(), dry_run=False)] == [
         "ResourceClaim"
     ]

@@ -54,8 +54,8 @@ NAMED: dict[str, Any] = {"metadata": {"namespace": "ns", "name": "a"}}
     ],
 )
 def test_what_is_kept_of_a_podgang(gang: Any, view: Any, cliques: tuple[str, ...]) -> None:
-    stored = read_stored_gang(gang)
-    assert (stored.view(), stored.cliques()) == (view, cliques)
+    opened = read_stored_gang(gang).opened()
+    assert (opened.view, opened.cliques) == (view, cliques)
 
 
 @pytest.mark.parametrize("row", [GANGS, POD_GROUPS], ids=["PodGang", "PodGroup"])

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import orjson
+import msgspec
 from multidict import CIMultiDict
 from starlette.types import ASGIApp, Message
 from yarl import URL
@@ -38,7 +38,7 @@ class InProcessTransport(Transport):
             "query_string": url.raw_query_string.encode(),
             "headers": [(name.lower().encode(), value.encode()) for name, value in headers],
         }
-        body = b"" if request.body is None else orjson.dumps(request.body)
+        body = b"" if request.body is None else msgspec.json.encode(request.body)
         start, *rest = await self._answered(scope, body)
         content = b"".join(message["body"] for message in rest)
         self._count(request, str(start["status"]))

@@ -1,13 +1,11 @@
 """Self-managed certificates, from configurations without a caBundle to webhooks that are asked."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from app.cli import main
 from app.commands.beside import ApiServer, registered, unregistered
 from app.config.read import read_configuration
 from app.config.schema import Configuration
@@ -92,16 +90,6 @@ async def test_a_ca_bundle_that_somebody_takes_out_comes_back(
     )
     await eventually(lambda: is_published(clients))
     assert "duplicate subgroup name a" in await refusal(clients, namespace)
-
-
-async def test_the_command_finds_them_well(
-    served: Running, clients: Users, capfd: pytest.CaptureFixture[str]
-) -> None:
-    await eventually(lambda: is_published(clients))
-    arguments = ["certs", "check", "--kubeconfig", str(clients.api.kubeconfig), "--within", "30"]
-    assert await asyncio.to_thread(main, arguments) == 0
-    assert await asyncio.to_thread(main, [*arguments, "--name", "other.svc"]) == 1
-    assert capfd.readouterr().out == "ok\nthe certificate doesn't cover 'other.svc'\n"
 
 
 async def test_a_secret_that_somebody_deletes_comes_back_as_it_was(

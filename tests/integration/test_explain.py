@@ -11,7 +11,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -278,28 +278,28 @@ WITHOUT_SETS: list[Object] = [
     ("rules", "arguments", "code", "expected"),
     [
         pytest.param(
-            [viewer(), bound(VIEWER_ROLE)],
+            lambda: [viewer(), bound(VIEWER_ROLE)],
             ["-A"],
             1,
             ["1 of 1 workload in all namespaces waits", "NoDomainFits"],
             id="the ClusterRole of the manifests, in all namespaces",
         ),
         pytest.param(
-            [LOCAL[0], viewer(), bound(VIEWER_ROLE, fleet.NAMESPACE)],
+            lambda: [LOCAL[0], viewer(), bound(VIEWER_ROLE, fleet.NAMESPACE)],
             ["-n", fleet.NAMESPACE],
             2,
             ["1 of 1 workload in namespace inference waits", "create clusterrolebinding"],
             id="the ClusterRole of the manifests, in one namespace",
         ),
         pytest.param(
-            WITHOUT_SETS,
+            lambda: WITHOUT_SETS,
             ["podcliqueset", "llm", "-n", fleet.NAMESPACE],
             2,
             ["you have no right to get and list podcliquesets", "podgang/llm-0"],
             id="parts of a set that may not be read",
         ),
         pytest.param(
-            [viewer(), bound(VIEWER_ROLE)],
+            lambda: [viewer(), bound(VIEWER_ROLE)],
             ["pcs", "llm", "-n", "research"],
             2,
             ["PodCliqueSet llm not found", "it exists in namespace inference"],
@@ -308,7 +308,7 @@ WITHOUT_SETS: list[Object] = [
     ],
 )
 async def test_the_command_says_what_waits_and_what_may_not_be_read(
-    rules: list[Object],
+    rules: Callable[[], list[Object]],
     arguments: list[str],
     code: int,
     expected: list[str],
@@ -316,7 +316,7 @@ async def test_the_command_says_what_waits_and_what_may_not_be_read(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    async with staged(tmp_path, "design", rules, kind) as (server, store):
+    async with staged(tmp_path, "design", rules(), kind) as (server, store):
         await store.show(
             facts(pods=(*fleet.pods(), *fleet.fill("rack-a1", "rack-a2", "rack-b1", "rack-b2")))
         )

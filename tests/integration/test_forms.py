@@ -141,7 +141,7 @@ async def test_what_programs_read_is_the_same_at_any_width(
     ended = await cluster.run(*SCRIPTS[name])
     monkeypatch.delenv("COLUMNS")
     if name == "certs":
-        shown = await cluster.run("certs", "show", "{certs}")
+        shown = await cluster.run("certs", "check", "{certs}")
         assert (ended.code, shown.code) == (0, 0)
     else:
         assert ended == await cluster.run(*SCRIPTS[name])

@@ -17,7 +17,7 @@ from app.kube.api import ClusterError, Object, Selection
 from app.kube.client import HttpClient
 from app.objects.metadata import labels_of
 from app.rules.dialects.design.podgangs import constraint_changes
-from app.rules.mnnvl.demand import ClaimedClique, read_demand
+from app.rules.mnnvl.wanted import ClaimedClique, read_demand
 from app.rules.topology.levels import ManagedTopology
 from tests.proof.grove import MEMBERS, DesiredSet
 

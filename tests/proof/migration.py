@@ -24,7 +24,7 @@ from app.facts.nvidia.mnnvl import CLAIM_SUFFIX, DOMAIN_SUFFIX, base_of
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
-from app.rules.mnnvl.demand import ClaimedClique, read_demand
+from app.rules.mnnvl.wanted import ClaimedClique, read_demand
 from app.webhooks.configurations import NAME, UrlTarget, webhook_configurations
 from tests.proof.epochs import GROUP, DesiredGroups, EpochOperator
 from tests.proof.grove import Operator

@@ -194,8 +194,7 @@ class Server:
             clock=virtual.now,
         )
         loop = Loop(reconciler, workers=2, random=lambda: 0.5)
-        mnnvl_resources.subscribe(loop, cliques, cluster.stores)
-        mnnvl_resources.subscribe_to_owners(loop, cluster.stores, cluster.owners)
+        mnnvl_resources.subscribe(loop, cliques, cluster.stores, cluster.owners)
         return loop
 
     def upgraded(self) -> None:

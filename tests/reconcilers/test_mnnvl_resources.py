@@ -44,7 +44,6 @@ from app.reconcilers.mnnvl_resources import (
     MnnvlResourcesReconciler,
     subscribe,
     subscribe_to_apis,
-    subscribe_to_owners,
 )
 from app.reconcilers.writing import Writing
 from app.rules.mnnvl.plan import desired_claim, desired_compute_domain
@@ -481,12 +480,21 @@ class Added(Loop):
 async def test_what_leads_to_a_look(store: Any, events: Iterable[tuple[Any, Object]]) -> None:
     world = World(pcs(), clique("train-0-leader")) if store is SETS else World()
     loop = Added(world)
-    subscribe(loop, world.cliques, world.stores)
+    subscribe(loop, world.cliques, world.stores, world.owners)
     changing: Any = world.cliques if store is CLIQUES else world.stores[store]
     for number, (kind, obj) in enumerate(events):
         changing.apply(
             WatchEvent(kind, changed(obj, namespace="ns", resourceVersion=str(100 + number)))
         )
+    assert loop.keys == {KEY: SETTLE_SECONDS}
+
+
+async def test_a_resource_that_is_deleted_leads_to_a_look() -> None:
+    stored = changed(DOMAIN, namespace="ns", resourceVersion="100")
+    world = World(pcs(), clique(), stored)
+    loop = Added(world)
+    subscribe(loop, world.cliques, world.stores, world.owners)
+    world.stores[DOMAINS].apply(WatchEvent("DELETED", stored))
     assert loop.keys == {KEY: SETTLE_SECONDS}
 
 
@@ -621,8 +629,7 @@ async def test_what_is_given_back_is_the_same_object() -> None:
 async def test_a_resource_of_a_podgang_is_looked_at_at_once() -> None:
     world = World(pcs(), podgang(), later=True)
     loop = Added(world)
-    subscribe(loop, world.cliques, world.stores)
-    subscribe_to_owners(loop, world.stores, world.owners)
+    subscribe(loop, world.cliques, world.stores, world.owners)
     stored = changed(OWNED[0], namespace="ns", resourceVersion="100")
     world.stores[DOMAINS].apply(WatchEvent("ADDED", stored))
     assert loop.keys[KEY] == 0.0

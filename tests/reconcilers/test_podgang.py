@@ -13,7 +13,15 @@ from app.cluster.documents import fill_from
 from app.cluster.rows import CLIQUES
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, POD_GANG, RESOURCE_CLAIM
 from app.facts.table import CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES
-from app.kube.api import ClusterError, Conflict, Object, ObjectRef, Unavailable
+from app.kube.api import (
+    ClusterError,
+    Conflict,
+    Object,
+    ObjectRef,
+    Page,
+    Selection,
+    Unavailable,
+)
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites
@@ -408,6 +416,70 @@ async def test_what_the_next_podgang_took_while_the_answer_was_on_its_way_is_not
         "ComputeDomain train-0": ["uid-anew"],
         "ResourceClaim train-0": ["uid-anew"],
     }
+
+
+async def test_what_a_podgang_still_owns_is_left_to_the_reconciler_of_resources() -> None:
+    stored = gang(annotations={"grove.io/mnnvl-resources-adopted": "true"})
+    owned = resource(COMPUTE_DOMAIN, OURS, "train-0-cd")
+    world = World(MemoryClient([TOPOLOGY, pcs(), stored, owned], served=BINDINGS))
+    assert await world.reconcile() is None
+    assert world.writes() == []
+
+
+async def test_in_the_design_nothing_is_read_before_the_annotation_goes() -> None:
+    stored = gang(annotations={"grove.io/mnnvl-resources-adopted": "true"})
+    world = world_of(TOPOLOGY, pcs(None), stored)
+    await world.reconcile()
+    assert [(call.verb, call.resource) for call in world.client.calls] == [("patch", POD_GANG)]
+    assert "grove.io/mnnvl-resources-adopted" not in world.stored()["metadata"]["annotations"]
+
+
+class Adopting(MemoryClient):
+    """Another replica, which does not know the upgrade yet, adopts what has just been listed."""
+
+    world: World | None = None
+
+    async def list(self, selection: Selection, **options: Any) -> Page:
+        page = await super().list(selection, **options)
+        if self.world is not None and selection.resource == COMPUTE_DOMAIN:
+            taken = {"metadata": {"ownerReferences": [OURS]}}
+            patched = await self.patch(ObjectRef(COMPUTE_DOMAIN, "train-0-cd", "ns"), taken)
+            self.world.stores[DOMAINS].note(patched)
+        return page
+
+
+async def test_the_annotation_stays_if_the_podgang_has_got_a_resource_meanwhile() -> None:
+    stored = gang(annotations={"grove.io/mnnvl-resources-adopted": "true"})
+    domain = resource(COMPUTE_DOMAIN, BY_PCS, "train-0-cd")
+    client = Adopting([TOPOLOGY, pcs(), stored, domain], served=BINDINGS)
+    client.world = world = World(client)
+    assert await world.reconciler.reconcile(KEY) is None
+    assert world.writes() == [("patch", "ComputeDomain")]
+
+
+class Upgraded(MemoryClient):
+    """Grove is upgraded while the answer about a PodGang is on its way."""
+
+    async def get(self, ref: ObjectRef, **options: Any) -> Object:
+        answer = await super().get(ref, **options)
+        if ref.resource == POD_GANG:
+            self.served = dict(BINDINGS)
+        return answer
+
+
+async def test_in_an_upgrade_nothing_more_is_adopted_and_all_is_given_back() -> None:
+    """Also what the caches don't show yet, before the annotation is removed."""
+    stored = gang(annotations={"grove.io/mnnvl-resources-adopted": "false"})
+    client = Upgraded([TOPOLOGY, pcs(), stored, resource(COMPUTE_DOMAIN, BY_PCS, "train-0-cd")])
+    world = World(client)
+    client.load([resource(RESOURCE_CLAIM, OURS, "train-0-mnnvl-claim")])
+    await world.reconciler.reconcile(KEY)
+    assert world.writes() == [("patch", "ResourceClaim"), ("patch", "PodGang")]
+    assert world.owners() == {
+        "ComputeDomain train-0-cd": ["uid-train"],
+        "ResourceClaim train-0-mnnvl-claim": ["uid-train"],
+    }
+    assert world.stored()["metadata"]["annotations"] == {}
 
 
 async def test_a_resource_that_somebody_else_controls_is_said_once() -> None:

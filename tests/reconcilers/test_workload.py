@@ -696,6 +696,26 @@ def test_the_podgroup_goes_with_the_last_pod_and_not_before(owners: list[str]) -
     virtual.run(story())
 
 
+@pytest.mark.parametrize(
+    "ended",
+    [
+        {"status": {"phase": "Succeeded"}},
+        {"status": {"phase": "Failed"}},
+        {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/kept"]},
+    ],
+    ids=["succeeded", "failed", "being deleted"],
+)
+def test_a_pod_that_ends_gets_no_podgroup(ended: dict[str, Any]) -> None:
+    async def story() -> None:
+        status = ended.get("status", {})
+        metadata = {key: value for key, value in ended.items() if key != "status"}
+        world = World(workload("w", {"g": 1}), {**pod("p", "w", "g", **metadata), "status": status})
+        async with world.leading():
+            assert (world.pod_groups(), world.told()) == ({}, {"p": None})
+
+    virtual.run(story())
+
+
 def test_a_pod_that_is_replaced_at_once_finds_its_podgroup_again() -> None:
     async def story() -> None:
         world = World(workload("w", {"g": 2}), pod("p", "w", "g"))

@@ -219,6 +219,11 @@ def test_kais_webhook_has_nothing_to_say_about_the_minima_of_an_example(example:
         assert ("minMember" in subgroup) is (subgroup["name"] not in parents)
 
 
+def test_an_empty_name_is_missing_and_an_empty_parent_is_invalid() -> None:
+    reasons = [finding.reason for finding in validate_pod_group(names("", ("a", "")))]
+    assert reasons == ["FieldValueRequired", "FieldValueInvalid"]
+
+
 def test_causes_name_fields_that_exist() -> None:
     findings = validate_pod_group(names(("a", "B"), ("c", "z"), ("d", "e"), ("e", "d"), "a"))
     assert [finding.field for finding in findings] == [

@@ -1,6 +1,5 @@
 """What the adapters add to the rules: facts that are missing, and what is never refused."""
 
-import json
 import sys
 from typing import Any
 
@@ -25,7 +24,7 @@ from tests.webhooks.test_podgang_adoption import owners
 
 
 @pytest.mark.parametrize("case", ["podclique.replica-scope-0-worker", "podgang.update"])
-@pytest.mark.parametrize("namespace", [None, "", 7, ["default"], {}])
+@pytest.mark.parametrize("namespace", [None, ""])
 async def test_a_request_without_a_namespace_is_a_bad_request(case: str, namespace: Any) -> None:
     caller = Caller()
     review = load(case)
@@ -362,19 +361,6 @@ async def test_a_group_config_whose_name_is_no_text_is_replaced(name: Any) -> No
 @pytest.mark.skipif(
     sys.version_info >= (3, 12), reason="since Python 3.12, 1,000 levels can be written back"
 )
-async def test_what_can_not_be_written_back_is_the_users_to_mend() -> None:
-    caller, gang = constrained([{"name": "scalable-inference-0-inference-pool-0", "unknown": "@"}])
-    body = json.dumps(gang).encode().replace(b'"@"', b"[" * 1000 + b"]" * 1000)
-    answer = await caller.post("/mutate/podgang", body)
-    status = answer.json()["response"]["status"]
-    assert (answer.status_code, status["code"], status["message"]) == (
-        200,
-        400,
-        "the object is nested too deeply",
-    )
-    assert [verdict.code for _, _, verdict in caller.seen.verdicts] == [400]
-
-
 async def test_labels_that_can_not_be_stored_make_nothing() -> None:
     long = "p" * 64
     review = load("podclique.replica-scope-0-worker")

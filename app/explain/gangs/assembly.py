@@ -34,7 +34,7 @@ def gang_to_come(index: Index, pcs: SetWithStatus) -> Gang:
 
     It has nothing to place, but its constraints can be judged.
     """
-    return Gang(index, pcs.ref, Unit(pcs.name), index.topology(pcs.topology), pcs=pcs)
+    return Gang(index, pcs.ref, Unit(pcs.name), index.topology(pcs.topology_name), pcs=pcs)
 
 
 def gang_of(index: Index, pod_gang: PodGang) -> Gang:
@@ -51,7 +51,7 @@ def gang_of(index: Index, pod_gang: PodGang) -> Gang:
     ]
     pcs = index.sets.get((namespace, pod_gang.place.pcs))
     whole = Unit(pod_gang.name, pod_gang.told, tuple(members.values()), tuple(grouped))
-    topology = index.topology(pod_gang.topology or (pcs.topology if pcs else ""))
+    topology = index.topology(pod_gang.topology or (pcs.topology_name if pcs else ""))
 
     return Gang(
         index,
@@ -64,38 +64,38 @@ def gang_of(index: Index, pod_gang: PodGang) -> Gang:
     )
 
 
-def _member_of_part(index: Index, pod_gang: PodGang, part: GangPart) -> Member:
+def _member_of_part(
+    index: Index,
+    pod_gang: PodGang,
+    part: GangPart,
+) -> Member:
     """Grove gives a PodGang's podgroup the name of its PodClique."""
     name = part.name
     clique = index.cliques.get((pod_gang.namespace, name))
     pods = _alive(index.pods_of_clique(pod_gang.namespace, name))
-    shapes = _shapes(index, pods)
     replicas = max(part.minimum, len(pods))
     template = NO_SHAPE
     if clique:
         replicas = clique.replicas
         template = _shape_of(index, clique)
 
-    shape = _typical(pods, shapes, template)
+    shape, shapes = _asked(index, pods, template)
     return Member(name, part.minimum, replicas, shape, pods, part.told, clique, shapes)
 
 
-def _shapes(index: Index, pods: Pods) -> tuple[Shape, ...]:
-    return tuple(_shape_of(index, pod) for pod in pods)
-
-
-def _typical(
+def _asked(
+    index: Index,
     pods: Pods,
-    shapes: tuple[Shape, ...],
     template: Shape = NO_SHAPE,
-) -> Shape:
-    """Return what pods that don't exist yet will ask for.
+) -> tuple[Shape, tuple[Shape, ...]]:
+    """Return what pods that don't exist yet will ask for, and what each of `pods` asks for.
 
-    That of a pod, which webhooks may have completed, first of one that waits; else that of the
-    template.
+    The first is that of a pod, which webhooks may have completed, first of one that waits; else
+    that of the template.
     """
+    shapes = tuple(_shape_of(index, pod) for pod in pods)
     known = sorted(zip(pods, shapes, strict=True), key=lambda pair: bool(pair[0].node))
-    return known[0][1] if known else template
+    return known[0][1] if known else template, shapes
 
 
 def _shape_of(index: Index, user: Pod | PodClique) -> Shape:
@@ -149,50 +149,44 @@ def _unit_of_subgroups(
     pods: Pods,
 ) -> Unit:
     if group.subgroups:
-        root = SubGroup(group.name, told=group.told, needed=group.needed)
-        return _Nesting(index, group, pods).unit(root, "", 1)
+        return _nested(index, group, pods)
     replicas = max(group.minimum, len(pods))
-    shapes = _shapes(index, pods)
-    shape = _typical(pods, shapes)
+    shape, shapes = _asked(index, pods)
     member = Member(group.name, group.minimum, replicas, shape, pods, shapes=shapes)
     return Unit(group.name, group.told, (member,))
 
 
-class _Nesting:
-    """SubGroups in each other.
+def _nested(
+    index: Index,
+    group: KaiPodGroup,
+    pods: Pods,
+) -> Unit:
+    """Return SubGroups in each other.
 
     Parents that form a cycle are under no root and so are left out, as are SubGroups without a
     name, repeated ones, and those below MOST_DEPTH.
     """
-
-    def __init__(
-        self,
-        index: Index,
-        group: KaiPodGroup,
-        pods: Pods,
-    ) -> None:
-        self._index = index
-        self._pods = pods
-        self._subgroups = _distinct(group.subgroups)
-        self._parents = {sub.parent for sub in self._subgroups}
+    subgroups = _distinct(group.subgroups)
+    parents = {sub.parent for sub in subgroups}
 
     def unit(
-        self,
         whole: SubGroup,
         parent: str,
         depth: int,
     ) -> Unit:
         """Return the SubGroups whose parent is `parent`, as parts of `whole`."""
-        children = [sub for sub in self._subgroups if sub.parent == parent]
-        nested = self._parents if depth < MOST_DEPTH else frozenset()
+        children = [sub for sub in subgroups if sub.parent == parent]
+        nested = parents if depth < MOST_DEPTH else ()
         optional = whole.needed is not None and whole.needed < len(children)
         members = tuple(
-            _member_of_subgroup(self._index, sub, self._pods, optional=optional)
+            _member_of_subgroup(index, sub, pods, optional=optional)
             for sub in children
             if sub.name not in nested
         )
-        units = tuple(self.unit(sub, sub.name, depth + 1) for sub in children if sub.name in nested)
+        units = tuple(unit(sub, sub.name, depth + 1) for sub in children if sub.name in nested)
         return Unit(whole.name, whole.told, members, units, whole.needed)
+
+    return unit(SubGroup(group.name, told=group.told, needed=group.needed), "", 1)
 
 
 def gangs_of_pods(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Pod]]:
@@ -228,9 +222,8 @@ def _member_of_subgroup(
     If it is `optional`, pods that don't exist aren't missing.
     """
     own = tuple(pod for pod in pods if pod.subgroup == sub.name)
-    shapes = _shapes(index, own)
     replicas = len(own) if optional else max(sub.minimum, len(own))
-    shape = _typical(own, shapes)
+    shape, shapes = _asked(index, own)
     return Member(sub.name, sub.minimum, replicas, shape, own, sub.told, shapes=shapes)
 
 

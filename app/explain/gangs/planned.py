@@ -62,7 +62,7 @@ class _Plan:
         self.index = index
         self._pcs = pcs
         self._cluster = index.topology(pcs.asked.topology).cluster
-        self._topology = index.topology(self._cluster.name if self._cluster else pcs.topology)
+        self._topology = index.topology(self._cluster.name if self._cluster else pcs.topology_name)
         facts = index.facts
         self._has_epochs = bool(facts.gang_maps) or any(gang.role for gang in facts.gangs)
         templates = maps_at(document, "spec", "template", "cliques")
@@ -88,7 +88,11 @@ class _Plan:
 
         yield self._gang(base, tuple(members), tuple(units))
 
-    def _units(self, base: str, group: ScalingGroup) -> Iterator[Unit]:
+    def _units(
+        self,
+        base: str,
+        group: ScalingGroup,
+    ) -> Iterator[Unit]:
         """Yield the replicas of a scaling group."""
         cliques = {clique.name: clique for clique in self._pcs.cliques}
         names = [name for name in group.cliques if name in cliques]
@@ -124,7 +128,11 @@ class _Plan:
             pcs=self._pcs,
         )
 
-    def _member(self, owner: str, template: Clique) -> Member:
+    def _member(
+        self,
+        owner: str,
+        template: Clique,
+    ) -> Member:
         name = f"{owner}-{template.name}"
         told = self._told(template.asked)
         own = self._shapes[template.name]

@@ -3,17 +3,16 @@
 A `PodGang` of `podgang` takes more than twice as much memory, and a server has one for each.
 """
 
-from collections.abc import Collection
 from sys import intern
 from typing import Any
 
-from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
+from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.labels import MNNVL_ADOPTED, POD_GANG_ROLE, TOPOLOGY_NAME
 from app.facts.place import Place, read_place
+from app.json import from_json, to_json
 from app.objects.edits import ABSENT, value_at
 from app.objects.metadata import labels_of
 from app.objects.owners import controller_uid
-from app.objects.packed import packed, unpacked
 from app.objects.shape import JsonMap, map_of, maps_at, text_at, text_of
 from app.value import Value, Versioned
 
@@ -23,12 +22,11 @@ _CONSTRAINTS = ("topologyConstraint", "topologyConstraintGroupConfigs")
 Object = dict[str, Any]
 
 
-class SlimPodGang(Value):
-    """A PodGang.
+class GangIdentity(Value):
+    """A PodGang, without its PodCliques.
 
     `uid` is "" while it is being created. `set_uid` is that of the PodCliqueSet that controls it,
-    or "". `role` is "" if Grove didn't name the PodGang after an epoch. `podgroups` are the names
-    of its PodCliques.
+    or "". `role` is "" if Grove didn't name the PodGang after an epoch.
     """
 
     namespace: str
@@ -38,14 +36,12 @@ class SlimPodGang(Value):
     deleting: bool = False
     set_uid: str = ""
     role: str = ""
-    podgroups: tuple[str, ...] = ()
 
-    def reference(self) -> dict[str, Any]:
-        return POD_GANG.owner_reference(self.name, self.uid)
 
-    def cliques(self) -> Collection[str]:
-        """Return the names of its PodCliques."""
-        return self.podgroups
+class SlimPodGang(GangIdentity):
+    """A PodGang with the names of its PodCliques."""
+
+    cliques: tuple[str, ...] = ()
 
 
 def read_gang(obj: JsonMap, namespace: str) -> SlimPodGang:
@@ -60,17 +56,28 @@ def read_gang(obj: JsonMap, namespace: str) -> SlimPodGang:
         deleting=metadata.get("deletionTimestamp") is not None,
         set_uid=controller_uid(obj, POD_CLIQUE_SET.kind),
         role=text_at(labels, POD_GANG_ROLE),
-        podgroups=read_podgroups(obj),
+        cliques=_cliques(obj),
     )
 
 
-def read_podgroups(obj: JsonMap) -> tuple[str, ...]:
+def _cliques(obj: JsonMap) -> tuple[str, ...]:
     """Return the names of the PodGroups of a PodGang, which are those of its PodCliques."""
     podgroups = maps_at(obj, "spec", "podgroups")
     return tuple(text_at(podgroup, "name") for podgroup in podgroups)
 
 
-class StoredGang(Versioned, SlimPodGang):
+class OpenGang(SlimPodGang, kw_only=True):
+    """A cached PodGang, unpacked.
+
+    `view` has the parts of the object that contain constraints and annotations, at their places in
+    the whole object. A JSON Patch of the view therefore applies to the whole object.
+    """
+
+    view: Object
+    resource_version: str
+
+
+class StoredGang(Versioned, GangIdentity):
     """A cached PodGang. `content` is JSON, which needs far less memory than maps.
 
     Equal PodGangs may have different resource versions: Grove writes statuses all the time.
@@ -79,17 +86,20 @@ class StoredGang(Versioned, SlimPodGang):
     content: bytes = b""
     resource_version: str = ""
 
-    def cliques(self) -> Collection[str]:
-        """Return the names of its PodCliques, which only `content` has."""
-        return read_podgroups(self.view())
-
-    def view(self) -> Object:
-        """Return the parts of the object that contain constraints and annotations.
-
-        They are at their places in the whole object. A JSON Patch of the view therefore applies to
-        the whole object.
-        """
-        return unpacked(self.content)
+    def opened(self) -> OpenGang:
+        view: Object = from_json(self.content)
+        return OpenGang(
+            self.namespace,
+            self.name,
+            self.uid,
+            self.place,
+            self.deleting,
+            self.set_uid,
+            self.role,
+            _cliques(view),
+            view=view,
+            resource_version=self.resource_version,
+        )
 
 
 def read_stored_gang(obj: Object) -> StoredGang:
@@ -102,7 +112,7 @@ def read_stored_gang(obj: Object) -> StoredGang:
         gang.deleting,
         intern(gang.set_uid),
         intern(gang.role),
-        content=packed(reduced(obj)),
+        content=to_json(reduced(obj)),
         resource_version=text_of(obj["metadata"].get("resourceVersion")),
     )
 

@@ -4,12 +4,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
+from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, group_in, read_mnnvl
 from app.facts.grove.status import LastError, StatusCondition, read_conditions, read_last_errors
 from app.facts.kubernetes.requests import Requests, read_requests
-from app.facts.labels import MNNVL_GROUP
 from app.facts.named import Namespaced
 from app.facts.place import Place
+from app.objects.conditions import Condition, condition_of
 from app.objects.metadata import annotations_of
 from app.objects.shape import JsonMap, int_of, map_at, map_of, maps_of, text_at, text_of, texts_at
 from app.objects.time import seconds_since_1970
@@ -54,18 +54,29 @@ class UserConstraint(Value):
         ]
 
 
-def _asked(pack_domain: str | None, pack: Pack | None) -> UserConstraint:
-    """Return `pack` before the deprecated packDomain, as Grove reads them."""
-    name = pack.topology_name if pack is not None else ""
-    if pack is not None and (pack.required or pack.preferred):
-        return UserConstraint(pack.required, pack.preferred, name, "pack.required")
-    return UserConstraint(pack_domain or "", "", name, "packDomain")
-
-
-class Clique(Value):
-    """One entry of `spec.template.cliques`.
+class Constrained:
+    """A set, a scaling group or a clique, with its topologyConstraint.
 
     `pack_domain` is None if it has no packDomain, `pack` None if its constraint has no other field.
+    """
+
+    __slots__ = ()
+    pack_domain: str | None
+    pack: Pack | None
+
+    @property
+    def asked(self) -> UserConstraint:
+        """Its constraint in both dialects: `pack` before the deprecated packDomain, as in Grove."""
+        pack = self.pack
+        name = pack.topology_name if pack is not None else ""
+        if pack is not None and (pack.required or pack.preferred):
+            return UserConstraint(pack.required, pack.preferred, name, "pack.required")
+        return UserConstraint(self.pack_domain or "", "", name, "packDomain")
+
+
+class Clique(Value, Constrained):
+    """One entry of `spec.template.cliques`.
+
     `requests` is what each of its pods asks for. `minimum` is its minAvailable.
     """
 
@@ -76,13 +87,8 @@ class Clique(Value):
     requests: Requests = ()
     minimum: int = 1
 
-    @property
-    def asked(self) -> UserConstraint:
-        """Its constraint in both dialects."""
-        return _asked(self.pack_domain, self.pack)
 
-
-class ScalingGroup(Value):
+class ScalingGroup(Value, Constrained):
     """One entry of `spec.template.podCliqueScalingGroups`.
 
     `cliques` are the names of its cliques. `minimum` is its minAvailable.
@@ -96,18 +102,12 @@ class ScalingGroup(Value):
     replicas: int = 1
     minimum: int = 1
 
-    @property
-    def asked(self) -> UserConstraint:
-        """Its constraint in both dialects."""
-        return _asked(self.pack_domain, self.pack)
 
-
-class PodCliqueSet(Namespaced):
+class PodCliqueSet(Namespaced, Constrained):
     """A stored PodCliqueSet.
 
-    `condition` is the stored condition that this program writes, as status, reason, message and
-    observedGeneration, or None. `mnnvl_groups` are the values of Grove's `grove.io/mnnvl-group` in
-    the set, without `none`.
+    `condition` is the stored condition that this program writes, or None. `mnnvl_groups` are the
+    values of Grove's `grove.io/mnnvl-group` in the set, without `none`.
     """
 
     kind = "PodCliqueSet"
@@ -117,7 +117,7 @@ class PodCliqueSet(Namespaced):
     pack_domain: str | None = None
     cliques: tuple[Clique, ...] = ()
     groups: tuple[ScalingGroup, ...] = ()
-    condition: tuple[str, str, str, int] | None = None
+    condition: Condition | None = None
     pack: Pack | None = None
     replicas: int = 1
     mnnvl_groups: tuple[str, ...] = ()
@@ -139,12 +139,7 @@ class PodCliqueSet(Namespaced):
     @property
     def domains(self) -> frozenset[str]:
         """All packDomains of this set."""
-        domains = (
-            self.pack_domain,
-            *(c.pack_domain for c in self.cliques),
-            *(g.pack_domain for g in self.groups),
-        )
-        return frozenset(domain for domain in domains if domain)
+        return frozenset(part.pack_domain for part in self._parts if part.pack_domain)
 
     @property
     def levels(self) -> frozenset[str]:
@@ -155,17 +150,11 @@ class PodCliqueSet(Namespaced):
 
     @property
     def _packs(self) -> list[Pack]:
-        packs = (
-            self.pack,
-            *(group.pack for group in self.groups),
-            *(clique.pack for clique in self.cliques),
-        )
-        return [pack for pack in packs if pack is not None]
+        return [part.pack for part in self._parts if part.pack is not None]
 
     @property
-    def asked(self) -> UserConstraint:
-        """The constraint of the whole set, in both dialects."""
-        return _asked(self.pack_domain, self.pack)
+    def _parts(self) -> tuple[Constrained, ...]:
+        return self, *self.groups, *self.cliques
 
     def group_of(self, name: str) -> ScalingGroup | None:
         return next((group for group in self.groups if group.name == name), None)
@@ -194,22 +183,19 @@ class SetWithStatus(PodCliqueSet):
 
         `field` is a whole path.
         """
-        owners = [("", "", self.asked)]
-        for position, group in enumerate(self.groups):
-            owners.append(
-                (f"scaling group {group.name}", f".podCliqueScalingGroups[{position}]", group.asked)
-            )
-        for position, clique in enumerate(self.cliques):
-            owners.append((f"clique {clique.name}", f".cliques[{position}]", clique.asked))
+        groups = (
+            (f"scaling group {group.name}", f".podCliqueScalingGroups[{position}]", group.asked)
+            for position, group in enumerate(self.groups)
+        )
+        cliques = (
+            (f"clique {clique.name}", f".cliques[{position}]", clique.asked)
+            for position, clique in enumerate(self.cliques)
+        )
+        owners = [("", "", self.asked), *groups, *cliques]
         return [
             (owner, replace(asked, field=f"spec.template{path}.topologyConstraint.{asked.field}"))
             for owner, path, asked in owners
         ]
-
-    @property
-    def topology(self) -> str:
-        """The topology that the constraints name, "" for none."""
-        return next((asked.topology for _, asked in self.constraints if asked.topology), "")
 
 
 def read_set_with_status(obj: JsonMap) -> SetWithStatus:
@@ -243,7 +229,7 @@ def _spec(obj: JsonMap) -> dict[str, Any]:
         "pack_domain": pack_domain(template),
         "cliques": tuple(_read_clique(item) for item in _named(template.get("cliques"))),
         "groups": tuple(map(_read_group, _named(template.get("podCliqueScalingGroups")))),
-        "condition": _condition(map_of(obj.get("status"))),
+        "condition": _condition(obj),
         "pack": read_pack(template),
         "replicas": int_of(map_of(obj.get("spec")).get("replicas"), 1),
         "mnnvl_groups": _mnnvl_groups(metadata, template),
@@ -282,10 +268,8 @@ def _mnnvl_groups(metadata: JsonMap, template: JsonMap) -> tuple[str, ...]:
         *_named(template.get("podCliqueScalingGroups")),
         *_named(template.get("cliques")),
     )
-    values = (map_of(holder.get("annotations")).get(MNNVL_GROUP) for holder in holders)
-    return tuple(
-        sorted({value for value in values if isinstance(value, str) and value not in ("", "none")})
-    )
+    names = {group_in(map_of(holder.get("annotations"))) for holder in holders}
+    return tuple(sorted(filter(None, names)))
 
 
 def pack_domain(holder: JsonMap) -> str | None:
@@ -308,12 +292,17 @@ def read_pack(holder: JsonMap) -> Pack | None:
     return Pack(*map(text_of, values))
 
 
-def _condition(status: JsonMap) -> tuple[str, str, str, int] | None:
-    for item in maps_of(status.get("conditions")):
-        if item.get("type") == CONDITION:
-            texts = (str(item.get(name, "")) for name in ("status", "reason", "message"))
-            return (*texts, int_of(item.get("observedGeneration")))  # type: ignore[return-value]
-    return None
+def _condition(obj: JsonMap) -> Condition | None:
+    stored = condition_of(obj, CONDITION)
+    if not stored:
+        return None
+    return Condition(
+        CONDITION,
+        text_at(stored, "status"),  # type: ignore[arg-type]
+        text_at(stored, "reason"),
+        text_at(stored, "message"),
+        int_of(stored.get("observedGeneration")),
+    )
 
 
 def _named(value: Any) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.facts.labels import NODE_POOL
-from app.facts.named import Named
+from app.facts.named import ClusterScoped
 from app.facts.quantity import MOST_THOUSANDTHS, amounts
 from app.objects.shape import JsonMap, map_at, text_at
 from app.value import Value
@@ -29,11 +29,10 @@ class Share(Value):
 NO_SHARE = Share()
 
 
-class Queue(Value, Named):
+class Queue(ClusterScoped):
     """A queue, with GPUs in thousandths. None is no limit; a quota of None is no promise."""
 
     kind = "Queue"
-    name: str = ""
     parent: str = ""
     quota: int | None = None
     limit: int | None = None

@@ -1,12 +1,11 @@
 """KAI's Topologies."""
 
-from app.facts.named import Named, Ref
+from app.facts.named import ClusterScoped, Ref
 from app.objects.owners import OwnerRef, owners_of
 from app.objects.shape import JsonMap, Object, map_at, maps_at, text_at
-from app.value import Value
 
 
-class KaiTopology(Value, Named):
+class KaiTopology(ClusterScoped):
     """A KAI Topology.
 
     `keys` are the node labels of its levels, broadest first. `aliases` are the second names of
@@ -14,7 +13,6 @@ class KaiTopology(Value, Named):
     """
 
     kind = "Topology"
-    name: str = ""
     keys: tuple[str, ...] = ()
     owners: tuple[OwnerRef, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()

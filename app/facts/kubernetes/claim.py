@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from app.facts.kubernetes.selectors import Term, node_selector_terms
 from app.facts.labels import KAI_QUEUE
-from app.facts.named import Named, Namespaced, read_key
+from app.facts.named import ClusterScoped, Namespaced, read_key, read_name
 from app.facts.place import NOWHERE, Place, read_place
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, maps_of, text_at
 from app.objects.time import seconds_since_1970
@@ -140,13 +140,12 @@ def read_claim_template(obj: JsonMap) -> ClaimTemplate:
     return ClaimTemplate(*read_key(map_at(obj, "metadata")), classes)
 
 
-class DeviceClass(Value, Named):
+class DeviceClass(ClusterScoped):
     """A DeviceClass.
 
     `gpus` is the driver whose GPUs it selects, "" if it selects other devices, or parts of GPUs.
     """
 
-    name: str = ""
     gpus: str = ""
 
 
@@ -156,13 +155,12 @@ def read_device_class(obj: JsonMap) -> DeviceClass:
     Its selectors are CEL. They are read for the driver and the type of device that they compare,
     and not evaluated.
     """
-    name = text_at(map_at(obj, "metadata"), "name")
     selectors = maps_at(obj, "spec", "selectors")
     expressions = " ".join(text_at(map_at(item, "cel"), "expression") for item in selectors)
     driver = _DRIVER.search(expressions)
     of_type = _TYPE.search(expressions)
     is_gpu = driver is not None and _is_gpu(driver[1], of_type[1] if of_type else "")
-    return DeviceClass(name, driver[1] if driver is not None and is_gpu else "")
+    return DeviceClass(read_name(obj), driver[1] if driver is not None and is_gpu else "")
 
 
 def _is_gpu(driver: str, of_type: str) -> bool:

@@ -64,9 +64,13 @@ def is_gpu(resource: str) -> bool:
     return resource == "nvidia.com/gpu" or resource.startswith("nvidia.com/mig-")
 
 
-def has_gpus(amounts: JsonMap) -> bool:
-    """Return whether the limits or requests `amounts` of a container contain a GPU."""
-    return any(is_gpu(name) and gpu_count(amount) > 0 for name, amount in amounts.items())
+def has_gpus(limits: JsonMap, requests: JsonMap) -> bool:
+    """Return whether the limits or requests of a container contain a GPU."""
+    for amounts in (limits, requests):
+        for name in filter(is_gpu, amounts):
+            if gpu_count(amounts[name]) > 0:
+                return True
+    return False
 
 
 def gpu_count(amount: Any) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import field
 
 from app.facts.kubernetes.selectors import Taint, read_taints
-from app.facts.named import Named, interned
+from app.facts.named import ClusterScoped, interned
 from app.facts.quantity import Amounts, amounts
 from app.objects.metadata import labels_of
 from app.objects.shape import JsonMap, map_at, map_of, maps_of
@@ -60,11 +60,10 @@ def _positions(keys: Texts, grouping: Grouping) -> tuple[int, ...]:
     return tuple(position for position, key in enumerate(keys) if key in grouping)
 
 
-class Node(Value, Named):
+class Node(ClusterScoped):
     """What decides on placement. Other annotations and images are not kept."""
 
     kind = "Node"
-    name: str = ""
     labels: Labels = field(default_factory=dict)
     allocatable: Amounts = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()

@@ -27,12 +27,11 @@ def pod_requests(spec: JsonMap) -> dict[str, int]:
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in maps_of(spec.get("initContainers")):
-        requests = _requests(container)
+        moment = dict(sidecars)
+        _add(moment, _requests(container))
+        _raise(peak, moment)
         if container.get("restartPolicy") == "Always":
-            _add(sidecars, requests)
-            _raise(peak, sidecars)
-        else:
-            _raise(peak, _sum(sidecars, requests))
+            sidecars = moment
 
     _add(total, sidecars)
     _raise(total, peak)
@@ -70,12 +69,6 @@ def _requests(holder: JsonMap) -> dict[str, int]:
 def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
     for name, amount in more.items():
         total[name] = total.get(name, 0) + amount
-
-
-def _sum(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
-    total = dict(first)
-    _add(total, second)
-    return total
 
 
 def _raise(total: dict[str, int], least: Mapping[str, int]) -> None:

@@ -1,10 +1,9 @@
 """PersistentVolumeClaims, the volumes that they are bound to, and StorageClasses."""
 
 from app.facts.kubernetes.selectors import Term, node_selector_terms
-from app.facts.named import Named, Namespaced, read_key
+from app.facts.named import ClusterScoped, Namespaced, read_key, read_name
 from app.objects.shape import JsonMap, map_at, text_at
 from app.objects.time import seconds_since_1970
-from app.value import Value
 
 _IS_DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
@@ -23,19 +22,17 @@ class VolumeClaim(Namespaced):
     deleting: float | None = None
 
 
-class Volume(Value, Named):
+class Volume(ClusterScoped):
     """A PersistentVolume. `nodes` are the terms of its node affinity, none if it is everywhere."""
 
     kind = "PersistentVolume"
-    name: str = ""
     nodes: tuple[Term, ...] = ()
 
 
-class StorageClass(Value, Named):
+class StorageClass(ClusterScoped):
     """A StorageClass. `waits` is whether it binds only once a pod is placed."""
 
     kind = "StorageClass"
-    name: str = ""
     waits: bool = False
     is_default: bool = False
 
@@ -55,7 +52,7 @@ def read_volume_claim(obj: JsonMap) -> VolumeClaim:
 
 def read_volume(obj: JsonMap) -> Volume:
     required = map_at(obj, "spec", "nodeAffinity", "required")
-    return Volume(text_at(map_at(obj, "metadata"), "name"), node_selector_terms(required))
+    return Volume(read_name(obj), node_selector_terms(required))
 
 
 def read_storage_class(obj: JsonMap) -> StorageClass:

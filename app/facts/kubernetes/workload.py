@@ -1,25 +1,23 @@
 """The Kubernetes Workload API, and PriorityClasses."""
 
-from app.facts.named import Named, Namespaced, read_key
+from app.facts.named import ClusterScoped, Namespaced, read_key, read_name
 from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at
-from app.value import Value
 
 
-class PriorityClass(Value, Named):
+class PriorityClass(ClusterScoped):
     """A PriorityClass.
 
     `is_default` if it is that of PodGroups that name none, or one that doesn't exist.
     """
 
     kind = "PriorityClass"
-    name: str = ""
     value: int = 0
     is_default: bool = False
 
 
 def read_priority_class(obj: JsonMap) -> PriorityClass:
-    name = text_at(map_at(obj, "metadata"), "name")
-    return PriorityClass(name, int_of(obj.get("value")), obj.get("globalDefault") is True)
+    is_default = obj.get("globalDefault") is True
+    return PriorityClass(read_name(obj), int_of(obj.get("value")), is_default)
 
 
 class Workload(Namespaced):

@@ -1,12 +1,9 @@
 """Stored MNNVL resources, as far as their owners depend on them."""
 
-from sys import intern
-from typing import Any
-
 from app.facts.kinds import COMPUTE_DOMAIN, POD_GANG
 from app.facts.kubernetes.claim import awaited_classes
 from app.facts.labels import MNNVL_MANAGED
-from app.facts.named import Key
+from app.facts.named import Key, interned
 from app.facts.place import Place, read_place
 from app.objects.metadata import labels_of
 from app.objects.owners import OwnerRef, owners_of
@@ -72,6 +69,17 @@ class MnnvlResource(Value):
         return self.managed and not self.deleting and not self.is_generated
 
     @property
+    def is_named_after_its_replica(self) -> bool:
+        """Whether its name begins with the replica that its labels name.
+
+        An object of somebody else may have our labels.
+        """
+        place = self.place
+        start = f"{place.pcs}-{place.replica}"
+        base = self.base_name
+        return bool(place.pcs and place.replica) and (base == start or base.startswith(f"{start}-"))
+
+    @property
     def owning_gangs(self) -> tuple[OwnerRef, ...]:
         """The PodGangs among its owners."""
         return tuple(owner for owner in self.owners if owner.kind == POD_GANG.kind)
@@ -85,8 +93,8 @@ def read_mnnvl_resource(obj: JsonMap) -> MnnvlResource:
     metadata = obj["metadata"]
     labels = labels_of(obj)
     return MnnvlResource(
-        kind=_shared(obj.get("kind", "")),
-        namespace=_shared(metadata.get("namespace", "")),
+        kind=interned(obj.get("kind")),
+        namespace=interned(metadata.get("namespace")),
         name=metadata["name"],
         uid=metadata.get("uid", ""),
         resource_version=metadata.get("resourceVersion", ""),
@@ -94,10 +102,6 @@ def read_mnnvl_resource(obj: JsonMap) -> MnnvlResource:
         deleting=metadata.get("deletionTimestamp") is not None,
         place=read_place(labels),
         owners=owners_of(obj),
-        created=_shared(metadata.get("creationTimestamp") or ""),
+        created=interned(metadata.get("creationTimestamp")),
         awaited=awaited_classes(obj),
     )
-
-
-def _shared(text: Any) -> Any:
-    return intern(text) if isinstance(text, str) else text

@@ -149,7 +149,7 @@ class TopologyFacts(Protocol):
 class LevelsVerdict(Value):
     """The verdict on a write of levels.
 
-    `refusal` is the reason why the operation is not allowed, None if it is.
+    `refusal` is the reason why a deletion is not allowed, None if it is.
     """
 
     refusal: str | None = None
@@ -225,12 +225,12 @@ class Dialect(ABC):
     def validate_set(
         self,
         template: Template,
-        former: Template | None,
+        old: JsonMap | None,
         facts: TopologyFacts,
     ) -> SetVerdict:
         """Return the verdict on the shape of a PodCliqueSet and on its constraints.
 
-        `former` is the set that an UPDATE replaces, None at CREATE.
+        `old` is the set that an UPDATE replaces, None at CREATE. It is read only if it counts.
         """
 
     def set_warnings(self, template: Template) -> list[str]:

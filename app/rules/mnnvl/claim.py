@@ -31,7 +31,7 @@ from app.rules.mnnvl.plan import (
     plan_of,
     read_entry,
 )
-from app.rules.mnnvl.wanted import Wanted, WrittenClique
+from app.rules.mnnvl.wanted import CliqueFacts, Wanted, WrittenClique
 from app.value import Value
 
 ConfiguredMode = Literal["auto", "shared", "template"]
@@ -96,7 +96,9 @@ class ChosenClaim(Value):
 
 
 def claim_mode(
-    configured: ConfiguredMode, annotations: MnnvlAnnotations, classes: Collection[str]
+    configured: ConfiguredMode,
+    annotations: MnnvlAnnotations,
+    classes: Collection[str],
 ) -> ClaimMode:
     """Return the form of the claim of a new PodClique.
 
@@ -112,17 +114,17 @@ def claim_mode(
 def inject(
     clique: WrittenClique,
     wanted: Wanted,
+    facts: CliqueFacts,
     configured: ConfiguredMode,
-    classes: Collection[str],
 ) -> Injection:
     """Return the resources that `clique` needs, and the patch that injects the claim.
 
     Nothing is needed unless MNNVL is enabled, a container requests GPUs, and the PodClique isn't
     being deleted.
 
-    `configured` is the form of new claims, and `classes` are the names of the DeviceClasses that
-    exist. A stored claim keeps its form and scope, see `rules/README.md`. If no container requests
-    a GPU and its own annotation enables MNNVL, there is a warning.
+    `configured` is the form of new claims. A stored claim keeps its form and scope, see
+    `rules/README.md`. If no container requests a GPU and its own annotation enables MNNVL, there is
+    a warning.
     """
     annotations = wanted.annotations
     metadata = map_of(clique.content.get("metadata"))
@@ -138,12 +140,12 @@ def inject(
     if plan is None or findings:
         return Injection(findings=tuple(findings))
 
-    new_mode = claim_mode(configured, annotations, classes)
+    new_mode = claim_mode(configured, annotations, facts.classes)
     claim = _choose_claim(plan, new_mode, pods, clique.stored, findings)
     if findings:
         return Injection(findings=tuple(findings))
 
-    further = claim_warnings(claim.plan, claim.mode, pods.replicas, wanted.pcs, classes)
+    further = claim_warnings(claim.plan, claim.mode, pods.replicas, facts)
     return Injection(
         claim.plan,
         claim.mode,
@@ -185,7 +187,7 @@ def _requests_gpu(container: JsonMap, at: FieldPath, findings: Findings) -> bool
     walk_list(resources, "claims", at, findings)
     limits = walk_map(resources, "limits", at, findings)
     requests = walk_map(resources, "requests", at, findings)
-    return has_gpus(limits) or has_gpus(requests)
+    return has_gpus(limits, requests)
 
 
 def _without_gpus(clique: WrittenClique) -> tuple[str, ...]:
@@ -280,19 +282,18 @@ def claim_warnings(
     plan: Plan,
     mode: ClaimMode,
     replicas: int,
-    pcs: PodCliqueSet | None,
-    classes: Collection[str],
+    facts: CliqueFacts,
 ) -> list[str]:
     """Return warnings about the allocation of the claim of `plan`.
 
-    The PodClique has `replicas` pods, and `pcs` is its PodCliqueSet, or None if it is not known.
-    `classes` are the names of the DeviceClasses that exist.
+    The PodClique has `replicas` pods.
     """
     if mode != "shared":
         return []
 
-    warnings = (_reservation_warning(plan, replicas, pcs), _allocation_warning(plan, classes))
-    return [warning for warning in warnings if warning is not None]
+    reservation = _reservation_warning(plan, replicas, facts.pcs)
+    allocation = _allocation_warning(plan, facts.classes)
+    return list(filter(None, (reservation, allocation)))
 
 
 def _allocation_warning(plan: Plan, classes: Collection[str]) -> str | None:
@@ -300,7 +301,7 @@ def _allocation_warning(plan: Plan, classes: Collection[str]) -> str | None:
 
     This is so if its DeviceClass does not exist and others do.
     """
-    if not unallocatable([plan.device_class], classes):
+    if not classes or plan.device_class in classes:
         return None
     return (
         f'ResourceClaim "{plan.claim}" cannot be allocated: DeviceClass "{plan.device_class}" does'
@@ -336,24 +337,21 @@ def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
     if plan.scope == "clique":
         return replicas
 
-    replicas_of = {clique.name: clique.replicas for clique in pcs.cliques}
     own_group = plan.member.place.group
+    replicas_of = {clique.name: clique.replicas for clique in pcs.cliques}
     if plan.scope == "scalingGroupReplica":
         group = pcs.group_of(own_group)
         return 0 if group is None else _pods_in(group, replicas_of)
 
-    pods = _pods_in_no_group(pcs, replicas_of)
+    in_no_group = dict(replicas_of)
+    pods = 0
     for group in pcs.groups:
+        for name in group.cliques:
+            in_no_group.pop(name, None)
         if group.name == own_group or _inherits_replica_scope(group, pcs):
             pods += _pods_in(group, replicas_of) * group.replicas
 
-    return pods
-
-
-def _pods_in_no_group(pcs: PodCliqueSet, replicas_of: Mapping[str, int]) -> int:
-    """Return the number of pods of the cliques in no scaling group."""
-    grouped = {name for group in pcs.groups for name in group.cliques}
-    return sum(replicas_of[name] for name in replicas_of.keys() - grouped)
+    return pods + sum(in_no_group.values())
 
 
 def _pods_in(group: ScalingGroup, replicas_of: Mapping[str, int]) -> int:

@@ -12,9 +12,8 @@ from app.facts.kinds import POD_CLIQUE
 from app.objects.metadata import annotations_of
 from app.objects.shape import JsonMap, map_at, maps_at, text_at
 from app.rules.mnnvl.claim import requests_gpus
-from app.rules.mnnvl.demand import ClaimedClique, read_demand
 from app.rules.mnnvl.plan import CLAIM, CliqueMember, read_plan
-from app.rules.mnnvl.wanted import both_in_clique, read_member
+from app.rules.mnnvl.wanted import ClaimedClique, both_in_clique, read_demand, read_member
 
 PUT_BACK = (
     "While the webhooks are registered, the leader puts the claim back within a minute; if not, the"
@@ -91,7 +90,10 @@ def lacks_claim(
 
 
 def lacking_claims(
-    cliques: Iterable[Unclaimed], pcs: PodCliqueSet | None, *, reads_groups: bool
+    cliques: Iterable[Unclaimed],
+    pcs: PodCliqueSet | None,
+    *,
+    reads_groups: bool,
 ) -> list[Unclaimed]:
     """Return those of `cliques` that lack a claim of ours, sorted by name.
 

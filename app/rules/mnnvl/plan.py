@@ -38,6 +38,8 @@ SCOPES: tuple[Scope, ...] = ("replica", "clique", "scalingGroupReplica")
 
 DEFAULT_DEVICE_CLASS = "compute-domain.nvidia.com"
 
+NO_DEVICE_CLASS = f"must be the name of a DeviceClass, such as {DEFAULT_DEVICE_CLASS}"
+
 CLAIM = "mnnvl"
 """The name of our claim in the pods."""
 
@@ -174,9 +176,7 @@ def plan_of(
         findings += problems
         return None, ()
 
-    device_class = device_class_of(annotations)
-    if not is_device_class(device_class):
-        device_class = DEFAULT_DEVICE_CLASS
+    device_class = usable_device_class(annotations.device_class)
     warnings = (f"the stored claim of the PodClique stays: {problem}" for problem in problems)
     return Plan(member, claim[0], device_class), tuple(warnings)
 
@@ -202,7 +202,9 @@ def read_entry(member: CliqueMember, entry: Entry | None) -> tuple[Scope, ClaimM
 
 
 def read_plan(
-    member: CliqueMember, annotations: MnnvlAnnotations, findings: Findings
+    member: CliqueMember,
+    annotations: MnnvlAnnotations,
+    findings: Findings,
 ) -> Plan | None:
     """Return the plan of a PodClique for which `annotations` count.
 
@@ -288,14 +290,18 @@ def _need_index(value: str, label: _NeededLabel, findings: Findings) -> None:
 def _device_class(annotations: MnnvlAnnotations, findings: Findings) -> str:
     value = device_class_of(annotations)
     if not is_device_class(value):
-        detail = f"must be the name of a DeviceClass, such as {DEFAULT_DEVICE_CLASS}"
-        findings.append(invalid(_ANNOTATIONS.key(MNNVL_DEVICE_CLASS), value, detail))
+        findings.append(invalid(_ANNOTATIONS.key(MNNVL_DEVICE_CLASS), value, NO_DEVICE_CLASS))
     return str(value)
 
 
 def device_class_of(annotations: MnnvlAnnotations) -> Any:
     """Return the DeviceClass that `annotations` name, which may be invalid, or the default."""
     return annotations.device_class or DEFAULT_DEVICE_CLASS
+
+
+def usable_device_class(value: Any) -> str:
+    """Return `value` if it can be the name of a DeviceClass, else the default."""
+    return str(value) if is_device_class(value) else DEFAULT_DEVICE_CLASS
 
 
 def is_device_class(value: Any) -> bool:

@@ -12,11 +12,18 @@ https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/mnnvl
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from app.facts.grove.podcliqueset import PodCliqueSet
-from app.facts.grove.template import FORMER_ANNOTATION, CliqueTemplate, SetPart, Template
+from app.facts.grove.template import (
+    FORMER_ANNOTATION,
+    CliqueTemplate,
+    SetPart,
+    Template,
+    read_template,
+)
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.fields import FieldError, Findings, invalid, not_supported
 from app.objects.names import MAX_LABEL, is_index, is_label
-from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, SCOPES, is_device_class
+from app.objects.shape import JsonMap
+from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, NO_DEVICE_CLASS, SCOPES, is_device_class
 from app.rules.mnnvl.wanted import GROVE_CLAIM, both_in_set
 
 GROVE_FINALIZER = "grove.io/computedomain-finalizer"
@@ -24,12 +31,14 @@ GROVE_FINALIZER = "grove.io/computedomain-finalizer"
 
 
 def validate_annotations(
-    template: Template, former: Template | None, others: Sequence[PodCliqueSet] | None
+    template: Template,
+    old: JsonMap | None,
+    others: Sequence[PodCliqueSet] | None,
 ) -> tuple[Findings, list[str]]:
     """Return findings and warnings about the MNNVL annotations of a PodCliqueSet.
 
-    `former` is the set that an UPDATE replaces, None at CREATE. `others` are the stored sets of its
-    namespace, or None if Grove does not read its own annotation. Findings that `former` has too are
+    `old` is the set that an UPDATE replaces, None at CREATE. `others` are the stored sets of its
+    namespace, or None if Grove does not read its own annotation. Findings that `old` has too are
     warnings.
     """
     if not template.mentions_mnnvl:
@@ -37,8 +46,8 @@ def validate_annotations(
 
     findings = _findings(template, others)
     stored = set()
-    if findings and former is not None:
-        stored = {str(finding) for finding in _findings(former, others)}
+    if findings and old is not None:
+        stored = {str(finding) for finding in _findings(read_template(old), others)}
 
     return (
         [finding for finding in findings if str(finding) not in stored],
@@ -62,17 +71,14 @@ def _value_findings(template: Template) -> Iterator[FieldError]:
     """
     reported: set[tuple[int, str]] = set()
     for clique in template.cliques:
+        if clique.enabling is None or not clique.gpus:
+            continue
         for key, problem_of in (
             (MNNVL_SCOPE, _scope_problem),
             (MNNVL_DEVICE_CLASS, _device_class_problem),
         ):
             part = clique.part_with(key)
-            if (
-                part is None
-                or clique.enabling is None
-                or not clique.gpus
-                or (id(part), key) in reported
-            ):
+            if part is None or (id(part), key) in reported:
                 continue
             problem = problem_of(part, clique)
             if problem is not None:
@@ -96,8 +102,7 @@ def _device_class_problem(part: SetPart, clique: CliqueTemplate) -> FieldError |
     device_class = part.annotations.get(MNNVL_DEVICE_CLASS) or DEFAULT_DEVICE_CLASS
     if is_device_class(device_class):
         return None
-    text = f"must be the name of a DeviceClass, such as {DEFAULT_DEVICE_CLASS}"
-    return invalid(part.path_of(MNNVL_DEVICE_CLASS), device_class, text)
+    return invalid(part.path_of(MNNVL_DEVICE_CLASS), device_class, NO_DEVICE_CLASS)
 
 
 def group_findings(template: Template, others: Sequence[PodCliqueSet]) -> Findings:
@@ -155,7 +160,9 @@ def _too_long(template: Template, names: Collection[str]) -> Iterator[FieldError
 
 
 def _collisions(
-    template: Template, names: Collection[str], others: Iterable[PodCliqueSet]
+    template: Template,
+    names: Collection[str],
+    others: Iterable[PodCliqueSet],
 ) -> Iterator[FieldError]:
     parts = {part.group: part for part in reversed(template.parts)}
     ours = (template.name, template.replicas, names)
@@ -227,7 +234,10 @@ def _own_claims(template: Template) -> Iterator[FieldError]:
 
 
 def ignored_annotations(
-    template: Template, *, groups_read: bool, compute_domains: bool
+    template: Template,
+    *,
+    groups_read: bool,
+    compute_domains: bool,
 ) -> list[str]:
     """Return warnings about annotations that no component reads.
 
@@ -240,8 +250,9 @@ def ignored_annotations(
     warnings += _without_enabled(template)
     if groups_read:
         warnings += _without_gpus(template)
-    if template.asking and not compute_domains:
-        names = ", ".join(f'"{clique.name}"' for clique in template.asking)
+    asking = template.asking
+    if asking and not compute_domains:
+        names = ", ".join(f'"{clique.name}"' for clique in asking)
         warnings.append(
             f"MNNVL is asked for by {names}, but NVIDIA's ComputeDomain API is not installed in"
             " this cluster: install the driver, or remove the annotations"

@@ -4,7 +4,7 @@ There are two vocabularies, ours and `grove.io/mnnvl-group` of Grove. They exclu
 PodClique, and in a PodCliqueSet, whose PodCliques would be rejected one by one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from sys import intern
 from typing import Any
 
@@ -22,9 +22,11 @@ from app.rules.mnnvl.plan import (
     CLAIM,
     DEFAULT_DEVICE_CLASS,
     SCOPES,
+    ClaimMode,
     CliqueMember,
     Entry,
     Plan,
+    Scope,
     is_device_class,
     read_entry,
 )
@@ -48,15 +50,42 @@ class WrittenClique(Value):
     stored: Entry | None
 
 
+class ClaimedClique(CliqueMember):
+    """A stored PodClique that has a claim of ours.
+
+    `device_class` is that of its own annotation, or "".
+    """
+
+    scope: Scope
+    mode: ClaimMode
+    device_class: str
+    deleting: bool
+
+    @property
+    def base_name(self) -> str:
+        """The text with which the names of its resources begin."""
+        return self.base_of(self.scope)
+
+
+class CliqueFacts(Value):
+    """The facts of the cluster on which the verdict on a PodClique depends.
+
+    `pcs` is its set, or None if that is not known. `classes` are the names of the DeviceClasses
+    that exist. `reads_groups` is true if Grove reads `grove.io/mnnvl-group`.
+    """
+
+    pcs: PodCliqueSet | None = None
+    classes: Collection[str] = ()
+    reads_groups: bool = False
+
+
 class Wanted(Value):
     """The annotations that count for a PodClique: its own, or inherited ones.
 
-    `pcs` is its set, or None if that is not known. No annotation counts if there are `findings`, or
-    `warnings` in place of them.
+    None counts if there are `findings`, or `warnings` in place of them.
     """
 
     annotations: MnnvlAnnotations
-    pcs: PodCliqueSet | None = None
     findings: tuple[FieldError, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -89,7 +118,7 @@ def _set_uid(references: Any, pcs: str) -> str:
     "" if it does not own the PodClique directly, but through a scaling group.
     """
     for reference in maps_of(references):
-        if (reference.get("kind"), reference.get("name")) == (POD_CLIQUE_SET.kind, pcs):
+        if reference.get("kind") == POD_CLIQUE_SET.kind and reference.get("name") == pcs:
             return str(reference.get("uid") or "")
     return ""
 
@@ -100,23 +129,46 @@ def claim_entry(clique: JsonMap) -> Entry | None:
     return next((claim for claim in claims if claim.get("name") == CLAIM), None)
 
 
-def wanted_by(
-    clique: WrittenClique,
-    pcs: PodCliqueSet | None,
-    *,
-    reads_groups: bool,
-) -> Wanted:
-    """Return what `clique` wants, of whose set `pcs` is None if it is not known.
+def read_demand(obj: JsonMap) -> ClaimedClique | None:
+    """Read a stored PodClique.
 
-    If Grove `reads_groups`, annotations of both vocabularies are rejected. If the stored PodClique
+    Returns None if it has no claim of ours.
+    """
+    metadata = map_of(obj.get("metadata"))
+    entry = claim_entry(obj)
+    if entry is None:
+        return None
+
+    member = read_member(obj, str(metadata.get("namespace") or ""))
+    claim = read_entry(member, entry)
+    if claim is None:
+        return None
+
+    own = read_mnnvl(annotations_of(obj)).device_class
+
+    return ClaimedClique(
+        member.namespace,
+        member.name,
+        member.place,
+        member.set_uid,
+        *claim,
+        intern(own) if own and is_device_class(own) else "",
+        metadata.get("deletionTimestamp") is not None,
+    )
+
+
+def wanted_by(clique: WrittenClique, facts: CliqueFacts) -> Wanted:
+    """Return what `clique` wants.
+
+    If Grove reads groups, annotations of both vocabularies are rejected. If the stored PodClique
     already has both, it is allowed without a claim of ours, so that Grove can still change and
     delete it.
     """
-    inherited = inherited_by(clique, pcs)
+    inherited = inherited_by(clique, facts.pcs)
     annotations = clique.own.over(inherited)
-    conflict = both_in_clique(clique.content, annotations) if reads_groups else None
+    conflict = both_in_clique(clique.content, annotations) if facts.reads_groups else None
     if conflict is None:
-        return Wanted(annotations, pcs)
+        return Wanted(annotations)
 
     if clique.old is not None:
         stored = read_mnnvl(annotations_of(clique.old)).over(inherited)
@@ -135,14 +187,10 @@ def inherited_by(clique: WrittenClique, pcs: PodCliqueSet | None) -> MnnvlAnnota
     if clique.old is None:
         return NO_ANNOTATIONS
 
-    claim = read_entry(read_member(clique.old, clique.member.namespace), clique.stored)
-    if claim is None:
+    stored = read_demand(clique.old)
+    if stored is None:
         return NO_ANNOTATIONS
-
-    device_class = read_mnnvl(annotations_of(clique.old)).device_class
-    if not is_device_class(device_class):
-        device_class = None
-    return MnnvlAnnotations("true", claim[0], device_class)
+    return MnnvlAnnotations("true", stored.scope, stored.device_class or None)
 
 
 def both_in_clique(clique: JsonMap, annotations: MnnvlAnnotations) -> FieldError | None:

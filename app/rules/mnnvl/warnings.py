@@ -4,9 +4,9 @@ NVIDIA's driver has one channel per node, so that pods with such a claim never s
 https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/95932046
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from app.facts.grove.template import CliqueTemplate, Template
+from app.facts.grove.template import CliqueTemplate, Owner, Template
 from app.facts.grove.topology import Level
 from app.facts.labels import MNNVL_GROUP
 from app.rules.topology.coverage import NVLINK_DOMAIN, Nodes
@@ -20,19 +20,45 @@ Used if no node has a label that names its domain.
 
 
 def preflight_warnings(
-    template: Template, required: Mapping[str, Level], nodes: Nodes
+    template: Template,
+    required: Mapping[Owner, str],
+    levels: Sequence[Level],
+    nodes: Nodes,
 ) -> list[str]:
     """Return warnings about the cliques of `template` that enable MNNVL and request GPUs.
 
-    `required` has the narrowest level that a clique requires, by the name of the clique.
+    `required` has the domain that each owner requires, one of `levels`.
     """
+    narrowest = required_levels(template, required, levels)
     warnings: list[str] = []
-    for clique in template.asking:
-        warnings += _sharing(clique, required.get(clique.name), nodes)
-    for name, members in _domains(template).items():
-        warnings += _spread(name, members, required, nodes)
+    asking = template.asking
+    for clique in asking:
+        warnings += _sharing(clique, narrowest.get(clique.name), nodes)
+    for name, members in _domains(asking).items():
+        warnings += _spread(name, members, narrowest, nodes)
         warnings += _too_many(name, sum(pods for _, pods in members), nodes)
     return warnings
+
+
+def required_levels(
+    template: Template,
+    required: Mapping[Owner, str],
+    levels: Sequence[Level],
+) -> dict[str, Level]:
+    """Return the narrowest level that the pods of each clique require.
+
+    It is required by the constraint of the clique, of its scaling group or of the set. The keys are
+    names of cliques.
+    """
+    order = [level.domain for level in levels]
+    narrowest: dict[str, Level] = {}
+    for clique in template.cliques:
+        domains = (required.get(part.owner) for part in clique.parts)
+        positions = [order.index(domain) for domain in domains if domain in order]
+        if positions:
+            narrowest[clique.name] = levels[max(positions)]
+
+    return narrowest
 
 
 def _sharing(clique: CliqueTemplate, level: Level | None, nodes: Nodes) -> Iterator[str]:
@@ -66,13 +92,13 @@ SharingClique = tuple[CliqueTemplate, int]
 """A clique, and how many of its pods share the ComputeDomain."""
 
 
-def _domains(template: Template) -> dict[str, list[SharingClique]]:
+def _domains(asking: Iterable[CliqueTemplate]) -> dict[str, list[SharingClique]]:
     """Return the cliques that share a ComputeDomain, by a description of it for people.
 
     If each replica of the set has a ComputeDomain, the pods of one replica are counted.
     """
     domains: dict[str, list[SharingClique]] = {}
-    for clique in template.asking:
+    for clique in asking:
         group = clique.group
         replicas = group.replicas if group is not None else 1
         if clique.mnnvl_group:

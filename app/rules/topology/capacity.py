@@ -40,37 +40,11 @@ def capacity_warnings(
     return warnings
 
 
-def required_levels(
-    template: Template, required: Mapping[Owner, str], levels: Sequence[Level]
-) -> dict[str, Level]:
-    """Return the narrowest level that the pods of each clique require.
-
-    It is required by the constraint of the clique, of its scaling group or of the set. The keys are
-    names of cliques.
-    """
-    order = [level.domain for level in levels]
-    narrowest: dict[str, Level] = {}
-    for clique in template.cliques:
-        owners = (
-            SET,
-            ("group", clique.group.name if clique.group else ""),
-            ("clique", clique.name),
-        )
-        positions = [
-            order.index(required[owner]) for owner in owners if required.get(owner) in order
-        ]
-        if positions:
-            narrowest[clique.name] = levels[max(positions)]
-
-    return narrowest
-
-
 class _Count(Value):
-    """The number of pods, the GPUs of the largest, and the GPUs of all."""
+    """The number of pods, and the GPUs of the different ones, the most first."""
 
     pods: int
-    largest: int
-    needed: int
+    sizes: list[int]
 
 
 def _counted_by_kai(cliques: Sequence[tuple[CliqueTemplate, int]]) -> _Count | None:
@@ -78,15 +52,16 @@ def _counted_by_kai(cliques: Sequence[tuple[CliqueTemplate, int]]) -> _Count | N
 
     Source: `are_counted_exactly` of `rules/dialects/design/podgangs.py`.
     """
-    sizes = {clique.whole_gpus for clique, pods in cliques if pods}
+    sizes = sorted({clique.whole_gpus for clique, pods in cliques if pods}, reverse=True)
     if len(sizes) < 2 or 0 in sizes:
         return None
 
-    return _Count(
-        pods=sum(pods for _, pods in cliques),
-        largest=max(sizes),
-        needed=sum(clique.whole_gpus * pods for clique, pods in cliques),
-    )
+    return _Count(sum(pods for _, pods in cliques), sizes)
+
+
+def _needed(cliques: Sequence[tuple[CliqueTemplate, int]]) -> int:
+    """Return the GPUs of all pods of `cliques`."""
+    return sum(clique.whole_gpus * pods for clique, pods in cliques)
 
 
 def _of_several_sizes(owner: Owner, cliques: Sequence[tuple[CliqueTemplate, int]]) -> Iterator[str]:
@@ -98,12 +73,11 @@ def _of_several_sizes(owner: Owner, cliques: Sequence[tuple[CliqueTemplate, int]
     if counted is None:
         return
 
-    sizes = sorted({clique.whole_gpus for clique, pods in cliques if pods}, reverse=True)
+    largest = counted.sizes[0]
     yield (
-        f"a replica of {owner_text(owner)} has pods with {' and '.join(map(str, sizes))}"
+        f"a replica of {owner_text(owner)} has pods with {' and '.join(map(str, counted.sizes))}"
         f" GPUs under one topology constraint: KAI looks for room for {counted.pods} x"
-        f" {counted.largest} = {counted.pods * counted.largest} GPUs, in place of"
-        f" {counted.needed}"
+        f" {largest} = {counted.pods * largest} GPUs, in place of {_needed(cliques)}"
     )
 
 
@@ -152,13 +126,13 @@ def _beyond(room: Room, cliques: Sequence[tuple[CliqueTemplate, int]]) -> str:
             )
 
     counted = _counted_by_kai(cliques)
-    if counted is not None and counted.pods > (room.pods(counted.largest) or 0):
+    if counted is not None and counted.pods > (room.pods(counted.sizes[0]) or 0):
         return (
             f"KAI counts each of its {counted.pods} pods like the largest, with"
-            f" {counted.largest} GPUs, and no domain has room for that: they will stay pending"
+            f" {counted.sizes[0]} GPUs, and no domain has room for that: they will stay pending"
         )
 
-    needed = sum(clique.whole_gpus * pods for clique, pods in cliques)
+    needed = _needed(cliques)
     available = room.gpus or 0
     if needed > available:
         return f"it needs {needed} GPUs and the largest has {available}: its pods will stay pending"

@@ -10,7 +10,7 @@ from typing import Any
 from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.objects.conditions import Condition
-from app.objects.owners import owners_of
+from app.objects.owners import controller_uid, owners_of
 from app.objects.shape import JsonMap, Object, maps_of
 from app.rules.topology.levels import HOSTNAME_KEY
 
@@ -51,7 +51,7 @@ def desired_kai_topology(cluster_topology: JsonMap, levels: Sequence[Level]) -> 
 
 def is_owned(kai: JsonMap, uid: str) -> bool:
     """Return whether the ClusterTopology `uid` controls the stored KAI Topology."""
-    return any(owner.uid == uid and owner.controller for owner in owners_of(kai))
+    return controller_uid(kai, CLUSTER_TOPOLOGY.kind) == uid
 
 
 def is_orphan(kai: JsonMap, name: str, uid: str) -> bool:

@@ -8,14 +8,14 @@ class PodGroupClique(Value):
     """The PodClique of one PodGroup of a PodGang.
 
     It is a clique of a replica of the set or of a scaling group. `replica` is the index of the
-    set's replica, and `index` that of the scaling group's, both as text. `clique` is None if only
-    the scaling group has it.
+    set's replica as text, and `group_replica` the name of the scaling group's, with that of the
+    set. `clique` is None if only the scaling group has it.
     """
 
     clique: Clique | None
     replica: str
     group: ScalingGroup | None = None
-    index: str = ""
+    group_replica: str = ""
 
 
 class PodGroupCliques:
@@ -47,5 +47,6 @@ class PodGroupCliques:
             index, _, clique = suffix[length + 1 :].partition("-")
             group = self._groups.get((suffix[:length], clique))
             if group is not None and index.isdecimal() and suffix[length] == "-":
-                return PodGroupClique(self._cliques.get(clique), replica, group, index)
+                name = podgroup.removesuffix(f"-{clique}")
+                return PodGroupClique(self._cliques.get(clique), replica, group, name)
         return PodGroupClique(self._cliques[suffix], replica) if suffix in self._cliques else None

@@ -41,14 +41,16 @@ def constraint_condition(pcs: PodCliqueSet, topology: ManagedTopology | None) ->
     return Condition(CONDITION, "False", "TopologyLevelNotFound", text, pcs.generation)
 
 
-def removed_levels_warning(removed: Collection[str], sets: Sequence[PodCliqueSet]) -> str | None:
-    """Return the warning for the user who removes levels from the managed ClusterTopology.
+def removed_levels_warnings(removed: Collection[str], sets: Sequence[PodCliqueSet]) -> list[str]:
+    """Return a warning for the user who removes levels from the managed ClusterTopology.
 
-    The levels are `removed`. None if `sets`, the PodCliqueSets with constraints on them, are empty.
+    The levels are `removed`. Empty if `sets`, the PodCliqueSets with constraints on them, are.
     """
     if not sets:
-        return None
+        return []
     names = listed([f"{pcs.namespace}/{pcs.name}" for pcs in sets], SHOWN)
     levels = ", ".join(f"'{domain}'" for domain in DOMAINS if domain in removed)
     subject = "1 PodCliqueSet has" if len(sets) == 1 else f"{len(sets)} PodCliqueSets have"
-    return f"{subject} constraints on the removed levels ({levels}), which will be ignored: {names}"
+    return [
+        f"{subject} constraints on the removed levels ({levels}), which will be ignored: {names}"
+    ]

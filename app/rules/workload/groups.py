@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from app.objects.edits import Edit
 from app.objects.metadata import annotations_of, labels_of
-from app.objects.shape import JsonMap
+from app.objects.shape import JsonMap, map_of, text_at
 from app.value import Value
 
 IGNORE = "kai.scheduler/ignore-workload-api"
@@ -141,17 +141,16 @@ def group_ref(pod: JsonMap) -> GroupRef | None:
     if annotations_of(pod).get(IGNORE) == "true":
         return None
 
-    spec = pod.get("spec")
-    if not isinstance(spec, dict):
-        return None
+    spec = map_of(pod.get("spec"))
+    pod_group = text_at(map_of(spec.get("schedulingGroup")), "podGroupName")
+    if pod_group:
+        return GroupRef(pod_group=pod_group)
 
-    scheduling = spec.get("schedulingGroup")
-    workload = spec.get("workloadRef")
-    if isinstance(scheduling, dict) and scheduling.get("podGroupName"):
-        return GroupRef(pod_group=str(scheduling["podGroupName"]))
-    if isinstance(workload, dict) and workload.get("name") and workload.get("podGroup"):
-        key = str(workload.get("podGroupReplicaKey") or "")
-        return GroupRef(str(workload["name"]), str(workload["podGroup"]), key)
+    reference = map_of(spec.get("workloadRef"))
+    workload = text_at(reference, "name")
+    group = text_at(reference, "podGroup")
+    if workload and group:
+        return GroupRef(workload, group, text_at(reference, "podGroupReplicaKey"))
 
     return None
 
@@ -192,12 +191,7 @@ def admission_changes(pod: JsonMap, scheduler_name: str) -> list[Edit]:
     Returns no change if another scheduler than `scheduler_name` schedules the Pod, if the Pod names
     no Workload group or has opted out, or if it already has the annotation.
     """
-    spec = pod.get("spec")
-    if (
-        not isinstance(spec, dict)
-        or spec.get("schedulerName") != scheduler_name
-        or group_ref(pod) is None
-    ):
+    if map_of(pod.get("spec")).get("schedulerName") != scheduler_name or group_ref(pod) is None:
         return []
     if annotations_of(pod).get(SKIP_PODGROUPER) == "true":
         return []

@@ -92,7 +92,7 @@ class Sources(Value):
 
 
 class Remark(Value):
-    """Reason and note of an event about a stored PodGroup."""
+    """Reason and note of an event about a PodGroup, or about Pods that have none yet."""
 
     reason: str
     note: str
@@ -154,13 +154,15 @@ def _chain(
 def _spec(group: DefinedGroup, sources: Sources, conventions: Conventions) -> Object:
     chain = _chain(group, sources)
     keys = conventions.keys
+    constraint = _topology(group, sources.owner, conventions.topology)
+    if _is_never_placed(constraint, sources):
+        del constraint["preferredTopologyLevel"]
+
     fields = {
         "queue": named_queue(chain, keys) or conventions.default_queue,
         "priorityClassName": _priority_class(group, sources, keys.priority_class),
         "preemptibility": _preemptibility(chain, keys.preemptibility),
-        "topologyConstraint": _placeable(
-            _topology(group, sources.owner, conventions.topology), sources
-        ),
+        "topologyConstraint": constraint,
     }
     minimum = 1 if group.minimum is None else group.minimum
 
@@ -219,14 +221,11 @@ def _topology(group: DefinedGroup, owner: MetadataLayer, topology: str) -> dict[
     if not required and not preferred:
         return {}
     constraint = {"topology": _first(chain, TOPOLOGY) or topology}
-    constraint |= {"requiredTopologyLevel": required} if required else {}
-    return constraint | ({"preferredTopologyLevel": preferred} if preferred else {})
-
-
-def _placeable(constraint: dict[str, str], sources: Sources) -> dict[str, str]:
-    """Return `constraint` without a preferred level with which KAI never places the pods."""
-    without = {key: value for key, value in constraint.items() if key != "preferredTopologyLevel"}
-    return without if _is_never_placed(constraint, sources) else constraint
+    if required:
+        constraint["requiredTopologyLevel"] = required
+    if preferred:
+        constraint["preferredTopologyLevel"] = preferred
+    return constraint
 
 
 def _is_never_placed(constraint: Mapping[str, str], sources: Sources) -> bool:
@@ -291,18 +290,22 @@ def _levels_remark(constraint: Mapping[str, str], sources: Sources) -> Remark | 
 def difference(stored: JsonMap, desired: JsonMap, keys: LabelKeys) -> Object:
     """Return the merge patch that makes `stored` as `desired`, or {} if there is no difference.
 
-    Owners, and labels, annotations and fields that other writers have set, stay. After its
+    Labels, annotations and fields that other writers have set stay, and mostly owners. After its
     creation, queue and node pool of a PodGroup belong to KAI's queue assigner and to
     administrators. If `minSubGroup` is set, `minMember` is not written, because KAI allows only one
     of the two.
     """
     metadata = _metadata_difference(stored, desired, (keys.queue, keys.node_pool))
+    if _loses_owners(stored, desired):
+        metadata["ownerReferences"] = []
     spec = _spec_difference(stored, desired)
     return ({"metadata": metadata} if metadata else {}) | ({"spec": spec} if spec else {})
 
 
 def _metadata_difference(
-    stored: JsonMap, desired: JsonMap, only_at_creation: Collection[str]
+    stored: JsonMap,
+    desired: JsonMap,
+    only_at_creation: Collection[str],
 ) -> Object:
     patch: Object = {}
     for name in _MAPS:
@@ -353,22 +356,21 @@ def _value(spec: JsonMap, field: str) -> Any:
     return None if value in ("", {}) else value
 
 
-def owners_to_write(stored: JsonMap, common_owner: JsonMap | None) -> list[Any] | None:
-    """Return the owner references that `stored` should have, or None if they should not change.
+def _loses_owners(stored: JsonMap, desired: JsonMap) -> bool:
+    """Return whether `stored` should have no owners any more.
 
-    If its Pods have no owner in common, it should have none. Otherwise it would be
-    garbage-collected with one of the owners, while Pods of the others run. A Workload is
-    never an owner. Whatever its owners, the reconciler deletes a PodGroup with its last Pod.
+    That is so if its Pods have no owner in common. Otherwise it would be garbage-collected with one
+    of the owners, while Pods of the others run. A Workload is never an owner. Whatever its owners,
+    the reconciler deletes a PodGroup with its last Pod.
     """
     references = stored["metadata"].get("ownerReferences") or []
+    uids = {owner["uid"] for owner in references}
     of_workload = any(
         str(owner.get("apiVersion", "")).startswith(f"{K8S_POD_GROUP.group}/")
         for owner in references
     )
-    is_common = common_owner is not None and common_owner["uid"] in {
-        owner["uid"] for owner in references
-    }
-    return [] if references and (of_workload or not is_common) else None
+    is_common = any(owner["uid"] in uids for owner in desired["metadata"]["ownerReferences"])
+    return bool(references) and (of_workload or not is_common)
 
 
 def is_of_group(stored: JsonMap, group: DefinedGroup) -> bool:

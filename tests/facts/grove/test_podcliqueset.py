@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup, read_pod_clique_set
+from app.objects.conditions import Condition
 
 GPU_CONTAINER = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
 
@@ -42,9 +43,8 @@ def test_a_set_is_read_whole() -> None:
     requests = (("nvidia.com/gpu", 8000), ("pods", 1000))
     cliques = (Clique("w", 4, "host", requests=requests, minimum=4),)
     groups = (ScalingGroup("g", ("w",), None),)
-    assert pcs == PodCliqueSet(
-        "ns", "a", "u", 3, True, "zone", cliques, groups, ("True", "", "", 2)
-    )
+    condition = Condition("TopologyConstraintSatisfied", "True", "", "", 2)
+    assert pcs == PodCliqueSet("ns", "a", "u", 3, True, "zone", cliques, groups, condition)
     assert pcs.domains == {"zone", "host"}
     assert pcs.group_of("x") is None
 

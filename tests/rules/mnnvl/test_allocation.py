@@ -9,6 +9,7 @@ from app.facts.kubernetes.claim import awaited_classes
 from app.facts.place import Place
 from app.rules.mnnvl.claim import claim_mode, claim_warnings, unallocatable
 from app.rules.mnnvl.plan import CliqueMember, Plan
+from app.rules.mnnvl.wanted import CliqueFacts
 
 DESIGN = "compute-domain.nvidia.com"
 DRIVER = ["compute-domain-daemon.nvidia.com", "compute-domain-default-channel.nvidia.com"]
@@ -38,7 +39,7 @@ PLAN = Plan(CliqueMember("ns", "pcs-0-worker", Place("pcs", "0"), ""), "replica"
 )
 def test_the_form_of_a_claim(configured: Any, classes: list[str], mode: Any, warned: bool) -> None:
     assert claim_mode(configured, MnnvlAnnotations("true"), classes) == mode
-    warnings = claim_warnings(PLAN, mode, 1, None, classes)
+    warnings = claim_warnings(PLAN, mode, 1, CliqueFacts(classes=classes))
     assert len(warnings) == warned
     assert not warnings or warnings[0].startswith(
         'ResourceClaim "pcs-0-mnnvl-claim" cannot be allocated: DeviceClass "compute-domain.nvidia.com" does not exist.'

@@ -10,16 +10,14 @@ from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.facts.nvidia.mnnvl import base_of
 from app.rules.mnnvl.demand import (
-    ClaimedClique,
     claim_names,
     is_made_by_us,
     is_reserved,
     lasting_demands,
     plan_for,
-    read_demand,
     uses,
 )
-from app.rules.mnnvl.wanted import inherited_by, read_written
+from app.rules.mnnvl.wanted import ClaimedClique, inherited_by, read_demand, read_written
 from tests import builders
 from tests.builders import injection_into
 

@@ -7,7 +7,6 @@ from jsonpatch import apply_patch
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
-from app.rules.mnnvl.demand import ClaimedClique
 from app.rules.mnnvl.missing import (
     Unclaimed,
     clique_of_pod,
@@ -19,6 +18,7 @@ from app.rules.mnnvl.missing import (
     reserving_pods,
     runs_without_claim,
 )
+from app.rules.mnnvl.wanted import ClaimedClique
 from tests import builders
 from tests.builders import injection_into
 

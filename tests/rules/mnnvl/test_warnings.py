@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from app.facts.grove.template import read_template
-from app.rules.mnnvl.warnings import preflight_warnings
-from app.rules.topology.capacity import capacity_warnings, required_levels
+from app.rules.mnnvl.warnings import preflight_warnings, required_levels
+from app.rules.topology.capacity import capacity_warnings
 from app.rules.topology.coverage import Nodes
 from tests.rules.mnnvl.test_grove_groups import clique, pcs
-from tests.rules.topology.test_capacity import LEVELS, OF_SET, RACK, node
+from tests.rules.topology.test_capacity import LEVELS, OF_SET, POOLED, RACK, node
 
 
 def warned(obj: Any, required: dict[tuple[str, str], str], nodes: Any) -> list[str]:
     template = read_template(obj)
-    return preflight_warnings(template, required_levels(template, required, LEVELS), Nodes(nodes))
+    return preflight_warnings(template, required, LEVELS, Nodes(nodes))
 
 
 LOOSE = 'MNNVL of a replica of the PodCliqueSet: no required topology constraint keeps the pods of "w" within one NVLink domain (node label nvidia.com/gpu.clique): pods in different domains have no NVLink between them'
@@ -141,6 +141,15 @@ def test_preflight(obj: Any, required: Any, nodes: Nodes, warnings: list[str]) -
     assert warned(obj, required, nodes) == warnings
 
 
+def test_the_narrowest_required_level_of_each_clique() -> None:
+    required = {OF_SET: "zone", ("group", "pool"): "rack", ("clique", "w"): "galaxy"}
+    assert required_levels(read_template(POOLED), required, LEVELS) == {
+        "w": LEVELS[0],
+        "l": LEVELS[1],
+    }
+    assert required_levels(read_template(POOLED), {}, LEVELS) == {}
+
+
 @pytest.mark.untraced
 def test_thousands_of_cliques_and_groups_are_looked_at_at_once() -> None:
     names = [f"w{number}" for number in range(6000)]
@@ -149,7 +158,6 @@ def test_thousands_of_cliques_and_groups_are_looked_at_at_once() -> None:
     required = {(kind, name): "rack" for name in names for kind in ("group", "clique")}
     template = read_template(obj)
     begin = time.process_time()
-    levels = required_levels(template, required, LEVELS)
-    assert preflight_warnings(template, levels, Nodes()) == []
+    assert preflight_warnings(template, required, LEVELS, Nodes()) == []
     assert capacity_warnings(template, required, [], LEVELS, Nodes()) == []
     assert time.process_time() - begin < 1

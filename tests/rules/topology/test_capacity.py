@@ -6,7 +6,7 @@ import pytest
 
 from app.facts.grove.template import read_template
 from app.facts.grove.topology import Level
-from app.rules.topology.capacity import capacity_warnings, required_levels
+from app.rules.topology.capacity import capacity_warnings
 from app.rules.topology.coverage import Nodes
 from tests.rules.mnnvl.test_grove_groups import clique, pcs
 
@@ -119,12 +119,3 @@ def test_pods_of_different_sizes_under_one_constraint(
 def test_room_is_counted_as_kai_counts_it(nodes: Any, warnings: list[str]) -> None:
     required = {("group", "pool"): "rack"}
     assert capacity_warnings(read_template(MIXED), required, [], LEVELS, Nodes(nodes)) == warnings
-
-
-def test_the_narrowest_required_level_of_each_clique() -> None:
-    required = {OF_SET: "zone", ("group", "pool"): "rack", ("clique", "w"): "galaxy"}
-    assert required_levels(read_template(POOLED), required, LEVELS) == {
-        "w": LEVELS[0],
-        "l": LEVELS[1],
-    }
-    assert required_levels(read_template(POOLED), {}, LEVELS) == {}

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
 from app.facts.grove.topology import Level
 from app.rules.topology.levels import ManagedTopology
-from app.rules.topology.satisfaction import constraint_condition, removed_levels_warning
+from app.rules.topology.satisfaction import constraint_condition, removed_levels_warnings
 
 TOPOLOGY = ManagedTopology(
     "grove-topology", enabled=True, levels=(Level("zone", "k/zone"), Level("host", "k/host"))
@@ -93,9 +93,6 @@ def test_the_condition(
     ],
 )
 def test_who_takes_levels_away_is_told_whom_it_hits(count: int, warning: str | None) -> None:
-    assert (
-        removed_levels_warning(
-            {"rack", "block"}, [replace(FREE, name=f"s{n}") for n in range(count)]
-        )
-        == warning
-    )
+    assert removed_levels_warnings(
+        {"rack", "block"}, [replace(FREE, name=f"s{n}") for n in range(count)]
+    ) == ([warning] if warning else [])

@@ -17,7 +17,6 @@ from app.rules.workload.kai_podgroup import (
     difference,
     is_of_group,
     named_queue,
-    owners_to_write,
     remarks,
 )
 
@@ -407,7 +406,12 @@ WORKLOAD = {"apiVersion": "scheduling.k8s.io/v1alpha2", "uid": "workload"}
 def test_a_podgroup_has_no_owner_that_some_of_its_pods_do_not_have(
     current: Any, common: Any, written: Any
 ) -> None:
-    assert owners_to_write({"metadata": {"ownerReferences": current}}, common) == written
+    stored = desired(DefinedGroup("w", "g", 4, NOTHING))
+    target = desired(DefinedGroup("w", "g", 4, NOTHING))
+    stored["metadata"]["ownerReferences"] = current
+    target["metadata"]["ownerReferences"] = [common] if common else []
+    patch = {} if written is None else {"metadata": {"ownerReferences": written}}
+    assert difference(stored, target, LabelKeys()) == patch
 
 
 REQUIRED = "kai.scheduler/topology-required-placement"

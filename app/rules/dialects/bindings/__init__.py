@@ -12,19 +12,16 @@ Source: https://github.com/ai-dynamo/grove/tree/fcc3b3bb
 from collections.abc import Mapping, Sequence
 
 from app.facts.grove.podcliqueset import PodCliqueSet
-from app.facts.grove.template import Template
 from app.facts.grove.topology import Level, levels_of_binding
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.objects.shape import JsonMap, map_at
+from app.rules.dialects.bindings import sets
 from app.rules.dialects.bindings.levels import refusal_to_delete, validate_binding
 from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
 from app.rules.dialects.bindings.podgangs import drifted_constraints, gang_warnings
-from app.rules.dialects.bindings.sets import read_packings, validate_packings
 from app.rules.dialects.dialect import (
-    NO_CONSTRAINTS,
     Dialect,
     LevelsVerdict,
-    SetVerdict,
     TopologyFacts,
 )
 from app.rules.topology.coverage import coverage_problems
@@ -43,8 +40,8 @@ class Bindings(Dialect):
     owner = POD_CLIQUE_SET_OWNS
     reads_groups = True
 
-    def read_levels(self, obj: JsonMap) -> tuple[Level, ...]:
-        return levels_of_binding(obj)
+    read_levels = staticmethod(levels_of_binding)
+    validate_set = staticmethod(sets.validate_set)
 
     def in_use(self, facts: TopologyFacts) -> Mapping[str, Sequence[Level]]:
         return facts.bindings()
@@ -71,34 +68,6 @@ class Bindings(Dialect):
             ]
 
         return LevelsVerdict(findings=findings, warnings=warnings)
-
-    def validate_set(
-        self,
-        template: Template,
-        former: Template | None,
-        facts: TopologyFacts,
-    ) -> SetVerdict:
-        """Grove allows hardly any change of a constraint.
-
-        Problems of constraints that an update does not change are warnings, so that workloads stay
-        scalable if their binding has changed. As in Grove, a stored set that lacks a topologyName
-        must get one with its next update.
-        """
-        findings = [*template.findings]
-        packings = read_packings(template, findings)
-        if findings:
-            return SetVerdict(findings)
-
-        stored = None if former is None else read_packings(former, [])
-        if not packings.constraints and not (stored and stored.constraints):
-            return NO_CONSTRAINTS
-
-        bindings = facts.bindings()
-        findings, warnings = validate_packings(packings, stored, bindings, facts.nodes_with)
-        name = next(iter(packings.names.values()), "")
-        levels = bindings.get(name, ())
-
-        return SetVerdict(findings, warnings, levels, packings.required, packings.constrained)
 
     def podgang_warnings(self, gang: JsonMap, facts: TopologyFacts) -> list[str]:
         return gang_warnings(gang, facts.kai_topology)

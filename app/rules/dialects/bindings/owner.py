@@ -45,7 +45,7 @@ class PodCliqueSetOwns(OwnerRule):
 
         Without any owner, the resource would outlive its PodCliqueSet.
         """
-        if not resource.is_ours or not _is_named_after_its_replica(resource):
+        if not resource.is_ours or not resource.is_named_after_its_replica:
             return False
         owners = resource.owners
         of_gangs = not owners or any(owner.kind == POD_GANG.kind for owner in owners)
@@ -79,17 +79,6 @@ class PodCliqueSetOwns(OwnerRule):
                 message, "Remove the ownerReferences that do not name its PodCliqueSet."
             )
         return None
-
-
-def _is_named_after_its_replica(resource: MnnvlResource) -> bool:
-    """Return whether the name of `resource` begins with the replica that its labels name.
-
-    An object of somebody else may have our labels.
-    """
-    place = resource.place
-    start = f"{place.pcs}-{place.replica}"
-    base = resource.base_name
-    return bool(place.pcs and place.replica) and (base == start or base.startswith(f"{start}-"))
 
 
 def _may_yield(owner: OwnerRef, resource: MnnvlResource) -> bool:

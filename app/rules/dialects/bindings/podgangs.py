@@ -102,7 +102,7 @@ def _pairs(
     if owner is not None:
         yield "spec.topologyConstraint", _current(gang.get("spec")), _desired(owner, keys)
     if owner is pcs:
-        yield from _group_pairs(gang, pcs, found, keys)
+        yield from _group_pairs(gang, found, keys)
 
     for position, (podgroup, member) in enumerate(zip(podgroups, members, strict=True)):
         if member is not None and member.clique is not None:
@@ -128,15 +128,12 @@ def _owner_of_whole(
 
 def _group_pairs(
     gang: JsonMap,
-    pcs: PodCliqueSet,
     members: Sequence[PodGroupClique],
     keys: Mapping[str, str],
 ) -> Iterator[tuple[str, Pack, Pack]]:
     """Yield the constraints of the scaling group replicas in a PodGang, by their names."""
     desired = {
-        f"{pcs.name}-{member.replica}-{member.group.name}-{member.index}": _desired(
-            member.group, keys
-        )
+        member.group_replica: _desired(member.group, keys)
         for member in members
         if member.group is not None
     }

@@ -9,9 +9,10 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/webhook/admis
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text
+from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text, read_template
 from app.facts.grove.topology import Level
 from app.objects.fields import (
+    FieldError,
     FieldPath,
     Findings,
     forbidden,
@@ -21,6 +22,7 @@ from app.objects.fields import (
     wrong_type,
 )
 from app.objects.shape import JsonMap
+from app.rules.dialects.dialect import NO_CONSTRAINTS, SetVerdict, TopologyFacts
 from app.rules.topology.coverage import NodesWith
 from app.rules.topology.levels import is_broader
 from app.value import Value
@@ -99,11 +101,6 @@ class Packings(Value):
         return [
             packing.path.child("packDomain") for packing in self.constraints if packing.pack_domain
         ]
-
-    def domains(self, packing: Packing, bindings: Bindings) -> list[str]:
-        """Return the domains of the binding of `packing`, none if it doesn't exist."""
-        levels = bindings.get(self.names.get(packing.owner, ""), ())
-        return [level.domain for level in levels]
 
 
 def read_packings(template: Template, findings: Findings) -> Packings:
@@ -188,69 +185,105 @@ def _read_names(constraints: Sequence[Packing]) -> tuple[dict[Owner, str], Findi
     return names, findings
 
 
-# Findings.
+class Problems(Value):
+    """The problems of the constraints of a set, in their order.
+
+    Those in `unplaceable` are about constraints that Grove allows and KAI never satisfies.
+    """
+
+    findings: Findings
+    unplaceable: Findings
+    warnings: list[str]
+
 
 _STORED = "topology constraint stored before, and allowed to stay"
 
 
-def validate_packings(
+def validate_set(
+    template: Template,
+    old: JsonMap | None,
+    facts: TopologyFacts,
+) -> SetVerdict:
+    """Return the verdict on the shape of a PodCliqueSet and on its constraints.
+
+    `old` is the set that an UPDATE replaces, None at CREATE. Grove allows hardly any change of a
+    constraint. Problems of constraints that an update does not change are warnings, so that
+    workloads stay scalable if their binding has changed. As in Grove, a stored set that lacks a
+    topologyName must get one with its next update.
+    """
+    findings = [*template.findings]
+    packings = read_packings(template, findings)
+    if findings:
+        return SetVerdict(findings)
+
+    stored = None if old is None else read_packings(read_template(old), [])
+    if not packings.constraints and not (stored and stored.constraints):
+        return NO_CONSTRAINTS
+
+    bindings = facts.bindings()
+    problems = _problems(packings, bindings, facts.nodes_with)
+    findings, warnings = _judge(problems, packings, stored)
+    levels = bindings.get(next(iter(packings.names.values()), ""), ())
+
+    return SetVerdict(findings, warnings, levels, packings.required, packings.constrained)
+
+
+def _judge(
+    problems: Problems,
     packings: Packings,
     stored: Packings | None,
-    bindings: Bindings,
-    nodes_with: NodesWith,
 ) -> tuple[Findings, list[str]]:
-    """Return findings and warnings about the constraints of a set.
-
-    `stored` are those that an UPDATE replaces, None at CREATE. Grove allows hardly any change of
-    them. Problems that an update does not cause are warnings.
-    """
-    warnings = _packing_warnings(packings, bindings)
-    warnings += _shared_domain_warnings(packings, bindings, nodes_with)
-    findings = _findings(packings, bindings)
-    unplaceable = _never_placed(packings, bindings)
+    """Return findings and warnings. `stored` are the constraints that an UPDATE replaces."""
+    findings = problems.findings
     if stored is None:
-        return [*findings, *unplaceable, *_deprecated_fields(packings)], warnings
+        deprecated = _deprecated_fields(packings)
+        return [*findings, *problems.unplaceable, *deprecated], problems.warnings
 
-    warnings += [f"{_STORED}: {finding}" for finding in unplaceable]
+    unplaceable = (f"{_STORED}: {finding}" for finding in problems.unplaceable)
+    warnings = [*problems.warnings, *unplaceable]
     changes = _validate_change(packings, stored)
     if changes or _needs_names(stored):
         return [*changes, *findings], warnings
     return [], [*(f"{_STORED}: {finding}" for finding in findings), *warnings]
 
 
-def _findings(packings: Packings, bindings: Bindings) -> Findings:
-    """Return all findings about the constraints.
-
-    The first are about their names, then for each constraint about its levels and the constraints
-    above it.
-    """
+def _problems(packings: Packings, bindings: Bindings, nodes_with: NodesWith) -> Problems:
+    """Return the problems of `packings`. Findings about names come first."""
     findings = [*packings.name_findings]
+    unplaceable: Findings = []
+    warnings = _deprecation(packings)
+    of_nodes: list[str] = []
     unknown: set[str] = set()
     for packing in packings.constraints:
         name = packings.names.get(packing.owner, "")
+        levels = bindings.get(name, ())
+        domains = [level.domain for level in levels]
         if name in bindings:
-            domains = packings.domains(packing, bindings)
-            _validate_domains(packing, name, domains, findings)
-            _validate_parents(packing, packings.names, domains, findings)
-        elif name and packing.name and name not in unknown:
+            findings += _unknown_domains(packing, name, domains)
+            findings += _too_broad(packing, packings.names, domains)
+        elif packing.name and name not in unknown:
             unknown.add(name)
-            allowed = (
-                f"these exist: {', '.join(sorted(bindings))}"
-                if bindings
-                else "there is none in this cluster"
-            )
-            text = f"ClusterTopologyBinding not found; {allowed}"
-            findings.append(invalid(packing.path.child("topologyName"), name, text))
+            findings.append(_unknown_binding(packing, name, bindings))
 
-    return findings
+        unplaceable += _never_placed(packing, domains)
+        warnings += _useless(packing, domains)
+        of_nodes += _shared_domain(packing, levels, nodes_with)
+
+    return Problems(findings, unplaceable, warnings + of_nodes)
 
 
-def _validate_domains(
-    packing: Packing,
-    name: str,
-    domains: Sequence[str],
-    findings: Findings,
-) -> None:
+# Findings.
+
+
+def _unknown_binding(packing: Packing, name: str, bindings: Bindings) -> FieldError:
+    allowed = "there is none in this cluster"
+    if bindings:
+        allowed = f"these exist: {', '.join(sorted(bindings))}"
+    text = f"ClusterTopologyBinding not found; {allowed}"
+    return invalid(packing.path.child("topologyName"), name, text)
+
+
+def _unknown_domains(packing: Packing, name: str, domains: Sequence[str]) -> Iterator[FieldError]:
     used = (
         (packing.path.child("packDomain"), packing.pack_domain),
         (packing.path.child("pack.required"), packing.pack_required),
@@ -261,15 +294,15 @@ def _validate_domains(
             text = (
                 f'not a level of ClusterTopologyBinding "{name}", which has: {", ".join(domains)}'
             )
-            findings.append(invalid(path, domain, text))
+            yield invalid(path, domain, text)
 
 
-def _validate_parents(
+def _too_broad(
     packing: Packing,
     names: Mapping[Owner, str],
     domains: Sequence[str],
-    findings: Findings,
-) -> None:
+) -> Iterator[FieldError]:
+    """Yield findings about domains that are broader than those of the constraints above."""
     parents = [
         parent for parent in packing.parents if names.get(parent.owner) == names.get(packing.owner)
     ]
@@ -285,27 +318,22 @@ def _validate_parents(
                 f" {allowed}"
             )
             path: FieldPath = getattr(packing, f"{field}_path")
-            findings.append(invalid(path, domain, text))
+            yield invalid(path, domain, text)
 
 
-def _never_placed(packings: Packings, bindings: Bindings) -> Findings:
-    """Return findings about preferred domains that are broader than the required one beside them.
+def _never_placed(packing: Packing, domains: Sequence[str]) -> Iterator[FieldError]:
+    """Yield a finding about a preferred domain that is broader than the required one beside it.
 
-    Grove allows them, but KAI never places such pods, and Grove allows no correction later. Source:
+    Grove allows it, but KAI never places such pods, and Grove allows no correction later. Source:
     `d3-*` in `tests/testdata/kai-decisions`.
     """
-    findings: Findings = []
-    for packing in packings.constraints:
-        domains = packings.domains(packing, bindings)
-        if is_broader(packing.preferred, packing.required, domains):
-            allowed = ", ".join(domains[domains.index(packing.required) :])
-            text = (
-                f'broader than the required domain "{packing.required}", so that KAI never places'
-                f" these pods: remove it, or use one of: {allowed}"
-            )
-            findings.append(invalid(packing.preferred_path, packing.preferred, text))
-
-    return findings
+    if is_broader(packing.preferred, packing.required, domains):
+        allowed = ", ".join(domains[domains.index(packing.required) :])
+        text = (
+            f'broader than the required domain "{packing.required}", so that KAI never places'
+            f" these pods: remove it, or use one of: {allowed}"
+        )
+        yield invalid(packing.preferred_path, packing.preferred, text)
 
 
 def _deprecated_fields(packings: Packings) -> Findings:
@@ -317,71 +345,59 @@ def _deprecated_fields(packings: Packings) -> Findings:
     return [forbidden(path, text) for path in packings.deprecated]
 
 
-# Warnings.
+# Warnings about constraints that Grove accepts, but that don't help.
 
 
-def _packing_warnings(packings: Packings, bindings: Bindings) -> list[str]:
-    """Return warnings about constraints that Grove accepts, but that don't help.
-
-    They have no effect, or contradict a constraint above them.
-    """
+def _deprecation(packings: Packings) -> list[str]:
     paths = ", ".join(map(str, packings.deprecated))
     text = f"packDomain is deprecated in this release of Grove; use pack.required instead: {paths}"
-    warnings = [text] if paths else []
-    for packing in packings.constraints:
-        domains = packings.domains(packing, bindings)
-        warnings += _own_warnings(packing)
-        for parent in packing.parents:
-            warnings += _parent_warnings(packing, parent, domains)
-    return warnings
+    return [text] if paths else []
 
 
-def _shared_domain_warnings(
-    packings: Packings, bindings: Bindings, nodes_with: NodesWith
-) -> list[str]:
-    """Return warnings about required domains without a preferred one.
-
-    If all nodes are in the same domain of a narrower level, KAI never places the pods.
-
-    Only constraints with none above them count. Source: `d5-one-rack` and `d5-grove` in
-    `tests/testdata/kai-decisions`.
-    """
-    warnings: list[str] = []
-    for packing in packings.constraints:
-        levels = bindings.get(packings.names.get(packing.owner, ""), ())
-        domains = [level.domain for level in levels]
-        if packing.preferred or packing.required not in domains or packing.parents:
-            continue
-
-        keys = tuple(level.key for level in levels)
-        depth = nodes_with(keys).shared_levels(keys)
-        if depth > domains.index(packing.required) + 1:
-            warnings.append(
-                f'{packing.required_path} "{packing.required}": all nodes are in one'
-                f' "{domains[depth - 1]}", and then KAI never places the pods unless a level is'
-                f' preferred too: add pack.preferred, such as "{domains[-1]}"'
-            )
-    return warnings
-
-
-def _own_warnings(packing: Packing) -> Iterator[str]:
+def _useless(packing: Packing, domains: Sequence[str]) -> Iterator[str]:
+    """Yield warnings about a constraint without effect, or against one above it."""
     if not packing.required and not packing.preferred:
         yield (
             f"{packing.path} has neither pack.required nor pack.preferred, so it constrains nothing"
         )
+    for parent in packing.parents:
+        if is_broader(packing.preferred, parent.required, domains):
+            yield (
+                f'{packing.preferred_path} "{packing.preferred}" has no effect:'
+                f' {owner_text(parent.owner)} already requires the narrower "{parent.required}"'
+            )
+        if is_broader(packing.required, parent.preferred, domains):
+            yield (
+                f'{packing.required_path} "{packing.required}" allows what'
+                f" {owner_text(parent.owner)} wants to avoid: it prefers the narrower"
+                f' "{parent.preferred}", so that the preference may be ignored for'
+                f" {owner_text(packing.owner)}"
+            )
 
 
-def _parent_warnings(packing: Packing, parent: Packing, domains: Sequence[str]) -> Iterator[str]:
-    if is_broader(packing.preferred, parent.required, domains):
+def _shared_domain(
+    packing: Packing,
+    levels: Sequence[Level],
+    nodes_with: NodesWith,
+) -> Iterator[str]:
+    """Yield a warning about a required domain without a preferred one.
+
+    If all nodes are in the same domain of a narrower level, KAI never places the pods.
+
+    Only a constraint with none above it counts. Source: `d5-one-rack` and `d5-grove` in
+    `tests/testdata/kai-decisions`.
+    """
+    domains = [level.domain for level in levels]
+    if packing.preferred or packing.required not in domains or packing.parents:
+        return
+
+    keys = tuple(level.key for level in levels)
+    depth = nodes_with(keys).shared_levels(keys)
+    if depth > domains.index(packing.required) + 1:
         yield (
-            f'{packing.preferred_path} "{packing.preferred}" has no effect:'
-            f' {owner_text(parent.owner)} already requires the narrower "{parent.required}"'
-        )
-    if is_broader(packing.required, parent.preferred, domains):
-        yield (
-            f'{packing.required_path} "{packing.required}" allows what {owner_text(parent.owner)}'
-            f' wants to avoid: it prefers the narrower "{parent.preferred}", so that the preference'
-            f" may be ignored for {owner_text(packing.owner)}"
+            f'{packing.required_path} "{packing.required}": all nodes are in one'
+            f' "{domains[depth - 1]}", and then KAI never places the pods unless a level is'
+            f' preferred too: add pack.preferred, such as "{domains[-1]}"'
         )
 
 

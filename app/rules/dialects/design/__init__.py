@@ -14,28 +14,23 @@ Source: https://github.com/ai-dynamo/grove/tree/a5b8e0dc
 from collections.abc import Mapping, Sequence
 
 from app.facts.grove.podcliqueset import PodCliqueSet
-from app.facts.grove.template import Template
 from app.facts.grove.topology import Level, levels_of_cluster_topology
 from app.facts.kinds import CLUSTER_TOPOLOGY
-from app.objects.conditions import Condition
 from app.objects.edits import Edit
-from app.objects.fields import FieldError
 from app.objects.shape import JsonMap
 from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
+from app.rules.dialects.design import sets
 from app.rules.dialects.design.levels import validate_cluster_topology
 from app.rules.dialects.design.owner import POD_GANG_OWNS
 from app.rules.dialects.design.podgangs import constraint_changes, validate_shape
-from app.rules.dialects.design.sets import validate_set
 from app.rules.dialects.dialect import (
     Dialect,
     LevelsVerdict,
     OwnerRule,
-    SetVerdict,
     TopologyFacts,
 )
 from app.rules.topology.coverage import coverage_problems
-from app.rules.topology.levels import ManagedTopology
-from app.rules.topology.satisfaction import constraint_condition, removed_levels_warning
+from app.rules.topology.satisfaction import constraint_condition, removed_levels_warnings
 
 
 class Unserved(Dialect):
@@ -51,8 +46,9 @@ class Unserved(Dialect):
     sign = CLUSTER_TOPOLOGY
     owner: OwnerRule = POD_CLIQUE_SET_OWNS
 
-    def read_levels(self, obj: JsonMap) -> tuple[Level, ...]:
-        return levels_of_cluster_topology(obj)
+    read_levels = staticmethod(levels_of_cluster_topology)
+    validate_set = staticmethod(sets.validate_set)
+    condition = staticmethod(constraint_condition)
 
     def in_use(self, facts: TopologyFacts) -> Mapping[str, Sequence[Level]]:
         topology = facts.topology()
@@ -92,19 +88,7 @@ class Unserved(Dialect):
         removed = {level.domain for level in self.read_levels(before)} - remaining
         if not removed:
             return []
-        warning = removed_levels_warning(removed, facts.sets_with_domains(removed))
-        return [] if warning is None else [warning]
-
-    def validate_set(
-        self,
-        template: Template,
-        former: Template | None,
-        facts: TopologyFacts,
-    ) -> SetVerdict:
-        return validate_set(template, former, facts)
-
-    def condition(self, pcs: PodCliqueSet, topology: ManagedTopology | None) -> Condition | None:
-        return constraint_condition(pcs, topology)
+        return removed_levels_warnings(removed, facts.sets_with_domains(removed))
 
 
 class Design(Unserved):
@@ -113,9 +97,7 @@ class Design(Unserved):
     name = "design"
     owner = POD_GANG_OWNS
     owns_topology = True
-
-    def validate_podgang(self, gang: JsonMap) -> list[FieldError]:
-        return validate_shape(gang)
+    validate_podgang = staticmethod(validate_shape)
 
     def podgang_changes(
         self,

@@ -32,7 +32,7 @@ class PodGangOwns(OwnerRule):
         place = gang.place
         start = f"{place.pcs}-{place.replica}"
         names = {gang.name, start, f"{start}-{place.group}-{place.group_replica}"}
-        for clique in gang.cliques():
+        for clique in gang.cliques:
             names.update(_beginnings(clique, place.pcs))
         return names
 
@@ -103,9 +103,8 @@ def _is_of(resource: MnnvlResource, gang: SlimPodGang) -> bool:
     if resource.place.podgang == gang.name:
         return True
 
-    cliques = gang.cliques()
-    if cliques:
-        return _has_cliques_of(resource, gang, cliques)
+    if gang.cliques:
+        return _has_cliques_of(resource, gang)
     return not resource.place.podgang and _is_same_replica(resource, gang)
 
 
@@ -122,7 +121,7 @@ def _beginnings(clique: str, pcs: str) -> Iterator[str]:
     yield clique
 
 
-def _has_cliques_of(resource: MnnvlResource, gang: SlimPodGang, cliques: Collection[str]) -> bool:
+def _has_cliques_of(resource: MnnvlResource, gang: SlimPodGang) -> bool:
     """Return whether the PodCliques that share `resource` belong to `gang`.
 
     What a whole replica shares belongs to its base PodGang.
@@ -136,8 +135,8 @@ def _has_cliques_of(resource: MnnvlResource, gang: SlimPodGang, cliques: Collect
     if base == start:
         return _is_base(gang, start)
     if base == f"{start}-{place.group}-{place.group_replica}":
-        return any(clique.startswith(f"{base}-") for clique in cliques)
-    return base in cliques
+        return any(clique.startswith(f"{base}-") for clique in gang.cliques)
+    return base in gang.cliques
 
 
 def _is_base(gang: SlimPodGang, start: str) -> bool:

@@ -6,7 +6,7 @@ constraint are kept, and so are entries of `spec.topologyConstraintGroupConfigs`
 fields.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.facts.grove.podcliqueset import PodCliqueSet
@@ -22,12 +22,12 @@ _OURS = ("required", "preferred")
 _PACK = ("topologyConstraint", "packConstraint")
 
 
-def validate_shape(obj: JsonMap) -> Findings:
+def validate_shape(gang: JsonMap) -> Findings:
     """Return findings about the parts of a PodGang that constraints are written into."""
     findings: Findings = []
     root = FieldPath("")
     at = FieldPath("spec")
-    spec = walk_map(obj, "spec", root, findings)
+    spec = walk_map(gang, "spec", root, findings)
     _validate_constraint_shape(spec, at, findings)
     for name in ("podgroups", "topologyConstraintGroupConfigs"):
         for entry_at, entry in walk_maps(
@@ -43,7 +43,9 @@ def _validate_constraint_shape(holder: Object, at: FieldPath, findings: Findings
 
 
 def constraint_changes(
-    obj: JsonMap, pcs: PodCliqueSet | None, topology: ManagedTopology
+    obj: JsonMap,
+    pcs: PodCliqueSet | None,
+    topology: ManagedTopology,
 ) -> list[Edit]:
     """Return the changes that give the PodGang `obj` the constraints of its set `pcs`.
 
@@ -72,7 +74,7 @@ def _constraints(obj: JsonMap, pcs: PodCliqueSet, topology: ManagedTopology) -> 
         changes += _constraint(obj, ("spec", "podgroups", position), pack)
 
     named = list(zip(names, members, strict=True))
-    return [*changes, *_group_configs(obj, pcs, topology, named)]
+    return [*changes, *_group_configs(obj, topology, named)]
 
 
 def _preferences(obj: JsonMap, topology: ManagedTopology) -> list[Edit]:
@@ -92,7 +94,9 @@ def _preferences(obj: JsonMap, topology: ManagedTopology) -> list[Edit]:
 
 
 def _pack(
-    domain: str | None, members: Sequence[PodGroupClique | None], topology: ManagedTopology
+    domain: str | None,
+    members: Sequence[PodGroupClique | None],
+    topology: ManagedTopology,
 ) -> dict[str, str]:
     """Return the constraint of `members` whose set, scaling group or clique requires `domain`.
 
@@ -129,7 +133,6 @@ def _constraint(obj: JsonMap, holder: Path, pack: Mapping[str, str]) -> list[Edi
 
 def _group_configs(
     obj: Any,
-    pcs: PodCliqueSet,
     topology: ManagedTopology,
     members: Sequence[tuple[str, PodGroupClique | None]],
 ) -> list[Edit]:
@@ -141,9 +144,10 @@ def _group_configs(
     path = ("spec", "topologyConstraintGroupConfigs")
     stored = value_at(obj, path)
     entries = maps_of(stored)
+    current = {str(entry.get("name")): entry for entry in entries}
     desired = {
-        name: _group_config(name, replica, entry, topology)
-        for name, replica, entry in _group_replicas(pcs, members, entries)
+        name: _group_config(name, replica, current.get(name, {}), topology)
+        for name, replica in _group_replicas(members).items()
     }
 
     kept = [config for config in desired.values() if config is not None]
@@ -176,24 +180,17 @@ def _without_packs(entries: Sequence[Object]) -> list[Object]:
 
 
 def _group_replicas(
-    pcs: PodCliqueSet,
     members: Sequence[tuple[str, PodGroupClique | None]],
-    entries: Sequence[Object],
-) -> Iterator[tuple[str, dict[str, PodGroupClique], Object]]:
-    """Yield the name of each scaling group replica whose group has a constraint.
+) -> dict[str, dict[str, PodGroupClique]]:
+    """Return the scaling group replicas whose group has a constraint, by their names.
 
-    With it come its members by the names of their PodGroups, and its entry in `entries`, {} if
-    there is none.
+    Of each, these are the members by the names of their PodGroups.
     """
     replicas: dict[str, dict[str, PodGroupClique]] = {}
     for podgroup, member in members:
         if member is not None and member.group is not None and member.group.pack_domain:
-            name = f"{pcs.name}-{member.replica}-{member.group.name}-{member.index}"
-            replicas.setdefault(name, {})[podgroup] = member
-
-    current = {str(entry.get("name")): entry for entry in entries}
-    for name, replica in replicas.items():
-        yield name, replica, current.get(name, {})
+            replicas.setdefault(member.group_replica, {})[podgroup] = member
+    return replicas
 
 
 def _merged(entry: JsonMap, pack: Mapping[str, str]) -> Object:
@@ -237,12 +234,8 @@ def _has_more(holder: Any) -> bool:
 
 
 def _without_pack(entry: Object) -> Object:
-    constraint = entry["topologyConstraint"]
-    pack = constraint.get("packConstraint")
-    if not isinstance(pack, dict):
-        return entry
-    others = {field: value for field, value in pack.items() if field not in _OURS}
-    return {**entry, "topologyConstraint": {**constraint, "packConstraint": others}}
+    has_pack = isinstance(entry["topologyConstraint"].get("packConstraint"), dict)
+    return {**entry, **_merged(entry, {})} if has_pack else entry
 
 
 _NO_DEVICES = ("cpu", "memory", "pods")

@@ -8,10 +8,11 @@ webhook.
 
 from collections.abc import Iterator, Mapping
 
-from app.facts.grove.template import Owner, SetPart, Template, owner_text
+from app.facts.grove.template import Owner, SetPart, Template, owner_text, read_template
 from app.facts.grove.topology import DOMAINS
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath, Findings
+from app.objects.shape import JsonMap
 from app.rules.dialects.dialect import NO_CONSTRAINTS, NoTopology, SetVerdict, TopologyFacts
 from app.rules.topology.levels import ManagedTopology
 from app.value import Value
@@ -50,12 +51,12 @@ class Constraints(Value):
 
 def validate_set(
     template: Template,
-    former: Template | None,
+    old: JsonMap | None,
     facts: TopologyFacts,
 ) -> SetVerdict:
     """Return the verdict on the shape of a PodCliqueSet and on its constraints.
 
-    `former` is the set that an UPDATE replaces, None at CREATE.
+    `old` is the set that an UPDATE replaces, None at CREATE.
     """
     findings = [*template.findings]
     constraints = read_constraints(template, findings)
@@ -67,33 +68,37 @@ def validate_set(
     try:
         topology = facts.topology()
     except NoTopology as missing:
-        if not _is_unchanged(constraints, former):
+        if not _is_unchanged(constraints, old):
             raise
         return SetVerdict(warnings=[_ignored(str(missing))], is_known=False)
 
-    findings, warnings = validate_constraints(constraints, former, topology)
+    findings, warnings = validate_constraints(constraints, old, topology)
     required = {constraint.part.owner: constraint.domain for constraint in constraints.all}
 
     return SetVerdict(findings, warnings, topology.levels, required, [*required])
 
 
 def validate_constraints(
-    constraints: Constraints, former: Template | None, topology: ManagedTopology
+    constraints: Constraints,
+    old: JsonMap | None,
+    topology: ManagedTopology,
 ) -> tuple[Findings, list[str]]:
     """Return findings and warnings about the constraints of a set.
 
-    `former` is the set that an UPDATE replaces, None at CREATE. Problems of constraints that an
+    `old` is the set that an UPDATE replaces, None at CREATE. Problems of constraints that an
     update does not change are warnings.
     """
     findings = _findings(constraints, topology)
-    if findings and _is_unchanged(constraints, former):
+    if findings and _is_unchanged(constraints, old):
         return [], [_ignored(str(finding)) for finding in findings]
     return findings, []
 
 
-def _is_unchanged(constraints: Constraints, former: Template | None) -> bool:
-    """Return whether an update of `former` does not change any constraint."""
-    return former is not None and read_constraints(former, []).comparable == constraints.comparable
+def _is_unchanged(constraints: Constraints, old: JsonMap | None) -> bool:
+    """Return whether an update of `old` does not change any constraint."""
+    if old is None:
+        return False
+    return read_constraints(read_template(old), []).comparable == constraints.comparable
 
 
 def _ignored(reason: str) -> str:

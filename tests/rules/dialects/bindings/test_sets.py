@@ -34,8 +34,7 @@ MISSING = "Required value: the name of a ClusterTopologyBinding is needed here o
 def validated(
     obj: dict[str, Any], old: dict[str, Any] | None, facts: Around
 ) -> tuple[list[FieldError], list[str]]:
-    former = None if old is None else read_template(old)
-    verdict = BINDINGS.validate_set(read_template(obj), former, facts)
+    verdict = BINDINGS.validate_set(read_template(obj), old, facts)
     return list(verdict.findings), list(verdict.warnings)
 
 
@@ -97,6 +96,13 @@ def c(name: str = "", required: str = "", preferred: str = "", former: str = "")
                 f'{OF_SET}.topologyName: Invalid value: "b200": ClusterTopologyBinding not found; these exist: gb200, h100'
             ],
             id="an unknown binding is reported once",
+        ),
+        pytest.param(
+            pcs(c("b200", "zone"), c("b200", "rack")),
+            [
+                f'{OF_SET}.topologyName: Invalid value: "b200": ClusterTopologyBinding not found; these exist: gb200, h100'
+            ],
+            id="an unknown binding that is named twice too",
         ),
         pytest.param(
             pcs(c("h100", "zone", "numa"), None, None, c("", "", "", "block")),
@@ -340,6 +346,15 @@ ALONE = 'all nodes are in one "{}", and then KAI never places the pods unless a 
             [],
             id="below another constraint",
         ),
+        pytest.param(
+            pcs(c("gb200", "zone"), c("gb200")),
+            nodes("z/b/r", "z/b/r"),
+            [
+                f"{OF_ROUTER} has neither pack.required nor pack.preferred, so it constrains nothing",
+                f'{OF_SET}.pack.required "zone": {ALONE.format("rack")}',
+            ],
+            id="after warnings that depend on no node",
+        ),
         pytest.param(pcs(c("gb200", "zone")), Nodes(), [], id="no nodes are known"),
         pytest.param(pcs(c("gb200", "", "zone")), nodes("z/b/r"), [], id="nothing is required"),
     ],
@@ -393,8 +408,7 @@ def test_of_a_packdomain_and_of_a_set_that_must_get_a_name_the_same_holds() -> N
 
 
 def test_which_levels_a_set_requires() -> None:
-    stored = read_template(STORED)
-    verdict = BINDINGS.validate_set(stored, stored, AROUND)
+    verdict = BINDINGS.validate_set(read_template(STORED), STORED, AROUND)
     assert (verdict.levels, verdict.required) == (
         BOUND["gb200"],
         {("set", ""): "rack", ("clique", "router"): "host"},

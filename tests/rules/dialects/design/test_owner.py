@@ -166,7 +166,6 @@ def test_a_gang_is_read_with_either_vocabulary() -> None:
     metadata = {"name": "pcs-0-pool-0", "uid": "s", "labels": labels}
     assert read_gang({"metadata": metadata}, "ns") == SCALED
     assert read_gang({"metadata": None}, "ns") == SlimPodGang("ns", "", "", Place())
-    assert BASE.reference()["controller"] is True
 
 
 def test_the_designs_labels_come_first_and_a_foreign_group_label_is_none() -> None:
@@ -186,10 +185,10 @@ def test_the_designs_labels_come_first_and_a_foreign_group_label_is_none() -> No
 
 
 LEGACY_BASE = SlimPodGang(
-    "ns", "pcs-0", "b", Place("pcs"), podgroups=("pcs-0-router", "pcs-0-pool-0-leader")
+    "ns", "pcs-0", "b", Place("pcs"), cliques=("pcs-0-router", "pcs-0-pool-0-leader")
 )
 LEGACY_SCALED = SlimPodGang(
-    "ns", "pcs-0-pool-0", "s", Place("pcs"), podgroups=("pcs-0-pool-1-leader",)
+    "ns", "pcs-0-pool-0", "s", Place("pcs"), cliques=("pcs-0-pool-1-leader",)
 )
 ANCHOR = SlimPodGang(
     "ns",
@@ -197,7 +196,7 @@ ANCHOR = SlimPodGang(
     "a",
     Place("pcs", "0"),
     role="Anchor",
-    podgroups=("pcs-0-router", "pcs-0-pool-0-leader"),
+    cliques=("pcs-0-router", "pcs-0-pool-0-leader"),
 )
 TAIL = SlimPodGang(
     "ns",
@@ -205,7 +204,7 @@ TAIL = SlimPodGang(
     "t",
     Place("pcs", "0"),
     role="Tail",
-    podgroups=("pcs-0-pool-1-leader",),
+    cliques=("pcs-0-pool-1-leader",),
 )
 GANGS = {"base": LEGACY_BASE, "scaled": LEGACY_SCALED, "anchor": ANCHOR, "tail": TAIL}
 

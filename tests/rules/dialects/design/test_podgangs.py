@@ -337,7 +337,7 @@ def test_configs_that_are_null_inside_are_filled() -> None:
     [
         ("pcs-0-router", PodGroupClique(ROUTER, "0")),
         ("pcs-12-router", PodGroupClique(ROUTER, "12")),
-        ("pcs-0-pool-3-worker", PodGroupClique(WORKER, "0", POOL, "3")),
+        ("pcs-0-pool-3-worker", PodGroupClique(WORKER, "0", POOL, "pcs-0-pool-3")),
         ("pcs-0-pool-3-router", None),
         ("pcs-0-pool-x-worker", None),
         ("pcs-0-pool", None),
@@ -372,9 +372,9 @@ def test_members_of_a_thousand_groups_whose_names_have_dashes() -> None:
         {"name": podgroup, "topologyConstraint": pack(HOST)} for podgroup in podgroups
     ]
     assert [
-        member and (member.group, member.index)
+        member and (member.group, member.group_replica)
         for member in map(PodGroupCliques(pcs).find, podgroups)
-    ] == [(group, "1") for group in pcs.groups]
+    ] == [(group, f"pcs-0-{group.name}-1") for group in pcs.groups]
 
 
 def test_a_podgroup_with_a_name_of_a_megabyte_is_read_at_once() -> None:

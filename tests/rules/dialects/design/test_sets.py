@@ -58,8 +58,7 @@ def judged(
     findings = [*template.findings]
     constraints = read_constraints(template, findings)
     assert findings == []
-    former = None if old is None else read_template(old)
-    return validate_constraints(constraints, former, topology)
+    return validate_constraints(constraints, old, topology)
 
 
 @pytest.mark.parametrize(
