@@ -12,13 +12,11 @@ from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.known.read import facts_of
 from app.facts.named import Ref
+from tests.effort import tries
 from tests.explain.decisions.recording import NOW, Object, Recording, recordings
 
 PREFIX = "z-"
 """It keeps the order of names, which is KAI's order of the parts of a gang."""
-EVERY = 3
-"""Of so many pending recordings, one is looked at."""
-PENDING = [recording for recording in recordings() if recording.outcome == "pending"][::EVERY]
 
 
 def twins(recording: Recording) -> list[Object]:
@@ -59,12 +57,18 @@ def _renamed(value: Any, names: set[str]) -> Any:
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("recording", PENDING, ids=lambda recording: recording.name)
-def test_who_was_asked_about_before_changes_nothing(recording: Recording) -> None:
+def test_who_was_asked_about_before_changes_nothing() -> None:
+    pending = [recording for recording in recordings() if recording.outcome == "pending"]
+    chosen = pending[:: tries(3, 1)]
+    assert [recording.name for recording in chosen if not is_same_of_twins(recording)] == []
+
+
+def is_same_of_twins(recording: Recording) -> bool:
+    """Whether the answers about a workload and its twin are those that each gets alone."""
     facts = facts_of([*recording.items, *twins(recording)], NOW)
     twin = replace(recording.ref, name=f"{PREFIX}{recording.ref.name}")
     shared = Index(facts)
     refs: list[Ref] = [recording.ref, twin]
     together = [explain(shared, ref) for ref in refs]
     assert None not in together
-    assert together == [explain(Index(facts), ref) for ref in refs]
+    return together == [explain(Index(facts), ref) for ref in refs]

@@ -14,10 +14,9 @@ from app.explain.answers.answer import explain
 from app.explain.answers.room import find_room
 from app.explain.answers.survey import domain_reports, survey
 from app.explain.gangs.assembly import gangs_of_set
-from app.explain.known.belongings import Belongings
 from app.explain.known.index import MADE_OF, Index
 from app.explain.known.lookup import Join, change
-from app.explain.known.snapshot import Snapshot
+from app.explain.known.snapshot import Belongings, Snapshot
 from app.explain.placing.ground import Ground
 from app.explain.placing.trial import Trial
 from tests.explain import fleet

@@ -11,7 +11,7 @@ from tests.explain.decisions.remedies import Cluster, alternatives, carry_out
 
 pytestmark = pytest.mark.untraced
 
-OPEN = {"GangIncomplete", "QueueMissing", "RequiredViolated", "LevelUnknown"}
+OPEN = {"GangIncomplete", "QueueMissing", "RequiredViolated", "LevelUnknown", "DomainsJoined"}
 """Reasons whose remedies leave open what exactly to do."""
 ONE_AFTER_THE_OTHER = {
     "random-pools-1194": "a pool without nodes, a selector that matches none, and a domain that all nodes share: explain names the last one when the others are mended",

@@ -16,6 +16,7 @@ from app.facts.kubernetes.claim import ClaimTemplate, Consumer, Device, Resource
 from app.facts.kubernetes.pod import PodClaim
 from app.facts.kubernetes.selectors import Requirement
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
+from app.facts.kubernetes.workload import PriorityClass
 from app.facts.named import Ref
 from app.facts.place import Place
 from app.rules.mnnvl.plan import CLAIM
@@ -24,6 +25,7 @@ from tests.explain.fleet import (
     GPU,
     NAMESPACE,
     NOW,
+    RACK,
     RACKS,
     SET,
     SET_REF,
@@ -42,6 +44,7 @@ from tests.explain.fleet import (
     pods,
     shape,
 )
+from tests.explain.table.refused import IGNORED, dotted
 from tests.explain.table.row import CHANNEL, TEMPLATED, Changes, channels, claiming, queues
 
 pytestmark = pytest.mark.untraced
@@ -248,6 +251,77 @@ def test_the_remedy_fits(reason_id: str, changes: Changes, remedy: str) -> None:
     ref = SET_REF if reason_id == "NothingMade" else GANG_REF
     explained = answer(facts(**changes), ref)
     assert [reason.remedy for reason in explained.reasons if reason.id == reason_id] == [remedy]
+
+
+@pytest.mark.parametrize(
+    ("changes", "remedy"),
+    [
+        pytest.param(
+            {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-04")},
+            "restart all pods of llm-0-pool-0 together: KAI looks for a rack only for those that it places at once",
+            id="placed at different times",
+        ),
+        pytest.param(
+            {
+                "nodes": dotted("zone-a.a", "1"),
+                "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-12"),
+            },
+            "have the dots taken out of the names of domains, and restart all pods of llm-0-pool-0 together",
+            id="KAI takes both racks for one",
+        ),
+        pytest.param(
+            IGNORED,
+            "have the topology named, and restart all pods of llm-0 together",
+            id="the PodGroup names no topology",
+        ),
+    ],
+)
+def test_what_mends_a_level_that_is_not_kept(changes: Changes, remedy: str) -> None:
+    reasons = answer(facts(**changes), GANG_REF).reasons
+    assert remedy in [reason.remedy for reason in reasons if reason.id == "RequiredViolated"]
+
+
+CORDONED = {"nodes": tuple(replace(n, unschedulable=n.labels[RACK] == "rack-a1") for n in nodes())}
+HELD = fill("rack-a2", "rack-b1", "rack-b2")
+EVICTABLE = {
+    "pod_groups": (
+        pod_group(priority_class="urgent"),
+        replace(pod_group(), namespace="research", name="batch-eval", owners=(), subgroups=()),
+    ),
+    "priorities": (PriorityClass("urgent", 200),),
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "first", "last"),
+    [
+        pytest.param({"pods": (*pods(), *HELD)}, "NodesUnfit", "NoDomainFits", id="others run"),
+        pytest.param(
+            {"pods": (*pods(), *(replace(pod, deleting=1.0) for pod in HELD))},
+            "NoDomainFits",
+            "NodesUnfit",
+            id="others end",
+        ),
+        pytest.param(
+            {"pods": (*pods(), *HELD), **EVICTABLE},
+            "NoDomainFits",
+            "NodesUnfit",
+            id="KAI evicts them",
+        ),
+        pytest.param(
+            {"pods": (*pods(), *HELD), "queues": queues(quota=32_000)},
+            "NoDomainFits",
+            "NodesUnfit",
+            id="KAI reclaims what they have",
+        ),
+    ],
+)
+def test_to_uncordon_is_the_first_remedy_unless_the_room_comes_by_itself(
+    changes: Changes, first: str, last: str
+) -> None:
+    reasons = answer(facts(**{**CORDONED, **changes})).reasons
+    assert (reasons[0].id, reasons[-1].id) == (first, last)
+    assert len({reason.id for reason in reasons}) == len(reasons)
 
 
 def test_gangs_that_are_alike_have_holders_of_their_own() -> None:

@@ -34,6 +34,7 @@ from tests.explain.fleet import (
     pods,
     shape,
 )
+from tests.explain.table.refused import dotted
 
 pytestmark = pytest.mark.untraced
 
@@ -134,6 +135,19 @@ def test_nodes_outside_the_topology_take_only_parts_without_a_constraint() -> No
     assert "NoDomainFits" in reasons(**{**changes, "gangs": (gang(),)})
     inside = (*nodes(), replace(unlabelled, labels={**unlabelled.labels, ZONE: "zone-a"}))
     assert "NoDomainFits" not in reasons(**{**changes, "gangs": (gang(),), "nodes": inside})
+
+
+def test_a_part_may_require_more_than_its_gang_where_dots_join_racks() -> None:
+    """The only free node is of the rack that KAI takes for the other one."""
+    small = tuple(replace(p, shape=shape(1)) for p in pods())
+    part = replace(gang().groups[0], told=SchedulerConstraint(RACK, RACK))
+    changes: dict[str, Any] = {
+        "nodes": dotted("zone-a.a", "1"),
+        "pods": (*small, *fill(*RACKS, but=("gpu-12",))),
+        "gangs": (gang(told=SchedulerConstraint(HOST), groups=(part,)),),
+    }
+    assert room_reasons(changes) == []
+    assert room_reasons({**changes, "pods": (*small, *fill(*RACKS))}) == ["NoDomainFits"]
 
 
 def test_finished_pods_hold_nothing_and_terminating_ones_soon_hold_nothing() -> None:

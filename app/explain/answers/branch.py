@@ -1,10 +1,9 @@
 """One object of the tree of a workload: its state, and the words of its columns."""
 
 from collections.abc import Iterable, Sequence
-from itertools import takewhile
 from typing import Literal
 
-from app.explain.known.domains import Domains, Path
+from app.explain.known.domains import shared_depth
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.reasons.words import counted
@@ -104,28 +103,15 @@ def place_words(
     if not names or not names <= domains.positions.keys():
         return ""
 
-    paths = _paths_of(domains, names)
+    paths = domains.paths_of(names)
     if len(paths) < len(names) or not topology.keys:
         return counted(names, "node")
 
-    depth = domains.depth(key) or _shared_depth(paths)
+    depth = domains.depth(key) or max(shared_depth(paths), 1)
     places = {path[:depth] for path in paths}
     if len(places) == 1:
         return "/".join(min(places))
     return counted(places, topology.levels[depth - 1].domain)
-
-
-def _paths_of(domains: Domains, names: Iterable[str]) -> list[Path]:
-    """Return the paths of the nodes that have all labels."""
-    paths = (domains.paths[domains.positions[name]] for name in names)
-    return [path for path in paths if path is not None]
-
-
-def _shared_depth(paths: Sequence[Sequence[str]]) -> int:
-    """Return the depth of the narrowest domain that has all `paths` of nodes, or 1."""
-    levels = zip(*paths, strict=True)
-    common = sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, levels))
-    return max(common, 1)
 
 
 def told_words(told: SchedulerConstraint, topology: Topology) -> str:

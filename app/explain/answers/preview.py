@@ -69,7 +69,9 @@ def _uses(
 
 
 def _effects(
-    pcs: SetWithStatus, before: ClusterTopology | None, after: ClusterTopology
+    pcs: SetWithStatus,
+    before: ClusterTopology | None,
+    after: ClusterTopology,
 ) -> Iterator[ConstraintChange]:
     for where, asked in pcs.constraints:
         of = f" of {where}" if where else ""
@@ -84,7 +86,9 @@ def _effects(
 
 
 def _broadened(
-    pcs: SetWithStatus, before: ClusterTopology | None, after: ClusterTopology
+    pcs: SetWithStatus,
+    before: ClusterTopology | None,
+    after: ClusterTopology,
 ) -> Iterator[ConstraintChange]:
     """Yield the constraints that become broader than that of their set."""
     whole = pcs.asked.required

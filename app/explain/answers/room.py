@@ -86,9 +86,9 @@ def _next_wider(
     topology: Topology,
     answer: RoomAnswer,
 ) -> RoomAnswer | None:
-    names = topology.names
-    for level in reversed(names[: names.index(answer.level)]):
-        wider = find_room(index, topology, level, answer.pods, answer.gpus)
+    key = next(level.key for level in topology.levels if level.domain == answer.level)
+    for level in topology.wider(key):
+        wider = find_room(index, topology, level.domain, answer.pods, answer.gpus)
         if wider and wider.enough:
             return wider
     return None

@@ -34,7 +34,11 @@ from app.facts.named import Ref
 class _Grower:
     """The branches of one subject, with the numbers of the reasons that are about each."""
 
-    def __init__(self, subject: Subject, reasons: Sequence[Reason]) -> None:
+    def __init__(
+        self,
+        subject: Subject,
+        reasons: Sequence[Reason],
+    ) -> None:
         self._index = subject.index
         self._marked = subject.ref
         self._seen = not {"pods", "cliques", "gangs"} & self._index.facts.unseen.keys()
@@ -103,7 +107,11 @@ class _Grower:
         waits = _pod_state(gang.pods[0])[1] if lone else waits
         return self._part(gang, gang.ref, gang.whole, children, waits)
 
-    def _unit(self, gang: Gang, unit: Unit) -> Branch:
+    def _unit(
+        self,
+        gang: Gang,
+        unit: Unit,
+    ) -> Branch:
         children = [self._unit(gang, part) for part in unit.units]
         children += [self._member(gang, member, unit) for member in unit.members]
         return self._part(
@@ -204,7 +212,11 @@ class _Grower:
             )
         ]
 
-    def _queue(self, queue: Queue, gang: Gang) -> Branch:
+    def _queue(
+        self,
+        queue: Queue,
+        gang: Gang,
+    ) -> Branch:
         path = "/".join(reversed([above.name for above in chain(self._index, queue.name)]))
         quota = "no quota" if queue.quota is None else f"quota {plain(queue.quota)}"
         gpus = asked_of(gang, "/gpu")
@@ -217,7 +229,11 @@ class _Grower:
             words=trouble or "has room",
         )
 
-    def _trouble_of_queue(self, queue: Queue, gang: Gang) -> str:
+    def _trouble_of_queue(
+        self,
+        queue: Queue,
+        gang: Gang,
+    ) -> str:
         """Return why the queue of a gang has no room for it; "" if it has."""
         if unusable_because(self._index, queue.name):
             return "not used by KAI"
@@ -229,13 +245,7 @@ class _Grower:
 
     def _claims(self, gang: Gang) -> Iterator[Branch]:
         """Yield the claims that pods share by name, and ComputeDomains."""
-        names = {
-            claim.claim
-            for pod in gang.pods
-            for claim in pod.claims
-            if claim.claim and not claim.template
-        }
-        for name in sorted(names):
+        for name in sorted(gang.shared_claims):
             state, words = self._state_of_claim(gang.namespace, name)
             yield self._branch(Ref("ResourceClaim", gang.namespace, name), state=state, words=words)
 
@@ -244,7 +254,11 @@ class _Grower:
             where = f"{counted(ready_nodes(self._index, domain), 'node')} ready"
             yield self._branch(domain.ref, where=where, state=state, words=words)
 
-    def _state_of_claim(self, namespace: str, name: str) -> tuple[State, str]:
+    def _state_of_claim(
+        self,
+        namespace: str,
+        name: str,
+    ) -> tuple[State, str]:
         """Return the state of a claim, with its words."""
         claim = self._index.claims.get((namespace, name))
         if not claim:
@@ -255,7 +269,11 @@ class _Grower:
             return "warning", "being deleted"
         return ("well", "allocated") if claim.allocated else ("waits", "not allocated")
 
-    def _where(self, gang: Gang, part: Unit | Member) -> str:
+    def _where(
+        self,
+        gang: Gang,
+        part: Unit | Member,
+    ) -> str:
         """Return the domain of placed pods; without any, the most room for what has none."""
         if part.placed:
             return place_words(self._index, gang.topology, part.placed, part.told.required)

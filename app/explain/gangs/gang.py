@@ -4,9 +4,11 @@ It is a PodGang, or a KAI PodGroup without one, or a pod alone; one form for all
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any
+
+from msgspec.structs import replace
 
 from app.explain.known.amounts import PREFIX
 from app.explain.known.domains import Domains
@@ -80,18 +82,14 @@ class Member(Value, dict=True):
         placed = () if anew else self.placed
         missing = self.minimum - len(placed)
         count = missing if missing > 0 else min(1, self.expected - len(placed))
-        occupied = frozenset(pod.node for pod in placed)
         pods = tuple(self._runs_to_come(max(count, 0), anew))
-        return demand_of(self, pods=pods, occupied=occupied)
+        return demand_of(self, pods=pods, occupied=nodes_of(placed))
 
-    def whole_demand(self) -> Demand:
-        """Return all its pods, as if none were placed."""
-        return demand_of(self, pods=tuple(_runs(self._shapes)))
-
-    @property
-    def _shapes(self) -> Sequence[Shape]:
-        """The shape of each of its pods."""
-        return self.shapes or (self.shape,) * len(self.pods)
+    def demand_for(self, takes: Callable[[Pod], bool]) -> Demand:
+        """Return the demand for some of its pods, which must join those that have a node."""
+        pairs = zip(self.pods, self.shapes, strict=True)
+        pods = _runs(shape for pod, shape in pairs if takes(pod))
+        return demand_of(self, pods=tuple(pods), occupied=nodes_of(self.placed))
 
     def _runs_to_come(
         self,
@@ -107,8 +105,7 @@ class Member(Value, dict=True):
             for position, pod in enumerate(self.pods)
             if anew or not pod.node
         ]
-        shapes = self._shapes
-        chosen = [shapes[position] for _, _, position in sorted(known)[:count]]
+        chosen = [self.shapes[position] for _, _, position in sorted(known)[:count]]
         runs = list(_runs(chosen))
         rest = count - len(chosen)
 
@@ -233,10 +230,12 @@ class Unit(Value, dict=True):
 
         return demand_of(self, parts=tuple(parts), occupied=occupied)
 
-    def whole_demand(self) -> Demand:
-        """Return all its pods, as if none were placed."""
-        own = sorted(self.own, key=lambda part: part.name)
-        return demand_of(self, parts=tuple(part.whole_demand() for part in own))
+    def demand_for(self, takes: Callable[[Pod], bool]) -> Demand:
+        """Return the demand for some of its pods, which must join those that have a node."""
+        by_name = sorted(self.own, key=lambda part: part.name)
+        parts = (part.demand_for(takes) for part in by_name)
+        needed = tuple(part for part in parts if part.count)
+        return demand_of(self, parts=needed, occupied=nodes_of(self.placed))
 
     def _first_parts(
         self,
@@ -253,6 +252,16 @@ class Unit(Value, dict=True):
 def demand_of(part: Member | Unit, **content: Any) -> Demand:
     """Return a demand with the name and the levels of a part of a gang."""
     return Demand(part.name, part.told.required, preferred=part.told.preferred, **content)
+
+
+def whole_demand(part: Member | Unit) -> Demand:
+    """Return the demand for all pods of a part, as if none were placed."""
+    demand = part.demand_for(lambda pod: True)
+    return demand.changed(lambda part: replace(part, occupied=frozenset()))
+
+
+def nodes_of(pods: Iterable[Pod]) -> frozenset[str]:
+    return frozenset(pod.node for pod in pods)
 
 
 class Gang(Value, dict=True):
@@ -288,6 +297,12 @@ class Gang(Value, dict=True):
     @cached_property
     def waiting(self) -> Pods:
         return tuple(pod for pod in self.pods if not pod.node)
+
+    @property
+    def shared_claims(self) -> set[str]:
+        """The names of the claims that its pods share by name."""
+        claims = (claim for pod in self.pods for claim in pod.claims)
+        return {claim.claim for claim in claims if claim.claim and not claim.template}
 
     @property
     def waits(self) -> bool:

@@ -42,7 +42,6 @@ class Domains:
         self.nodes = nodes
         self.keys = tuple(keys)
         self._visible = visible
-        self._around: dict[int, tuple[Path, ...]] = {}
         self._path_of = _reader(self.keys)
         self.paths: list[Path | None] = list(map(self._path_of, nodes))
         if visible is not None:
@@ -132,7 +131,7 @@ class Domains:
         """Return the domains of a level inside a broader domain, or that domain itself; by name."""
         if (depth, len(parent)) not in self._grouped:
             self._grouped[depth, len(parent)] = self._group(depth, len(parent))
-        return self._grouped[depth, len(parent)].get(parent, [])
+        return self._grouped[depth, len(parent)].get(self.known(parent), [])
 
     def called(self, path: Path) -> Domain:
         """Return the domain of a path that exists; () is all nodes of the tree."""
@@ -149,25 +148,33 @@ class Domains:
     ) -> Path | None:
         """Return the domain of a node at a level, as KAI sees it; None outside of the tree."""
         path = self.paths[position]
-        return None if path is None else self._known(path[:depth])
+        return None if path is None else self.known(path[:depth])
 
-    def domains_of(self, names: Iterable[str], depth: int) -> set[Path | None]:
+    def domains_of(
+        self,
+        names: Iterable[str],
+        depth: int,
+    ) -> set[Path | None]:
         """Return the domains of nodes at a level, None for a node that is in none."""
         positions = map(self.positions.get, names)
         return {None if at is None else self.domain_of(at, depth) for at in positions}
+
+    def paths_of(self, names: Iterable[str]) -> list[Path]:
+        """Return the paths of the nodes that exist and have all labels."""
+        positions = (self.positions[name] for name in names if name in self.positions)
+        return [path for path in map(self.paths.__getitem__, positions) if path is not None]
 
     def around(self, position: int) -> tuple[Path, ...]:
         """Return the domains of a node, from the whole tree to the narrowest.
 
         None outside of the tree.
         """
-        if position not in self._around:
-            path = self.paths[position]
-            prefixes = [path[:depth] for depth in range(len(path) + 1)] if path is not None else []
-            self._around[position] = tuple(map(self._known, prefixes))
-        return self._around[position]
+        path = self.paths[position]
+        prefixes = [path[:depth] for depth in range(len(path) + 1)] if path is not None else []
+        return tuple(map(self.known, prefixes))
 
-    def _known(self, path: Path) -> Path:
+    def known(self, path: Path) -> Path:
+        """Return the domain that KAI takes a domain for: itself, unless it joins it."""
         return self.joined.get(path, path) if self.joined else path
 
     def _group(
@@ -185,7 +192,7 @@ class Domains:
         else:
             for position, path in enumerate(self.paths):
                 if path is not None:
-                    members.setdefault(self._known(path[:depth]), []).append(position)
+                    members.setdefault(self.known(path[:depth]), []).append(position)
         return {(): [Domain(path, tuple(sorted(members[path]))) for path in sorted(members)]}
 
     def _by_parent(
@@ -196,7 +203,7 @@ class Domains:
         if not self.joined:
             return by_key((domain.path[:prefix], domain) for domain in self.at(depth))
         parents = (
-            (self._known(path[:prefix]), domain)
+            (self.known(path[:prefix]), domain)
             for domain in self.at(depth)
             for path in map(self.paths.__getitem__, domain.nodes)
             if path
@@ -207,6 +214,12 @@ class Domains:
 def joined_names(domains: Domains) -> Mapping[Path, list[Path]]:
     """Return the domains that KAI takes for another one because of dots, by that other one."""
     return by_key((first, path) for path, first in sorted(domains.joined.items()))
+
+
+def shared_depth(paths: Sequence[Path]) -> int:
+    """Return the depth of the narrowest domain that has all paths."""
+    levels = zip(*paths, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda level: len(set(level)) == 1, levels))
 
 
 def _reader(keys: tuple[str, ...]) -> Callable[[Node], Path | None]:

@@ -7,11 +7,10 @@ from typing import TypeVar, cast
 
 from app.explain.known import amounts
 from app.explain.known.amounts import ByNode, current, gpus_of, taken_gpus, with_gpus
-from app.explain.known.belongings import Belongings
 from app.explain.known.domains import Domains
 from app.explain.known.levels import Topology
 from app.explain.known.lookup import change
-from app.explain.known.snapshot import Snapshot
+from app.explain.known.snapshot import Belongings, Snapshot
 from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
 from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.node import Node
@@ -266,7 +265,11 @@ class Index(Belongings):
         """Whether some nodes are in a node pool of KAI."""
         return any(NODE_POOL in node.labels for node in self.facts.nodes)
 
-    def domains_of_pool(self, keys: Sequence[str], pool: str) -> Domains:
+    def domains_of_pool(
+        self,
+        keys: Sequence[str],
+        pool: str,
+    ) -> Domains:
         """Return the tree of the nodes of one node pool, "" for those that are in none."""
 
         def make() -> Domains:

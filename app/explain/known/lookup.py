@@ -55,16 +55,32 @@ class _ByKey(Generic[M]):
     field: str
     _name: str
 
-    def __set_name__(self, of: object, name: str) -> None:
+    def __set_name__(
+        self,
+        of: object,
+        name: str,
+    ) -> None:
         self._name = name
 
     @overload
-    def __get__(self, index: None, of: object) -> Self: ...
+    def __get__(
+        self,
+        index: None,
+        of: object,
+    ) -> Self: ...
 
     @overload
-    def __get__(self, index: Any, of: object) -> M: ...
+    def __get__(
+        self,
+        index: Any,
+        of: object,
+    ) -> M: ...
 
-    def __get__(self, index: Any, of: object) -> Self | M:
+    def __get__(
+        self,
+        index: Any,
+        of: object,
+    ) -> Self | M:
         if index is None:
             return self
         # found there from now on, and changed in place
@@ -149,7 +165,11 @@ class Naming(_ByKey[Mapping[K, T]]):
     def __init__(self, key: Callable[[T], K]) -> None:
         self.key = key
 
-    def __set_name__(self, of: object, name: str) -> None:
+    def __set_name__(
+        self,
+        of: object,
+        name: str,
+    ) -> None:
         super().__set_name__(of, name)
         self.field = name
 
@@ -161,7 +181,11 @@ class Naming(_ByKey[Mapping[K, T]]):
 class Names(Generic[K, T]):
     """The facts of a naming by key."""
 
-    def __init__(self, naming: Naming[K, T], facts: Iterable[T]) -> None:
+    def __init__(
+        self,
+        naming: Naming[K, T],
+        facts: Iterable[T],
+    ) -> None:
         self._key = naming.key
         self.by_key = {naming.key(fact): fact for fact in facts}
 

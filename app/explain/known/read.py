@@ -52,11 +52,10 @@ async def read_all(
     client: Reader,
     *,
     now: float,
-    page: int = PAGE,
     only: Iterable[Resource] = BY_RESOURCE,
 ) -> Snapshot:
     """Return every kind, or `only` these, for the whole cluster."""
-    reading = Reading(client, BY_RESOURCE, page)
+    reading = Reading(client, BY_RESOURCE)
     with paused():
         await read_everywhere(reading, only)
     return Snapshot(**reading.found(), now=now)

@@ -1,13 +1,17 @@
-"""What is kept of a cluster's objects to explain a workload.
+"""What is kept of a cluster's objects to explain a workload, by name and by what it belongs to.
 
-These are small values, independent of how they were read.
+These are small values, independent of how they were read. What belongs to what is told by labels
+and owner references.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, TypeVar, cast, overload
 
 from msgspec import field
 
+from app.explain.known.lookup import Change, Groups, Join, Names, Naming
 from app.explain.known.podclique import PodClique, read_pod_clique
 from app.facts import kinds, table
 from app.facts.grove.podcliqueset import SetWithStatus
@@ -23,12 +27,18 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
+from app.facts.named import Key
 from app.facts.nvidia.computedomain import ComputeDomain, DomainClique
 from app.facts.table import CHANNELS, ROOM, Row
 from app.groups import by_key
 from app.objects.resource import EVENT, Resource
 from app.objects.shape import JsonMap
 from app.value import Value
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+key_of = attrgetter("key")
+name_of = attrgetter("name")
 
 
 class Snapshot(Value):
@@ -70,6 +80,128 @@ class Snapshot(Value):
 
     # asyncio.run takes the repr of what its coroutine returns: it would be as large as the cluster
     __repr__ = object.__repr__
+
+
+def _key(namespace: str, name: str) -> Sequence[Key]:
+    return [(namespace, name)] if name else ()
+
+
+def _set_of(obj: PodGang | PodClique | Pod) -> Sequence[Key]:
+    return _key(obj.namespace, obj.place.pcs)
+
+
+def _node_of(pod: Pod) -> Sequence[str]:
+    return [pod.node] if pod.node and not pod.finished else ()
+
+
+class Belongings:
+    """Lookups over a `Snapshot`, each made when it is first needed."""
+
+    def __init__(self, facts: Snapshot) -> None:
+        self.facts = facts
+        self._lookups: dict[Any, Any] = {}
+
+    @overload
+    def lookup(self, by: Join[K, T]) -> Groups[K, T]: ...
+
+    @overload
+    def lookup(self, by: Naming[K, T]) -> Names[K, T]: ...
+
+    def lookup(self, by: Join[K, T] | Naming[K, T]) -> Groups[K, T] | Names[K, T]:
+        """Return the facts by key, which follow the cluster too."""
+        if by not in self._lookups:
+            self._lookups[by] = by.over(getattr(self.facts, by.field))
+        return cast("Groups[K, T] | Names[K, T]", self._lookups[by])
+
+    def follow_changes(self, changes: Mapping[str, Change]) -> None:
+        """Change the lookups that are made of changed fields of the snapshot."""
+        for by, lookup in self._lookups.items():
+            if by.field in changes:
+                lookup.follow(changes[by.field])
+
+    # By name.
+
+    sets = Naming[Key, SetWithStatus](key_of)
+    cliques = Naming[Key, PodClique](key_of)
+    gangs = Naming[Key, PodGang](key_of)
+    gang_maps = Naming[Key, PodGangMap](key_of)
+    pod_groups = Naming[Key, KaiPodGroup](key_of)
+    pods = Naming[Key, Pod](key_of)
+    claims = Naming[Key, ResourceClaim](key_of)
+    claim_templates = Naming[Key, ClaimTemplate](key_of)
+    compute_domains = Naming[Key, ComputeDomain](key_of)
+    volume_claims = Naming[Key, VolumeClaim](key_of)
+    workloads = Naming[Key, Workload](key_of)
+    workload_groups = Naming[Key, WorkloadGroup](key_of)
+
+    device_classes = Naming[str, DeviceClass](name_of)
+    storage_classes = Naming[str, StorageClass](name_of)
+    volumes = Naming[str, Volume](name_of)
+    queues = Naming[str, Queue](name_of)
+    priorities = Naming[str, PriorityClass](name_of)
+
+    # Who belongs to whom: by labels and owner references.
+
+    gangs_of_set = Join[Key, PodGang]("gangs", _set_of, key_of)
+    cliques_of_set = Join[Key, PodClique]("cliques", _set_of, key_of)
+    pods_of_set = Join[Key, Pod]("pods", _set_of, key_of)
+    _pods_of_clique = Join[Key, Pod](
+        "pods", lambda pod: _key(pod.namespace, pod.place.clique), key_of
+    )
+    _pods_of_owner = Join[str, Pod](
+        "pods", lambda pod: [pod.owner] if pod.owner and not pod.place.clique else (), key_of
+    )
+    pods_of_group = Join[Key, Pod]("pods", lambda pod: _key(pod.namespace, pod.group), key_of)
+    """By the annotation that names the KAI PodGroup."""
+    pods_of_claim = Join[Key, Pod](
+        "pods",
+        lambda pod: [(pod.namespace, claim.claim) for claim in pod.claims if claim.claim],
+        key_of,
+    )
+    events = Join[str, Event](
+        "events",
+        lambda event: [event.uid] if event.uid else (),
+        lambda event: (-(event.time or 0.0), event.reason, event.message),
+    )
+    """By the uid of their object, the latest first."""
+    pods_on = Join[str, Pod]("pods", _node_of, key_of)
+    """By node name, without those that have finished."""
+    _terminating_on = Join[str, Pod](
+        "pods", lambda pod: _node_of(pod) if pod.deleting is not None else (), key_of
+    )
+
+    def pods_of_clique(
+        self,
+        namespace: str,
+        name: str,
+    ) -> Sequence[Pod]:
+        """Return the pods whose label names the PodClique, and those without it that it owns."""
+        labelled = self._pods_of_clique.get((namespace, name), ())
+        clique = self.cliques.get((namespace, name))
+        owned = self._pods_of_owner.get(clique.uid, ()) if clique and clique.uid else ()
+        return sorted((*labelled, *owned), key=key_of) if owned else labelled
+
+    @cached_property
+    def _group_of_owner(self) -> Mapping[str, KaiPodGroup]:
+        return {
+            uid: group
+            for group in sorted(self.facts.pod_groups, key=key_of)
+            for uid in group.owners
+            if uid
+        }
+
+    def pod_group_of(
+        self,
+        gang: PodGang,
+        pods: Iterable[Pod],
+    ) -> KaiPodGroup | None:
+        """Return the KAI PodGroup that a PodGang owns, or the one that its pods name."""
+        owned = self._group_of_owner.get(gang.uid) if gang.uid else None
+        named = (
+            self.pod_groups.get((gang.namespace, name))
+            for name in sorted({pod.group for pod in pods})
+        )
+        return owned or next(filter(None, named), None)
 
 
 CLIQUES: Row[PodClique] = Row(kinds.POD_CLIQUE, read_pod_clique, name="cliques", title="PodCliques")

@@ -5,11 +5,13 @@ for few pods. So "there is a placement" is always true, and "there is none" is e
 said to be not ruled out.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from itertools import zip_longest
 
 from app.explain.known.domains import Domains
 from app.explain.placing.demand import Demand
-from app.explain.placing.every import MOST_PODS, Exhausted, every_placement
+from app.explain.placing.every import Exhausted, Placing, Search
 from app.explain.placing.ground import Ground, Vector
 from app.explain.placing.packer import Packer, Rules
 from app.facts.kubernetes.pod import Shape
@@ -40,7 +42,11 @@ class Arrangement:
     `names` are the resources that are counted; `free` is what each node has of them.
     """
 
-    def __init__(self, names: tuple[str, ...], free: Sequence[Vector]) -> None:
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        free: Sequence[Vector],
+    ) -> None:
         self.is_certain = True
         self._names = names
         self._start = list(free)
@@ -60,75 +66,64 @@ class Arrangement:
         False if there is no placement of all; `is_certain` is then false if there could be one.
         """
         self.is_certain = True
-        free = _with(self._free, wish)
-        placed = self._as_kai(free, wish)
-        if placed is not None:
-            self._free = placed[1]
-            self._wishes.append(wish)
-            self._used.append(placed[0])
+        wishes = [*self._wishes, wish]
+        if self._as_kai(wish) or self._anew(wishes):
+            self._wishes = wishes
             return True
+        return False
 
-        start = self._start
-        for other in (*self._wishes, wish):
-            start = _with(start, other)
-        if self._is_too_much(start, wish):
-            return False
-        return self._anew(start, wish)
-
-    def _as_kai(self, free: list[Vector], wish: Wish) -> tuple[frozenset[int], list[Vector]] | None:
-        """Return the nodes that a wish gets, and what is then free, nearly as KAI places it."""
-        ground = Ground(wish.domains, self._names, free, wish.fit)
+    def _as_kai(self, wish: Wish) -> bool:
+        """Give a wish its place nearly as KAI does, and leave all others theirs."""
+        ground = self._ground(wish, _with(self._free, wish))
         for rules in (Rules(), _FREELY):
             packer = Packer(ground, rules)
             if packer.places(wish.demand):
-                return packer.used, packer.free
-        return None
+                self._used.append(packer.trial.used())
+                self._free = packer.trial.free
+                return True
+        return False
 
-    def _is_too_much(self, free: Sequence[Vector], wish: Wish) -> bool:
-        """Return whether all together ask for more than there is on nodes that any can use."""
-        wishes = (*self._wishes, wish)
-        asked = [0] * len(self._names)
-        for member in wishes:
-            for shape, count in member.demand.shapes:
-                requests = dict(shape.requests)
-                for position, name in enumerate(self._names):
-                    asked[position] += count * requests.get(name, 0)
+    def _ground(
+        self,
+        wish: Wish,
+        free: Sequence[Vector],
+    ) -> Ground:
+        return Ground(wish.domains, self._names, free, wish.fit)
 
-        usable = _usable(wishes, len(free))
-        has = [
-            sum(max(0, free[node][position]) for node in usable)
-            for position in range(len(self._names))
-        ]
-        return any(ask > have for ask, have in zip(asked, has, strict=True))
-
-    def _anew(self, free: list[Vector], wish: Wish) -> bool:
-        """Look for a placement of all: of the new wish alone first, which says no more often."""
+    def _anew(self, wishes: Sequence[Wish]) -> bool:
+        """Look for a placement of all: of the last one alone first, which says no more often."""
+        free = reduce(_with, wishes, self._start)
+        pairs = [(self._ground(wish, free), wish.demand) for wish in wishes]
+        if _is_too_much(pairs):
+            return False
         try:
-            if self._every(free, [wish]) is None:
-                return False
-            solution = self._every(free, [*self._wishes, wish])
+            found = self._search(pairs[-1:]) and self._search(pairs)
         except Exhausted:
             self.is_certain = False
             return False
-
-        if solution is None:
+        if found is None:
             return False
-        self._used, self._free = solution
-        self._wishes.append(wish)
+        self._used, self._free = found
         return True
 
-    def _every(
-        self, free: list[Vector], wishes: list[Wish]
-    ) -> tuple[list[frozenset[int]], list[Vector]] | None:
-        if sum(wish.demand.count for wish in wishes) > MOST_PODS:
-            raise Exhausted
-        grounds = [Ground(wish.domains, self._names, free, wish.fit) for wish in wishes]
-        demands = [wish.demand for wish in wishes]
-        search = every_placement(grounds, demands, self._budget)
-        self._budget = search.budget
-        if search.exhausted:
-            raise Exhausted
-        return search.found
+    def _search(self, pairs: Sequence[Placing]) -> tuple[list[frozenset[int]], list[Vector]] | None:
+        """Try every placement of demands. Raise Exhausted if there are too many."""
+        search = Search(pairs, self._budget)
+        try:
+            used = search.find()
+        finally:
+            self._budget -= search.looked
+        return None if used is None else (used, search.free)
+
+
+def _is_too_much(pairs: Sequence[Placing]) -> bool:
+    """Return whether all together ask for more than there is on nodes that any can use."""
+    asked = [ground.asked(demand) for ground, demand in pairs]
+    fits = zip(*(fit for ground, _ in pairs for fit in ground.fit.values()), strict=True)
+    nodes = zip(pairs[0][0].free, fits, strict=True)
+    has = [[max(0, amount) for amount in free] for free, fit in nodes if any(fit)]
+    sums = (map(sum, zip(*vectors, strict=True)) for vectors in (asked, has))
+    return any(ask > have for ask, have in zip_longest(*sums, fillvalue=0))
 
 
 def _with(free: Sequence[Vector], wish: Wish) -> list[Vector]:
@@ -138,9 +133,3 @@ def _with(free: Sequence[Vector], wish: Wish) -> list[Vector]:
         pairs = zip(after[position], more, strict=True)
         after[position] = tuple([have + add for have, add in pairs])
     return after
-
-
-def _usable(wishes: Iterable[Wish], count: int) -> list[int]:
-    """Return the nodes that take some pod of some wish."""
-    fits = [fit for wish in wishes for fit in wish.fit.values()]
-    return [position for position in range(count) if any(fit[position] for fit in fits)]

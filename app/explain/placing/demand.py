@@ -1,8 +1,10 @@
 """What has to be placed together: pods, and parts that go into one domain each."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+
+from msgspec.structs import replace
 
 from app.explain.known.domains import Domains, Path
 from app.facts.kubernetes.pod import Shape
@@ -86,15 +88,35 @@ class Demand(Value, dict=True):
             return None
         return Depths(required, preferred)
 
-    def joined(self, domains: Domains, depth: int) -> set[Path | None]:
+    def joined(
+        self,
+        domains: Domains,
+        depth: int,
+    ) -> set[Path | None]:
         """Return the domains of a level in which pods of it run already."""
         return domains.domains_of(self.occupied, depth)
+
+    def may_join(
+        self,
+        path: Path,
+        required: int,
+        domains: Domains,
+    ) -> bool:
+        """Return whether pods of it run in a domain of the required level already, if any run."""
+        if not (self.occupied and required):
+            return True
+        return domains.known(path[:required]) in self.joined(domains, required)
 
     def every(self) -> Iterator["Demand"]:
         """Itself and all its parts."""
         yield self
         for part in self.parts:
             yield from part.every()
+
+    def changed(self, change: Callable[["Demand"], "Demand"]) -> "Demand":
+        """Return the demand with a change of itself and of all its parts, the inner ones first."""
+        parts = tuple(part.changed(change) for part in self.parts)
+        return change(replace(self, parts=parts))
 
     def flat(self) -> Iterator["Demand"]:
         """Itself after its parts that have constraints, the innermost first."""

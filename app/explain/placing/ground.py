@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from app.explain.known.domains import Domain, Domains
+from app.explain.placing.demand import Demand
 from app.facts.kubernetes.pod import Shape
 from app.value import Value
 
@@ -41,6 +42,11 @@ class Ground(Value, dict=True):
         """What each shape asks for."""
         return {shape: self._asked(dict(shape.requests)) for shape in self.fit}
 
+    def asked(self, demand: Demand) -> Vector:
+        """Return what all pods of a demand ask for together."""
+        vectors = [[count * ask for ask in self.asks[shape]] for shape, count in demand.shapes]
+        return tuple(map(sum, zip(*vectors, strict=True)))
+
     def _asked(
         self,
         requests: Mapping[str, int],
@@ -54,29 +60,9 @@ def capacity_of(free: Vector, asks: Vector) -> int:
     return max(0, min(counts, default=UNLIMITED))
 
 
-def takers(
-    free: Sequence[Vector],
-    asks: Vector,
-    fit: Sequence[bool],
-    nodes: Sequence[int],
-    known: dict[Vector, int],
-) -> list[Taker]:
-    """Return the nodes of a domain that take pods that ask for this.
-
-    `known` remembers how many go where so much is free.
-    """
-    able = []
-    for position in nodes:
-        if not fit[position]:
-            continue
-        have = free[position]
-        capacity = known.get(have)
-        if capacity is None:
-            capacity = known[have] = capacity_of(have, asks)
-        if capacity:
-            able.append((capacity, position))
-
-    return able
+def fullest_first(able: list[Taker], free: Sequence[Vector]) -> list[Taker]:
+    """Return the nodes that take pods, those with the least room first."""
+    return sorted(able, key=lambda taker: (taker[0], free[taker[1]], taker[1]))
 
 
 def kinds_of(free: Sequence[Vector], domain: Domain) -> Mapping[Vector, int]:
@@ -92,21 +78,61 @@ class Board:
         self._domains = ground.domains
         self._free = list(ground.free)
         self._journal: list[tuple[int, Vector]] = []
+        self._capacities: dict[Vector, dict[Vector, int]] = {}
 
     @property
     def mark(self) -> int:
         """The present moment, for `undo`."""
         return len(self._journal)
 
+    @property
+    def free(self) -> list[Vector]:
+        """What each node has left."""
+        return list(self._free)
+
+    def used(
+        self,
+        start: int = 0,
+        end: int | None = None,
+    ) -> frozenset[int]:
+        """Return the nodes on which something was placed, between two moments."""
+        return frozenset(position for position, _ in self._journal[start:end])
+
     def undo(self, mark: int) -> None:
         """Take away what was placed since a moment."""
         while len(self._journal) > mark:
             self._set(*self._journal.pop())
 
-    def _set(self, position: int, have: Vector) -> None:
+    def _set(
+        self,
+        position: int,
+        have: Vector,
+    ) -> None:
         self._free[position] = have
 
-    def _put(self, able: Iterable[Taker], asks: Vector, count: int) -> int:
+    def _takers(self, ground: Ground, shape: Shape, nodes: Sequence[int]) -> list[Taker]:
+        """Return the nodes that take pods of a shape of a ground, which may be another one."""
+        asks = ground.asks[shape]
+        fit = ground.fit[shape]
+        known = self._capacities.setdefault(asks, {})
+        able = []
+        for position in nodes:
+            if not fit[position]:
+                continue
+            have = self._free[position]
+            capacity = known.get(have)
+            if capacity is None:
+                capacity = known[have] = capacity_of(have, asks)
+            if capacity:
+                able.append((capacity, position))
+        return able
+
+    def _put(
+        self,
+        able: Iterable[Taker],
+        asks: Vector,
+        count: int,
+    ) -> int:
         """Put up to `count` equal pods on nodes, in their order. Return how many have no place."""
         for capacity, position in able:
             taken = capacity if capacity < count else count

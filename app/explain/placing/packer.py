@@ -7,10 +7,12 @@ and `pkg/scheduler/actions/common/allocate.go` of
 https://github.com/kai-scheduler/KAI-Scheduler at d5bc503a.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter, itemgetter
 
 from app.explain.known.amounts import PREFIX
-from app.explain.known.domains import Domain, Path
+from app.explain.known.domains import Domain, Path, shared_depth
 from app.explain.placing.demand import Demand, Run
 from app.explain.placing.ground import Ground, Vector
 from app.explain.placing.trial import Scores, Trial
@@ -39,7 +41,8 @@ AS_KAI = Rules()
 class Packer:
     """A placing of demands on nodes, as KAI does it.
 
-    KAI counts the room on nodes that can't take the pods too, and only then finds that out.
+    KAI counts the room on nodes that can't take the pods too, and only then finds that out. `trial`
+    has what was placed, and what is left.
     """
 
     def __init__(
@@ -50,27 +53,17 @@ class Packer:
         self._ground = ground
         self._domains = ground.domains
         self._rules = rules
-        self._trial = Trial(ground)
+        self.trial = Trial(ground)
 
     def places(self, demand: Demand) -> bool:
         """Return whether KAI places all of a demand. What it places stays."""
         return not demand.count or self._place(demand, self._domains.everywhere, None)
 
-    @property
-    def free(self) -> list[Vector]:
-        """What each node has left of what was placed."""
-        return self._trial.free
-
-    @property
-    def used(self) -> frozenset[int]:
-        """The nodes on which something was placed."""
-        return self._trial.used
-
     def has_room(self, demand: Demand) -> bool:
         """Return whether KAI would place all of a demand. Nothing stays placed."""
-        mark = self._trial.mark
+        mark = self.trial.mark
         placed = self.places(demand)
-        self._trial.undo(mark)
+        self.trial.undo(mark)
         return placed
 
     def _place(
@@ -84,12 +77,12 @@ class Packer:
         if not demand.shapes or not (demand.key or demand.preferred):
             return self._place_inside(demand, scope, scores)
 
-        mark = self._trial.mark
+        mark = self.trial.mark
         for domain in self._candidates(demand, scope):
             own = self._scores(demand, domain, scope) if demand.preferred else scores
             if self._place_inside(demand, domain, own):
                 return True
-            self._trial.undo(mark)
+            self.trial.undo(mark)
         return False
 
     def _place_inside(
@@ -99,7 +92,7 @@ class Packer:
         scores: Scores,
     ) -> bool:
         for shape, count in _merged(demand.pods):
-            if not self._trial.fill(shape, count, domain.nodes, scores):
+            if not self.trial.fill(shape, count, domain.nodes, scores):
                 return False
         return all(self._place(part, domain, scores) for part in _joined(demand.parts))
 
@@ -122,11 +115,13 @@ class Packer:
         for depth in levels.tried:
             if depth < len(common):
                 # A defect of KAI: it finds no room above the domain that all nodes share.
-                if not self._rules.shared and self._is_allowed(demand, levels.required, common):
+                if not self._rules.shared and demand.may_join(
+                    common, levels.required, self._domains
+                ):
                     yield self._inside(common, scope)
                 continue
-            for path in self._descend(self._asked(demand), common, depth, fits):
-                if self._is_allowed(demand, levels.required, path):
+            for path in self._descend(self._ground.asked(demand), common, depth, fits):
+                if demand.may_join(path, levels.required, self._domains):
                     yield self._inside(path, scope)
 
     def _common(
@@ -139,12 +134,16 @@ class Packer:
         It is not narrower than `deepest`.
         """
         path = scope.path
+        if self._domains.joined:
+            # by the labels of nodes: a domain that KAI joins may be in several broader ones
+            paths = [self._domains.paths[position] or () for position in scope.nodes]
+            path = self._domains.known(path[: shared_depth(paths)])
         while len(path) < deepest:
             children = self._domains.children(path)
             if len(children) != 1:
                 break
             path = children[0].path
-        return path[:deepest]
+        return self._domains.known(path[:deepest])
 
     def _inside(
         self,
@@ -152,31 +151,13 @@ class Packer:
         scope: Domain,
     ) -> Domain:
         """Return the nodes of a domain that are in `scope` too."""
-        if len(path) < len(scope.path):
+        if len(path) < len(scope.path) and not self._domains.joined:
             return scope
         domain = self._domains.called(path)
         if not (self._domains.joined and scope.path):
             return domain
         within = set(scope.nodes)
         return Domain(path, tuple(position for position in domain.nodes if position in within))
-
-    def _is_allowed(
-        self,
-        demand: Demand,
-        required: int,
-        path: Path,
-    ) -> bool:
-        """Return whether pods of the part run in the domain already, if any run."""
-        if not (demand.occupied and required):
-            return True
-        return path[:required] in demand.joined(self._domains, required)
-
-    def _asked(self, demand: Demand) -> Vector:
-        """Return what all pods of a demand ask for together."""
-        vectors = [
-            [count * ask for ask in self._ground.asks[shape]] for shape, count in demand.shapes
-        ]
-        return tuple(map(sum, zip(*vectors, strict=True)))
 
     def _largest(self, demand: Demand) -> Vector:
         """Return what the largest pod of a demand asks for, of each resource by itself."""
@@ -189,9 +170,9 @@ class Packer:
         KAI looks at that before it tries to place the pods there. If some pods have a resource that
         others don't, it compares sums; else it counts room for the largest pod.
         """
-        trial = self._trial
+        trial = self.trial
         if not self._rules.sizes or not alike(demand, self._ground.names):
-            tightness = trial.tightness(self._asked(demand))
+            tightness = trial.tightness(self._ground.asked(demand))
             return lambda path: tightness(path) <= 1
 
         largest = self._largest(demand)
@@ -213,7 +194,7 @@ class Packer:
             if fits(path):
                 yield path
             return
-        for child in self._trial.order(asked, path):
+        for child in self.trial.order(asked, path):
             # A joined domain has more room than one of the domains that it is in.
             if self._domains.joined or fits(child):
                 yield from self._descend(asked, child, depth, fits)
@@ -230,7 +211,7 @@ class Packer:
             return None
 
         common = self._common(scope, depth)
-        ordered = list(self._descend(self._asked(demand), common, depth, lambda path: True))
+        ordered = list(self._descend(self._ground.asked(demand), common, depth, lambda path: True))
         return {
             position: _STEPS * (rank + 1) // len(ordered)
             for rank, path in enumerate(ordered)
@@ -254,31 +235,15 @@ def alike(demand: Demand, names: Sequence[str]) -> bool:
 
 def _merged(pods: Sequence[Run]) -> list[Run]:
     """Runs of pods of one shape, in their order."""
-    runs: list[Run] = []
-    for shape, count in pods:
-        if runs and runs[-1][0] == shape:
-            runs[-1] = (shape, runs[-1][1] + count)
-        else:
-            runs.append((shape, count))
-    return runs
+    groups = itertools.groupby(pods, key=itemgetter(0))
+    return [(shape, sum(count for _, count in runs)) for shape, runs in groups]
 
 
 def _joined(parts: Sequence[Demand]) -> Iterator[Demand]:
     """Parts in their order; neighbours without any constraint as one, which is quicker."""
-    run: list[Demand] = []
-    for part in parts:
-        if part.constrained:
-            yield from _one(run)
-            run = []
-            yield part
+    for is_constrained, run in itertools.groupby(parts, key=attrgetter("constrained")):
+        if is_constrained:
+            yield from run
         else:
-            run.append(part)
-    yield from _one(run)
-
-
-def _one(run: Sequence[Demand]) -> Iterator[Demand]:
-    if len(run) == 1:
-        yield run[0]
-    elif run:
-        pods = tuple(pair for part in run for pair in part.in_order)
-        yield Demand(run[0].name, "", pods)
+            pods = itertools.chain.from_iterable(part.in_order for part in run)
+            yield Demand("", "", tuple(pods))

@@ -1,6 +1,5 @@
 """Where a demand fits, under the assumptions that reasons make."""
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Literal
@@ -14,7 +13,7 @@ from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected, unfit_because
-from app.explain.placing.ground import Ground, Vector
+from app.explain.placing.ground import Ground, Vector, capacity_of
 from app.explain.placing.packer import AS_KAI, Packer, Rules
 from app.explain.placing.room import DomainRoom, RoomCounter
 from app.facts.kubernetes.pod import Pod, Shape
@@ -31,16 +30,14 @@ class Assumption(Value):
 
     `free` is what nodes have left: now, or when terminating pods are gone (`soon`), or without any
     pods of others (`empty`). Nodes at the positions `emptied` have none either. `opened`: nodes are
-    ready, without cordons and taints. `everywhere`: selectors and affinity of the pods don't matter
-    either. `without` is a resource that nobody asks for; with `devices`, pods ask for nothing else.
-    `pool` is another node pool, or ANY_POOL. Only the nodes `only` take pods. `gone` are pods that
-    don't run any more.
+    ready, without cordons and taints. `without` is a resource that nobody asks for; with `devices`,
+    pods ask for nothing else. `pool` is another node pool, or ANY_POOL. Only the nodes `only` take
+    pods. `gone` are pods that don't run any more.
     """
 
     free: Free = "now"
     emptied: frozenset[int] = frozenset()
     opened: bool = False
-    everywhere: bool = False
     without: str = ""
     devices: bool = False
     pool: str | None = None
@@ -84,7 +81,7 @@ class Outcome:
         self._rules = rules
         packer = Packer(ground, rules)
         self.fits = packer.places(demand)
-        self._used = packer.used if self.fits else frozenset()
+        self._used = packer.trial.used() if self.fits else frozenset()
 
     def short_of(self, demand: Demand) -> Demand | None:
         """Return the innermost part of a demand that has no place by itself.
@@ -167,8 +164,7 @@ class Placements:
 
     def free_in(self, positions: Iterable[int]) -> Amounts:
         """Return what nodes have left of these resources in all."""
-        kinds = Counter(map(self._free_now.__getitem__, positions))
-        vectors = ([count * have for have in free] for free, count in kinds.items())
+        vectors = map(self._free_now.__getitem__, positions)
         return dict(zip(self.names, map(sum, zip(*vectors, strict=True)), strict=False))
 
     @cached_property
@@ -192,8 +188,6 @@ class Placements:
             assumption = replace(assumption, opened=False)
         if assumption.devices and not self._only_devices_matter:
             assumption = replace(assumption, devices=False)
-        if assumption.free == "soon" and not self._index.terminating:
-            assumption = replace(assumption, free="now")
         return assumption
 
     @cached_property
@@ -208,13 +202,12 @@ class Placements:
     @cached_property
     def _only_devices_matter(self) -> bool:
         """Whether some node has less room than its devices alone would give."""
-        free = set(self._index.free(self.names))
-        full = self.board(AS_IT_IS)
-        part = self.board(Assumption(devices=True))
+        full = self._ground(AS_IT_IS).asks
+        part = self._ground(Assumption(devices=True)).asks
         return any(
-            full.capacity(shape, have) != part.capacity(shape, have)
+            capacity_of(have, full[shape]) != capacity_of(have, part[shape])
             for shape in self.shapes
-            for have in free
+            for have in set(self._free_now)
         )
 
     @property
@@ -224,7 +217,7 @@ class Placements:
 
     def rooms(self, assumption: Assumption = AS_IT_IS) -> tuple[DomainRoom, ...]:
         """Return the room for the demand in each domain, the roomiest first."""
-        return self.board(assumption).rooms(self.demand)
+        return RoomCounter(self._ground(assumption)).rooms(self.demand)
 
     def fit(self, assumption: Assumption = AS_IT_IS) -> Mapping[Shape, Sequence[bool]]:
         """Return which nodes may take each shape."""
@@ -247,10 +240,6 @@ class Placements:
         index = Index(replace(self._index.facts, nodes=nodes))
         return Placements(index, self._topology, self.demand, self.pool, self._own)
 
-    def board(self, assumption: Assumption) -> RoomCounter:
-        """Return a count of the room in domains."""
-        return RoomCounter(self._ground(assumption))
-
     def _ground(self, assumption: Assumption) -> Ground:
         return Ground(
             self._domains(self.pool if assumption.pool is None else assumption.pool),
@@ -267,7 +256,7 @@ class Placements:
     ) -> Sequence[bool]:
         nodes = self._index.nodes
         selects = bool(shape.selector or shape.affinity)
-        if assumption.everywhere or (assumption.opened and not selects):
+        if assumption.opened and not selects:
             return [True] * len(nodes)
         if assumption.opened:
             return [is_selected(shape, node) for node in nodes]
@@ -308,7 +297,7 @@ class Placements:
                 free[position] = allocatable[position]
 
         for name, pods in staying.items():
-            position = self._positions.get(name, -1)
+            position = self.domains.positions.get(name, -1)
             if position in positions:
                 used = amounts.requests(pods)
                 free[position] = amounts.left(allocatable[position], used, self.names)
@@ -321,17 +310,13 @@ class Placements:
     ) -> None:
         """Give back what pods use, but on nodes that are empty already."""
         for name, of_node in _by_node(pods).items():
-            position = self._positions.get(name)
+            position = self.domains.positions.get(name)
             if position is None or position in emptied:
                 continue
             used = amounts.requests(of_node)
             more = (used.get(resource, 0) for resource in self.names)
             pairs = zip(free[position], more, strict=True)
             free[position] = tuple([have + add for have, add in pairs])
-
-    @property
-    def _positions(self) -> Mapping[str, int]:
-        return self._index.domains(self._topology.keys).positions
 
 
 def _open_to(shape: Shape, index: Index) -> Sequence[bool]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from app.explain.known.domains import Domain
 from app.explain.placing.demand import Demand, Run
-from app.explain.placing.ground import Board, Ground, Taker, Vector, capacity_of, takers
+from app.explain.placing.ground import Board, fullest_first
 from app.facts.kubernetes.pod import Shape
 from app.value import Value
 
@@ -22,21 +22,6 @@ class DomainRoom(Value):
 
 class RoomCounter(Board):
     """Trials of placing demands on nodes."""
-
-    def __init__(self, ground: Ground) -> None:
-        super().__init__(ground)
-        self._capacities: dict[Shape, dict[Vector, int]] = {shape: {} for shape in ground.fit}
-
-    def capacity(
-        self,
-        shape: Shape,
-        free: Vector,
-    ) -> int:
-        """For how many pods of a shape a node with these free amounts has room."""
-        known = self._capacities[shape]
-        if free not in known:
-            known[free] = capacity_of(free, self._ground.asks[shape])
-        return known[free]
 
     def rooms(self, demand: Demand) -> tuple[DomainRoom, ...]:
         """Return the room for a demand in every domain that it may go to, the roomiest first."""
@@ -109,11 +94,15 @@ class RoomCounter(Board):
         best = max(sorted(room), key=lambda position: room[position])
         return self._place(part, candidates[best])
 
-    def _try(self, part: Demand, domain: Domain) -> int:
+    def _try(
+        self,
+        part: Demand,
+        domain: Domain,
+    ) -> int:
         """Count how many pods of a part go into a domain. Nothing stays placed."""
         if not part.bound and len(part.loose) == 1:
             shape, count = part.loose[0]
-            able = self._takers(shape, domain.nodes)
+            able = self._takers(self._ground, shape, domain.nodes)
             return min(count, sum([capacity for capacity, _ in able]))
 
         mark = self.mark
@@ -133,15 +122,10 @@ class RoomCounter(Board):
 
         The fullest nodes are first if other shapes are to follow.
         """
-        able = self._takers(shape, nodes)
+        able = self._takers(self._ground, shape, nodes)
         if mixed:
-            able.sort(key=lambda taker: (taker[0], self._free[taker[1]], taker[1]))
+            able = fullest_first(able, self._free)
         return count - self._put(able, self._ground.asks[shape], count)
-
-    def _takers(self, shape: Shape, nodes: Sequence[int]) -> list[Taker]:
-        ground = self._ground
-        known = self._capacities[shape]
-        return takers(self._free, ground.asks[shape], ground.fit[shape], nodes, known)
 
 
 def _weight(demand: Demand) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""One trial of placing pods on nodes: what is free then, and the way back."""
+"""One trial of placing pods on nodes: what nodes and domains have left, and the way back."""
 
 import itertools
 import math
@@ -6,13 +6,111 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import nsmallest
 
 from app.explain.known.amounts import is_gpu
-from app.explain.known.domains import Path
-from app.explain.placing.ground import Board, Ground, Taker, Vector, takers
-from app.explain.placing.tallies import DomainSums, Order, pod_counts, sums
+from app.explain.known.domains import Domains, Path
+from app.explain.placing.ground import Board, Ground, Taker, Vector, capacity_of, kinds_of
 from app.facts.kubernetes.pod import Shape
 
 Scores = Mapping[int, int] | None
 """KAI's rank of each node by its preferred domain; None if there is no such rank."""
+
+
+class Order:
+    """Domains in the order in which KAI tries them: the fullest first, then by name."""
+
+    def __init__(
+        self,
+        children: Sequence[Path],
+        tightness: Callable[[Path], float],
+    ) -> None:
+        self._tightness = tightness
+        self._keys = {child: self._key(child) for child in children}
+        self._sorted = sorted(self._keys.values())
+        self.changed: set[Path] = set()
+
+    def paths(self) -> list[Path]:
+        """Return the domains as they are now."""
+        changed = self.changed & self._keys.keys()
+        if changed:
+            self._keys |= {child: self._key(child) for child in changed}
+            self._sorted = sorted(self._keys.values())
+
+        self.changed.clear()
+        return [child for _, _, child in self._sorted]
+
+    def _key(self, child: Path) -> tuple[float, str, Path]:
+        return -self._tightness(child), ".".join(child), child
+
+
+class DomainSums:
+    """The sum of what the nodes of each domain have, as `measure` sees what is free on one.
+
+    `nothing` is the sum of a domain without nodes.
+    """
+
+    def __init__(
+        self,
+        domains: Domains,
+        free: Sequence[Vector],
+        measure: Callable[[Vector], Vector],
+        nothing: Vector,
+    ) -> None:
+        self._domains = domains
+        self._free = free
+        self._measure = measure
+        self._nothing = nothing
+        self._by_path: dict[Path, Vector] = {}
+
+    def of(self, path: Path) -> Vector:
+        """Return the sum of a domain."""
+        total = self._by_path.get(path)
+        if total is None:
+            kinds = kinds_of(self._free, self._domains.called(path))
+            vectors = [
+                [count * amount for amount in self._measure(free)] for free, count in kinds.items()
+            ]
+            total = tuple(map(sum, zip(*vectors, strict=True))) or self._nothing
+            self._by_path[path] = total
+        return total
+
+    def change(
+        self,
+        around: Sequence[Path],
+        before: Vector,
+        after: Vector,
+    ) -> None:
+        """Take notice of a change of a node in the domains `around` it."""
+        had = self._measure(before)
+        has = self._measure(after)
+        for path in around:
+            total = self._by_path.get(path)
+            if total is not None:
+                changed = zip(total, had, has, strict=True)
+                self._by_path[path] = tuple([old - less + more for old, less, more in changed])
+
+
+def sums(
+    domains: Domains,
+    free: Sequence[Vector],
+    length: int,
+) -> DomainSums:
+    """Tally what is free, of `length` resources."""
+    return DomainSums(domains, free, lambda have: have, (0,) * length)
+
+
+def pod_counts(
+    domains: Domains,
+    free: Sequence[Vector],
+    asks: Vector,
+) -> DomainSums:
+    """Tally for how many pods of one size there is room."""
+    known: dict[Vector, Vector] = {}
+
+    def measure(have: Vector) -> Vector:
+        if have not in known:
+            known[have] = (capacity_of(have, asks),)
+        return known[have]
+
+    return DomainSums(domains, free, measure, (0,))
 
 
 class Trial(Board):
@@ -27,16 +125,6 @@ class Trial(Board):
         self._tallies: dict[Vector, DomainSums] = {}
         self._sums = sums(self._domains, self._free, len(names))
         self._orders: dict[Path, dict[Vector, Order]] = {}
-
-    @property
-    def free(self) -> list[Vector]:
-        """What each node has left."""
-        return list(self._free)
-
-    @property
-    def used(self) -> frozenset[int]:
-        """The nodes on which something was placed."""
-        return frozenset(position for position, _ in self._journal)
 
     def tally(self, largest: Vector) -> DomainSums:
         """For how many pods of this size each domain has room."""
@@ -81,7 +169,7 @@ class Trial(Board):
     ) -> bool:
         """Put pods of one shape on nodes, the fullest nodes first. False if not all have room."""
         asks = self._ground.asks[shape]
-        able = takers(self._free, asks, self._ground.fit[shape], nodes, {})
+        able = self._takers(self._ground, shape, nodes)
         return not self._put(self._ranked(asks, able, scores, count), asks, count)
 
     def _ranked(

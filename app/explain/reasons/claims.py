@@ -25,7 +25,7 @@ CREATING = "ContainerCreating"
 
 
 def uses_claims(gang: Gang) -> bool:
-    return any(True for _ in _claims(gang))
+    return any(_claims(gang))
 
 
 def _claims(gang: Gang) -> Iterator[tuple[PodClaim, Ref]]:

@@ -157,11 +157,7 @@ def _why_no_pods(gang: Gang) -> str:
 
 def gate_not_in_gang(gang: Gang) -> Reasons:
     """A pod with Grove's gate that its PodGang does not refer to."""
-    if not gang.pod_gang:
-        return
-
-    referenced = {name for part in gang.pod_gang.parts for name in part.pods}
-    pods = [pod for pod in gang.pods if GROVE_GATE in pod.gates and pod.name not in referenced]
+    _, pods = _gated(gang)
     if pods:
         text = f"Grove has not put {counted(pods, 'pod')} of {gang.ref.name} into the gang yet"
         remedy = "wait; if it lasts longer than a minute, see the log of Grove's operator"
@@ -179,11 +175,8 @@ def gate_not_in_gang(gang: Gang) -> Reasons:
 
 def gate_base_gang(gang: Gang) -> Reasons:
     """A pod with Grove's gate whose base gang has not reached its minimum."""
-    gated = [pod for pod in gang.pods if GROVE_GATE in pod.gates]
-    if not gang.pod_gang or not gated:
-        return
-
-    for base in base_gangs(gang):
+    gated = [pod for pods in _gated(gang) for pod in pods]
+    for base in base_gangs(gang) if gated else ():
         short = list(_below_minimum(gang.index, base))
         if not short:
             continue
@@ -200,12 +193,9 @@ def gate_base_gang(gang: Gang) -> Reasons:
 
 def gate_opens(gang: Gang) -> Reasons:
     """Pods with Grove's gate, although nothing is missing that Grove waits for."""
-    gated = [pod for pod in gang.pods if GROVE_GATE in pod.gates]
-    if not gang.pod_gang or not gated:
-        return
-
-    referenced = {name for part in gang.pod_gang.parts for name in part.pods}
-    if _waits_for_base(gang) or not referenced.issuperset(pod.name for pod in gated):
+    gated, others = _gated(gang)
+    waits = any(any(_below_minimum(gang.index, base)) for base in base_gangs(gang))
+    if waits or others or not gated:
         return
 
     text = (
@@ -217,8 +207,15 @@ def gate_opens(gang: Gang) -> Reasons:
     yield Reason("GateOpens", refs(gated), text, remedy, "wait", evidence)
 
 
-def _waits_for_base(gang: Gang) -> bool:
-    return any(any(_below_minimum(gang.index, base)) for base in base_gangs(gang))
+def _gated(gang: Gang) -> tuple[list[Pod], list[Pod]]:
+    """Return the pods with Grove's gate that the PodGang refers to, and the others."""
+    if not gang.pod_gang:
+        return [], []
+    named = {name for part in gang.pod_gang.parts for name in part.pods}
+    gated = [pod for pod in gang.pods if GROVE_GATE in pod.gates]
+    return [pod for pod in gated if pod.name in named], [
+        pod for pod in gated if pod.name not in named
+    ]
 
 
 def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, int, int]]:

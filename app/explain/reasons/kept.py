@@ -4,10 +4,11 @@ import itertools
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 
-from app.explain.gangs.gang import Gang, Member, Unit
+from app.explain.gangs.gang import Gang, Member, Unit, whole_demand
 from app.explain.known.domains import Path
 from app.explain.reasons.gates import dead_nodes, grouped, refs
 from app.explain.reasons.reason import Evidence, Reason, Reasons, about
+from app.explain.reasons.refused import joined_by
 from app.explain.reasons.said import is_of_kai
 from app.explain.reasons.words import counted, listed
 from app.facts.named import Ref
@@ -19,8 +20,8 @@ def required_violated(gang: Gang) -> Reasons:
     KAI does that itself, if a part is placed later than the rest of what must be together.
     """
     told = [(part, part.told.required) for part in gang.whole.parts()]
-    if gang.pod_group:
-        told += [(part, key) for part, key in _unnamed(gang) if (part, key) not in told]
+    unnamed = _unnamed(gang)
+    told += [pair for pair in unnamed if pair not in told]
 
     for part, key in told:
         domains, unlabelled = _domains_of(gang, part, key)
@@ -30,10 +31,13 @@ def required_violated(gang: Gang) -> Reasons:
         pods = counted(part.placed, "pod")
         where = _places(level, domains, unlabelled)
         text = f"{part.name} requires {level}, and its {pods} are {where}"
-        remedy = (
-            f"restart all pods of {part.name} together: KAI looks for a {level} only for those that"
-            " it places at once"
-        )
+        remedy = f"restart all pods of {part.name} together"
+        if (part, key) in unnamed:
+            remedy = f"have the topology named, and {remedy}"
+        elif any(joined_by(gang, key, [pod.node for pod in part.placed])):
+            remedy = f"have the dots taken out of the names of domains, and {remedy}"
+        else:
+            remedy = f"{remedy}: KAI looks for a {level} only for those that it places at once"
         evidence = Evidence(gang.ref, "required", key)
         yield about(evidence, "RequiredViolated", text, remedy, "you", parts=(part.name,))
 
@@ -130,7 +134,7 @@ def not_as_preferred(gang: Gang) -> Reasons:
         used = _preferred_domains(gang, part, {pod.node for pod in part.placed})
         if len(used) < 2:
             continue
-        placements = gang.placements_of(part.whole_demand(), anew=True)
+        placements = gang.placements_of(whole_demand(part), anew=True)
         again = _preferred_domains(gang, part, placements.now.nodes)
         if not again or len(used) <= len(again):
             continue

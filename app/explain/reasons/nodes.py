@@ -11,7 +11,8 @@ from app.explain.known.domains import Domain
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
 from app.explain.placing.placements import EMPTY, OPENED, Assumption, Placements
-from app.explain.reasons.placement import level_of, nodes_in, parts
+from app.explain.reasons.placement import level_of, nodes_in, parts, resolves_itself
+from app.explain.reasons.queue import fair_share
 from app.explain.reasons.reason import Evidence, Reason, Reasons, about
 from app.explain.reasons.room import (
     Obstacle,
@@ -66,9 +67,22 @@ def _with_selector(
     other = Requirement(key, "In", (value,))
     selector = tuple(other if known.key == key else known for known in shape.selector)
     corrected = replace(shape, selector=selector)
-    pods = tuple((corrected if own == shape else own, count) for own, count in demand.pods)
-    parts = tuple(_with_selector(part, shape, key, value) for part in demand.parts)
-    return replace(demand, pods=pods, parts=parts)
+
+    def change(part: Demand) -> Demand:
+        pods = tuple((corrected if own == shape else own, count) for own, count in part.pods)
+        return replace(part, pods=pods)
+
+    return demand.changed(change)
+
+
+def nodes_to_open(gang: Gang) -> Reasons:
+    """NodesUnfit, if opening nodes helps and nothing that ends by itself does.
+
+    Pods of others may run for ever, so this stands before what they hold.
+    """
+    obstacle = obstacle_of(gang)
+    if obstacle and not resolves_itself(obstacle) and not any(fair_share(gang)):
+        yield from nodes_unfit(gang)
 
 
 def nodes_unfit(gang: Gang) -> Reasons:

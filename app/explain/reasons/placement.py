@@ -1,17 +1,19 @@
 """Reasons in the room on nodes, as KAI counts it; what helps is tried out before it is said."""
 
 from collections import Counter
+from collections.abc import Iterator
+from operator import attrgetter
 
 from msgspec.structs import replace
 
-from app.explain.gangs.gang import Gang
+from app.explain.gangs.gang import Gang, whole_demand
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Domain
+from app.explain.known.index import Index
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
 from app.explain.placing.placements import EMPTY, OPENED, SOON, Assumption, Placements
 from app.explain.placing.room import DomainRoom
-from app.explain.reasons.evictable import evicted_for
 from app.explain.reasons.reason import Evidence, Reasons, Who, about
 from app.explain.reasons.room import (
     Obstacle,
@@ -20,8 +22,12 @@ from app.explain.reasons.room import (
     selector_words,
     selects,
 )
+from app.explain.reasons.shares import group_is_preemptible, priority_of
 from app.explain.reasons.words import amount, counted, listed, pods_of
+from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Pod
+from app.facts.named import Key
 
 
 def level_of(gang: Gang, demand: Demand) -> str:
@@ -223,6 +229,11 @@ def _what_frees(obstacle: Obstacle) -> tuple[str, Who]:
     return ", or ".join(filter(None, (*helps, wider, elsewhere))), who
 
 
+def resolves_itself(obstacle: Obstacle) -> bool:
+    """Return whether pods that hold the room end without anybody's doing."""
+    return bool(_ending(obstacle) or _evicting(obstacle))
+
+
 def _elsewhere(obstacle: Obstacle) -> str:
     """Another node pool in which the gang fits; "" if there is none."""
     pool = next(iter(obstacle.other_pools()), None)
@@ -241,11 +252,55 @@ def _ending(obstacle: Obstacle) -> str:
 
 
 def _evicting(obstacle: Obstacle) -> str:
-    groups = Counter(pod.group for pod in evicted_for(obstacle))
+    groups = Counter(pod.group for pod in _evicted_for(obstacle))
     if not groups:
         return ""
     holders = (f"{counted(count, 'pod')} of {group}" for group, count in sorted(groups.items()))
     return f"wait: KAI may evict {listed(holders)}, which are preemptible"
+
+
+def _evicted_for(obstacle: Obstacle) -> list[Pod]:
+    """Return the pods in the same queue that KAI may evict for the gang, if that makes room for it.
+
+    Only pods on nodes that are open to those that wait are looked at, and none if PriorityClasses
+    are not known.
+    """
+    gang = obstacle.gang
+    group = gang.pod_group
+    facts = gang.facts
+    if not group or "priorities" in facts.unseen.keys() | facts.skipped:
+        return []
+
+    losing = _losing_against(gang.index, group)
+    if not losing:
+        return []
+
+    victims = [
+        pod
+        for pod in _pods_in_the_way(obstacle)
+        if (pod.namespace, pod.group) in losing and pod not in gang.placed
+    ]
+    gone = frozenset(map(attrgetter("key"), victims))
+    return victims if victims and obstacle.placements.under(Assumption(gone=gone)).fits else []
+
+
+def _losing_against(index: Index, group: KaiPodGroup) -> set[Key]:
+    """Return the PodGroups in the same queue that KAI evicts for `group`."""
+    own = priority_of(index, group.priority_class)
+    return {
+        other.key
+        for other in index.facts.pod_groups
+        if other.queue == group.queue
+        and priority_of(index, other.priority_class) < own
+        and group_is_preemptible(index, other)
+    }
+
+
+def _pods_in_the_way(obstacle: Obstacle) -> Iterator[Pod]:
+    """Yield the pods on nodes that are open to those that wait."""
+    index = obstacle.gang.index
+    for position in obstacle.open:
+        yield from index.pods_on.get(index.nodes[position].name, ())
 
 
 def _freeing(obstacle: Obstacle) -> str:
@@ -275,10 +330,11 @@ def replaced(
     **changes: str,
 ) -> Demand:
     """Return the demand with other levels for all parts that are like `short`."""
-    if demand == short or demand.profile == short.profile:
-        return replace(demand, **changes)
-    own = [replaced(part, short, **changes) for part in demand.parts]
-    return replace(demand, parts=tuple(own))
+
+    def change(part: Demand) -> Demand:
+        return replace(part, **changes) if part.profile == short.profile else part
+
+    return demand.changed(change)
 
 
 def bound_to_domain(gang: Gang) -> Reasons:
@@ -326,7 +382,7 @@ def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
         holders = obstacle.holders(best)
         helps.append(f"wait until {holders} leave room for {missing} more there")
     # with pods beyond its minimum, a gang that starts anew may be where it is now
-    whole = gang.placements_of(gang.whole.whole_demand(), anew=True)
+    whole = gang.placements_of(whole_demand(gang.whole), anew=True)
     if gang.anew.now.fits and whole.now.fits:
         helps.append("restart the gang: it fits elsewhere")
     return ", or ".join(helps) or _without_room(obstacle)

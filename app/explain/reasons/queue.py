@@ -6,12 +6,12 @@ from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of
 from app.explain.known.index import Index
 from app.explain.placing.placements import EMPTY
-from app.explain.reasons.evictable import group_is_preemptible
 from app.explain.reasons.reason import Evidence, Reason, Reasons, about
 from app.explain.reasons.shares import (
     Excess,
     asked_of,
     chain,
+    group_is_preemptible,
     over_limit,
     over_quota,
     unusable_because,

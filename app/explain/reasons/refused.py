@@ -1,13 +1,15 @@
 """Constraints that KAI never keeps, or keeps in another way than one would think."""
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from app.explain.gangs.gang import Gang, Member, Unit
+from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Path, joined_names
 from app.explain.placing.demand import Demand
+from app.explain.placing.placements import EMPTY
 from app.explain.reasons.placement import level_of, parts, replaced
 from app.explain.reasons.reason import Evidence, Reason, Reasons, about
 from app.explain.reasons.room import Obstacle, obstacle_of
@@ -110,11 +112,11 @@ def _called(obstacle: Obstacle, part: Demand) -> str:
 
 def _preferring(demand: Demand, key: str) -> Demand:
     """The demand with a preferred level for each part that requires one and prefers none."""
-    inner = tuple(_preferring(part, key) for part in demand.parts)
-    preferred = demand.preferred
-    if demand.key and not preferred:
-        preferred = key
-    return replace(demand, preferred=preferred, parts=inner)
+
+    def change(part: Demand) -> Demand:
+        return replace(part, preferred=key) if part.key and not part.preferred else part
+
+    return demand.changed(change)
 
 
 def sizes_differ(gang: Gang) -> Reasons:
@@ -189,8 +191,7 @@ def _wider_levels(
 
 def unconstrained(demand: Demand) -> Demand:
     """Return the same pods without any constraint."""
-    inner = tuple(unconstrained(part) for part in demand.parts)
-    return replace(demand, key="", preferred="", parts=inner)
+    return demand.changed(lambda part: replace(part, key="", preferred=""))
 
 
 def level_without_topology(gang: Gang) -> Reasons:
@@ -238,19 +239,51 @@ def _matters(
 
 
 def domains_joined(gang: Gang) -> Reasons:
-    """Dots in names make KAI take two domains for one."""
-    domains = gang.domains
-    if not domains.joined:
-        return
-    keys = (key for part in gang.whole.parts() for key in _keys(part))
-    deepest = max((domains.depth(key) or 0 for key in keys), default=0)
-    for first, others in joined_names(domains).items():
-        same = [first, *others]
-        if len(first) <= deepest and (gang.waits or len(_used(gang, same)) > 1):
+    """Dots in names make KAI take two domains for one, and put a part that requires one in both."""
+    if gang.domains.joined:
+        found = (joined_by(gang, key, names) for key, names in _together(gang))
+        for same in dict.fromkeys(itertools.chain.from_iterable(found)):
             yield _joined(gang, same)
 
 
-def _joined(gang: Gang, same: list[Path]) -> Reason:
+def joined_by(
+    gang: Gang,
+    key: str,
+    names: Iterable[str],
+) -> Iterator[tuple[Path, ...]]:
+    """Yield the domains that KAI takes for one, so that nodes are in several of a level."""
+    domains = gang.domains
+    level = domains.depth(key) or 0
+    paths = domains.paths_of(names)
+    for first, others in joined_names(domains).items():
+        same = (first, *others)
+        inside = [path for path in paths if path[: len(first)] in same]
+        if all(len(_at(depth, inside)) > 1 for depth in (level, len(first))):
+            yield same
+
+
+def _at(depth: int, paths: Iterable[Path]) -> set[Path]:
+    """Return the domains of a level in which paths are."""
+    return {path[:depth] for path in paths}
+
+
+def _together(gang: Gang) -> Iterator[tuple[str, list[str]]]:
+    """Yield each required level, with the nodes on which the pods that it is for are or will be."""
+    for part in gang.whole.parts():
+        yield part.told.required, [pod.node for pod in part.placed]
+    chosen = _chosen_for(gang, gang.demand)
+    for demand in gang.demand.every():
+        yield demand.key, [*demand.occupied, *chosen & _chosen_for(gang, demand)]
+
+
+def _chosen_for(gang: Gang, part: Demand) -> frozenset[str]:
+    """Return the nodes that KAI would choose for a part alone: now, or once others have ended."""
+    placements = gang.placements_of(part)
+    outcome = placements.now if placements.now.fits else placements.under(EMPTY)
+    return outcome.nodes
+
+
+def _joined(gang: Gang, same: Sequence[Path]) -> Reason:
     depth = len(same[0])
     level = gang.topology.levels[depth - 1]
     domains = gang.domains
@@ -277,19 +310,3 @@ def _joined(gang: Gang, same: list[Path]) -> Reason:
         evidence,
         severity="warning",
     )
-
-
-def _keys(part: Unit | Member) -> tuple[str, str]:
-    return part.told.required, part.told.preferred
-
-
-def _used(gang: Gang, paths: list[Path]) -> set[Path]:
-    """Which of these domains have pods of the gang."""
-    domains = gang.domains
-    used = set()
-    for pod in gang.placed:
-        position = domains.positions.get(pod.node)
-        path = domains.paths[position] if position is not None else None
-        if path is not None and path[: len(paths[0])] in paths:
-            used.add(path[: len(paths[0])])
-    return used

@@ -51,12 +51,6 @@ class Obstacle(Value, dict=True):
         """What waits, by shape."""
         return [shape for shape, _ in self.short.shapes]
 
-    @property
-    def fits(self) -> list[Sequence[bool]]:
-        """Which nodes take each shape that waits."""
-        fit = self.placements.fit()
-        return [fit[shape] for shape in self.shapes]
-
     @cached_property
     def short_if_empty(self) -> Demand:
         """The innermost part that has no place even if no other pods ran; the whole if all have."""
@@ -205,7 +199,7 @@ class Obstacle(Value, dict=True):
         if not pcs:
             return "pods of others"
 
-        positions = self.usable(room) if room else self._open()
+        positions = self.usable(room) if room else self.open
         key = pcs.key
         are_own = ((pod.namespace, pod.place.pcs) == key for pod in self._holding(positions))
         only_own = next(are_own, False) and all(are_own)
@@ -225,14 +219,17 @@ class Obstacle(Value, dict=True):
                 if not devices or devices & dict(pod.shape.requests).keys():
                     yield pod
 
-    def _open(self) -> Iterator[int]:
-        """Yield all nodes that are open to the pods that wait."""
-        return (position for position, fit in enumerate(zip(*self.fits, strict=True)) if any(fit))
+    @cached_property
+    def open(self) -> list[int]:
+        """The nodes that are open to the pods that wait."""
+        fit = self.placements.fit()
+        nodes = zip(*(fit[shape] for shape in self.shapes), strict=True)
+        return [position for position, takes in enumerate(nodes) if any(takes)]
 
     def usable(self, room: DomainRoom) -> list[int]:
         """Return the nodes of a domain that are open to the pods that wait."""
-        fits = self.fits
-        return [position for position in room.domain.nodes if any(fit[position] for fit in fits)]
+        inside = set(room.domain.nodes)
+        return [position for position in self.open if position in inside]
 
 
 def obstacle_of(gang: Gang) -> Obstacle | None:
@@ -249,9 +246,12 @@ def obstacle_of(gang: Gang) -> Obstacle | None:
 
 def without_size(demand: Demand) -> Demand:
     """Return the demand with pods that ask for nothing but a place."""
-    pods = tuple((replace(shape, requests=PLACE), count) for shape, count in demand.pods)
-    parts = tuple(without_size(part) for part in demand.parts)
-    return replace(demand, pods=pods, parts=parts)
+
+    def change(part: Demand) -> Demand:
+        pods = tuple((replace(shape, requests=PLACE), count) for shape, count in part.pods)
+        return replace(part, pods=pods)
+
+    return demand.changed(change)
 
 
 def selects(shape: Shape) -> bool:

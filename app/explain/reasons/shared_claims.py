@@ -102,8 +102,7 @@ def _is_ours(gang: Gang, claim: ResourceClaim) -> bool:
 
 def claim_being_deleted(gang: Gang) -> Reasons:
     """A shared claim is being deleted, and pods that run keep it: no other pod gets it."""
-    names = {c.claim for pod in gang.pods for c in pod.claims if c.claim and not c.template}
-    for name in sorted(names):
+    for name in sorted(gang.shared_claims):
         claim = gang.index.claims.get((gang.namespace, name))
         if claim is not None and claim.deleting is not None:
             users = _lasting_users(gang, claim)

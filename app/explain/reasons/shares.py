@@ -1,4 +1,8 @@
-"""What a gang asks of its queue and of those above it, and whether they have it to give."""
+"""What a gang asks of its queue and of those above it, and whether they have it to give.
+
+Also whom KAI evicts: as its PodGroup says, or by the value of its PriorityClass. See
+`pkg/scheduler/actions/preempt` and `pkg/common/podgroup` of KAI.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -6,8 +10,14 @@ from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of, is_gpu
 from app.explain.known.index import Index
 from app.explain.reasons.words import amount, plain
+from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue, Share
 from app.value import Value
+
+NOT_PREEMPTIBLE = 100
+"""From this value on, KAI evicts a PodGroup for no other, unless it says otherwise."""
+DEFAULT_PRIORITY = 50
+"""The value of a PodGroup whose PriorityClass doesn't exist, if no class is the default."""
 
 
 class Excess(Value):
@@ -104,3 +114,19 @@ def _has_placed(index: Index, name: str) -> bool:
         return any(pod.node and gpus_of(dict(pod.shape.requests)) for pod in pods)
 
     return index.remembered(("placed in", name), look, of=("pod_groups", "pods"))
+
+
+def group_is_preemptible(index: Index, group: KaiPodGroup) -> bool:
+    """Return whether KAI evicts a PodGroup for others."""
+    if group.preemptibility in ("preemptible", "non-preemptible"):
+        return group.preemptibility == "preemptible"
+    return priority_of(index, group.priority_class) < NOT_PREEMPTIBLE
+
+
+def priority_of(index: Index, name: str) -> int:
+    """Return the value of a PriorityClass, or of the default one if it doesn't exist."""
+    known = index.priorities.get(name)
+    if known:
+        return known.value
+    defaults = [(each.name, each.value) for each in index.facts.priorities if each.is_default]
+    return min(defaults)[1] if defaults else DEFAULT_PRIORITY

@@ -4,6 +4,7 @@ Order: first those that make others moot, then those that the owner of the workl
 the cluster's.
 """
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
@@ -243,6 +244,12 @@ RULES: tuple[Rule, ...] = (
         Gang.may_wait,
     ),
     Rule(
+        nodes.nodes_to_open,
+        ROOMS,
+        Gang.may_wait,
+        "NodesUnfit",
+    ),
+    Rule(
         placement.bound_to_domain,
         ROOMS,
         Gang.may_wait,
@@ -310,7 +317,12 @@ RULES: tuple[Rule, ...] = (
     Rule(
         refused.domains_joined,
         ("nodes", *TOPOLOGY),
-        Gang.is_constrained,
+        _placed_constrained,
+    ),
+    Rule(
+        refused.domains_joined,
+        ROOMS,
+        _waits_constrained,
     ),
     Rule(
         topology.topology_differs,
@@ -374,7 +386,7 @@ def examine(gangs: Iterable[Gang]) -> Examined:
         elif facts.skipped.intersection(needs):
             skipped[rule.id] = None
         elif not facts.absent.intersection(needs):
-            reasons += _merged(reason for gang in applying for reason in rule.check(gang))
+            reasons += itertools.chain.from_iterable(map(rule.check, applying))
 
     return Examined(tuple(_merged(reasons)), tuple(unknown.values()), tuple(skipped))
 

@@ -99,7 +99,9 @@ def _note(nodes: list[Node]) -> Reason:
 
 
 def _by_missing_keys(
-    outside: list[Node], of_levels: list[str], guesses: Mapping[str, Labels]
+    outside: list[Node],
+    of_levels: list[str],
+    guesses: Mapping[str, Labels],
 ) -> dict[tuple[tuple[str, ...], str], list[Node]]:
     """Return nodes by the keys that they lack, and by the value that is likely for the last one."""
     lacking = (
@@ -252,20 +254,15 @@ def _two_parents(
     parents: list[tuple[str, ...]],
 ) -> Reason:
     depth = len(parents[0]) + 1
-    sizes = [len(domain.nodes) for domain in domains.at(depth) if domain.path[-1] == value]
+    same = [domain for domain in domains.at(depth) if domain.path[-1] == value]
+    sizes = [len(domain.nodes) for domain in same]
+    nodes = counted(sizes[0], "node")
+    if len(set(sizes)) > 1:
+        nodes = f"{listed(map(str, sizes))} nodes"
     places = listed("/".join(path) for path in sorted(parents))
-    kinds = (
-        f"{len(parents)} {level}s of {listed(map(str, sizes))} nodes" if len(set(sizes)) > 1 else ""
-    )
-    kinds = kinds or f"{len(parents)} {level}s of {counted(sizes[0], 'node')}"
-    examples = [
-        domains.nodes[domain.nodes[0]].name
-        for domain in domains.at(depth)
-        if domain.path[-1] == value
-    ]
-    refs = tuple(Ref("Node", "", name) for name in examples)
+    refs = tuple(domains.nodes[domain.nodes[0]].ref for domain in same)
     evidence = tuple(Evidence(ref, f"metadata.labels[{key}]", value) for ref in refs)
-    text = f"{value} is in {places}: KAI counts {kinds}"
+    text = f"{value} is in {places}: KAI counts {len(parents)} {level}s of {nodes}"
     remedy = f"correct the label of the nodes that are elsewhere, or give one {level} another name"
 
     return Reason(

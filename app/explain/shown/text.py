@@ -1,6 +1,7 @@
 """Answers for people, as lines of text."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 from msgspec.structs import replace
 
@@ -220,13 +221,9 @@ def without_pods(branch: Branch) -> Branch:
 
 def folded(children: Sequence[Branch]) -> Iterator[tuple[Branch, int]]:
     """Each child that differs from the one before, and how many equal ones follow it."""
-    position = 0
-    while position < len(children):
-        same = position + 1
-        while same < len(children) and _look(children[same]) == _look(children[position]):
-            same += 1
-        yield children[position], same - position - 1
-        position = same
+    for _, same in groupby(children, _look):
+        child, *more = same
+        yield child, len(more)
 
 
 def _look(branch: Branch) -> tuple[object, ...]:

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from app.facts.constraint import SchedulerConstraint
 from tests.explain.fleet import (
     RACK,
+    RACKS,
     ROUTER,
     WORKERS,
     ZONE,
@@ -15,6 +16,7 @@ from tests.explain.fleet import (
     placed,
     pod,
     pod_group,
+    pods,
     shape,
 )
 from tests.explain.table.row import Row, without
@@ -49,6 +51,7 @@ IGNORED = {
     "pod_groups": (pod_group(told=SchedulerConstraint(), unnamed=SchedulerConstraint(RACK)),),
     "pods": placed("gpu-00", "gpu-00", "gpu-04", "gpu-05"),
 }
+BUSY = fill(*RACKS, but=("gpu-00", "gpu-01", "gpu-12"))
 
 REFUSED = (
     Row(
@@ -108,10 +111,19 @@ REFUSED = (
     Row(
         "DomainsJoined",
         "rack a.1 of zone-a and rack 1 of zone-a.a",
-        {"nodes": dotted("zone-a.a", "1")},
+        {"nodes": dotted("zone-a.a", "1"), "pods": (*pods(), *BUSY)},
         "KAI joins names with dots and takes zone-a.a/1 and zone-a/a.1 for one rack (8 nodes)",
         "platform",
-        {"nodes": dotted("zone-a.b", "1")},
+        {"nodes": dotted("zone-a.b", "1"), "pods": (*pods(), *BUSY)},
+    ),
+    Row(
+        "DomainsJoined",
+        "workers that require a rack run in both",
+        {"nodes": dotted("zone-a.a", "1"), "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-12")},
+        "KAI joins names with dots and takes zone-a.a/1 and zone-a/a.1 for one rack (8 nodes)",
+        "platform",
+        {"nodes": dotted("zone-a.a", "1")},
+        also=("RequiredViolated",),
     ),
     Row(
         "RequiredViolated",

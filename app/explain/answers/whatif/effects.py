@@ -15,7 +15,6 @@ from app.explain.answers.waiting import workloads
 from app.explain.answers.whatif.edits import Supposition
 from app.explain.answers.whatif.seekers import (
     Seeker,
-    demand_for,
     gangs_in,
     is_alone,
     movers,
@@ -113,7 +112,9 @@ class Effects(Value):
 
 
 def effects(
-    facts: Snapshot, edits: Iterable[Supposition], topology: str = ""
+    facts: Snapshot,
+    edits: Iterable[Supposition],
+    topology: str = "",
 ) -> tuple[Effects, Index]:
     """Return what edits would do, and the index of the facts after them.
 
@@ -196,7 +197,11 @@ def _problems(index: Index, ref: Ref) -> list[Reason]:
 class _Arranging:
     """An arrangement of gangs in the facts of one index, one after the other."""
 
-    def __init__(self, index: Index, seekers: Sequence[Seeker]) -> None:
+    def __init__(
+        self,
+        index: Index,
+        seekers: Sequence[Seeker],
+    ) -> None:
         self._index = index
         members = [member for seeker in seekers for member in seeker.gang.members]
         shapes = {shape for member in members for shape in (member.shape, *member.shapes)}
@@ -211,7 +216,11 @@ class _Arranging:
         demand = seeker.gang.demand
         return bool(demand.count) and self._add(seeker.gang, demand)
 
-    def start(self, seeker: Seeker, had_place: bool) -> Fate | None:
+    def start(
+        self,
+        seeker: Seeker,
+        had_place: bool,
+    ) -> Fate | None:
         """Tell what becomes of a gang that waits; None if it has nothing to place."""
         gang = seeker.gang
         demand = gang.demand
@@ -229,7 +238,7 @@ class _Arranging:
     def move(self, seeker: Seeker) -> Fate:
         """Tell what becomes of a gang that must move."""
         gang = seeker.gang
-        again = demand_for(gang.whole, lambda pod: pod.key in seeker.lost)
+        again = gang.whole.demand_for(lambda pod: pod.key in seeker.lost)
         if self._add(gang, again):
             return self._fate(seeker, "fits", again)
         certain = self._arrangement.is_certain
@@ -241,7 +250,7 @@ class _Arranging:
             certain = certain and self._arrangement.is_certain
 
         missing = _missing(seeker)
-        least = demand_for(gang.whole, lambda pod: pod.key in missing)
+        least = gang.whole.demand_for(lambda pod: pod.key in missing)
         if gang.whole.is_satisfied or self._add(gang, least):
             return replace(self._fate(seeker, "shrinks", again), certain=certain)
         fate = self._fate(seeker, "breaks", again)
@@ -257,7 +266,7 @@ class _Arranging:
         index.follow(without_nodes(facts, staying))
         gang = next(gang for gang, _ in gangs_in(index) if gang.ref == seeker.gang.ref)
         leaving = seeker.lost | staying
-        demand = demand_for(gang.whole, lambda pod: pod.key in leaving)
+        demand = gang.whole.demand_for(lambda pod: pod.key in leaving)
         freed = _freed(free, index.free(self._names))
         has_place = self._add(gang, demand, freed)
         index.follow(facts)
@@ -309,7 +318,9 @@ def _holding(seeker: Seeker) -> tuple[Reason, ...]:
     is_planned = gang.pod_gang is None and gang.pcs is not None
     problems = examine([gang]).problems
     if is_planned or seeker.lost:
-        return tuple(reason for reason in problems if reason.id in OF_PLACE)
+        of_place = (reason for reason in problems if reason.id in OF_PLACE)
+        # that nodes are closed may be what was asked about
+        return tuple(sorted(of_place, key=lambda reason: reason.id == "NodesUnfit"))
     return tuple(reason for reason in problems if reason.id not in NOT_HOLDING)
 
 

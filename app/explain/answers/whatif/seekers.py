@@ -1,17 +1,16 @@
 """Gangs that need a place: those that must move, and those that wait."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from app.explain.answers.waiting import workloads
 from app.explain.answers.whatif.supposed import Supposed, set_ref
 from app.explain.gangs.assembly import gang_of_pod, gang_of_pod_group, gangs_of_set
-from app.explain.gangs.gang import Gang, Member, Unit, demand_of
+from app.explain.gangs.gang import Gang
 from app.explain.gangs.planned import planned
 from app.explain.known.amounts import is_device
-from app.explain.known.belongings import key_of
 from app.explain.known.index import Index
-from app.explain.placing.demand import Demand, Run
-from app.explain.reasons.evictable import priority_of
+from app.explain.known.snapshot import key_of
+from app.explain.reasons.shares import priority_of
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Key, Ref
 from app.value import Value
@@ -114,31 +113,3 @@ def waiters(index: Index, supposed: Supposed) -> Line:
         workload = set_ref(document)
         seekers += [Seeker(gang, workload) for gang in planned(index, document)]
     return _limited(seekers)
-
-
-# What pods of a gang ask for, as a demand of the same form as the gang.
-
-
-def demand_for(whole: Unit, takes: Callable[[Pod], bool]) -> Demand:
-    """Return the demand for some pods of a gang.
-
-    They must join those that have a node, in the domains that they require.
-    """
-    members = (_demand_of(member, takes) for member in whole.members)
-    units = (demand_for(unit, takes) for unit in whole.units)
-    by_name = sorted((*units, *members), key=lambda part: part.name)
-    parts = tuple(part for part in by_name if part.count)
-    occupied = frozenset(node for part in parts for node in part.occupied)
-    return demand_of(whole, parts=parts, occupied=occupied | _nodes(whole.placed))
-
-
-def _demand_of(member: Member, takes: Callable[[Pod], bool]) -> Demand:
-    shapes = member.shapes or (member.shape,) * len(member.pods)
-    chosen: list[Run] = [
-        (shape, 1) for pod, shape in zip(member.pods, shapes, strict=True) if takes(pod)
-    ]
-    return demand_of(member, pods=tuple(chosen), occupied=_nodes(member.placed))
-
-
-def _nodes(pods: Iterable[Pod]) -> frozenset[str]:
-    return frozenset(pod.node for pod in pods)

@@ -1,5 +1,6 @@
 """The facts as they would be after edits."""
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
@@ -96,7 +97,11 @@ def _left_by(claim: ResourceClaim, pods: Collection[Key]) -> ResourceClaim:
 # Draining.
 
 
-def _drained(supposed: Supposed, edit: Drain, topology: str) -> Supposed:
+def _drained(
+    supposed: Supposed,
+    edit: Drain,
+    topology: str,
+) -> Supposed:
     index = Index(supposed.facts)
     names = {node.name for target in edit.targets for node in _targeted(index, target, topology)}
     pods = [pod for name in sorted(names) for pod in index.pods_on.get(name, ())]
@@ -155,7 +160,11 @@ def _node(facts: Snapshot, name: str) -> Node:
     raise UnusableEdit(f"there is no node {name!r}")
 
 
-def _key_of(index: Index, level: str, topology: str) -> str:
+def _key_of(
+    index: Index,
+    level: str,
+    topology: str,
+) -> str:
     """Return the label key of a level, or of a label that some node has.
 
     Raise UnusableEdit for neither.
@@ -203,14 +212,8 @@ def _free_names(
     count: int,
     taken: Collection[str],
 ) -> list[str]:
-    names: list[str] = []
-    number = 0
-    while len(names) < count:
-        number += 1
-        name = f"{like}-like-{number}"
-        if name not in taken:
-            names.append(name)
-    return names
+    names = (f"{like}-like-{number}" for number in itertools.count(1))
+    return list(itertools.islice((name for name in names if name not in taken), count))
 
 
 def _like(model: Node, name: str) -> Node:
@@ -231,7 +234,11 @@ def _copied(part: ResourceSlice, name: str) -> ResourceSlice:
 # Labelling.
 
 
-def _labelled(supposed: Supposed, edit: Labelling, topology: str) -> Supposed:
+def _labelled(
+    supposed: Supposed,
+    edit: Labelling,
+    topology: str,
+) -> Supposed:
     facts = supposed.facts
     index = Index(facts)
     for name in edit.nodes:
@@ -248,7 +255,11 @@ def _labelled(supposed: Supposed, edit: Labelling, topology: str) -> Supposed:
     return replace(supposed, facts=replace(facts, nodes=nodes), lines=(*supposed.lines, line))
 
 
-def _label_key(index: Index, level: str, topology: str) -> str:
+def _label_key(
+    index: Index,
+    level: str,
+    topology: str,
+) -> str:
     """Like `_key_of`; a label with a prefix need not exist yet."""
     if "/" in level:
         return level
