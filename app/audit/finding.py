@@ -48,10 +48,14 @@ class Finding(Value):
             return "undecided"
         return "refused" if self.code else "warning"
 
+    @property
+    def place(self) -> str:
+        """Its name, with its namespace if it is in one."""
+        return "/".join(filter(None, (self.namespace, self.name)))
+
     def text(self) -> str:
-        place = "/".join(filter(None, (self.namespace, self.name)))
         lines = [
-            f"{self.outcome:<9} {self.kind} {place}",
+            f"{self.outcome:<9} {self.kind} {self.place}",
             *(f"    {problem}" for problem in self.problems),
         ]
         return "\n".join(map(visible, [*lines, f"    remedy: {self.remedy}"]))
@@ -95,6 +99,10 @@ class Tally:
     unread: dict[str, str] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def looked_at(self) -> int:
+        return sum(count.looked_at for count in self.counts.values())
 
     def count(self, kind: str) -> Count:
         return self.counts.setdefault(kind, Count())

@@ -5,11 +5,11 @@ It has credentials, a token, a server on loopback, and the file that opens the b
 
 import asyncio
 import contextlib
+import functools
 import gc
 import html
 import os
 import secrets
-import shutil
 import socket
 import sys
 import tempfile
@@ -29,10 +29,8 @@ from app.console.live import Live
 from app.console.playground import Judge
 from app.console.routes import Console, build_app
 from app.console.settings import ConsoleSettings
-from app.console.stored import StoredObjects
 from app.explain.known.snapshot import BY_RESOURCE, RESOURCES
 from app.kube.client import HttpClient
-from app.kube.kubeconfig import user_in_words
 from app.kube.readonly import LookingClient, ReadOnlyClient
 from app.objects.resource import CONFIG_MAP, NAMESPACE, SECRET
 from app.stores.collector import pause_until
@@ -96,11 +94,9 @@ async def opened(settings: ConsoleSettings) -> AsyncIterator[Opened]:
 
 def _console(client: HttpClient, settings: ConsoleSettings) -> Console:
     """Return the parts of a console. None of them can change the cluster through `client`."""
-
-    def renewal(error: Exception) -> tuple[str, str]:
-        context = settings.kubeconfig, settings.context or None
-        return how_to_renew(error, *context), user_in_words(*context)
-
+    renewal = functools.partial(
+        how_to_renew, kubeconfig=settings.kubeconfig, context=settings.context
+    )
     namespaces = Namespaces(settings.namespaces, settings.own_namespace)
     watched = PermittedStores(
         ReadOnlyClient(client), BY_RESOURCE.values(), client.discovery, namespaces
@@ -112,7 +108,7 @@ def _console(client: HttpClient, settings: ConsoleSettings) -> Console:
         Streams(live),
         Examination(looking, client.read, settings.configuration, live),
         Judge(looking, settings.configuration, live),
-        StoredObjects(looking),
+        looking,
         settings.context_name or "default",
         __version__,
     )
@@ -137,19 +133,17 @@ def _redirecting_file(url: str) -> Iterator[Path]:
 
     It is deleted when the block ends.
     """
-    folder = Path(tempfile.mkdtemp(prefix="grove-admission-console-"))
-    file = folder / "open.html"
-    file.touch(mode=0o600)
-    address = html.escape(url, quote=True)
-    file.write_text(
-        '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
-        f'<meta http-equiv="refresh" content="0; url={address}"><title>grove-admission</title>'
-        f'<a href="{address}">Open the console</a>\n'
-    )
-    try:
+    prefix = "grove-admission-console-"
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
+        file = Path(folder, "open.html")
+        file.touch(mode=0o600)
+        address = html.escape(url, quote=True)
+        file.write_text(
+            '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
+            f'<meta http-equiv="refresh" content="0; url={address}"><title>grove-admission</title>'
+            f'<a href="{address}">Open the console</a>\n'
+        )
         yield file
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.asynccontextmanager
@@ -169,21 +163,7 @@ async def _spared_collector(live: Live) -> None:
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the command.
-
-    It does not wake up ten times a second to look whether it has to end.
-    """
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self._stopped = asyncio.Event()
-
-    async def main_loop(self) -> None:
-        await self._stopped.wait()
-
-    def stop(self) -> None:
-        self.should_exit = True
-        self._stopped.set()
+    """A server that leaves signals to the command."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -220,4 +200,4 @@ async def _serving(
             yield
         finally:
             streams.close()
-            server.stop()
+            server.should_exit = True

@@ -6,26 +6,29 @@ Examined on demand, never on a timer.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from app.audit.auditor import Auditor
-from app.audit.finding import Finding, Tally
+from app.audit.finding import Finding
 from app.config.schema import Configuration
 from app.console.live import Live
 from app.console.page import ConsolePage, Query, Values
-from app.console.revision import Revision
 from app.console.topology import surveyed
 from app.doctor.apis import Read
 from app.doctor.certificate import Handshake
 from app.doctor.examination import Patient, examine
 from app.doctor.report import Check, Checks
+from app.explain.known.index import Index
 from app.explain.reasons.reason import Reason
+from app.explain.reasons.words import counted
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
+from app.groups import by_key
 from app.kube.api import Client, ClusterError
 from app.objects.fields import listed
 from app.value import Value
@@ -65,11 +68,6 @@ class FindingRow(Value):
     objects: tuple[str, ...] = ()
 
     @property
-    def look(self) -> Group:
-        """How it is shown."""
-        return GROUPS[self.group]
-
-    @property
     def title(self) -> str:
         """The text, with the first objects of what the audit has found."""
         if self.source != "audit":
@@ -81,10 +79,10 @@ class FindingRow(Value):
 class Result:
     """The findings of one examination so far.
 
-    Times are seconds since 1970; `end` is 0 while it runs.
+    Times are seconds since 1970; `end` is 0 until it has ended.
     """
 
-    start: float
+    start: float = 0.0
     end: float = 0.0
     stage: str = "the audit"
     looked_at: int = 0
@@ -113,8 +111,8 @@ class Examination:
         self._live = live
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
-        self.result: Result | None = None
-        self.page = ConsolePage("findings", "Findings", self.shown, ("q", "show"))
+        self.result = Result()
+        self.page = ConsolePage("findings", "Findings", self.shown)
 
     @property
     def running(self) -> bool:
@@ -147,22 +145,17 @@ class Examination:
         self._live.touch()
 
     async def _audit(self, result: Result) -> None:
-        by_kind: dict[str, int] = {}
-
-        def show(
-            kind: str,
-            done: int,
-            _left: int | None,
-        ) -> None:
-            by_kind[kind] = done
-            result.looked_at = sum(by_kind.values())
+        def show(*_: object) -> None:
+            result.looked_at = tally.looked_at
             self._live.touch()
 
         auditor = Auditor(self._client, self._configuration, show, datetime.now(UTC))
+        tally = auditor.tally
         async for finding in auditor.findings(None):
             result.rows.append(_of_audit(finding))
-        result.looked_at = sum(count.looked_at for count in auditor.tally.counts.values())
-        result.not_seen += _not_audited(auditor.tally)
+        result.looked_at = tally.looked_at
+        result.not_seen += (f"{name} ({why})" for name, why in tally.unread.items())
+        result.not_seen += (f"{name} (not installed)" for name in tally.absent)
 
     async def _doctor(self, result: Result) -> None:
         configuration = self._configuration
@@ -175,32 +168,33 @@ class Examination:
             else:
                 result.rows.append(_of_doctor(check))
 
-    def count(self, snapshot: Revision) -> int:
+    def count(self, index: Index) -> int:
         """Return the number of findings of the last examination and of the topology of now."""
-        return len(self._rows(snapshot))
+        return len(self._rows(index))
 
-    def _rows(self, snapshot: Revision) -> list[FindingRow]:
-        examined = self.result.rows if self.result else ()
-        topology = map(_of_topology, surveyed(snapshot.index).reasons)
-        return _grouped(_without_repeats([*examined, *topology]))
+    def _rows(self, index: Index) -> list[FindingRow]:
+        topology = map(_of_topology, surveyed(index).reasons)
+        return _grouped(_without_repeats([*self.result.rows, *topology]))
 
-    def shown(self, snapshot: Revision, query: Query) -> Values:
+    def shown(self, index: Index, query: Query) -> Values:
         """Return what the page shows.
 
         These are the findings of the last examination, and those of the topology of now.
         """
-        rows = self._rows(snapshot)
+        rows = self._rows(index)
         text = query.get("q", "").lower()
-        ignored = () if query.get("show", "") in ("", *GROUPS) else ("show",)
-        show = "" if ignored else query.get("show", "")
+        show = query.get("show", "")
+        options = {"q": True, "show": show in GROUPS}
+        if not options["show"]:
+            show = ""
         kept = [row for row in rows if show in ("", row.group) and text in _searched(row)]
 
         return {
-            "result": self.result or Result(0.0, stage=""),
+            "result": self.result,
             "groups": GROUPS,
             "counts": Counter(row.group for row in rows),
             "all": len(rows),
-            "ignored": ignored,
+            "options": options,
             "show": show,
             "q": query.get("q", ""),
             "rows": kept[:MOST_ROWS],
@@ -224,20 +218,16 @@ def _of_audit(finding: Finding) -> FindingRow:
 
     All others are warnings.
     """
-    name = "/".join(filter(None, (finding.namespace, finding.name)))
-    remark = "leak" if finding.kind in _OWNED else "warning"
-    group = "undecided" if finding.is_undecided else "refused" if finding.code else remark
+    is_leak = finding.outcome == "warning" and finding.kind in _OWNED
+    group = "leak" if is_leak else finding.outcome
     detail = "; ".join(finding.problems)
-    return FindingRow(group, "audit", finding.kind, detail, finding.remedy, objects=(name,))
-
-
-def _not_audited(tally: Tally) -> Iterator[str]:
-    yield from (f"{name} ({why})" for name, why in tally.unread.items())
-    yield from (f"{name} (not installed)" for name in tally.absent)
+    return FindingRow(
+        group, "audit", finding.kind, detail, finding.remedy, objects=(finding.place,)
+    )
 
 
 def _of_doctor(check: Check) -> FindingRow:
-    group = {"problem": "problem", "warning": "warning"}.get(check.status, "undecided")
+    group = "undecided" if check.status == "unknown" else check.status
     return FindingRow(group, "doctor", f"{check.subject}: {check.message}", "", check.remedy)
 
 
@@ -259,15 +249,10 @@ def _without_repeats(rows: Sequence[FindingRow]) -> list[FindingRow]:
 
 def _grouped(rows: Sequence[FindingRow]) -> list[FindingRow]:
     """Equal findings of several objects as one row; by group, then as they came."""
-    groups: dict[tuple[object, ...], FindingRow] = {}
-    for row in rows:
-        key = (row.group, row.source, row.text, row.detail, row.remedy)
-        known = groups.get(key)
-        groups[key] = (
-            row if known is None else replace(known, objects=(*known.objects, *row.objects))
-        )
+    alike = by_key((replace(row, objects=()), row.objects) for row in rows)
+    merged = [replace(row, objects=tuple(chain(*objects))) for row, objects in alike.items()]
     order = list(GROUPS)
-    return sorted(groups.values(), key=lambda row: order.index(row.group))
+    return sorted(merged, key=lambda row: order.index(row.group))
 
 
 def _searched(row: FindingRow) -> str:
@@ -276,24 +261,20 @@ def _searched(row: FindingRow) -> str:
 
 def _headline(
     rows: Sequence[FindingRow],
-    result: Result | None,
+    result: Result,
     *,
     running: bool,
 ) -> str:
-    urgent = sum(row.group in ("problem", "refused", "leak") for row in rows)
     if running:
         return "The cluster is being examined"
-    if not result:
-        return (
-            "Nothing has been examined yet"
-            if not rows
-            else f"{len(rows)} of the topology; not examined further yet"
-        )
-
+    if not result.end:
+        of_topology = f"{len(rows)} of the topology; not examined further yet"
+        return of_topology if rows else "Nothing has been examined yet"
     if not rows:
         return "Nothing to look at"
 
-    findings = "1 finding" if len(rows) == 1 else f"{len(rows)} findings"
+    findings = counted(rows, "finding")
+    urgent = sum(row.group in ("problem", "refused", "leak") for row in rows)
     if not urgent:
         return f"{findings}; none is urgent"
 

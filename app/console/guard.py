@@ -11,6 +11,8 @@ import hmac
 import re
 from collections.abc import Mapping
 
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.value import Value
@@ -52,19 +54,17 @@ class Guard(Value):
     ) -> None:
         if scope["type"] != "http":
             return
+        sending = _with_headers(send)
         refusal = self.refusal(scope)
         if refusal:
-            await _answer(send, refusal)
+            await Response(status_code=refusal)(scope, receive, sending)
             return
         scope = {**scope, "root_path": f"/{self.token}"}
-        await self.app(scope, _Limited(receive), _with_headers(send))
+        await self.app(scope, _Limited(receive), sending)
 
     def refusal(self, scope: Scope) -> int:
         """Return the status with which a request is refused, or 0 if it is allowed."""
-        headers = {
-            name.decode("latin-1").lower(): value.decode("latin-1")
-            for name, value in scope["headers"]
-        }
+        headers = Headers(scope=scope)
         host = headers.get("host", "")
         if _HOST.fullmatch(host) is None:
             return 421
@@ -131,23 +131,7 @@ class _Limited:
 def _with_headers(send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-            kept = [
-                (name, value)
-                for name, value in message["headers"]
-                if name.decode().lower() not in HEADERS
-            ]
-            message = {**message, "headers": [*kept, *ours]}
+            MutableHeaders(scope=message).update(HEADERS)
         await send(message)
 
     return sending
-
-
-async def _answer(send: Send, status: int) -> None:
-    start: Message = {
-        "type": "http.response.start",
-        "status": status,
-        "headers": [(b"content-length", b"0")],
-    }
-    await _with_headers(send)(start)
-    await send({"type": "http.response.body", "body": b""})

@@ -7,6 +7,7 @@ which something has changed, and only for a short time. The pages after it go on
 import operator
 import time
 from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.waiting import WorkloadRow, place, row_of, workloads
@@ -17,7 +18,6 @@ from app.value import Value
 
 SECONDS = 0.05
 """CPU seconds that a page may take for explanations of the list."""
-_COMPARED = [name for name in Snapshot.__struct_fields__ if name != "now"]
 
 Parts = tuple[object, ...]
 """What belongs to a workload; equal if each is the same object as before."""
@@ -45,8 +45,8 @@ class WaitingList:
         self.complete = True
         self._clock = clock
         self._kept: dict[Ref, _KeptRow] = {}
-        self._facts = Snapshot()
-        self._state = 1
+        self._states = count(1)
+        self._state = 0
 
     @property
     def rows(self) -> list[WorkloadRow]:
@@ -63,35 +63,27 @@ class WaitingList:
         Without `reasons`, only workloads whose own parts have changed: that is enough to know which
         of them wait.
         """
-        if not _same(index.facts, self._facts):
-            self._state += 1
-        self._facts = index.facts
-
+        self._state = index.remembered(
+            "state of the list", self._states.__next__, Snapshot.__struct_fields__
+        )
         parts = dict(_parts(index))
         self._kept = {
             ref: self._kept.get(ref) or _KeptRow(_counted(index, ref), (), 0) for ref in parts
         }
-        todo = self._to_explain(parts, reasons=reasons)
-
+        self.complete = False
         end = self._clock() + SECONDS
-        done = 0
-        for ref in todo:
+        for done, ref in enumerate(self._to_explain(parts, reasons=reasons)):
             if done and self._clock() > end:
-                break
+                return
             answer = answered(index, ref)
             if answer:
                 self._kept[ref] = _KeptRow(row_of(index, answer), parts[ref], self._state)
-            done += 1
-
-        self.complete = done == len(todo)
+        self.complete = True
 
     def _to_explain(self, parts: Mapping[Ref, Parts], *, reasons: bool) -> list[Ref]:
         changed = {ref for ref in parts if not _are_same(self._kept[ref].parts, parts[ref])}
-        others: set[Ref] = set()
-        if reasons:
-            older = {ref for ref, kept in self._kept.items() if kept.state != self._state}
-            others = older - changed
-
+        kept = self._kept.items() if reasons else ()
+        others = {ref for ref, row in kept if row.state != self._state} - changed
         return [*sorted(changed, key=self._urgency), *sorted(others, key=self._urgency)]
 
     def _urgency(self, ref: Ref) -> tuple[bool, int, Ref]:
@@ -117,11 +109,6 @@ def _parts(index: Index) -> Iterator[tuple[Ref, Parts]]:
 
 def _are_same(before: Parts, after: Parts) -> bool:
     return len(before) == len(after) and all(map(operator.is_, before, after))
-
-
-def _same(facts: Snapshot, others: Snapshot) -> bool:
-    pairs = [(getattr(facts, name), getattr(others, name)) for name in _COMPARED]
-    return all(a is b or (not isinstance(a, tuple) and a == b) for a, b in pairs)
 
 
 def _counted(index: Index, ref: Ref) -> WorkloadRow:

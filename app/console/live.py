@@ -7,11 +7,12 @@ there either is noted in `Snapshot.unseen`.
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
 from app.cluster.connect import is_expired
-from app.console.revision import Revision, Revisions
+from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.words import listed
 from app.facts.table import ROOM
@@ -20,6 +21,9 @@ from app.kube.api import ClusterError
 from app.objects.resource import POD
 from app.stores.permitted import PermittedStores
 from app.value import Value
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 NO_RIGHT = "no right to list"
 _STALE = 60.0
@@ -40,19 +44,18 @@ class KindProgress(Value):
 class Trouble(Value):
     """Why the facts are not up to date, and since when (seconds since 1970).
 
-    If `expired`, the API server does not accept the credentials: `command` renews them, and `user`
-    says which they are; each is "" if that is not known.
+    If `expired`, the API server does not accept the credentials: `command` renews them. It is "" if
+    none is known.
     """
 
     message: str
     since: float
     expired: bool = False
     command: str = ""
-    user: str = ""
 
 
-Renewal = Callable[[Exception], tuple[str, str]]
-"""Gives the command that renews the credentials after an error, and which credentials they are."""
+Renewal = Callable[[Exception], str]
+"""Gives the command that renews the credentials after an error, "" if none is known."""
 
 
 class Live:
@@ -66,7 +69,7 @@ class Live:
         watched: PermittedStores,
         *,
         clock: Callable[[], float] = time.time,
-        renewal: Renewal = lambda error: ("", ""),
+        renewal: Renewal = lambda error: "",
     ) -> None:
         self.revision = 1
         self.trouble: Trouble | None = None
@@ -75,7 +78,11 @@ class Live:
         self._renewal = renewal
         self._changed = asyncio.Event()
         self._facts: dict[str, tuple[Any, ...]] = {}
-        self.revisions = Revisions()
+        self._snapshot = Snapshot()
+        self._of_revision = 0
+        self._index = Index(self._snapshot)
+        # more threads would need more memory, and be no faster
+        self._worker = ThreadPoolExecutor(1, "pages")
         watched.subscribe(self._note)
 
     async def run(self) -> NoReturn:
@@ -102,16 +109,30 @@ class Live:
             if not store.synced
         ]
 
-    def snapshot(self) -> Revision:
+    def snapshot(self) -> Snapshot:
         """Return the current facts.
 
         A snapshot is used again until something changes, or for a minute, because ages change.
         """
         now = self._clock()
-        current = self.revisions.last
-        if not current or current.revision != self.revision or now - current.time >= _STALE:
-            current = self.revisions.take(self.revision, self.facts(now), now)
-        return current
+        if self._of_revision != self.revision or now - self._snapshot.now >= _STALE:
+            self._snapshot = self.facts(now)
+            self._of_revision = self.revision
+        return self._snapshot
+
+    async def in_thread(self, work: Callable[[Index, *Ts], T], *arguments: *Ts) -> T:
+        """Return what `work` gives for the index of the current facts.
+
+        One index follows all snapshots, so everything that uses it runs in one thread.
+        """
+        facts = self.snapshot()
+
+        def done() -> T:
+            if self._index.facts is not facts:
+                self._index.follow(facts)
+            return work(self._index, *arguments)
+
+        return await asyncio.get_running_loop().run_in_executor(self._worker, done)
 
     def facts(self, now: float) -> Snapshot:
         """Return the facts at `now` (seconds since 1970).
@@ -176,10 +197,13 @@ class Live:
                 self.touch()
 
     async def _trouble(
-        self, message: str, since: float, errors: Iterable[ClusterError | None]
+        self,
+        message: str,
+        since: float,
+        errors: Iterable[ClusterError | None],
     ) -> Trouble:
         expired = next((error for error in errors if error and is_expired(error)), None)
         if not expired:
             return Trouble(message, since)
-        command, user = await asyncio.to_thread(self._renewal, expired)
-        return Trouble(message, since, expired=True, command=command, user=user)
+        command = await asyncio.to_thread(self._renewal, expired)
+        return Trouble(message, since, expired=True, command=command)

@@ -1,7 +1,7 @@
 """The map of a topology: what is free in each domain, or the room for what is asked."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from app.console.page import Values
@@ -29,7 +29,11 @@ class Cell(Value):
 
 
 def drawn(
-    index: Index, topology: Topology, at: Path, room: RoomAnswer | None, gang_nodes: frozenset[str]
+    index: Index,
+    topology: Topology,
+    at: Path,
+    room: RoomAnswer | None,
+    gang_nodes: frozenset[str],
 ) -> Values | None:
     """Return the cells of the deepest level that can be drawn, grouped by their parents.
 
@@ -85,14 +89,11 @@ class _RoomOnMap:
         """
         if path not in self._rooms:
             return []
-        shade = f"f{self.share(path)}"
+        # the share of what was asked for that has room, in sixteenths
+        shade = f"f{round(16 * self._rooms[path] / self._wanted)}"
         if self._rooms[path] >= self._wanted:
             return [shade, "ask"]
         return [shade, "best"] if path == self._roomiest and self._rooms[path] else [shade]
-
-    def share(self, path: Path) -> int:
-        """Return the share of what was asked for that has room in a domain, in sixteenths."""
-        return round(16 * self._rooms[path] / self._wanted)
 
 
 def _group(
@@ -103,26 +104,31 @@ def _group(
 ) -> Values:
     shown = parent[len(at) :]
     name = "/".join(shown[1:] or shown) or (parent[-1] if parent else "")
-    free = [report.free for report in inside]
-    known = None not in free
+    free = _total(report.free for report in inside)
 
     return {
         "name": name,
-        "band": _band_of(parent, at),
+        # the domain of the broadest level that is drawn, "" if this is one
+        "band": shown[0] if shown[1:] else "",
         "at": "/".join(parent),
         "here": not shown,
         "marks": " ".join(asked.marks(parent)),
-        "free": sum(filter(None, free)) if known else None,
+        "free": free,
         "gpus": sum(report.gpus for report in inside),
         "nodes": sum(report.nodes for report in inside),
         "room": asked.room_in(parent) if parent else None,
-        "words": plain(sum(filter(None, free))) if known else "?",
+        "words": "?" if free is None else plain(free),
     }
 
 
-def _band_of(parent: Path, at: Path) -> str:
-    """Return the domain of the broadest level that is drawn, "" if `parent` is of that level."""
-    return parent[len(at)] if len(parent) > len(at) + 1 else ""
+def _total(amounts: Iterable[int | None]) -> int | None:
+    """Return the sum of amounts, None if one of them is not known."""
+    total = 0
+    for amount in amounts:
+        if amount is None:
+            return None
+        total += amount
+    return total
 
 
 def _bands(groups: Sequence[Values], levels: Sequence[Level]) -> list[Values]:
@@ -156,8 +162,8 @@ def _band(
 
 def _free_and_room(groups: Sequence[Values]) -> list[str]:
     gpus = sum(group["gpus"] for group in groups)
-    free = [group["free"] for group in groups]
-    shown = "? (not known)" if None in free else plain(sum(free))
+    free = _total(group["free"] for group in groups)
+    shown = "? (not known)" if free is None else plain(free)
     words = [f"{shown} of {plain(gpus)} GPUs free"]
 
     rooms = [group["room"] for group in groups if group["room"] is not None]

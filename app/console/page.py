@@ -1,9 +1,9 @@
 """The form of a page."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from app.console.revision import Revision
+from app.explain.known.index import Index
 from app.facts.named import Ref
 from app.value import Value
 
@@ -17,21 +17,23 @@ Values = dict[str, Any]
 class ConsolePage(Value):
     """`path` is also the name of the template.
 
-    `read` makes from a snapshot and a query what the template shows; its `ignored` are options of
-    the query whose value means nothing. `options` are the names that a query may have. `watched`
-    says whether the page shows the state of the cluster.
+    `read` makes from an index and a query what the template shows; its `options` are the names that
+    a query may have, and whether the value there means something. `watched` says whether the page
+    shows the state of the cluster.
     """
 
     path: str
     title: str
-    read: Callable[[Revision, Query], Values]
-    options: Collection[str]
+    read: Callable[[Index, Query], Values]
     watched: bool = True
 
-    def ignored(self, query: Query, values: Collection[str]) -> list[str]:
-        """Return the options of a query that mean nothing; `values` are names whose value does."""
-        unknown = [name for name in query if name not in self.options]
-        return [*unknown, *(f"{name}={query[name]}" for name in values)]
+
+def ignored(query: Query, options: Mapping[str, bool]) -> list[str]:
+    """Return what means nothing in a query: names that no option has, and values of options."""
+    unknown = [name for name in query if name not in options]
+    meaning = options.items()
+    values = [f"{name}={query[name]}" for name, means in meaning if query.get(name) and not means]
+    return unknown + values
 
 
 def reference(text: str, kinds: Mapping[str, bool]) -> Ref | None:

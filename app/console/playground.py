@@ -15,7 +15,6 @@ from app.cluster.cluster import Cluster
 from app.config.schema import Configuration
 from app.console.live import Live
 from app.console.page import ConsolePage, Query, Values
-from app.console.revision import Revision
 from app.console.source import difference, line_of, masked, roots
 from app.dry_run.budget import UnusableInput
 from app.dry_run.documents import read_documents
@@ -23,6 +22,7 @@ from app.dry_run.judge import Asker, Judgement, identify, judge
 from app.explain.gangs.planned import PLACEMENT, planned
 from app.explain.known.index import Index
 from app.explain.reasons.table import examine
+from app.explain.reasons.words import counted
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Client, Object
 from app.stores.documents import DocumentObjects
@@ -34,13 +34,13 @@ MOST_TEXT = 1_000_000
 OPERATIONS = ("CREATE", "UPDATE", "DELETE")
 _FIELD = re.compile(r"([A-Za-z][\w.\[\]/-]*): ")
 _NEWEST = str(2**62)
-_STATES = {"allowed": "well", "patched": "well", "refused": "problem", "failed": "unknown"}
-_WORDS = {
-    "allowed": "allowed",
-    "patched": "allowed, patched",
-    "refused": "refused",
-    "failed": "not decided",
+_LOOKS = {
+    "allowed": ("well", "allowed"),
+    "patched": ("well", "allowed, patched"),
+    "refused": ("problem", "refused"),
+    "failed": ("unknown", "not decided"),
 }
+"""How an outcome is shown: the state and the words."""
 EXAMPLE = """\
 apiVersion: grove.io/v1alpha1
 kind: PodCliqueSet
@@ -95,10 +95,8 @@ class Judge(Value):
         asker = self._asker(values)
         judged = [await judge(routes, document, asker) for document in read]
 
-        snapshot = None
-        if values["cluster"] and self.live.ready:
-            snapshot = self.live.snapshot()
-        verdicts = await self.live.revisions.in_thread(_verdicts, judged, nodes, snapshot)
+        placing = values["cluster"] and self.live.ready
+        verdicts = await self.live.in_thread(_verdicts, judged, nodes, placing)
 
         return {
             **values,
@@ -113,7 +111,10 @@ class Judge(Value):
         return Asker(values["user"] or default, values["operation"])
 
     async def _cluster(
-        self, read: Sequence[Object], *, with_cluster: bool
+        self,
+        read: Sequence[Object],
+        *,
+        with_cluster: bool,
     ) -> tuple[Cluster, list[str]]:
         """Return the facts for verdicts, and what could not be read.
 
@@ -148,11 +149,15 @@ def _unjudged(form: Mapping[str, str], text: str) -> Values:
 
 
 def _verdicts(
-    judged: Sequence[Judgement], nodes: Sequence[yaml.Node], snapshot: Revision | None
+    index: Index,
+    judged: Sequence[Judgement],
+    nodes: Sequence[yaml.Node],
+    placing: bool,
 ) -> list[Values]:
+    """Return what is shown of judgements; with `placing`, also whether there is room now."""
     aligned = len(judged) == len(nodes)
     return [
-        _shown(judgement, nodes[position] if aligned else None, snapshot)
+        _shown(judgement, nodes[position] if aligned else None, index if placing else None)
         for position, judgement in enumerate(judged)
     ]
 
@@ -160,7 +165,7 @@ def _verdicts(
 def _shown(
     judgement: Judgement,
     node: yaml.Node | None,
-    snapshot: Revision | None,
+    index: Index | None,
 ) -> Values:
     api_version, kind, namespace, name = identify(judgement.document)
     verdict = judgement.verdict
@@ -171,13 +176,15 @@ def _shown(
 
     patched = judgement.patched_object
     placed = None
-    if kind == POD_CLIQUE_SET.kind and verdict.allowed and snapshot:
-        placed = placement(snapshot.index, judgement.document)
+    if kind == POD_CLIQUE_SET.kind and verdict.allowed and index:
+        placed = placement(index, judgement.document)
 
+    state, words = _LOOKS[verdict.outcome]
+    code = "" if verdict.allowed else f", {verdict.code}"
     return {
         **shown,
-        "state": _STATES[verdict.outcome],
-        "words": _words(verdict),
+        "state": state,
+        "words": words + code,
         "judged": True,
         "outcome": verdict.outcome,
         "problems": _problems(verdict, node),
@@ -209,11 +216,6 @@ def _effects(verdict: Verdict) -> list[Values]:
         for effect in verdict.effects
         if effect.action in ("create", "adopt")
     ]
-
-
-def _words(verdict: Verdict) -> str:
-    code = "" if verdict.allowed else f", {verdict.code}"
-    return _WORDS[verdict.outcome] + code
 
 
 def _problems(verdict: Verdict, node: yaml.Node | None) -> list[Values]:
@@ -257,17 +259,15 @@ def placement(index: Index, document: Object) -> Values | None:
 
 def _marks(verdicts: Sequence[Values]) -> dict[int, str]:
     """Return the state to show beside a line."""
-    marks: dict[int, str] = {}
-    for problem in (problem for verdict in verdicts for problem in verdict["problems"]):
-        if problem["line"] and marks.get(problem["line"]) != "problem":
-            marks[problem["line"]] = problem["state"]
-    return marks
+    problems = [problem for verdict in verdicts for problem in verdict["problems"]]
+    problems.sort(key=lambda problem: problem["state"] == "problem")  # the last one counts
+    return {problem["line"]: problem["state"] for problem in problems if problem["line"]}
 
 
 def _headline(verdicts: Sequence[Values]) -> str:
     refused = sum(verdict["outcome"] == "refused" for verdict in verdicts)
     undecided = sum(verdict["outcome"] == "failed" for verdict in verdicts)
-    count = "1 document" if len(verdicts) == 1 else f"{len(verdicts)} documents"
+    count = counted(verdicts, "document")
     if refused:
         return f"Refused: {refused} of {count}"
     if undecided:
@@ -289,7 +289,7 @@ def saved(judged: Values, version: str) -> Values:
     }
 
 
-def _read(snapshot: Revision, query: Query) -> Values:
+def _read(index: Index, query: Query) -> Values:
     """Return the empty form, or the form with the example if the query has `example`."""
     text = EXAMPLE if "example" in query else ""
     return {
@@ -297,7 +297,8 @@ def _read(snapshot: Revision, query: Query) -> Values:
         "headline": "What would the webhooks say?",
         "unread": [],
         "operations": OPERATIONS,
+        "options": {"example": True},
     }
 
 
-PAGE = ConsolePage("playground", "Playground", _read, ("example",), watched=False)
+PAGE = ConsolePage("playground", "Playground", _read, watched=False)

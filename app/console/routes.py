@@ -7,11 +7,12 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any
 from urllib.parse import parse_qsl
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import StreamingResponse
+from fastapi.responses import PlainTextResponse, StreamingResponse
+from fastapi.staticfiles import StaticFiles
 from msgspec import field
 from starlette.types import ASGIApp
 
@@ -20,19 +21,17 @@ from app.console.events import Streams
 from app.console.guard import Guard
 from app.console.listing import WaitingList
 from app.console.live import Live
-from app.console.page import ConsolePage, Values
+from app.console.page import ConsolePage, Query, Values, ignored
 from app.console.rendering import environment
-from app.console.revision import Revision
 from app.explain.answers.answer import Answer
+from app.explain.known.index import Index
 from app.explain.shown.json import document
 from app.explain.shown.text import text
+from app.kube.api import Reader
 from app.value import Value
 from app.visible import visible_json
 
 _STATIC = Path(__file__).parent / "static"
-_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
 
 
 class Console(Value):
@@ -45,7 +44,7 @@ class Console(Value):
     streams: Streams
     findings: findings.Examination
     judge: playground.Judge
-    stored: stored.StoredObjects
+    client: Reader
     context: str
     version: str
 
@@ -55,7 +54,7 @@ def build_app(console: Console, token: str) -> ASGIApp:
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     routes = _Routes(console)
     app.get("/")(routes.entry)
-    app.get("/static/{name}")(routes.static)
+    app.mount("/static", StaticFiles(directory=_STATIC))
     app.get("/events")(routes.events)
     app.get("/workloads.txt")(routes.as_text)
     app.get("/workloads.json")(routes.as_json)
@@ -100,17 +99,9 @@ class _Routes:
             playground.PAGE,
         )
         """In the order of the bar and of the keys 1 to 4."""
-        self._static = {
-            path.name: path.read_bytes() for path in _STATIC.iterdir() if path.suffix in _TYPES
-        }
 
     async def entry(self) -> Response:
         return self._html("entry.html")
-
-    async def static(self, name: str) -> Response:
-        if name not in self._static:
-            return Response(status_code=404)
-        return Response(self._static[name], media_type=_TYPES[Path(name).suffix])
 
     async def events(self) -> Response:
         if self._console.streams.full:
@@ -131,11 +122,14 @@ class _Routes:
     ) -> Response:
         """Return the page, or 304 if it shows what `If-None-Match` names."""
         query = dict(reversed(request.query_params.multi_items()))
-        snapshot = self._console.live.snapshot()
-        shown, seconds = await self._console.live.revisions.in_thread(
-            self._timed, page, snapshot, query, more
-        )
-        self._console.streams.slow_down(seconds)
+        live = self._console.live
+        facts = live.snapshot()
+        revision = live.revision
+        if page.watched and not live.ready:
+            shown = self._loading()
+        else:
+            shown, seconds = await live.in_thread(self._timed, page, query, more)
+            self._console.streams.slow_down(seconds)
         self._go_on()
         tag = f'"{hashlib.blake2b(repr(shown).encode(), digest_size=12).hexdigest()}"'
         if request.headers.get("if-none-match") == tag:
@@ -145,8 +139,8 @@ class _Routes:
             "page": page,
             "pages": self.pages,
             "context": self._console.context,
-            "revision": snapshot.revision,
-            "time": snapshot.time,
+            "revision": revision,
+            "time": facts.now,
         }
         answer = self._html("base.html", **frame, shown=shown, tag=tag)
         answer.headers["etag"] = tag
@@ -157,30 +151,39 @@ class _Routes:
         if not self._listing.complete:
             self._console.live.touch()
 
+    def _loading(self) -> _Rendered:
+        live = self._console.live
+        template = self._environment.get_template("loading.html")
+        return _Rendered(template.render(trouble=live.trouble, loading=live.progress()))
+
     def _timed(self, *arguments: Any) -> tuple[_Rendered, float]:
         """Return a page, and the CPU seconds that it took."""
         begin = time.thread_time()
         return self._render(*arguments), time.thread_time() - begin
 
     def _render(
-        self, page: ConsolePage, snapshot: Revision, query: dict[str, str], more: Values
+        self,
+        index: Index,
+        page: ConsolePage,
+        query: Query,
+        more: Values,
     ) -> _Rendered:
         live = self._console.live
-        values: Values = {"context": self._console.context, "trouble": live.trouble}
-        if page.watched and not live.ready:
-            loading = self._environment.get_template("loading.html")
-            return _Rendered(loading.render(values, loading=live.progress()))
-
-        counts = self._counts(snapshot, page) if live.ready else {}
-        values |= page.read(snapshot, query) | more
-        ignored = page.ignored(query, values.get("ignored", ()))
+        values: Values = {
+            "context": self._console.context,
+            "trouble": live.trouble,
+            "time": index.facts.now,
+        }
+        counts = self._counts(index, page) if live.ready else {}
+        values |= page.read(index, query) | more
         template = self._environment.get_template(f"{page.path}.html")
-        return _Rendered(template.render(values), tuple(ignored), counts)
+        meaningless = tuple(ignored(query, values["options"]))
+        return _Rendered(template.render(values), meaningless, counts)
 
-    def _counts(self, snapshot: Revision, page: ConsolePage) -> dict[str, int]:
+    def _counts(self, index: Index, page: ConsolePage) -> dict[str, int]:
         """Return how many workloads wait and how many findings there are, for the navigation."""
-        self._listing.follow(snapshot.index, reasons=page is self.pages[0])
-        findings = self._console.findings.count(snapshot)
+        self._listing.follow(index, reasons=page is self.pages[0])
+        findings = self._console.findings.count(index)
         return {workloads.PATH: self._listing.waiting, self._console.findings.page.path: findings}
 
     def _html(self, template: str, **values: Any) -> Response:
@@ -190,31 +193,22 @@ class _Routes:
 
     async def stored(self, request: Request) -> Response:
         """Show an object as it is stored now, with its events."""
-        shown = await self._console.stored(request.query_params)
-        snapshot = self._console.live.snapshot()
-        events = await self._console.live.revisions.in_thread(
-            stored.events_of, snapshot, shown.get("uid", "")
-        )
+        shown = await stored.read_stored(self._console.client, request.query_params)
+        events = await self._console.live.in_thread(stored.events_of, shown.get("uid", ""))
         return await self._page(request, stored.PAGE, {**shown, "events": events})
 
     # Explanations as the command prints them.
 
     async def as_text(self, request: Request) -> Response:
-        return await self._explanation(request, lambda answer: f"{text(answer)}\n", "text/plain")
+        return await self._printed(request, lambda answer: PlainTextResponse(f"{text(answer)}\n"))
 
     async def as_json(self, request: Request) -> Response:
-        return await self._explanation(
-            request, lambda answer: _json(document(answer)), "application/json"
-        )
+        return await self._printed(request, lambda answer: _json(document(answer)))
 
-    async def _explanation(
-        self, request: Request, form: Callable[[Answer], str | bytes], media_type: str
-    ) -> Response:
+    async def _printed(self, request: Request, form: Callable[[Answer], Response]) -> Response:
         asked = request.query_params.get("object", "")
-        body = await self._console.live.revisions.in_thread(
-            workloads.printed, self._console.live.snapshot(), asked, form
-        )
-        return Response(status_code=404) if body is None else Response(body, media_type=media_type)
+        printed = await self._console.live.in_thread(workloads.printed, asked, form)
+        return printed or Response(status_code=404)
 
     # What is done on demand.
 
@@ -229,13 +223,14 @@ class _Routes:
 
     async def saved(self, request: Request) -> Response:
         judged = await self._console.judge(await _form(request))
-        headers = {"content-disposition": 'attachment; filename="grove-admission-playground.json"'}
-        body = _json(playground.saved(judged, self._console.version))
-        return Response(body, media_type="application/json", headers=headers)
+        answer = _json(playground.saved(judged, self._console.version))
+        file = 'attachment; filename="grove-admission-playground.json"'
+        answer.headers["content-disposition"] = file
+        return answer
 
 
-def _json(value: Values) -> bytes:
-    return visible_json(value, indented=True).encode()
+def _json(value: Values) -> Response:
+    return Response(visible_json(value, indented=True), media_type="application/json")
 
 
 async def _form(request: Request) -> dict[str, str]:

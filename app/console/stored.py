@@ -10,14 +10,13 @@ from collections.abc import Sequence
 import yaml
 
 from app.console.page import ConsolePage, Query, Values, reference
-from app.console.revision import Revision
+from app.explain.known.index import Index
 from app.explain.known.kinds import EXPLAINED
 from app.explain.known.snapshot import OF_KIND
 from app.facts.kubernetes.event import Event
 from app.facts.named import Ref
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Reader, Rejected
 from app.objects.resource import EVENT, Resource
-from app.value import Value
 
 MOST_EVENTS = 50
 KINDS = {kind: resource for kind, resource in OF_KIND.items() if resource is not EVENT}
@@ -25,29 +24,24 @@ KINDS = {kind: resource for kind, resource in OF_KIND.items() if resource is not
 _NAMESPACED = {kind: resource.namespaced for kind, resource in KINDS.items()}
 
 
-class StoredObjects(Value):
-    """Objects as stored, read with `client`."""
+async def read_stored(client: Reader, query: Query) -> Values:
+    """Return what the page shows of the object that the query names, as it is stored."""
+    ref = reference(query.get("object", ""), _NAMESPACED)
+    if not ref:
+        return {"problem": "The address names no object of a kind that the console reads."}
 
-    client: Reader
+    resource = KINDS[ref.kind]
+    try:
+        obj = await client.get(ObjectRef(resource, ref.name, ref.namespace or None))
+    except NotFound:
+        return {"problem": "It is not there any more."}
+    except Rejected:
+        where = f" in namespace {ref.namespace}" if ref.namespace else ""
+        return {"problem": f"You have no right to get {resource}{where}."}
+    except ClusterError as problem:
+        return {"problem": f"It can't be read: {problem}"}
 
-    async def __call__(self, query: Query) -> Values:
-        """Return what the page shows of the object that the query names."""
-        ref = reference(query.get("object", ""), _NAMESPACED)
-        if not ref:
-            return {"problem": "The address names no object of a kind that the console reads."}
-
-        resource = KINDS[ref.kind]
-        try:
-            obj = await self.client.get(ObjectRef(resource, ref.name, ref.namespace or None))
-        except NotFound:
-            return {"problem": "It is not there any more."}
-        except Rejected:
-            where = f" in namespace {ref.namespace}" if ref.namespace else ""
-            return {"problem": f"You have no right to get {resource}{where}."}
-        except ClusterError as problem:
-            return {"problem": f"It can't be read: {problem}"}
-
-        return {"yaml": _yaml(obj, resource), "uid": str(obj["metadata"].get("uid", ""))}
+    return {"yaml": _yaml(obj, resource), "uid": str(obj["metadata"].get("uid", ""))}
 
 
 def _yaml(obj: Object, resource: Resource) -> str:
@@ -57,7 +51,7 @@ def _yaml(obj: Object, resource: Resource) -> str:
     return yaml.safe_dump({**full, "metadata": metadata}, sort_keys=False, allow_unicode=True)
 
 
-def read(snapshot: Revision, query: Query) -> Values:
+def read(index: Index, query: Query) -> Values:
     """Return what the page shows without the stored object."""
     text = query.get("object", "")
     ref = reference(text, _NAMESPACED)
@@ -67,11 +61,10 @@ def read(snapshot: Revision, query: Query) -> Values:
         "commands": _commands(ref) if ref else (),
         "object": text,
         "explained": ref is not None and ref.kind in EXPLAINED,
-        "ignored": ["object"] if text and ref is None else [],
+        "options": {"object": ref is not None},
         "problem": "",
         "yaml": "",
         "events": [],
-        "time": snapshot.time,
     }
 
 
@@ -83,9 +76,9 @@ def _commands(ref: Ref) -> list[str]:
     return [shlex.join(get), shlex.join(["kubectl", "describe", *where, *name])]
 
 
-def events_of(snapshot: Revision, uid: str) -> Sequence[Event]:
+def events_of(index: Index, uid: str) -> Sequence[Event]:
     """Return the events of the object with this uid, the latest first."""
-    return snapshot.index.events.get(uid, ())[:MOST_EVENTS] if uid else ()
+    return index.events.get(uid, ())[:MOST_EVENTS] if uid else ()
 
 
-PAGE = ConsolePage("object", "Object", read, ("object",), watched=False)
+PAGE = ConsolePage("object", "Object", read, watched=False)

@@ -5,10 +5,9 @@ It shows levels and their coverage, what is not a tree, where room is, and a map
 
 from app.console.map import drawn
 from app.console.page import ConsolePage, Query, Values, named, reference
-from app.console.revision import Revision
 from app.explain.answers.room import RoomSearch, search_room
 from app.explain.answers.survey import DomainReport, Survey, domain_reports, survey
-from app.explain.gangs.assembly import gang_of, gangs_of_set
+from app.explain.gangs.subject import subject
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Path
 from app.explain.known.index import Index
@@ -17,8 +16,6 @@ from app.explain.known.levels import Topology
 from app.explain.known.snapshot import TITLES
 from app.explain.reasons.words import counted, listed, plain
 from app.explain.shown.topology_text import search_text
-from app.facts.grove.podcliqueset import SetWithStatus
-from app.facts.grove.podgang import PodGang
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
 
@@ -38,8 +35,7 @@ def surveyed(index: Index, name: str = "") -> Survey:
     return index.remembered(("console survey", name), lambda: survey(index, name), _OF_SURVEY)
 
 
-def _read(snapshot: Revision, query: Query) -> Values:
-    index = snapshot.index
+def _read(index: Index, query: Query) -> Values:
     name = query.get("name", "")
     topology = index.topology(name)
     examined = surveyed(index, name)
@@ -47,6 +43,7 @@ def _read(snapshot: Revision, query: Query) -> Values:
     room = _room(index, topology, query)
     answer = room.answer if room else None
     gang = query.get("gang", "")
+    gang_nodes = _nodes_of(index, gang)
     unseen = index.facts.unseen.keys()
 
     return {
@@ -59,10 +56,9 @@ def _read(snapshot: Revision, query: Query) -> Values:
         "gangs": _gangs(index, gang),
         "at": "/".join(at),
         "path": at,
-        "map": drawn(index, topology, at, answer, _nodes_of(index, gang)),
+        "map": drawn(index, topology, at, answer, gang_nodes or frozenset()),
         "nodes": _nodes(index, topology, at),
-        "ignored": _ignored(index, topology, query, at),
-        "time": snapshot.time,
+        "options": {"at": bool(at), "gang": gang_nodes is not None, **_options(topology, query)},
     }
 
 
@@ -94,22 +90,14 @@ def _of_room(
     }
 
 
-def _ignored(
-    index: Index,
-    topology: Topology,
-    query: Query,
-    at: Path,
-) -> list[str]:
-    """Return the options whose value means nothing."""
-    meaning = {
-        "at": bool(at),
-        "gang": _gang_or_set(index, query.get("gang", "")) is not None,
+def _options(topology: Topology, query: Query) -> dict[str, bool]:
+    """Return the options whose values are compared with a topology, and whether they fit."""
+    return {
         "gpus": _number(query, "gpus", range(MOST_GPUS + 1)) is not None,
         "level": query.get("level") in topology.names,
         "name": topology.cluster is not None or topology.kai is not None,
         "pods": _number(query, "pods", range(1, MOST_PODS + 1)) is not None,
     }
-    return [name for name, means in meaning.items() if query.get(name) and not means]
 
 
 def _defaults(topology: Topology) -> Values:
@@ -159,10 +147,9 @@ def _free(report: DomainReport) -> str:
 
 def _path(index: Index, topology: Topology, text: str) -> Path:
     """Return the domain at a path such as `zone-a/block-07`, or () if there is none."""
-    at = tuple(text.split("/")) if text else ()
-    if not at or len(at) >= max(1, len(topology.keys)):
-        return ()
-    return at if index.domains(topology.keys).within(len(at), at) else ()
+    at = tuple(text.split("/"))
+    is_above_nodes = text and len(at) < len(topology.keys)
+    return at if is_above_nodes and index.domains(topology.keys).within(len(at), at) else ()
 
 
 def _room(
@@ -196,25 +183,16 @@ def _number(
 # Where a gang or a set is.
 
 
-def _gang_or_set(index: Index, text: str) -> SetWithStatus | PodGang | None:
+def _nodes_of(index: Index, text: str) -> frozenset[str] | None:
+    """Return the names of the nodes on which the gangs of an object have pods.
+
+    None if there is no such object.
+    """
     ref = reference(text, EXPLAINED)
-    key = ref.key if ref else ("", "")
-    if ref and ref.kind == "PodGang":
-        return index.gangs.get(key)
-    return index.sets.get(key) if ref and ref.kind == "PodCliqueSet" else None
-
-
-def _nodes_of(index: Index, text: str) -> frozenset[str]:
-    """Return the names of the nodes on which a set or a gang has pods."""
-    workload = _gang_or_set(index, text)
-    if workload is None:
-        return frozenset()
-    gangs = (
-        gangs_of_set(index, workload)
-        if isinstance(workload, SetWithStatus)
-        else (gang_of(index, workload),)
-    )
-    return frozenset(pod.node for gang in gangs for pod in gang.placed)
+    about = subject(index, ref) if ref else None
+    if not about:
+        return None
+    return frozenset(pod.node for gang in about.gangs for pod in gang.placed)
 
 
 def _gangs(index: Index, chosen: str) -> list[Ref]:
@@ -274,5 +252,4 @@ def _group_of(index: Index, pod: Pod) -> Ref:
     return Ref("PodGroup", *key) if key in index.pod_groups else pod.ref
 
 
-OPTIONS = ("at", "gang", "gpus", "level", "name", "pods")
-PAGE = ConsolePage("topology", "Topology", _read, OPTIONS)
+PAGE = ConsolePage("topology", "Topology", _read)

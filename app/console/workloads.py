@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from app.console import stored
 from app.console.listing import WaitingList, answered
 from app.console.page import ConsolePage, Query, Values, named, reference
-from app.console.revision import Revision
 from app.explain.answers.answer import Answer
 from app.explain.answers.branch import Branch
 from app.explain.answers.waiting import WorkloadRow
@@ -20,6 +19,8 @@ from app.explain.shown.text import folded, without_pods
 from app.explain.shown.waiting_text import COLUMNS, cells, first_reason
 from app.facts.named import Ref
 from app.groups import by_key
+
+T = TypeVar("T")
 
 PATH = "workloads"
 MOST_ROWS = 200
@@ -38,55 +39,49 @@ _WORDS = {
 
 def page(listing: WaitingList) -> ConsolePage:
     """Return the page of what `listing` has."""
-    return ConsolePage(PATH, "Workloads", partial(_read, listing), ("object", "namespace", "q"))
+    return ConsolePage(PATH, "Workloads", partial(_read, listing))
 
 
 def printed(
-    snapshot: Revision, text: str, form: Callable[[Answer], str | bytes]
-) -> str | bytes | None:
+    index: Index,
+    text: str,
+    form: Callable[[Answer], T],
+) -> T | None:
     """Return the explanation of `Kind/namespace/name` in a form.
 
     None if there is no such object.
     """
     ref = reference(text, EXPLAINED)
-    answer = answered(snapshot.index, ref) if ref else None
+    answer = answered(index, ref) if ref else None
     return None if answer is None else form(answer)
 
 
-def _read(listing: WaitingList, snapshot: Revision, query: Query) -> Values:
-    facts = snapshot.facts
-    namespaces = sorted({row.ref.namespace for row in listing.rows})
+def _read(listing: WaitingList, index: Index, query: Query) -> Values:
+    facts = index.facts
+    all_rows = listing.rows
+    namespaces = sorted({row.ref.namespace for row in all_rows})
     asked = query.get("object", "")
     ref = reference(asked, EXPLAINED)
-    ignored = _ignored(query, namespaces, ref)
-    namespace = "" if "namespace" in ignored else query.get("namespace", "")
-    rows = _found(listing.rows, namespace, query.get("q", ""))
+    namespace = query.get("namespace", "")
+    options = {"namespace": namespace in namespaces, "object": ref is not None, "q": True}
+    if not options["namespace"]:
+        namespace = ""
+    rows = _found(all_rows, namespace, query.get("q", ""))
     if not asked and rows:
         ref = rows[0].ref
 
     return {
-        **_of_list(listing, rows, facts),
+        "list": [_listed(row, facts) for row in rows[:MOST_ROWS]],
+        "count": len(rows),
+        "total": len(all_rows),
+        "complete": listing.complete,
         "namespaces": namespaces,
         "namespace": namespace,
         "q": query.get("q", ""),
-        **_of_object(snapshot.index, ref, asked),
+        **_of_object(index, ref, asked),
         "sees_sets": facts.unseen.get("sets", ""),
         "absent": "sets" in facts.absent,
-        "ignored": ignored,
-        "time": snapshot.time,
-    }
-
-
-def _of_list(
-    listing: WaitingList,
-    rows: Sequence[WorkloadRow],
-    facts: Snapshot,
-) -> Values:
-    return {
-        "list": [_listed(row, facts) for row in rows[:MOST_ROWS]],
-        "count": len(rows),
-        "total": len(listing.rows),
-        "complete": listing.complete,
+        "options": options,
     }
 
 
@@ -103,19 +98,6 @@ def _of_object(
         **(_shown(answer) if answer else {}),
         "missing": str(ref or asked) if asked and answer is None else "",
     }
-
-
-def _ignored(
-    query: Query,
-    namespaces: Sequence[str],
-    ref: Ref | None,
-) -> list[str]:
-    """Return the options whose value means nothing. `ref` is the object that is asked about."""
-    meaning = {
-        "namespace": query.get("namespace") in namespaces,
-        "object": ref is not None,
-    }
-    return [name for name, means in meaning.items() if query.get(name) and not means]
 
 
 # The list.
@@ -158,7 +140,7 @@ def _shown(answer: Answer) -> Values:
         "explained": EXPLAINED,
         "kinds": stored.KINDS,
         "rooms": _rooms(answer.room),
-        "unseen": [f"{TITLES[kind]} ({cause})" for kind, cause in (answer.unseen or {}).items()],
+        "unseen": [f"{TITLES[kind]} ({cause})" for kind, cause in answer.unseen.items()],
         "unknown": listed((unknown.id for unknown in answer.unknown), 40),
     }
 

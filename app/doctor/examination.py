@@ -4,7 +4,7 @@ If something cannot be read, a check says so, and the next checks follow.
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import Awaitable, Iterator
 from datetime import datetime
 
 from app import __version__
@@ -31,7 +31,7 @@ from app.doctor.certificate import Shake
 from app.doctor.installed import ALL_WEBHOOKS
 from app.doctor.report import Check, Checks
 from app.doctor.service import Endpoint
-from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef, Selection, every
+from app.kube.api import Client, ClusterError, Object, ObjectRef, Selection, every, find
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from app.value import Value
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
@@ -57,28 +57,37 @@ class Patient(Value):
 
 async def examine(patient: Patient) -> Checks:
     """Return all checks, by subject."""
-    client = patient.client
-    installed: list[Object] = []
-
-    checks = await _attempted(apis.SUBJECT, apis.check_apis(client, patient.read))
-    checks += await _attempted(releases.SUBJECT, releases.check_releases(client))
-    checks += [check async for check in _webhooks(patient, installed)]
-    checks += await _attempted(
-        policies.SUBJECT, policies.check_policies(client, patient.configuration)
-    )
-    checks += await _attempted(
-        policies.SUBJECT, queue_guard.check_queue_guard(client, patient.configuration)
-    )
-    answering, endpoints = await _service(patient, installed)
-    checks += answering
-    for subject, looking in _questions(patient, installed, endpoints):
-        checks += await _attempted(subject, looking)
+    checks: Checks = []
+    for subject, looking in _questions(patient):
+        try:
+            checks += await looking
+        except ClusterError as error:
+            message = f"could not be looked at: {error.message}"
+            checks.append(Check(subject, "unknown", message, _ASK))
 
     return checks
 
 
-def _questions(
-    patient: Patient, installed: list[Object], endpoints: list[Endpoint]
+def _questions(patient: Patient) -> Iterator[tuple[str, Awaitable[Checks]]]:
+    """Yield the subjects in their order, each with what looks at it."""
+    client = patient.client
+    configuration = patient.configuration
+    installed: list[Object] = []
+    endpoints: list[Endpoint] = []
+
+    yield apis.SUBJECT, apis.check_apis(client, patient.read)
+    yield releases.SUBJECT, releases.check_releases(client)
+    yield webhooks.SUBJECT, _webhooks(patient, installed)
+    yield policies.SUBJECT, policies.check_policies(client, configuration)
+    yield policies.SUBJECT, queue_guard.check_queue_guard(client, configuration)
+    yield service.SUBJECT, _service(patient, installed, endpoints)
+    yield from _further_questions(patient, installed, endpoints)
+
+
+def _further_questions(
+    patient: Patient,
+    installed: list[Object],
+    endpoints: list[Endpoint],
 ) -> Iterator[tuple[str, Awaitable[Checks]]]:
     """Yield the subjects that need nothing of each other, each with what looks at it."""
     client = patient.client
@@ -112,27 +121,16 @@ def _questions(
 
 async def _permissions(patient: Patient) -> Checks:
     needs = permissions.needs_of(patient.configuration)
-    namespace = None
-    if not patient.is_server:
-        namespace = patient.configuration.certificates.namespace
+    namespace = None if patient.is_server else patient.configuration.certificates.namespace
     return await permissions.check_permissions(patient.client, needs, namespace)
 
 
-async def _attempted(subject: str, looking: Awaitable[Checks]) -> Checks:
-    try:
-        return await looking
-    except ClusterError as error:
-        return [Check(subject, "unknown", f"could not be looked at: {error.message}", _ASK)]
-
-
-async def _webhooks(patient: Patient, installed: list[Object]) -> AsyncIterator[Check]:
-    """Yield the checks of both webhook configurations.
+async def _webhooks(patient: Patient, installed: list[Object]) -> Checks:
+    """Return the checks of both webhook configurations.
 
     Those that exist are added to `installed`.
     """
-    for check in webhooks.check_enforcement(patient.configuration.enforcement):
-        yield check
-
+    checks = webhooks.check_enforcement(patient.configuration.enforcement)
     settings = patient.configuration.certificates
     desired = webhook_configurations(
         ServiceTarget(settings.namespace, settings.service_name), settings.namespace
@@ -140,44 +138,44 @@ async def _webhooks(patient: Patient, installed: list[Object]) -> AsyncIterator[
     for resource, configuration in zip(
         (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), desired, strict=True
     ):
-        stored: Object | None = None
-        others: list[Object] = []
+        reference = ObjectRef(resource, settings.webhook_configurations)
         try:
-            stored = await patient.client.get(ObjectRef(resource, settings.webhook_configurations))
-            installed.append(stored)
-        except NotFound:
-            with contextlib.suppress(ClusterError):
-                others = await every(patient.client, Selection(resource))
+            stored = await find(patient.client, reference)
         except ClusterError as error:
             message = (
                 f"{resource.kind} {settings.webhook_configurations} could not be read:"
                 f" {error.message}"
             )
-            yield Check(webhooks.SUBJECT, "unknown", message, _ASK)
+            checks.append(Check(webhooks.SUBJECT, "unknown", message, _ASK))
             continue
+        others: list[Object] = []
+        if stored is not None:
+            installed.append(stored)
+        else:
+            with contextlib.suppress(ClusterError):
+                others = await every(patient.client, Selection(resource))
         metadata = {**configuration["metadata"], "name": settings.webhook_configurations}
-        for check in webhooks.check_webhooks(
-            stored, {**configuration, "metadata": metadata}, others
-        ):
-            yield check
+        checks += webhooks.check_webhooks(stored, {**configuration, "metadata": metadata}, others)
+
+    return checks
 
 
-async def _service(patient: Patient, installed: list[Object]) -> tuple[Checks, list[Endpoint]]:
+async def _service(patient: Patient, installed: list[Object], endpoints: list[Endpoint]) -> Checks:
+    """Return the checks of the Service. Its ready endpoints are added to `endpoints`."""
     settings = patient.configuration.certificates
     if installed and not service.is_called(installed):
-        return [Check(service.SUBJECT, "ok", "the webhooks call URLs, no Service")], []
-    try:
-        return await service.check_service(
-            patient.client, settings.namespace, settings.service_name
-        )
-    except ClusterError as error:
-        return [
-            Check(service.SUBJECT, "unknown", f"could not be looked at: {error.message}", _ASK)
-        ], []
+        return [Check(service.SUBJECT, "ok", "the webhooks call URLs, no Service")]
+    checks, ready = await service.check_service(
+        patient.client, settings.namespace, settings.service_name
+    )
+    endpoints += ready
+    return checks
 
 
 async def _certificates(
-    patient: Patient, installed: list[Object], endpoints: list[Endpoint]
+    patient: Patient,
+    installed: list[Object],
+    endpoints: list[Endpoint],
 ) -> Checks:
     settings = patient.configuration.certificates
     bundles = certificate.bundles_of(installed)

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from app.doctor.patterns import overlap
-from app.doctor.policies import Policies, read_policies
+from app.doctor.policies import Policies, overlap, read_policies
 from app.groups import by_key
 from app.kube.api import Client, Selection, every
 from app.objects.metadata import labels_of

@@ -4,11 +4,10 @@ The checks say how ours differ from what this version prints, and what policies 
 webhooks are down.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.config.schema import Configuration
-from app.doctor.patterns import overlap
 from app.doctor.report import Check, Checks
 from app.groups import by_key
 from app.kube.api import Client, NotServed, Selection, every
@@ -77,7 +76,9 @@ _MUTATING = (MUTATING_POLICIES, MUTATING_POLICY_BINDINGS)
 
 
 async def read_policies(
-    client: Client, labels: str = "", resources: tuple[Resource, Resource] = _VALIDATING
+    client: Client,
+    labels: str = "",
+    resources: tuple[Resource, Resource] = _VALIDATING,
 ) -> Policies:
     """Return the policies with `labels`, a selector. None if they are not served."""
     policies, bound = (Selection(resource, labels=labels) for resource in resources)
@@ -198,3 +199,26 @@ def _differs(stored: Any, desired: Any) -> bool:
     if isinstance(stored, list) and isinstance(desired, list):
         return len(stored) != len(desired) or any(map(_differs, stored, desired))
     return bool(stored != desired)
+
+
+def overlap(patterns: Iterable[str], others: Iterable[str]) -> bool:
+    """Return whether two lists of a rule of a webhook or policy have something in common.
+
+    They name groups, resources or operations, or "*" for all; see
+    https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#matching-requests-rules.
+
+    A resource may have a subresource: `*` stands for all resources without these, `pods/*` for Pods
+    with all of theirs, and `*/*` for everything.
+    """
+    listed = list(others)
+    return any(_have_common(pattern, other) for pattern in patterns for other in listed)
+
+
+def _have_common(pattern: str, other: str) -> bool:
+    pairs = zip(_parts(pattern), _parts(other), strict=True)
+    return all(part == another or "*" in (part, another) for part, another in pairs)
+
+
+def _parts(pattern: str) -> tuple[str, str]:
+    resource, _, subresource = pattern.partition("/")
+    return resource, subresource

@@ -143,7 +143,9 @@ def _vital(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Check
 
 
 def _stopped(
-    webhook: StoredWebhook, needed: Mapping[tuple[str, str], str], scope: str
+    webhook: StoredWebhook,
+    needed: Mapping[tuple[str, str], str],
+    scope: str,
 ) -> dict[str, str]:
     """Return what of `needed` a webhook sees, with the harm if it can't be written."""
     return {

@@ -46,18 +46,14 @@ async def check_service(client: Client, namespace: str, name: str) -> tuple[Chec
     if service is None:
         return [Check(SUBJECT, "problem", f"{title} does not exist", _ABSENT)], []
 
-    ports = maps_at(service, "spec", "ports")
-    port = next((item for item in ports if item.get("port") == _PORT), None)
+    port = port_of(service, _PORT)
     if port is None:
         message = f"{title} has no port {_PORT}, which the webhook configurations name"
         return [Check(SUBJECT, "problem", message, "Apply the manifests.")], []
 
     selector = f"kubernetes.io/service-name={name}"
     of_service = Selection(ENDPOINT_SLICE, namespace, labels=selector)
-    slices = await every(client, of_service)
-    ready = [
-        endpoint for item in slices for endpoint in ready_endpoints(item, port.get("name") or "")
-    ]
+    ready = ready_endpoints(await every(client, of_service), port)
 
     return [_judge(title, len(ready))], ready
 
@@ -71,7 +67,19 @@ def _judge(title: str, ready: int) -> Check:
     return Check(SUBJECT, "ok", f"{title} has {ready} ready endpoints")
 
 
-def ready_endpoints(endpoint_slice: JsonMap, port_name: str) -> Iterator[Endpoint]:
+def port_of(service: JsonMap, number: int) -> JsonMap | None:
+    """Return the port of a Service that has this number, None if there is none."""
+    ports = maps_at(service, "spec", "ports")
+    return next((port for port in ports if port.get("port") == number), None)
+
+
+def ready_endpoints(slices: Iterable[JsonMap], port: JsonMap) -> list[Endpoint]:
+    """Return the ready endpoints behind a port of a Service, in its EndpointSlices."""
+    name = port.get("name") or ""
+    return [endpoint for item in slices for endpoint in _ready_in(item, name)]
+
+
+def _ready_in(endpoint_slice: JsonMap, port_name: str) -> Iterator[Endpoint]:
     """Yield the ready endpoints of an EndpointSlice.
 
     Without the condition, an endpoint counts as ready:

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from app.doctor.installed import ALL_WEBHOOKS, ServiceKey, StoredWebhook, Surroundings
 from app.doctor.report import Check, Status
-from app.doctor.service import Endpoint, ready_endpoints
+from app.doctor.service import Endpoint, port_of, ready_endpoints
 from app.groups import by_key
-from app.objects.shape import JsonMap, maps_at
 from app.value import Value
 
 _CALLED = "See what installed it. If nobody needs it any more, delete the configuration."
@@ -66,7 +65,7 @@ def fault_of(webhook: StoredWebhook, surroundings: Surroundings) -> Fault | None
     service = surroundings.services.get(webhook.service)
     if service is None:
         return Fault(status, f"{name} does not exist", fate, _CALLED)
-    if _service_port(service, webhook.port) is None:
+    if port_of(service, webhook.port) is None:
         return Fault(status, f"{name} has no port {webhook.port}", fate, _PORT)
 
     count = len(endpoints_of(webhook.service, webhook.port, surroundings))
@@ -77,23 +76,11 @@ def fault_of(webhook: StoredWebhook, surroundings: Surroundings) -> Fault | None
     return None
 
 
-def _service_port(service: JsonMap, number: int) -> JsonMap | None:
-    ports = maps_at(service, "spec", "ports")
-    return next((port for port in ports if port.get("port") == number), None)
-
-
 def endpoints_of(
     key: ServiceKey,
     number: int,
     surroundings: Surroundings,
 ) -> list[Endpoint]:
     """Return the ready endpoints behind a port of a Service, [] if there is no such port."""
-    port = _service_port(surroundings.services.get(key, {}), number)
-    if port is None:
-        return []
-    name = str(port.get("name") or "")
-    return [
-        endpoint
-        for item in surroundings.slices.get(key, ())
-        for endpoint in ready_endpoints(item, name)
-    ]
+    port = port_of(surroundings.services.get(key, {}), number)
+    return [] if port is None else ready_endpoints(surroundings.slices.get(key, ()), port)

@@ -4,14 +4,12 @@ This module is imported only if a kubeconfig is read.
 """
 
 import asyncio
-import base64
 import itertools
 import logging
 import os
 import shlex
 import ssl
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -40,20 +38,6 @@ _LOGINS = {
 
 The plugins themselves are not interactive.
 """
-
-_PROVIDERS = {"gcp": "gcloud auth login", "azure": "az login"}
-"""The same for auth providers, the predecessors of exec plugins."""
-
-_KINDS = {
-    "exec": "exec plugin",
-    "auth-provider": "auth provider",
-    "client-certificate-data": "certificate",
-    "client-certificate": "certificate",
-    "token": "token",
-    "tokenFile": "token file",
-    "username": "password",
-}
-"""Fields of a kubeconfig's user, in plain words; the first of them that it has is what is named."""
 
 _UNREADABLE = (ConfigException, OSError, ValueError, TypeError, AttributeError, yaml.YAMLError)
 
@@ -213,8 +197,6 @@ def renewal_of(path: Path | None, context: str | None) -> str:
     """
     try:
         user = _named_user_of(_merged(path), context)[1]
-        if "auth-provider" in user:
-            return _PROVIDERS.get(str(user["auth-provider"]["name"]), "")
         plugin = user["exec"].value
         command = str(plugin["command"])
         arguments = [str(argument) for argument in plugin.get("args") or ()]
@@ -239,32 +221,6 @@ def _login(command: str, arguments: list[str], variables: dict[str, str]) -> str
         login += f" --profile {shlex.quote(profile)}"
 
     return login
-
-
-def user_in_words(path: Path | None = None, context: str | None = None) -> str:
-    """Return the credentials of a context, such as `the token of user dev`.
-
-    A certificate is shown with its end, as in `the certificate of user dev, which ended at
-    2026-11-20 10:00 UTC`. "" if the file cannot be read.
-    """
-    try:
-        name, user = _named_user_of(_merged(path), context)
-        kinds = [kind for key, kind in _KINDS.items() if key in user]
-        end = _end_of_certificate(user) if kinds[:1] == ["certificate"] else ""
-    except (*_UNREADABLE, LookupError):
-        return ""
-    return f"the {kinds[0] if kinds else 'entry'} of user {name}{end}"
-
-
-def _end_of_certificate(user: Any) -> str:
-    from cryptography import x509
-
-    data = user.safe_get("client-certificate-data")
-    file = Path(user.path or ".").parent / str(user.safe_get("client-certificate"))
-    end = x509.load_pem_x509_certificate(
-        base64.b64decode(data) if data else file.read_bytes()
-    ).not_valid_after_utc
-    return f", which {'ended' if end < datetime.now(UTC) else 'ends'} at {end:%Y-%m-%d %H:%M} UTC"
 
 
 def _impersonation_of(merged: Any, context: str | None) -> Headers:

@@ -16,7 +16,6 @@ from app.console.findings import Examination
 from app.console.live import Live
 from app.console.playground import Judge
 from app.console.routes import Console, build_app
-from app.console.stored import StoredObjects
 from app.explain.known.snapshot import BY_RESOURCE
 from app.kube.api import (
     NotFound,
@@ -162,7 +161,7 @@ async def console(
         streams,
         examination,
         Judge(looking, configuration, live),
-        StoredObjects(looking),
+        looking,
         context,
         "1.0",
     )

@@ -5,7 +5,6 @@ import pytest
 from app.console import workloads
 from app.console.listing import WaitingList
 from app.console.rendering import environment
-from app.console.revision import Revision
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.shown.text import text
@@ -30,10 +29,13 @@ def test_the_page_and_the_text_have_the_reason(row: Row, dialect: str) -> None:
     index = Index(facts(**{**start(dialect), **row.hit}))
     answer = explain(index, SET_REF)
     assert answer is not None
-    snapshot = Revision(1, index.facts, NOW, Index)
     listing = WaitingList()
     listing.follow(index)
-    values = {"trouble": None, **workloads.page(listing).read(snapshot, {"object": OBJECT})}
+    values = {
+        "trouble": None,
+        "time": NOW,
+        **workloads.page(listing).read(index, {"object": OBJECT}),
+    }
     page = Parsed(ENVIRONMENT.get_template("workloads.html").render(values))
     cause = answer.causes[0].text.partition("; ")[0] if answer.causes else answer.headline
     assert cause in page.heading or answer.state == "warning"
@@ -45,7 +47,7 @@ def test_the_page_and_the_text_have_the_reason(row: Row, dialect: str) -> None:
         assert f"{' '.join(reason.text.split())}." in shown
         assert " ".join(reason.remedy.split()) in shown
         assert [command for command in reason.commands if command not in page.texts("code")] == []
-    assert workloads.printed(snapshot, OBJECT, text) == text(answer)
+    assert workloads.printed(index, OBJECT, text) == text(answer)
 
 
 def _listed(page: Parsed) -> list[list[str]]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.doctor.patterns import overlap
+from app.doctor.policies import overlap
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,14 @@
 """Which command renews the credentials of a kubeconfig."""
 
-import base64
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
-from app.kube.kubeconfig import renewal_of, user_in_words
+from app.kube.kubeconfig import renewal_of
 
 AWS = ["eks", "get-token", "--cluster-name", "prod"]
 USERS: dict[str, tuple[dict[str, Any], str]] = {
@@ -43,8 +37,7 @@ USERS: dict[str, tuple[dict[str, Any], str]] = {
         },
         "kubectl oidc-login get-token",
     ),
-    "an auth provider": ({"auth-provider": {"name": "gcp"}}, "gcloud auth login"),
-    "an auth provider that is not known": ({"auth-provider": {"name": "oidc"}}, ""),
+    "an auth provider": ({"auth-provider": {"name": "gcp"}}, ""),
     "a token": ({"token": "abc"}, ""),
     "a plugin without a command": ({"exec": {"args": ["login"]}}, ""),
 }
@@ -69,39 +62,6 @@ def test_the_command_that_renews(name: str, tmp_path: Path) -> None:
 
 def test_no_kubeconfig_names_no_command(tmp_path: Path) -> None:
     assert renewal_of(tmp_path / "absent", None) == ""
-
-
-IN_WORDS: dict[str, tuple[dict[str, Any], str]] = {
-    "an exec plugin": ({"exec": {"command": "aws"}, "token": "abc"}, "the exec plugin of user u"),
-    "a token": ({"token": "abc"}, "the token of user u"),
-    "nothing": ({}, "the entry of user u"),
-    "no certificate": ({"client-certificate-data": "bm8="}, ""),
-}
-
-
-@pytest.mark.parametrize("name", IN_WORDS)
-def test_what_a_user_authenticates_with(name: str, tmp_path: Path) -> None:
-    user, expected = IN_WORDS[name]
-    assert user_in_words(written(tmp_path, user)) == expected
-
-
-@pytest.mark.parametrize("days", [-1, 1])
-@pytest.mark.parametrize("inline", [True, False])
-def test_when_a_certificate_ends(days: int, inline: bool, tmp_path: Path) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    end = datetime.now(UTC) + timedelta(days=days)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "u")])
-    made = x509.CertificateBuilder(name, name, key.public_key(), 1, end - timedelta(days=9), end)
-    pem = made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-    (tmp_path / "own.pem").write_bytes(pem)
-    entry = (
-        {"client-certificate-data": base64.b64encode(pem).decode()}
-        if inline
-        else {"client-certificate": "own.pem"}
-    )
-    verb = "ended" if days < 0 else "ends"
-    expected = f"the certificate of user u, which {verb} at {end:%Y-%m-%d %H:%M} UTC"
-    assert user_in_words(written(tmp_path, entry)) == expected
 
 
 def written(folder: Path, user: dict[str, Any]) -> Path:
