@@ -11,6 +11,7 @@ import threading
 from collections.abc import Generator, Iterator
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadGroupScheduling
@@ -92,6 +93,28 @@ class ModuleScheduling(LoadGroupScheduling):  # type: ignore[misc]
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ModuleScheduling:
     return ModuleScheduling(config, log)
+
+
+class FewReports:
+    """A worker reports the call of a test, and its setup and teardown only if they don't pass.
+
+    To write, send, read and count a report takes as much processor time as a small test.
+    """
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        hook = item.ihook
+        hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        for report in runtestprotocol(item, log=False, nextitem=nextitem):
+            if report.when == "call" or not report.passed:
+                hook.pytest_runtest_logreport(report=report)
+        hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(FewReports())
 
 
 @pytest.hookimpl(wrapper=True)
