@@ -103,7 +103,7 @@ def test_audits_print_codes() -> None:
 
 
 def test_the_doctor_prints_codes() -> None:
-    printed = list(lines([Check("topology", "problem", f"level {UNSEEN}", f"correct {UNSEEN}")]))
+    printed = list(lines({"topology": [Check("problem", f"level {UNSEEN}", f"correct {UNSEEN}")]}))
     assert_safe("\n".join(printed))
     assert len(printed) == 4
 

@@ -23,14 +23,12 @@ from app.commands.options import (
 from app.config.schema import Configuration
 from app.doctor.certificate import handshake
 from app.doctor.examination import Patient, examine
-from app.doctor.report import Check, Checks, document, exit_code, lines
+from app.doctor.report import Examined, document, exit_code, lines, warning
 from app.kube.api import ClusterError
 from app.kube.credentials import is_in_cluster
 
 _HANDSHAKE_SECONDS = 3.0
-_UNCONFIGURED = Check(
-    "configuration",
-    "warning",
+_UNCONFIGURED = warning(
     "not given: an installation with the defaults is looked for",
     "Give the server's own as --config.",
 )
@@ -51,23 +49,23 @@ def run(arguments: argparse.Namespace) -> int:
     logs.set_up("warning")
     configuration = configured(arguments)
     try:
-        checks = uvloop.run(_examine(arguments, configuration))
+        examined = uvloop.run(_examine(arguments, configuration))
     except (ClusterError, OSError) as problem:
         return unreadable("can't examine the cluster", problem, arguments)
 
     show_answer(
         arguments.output,
-        lambda: document(checks),
-        lambda: "\n".join(lines(checks, everything=arguments.all)),
+        lambda: document(examined),
+        lambda: "\n".join(lines(examined, everything=arguments.all)),
     )
-    return exit_code(checks)
+    return exit_code(examined)
 
 
-async def _examine(arguments: argparse.Namespace, configuration: Configuration) -> Checks:
+async def _examine(arguments: argparse.Namespace, configuration: Configuration) -> Examined:
     in_pod = is_in_cluster() and arguments.kubeconfig is None and arguments.context is None
     async with looking_client(configuration, arguments.kubeconfig, arguments.context) as client:
         shake = functools.partial(handshake, seconds=_HANDSHAKE_SECONDS)
-        checks = await examine(
+        examined = await examine(
             Patient(
                 client,
                 client.read,
@@ -78,7 +76,7 @@ async def _examine(arguments: argparse.Namespace, configuration: Configuration) 
                 arguments.all_webhooks,
             )
         )
-        return checks if arguments.config else [_UNCONFIGURED, *checks]
+        return examined if arguments.config else {"configuration": [_UNCONFIGURED], **examined}
 
 
 COMMAND = Command(

@@ -23,7 +23,7 @@ from app.console.topology import surveyed
 from app.doctor.apis import Read
 from app.doctor.certificate import Handshake
 from app.doctor.examination import Patient, examine
-from app.doctor.report import Check, Checks
+from app.doctor.report import Check
 from app.explain.known.index import Index
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.words import counted
@@ -87,7 +87,7 @@ class Result:
     stage: str = "the audit"
     looked_at: int = 0
     rows: list[FindingRow] = field(default_factory=list)
-    passed: Checks = field(default_factory=list)
+    passed: list[tuple[str, Check]] = field(default_factory=list)
     not_seen: list[str] = field(default_factory=list)
 
 
@@ -162,11 +162,12 @@ class Examination:
         patient = Patient(
             self._client, self._read, _no_handshake, configuration, False, datetime.now(UTC)
         )
-        for check in await examine(patient):
-            if check.status == "ok":
-                result.passed.append(check)
-            else:
-                result.rows.append(_of_doctor(check))
+        for subject, checks in (await examine(patient)).items():
+            for check in checks:
+                if check.status == "ok":
+                    result.passed.append((subject, check))
+                else:
+                    result.rows.append(_of_doctor(subject, check))
 
     def count(self, index: Index) -> int:
         """Return the number of findings of the last examination and of the topology of now."""
@@ -226,9 +227,9 @@ def _of_audit(finding: Finding) -> FindingRow:
     )
 
 
-def _of_doctor(check: Check) -> FindingRow:
+def _of_doctor(subject: str, check: Check) -> FindingRow:
     group = "undecided" if check.status == "unknown" else check.status
-    return FindingRow(group, "doctor", f"{check.subject}: {check.message}", "", check.remedy)
+    return FindingRow(group, "doctor", f"{subject}: {check.message}", "", check.remedy)
 
 
 def _of_topology(reason: Reason) -> FindingRow:

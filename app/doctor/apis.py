@@ -10,14 +10,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from msgspec.structs import replace
 
 from app.doctor.releases import recognised
-from app.doctor.report import Check, Checks, Status
+from app.doctor.report import Check, Checks, Status, ok, problem
 from app.facts import kinds
 from app.kube.api import Client, NotFound, Object, Selection, every
 from app.objects.resource import CRD, Resource
 from app.objects.shape import map_at, maps_at, text_at, texts_at
 from app.value import Value
 
-SUBJECT = "APIs"
 _MATCH_CONDITIONS = (1, 28)
 _NUMBER = re.compile(r"[0-9]{1,9}")
 Read = Callable[[str], Awaitable[Object]]
@@ -103,7 +102,7 @@ async def _check_version(read: Read) -> Checks:
 
     shown = text_at(version, "gitVersion") or f"{major}.{minor}"
     if (major, minor) >= _MATCH_CONDITIONS:
-        return [Check(SUBJECT, "ok", f"Kubernetes {shown}")]
+        return [ok(f"Kubernetes {shown}")]
 
     message = (
         f"Kubernetes {shown} has no matchConditions, by which the webhooks say what they are"
@@ -111,9 +110,7 @@ async def _check_version(read: Read) -> Checks:
     )
     needed = ".".join(map(str, _MATCH_CONDITIONS))
 
-    return [
-        Check(SUBJECT, "problem", message, f"Upgrade the cluster to Kubernetes {needed} or later.")
-    ]
+    return [problem(message, f"Upgrade the cluster to Kubernetes {needed} or later.")]
 
 
 async def _check(
@@ -126,15 +123,13 @@ async def _check(
     resource = api.resource
     version = client.served_version(resource)
     if version is not None:
-        return Check(SUBJECT, "ok", f"{resource}: {version}")
+        return ok(f"{resource}: {version}")
     if str(resource) in broken:
         return None
 
     bindings = client.served_version(kinds.CLUSTER_TOPOLOGY_BINDING)
     if resource is kinds.CLUSTER_TOPOLOGY and bindings is not None:
-        return Check(
-            SUBJECT,
-            "ok",
+        return ok(
             f"{kinds.CLUSTER_TOPOLOGY_BINDING}: {bindings}, in place of {resource}",
         )
 
@@ -144,14 +139,12 @@ async def _check(
             f"{resource} is served as {', '.join(others)}; this version knows"
             f" {', '.join(resource.versions)}"
         )
-        return Check(
-            SUBJECT,
-            "problem",
+        return problem(
             f"{message}: {api.means}",
             "Find the grove-admission that knows it.",
         )
 
-    return Check(SUBJECT, api.absent, f"{resource} is not installed: {api.means}", api.remedy)
+    return Check(api.absent, f"{resource} is not installed: {api.means}", api.remedy)
 
 
 async def _other_versions(read: Read, resource: Resource) -> list[str]:
@@ -200,7 +193,6 @@ def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
         )
         message = f"CRD {name} {state}: {accepted.get('message')}{by} ({accepted.get('reason')})"
         return Check(
-            SUBJECT,
             "warning" if served else "problem",
             message,
             _remedy(name, taken_by, accepted),
@@ -217,9 +209,7 @@ def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
         " finalizers."
     )
 
-    return Check(
-        SUBJECT,
-        "problem",
+    return problem(
         f"CRD {name} is not established, and its API is not served: {reasons}",
         remedy,
     )

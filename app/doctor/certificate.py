@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from app.certificates.inspect import check_certificate, inspect, split_bundle
 from app.config.schema import CertificateMode
-from app.doctor.report import Check, Checks
+from app.doctor.report import Check, Checks, ok, problem, unknown, warning
 from app.doctor.service import Endpoint
 from app.doctor.webhooks import webhooks_in
 from app.groups import by_key
@@ -24,7 +24,6 @@ from app.objects.resource import SECRET
 from app.objects.shape import JsonMap, map_at, text_at, text_of
 from app.value import Value
 
-SUBJECT = "certificate"
 _KEEPER = (
     "Self-managed: a running replica writes it, see its log. cert-manager: see its cainjector."
     " Else: put the CA there."
@@ -146,24 +145,18 @@ def check_stored(
     if shown.tls_crt is None:
         if not shown.is_readable:
             return []  # reported if it is needed to compare with
-        return [
-            Check(SUBJECT, "problem" if mode == "self-managed" else "warning", shown.reason, keeper)
-        ]
+        return [Check("problem" if mode == "self-managed" else "warning", shown.reason, keeper)]
 
     try:
         end = inspect(split_bundle(shown.tls_crt)[0]).not_after
     except (ValueError, IndexError):
-        return [
-            Check(SUBJECT, "problem", f"tls.crt of Secret {secret} is no PEM certificate", keeper)
-        ]
+        return [problem(f"tls.crt of Secret {secret} is no PEM certificate", keeper)]
 
     if end <= now:
         message = f"the certificate of Secret {secret} expired at {end.isoformat()}"
-        return [Check(SUBJECT, "problem", message, keeper)]
+        return [problem(message, keeper)]
 
-    return [
-        Check(SUBJECT, "ok", f"the certificate of Secret {secret} is valid until {end.isoformat()}")
-    ]
+    return [ok(f"the certificate of Secret {secret} is valid until {end.isoformat()}")]
 
 
 async def check_bundle(
@@ -181,7 +174,7 @@ async def check_bundle(
     cas = _readable(bundle)
     if isinstance(cas, str):
         refusing = f"{bundle.what} {cas}: API servers refuse to call"
-        return [Check(SUBJECT, "problem", refusing, _KEEPER)]
+        return [problem(refusing, _KEEPER)]
     validity = _validity(bundle, cas, now)
     if validity.status == "problem":
         return [validity]
@@ -208,7 +201,7 @@ async def check_bundle(
 
 def _not_reached(endpoints: Iterable[Endpoint]) -> Checks:
     names = ", ".join(map(str, endpoints))
-    return [Check(SUBJECT, "warning", f"can't be reached from here: {names}")] if names else []
+    return [warning(f"can't be reached from here: {names}")] if names else []
 
 
 def _readable(bundle: Bundle) -> tuple[bytes, ...] | str:
@@ -230,16 +223,14 @@ def _validity(
         info.not_after for info in map(inspect, cas) if info.not_before <= now <= info.not_after
     ]
     if not ends:
-        return Check(SUBJECT, "problem", f"{bundle.what} has no CA that is valid now", _KEEPER)
+        return problem(f"{bundle.what} has no CA that is valid now", _KEEPER)
     message = f"{bundle.what}: {len(ends)} valid of {len(cas)}, until {max(ends).isoformat()}"
-    return Check(SUBJECT, "ok", message)
+    return ok(message)
 
 
 def _judge(bundle: Bundle, place: Endpoint, result: Handshake) -> Check:
     if result.outcome == "trusted":
-        return Check(
-            SUBJECT,
-            "ok",
+        return ok(
             f"{place} shows a certificate for {bundle.target.name} that {bundle.what} leads to",
         )
 
@@ -248,7 +239,7 @@ def _judge(bundle: Bundle, place: Endpoint, result: Handshake) -> Check:
         f" {result.reason}"
     )
 
-    return Check(SUBJECT, "problem", message, _KEEPER)
+    return problem(message, _KEEPER)
 
 
 def _compare(
@@ -263,18 +254,14 @@ def _compare(
             f"no server could be reached ({unreached}), and {shown.reason}: not compared with"
             f" {bundle.what}"
         )
-        return Check(
-            SUBJECT,
-            "unknown",
+        return unknown(
             message,
             "Run this inside the cluster, or as somebody who may read the Secret.",
         )
 
     findings = check_certificate(shown.tls_crt, pem, [bundle.target.name], now)
     if findings:
-        return Check(
-            SUBJECT,
-            "problem",
+        return problem(
             f"{bundle.what} and tls.crt of the Secret: {'; '.join(findings)}",
             _KEEPER,
         )
@@ -284,7 +271,7 @@ def _compare(
         f" reached: {unreached})"
     )
 
-    return Check(SUBJECT, "ok", message)
+    return ok(message)
 
 
 async def handshake(

@@ -7,7 +7,7 @@ from app.cluster.dialects import dialect_of
 from app.cluster.pods import claims_held_in_deletion, pods_without_claim
 from app.cluster.rows import StoredClique
 from app.config.schema import Configuration
-from app.doctor.report import Check, Checks
+from app.doctor.report import Check, Checks, ok, problem
 from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.facts.kinds import DEVICE_CLASS, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.facts.kubernetes.claim import awaited_classes
@@ -30,7 +30,6 @@ from app.rules.mnnvl.missing import (
 )
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS
 
-SUBJECT = "claims"
 _SHOWN = 5
 
 
@@ -41,7 +40,7 @@ async def check_claims(client: Client, configuration: Configuration) -> Checks:
     checks = _check_mode(configuration, classes)
     waiting = by_key((unallocatable(awaited_classes(obj), classes), _name(obj)) for obj in claims)
     checks += [_never_allocated(name, names) for name, names in sorted(waiting.items()) if name]
-    checks = checks or [Check(SUBJECT, "ok", "no ResourceClaim for MNNVL lacks its DeviceClass")]
+    checks = checks or [ok("no ResourceClaim for MNNVL lacks its DeviceClass")]
     held = await claims_held_in_deletion(client, claims)
 
     return [*checks, *(_held(claim, pods) for claim, pods in held)]
@@ -58,7 +57,7 @@ def _check_mode(configuration: Configuration, classes: set[str]) -> Checks:
         " claims that name no other class can never be allocated"
     )
     remedy = "Set mnnvl.claimMode to auto, or create the DeviceClass."
-    return [Check(SUBJECT, "problem", message, remedy)]
+    return [problem(message, remedy)]
 
 
 async def check_lost_claims(client: Client) -> Checks:
@@ -92,13 +91,13 @@ def _check_cliques(
         )
     )
     if not lacking:
-        return Check(SUBJECT, "ok", "every PodClique that asks for an MNNVL claim has one")
+        return ok("every PodClique that asks for an MNNVL claim has one")
 
     message = (
         "PodCliques must have an MNNVL claim and have none, so that their new Pods run outside of"
         f" their NVLink domain: {listed(lacking, _SHOWN)}"
     )
-    return Check(SUBJECT, "problem", message, PUT_BACK)
+    return problem(message, PUT_BACK)
 
 
 def _check_pods(pods: Mapping[Key, list[str]], claimed: Collection[Key]) -> Checks:
@@ -115,12 +114,12 @@ def _check_pods(pods: Mapping[Key, list[str]], claimed: Collection[Key]) -> Chec
         "Pods run without the MNNVL claim that their PodClique has, outside of their NVLink"
         f" domain: {listed(without, _SHOWN)}"
     )
-    return [Check(SUBJECT, "problem", message, f"{REPLACE} grove-admission audit lists them all.")]
+    return [problem(message, f"{REPLACE} grove-admission audit lists them all.")]
 
 
 def _held(claim: Object, pods: Sequence[str]) -> Check:
-    problem, remedy = held_in_deletion(claim["metadata"]["namespace"], pods)
-    return Check(SUBJECT, "problem", f"ResourceClaim {_name(claim)} {problem}", remedy)
+    what, remedy = held_in_deletion(claim["metadata"]["namespace"], pods)
+    return problem(f"ResourceClaim {_name(claim)} {what}", remedy)
 
 
 async def _all(client: Client, resource: Resource) -> AsyncIterator[Object]:
@@ -144,4 +143,4 @@ def _never_allocated(name: str, claims: list[str]) -> Check:
         "Create the DeviceClass, or use mnnvl.claimMode: auto and make their PodCliques anew, which"
         " then get claims that the driver serves."
     )
-    return Check(SUBJECT, "problem", message, remedy)
+    return problem(message, remedy)

@@ -28,8 +28,7 @@ from app.doctor import (
 )
 from app.doctor.apis import Read
 from app.doctor.certificate import Shake
-from app.doctor.installed import ALL_WEBHOOKS
-from app.doctor.report import Check, Checks
+from app.doctor.report import Checks, Examined, ok, unknown
 from app.doctor.service import Endpoint
 from app.kube.api import Client, ClusterError, Object, ObjectRef, Selection, every, find
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
@@ -55,17 +54,17 @@ class Patient(Value):
     all_webhooks: bool = False
 
 
-async def examine(patient: Patient) -> Checks:
+async def examine(patient: Patient) -> Examined:
     """Return all checks, by subject."""
-    checks: Checks = []
+    examined: Examined = {}
     for subject, looking in _questions(patient):
         try:
-            checks += await looking
+            checks = await looking
         except ClusterError as error:
-            message = f"could not be looked at: {error.message}"
-            checks.append(Check(subject, "unknown", message, _ASK))
+            checks = [unknown(f"could not be looked at: {error.message}", _ASK)]
+        examined.setdefault(subject, []).extend(checks)
 
-    return checks
+    return examined
 
 
 def _questions(patient: Patient) -> Iterator[tuple[str, Awaitable[Checks]]]:
@@ -75,12 +74,12 @@ def _questions(patient: Patient) -> Iterator[tuple[str, Awaitable[Checks]]]:
     installed: list[Object] = []
     endpoints: list[Endpoint] = []
 
-    yield apis.SUBJECT, apis.check_apis(client, patient.read)
-    yield releases.SUBJECT, releases.check_releases(client)
-    yield webhooks.SUBJECT, _webhooks(patient, installed)
-    yield policies.SUBJECT, policies.check_policies(client, configuration)
-    yield policies.SUBJECT, queue_guard.check_queue_guard(client, configuration)
-    yield service.SUBJECT, _service(patient, installed, endpoints)
+    yield "APIs", apis.check_apis(client, patient.read)
+    yield "releases", releases.check_releases(client)
+    yield "webhooks", _webhooks(patient, installed)
+    yield "policies", policies.check_policies(client, configuration)
+    yield "policies", queue_guard.check_queue_guard(client, configuration)
+    yield "service", _service(patient, installed, endpoints)
     yield from _further_questions(patient, installed, endpoints)
 
 
@@ -93,16 +92,16 @@ def _further_questions(
     client = patient.client
     configuration = patient.configuration
     namespace = configuration.certificates.namespace
-    yield replicas.SUBJECT, replicas.check_replicas(client, namespace, __version__)
-    yield certificate.SUBJECT, _certificates(patient, installed, endpoints)
+    yield "replicas", replicas.check_replicas(client, namespace, __version__)
+    yield "certificate", _certificates(patient, installed, endpoints)
 
-    yield permissions.SUBJECT, _permissions(patient)
+    yield "permissions", _permissions(patient)
     election = configuration.leader_election
-    yield leader.SUBJECT, leader.check_leader(client, election, patient.now)
+    yield "leader", leader.check_leader(client, election, patient.now)
 
     managed = configuration.cluster_topology
     yield (
-        topology.SUBJECT,
+        "topology",
         topology.check_topology(
             client,
             managed.name,
@@ -110,13 +109,13 @@ def _further_questions(
             levels=configuration.levels,
         ),
     )
-    yield topology.DIALECT, topology.check_dialects(client)
-    yield claims.SUBJECT, claims.check_claims(client, configuration)
-    yield claims.SUBJECT, claims.check_lost_claims(client)
-    yield ownership.SUBJECT, ownership.check_owners(client, configuration)
-    yield grove.SUBJECT, grove.check_grove(client, configuration)
+    yield "dialect", topology.check_dialects(client)
+    yield "claims", claims.check_claims(client, configuration)
+    yield "claims", claims.check_lost_claims(client)
+    yield "owners", ownership.check_owners(client, configuration)
+    yield "Grove", grove.check_grove(client, configuration)
     if patient.all_webhooks:
-        yield ALL_WEBHOOKS, rehearsal.check_all(client, patient.shake, patient.now)
+        yield "all webhooks", rehearsal.check_all(client, patient.shake, patient.now)
 
 
 async def _permissions(patient: Patient) -> Checks:
@@ -146,7 +145,7 @@ async def _webhooks(patient: Patient, installed: list[Object]) -> Checks:
                 f"{resource.kind} {settings.webhook_configurations} could not be read:"
                 f" {error.message}"
             )
-            checks.append(Check(webhooks.SUBJECT, "unknown", message, _ASK))
+            checks.append(unknown(message, _ASK))
             continue
         others: list[Object] = []
         if stored is not None:
@@ -164,7 +163,7 @@ async def _service(patient: Patient, installed: list[Object], endpoints: list[En
     """Return the checks of the Service. Its ready endpoints are added to `endpoints`."""
     settings = patient.configuration.certificates
     if installed and not service.is_called(installed):
-        return [Check(service.SUBJECT, "ok", "the webhooks call URLs, no Service")]
+        return [ok("the webhooks call URLs, no Service")]
     checks, ready = await service.check_service(
         patient.client, settings.namespace, settings.service_name
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 from app.cluster.dialects import dialect_of
 from app.config.schema import Configuration, own_account
-from app.doctor.report import Check, Checks
+from app.doctor.report import Check, Checks, ok, problem, unknown, warning
 from app.doctor.webhooks import webhooks_in
 from app.dry_run.documents import read_documents
 from app.facts.kinds import CLUSTER_TOPOLOGY
@@ -22,7 +22,6 @@ from app.objects.resource import CONFIG_MAP, VALIDATING_WEBHOOKS
 from app.objects.shape import JsonMap, map_at, maps_of, text_at, texts_at
 from app.value import Value
 
-SUBJECT = "Grove"
 AUTHORIZER = "authorizer.webhooks.grove.io"
 OPERATOR = "grove-operator"
 _CONFIG_MAPS = "app.kubernetes.io/component=operator-configmap,app.kubernetes.io/part-of=grove"
@@ -67,7 +66,7 @@ async def check_grove(client: Client, configuration: Configuration) -> Checks:
             "no configuration of its operator was found. If it runs,"
             f" {_what_to_check(configuration)}"
         )
-        return [Check(SUBJECT, "ok", message), *users]
+        return [ok(message), *users]
 
     if writes_topology:
         users = _users(operator, configuration)
@@ -81,9 +80,7 @@ async def check_grove(client: Client, configuration: Configuration) -> Checks:
 def _unknown(part: str, error: ClusterError, configuration: Configuration) -> Check:
     message = f"its {part} could not be read: {error.message}"
     remedy = "Look as somebody who may list ValidatingWebhookConfigurations and ConfigMaps."
-    return Check(
-        SUBJECT,
-        "unknown",
+    return unknown(
         message,
         f"{remedy} If Grove's operator runs, {_what_to_check(configuration)}.",
     )
@@ -135,7 +132,7 @@ def _authorizer(
     """Return whether the authorizer lets our leader change PodGangs and PodCliques."""
     account = own_account(configuration.certificates.namespace)
     if webhook is None:
-        return Check(SUBJECT, "ok", "its authorizer is off")
+        return ok("its authorizer is off")
 
     remedy = f"Add {account} to config.authorizer.exemptServiceAccountUserNames {_UPGRADE}."
     denied = "it denies what our leader writes to PodGangs and PodCliques"
@@ -145,14 +142,14 @@ def _authorizer(
             f"its authorizer ({AUTHORIZER}) is on, and its configuration is not known: unless"
             f" {account} is exempt, "
         )
-        return Check(SUBJECT, "warning", message + denied, remedy)
+        return warning(message + denied, remedy)
 
     if account in texts_at(settings, "exemptServiceAccountUserNames"):
-        return Check(SUBJECT, "ok", f"its authorizer is on, and {account} is exempt")
+        return ok(f"its authorizer is on, and {account} is exempt")
 
     message = f"its authorizer ({AUTHORIZER}) is on without an exemption for {account}: {denied}"
 
-    return Check(SUBJECT, "problem", message, remedy)
+    return problem(message, remedy)
 
 
 def _topology(
@@ -175,9 +172,7 @@ def _topology(
             deletes = "its operator deletes the managed ClusterTopology at each start, and "
         rejects = "its webhook rejects PodCliqueSets with topology constraints"
         return [
-            Check(
-                SUBJECT,
-                "problem",
+            problem(
                 f"its topology feature is off: {deletes}{rejects}",
                 f"Set config.topologyAwareScheduling.enabled: true {_UPGRADE}.",
             )
@@ -196,9 +191,9 @@ def _topology(
                 f"Set the same levels as config.topologyAwareScheduling.levels {_UPGRADE}, or"
                 " change ours."
             )
-            return [Check(SUBJECT, "problem", message, remedy)]
+            return [problem(message, remedy)]
 
-    return [Check(SUBJECT, "ok", "its topology feature is on")]
+    return [ok("its topology feature is on")]
 
 
 def _listed(levels: Mapping[Any, Any]) -> str:
@@ -219,7 +214,7 @@ def _users(operator: Operator | None, configuration: Configuration) -> Checks:
         named = text_at(operator.section("authorizer"), "reconcilerServiceAccountUserName")
         account = named or f"system:serviceaccount:{operator.namespace}:{OPERATOR}"
         if account in users:
-            return [Check(SUBJECT, "ok", f"{account} may write the managed ClusterTopology")]
+            return [ok(f"{account} may write the managed ClusterTopology")]
 
     message = (
         f"authorization.authorizedUsers has no {account}: Grove's operator exits if it may not"
@@ -230,4 +225,4 @@ def _users(operator: Operator | None, configuration: Configuration) -> Checks:
         " and restart."
     )
 
-    return [Check(SUBJECT, "problem", message, remedy)]
+    return [problem(message, remedy)]

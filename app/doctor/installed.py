@@ -18,9 +18,6 @@ from app.value import Value
 
 ServiceKey = tuple[str, str]
 
-ALL_WEBHOOKS = "all webhooks"
-"""The subject of all checks of the rehearsal."""
-
 _SERVICE_LABEL = "kubernetes.io/service-name"
 _DEFAULT_TIMEOUT_SECONDS = 10
 

@@ -3,12 +3,11 @@
 from datetime import datetime, timedelta
 
 from app.config.schema import LeaderElection
-from app.doctor.report import Check, Checks
+from app.doctor.report import Checks, ok, problem
 from app.kube.api import Client, ObjectRef, find
 from app.objects.resource import LEASE
 from app.objects.shape import int_of, map_at, text_at
 
-SUBJECT = "leader"
 _SLACK = timedelta(seconds=60)
 """How far the clock here may differ from those of the replicas."""
 
@@ -31,22 +30,20 @@ async def check_leader(
     `now` is in UTC. Raise ClusterError if the Lease cannot be read.
     """
     if not settings.enabled:
-        return [Check(SUBJECT, "ok", "leader election is off: the only replica reconciles")]
+        return [ok("leader election is off: the only replica reconciles")]
 
     title = f"Lease {settings.namespace}/{settings.name}"
     remedy = _LOGS.format(namespace=settings.namespace, name=settings.name)
     lease = await find(client, ObjectRef(LEASE, settings.name, settings.namespace))
     if lease is None:
         message = f"{title} does not exist: no replica has led, and nothing is reconciled"
-        return [Check(SUBJECT, "problem", message, remedy)]
+        return [problem(message, remedy)]
 
     spec = map_at(lease, "spec")
     holder = text_at(spec, "holderIdentity")
     renewed = text_at(spec, "renewTime")
     if not holder:
-        return [
-            Check(SUBJECT, "problem", f"{title} is held by nobody: nothing is reconciled", remedy)
-        ]
+        return [problem(f"{title} is held by nobody: nothing is reconciled", remedy)]
 
     seconds = max(0, min(int_of(spec.get("leaseDurationSeconds")), _LONGEST))
     if _age(renewed, now) > timedelta(seconds=seconds) + _SLACK:
@@ -54,9 +51,9 @@ async def check_leader(
             f"{title} was last renewed at {renewed or 'no time'} by {holder}: nothing has been"
             " reconciled since"
         )
-        return [Check(SUBJECT, "problem", message, remedy)]
+        return [problem(message, remedy)]
 
-    return [Check(SUBJECT, "ok", f"{holder} leads")]
+    return [ok(f"{holder} leads")]
 
 
 def _age(time: str, now: datetime) -> timedelta:

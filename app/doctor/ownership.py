@@ -6,14 +6,13 @@ PodCliqueSet should own?
 
 from app.cluster.dialects import OWNER_RULES, dialect_of
 from app.config.schema import Configuration
-from app.doctor.report import Check, Checks
+from app.doctor.report import Check, Checks, ok, problem, warning
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.labels import MNNVL_MANAGED
 from app.facts.nvidia.mnnvl import read_mnnvl_resource
 from app.kube.api import Client, Selection, list_all
 from app.objects.fields import listed
 
-SUBJECT = "owners"
 _SHOWN = 5
 
 
@@ -36,7 +35,7 @@ async def check_owners(client: Client, configuration: Configuration) -> Checks:
         checks.append(_owned_by_gangs(owned))
 
     message = f"{rule.kind}s own the ComputeDomains and claims for MNNVL"
-    return checks or [Check(SUBJECT, "ok", message)]
+    return checks or [ok(message)]
 
 
 def _unsafe(dialect: str) -> Check:
@@ -45,7 +44,7 @@ def _unsafe(dialect: str) -> Check:
         f' "{dialect}": when it replaces the PodGangs of running workloads, their ComputeDomains'
         " and claims are deleted under the pods"
     )
-    return Check(SUBJECT, "warning", message, "Set mnnvl.owner to auto.")
+    return warning(message, "Set mnnvl.owner to auto.")
 
 
 def _owned_by_gangs(owned: list[str]) -> Check:
@@ -57,4 +56,4 @@ def _owned_by_gangs(owned: list[str]) -> Check:
         "The leader gives them to their PodCliqueSets: see whether a replica leads"
         " (/readyz?verbose) and what its log says. Upgrade Grove only afterwards."
     )
-    return Check(SUBJECT, "problem", message, remedy)
+    return problem(message, remedy)

@@ -6,12 +6,11 @@ The table has the same permissions as `manifests/base/rbac.yaml`; a test compare
 from collections.abc import Mapping, Sequence
 
 from app.config.schema import ACCOUNT, Configuration, own_account
-from app.doctor.report import Check, Checks, Status
+from app.doctor.report import Check, Checks, Status, ok
 from app.kube.api import Client, Object
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW
 from app.value import Value
 
-SUBJECT = "permissions"
 _REMEDY = "Apply manifests/base/rbac.yaml."
 _WHY = "saying why gangs wait"
 _REMEDY_OF_WAITING = "Add the component manifests/components/waiting to your overlay."
@@ -225,11 +224,11 @@ async def check_permissions(client: Client, needs: Sequence[Need], namespace: st
         if refused:
             message = f"{subject} may not {', '.join(refused)} {need}: {need.purpose}"
             status: Status = "warning" if need.optional else "problem"
-            missing.append(Check(SUBJECT, status, message, _remedy(need)))
+            missing.append(Check(status, message, _remedy(need)))
 
     count = sum(len(need.verbs) for need in needs)
 
-    return missing or [Check(SUBJECT, "ok", f"{subject} may do all that is needed ({count} verbs)")]
+    return missing or [ok(f"{subject} may do all that is needed ({count} verbs)")]
 
 
 def _remedy(need: Need) -> str:

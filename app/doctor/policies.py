@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.config.schema import Configuration
-from app.doctor.report import Check, Checks
+from app.doctor.report import Check, Checks, ok, warning
 from app.groups import by_key
 from app.kube.api import Client, NotServed, Selection, every
 from app.objects.resource import (
@@ -23,8 +23,6 @@ from app.value import Value
 from app.webhooks.configurations import NAME
 from app.webhooks.policies import admission_policies, marking_policies
 from app.webhooks.policy_objects import RULES
-
-SUBJECT = "policies"
 
 _INSTALL = (
     "Print the policies with the configuration of the server (grove-admission policies), and"
@@ -99,7 +97,7 @@ async def check_policies(client: Client, configuration: Configuration) -> Checks
         desired = admission_policies(configuration)
         checks = [*_effects(stored, desired), *differences(stored, desired, _INSTALL)]
     else:
-        checks = [Check(SUBJECT, "ok", _NONE)]
+        checks = [ok(_NONE)]
 
     marking = await read_policies(client, labels_of(RULES), _MUTATING)
     if marking.policies or marking.bindings:
@@ -114,7 +112,7 @@ def _effects(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[Check]:
         name = policy["metadata"]["name"]
         bindings = stored.bindings.get(name, ())
         if name in stored.policies and bindings:
-            yield Check(SUBJECT, "ok", _effect(stored.policies[name], bindings))
+            yield ok(_effect(stored.policies[name], bindings))
 
 
 def differences(
@@ -124,7 +122,7 @@ def differences(
 ) -> Iterator[Check]:
     """Yield how the stored policies are not `desired`: policies, each before its binding."""
     for message in _differences(stored, desired):
-        yield Check(SUBJECT, "warning", message, remedy)
+        yield warning(message, remedy)
 
 
 def _differences(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[str]:

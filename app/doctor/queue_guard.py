@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 
 from app.config.schema import Configuration
-from app.doctor.policies import SUBJECT, Policies, denies, differences, labels_of, read_policies
-from app.doctor.report import Check, Checks
+from app.doctor.policies import Policies, denies, differences, labels_of, read_policies
+from app.doctor.report import Checks, ok, warning
 from app.facts.kai.queue import read_queue_names
 from app.facts.kinds import QUEUE, QUEUE_NAMES
 from app.facts.labels import KAI_SCHEDULER
@@ -40,21 +40,17 @@ async def check_queue_guard(client: Client, configuration: Configuration) -> Che
         " manifests README."
     )
     message = f"the queue guard looks at writes that name a queue, and {effect}"
-    checks = [Check(SUBJECT, "ok", message), *differences(stored, desired, remedy)]
+    checks = [ok(message), *differences(stored, desired, remedy)]
     if not is_defined:
         return [*checks, _NO_NAMES]
     return [*checks, *await _check_names(client, configuration.certificates.namespace)]
 
 
-_NO_NAMES = Check(
-    SUBJECT,
-    "warning",
+_NO_NAMES = warning(
     f"CRD {QUEUE_NAMES} is not installed: no policy warns of queues that don't exist",
     "kubectl apply -f manifests/overlays/queue-guard/queuenames.yaml",
 )
-_LEFT_BEHIND = Check(
-    SUBJECT,
-    "warning",
+_LEFT_BEHIND = warning(
     f"CRD {QUEUE_NAMES} was left behind: the policies that read it are not installed",
     f"kubectl delete crd {QUEUE_NAMES}",
 )
@@ -72,7 +68,7 @@ async def _check_names(client: Client, namespace: str) -> Checks:
     if listed == listable(names):
         known = f"the {len(names)} Queues are known to the policies, which warn of others"
         too_many = f"{len(names)} Queues are too many for one object: no policy warns of others"
-        return [Check(SUBJECT, "ok", known if listed == names else too_many)]
+        return [ok(known if listed == names else too_many)]
 
     differing = sorted(names ^ listed)
     shown = ", ".join(differing[:_MOST_SHOWN])
@@ -84,7 +80,7 @@ async def _check_names(client: Client, namespace: str) -> Checks:
         "The leader writes it within seconds. See why it doesn't:"
         f" kubectl -n {namespace} logs deployment/grove-admission."
     )
-    return [Check(SUBJECT, "warning", message, remedy)]
+    return [warning(message, remedy)]
 
 
 def _kai_namespace(stored: Policies, configuration: Configuration) -> str:

@@ -13,13 +13,12 @@ from datetime import datetime
 
 from app.doctor.certificate import Bundle, Shake, Shown, bundles_of, check_bundle
 from app.doctor.installed import (
-    ALL_WEBHOOKS,
     Installed,
     StoredWebhook,
     Surroundings,
     read_installed,
 )
-from app.doctor.report import Check, Checks
+from app.doctor.report import Check, Checks, ok, unknown, warning
 from app.doctor.service import Endpoint
 from app.doctor.targets import check_targets, endpoints_of, fault_of
 from app.doctor.webhooks import while_down
@@ -89,7 +88,7 @@ def _stands(webhook: StoredWebhook, installed: Installed) -> Check:
     refusing = installed.policies.refusing(webhook.content)
     if refusing:
         text += f"; API servers still enforce the policies {', '.join(refusing)}"
-    return Check(ALL_WEBHOOKS, "ok", text)
+    return ok(text)
 
 
 def _recovery(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Check]:
@@ -114,7 +113,7 @@ def _recovery(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Ch
         f"Leave {namespace} out by its namespaceSelector: kubernetes.io/metadata.name NotIn"
         f" [{namespace}]."
     )
-    yield Check(ALL_WEBHOOKS, "warning" if webhook.has_conditions else "problem", message, remedy)
+    yield Check("warning" if webhook.has_conditions else "problem", message, remedy)
 
 
 def _is_selected(webhook: StoredWebhook, namespace: str, surroundings: Surroundings) -> bool:
@@ -170,7 +169,7 @@ def _stops(
     remedy = "Leave these resources out of its rules, or set failurePolicy: Ignore."
     if where:
         remedy = f"Leave {_SYSTEM} out by its namespaceSelector, or set failurePolicy: Ignore."
-    return Check(ALL_WEBHOOKS, "warning", message, remedy)
+    return warning(message, remedy)
 
 
 def _full_name(group: str, plural: str) -> str:
@@ -196,7 +195,7 @@ def _timeouts(webhooks: Sequence[StoredWebhook]) -> Iterator[Check]:
             f" webhooks are slow: an API server gives up after {_LIMIT_SECONDS} s"
         )
         remedy = f"Lower timeoutSeconds of {', '.join(dict.fromkeys(names))}."
-        yield Check(ALL_WEBHOOKS, "warning", message, remedy)
+        yield warning(message, remedy)
 
 
 def _longest(called: Sequence[StoredWebhook]) -> int:
@@ -225,21 +224,21 @@ async def check_certificates(
 ) -> Checks:
     """Return the problems of all caBundles, and how many could not be compared from here."""
     checks: Checks = []
-    unknown = 0
+    uncompared = 0
     for title, configuration in installed.configurations.items():
         for bundle in bundles_of([configuration]):
             webhooks = maps_at(configuration, "webhooks")
             results = await _check_bundle(bundle, webhooks, installed.surroundings, shake, now)
-            unknown += any(check.status == "unknown" for check in results)
+            uncompared += any(check.status == "unknown" for check in results)
             checks += [
-                Check(ALL_WEBHOOKS, check.status, f"{title}: {check.message}", _WRITER)
+                Check(check.status, f"{title}: {check.message}", _WRITER)
                 for check in results
                 if check.status == "problem"
             ]
 
-    if unknown:
-        message = f"{unknown} caBundles were not compared with the certificates of their servers"
-        checks.append(Check(ALL_WEBHOOKS, "unknown", message, "Run this inside the cluster."))
+    if uncompared:
+        message = f"{uncompared} caBundles were not compared with the certificates of their servers"
+        checks.append(unknown(message, "Run this inside the cluster."))
 
     return checks
 

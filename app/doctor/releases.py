@@ -8,13 +8,11 @@ the pairs that are known not to work with the check that finds each.
 
 from collections.abc import Iterable, Iterator
 
-from app.doctor.report import Check, Checks
+from app.doctor.report import Checks, ok
 from app.kube.api import Client, Selection, every
 from app.objects.resource import CRD
 from app.objects.shape import JsonMap, map_at, maps_at
 from app.value import Value
-
-SUBJECT = "releases"
 
 
 class Release(Value):
@@ -77,7 +75,7 @@ RELEASES = (
 async def check_releases(client: Client) -> Checks:
     """Return a line for each neighbour that is installed. Raise ClusterError."""
     crds = await every(client, Selection(CRD))
-    return [Check(SUBJECT, "ok", _text(release)) for release in recognised(crds)]
+    return [ok(_text(release)) for release in recognised(crds)]
 
 
 def recognised(crds: Iterable[JsonMap]) -> Iterator[Release]:

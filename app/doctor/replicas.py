@@ -4,13 +4,12 @@ import contextlib
 import re
 from collections.abc import AsyncIterator, Iterator
 
-from app.doctor.report import Check, Checks
+from app.doctor.report import Check, Checks, ok, problem
 from app.kube.api import Client, ClusterError, Object, ObjectRef, Selection, every, find
 from app.objects.edits import value_at
 from app.objects.resource import DEPLOYMENT, POD
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
 
-SUBJECT = "replicas"
 NAME = "grove-admission"
 _VERSION = re.compile(r":v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})$")
 
@@ -40,9 +39,9 @@ async def _readiness(client: Client, namespace: str, deployment: Object) -> Chec
     ready = int_of(value_at(deployment, ("status", "readyReplicas")))
     if desired == 0:
         remedy = f"Switch it on: kubectl -n {namespace} scale deployment {NAME} --replicas=2"
-        return Check(SUBJECT, "problem", f"{title} is scaled to 0 replicas: nobody answers", remedy)
+        return problem(f"{title} is scaled to 0 replicas: nobody answers", remedy)
     if ready >= desired:
-        return Check(SUBJECT, "ok", f"{title} has {ready} of {desired} replicas ready")
+        return ok(f"{title} has {ready} of {desired} replicas ready")
 
     reasons = sorted({reason async for reason in _reasons(client, namespace, deployment)})
     message = (
@@ -54,7 +53,7 @@ async def _readiness(client: Client, namespace: str, deployment: Object) -> Chec
         f" deployment/{NAME}."
     )
 
-    return Check(SUBJECT, "warning" if ready else "problem", message, remedy)
+    return Check("warning" if ready else "problem", message, remedy)
 
 
 async def _reasons(
@@ -111,7 +110,7 @@ def _age(
         " for this command."
     )
 
-    return [Check(SUBJECT, "problem", message, remedy)]
+    return [problem(message, remedy)]
 
 
 def _numbers(match: re.Match[str]) -> tuple[int, ...]:

@@ -3,8 +3,8 @@
 Each result has a status and, for a problem, a remedy.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import Any, Literal
 
 from msgspec.structs import asdict
@@ -21,7 +21,6 @@ class Check(Value):
     `unknown` means that it could not be made. The names of the fields are those of the JSON.
     """
 
-    subject: str
     status: Status
     message: str
     remedy: str = ""
@@ -30,32 +29,52 @@ class Check(Value):
 Checks = list[Check]
 """What was found by one look."""
 
+Examined = dict[str, Checks]
+"""What was found, by subject."""
 
-def exit_code(checks: Sequence[Check]) -> int:
+
+def ok(message: str) -> Check:
+    return Check("ok", message)
+
+
+def warning(message: str, remedy: str = "") -> Check:
+    return Check("warning", message, remedy)
+
+
+def problem(message: str, remedy: str) -> Check:
+    return Check("problem", message, remedy)
+
+
+def unknown(message: str, remedy: str) -> Check:
+    return Check("unknown", message, remedy)
+
+
+def exit_code(examined: Examined) -> int:
     """0 fine (warnings included), 1 problems, 2 if not everything could be looked at."""
-    statuses = {check.status for check in checks}
-    return 2 if "unknown" in statuses else 1 if "problem" in statuses else 0
+    counts = summary(examined)
+    return 2 if counts["unknown"] else 1 if counts["problem"] else 0
 
 
-def lines(checks: Sequence[Check], *, everything: bool = False) -> Iterator[str]:
+def lines(examined: Examined, *, everything: bool = False) -> Iterator[str]:
     """Yield the verdict, then the checks for people, by subject.
 
     Those that are ok are included only if `everything`.
 
     Each line is safe to show.
     """
-    yield verdict(checks)
-    shown = [check for check in checks if everything or check.status != "ok"]
-    yield from map(visible, _lines(shown))
+    yield verdict(examined)
+    for subject, checks in examined.items():
+        shown = [check for check in checks if everything or check.status != "ok"]
+        yield from map(visible, _lines(subject, shown))
 
 
-def _lines(checks: Sequence[Check]) -> Iterator[str]:
-    for subject, group in groupby(checks, key=lambda check: check.subject):
+def _lines(subject: str, checks: Sequence[Check]) -> Iterator[str]:
+    if checks:
         yield subject
-        for check in group:
-            yield f"  {check.status:<8} {check.message}"
-            if check.remedy:
-                yield f"{'':11}remedy: {check.remedy}"
+    for check in checks:
+        yield f"  {check.status:<8} {check.message}"
+        if check.remedy:
+            yield f"{'':11}remedy: {check.remedy}"
 
 
 _VERDICTS = {
@@ -65,12 +84,12 @@ _VERDICTS = {
 }
 
 
-def verdict(checks: Sequence[Check]) -> str:
+def verdict(examined: Examined) -> str:
     """Return the answer in one line: `the installation has problems: 1 problem, 41 ok`."""
-    counts = summary(checks)
+    counts = summary(examined)
     order: tuple[Status, ...] = ("problem", "unknown", "warning", "ok")
     words = ", ".join(_counted(counts[status], status) for status in order if counts[status])
-    return f"{_VERDICTS[exit_code(checks)]}: {words or 'nothing was checked'}"
+    return f"{_VERDICTS[exit_code(examined)]}: {words or 'nothing was checked'}"
 
 
 def _counted(count: int, status: Status) -> str:
@@ -79,11 +98,17 @@ def _counted(count: int, status: Status) -> str:
     return f"{count} {status}s" if is_noun and count != 1 else f"{count} {status}"
 
 
-def summary(checks: Sequence[Check]) -> dict[str, int]:
+def summary(examined: Examined) -> dict[str, int]:
     statuses: tuple[Status, ...] = ("ok", "warning", "problem", "unknown")
-    return {status: sum(check.status == status for check in checks) for status in statuses}
+    counts = Counter(check.status for checks in examined.values() for check in checks)
+    return {status: counts[status] for status in statuses}
 
 
-def document(checks: Sequence[Check]) -> dict[str, Any]:
+def document(examined: Examined) -> dict[str, Any]:
     """For programs."""
-    return {"checks": [asdict(check) for check in checks], "summary": summary(checks)}
+    checks = [
+        {"subject": subject, **asdict(check)}
+        for subject, checks in examined.items()
+        for check in checks
+    ]
+    return {"checks": checks, "summary": summary(examined)}

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 
-from app.doctor.report import Check, Checks
+from app.doctor.report import Check, Checks, ok, problem, warning
 from app.doctor.webhooks import webhooks_in
 from app.kube.api import Client, Object, ObjectRef, Selection, every, find
 from app.objects.resource import ENDPOINT_SLICE, SERVICE
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, texts_at
 from app.value import Value
 
-SUBJECT = "service"
 _PORT = 443
 _ABSENT = (
     "Apply the manifests. If it has another name, set certificates.serviceName and clientConfig of"
@@ -44,12 +43,12 @@ async def check_service(client: Client, namespace: str, name: str) -> tuple[Chec
     title = f"Service {namespace}/{name}"
     service = await find(client, ObjectRef(SERVICE, name, namespace))
     if service is None:
-        return [Check(SUBJECT, "problem", f"{title} does not exist", _ABSENT)], []
+        return [problem(f"{title} does not exist", _ABSENT)], []
 
     port = port_of(service, _PORT)
     if port is None:
         message = f"{title} has no port {_PORT}, which the webhook configurations name"
-        return [Check(SUBJECT, "problem", message, "Apply the manifests.")], []
+        return [problem(message, "Apply the manifests.")], []
 
     selector = f"kubernetes.io/service-name={name}"
     of_service = Selection(ENDPOINT_SLICE, namespace, labels=selector)
@@ -60,11 +59,11 @@ async def check_service(client: Client, namespace: str, name: str) -> tuple[Chec
 
 def _judge(title: str, ready: int) -> Check:
     if ready == 0:
-        return Check(SUBJECT, "problem", f"{title} has no ready endpoint", _UNREADY)
+        return problem(f"{title} has no ready endpoint", _UNREADY)
     if ready == 1:
         message = f"{title} has 1 ready endpoint: nobody answers while it restarts"
-        return Check(SUBJECT, "warning", message, "Run two replicas or more.")
-    return Check(SUBJECT, "ok", f"{title} has {ready} ready endpoints")
+        return warning(message, "Run two replicas or more.")
+    return ok(f"{title} has {ready} ready endpoints")
 
 
 def port_of(service: JsonMap, number: int) -> JsonMap | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from app.doctor.installed import ALL_WEBHOOKS, ServiceKey, StoredWebhook, Surroundings
+from app.doctor.installed import ServiceKey, StoredWebhook, Surroundings
 from app.doctor.report import Check, Status
 from app.doctor.service import Endpoint, port_of, ready_endpoints
 from app.groups import by_key
@@ -48,7 +48,7 @@ def check_targets(webhooks: Sequence[StoredWebhook], surroundings: Surroundings)
     for (configuration, fault), names in by_key(faults).items():
         if fault:
             message = fault.message(configuration, names)
-            yield Check(ALL_WEBHOOKS, fault.status, message, fault.remedy)
+            yield Check(fault.status, message, fault.remedy)
 
 
 def fault_of(webhook: StoredWebhook, surroundings: Surroundings) -> Fault | None:

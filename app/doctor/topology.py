@@ -7,7 +7,7 @@ conditions of the current objects.
 from collections.abc import Sequence
 
 from app.cluster.dialects import dialect_of
-from app.doctor.report import Check, Checks
+from app.doctor.report import Check, Checks, ok, problem, warning
 from app.facts.grove.topology import Level
 from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, KAI_TOPOLOGY
@@ -20,8 +20,6 @@ from app.rules.mnnvl.sets import GROVE_FINALIZER
 from app.rules.topology.coverage import CONDITION
 from app.rules.topology.kai import READY, desired_kai_topology, is_owned
 
-SUBJECT = "topology"
-DIALECT = "dialect"
 _SHOWN = 5
 _LEADER = "See whether a replica leads (/readyz?verbose) and what its log says."
 
@@ -50,9 +48,7 @@ async def check_topology(
             " PodGangs, wait"
         )
         return [
-            Check(
-                SUBJECT,
-                "problem",
+            problem(
                 message,
                 f"{_LEADER} Or, where topology support is off, give --config.",
             )
@@ -84,13 +80,13 @@ async def _binding(
             "topology support is off here; ClusterTopologyBindings are validated, and Grove acts on"
             " them"
         )
-        return [Check(SUBJECT, "ok", message)]
+        return [ok(message)]
 
     title = f"ClusterTopologyBinding {name}"
     stored = await find(client, ObjectRef(CLUSTER_TOPOLOGY_BINDING, name))
     if stored is None:
         message = f"{title} does not exist: PodCliqueSets that name it in topologyName are rejected"
-        return [Check(SUBJECT, "problem", message, _LEADER)]
+        return [problem(message, _LEADER)]
 
     current = dialect.read_levels(stored)
 
@@ -104,13 +100,11 @@ def _compared(
 ) -> Check:
     if configured and current != tuple(configured):
         remedy = f"The configuration is read at start: restart the replicas. Else: {_LEADER}"
-        return Check(
-            SUBJECT,
-            "problem",
+        return problem(
             f"{message}; the configuration has {_listed(configured)}",
             remedy,
         )
-    return Check(SUBJECT, "ok", message)
+    return ok(message)
 
 
 def _listed(levels: Sequence[Level]) -> str:
@@ -119,9 +113,9 @@ def _listed(levels: Sequence[Level]) -> str:
 
 def _disabled(name: str, stored: Object | None) -> Check:
     if stored is None:
-        return Check(SUBJECT, "ok", "topology support is off")
+        return ok("topology support is off")
     message = f"topology support is off, but ClusterTopology {name} exists"
-    return Check(SUBJECT, "warning", message, _LEADER)
+    return warning(message, _LEADER)
 
 
 def _ready(name: str, topology: Object) -> Check:
@@ -129,9 +123,9 @@ def _ready(name: str, topology: Object) -> Check:
     status = ready.get("status")
     message = ready.get("message") or "nothing has been said of it yet"
     if status == "True":
-        return Check(SUBJECT, "ok", f"ClusterTopology {name} is Ready")
+        return ok(f"ClusterTopology {name} is Ready")
     title = f"ClusterTopology {name} is not Ready: {message}"
-    return Check(SUBJECT, "problem" if status == "False" else "warning", title, _LEADER)
+    return Check("problem" if status == "False" else "warning", title, _LEADER)
 
 
 async def _kai(
@@ -145,18 +139,16 @@ async def _kai(
 
     stored = await find(client, ObjectRef(KAI_TOPOLOGY, name))
     if stored is None:
-        return [Check(SUBJECT, "problem", f"{title} does not exist", _LEADER)]
+        return [problem(f"{title} does not exist", _LEADER)]
     if not is_owned(stored, topology["metadata"]["uid"]):
         message = f"{title} is not controlled by ClusterTopology {name}, and so is left as it is"
-        return [Check(SUBJECT, "problem", message, "Delete it; it is made anew.")]
+        return [problem(message, "Delete it; it is made anew.")]
     if level_labels(stored) != level_labels(
         desired_kai_topology(topology, DESIGN.read_levels(topology))
     ):
-        return [
-            Check(SUBJECT, "problem", f"{title} has other levels than the ClusterTopology", _LEADER)
-        ]
+        return [problem(f"{title} has other levels than the ClusterTopology", _LEADER)]
 
-    return [Check(SUBJECT, "ok", f"{title} has the same levels")]
+    return [ok(f"{title} has the same levels")]
 
 
 # The dialect.
@@ -165,9 +157,7 @@ async def _kai(
 async def check_dialects(client: Client) -> Checks:
     """Return the checks of the dialect. Raise ClusterError."""
     dialect = dialect_of(client)
-    checks = [
-        Check(DIALECT, "ok", f'Grove\'s topology API is read in the dialect "{dialect.name}"')
-    ]
+    checks = [ok(f'Grove\'s topology API is read in the dialect "{dialect.name}"')]
     if dialect.resource is not CLUSTER_TOPOLOGY:
         checks += await _former(client)
     return [*checks, *await _coverage(client, dialect), *await _stuck(client)]
@@ -188,7 +178,7 @@ async def _former(client: Client) -> Checks:
         " a binding of the same name is rejected."
     )
 
-    return [Check(DIALECT, "warning", message, remedy)]
+    return [warning(message, remedy)]
 
 
 async def _coverage(client: Client, dialect: Dialect) -> Checks:
@@ -205,7 +195,7 @@ async def _coverage(client: Client, dialect: Dialect) -> Checks:
                 "Label the nodes that lack it, or correct the levels; grove-admission topology"
                 " names the nodes."
             )
-            checks.append(Check(DIALECT, "warning", message, remedy))
+            checks.append(warning(message, remedy))
 
     return checks
 
@@ -234,4 +224,4 @@ async def _stuck(client: Client) -> Checks:
         " its replicas: Grove then makes the ComputeDomain again."
     )
 
-    return [Check(DIALECT, "problem", message, remedy)]
+    return [problem(message, remedy)]

@@ -9,13 +9,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from app.config.schema import Enforcement
-from app.doctor.report import Check, Checks
+from app.doctor.report import Check, Checks, ok, problem, warning
 from app.objects.shape import JsonMap, Object, map_at, maps_at, text_at, texts_at
 from app.objects.tokens import split_token
 from app.webhooks.paths import PATHS, path_of
 from app.webhooks.registry import warning_paths
 
-SUBJECT = "webhooks"
 _NO_TOKEN = (
     "See callers in /readyz?verbose. The annotation grove-admission.grove.io/paths: managed of the"
     " manifests lets the server write the path."
@@ -51,10 +50,10 @@ def check_webhooks(
         if name in stored:
             checks += _check(stored[name], ours[name])
         else:
-            checks.append(Check(SUBJECT, "problem", f"{title} has no {name}", _INSTALL))
+            checks.append(problem(f"{title} has no {name}", _INSTALL))
 
     checks += [
-        Check(SUBJECT, "warning", f"{title} has {name}, which this version doesn't serve", _INSTALL)
+        warning(f"{title} has {name}, which this version doesn't serve", _INSTALL)
         for name in stored
         if name not in ours
     ]
@@ -73,7 +72,7 @@ def check_enforcement(enforcement: Enforcement) -> Checks:
         "At the end of the trial period, set enforcement.mode to refuse; grove-admission audit"
         " lists what is then refused."
     )
-    return [Check(SUBJECT, "warning", message, remedy)]
+    return [warning(message, remedy)]
 
 
 def _missing(
@@ -84,9 +83,7 @@ def _missing(
     ours = _webhook_names(desired)
     names = [other["metadata"]["name"] for other in others if ours & _webhook_names(other)]
     if not names:
-        return Check(
-            SUBJECT,
-            "problem",
+        return problem(
             f"{title} is not installed: nothing is checked or injected",
             _INSTALL,
         )
@@ -100,7 +97,7 @@ def _missing(
         " one."
     )
 
-    return Check(SUBJECT, "problem", message, remedy)
+    return problem(message, remedy)
 
 
 def webhooks_in(configurations: Iterable[JsonMap]) -> list[Object]:
@@ -114,9 +111,9 @@ def _webhook_names(configuration: JsonMap) -> set[str]:
 
 def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:
     name = desired["name"]
-    yield Check(SUBJECT, "ok", f"{name}: {while_down(stored)}")
+    yield ok(f"{name}: {while_down(stored)}")
     for difference in differences(stored, desired):
-        yield Check(SUBJECT, "warning", f"{name}: {difference}", _INSTALL)
+        yield warning(f"{name}: {difference}", _INSTALL)
 
     client = map_at(stored, "clientConfig")
     token, _ = split_token(path_of(client))  # which is never shown
@@ -125,10 +122,10 @@ def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:
             f"{name}: its path has no token, so that its reviews cause no writes: the leader makes"
             " MNNVL resources, later"
         )
-        yield Check(SUBJECT, "warning", message, _NO_TOKEN)
+        yield warning(message, _NO_TOKEN)
 
     for difference in _client_differences(name, client, desired["clientConfig"]):
-        yield Check(SUBJECT, "problem", f"{name}: {difference}", _INSTALL)
+        yield problem(f"{name}: {difference}", _INSTALL)
 
 
 def while_down(webhook: JsonMap) -> str:

@@ -4,7 +4,7 @@ import base64
 import copy
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -13,7 +13,6 @@ from app.certificates.issue import make_ca, make_leaf
 from app.config.read import read_configuration
 from app.doctor.certificate import Handshake
 from app.doctor.examination import Patient, examine
-from app.doctor.report import Check
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.objects.tokens import new_token
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
@@ -57,6 +56,15 @@ def encoded(pem: bytes) -> str:
     return base64.b64encode(pem).decode()
 
 
+class Finding(NamedTuple):
+    """A check that is not ok."""
+
+    subject: str
+    status: str
+    message: str
+    remedy: str = ""
+
+
 class Installation:
     """What is stored in the cluster, by kind; the configuration of the server, and what RBAC denies
     it.
@@ -83,7 +91,7 @@ class Installation:
     def webhooks(self) -> list[Object]:
         return [*self.objects["mutating"]["webhooks"], *self.objects["validating"]["webhooks"]]
 
-    async def findings(self) -> list[Check]:
+    async def findings(self) -> list[Finding]:
         """All checks that are not ok."""
         client = AnsweringClient(self.objects.values())
         (topology,) = client.objects(CLUSTER_TOPOLOGY)
@@ -91,7 +99,12 @@ class Installation:
         client.allows = lambda spec: not self.denied(spec["resourceAttributes"])
         configuration = read_configuration(yaml.safe_dump(self.configuration), "test")
         patient = Patient(client, self._read, shake, configuration, False, NOW)
-        return [check for check in await examine(patient) if check.status != "ok"]
+        return [
+            Finding(subject, check.status, check.message, check.remedy)
+            for subject, checks in (await examine(patient)).items()
+            for check in checks
+            if check.status != "ok"
+        ]
 
     async def _read(self, path: str) -> Object:
         assert path == "/version"

@@ -38,7 +38,7 @@ async def test_all_there() -> None:
 async def test_the_topology_api_that_grove_has_is_enough() -> None:
     client = MemoryClient(served={CRD: "v1", CLUSTER_TOPOLOGY_BINDING: "v1alpha1"})
     message = "clustertopologybindings.grove.io: v1alpha1, in place of clustertopologies.grove.io"
-    assert (await check_apis(client, read))[0] == Check("APIs", "ok", message)
+    assert (await check_apis(client, read))[0] == Check("ok", message)
 
 
 async def test_a_grove_that_lacks_its_crd_of_topologies_gets_that_one() -> None:
@@ -47,7 +47,6 @@ async def test_a_grove_that_lacks_its_crd_of_topologies_gets_that_one() -> None:
     client.served.pop(CLUSTER_TOPOLOGY)
     client.served.pop(CLUSTER_TOPOLOGY_BINDING, None)
     assert (await check_apis(client, read))[0] == Check(
-        "APIs",
         "problem",
         "clustertopologies.grove.io is not installed: topology constraints can't be checked",
         "Apply the CRD clustertopologybindings.grove.io of your release of Grove.",
@@ -90,7 +89,6 @@ async def test_without_any_neighbour_everything_says_why_it_matters() -> None:
             {"major": "1", "minor": "27+", "gitVersion": "v1.27.3-gke.1"},
             [
                 Check(
-                    "APIs",
                     "problem",
                     "Kubernetes v1.27.3-gke.1 has no matchConditions, by which the webhooks say what they are called for",
                     "Upgrade the cluster to Kubernetes 1.28 or later.",
@@ -100,7 +98,7 @@ async def test_without_any_neighbour_everything_says_why_it_matters() -> None:
         ),
         pytest.param(
             {"major": "1", "minor": "28"},
-            [Check("APIs", "ok", "Kubernetes 1.28")],
+            [Check("ok", "Kubernetes 1.28")],
             id="just new enough",
         ),
         pytest.param({"major": "", "minor": ""}, [], id="no numbers"),

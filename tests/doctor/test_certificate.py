@@ -62,7 +62,6 @@ async def said(
     places: tuple[Endpoint, ...] = (HERE, THERE),
 ) -> list[tuple[str, str]]:
     checks = await check_bundle(judged, places, shown, Network(answers), NOW)
-    assert {check.subject for check in checks} == {"certificate"}
     return [(check.status, check.message) for check in checks]
 
 

@@ -57,7 +57,6 @@ TAKEN = ("NamesAccepted", "False")
             [FIRST, crd("tools", TAKEN, ("Established", "False"))],
             [
                 Check(
-                    "APIs",
                     "problem",
                     'CRD tools.example.com is not established, and its API is not served: "Gadget" is already in use by gadgets.example.com (KindConflict)',
                     "Delete the CRD that is not used: kubectl delete crd tools.example.com, or gadgets.example.com.",
@@ -69,7 +68,6 @@ TAKEN = ("NamesAccepted", "False")
             [crd("tools", TAKEN, ("Established", "False"))],
             [
                 Check(
-                    "APIs",
                     "problem",
                     'CRD tools.example.com is not established, and its API is not served: "Gadget" is already in use (KindConflict)',
                     "Delete the CRD that is not used: kubectl delete crd tools.example.com, or the other.",
@@ -81,7 +79,6 @@ TAKEN = ("NamesAccepted", "False")
             [FIRST, crd("tools", TAKEN, ESTABLISHED, kind="Gadget")],
             [
                 Check(
-                    "APIs",
                     "warning",
                     'CRD tools.example.com is served without all of its names: "Gadget" is already in use by gadgets.example.com (KindConflict)',
                     "Delete the CRD that is not used: kubectl delete crd tools.example.com, or gadgets.example.com.",
@@ -93,7 +90,6 @@ TAKEN = ("NamesAccepted", "False")
             [crd("tools", ACCEPTED, ("NonStructuralSchema", "True"))],
             [
                 Check(
-                    "APIs",
                     "problem",
                     "CRD tools.example.com is not established, and its API is not served: NamesAccepted=True: fine; NonStructuralSchema=True: spec.versions[0].schema: Required value",
                     "See kubectl describe crd tools.example.com. If it is being deleted, its objects wait for their finalizers.",

@@ -29,14 +29,14 @@ LOOK = f"Look as somebody who may list ValidatingWebhookConfigurations and Confi
     [
         pytest.param(
             VALIDATING_WEBHOOKS,
-            [Check("Grove", "unknown", "its webhooks could not be read: not yours", LOOK)],
+            [Check("unknown", "its webhooks could not be read: not yours", LOOK)],
             id="the webhooks",
         ),
         pytest.param(
             CONFIG_MAP,
             [
-                Check("Grove", "unknown", "its configuration could not be read: not yours", LOOK),
-                Check("Grove", "ok", "its authorizer is off"),
+                Check("unknown", "its configuration could not be read: not yours", LOOK),
+                Check("ok", "its authorizer is off"),
             ],
             id="the ConfigMaps",
         ),
@@ -52,13 +52,13 @@ async def test_what_may_not_be_read_says_what_to_look_for(
 
 async def test_without_grove_it_is_said_what_to_look_for() -> None:
     message = f"no configuration of its operator was found. If it runs, {CHECKS}"
-    assert await check_grove(MemoryClient(), CONFIGURATION) == [Check("Grove", "ok", message)]
+    assert await check_grove(MemoryClient(), CONFIGURATION) == [Check("ok", message)]
 
 
 async def test_with_topology_off_here_groves_feature_need_not_be_off() -> None:
     exempt = CHECKS.partition(", and ")[2]
     message = f"no configuration of its operator was found. If it runs, {exempt}"
-    assert await check_grove(MemoryClient(), Configuration()) == [Check("Grove", "ok", message)]
+    assert await check_grove(MemoryClient(), Configuration()) == [Check("ok", message)]
 
 
 def config_map(name: str, created: str, text: Any, namespace: str = "grove-system") -> Object:
@@ -104,9 +104,9 @@ async def test_the_newest_configuration_that_can_be_read_counts() -> None:
         update={"authorization": Authorization.model_validate({"authorizedUsers": [operator]})}
     )
     assert await check_grove(client, configuration) == [
-        Check("Grove", "ok", "its authorizer is off"),
-        Check("Grove", "ok", "its topology feature is on"),
-        Check("Grove", "ok", f"{operator} may write the managed ClusterTopology"),
+        Check("ok", "its authorizer is off"),
+        Check("ok", "its topology feature is on"),
+        Check("ok", f"{operator} may write the managed ClusterTopology"),
     ]
 
 

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 import pytest
 
 from app import __version__
-from app.doctor.report import Check
 from tests.doctor.installation import (
     ACCOUNT,
     EXPIRED,
     OTHER_CA,
     SERVED_NAME,
     Change,
+    Finding,
     Installation,
     both,
     configured,
@@ -35,11 +35,11 @@ STORED_CERTIFICATE = f"A running replica creates and renews it: see {LOGS}. To h
 UNREADY = "See why its Pods aren't ready: their log says which check fails, and so does, beside kubectl port-forward, curl -k 'https://localhost:8443/readyz?verbose'."
 PODS = f"See kubectl -n grove-system describe pods, and {LOGS}."
 
-MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
+MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
     "an RBAC rule is missing": (
         denying(verb="patch", resource="podgangs"),
         [
-            Check(
+            Finding(
                 "permissions",
                 "problem",
                 "service account grove-system/grove-admission may not patch podgangs.scheduler.grove.io: constraints for the scheduler",
@@ -50,7 +50,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "resourceNames of the Lease's rule name something else": (
         denying(resource="leases", name="grove-admission"),
         [
-            Check(
+            Finding(
                 "permissions",
                 "problem",
                 'service account grove-system/grove-admission may not get, patch leases.coordination.k8s.io "grove-admission": leader election',
@@ -61,7 +61,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "a webhook configuration has another name": (
         renamed,
         [
-            Check(
+            Finding(
                 "webhooks",
                 "problem",
                 "MutatingWebhookConfiguration grove-admission is not installed; its webhooks are in prod-grove-admission, to which no caBundle is written",
@@ -74,7 +74,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             "validating", "webhooks", 0, "clientConfig", "service", "path", value="/validate"
         ),
         [
-            Check(
+            Finding(
                 "webhooks",
                 "problem",
                 'clustertopology.validate.grove-admission.grove.io: clientConfig.service is {"name": "grove-admission", "namespace": "grove-system", "path": "/validate", "port": 443}; this version installs {"name": "grove-admission", "namespace": "grove-system", "path": "/validate/clustertopology", "port": 443}',
@@ -85,7 +85,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "a failurePolicy was changed": (
         with_field("validating", "webhooks", 0, "failurePolicy", value="Ignore"),
         [
-            Check(
+            Finding(
                 "webhooks",
                 "warning",
                 'clustertopology.validate.grove-admission.grove.io: failurePolicy is "Ignore"; this version installs "Fail"',
@@ -96,7 +96,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "the caBundles are empty": (
         with_ca_bundle(""),
         [
-            Check(
+            Finding(
                 "certificate",
                 "problem",
                 f"the caBundle of {len(Installation().webhooks())} webhooks is empty: API servers refuse to call",
@@ -107,7 +107,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "the caBundles are those of another CA": (
         with_ca_bundle(encoded(OTHER_CA.cert_pem)),
         [
-            Check(
+            Finding(
                 "certificate",
                 "problem",
                 f"{address}:8443 shows a certificate that the caBundle of {len(Installation().webhooks())} webhooks doesn't verify as {SERVED_NAME}: unable to get issuer",
@@ -119,7 +119,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "the Secret of the certificate is missing": (
         without("Secret"),
         [
-            Check(
+            Finding(
                 "certificate",
                 "problem",
                 "Secret grove-system/grove-admission-certificates does not exist",
@@ -130,7 +130,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "the certificate in the Secret has expired": (
         with_field("Secret", "data", value={"tls.crt": encoded(EXPIRED.cert_pem)}),
         [
-            Check(
+            Finding(
                 "certificate",
                 "problem",
                 "the certificate of Secret grove-system/grove-admission-certificates expired at 2026-06-01T11:00:00+00:00",
@@ -141,7 +141,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "the Secret has no certificate": (
         with_field("Secret", "data", value={"tls.crt": encoded(b"nothing")}),
         [
-            Check(
+            Finding(
                 "certificate",
                 "problem",
                 "tls.crt of Secret grove-system/grove-admission-certificates is no PEM certificate",
@@ -152,7 +152,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "the Service has no endpoints": (
         with_field("EndpointSlice", "endpoints", value=[]),
         [
-            Check(
+            Finding(
                 "service",
                 "problem",
                 "Service grove-system/grove-admission has no ready endpoint",
@@ -163,7 +163,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "one replica is not ready": (
         unready_pods,
         [
-            Check(
+            Finding(
                 "replicas",
                 "warning",
                 "Deployment grove-system/grove-admission has 1 of 2 replicas ready: ImagePullBackOff",
@@ -174,7 +174,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "no replica is scheduled": (
         unschedulable,
         [
-            Check(
+            Finding(
                 "replicas",
                 "problem",
                 "Deployment grove-system/grove-admission has 0 of 2 replicas ready: Unschedulable: 0/3 nodes are available",
@@ -185,7 +185,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "the Deployment is scaled to 0": (
         with_field("Deployment", "spec", "replicas", value=0),
         [
-            Check(
+            Finding(
                 "replicas",
                 "problem",
                 "Deployment grove-system/grove-admission is scaled to 0 replicas: nobody answers",
@@ -205,7 +205,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             ],
         ),
         [
-            Check(
+            Finding(
                 "replicas",
                 "problem",
                 f"the replicas run registry.example:5000/grove-admission:0.1.0; the webhooks of {__version__} call paths that an older server does not have",

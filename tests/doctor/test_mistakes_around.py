@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from app.doctor.report import Check
 from tests.doctor.installation import (
     ACCOUNT,
     Change,
+    Finding,
     Installation,
     both,
     configured,
@@ -31,11 +31,11 @@ EXEMPT = f"Add {ACCOUNT} to config.authorizer.exemptServiceAccountUserNames in t
 DENIES = "it denies what our leader writes to PodGangs and PodCliques"
 USERS = "Add it to authorization.authorizedUsers of the configuration here, beside our own account, and restart."
 
-MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
+MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
     "Kubernetes is older than the webhooks need": (
         old_kubernetes,
         [
-            Check(
+            Finding(
                 "APIs",
                 "problem",
                 "Kubernetes v1.27.9 has no matchConditions, by which the webhooks say what they are called for",
@@ -46,7 +46,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "the Lease does not exist": (
         without("Lease"),
         [
-            Check(
+            Finding(
                 "leader",
                 "problem",
                 "Lease grove-system/grove-admission does not exist: no replica has led, and nothing is reconciled",
@@ -57,7 +57,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "the Lease is held by nobody": (
         with_field("Lease", "spec", value={"holderIdentity": ""}),
         [
-            Check(
+            Finding(
                 "leader",
                 "problem",
                 "Lease grove-system/grove-admission is held by nobody: nothing is reconciled",
@@ -68,7 +68,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "the holder of the Lease is gone": (
         with_field("Lease", "spec", "renewTime", value="2026-06-01T11:00:00.000000Z"),
         [
-            Check(
+            Finding(
                 "leader",
                 "problem",
                 "Lease grove-system/grove-admission was last renewed at 2026-06-01T11:00:00.000000Z by pod-a_1: nothing has been reconciled since",
@@ -79,7 +79,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "Grove's CRD was installed beside ours with the same short name": (
         definitions(definition(*OURS, "ct"), definition(*BINDINGS, "ct", taken=True)),
         [
-            Check(
+            Finding(
                 "APIs",
                 "problem",
                 'CRD clustertopologybindings.grove.io is not established, and its API is not served: "ct" is already in use by clustertopologies.grove.io (ShortNamesConflict)',
@@ -90,7 +90,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "our CRD was installed beside Grove's with the same short name": (
         definitions(definition(*BINDINGS, "ct"), definition(*OURS, "ct", taken=True)),
         [
-            Check(
+            Finding(
                 "APIs",
                 "problem",
                 'CRD clustertopologies.grove.io is not established, and its API is not served: "ct" is already in use by clustertopologybindings.grove.io (ShortNamesConflict)',
@@ -101,7 +101,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "Grove's authorizer is on without the exemption": (
         with_authorizer("system:kube-controller-manager"),
         [
-            Check(
+            Finding(
                 "Grove",
                 "problem",
                 f"its authorizer (authorizer.webhooks.grove.io) is on without an exemption for {ACCOUNT}: {DENIES}",
@@ -112,7 +112,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "Grove's authorizer is on, with a configuration that is not found": (
         with_authorizer(settings=False),
         [
-            Check(
+            Finding(
                 "Grove",
                 "warning",
                 f"its authorizer (authorizer.webhooks.grove.io) is on, and its configuration is not known: unless {ACCOUNT} is exempt, {DENIES}",
@@ -123,7 +123,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "Grove's topology feature is off": (
         with_grove(topologyAwareScheduling={"enabled": False}),
         [
-            Check(
+            Finding(
                 "Grove",
                 "problem",
                 "its topology feature is off: its operator deletes the managed ClusterTopology at each start, and its webhook rejects PodCliqueSets with topology constraints",
@@ -139,7 +139,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             }
         ),
         [
-            Check(
+            Finding(
                 "Grove",
                 "problem",
                 "its topology levels are zone=k/zone; the configuration here has rack=k/rack, host=kubernetes.io/hostname",
@@ -150,7 +150,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "Grove's operator is no authorized user": (
         configured("authorization", authorizedUsers=[ACCOUNT]),
         [
-            Check(
+            Finding(
                 "Grove",
                 "problem",
                 "authorization.authorizedUsers has no system:serviceaccount:grove-system:grove-operator: Grove's operator exits if it may not write the managed ClusterTopology at its start",
@@ -161,7 +161,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     "Grove's operator is no authorized user, and its configuration is not found": (
         both(configured("authorization", authorizedUsers=[ACCOUNT]), without("Grove")),
         [
-            Check(
+            Finding(
                 "Grove",
                 "problem",
                 "authorization.authorizedUsers has no system:serviceaccount:NAMESPACE:grove-operator: Grove's operator exits if it may not write the managed ClusterTopology at its start",
@@ -175,7 +175,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             with_grove(topologyAwareScheduling={"enabled": True}),
         ),
         [
-            Check(
+            Finding(
                 "topology",
                 "problem",
                 "ClusterTopology grove-topology: rack, host; the configuration has rack=k/other",

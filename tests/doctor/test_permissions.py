@@ -126,7 +126,7 @@ async def test_all_there() -> None:
     message = (
         f"service account grove-system/grove-admission may do all that is needed ({count} verbs)"
     )
-    assert await said(lambda spec: True) == [Check("permissions", "ok", message)]
+    assert await said(lambda spec: True) == [Check("ok", message)]
 
 
 async def test_what_is_missing_is_told_by_resource_with_what_it_is_for() -> None:
@@ -137,20 +137,17 @@ async def test_what_is_missing_is_told_by_resource_with_what_it_is_for() -> None
     who = "service account grove-system/grove-admission may not"
     assert await said(allows) == [
         Check(
-            "permissions",
             "problem",
             f"{who} list, watch, patch podgangs.scheduler.grove.io: constraints for the scheduler",
             REMEDY,
         ),
         Check(
-            "permissions",
             "problem",
             f"{who} update podgangs/finalizers.scheduler.grove.io: MNNVL resources that a PodGang owns",
             REMEDY,
         ),
-        Check("permissions", "problem", f"{who} create secrets: certificates", REMEDY),
+        Check("problem", f"{who} create secrets: certificates", REMEDY),
         Check(
-            "permissions",
             "problem",
             f'{who} list, watch, patch secrets "grove-admission-certificates": certificates',
             f'{REMEDY} Its rule must have resourceNames: ["grove-admission-certificates"], as it is stored: a tool may have renamed it.',
@@ -162,7 +159,7 @@ async def test_an_optional_one_is_a_warning() -> None:
     (check,) = await said(lambda spec: spec["resourceAttributes"].get("group") != "jobset.x-k8s.io")
     who = "service account grove-system/grove-admission may not"
     message = f"{who} get jobsets.jobset.x-k8s.io: finding who owns the Pods of a Workload"
-    assert check == Check("permissions", "warning", message, REMEDY)
+    assert check == Check("warning", message, REMEDY)
 
 
 async def test_what_waiting_lacks_is_in_its_component() -> None:
@@ -172,7 +169,6 @@ async def test_what_waiting_lacks_is_in_its_component() -> None:
         configuration=waiting,
     )
     assert check == Check(
-        "permissions",
         "problem",
         "service account grove-system/grove-admission may not list, watch resourceslices.resource.k8s.io: saying why gangs wait",
         "Add the component manifests/components/waiting to your overlay.",

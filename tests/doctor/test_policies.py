@@ -101,7 +101,7 @@ MISTAKES: dict[str, tuple[Change, str]] = {
 async def test_a_difference_is_a_warning(case: str) -> None:
     change, message = MISTAKES[case]
     warnings = [check for check in await checks(stored(change)) if check.status != "ok"]
-    assert warnings == [Check("policies", "warning", message, REMEDY)]
+    assert warnings == [Check("warning", message, REMEDY)]
 
 
 async def test_one_that_only_warns_is_said_to() -> None:

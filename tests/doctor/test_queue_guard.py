@@ -20,12 +20,8 @@ Object = dict[str, Any]
 Change = Callable[[list[Object]], object]
 
 CONFIGURATION = Configuration()
-REFUSES = Check(
-    "policies", "ok", "the queue guard looks at writes that name a queue, and refuses them"
-)
-WARNS = Check(
-    "policies", "ok", "the queue guard looks at writes that name a queue, and only warns of them"
-)
+REFUSES = Check("ok", "the queue guard looks at writes that name a queue, and refuses them")
+WARNS = Check("ok", "the queue guard looks at writes that name a queue, and only warns of them")
 PODS = "queue-guard-pods.grove-admission.grove.io"
 FORMER = "queue-guard-former.grove-admission.grove.io"
 
@@ -65,12 +61,12 @@ def names(*queues: str) -> Object:
     }
 
 
-KNOWN = Check("policies", "ok", "the 1 Queues are known to the policies, which warn of others")
+KNOWN = Check("ok", "the 1 Queues are known to the policies, which warn of others")
 
 
 def warning(message: str, mode: str = "refuse", namespace: str = "kai-scheduler") -> Check:
     remedy = f"Print the queue guard with the configuration of the server (grove-admission policies --queues {mode} --kai-namespace {namespace}), and apply it with --prune, as in the manifests README."
-    return Check("policies", "warning", message, remedy)
+    return Check("warning", message, remedy)
 
 
 async def test_without_the_guard_nothing_is_said() -> None:
@@ -80,13 +76,13 @@ async def test_without_the_guard_nothing_is_said() -> None:
 async def test_a_crd_that_was_left_behind_is_said() -> None:
     message = "CRD queuenames.grove-admission.grove.io was left behind: the policies that read it are not installed"
     remedy = "kubectl delete crd queuenames.grove-admission.grove.io"
-    assert await checks([]) == [Check("policies", "warning", message, remedy)]
+    assert await checks([]) == [Check("warning", message, remedy)]
 
 
 async def test_without_the_crd_nobody_is_warned() -> None:
     message = "CRD queuenames.grove-admission.grove.io is not installed: no policy warns of queues that don't exist"
     remedy = "kubectl apply -f manifests/overlays/queue-guard/queuenames.yaml"
-    expected = Check("policies", "warning", message, remedy)
+    expected = Check("warning", message, remedy)
     assert await checks(stored(), QUEUE_NAMES) == [REFUSES, expected]
 
 
@@ -116,7 +112,7 @@ async def test_names_that_are_not_in_step_are_a_warning(case: str) -> None:
     remedy = "The leader writes it within seconds. See why it doesn't: kubectl -n grove-system logs deployment/grove-admission."
     assert await check_queue_guard(client, CONFIGURATION) == [
         REFUSES,
-        Check("policies", "warning", message, remedy),
+        Check("warning", message, remedy),
     ]
 
 
@@ -127,7 +123,7 @@ async def test_more_queues_than_an_object_can_have_are_said() -> None:
     message = "6000 Queues are too many for one object: no policy warns of others"
     assert await check_queue_guard(client, CONFIGURATION) == [
         REFUSES,
-        Check("policies", "ok", message),
+        Check("ok", message),
     ]
 
 

@@ -44,19 +44,16 @@ def endpoints(
 ABSENT = "Apply the manifests. If it has another name, set certificates.serviceName and clientConfig of the webhooks to that name."
 UNREADY = "See why its Pods aren't ready: their log says which check fails, and so does, beside kubectl port-forward, curl -k 'https://localhost:8443/readyz?verbose'."
 WHAT = "Service grove-system/grove-admission"
-NOBODY = Check("service", "problem", f"{WHAT} has no ready endpoint", UNREADY)
+NOBODY = Check("problem", f"{WHAT} has no ready endpoint", UNREADY)
 
 
 @pytest.mark.parametrize(
     ("objects", "check", "ready"),
     [
-        pytest.param(
-            [], Check("service", "problem", f"{WHAT} does not exist", ABSENT), [], id="no Service"
-        ),
+        pytest.param([], Check("problem", f"{WHAT} does not exist", ABSENT), [], id="no Service"),
         pytest.param(
             [service(8443)],
             Check(
-                "service",
                 "problem",
                 f"{WHAT} has no port 443, which the webhook configurations name",
                 "Apply the manifests.",
@@ -78,7 +75,6 @@ NOBODY = Check("service", "problem", f"{WHAT} has no ready endpoint", UNREADY)
         pytest.param(
             [service(), endpoints({"ready": True}, {"ready": False})],
             Check(
-                "service",
                 "warning",
                 f"{WHAT} has 1 ready endpoint: nobody answers while it restarts",
                 "Run two replicas or more.",
@@ -88,7 +84,7 @@ NOBODY = Check("service", "problem", f"{WHAT} has no ready endpoint", UNREADY)
         ),
         pytest.param(
             [service(), endpoints({"ready": True}, None)],
-            Check("service", "ok", f"{WHAT} has 2 ready endpoints"),
+            Check("ok", f"{WHAT} has 2 ready endpoints"),
             [Endpoint("10.0.0.1", 8443), Endpoint("10.0.0.2", 8443)],
             id="two, one of which says nothing",
         ),

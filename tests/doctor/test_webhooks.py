@@ -37,9 +37,7 @@ def test_as_installed_by_this_version_it_is_said_what_happens_without_a_server()
         *check_webhooks(stored(MUTATING), MUTATING),
         *check_webhooks(stored(VALIDATING), VALIDATING),
     ]
-    assert {(check.subject, check.status, check.remedy) for check in checks} == {
-        ("webhooks", "ok", "")
-    }
+    assert {(check.status, check.remedy) for check in checks} == {("ok", "")}
     assert [check.message for check in checks] == [
         "podclique.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliques.grove.io are refused, except in grove-system, kube-system, where its matchConditions hold (annotated-or-requests-gpus, not-being-deleted)",
         f"podgang.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podgangs.scheduler.grove.io are refused, except in grove-system, kube-system{HOLD}",
@@ -72,7 +70,7 @@ def test_a_path_without_a_token_is_reported_and_one_with_a_token_is_never_shown(
 
 def test_one_that_is_not_there_is_a_problem() -> None:
     message = "MutatingWebhookConfiguration grove-admission is not installed: nothing is checked or injected"
-    assert check_webhooks(None, MUTATING) == [Check("webhooks", "problem", message, INSTALL)]
+    assert check_webhooks(None, MUTATING) == [Check("problem", message, INSTALL)]
 
 
 def without_last(configuration: Object) -> None:
@@ -92,11 +90,8 @@ def test_webhooks_may_be_missing_or_left_over() -> None:
     rest = [check for check in check_webhooks(installed, VALIDATING) if check.status != "ok"]
     what = "ValidatingWebhookConfiguration grove-admission has"
     assert rest == [
+        Check("problem", f"{what} no podgroup.validate.grove-admission.grove.io", INSTALL),
         Check(
-            "webhooks", "problem", f"{what} no podgroup.validate.grove-admission.grove.io", INSTALL
-        ),
-        Check(
-            "webhooks",
             "warning",
             f"{what} old.grove-admission.grove.io, which this version doesn't serve",
             INSTALL,
@@ -238,5 +233,5 @@ def test_a_trial_period_is_a_warning() -> None:
     assert check_enforcement(Enforcement()) == []
     enforcement = Enforcement(webhooks=WebhookModes.model_validate({"podGroup": "warn"}))
     (check,) = check_enforcement(enforcement)
-    assert (check.subject, check.status) == ("webhooks", "warning")
+    assert check.status == "warning"
     assert check.message == "in a trial period, what would be refused is stored: /validate/podgroup"
