@@ -27,7 +27,6 @@ SAMPLES: dict[str, str] = {
     "admission/connection.py _UPGRADE": "\r\nupgrade: a\r\n b\r\n",
     "admission/head.py _HOST": "[fd00::1]:8443",
     "admission/head.py _VERSION": " HTTP/1.1",
-    "admission/exchange.py _DURATION": "1.5ms",
     "admission/review.py _UID": '"uid" : "a-1"',
     "commands/audit_log.py 0": '"apiVersion" : "audit.k8s.io/v1"',
     "commands/audit_log.py 1": '"kind" : "Event"',

@@ -4,7 +4,6 @@
 """
 
 import functools
-import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Protocol
@@ -13,6 +12,7 @@ from app.admission.decide import Route, decide
 from app.admission.review import BadReview, Request, encode, parse, salvage_uid
 from app.admission.verdict import Verdict, bad_request
 from app.json import to_json
+from app.objects.time import duration
 from app.objects.tokens import split_token
 from app.sample import Sample, gauge
 from app.trace import TRACEPARENT
@@ -46,10 +46,6 @@ Answer = tuple[int, bytes]
 """HTTP status and body, which is always JSON."""
 
 _MARGIN = 0.9
-_DURATION = re.compile(rb"(\d+(?:\.\d*)?|\.\d+)(ns|us|ms|s|m|h)")
-_LONGEST_DURATION = 64
-"""Bytes. What an API server sends has three."""
-_UNITS = {b"ns": 1e-9, b"us": 1e-6, b"ms": 0.001, b"s": 1.0, b"m": 60.0, b"h": 3600.0}
 
 
 class Observer(Protocol):
@@ -284,23 +280,7 @@ def deadline(query: bytes) -> float:
     for pair in query.split(b"&"):
         name, _, value = pair.partition(b"=")
         if name == b"timeout":
-            seconds = _seconds(value)
+            seconds = duration(value.decode("latin-1"))
             if 0 < seconds <= 60:
                 return seconds * _MARGIN
     return DEFAULT_TIMEOUT * _MARGIN
-
-
-def _seconds(value: bytes) -> float:
-    """Return a Go duration (`time.ParseDuration`) in seconds, or 0 if it is invalid or too long."""
-    if len(value) > _LONGEST_DURATION:
-        return 0.0
-
-    seconds = 0.0
-    position = 0
-    while position < len(value):
-        part = _DURATION.match(value, position)
-        if part is None:
-            return 0.0
-        seconds += float(part[1]) * _UNITS[part[2]]
-        position = part.end()
-    return seconds
