@@ -25,7 +25,7 @@ def with_condition(conditions: Any, desired: Condition, now: str) -> list[Object
     """Return `conditions` with `desired` in place of the one of its type.
 
     It comes last if there is none. If the status differs from the stored one, `now` (RFC 3339)
-    becomes the time of transition.
+    becomes the time of transition. The result equals `conditions` if they have it already.
     """
     merged = []
     replaced = False
@@ -46,14 +46,6 @@ def condition_of(obj: JsonMap, kind: str) -> JsonMap:
 def without_condition(conditions: Any, kind: str) -> list[Object]:
     """Return `conditions` without those of type `kind`."""
     return [condition for condition in maps_of(conditions) if condition.get("type") != kind]
-
-
-def has_condition(conditions: Any, desired: Condition) -> bool:
-    """Return whether `conditions` contain `desired`. The time of transition is not compared."""
-    timeless = _as_map(desired, {}, "")
-    return any(
-        {**condition, "lastTransitionTime": ""} == timeless for condition in maps_of(conditions)
-    )
 
 
 def _as_map(desired: Condition, stored: JsonMap, now: str) -> Object:

@@ -17,7 +17,7 @@ from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
 from app.kube.times import timestamp, utc_now
-from app.objects.conditions import Condition, has_condition, with_condition, without_condition
+from app.objects.conditions import Condition, with_condition, without_condition
 from app.rules.topology.coverage import LevelProblem, coverage_condition, coverage_problems
 from app.rules.topology.levels import ManagedTopology
 from app.stores.stores import Stores
@@ -137,7 +137,8 @@ class LevelCoverageReconciler(Value):
         metadata = stored["metadata"]
         status = stored.get("status") or {}
         condition = coverage_condition(problems, metadata.get("generation", 0))
-        if metadata.get("deletionTimestamp") or has_condition(status.get("conditions"), condition):
+        conditions = with_condition(status.get("conditions"), condition, timestamp(self.now()))
+        if metadata.get("deletionTimestamp") or conditions == status.get("conditions"):
             return
         if condition.status == "False":
             self.events.record(
@@ -147,7 +148,6 @@ class LevelCoverageReconciler(Value):
                 condition.message,
             )
 
-        conditions = with_condition(status.get("conditions"), condition, timestamp(self.now()))
         patch = status_patch(stored, {"conditions": conditions})
         with contextlib.suppress(Rejected):  # the event reports the problem
             await self.client.patch(ref, patch, subresource="status")

@@ -21,7 +21,7 @@ from app.kube.api import (
 )
 from app.kube.events import Regarding
 from app.kube.times import timestamp, utc_now
-from app.objects.conditions import Condition, has_condition, with_condition
+from app.objects.conditions import Condition, with_condition
 from app.reconcilers.conditions import status_patch
 from app.reconcilers.writing import Writing
 from app.rules.dialects.design import DESIGN
@@ -213,10 +213,9 @@ class KaiTopologyReconciler:
         generation = topology["metadata"].get("generation", 0)
         condition = kai.ready_condition(outcome.problem, generation, pending=outcome.pending)
         status = topology.get("status") or {}
-        if (
-            has_condition(status.get("conditions"), condition)
-            and status.get("observedGeneration") == generation
-        ):
+        conditions = status.get("conditions")
+        is_said = with_condition(conditions, condition, timestamp(self._now())) == conditions
+        if is_said and status.get("observedGeneration") == generation:
             return
 
         problem = await self._write_status(topology, condition)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.objects.conditions import Condition, has_condition, with_condition, without_condition
+from app.objects.conditions import Condition, with_condition, without_condition
 
 NOW = "2026-11-21T12:00:00Z"
 BEFORE = "2026-01-01T00:00:00Z"
@@ -60,4 +60,4 @@ def test_a_condition_is_removed_alone() -> None:
     ],
 )
 def test_what_is_said_already(conditions: Any, said: bool) -> None:
-    assert has_condition(conditions, READY) is said
+    assert (with_condition(conditions, READY, NOW) == conditions) is said
