@@ -105,7 +105,8 @@ def hook(name: str, /, **item: Any) -> Object:
         "apiVersions": ["v1"],
         "resources": ["configmaps"],
     }
-    return {"name": f"{name}.example.com", "sideEffects": "None", "rules": [rule], **item}
+    known = {"name": f"{name}.example.com", "clientConfig": {}, "sideEffects": "None"}
+    return {**known, "rules": [rule], **item}
 
 
 def patch(*operations: Object) -> Answers:
@@ -563,7 +564,7 @@ async def test_webhooks_are_told_of_dry_runs(effects: str) -> None:
     server.hooks(hook("a", sideEffects=effects))
     await server.create(configmap_one(), dry_run=True)
     request = server.script.calls[0][1]
-    assert (request["dryRun"], request["options"]["dryRun"]) == (True, ["All"])
+    assert request["dryRun"] is True
 
 
 # Reviews.
@@ -572,7 +573,7 @@ async def test_webhooks_are_told_of_dry_runs(effects: str) -> None:
 async def test_the_review_of_a_creation() -> None:
     server = Server()
     server.hooks(hook("a"))
-    await server.create(configmap_one(), field_manager="me", field_validation="Warn")
+    await server.create(configmap_one())
     kind = {"group": "", "version": "v1", "kind": "ConfigMap"}
     resource = {"group": "", "version": "v1", "resource": "configmaps"}
     request = server.script.calls[0][1]
@@ -589,12 +590,6 @@ async def test_the_review_of_a_creation() -> None:
         "object": {**configmap_one(), "metadata": {"name": "one", "namespace": NAMESPACE}},
         "oldObject": None,
         "dryRun": False,
-        "options": {
-            "kind": "CreateOptions",
-            "apiVersion": "meta.k8s.io/v1",
-            "fieldManager": "me",
-            "fieldValidation": "Warn",
-        },
     }
 
 
@@ -612,22 +607,13 @@ async def test_the_review_of_a_deletion() -> None:
     created = await server.create(configmap_one())
     server.hooks(hook("v"), kind="Validating")
     configmaps = server.served("", "v1", "configmaps")
-    await server.writer.delete(
-        configmaps, (NAMESPACE, "one"), Caller(ADMIN, WriteOptions(propagation="Orphan"))
-    )
+    await server.writer.delete(configmaps, (NAMESPACE, "one"), Caller(ADMIN))
     request = server.script.calls[0][1]
-    assert {
-        key: request[key] for key in ("operation", "name", "object", "oldObject", "options")
-    } == {
+    assert {key: request[key] for key in ("operation", "name", "object", "oldObject")} == {
         "operation": "DELETE",
         "name": "one",
         "object": None,
         "oldObject": created,
-        "options": {
-            "kind": "DeleteOptions",
-            "apiVersion": "meta.k8s.io/v1",
-            "propagationPolicy": "Orphan",
-        },
     }
 
 

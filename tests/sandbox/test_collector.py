@@ -278,7 +278,7 @@ async def test_deletions_pass_admission_as_the_collectors_and_are_tried_again() 
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingWebhookConfiguration",
             "metadata": {"name": "hooks"},
-            "webhooks": [{"name": "w.example.com", "sideEffects": "None", "rules": [rule]}],
+            "webhooks": [{"name": "w.example.com", "clientConfig": {}, "rules": [rule]}],
         }
     )
     await here.until(lambda: here.names() == [])

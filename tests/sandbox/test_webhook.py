@@ -374,39 +374,36 @@ async def test_any_code_of_success_will_do(webhook: Webhook) -> None:
 # Configurations.
 
 
-def settings(hook: Hook) -> Object:
-    names = ("name", "mutating", "fails_closed", "reinvoke", "equivalent", "dry_runs", "timeout")
-    return {name: getattr(hook, name) for name in names}
-
-
 @pytest.mark.parametrize(
     ("item", "expected"),
     [
         pytest.param({}, {}, id="unless told"),
+        pytest.param({"failurePolicy": "Ignore"}, {"fails_closed": False}, id="a failure policy"),
         pytest.param(
-            {"failurePolicy": "Ignore"}, {"fails_closed": False}, id="failures are ignored"
+            {"reinvocationPolicy": "IfNeeded"},
+            {"reinvocation_policy": "IfNeeded"},
+            id="a reinvocation policy",
         ),
-        pytest.param({"reinvocationPolicy": "IfNeeded"}, {"reinvoke": True}, id="asked again"),
-        pytest.param({"matchPolicy": "Exact"}, {"equivalent": False}, id="exactly these versions"),
-        pytest.param({"sideEffects": "None"}, {"dry_runs": True}, id="no side effects"),
-        pytest.param(
-            {"sideEffects": "NoneOnDryRun"}, {"dry_runs": True}, id="no side effects of dry runs"
-        ),
-        pytest.param({"timeoutSeconds": 3}, {"timeout": 3}, id="a timeout"),
+        pytest.param({"matchPolicy": "Exact"}, {"match_policy": "Exact"}, id="a match policy"),
+        pytest.param({"sideEffects": "None"}, {"side_effects": "None"}, id="side effects"),
+        pytest.param({"timeoutSeconds": 3}, {"timeout_seconds": 3}, id="a timeout"),
     ],
 )
 def test_settings_of_a_webhook(item: Object, expected: Object) -> None:
-    configuration = {"kind": "ValidatingWebhookConfiguration", "webhooks": [{"name": "w", **item}]}
+    webhook = {"name": "w", "clientConfig": {}, **item}
+    configuration = {"kind": "ValidatingWebhookConfiguration", "webhooks": [webhook]}
     unless_told = {
         "name": "w",
-        "mutating": False,
+        "is_mutating": False,
         "fails_closed": True,
-        "reinvoke": False,
-        "equivalent": True,
-        "dry_runs": False,
-        "timeout": 10,
+        "reinvocation_policy": "Never",
+        "match_policy": "Equivalent",
+        "side_effects": "",
+        "timeout_seconds": 10,
     }
-    assert [settings(hook) for hook in hooks_of(configuration)] == [{**unless_told, **expected}]
+    settings = {**unless_told, **expected}
+    (hook,) = hooks_of(configuration)
+    assert {name: getattr(hook, name) for name in settings} == settings
 
 
 def test_a_configuration_without_webhooks() -> None:

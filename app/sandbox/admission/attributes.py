@@ -1,11 +1,10 @@
-"""A request to be admitted, and whether the rules and selectors of a configuration match it."""
+"""A request to be admitted, and whether the constraints of a webhook or policy match it."""
 
 import uuid
-from collections.abc import Iterable
 
 from app.sandbox.objects.objects import Caller, Frozen, Object
 from app.sandbox.objects.resources import NAMESPACES, Registry, Served
-from app.sandbox.objects.selectors import Matches
+from app.sandbox.objects.selectors import object_selector
 from app.sandbox.storage import Storage
 
 
@@ -44,7 +43,6 @@ class Attributes(Frozen):
             "object": self.converted(self.obj, matched),
             "oldObject": self.converted(self.old, matched),
             "dryRun": self.caller.options.dry_run,
-            "options": self.caller.options.review(f"{self.operation.title()}Options"),
         }
 
     def converted(self, obj: Object | None, matched: Served) -> Object | None:
@@ -52,37 +50,40 @@ class Attributes(Frozen):
         return None if obj is None else matched.read(self.served.write(obj))
 
 
-def matched_version(
-    rules: Iterable[Object],
-    attributes: Attributes,
-    registry: Registry,
-    *,
-    equivalent: bool,
-) -> Served | None:
-    """Return the version of the request that one of `rules` names, or None if none matches."""
-    versions = [attributes.served]
-    if equivalent:
-        versions += registry.versions(attributes.served.table)
-    for served in versions:
-        if any(_rule_matches(rule, served, attributes) for rule in rules):
-            return served
-    return None
+class Constraints(Frozen, eq=False, rename="camel"):
+    """The constraints of a webhook or a policy, with the names and defaults of the API."""
 
+    rules: tuple[Object, ...] = ()
+    match_policy: str = "Equivalent"
+    namespace_selector: Object | None = None
+    object_selector: Object | None = None
 
-def is_selected(
-    namespaces: Matches,
-    objects: Matches,
-    attributes: Attributes,
-    storage: Storage,
-) -> bool:
-    """Return whether a namespaceSelector and an objectSelector select the request."""
-    if not any(objects(obj) for obj in (attributes.obj, attributes.old) if obj is not None):
-        return False
-    if attributes.served.table == NAMESPACES:
-        return namespaces(attributes.obj or attributes.old or {})
-    if not attributes.served.namespaced:
-        return True
-    return namespaces(storage.get(NAMESPACES, ("", attributes.namespace)) or {})
+    def matched(
+        self, attributes: Attributes, registry: Registry, storage: Storage
+    ) -> Served | None:
+        """Return the version of the request that one of the rules names.
+
+        None if none does, or if the selectors do not select the request.
+        """
+        versions = [attributes.served]
+        if self.match_policy == "Equivalent":
+            versions += registry.versions(attributes.served.table)
+        for served in versions:
+            if any(_rule_matches(rule, served, attributes) for rule in self.rules):
+                return served if self._select(attributes, storage) else None
+        return None
+
+    def _select(self, attributes: Attributes, storage: Storage) -> bool:
+        objects = object_selector(self.object_selector)
+        if not any(objects(obj) for obj in (attributes.obj, attributes.old) if obj is not None):
+            return False
+
+        namespaces = object_selector(self.namespace_selector)
+        if attributes.served.table == NAMESPACES:
+            return namespaces(attributes.obj or attributes.old or {})
+        if not attributes.served.namespaced:
+            return True
+        return namespaces(storage.get(NAMESPACES, ("", attributes.namespace)) or {})
 
 
 def _rule_matches(rule: Object, served: Served, attributes: Attributes) -> bool:

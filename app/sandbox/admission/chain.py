@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from app.sandbox.admission.attributes import Attributes, is_selected, matched_version
+from app.sandbox.admission.attributes import Attributes
 from app.sandbox.admission.authorization import Access, Authorizer
 from app.sandbox.admission.policies import StoredPolicies
 from app.sandbox.admission.webhook import (
@@ -69,7 +69,7 @@ class Admission:
                     attributes = replace(attributes, obj=changed)
                     again = again | invoked
                     invoked = set()
-                if hook.reinvoke:
+                if hook.reinvocation_policy == "IfNeeded":
                     invoked.add(hook)
 
         return attributes.obj
@@ -136,7 +136,8 @@ class Admission:
         """
         if not self._conditions_hold(hook, attributes, matched):
             return None
-        if attributes.caller.options.dry_run and not hook.dry_runs:
+        may_write = hook.side_effects not in ("None", "NoneOnDryRun")
+        if attributes.caller.options.dry_run and may_write:
             raise errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
 
         try:
@@ -157,7 +158,7 @@ class Admission:
 
         If one is false, errors of the others do not matter.
         """
-        if not hook.conditions:
+        if not hook.match_conditions:
             return True
 
         request = attributes.request(matched)
@@ -167,7 +168,7 @@ class Admission:
             "request": request,
         }
         problem: cel.CelError | None = None
-        for condition in hook.conditions:
+        for condition in hook.match_conditions:
             try:
                 if not cel.holds(condition["expression"], variables):
                     return False
@@ -187,20 +188,11 @@ class Admission:
     ) -> list[tuple[Hook, Served]]:
         if attributes.served.table in (MUTATING, VALIDATING):
             return []
-        configured = (
-            hook for item in self._storage.table(table).items() for hook in hooks_of(item)
-        )
-        hooks = (
-            (
-                hook,
-                matched_version(hook.rules, attributes, self._registry, equivalent=hook.equivalent),
-            )
-            for hook in configured
-        )
+        hooks = (hook for item in self._storage.table(table).items() for hook in hooks_of(item))
         return [
             (hook, matched)
-            for hook, matched in hooks
-            if matched and is_selected(hook.namespaces, hook.objects, attributes, self._storage)
+            for hook in hooks
+            if (matched := hook.matched(attributes, self._registry, self._storage))
         ]
 
 

@@ -8,7 +8,9 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from app.sandbox.admission.attributes import Attributes, is_selected, matched_version
+import msgspec
+
+from app.sandbox.admission.attributes import Attributes, Constraints
 from app.sandbox.admission.authorization import Access, Authorizer
 from app.sandbox.objects import errors
 from app.sandbox.objects.cel import CelError
@@ -78,16 +80,10 @@ class StoredPolicies(Frozen):
             raise refusals[0].refusal(attributes.served.table, attributes.name)
 
     def _findings(self, policy: Object, binding: Object, attributes: Attributes) -> list[Violation]:
-        constraints = policy["spec"]["matchConstraints"]
-        matched = matched_version(
-            constraints["resourceRules"],
-            attributes,
-            self.registry,
-            equivalent=constraints.get("matchPolicy", "Equivalent") == "Equivalent",
-        )
-        namespaces = object_selector(constraints.get("namespaceSelector"))
-        objects = object_selector(constraints.get("objectSelector"))
-        if matched is None or not is_selected(namespaces, objects, attributes, self.storage):
+        spec = policy["spec"]["matchConstraints"]
+        constraints = msgspec.convert({**spec, "rules": spec["resourceRules"]}, Constraints)
+        matched = constraints.matched(attributes, self.registry, self.storage)
+        if matched is None:
             return []
 
         request = attributes.request(matched)

@@ -17,8 +17,8 @@ import aiohttp
 import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Json, ValidationError
 
-from app.sandbox.objects.objects import Frozen, Object, labels
-from app.sandbox.objects.selectors import Matches, object_selector
+from app.sandbox.admission.attributes import Constraints
+from app.sandbox.objects.objects import Object, labels
 from app.sandbox.processes import authority
 from app.sandbox.storage import Storage
 
@@ -41,21 +41,21 @@ class CallFailedError(Exception):
     """
 
 
-class Hook(Frozen, eq=False):
-    """A webhook of a stored configuration, with the defaults filled in. `timeout` is in seconds."""
+class Hook(Constraints, eq=False, kw_only=True, rename="camel"):
+    """A webhook of a stored configuration, with the names and defaults of the API."""
 
     name: str
-    mutating: bool
-    rules: tuple[Object, ...]
-    client: Object
-    namespaces: Matches
-    objects: Matches
-    conditions: tuple[Object, ...]
-    fails_closed: bool
-    reinvoke: bool
-    equivalent: bool
-    dry_runs: bool
-    timeout: int
+    is_mutating: bool
+    client_config: Object
+    match_conditions: tuple[Object, ...] = ()
+    failure_policy: str = "Fail"
+    reinvocation_policy: str = "Never"
+    side_effects: str = ""
+    timeout_seconds: int = 10
+
+    @property
+    def fails_closed(self) -> bool:
+        return self.failure_policy == "Fail"
 
 
 class WebhookAnswer(BaseModel):
@@ -83,25 +83,11 @@ class _Review(BaseModel):
 
 def hooks_of(configuration: Object) -> list[Hook]:
     """Return the webhooks of a MutatingWebhookConfiguration or ValidatingWebhookConfiguration."""
-    mutating = configuration["kind"] == "MutatingWebhookConfiguration"
-    return [_hook(item, mutating) for item in configuration.get("webhooks") or ()]
-
-
-def _hook(item: Object, mutating: bool) -> Hook:
-    return Hook(
-        name=item["name"],
-        mutating=mutating,
-        rules=tuple(item.get("rules") or ()),
-        client=item.get("clientConfig") or {},
-        namespaces=object_selector(item.get("namespaceSelector")),
-        objects=object_selector(item.get("objectSelector")),
-        conditions=tuple(item.get("matchConditions") or ()),
-        fails_closed=item.get("failurePolicy", "Fail") == "Fail",
-        reinvoke=item.get("reinvocationPolicy", "Never") == "IfNeeded",
-        equivalent=item.get("matchPolicy", "Equivalent") == "Equivalent",
-        dry_runs=item.get("sideEffects") in ("None", "NoneOnDryRun"),
-        timeout=item.get("timeoutSeconds") or 10,
-    )
+    is_mutating = configuration["kind"] == "MutatingWebhookConfiguration"
+    return [
+        msgspec.convert({**item, "isMutating": is_mutating}, Hook)
+        for item in configuration.get("webhooks") or ()
+    ]
 
 
 class WebhookTransport:
@@ -123,13 +109,13 @@ class WebhookTransport:
 
     async def call(self, hook: Hook, request: Object) -> WebhookAnswer:
         """Send `request`, the `request` of an AdmissionReview. Raise CallFailedError."""
-        url = hook.client.get("url") or _service_url(hook.client["service"])
-        shown = f'Post "{url}?timeout={hook.timeout}s"'
+        url = hook.client_config.get("url") or _service_url(hook.client_config["service"])
+        shown = f'Post "{url}?timeout={hook.timeout_seconds}s"'
         body = msgspec.json.encode(
             {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
         )
         try:
-            async with asyncio.timeout(hook.timeout):
+            async with asyncio.timeout(hook.timeout_seconds):
                 code, content = await self._post(hook, url, body)
         except TimeoutError as error:
             raise CallFailedError(
@@ -145,13 +131,13 @@ class WebhookTransport:
                 f"failed to call webhook: the server responded with the status code {code}: {text}"
             )
 
-        return _answer(content, request["uid"], hook.mutating)
+        return _answer(content, request["uid"], hook.is_mutating)
 
     async def _post(self, hook: Hook, url: str, body: bytes) -> tuple[int, bytes]:
         """Return the status code and the body of the response."""
-        posted = self._client(hook.client.get("caBundle") or "").post(
-            self._reached(url, hook.client),
-            params={"timeout": f"{hook.timeout}s"},
+        posted = self._client(hook.client_config.get("caBundle") or "").post(
+            self._reached(url, hook.client_config),
+            params={"timeout": f"{hook.timeout_seconds}s"},
             data=body,
             headers={"content-type": "application/json", "accept": "application/json"},
             server_hostname=urlsplit(url).hostname,

@@ -15,8 +15,8 @@ from app.sandbox.http.impersonation import acting_user
 from app.sandbox.http.messages import (
     RequestTarget,
     access_of,
-    delete_options,
     find_target,
+    is_dry_run,
     json_response,
     list_query,
     media_type_of,
@@ -28,7 +28,16 @@ from app.sandbox.http.messages import (
 )
 from app.sandbox.http.tokens import Tokens
 from app.sandbox.objects import errors
-from app.sandbox.objects.objects import Caller, Frozen, Object, User, is_deleting, key_of, metadata
+from app.sandbox.objects.objects import (
+    Caller,
+    Frozen,
+    Object,
+    User,
+    WriteOptions,
+    is_deleting,
+    key_of,
+    metadata,
+)
 from app.sandbox.objects.patching import MERGE
 from app.sandbox.objects.resources import Registry, Served
 from app.sandbox.requests.binding import Binder, scale_of, scaled
@@ -161,7 +170,8 @@ class SandboxApi(Frozen):
     async def _delete(self, request: Request, target: RequestTarget, caller: Caller) -> Object:
         options = await read_body(request)
         options = options if isinstance(options, dict) else {}
-        caller.options = delete_options(caller.options, options)
+        if is_dry_run(options.get("dryRun") or []):
+            caller.options = WriteOptions(dry_run=True)
         if not target.name:
             return await self._delete_all(request, target, caller)
         preconditions = options.get("preconditions")

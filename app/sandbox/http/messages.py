@@ -1,7 +1,7 @@
 """Requests and responses.
 
-What a path names and needs of RBAC, ListOptions of a read, the options of a write (a DELETE may
-have them in its body), bodies, media types, representations and warnings.
+What a path names and needs of RBAC, ListOptions of a read, the options of a write, bodies, media
+types, representations and warnings.
 """
 
 from collections.abc import Mapping
@@ -147,29 +147,15 @@ def _verb(method: str, params: Mapping[str, str], target: RequestTarget) -> str:
 def write_options(params: QueryParams) -> WriteOptions:
     """Return the options in the query of a write.
 
-    `delete_options` adds those in the body of a DELETE. Raise 400 for a dry run that is misspelt,
-    because it must not become a write.
+    Raise 400 for a dry run that is misspelt, because it must not become a write.
     """
     return WriteOptions(
-        dry_run=_dry_run(params.getlist("dryRun")),
-        field_manager=params.get("fieldManager", ""),
-        field_validation=params.get("fieldValidation", ""),
-        propagation=params.get("propagationPolicy", ""),
+        is_dry_run(params.getlist("dryRun")), field_validation=params.get("fieldValidation", "")
     )
 
 
-def delete_options(query: WriteOptions, body: Object) -> WriteOptions:
-    """Return the options in the `query`, and those of the DeleteOptions in the `body`.
-
-    Raise 400 for a misspelt dry run.
-    """
-    dry_run = query.dry_run or _dry_run(body.get("dryRun") or [])
-    return WriteOptions(
-        dry_run=dry_run, propagation=body.get("propagationPolicy") or query.propagation
-    )
-
-
-def _dry_run(values: Any) -> bool:
+def is_dry_run(values: Any) -> bool:
+    """Return whether a write is a dry run. Raise 400 for another value of `dryRun`."""
     if any(value != "All" for value in values):
         raise errors.bad_request(f'dryRun: Unsupported value: {values}: supported values: "All"')
     return bool(values)

@@ -50,32 +50,10 @@ COLLECTOR = service_account("kube-system", "generic-garbage-collector")
 
 
 class WriteOptions(Frozen):
-    """The options of a write, from its query or from DeleteOptions in its body."""
+    """The options of a write that change what is done."""
 
     dry_run: bool = False
-    field_manager: str = ""
     field_validation: str = ""
-    propagation: str = ""
-
-    def review(self, kind: str) -> Object:
-        """Return the `options` of an admission review.
-
-        They are CreateOptions, UpdateOptions or DeleteOptions.
-        """
-        options: Object = {
-            "kind": kind,
-            "apiVersion": "meta.k8s.io/v1",
-            "dryRun": ["All"] if self.dry_run else [],
-        }
-        if kind == "DeleteOptions":
-            options["propagationPolicy"] = self.propagation
-        else:
-            options |= {
-                "fieldManager": self.field_manager,
-                "fieldValidation": self.field_validation,
-            }
-
-        return {key: value for key, value in options.items() if value}
 
 
 @dataclass(slots=True)
