@@ -10,18 +10,17 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Literal
-from urllib.parse import urlsplit
 
 from app.certificates.inspect import check_certificate, inspect, split_bundle
 from app.config.schema import CertificateMode
 from app.doctor.report import Check, Checks, ok, problem, unknown, warning
-from app.doctor.service import Endpoint
+from app.doctor.service import Endpoint, Target, target_of
 from app.doctor.webhooks import webhooks_in
 from app.groups import by_key
 from app.kube.api import Client, ClusterError, NotFound, ObjectRef
 from app.kube.authorities import trusting
 from app.objects.resource import SECRET
-from app.objects.shape import JsonMap, map_at, text_at, text_of
+from app.objects.shape import JsonMap, map_at, text_at
 from app.value import Value
 
 _KEEPER = (
@@ -57,16 +56,6 @@ Shake = Callable[[str, int, str, bytes], Awaitable[Handshake]]
 """
 
 
-class Target(Value):
-    """The target of webhooks.
-
-    It is the `name` and `port` of a URL or, with port 0, the name in the certificate of a Service.
-    """
-
-    name: str
-    port: int = 0
-
-
 class Bundle(Value):
     """A caBundle (base64, as it is stored), its target, and the webhooks that have both."""
 
@@ -93,30 +82,14 @@ class Shown(Value):
 
 def bundles_of(configurations: Iterable[JsonMap]) -> list[Bundle]:
     """Return the different caBundles of stored webhook configurations, in order."""
-    clients = (
-        (map_at(webhook, "clientConfig"), text_at(webhook, "name"))
+    alike = by_key(
+        (
+            (text_at(map_at(webhook, "clientConfig"), "caBundle"), target_of(webhook)),
+            text_at(webhook, "name"),
+        )
         for webhook in webhooks_in(configurations)
     )
-    alike = by_key(
-        ((text_at(client, "caBundle"), _target(client)), name) for client, name in clients
-    )
     return [Bundle(*client, tuple(names)) for client, names in alike.items()]
-
-
-def _target(client: JsonMap) -> Target:
-    if "url" in client:
-        return _target_of_url(text_of(client["url"]))
-    service = map_at(client, "service")
-    return Target(f"{service.get('name')}.{service.get('namespace')}.svc")
-
-
-def _target_of_url(text: str) -> Target:
-    """Return the target of a URL. An invalid one, which no API server stores, has none."""
-    try:
-        url = urlsplit(text)
-        return Target(url.hostname or "", url.port or 443)
-    except ValueError:
-        return Target("", 443)
 
 
 async def read_shown(client: Client, namespace: str, name: str) -> Shown:
@@ -180,7 +153,7 @@ async def check_bundle(
         return [validity]
 
     target = bundle.target
-    places = [Endpoint(target.name, target.port)] if target.port else endpoints
+    places = [Endpoint(target.name, target.port)] if target.service is None else endpoints
     pem = b"".join(cas)
     reached: Checks = []
     unreached: dict[Endpoint, str] = {}

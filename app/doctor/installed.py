@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from app.doctor.policies import Policies, overlap, read_policies
+from app.doctor.service import ServiceKey, Target, target_of
 from app.groups import by_key
 from app.kube.api import Client, Selection, every
 from app.objects.metadata import labels_of
@@ -13,10 +14,8 @@ from app.objects.resource import (
     SERVICE,
     VALIDATING_WEBHOOKS,
 )
-from app.objects.shape import JsonMap, map_at, maps_at, texts_at
+from app.objects.shape import JsonMap, maps_at, texts_at
 from app.value import Value
-
-ServiceKey = tuple[str, str]
 
 _SERVICE_LABEL = "kubernetes.io/service-name"
 _DEFAULT_TIMEOUT_SECONDS = 10
@@ -43,17 +42,8 @@ class StoredWebhook(Value):
         return bool(self.content.get("matchConditions"))
 
     @property
-    def service(self) -> ServiceKey | None:
-        """Namespace and name of its Service, None if it is called at a URL."""
-        service = map_at(self.content, "clientConfig", "service")
-        if not service:
-            return None
-        return str(service.get("namespace", "")), str(service.get("name", ""))
-
-    @property
-    def port(self) -> int:
-        service = map_at(self.content, "clientConfig", "service")
-        return int(service.get("port", 443))
+    def target(self) -> Target:
+        return target_of(self.content)
 
     @property
     def timeout_seconds(self) -> int:

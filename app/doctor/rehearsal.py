@@ -24,7 +24,7 @@ from app.doctor.targets import check_targets, endpoints_of, fault_of
 from app.doctor.webhooks import while_down
 from app.kube.api import Client
 from app.objects.selector import selects
-from app.objects.shape import JsonMap, map_at, maps_at
+from app.objects.shape import map_at, maps_at
 
 _SYSTEM = "kube-system"
 _LIMIT_SECONDS = 60
@@ -93,12 +93,13 @@ def _stands(webhook: StoredWebhook, installed: Installed) -> Check:
 
 def _recovery(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Check]:
     """Yield a problem if the Pods that answer a webhook can't start while it is down."""
-    if not webhook.is_fatal or webhook.service is None or not webhook.sees(_PODS, "CREATE"):
+    called = webhook.target.service
+    if not webhook.is_fatal or called is None or not webhook.sees(_PODS, "CREATE"):
         return
-    namespace = webhook.service[0]
+    namespace = called[0]
     if not _is_selected(webhook, namespace, surroundings):
         return
-    service = surroundings.services.get(webhook.service, {})
+    service = surroundings.services.get(called, {})
     pods = map_at(service, "spec", "selector")
     if not selects(webhook.content.get("objectSelector"), pods):
         return
@@ -227,8 +228,7 @@ async def check_certificates(
     uncompared = 0
     for title, configuration in installed.configurations.items():
         for bundle in bundles_of([configuration]):
-            webhooks = maps_at(configuration, "webhooks")
-            results = await _check_bundle(bundle, webhooks, installed.surroundings, shake, now)
+            results = await _check_bundle(bundle, installed.surroundings, shake, now)
             uncompared += any(check.status == "unknown" for check in results)
             checks += [
                 Check(check.status, f"{title}: {check.message}", _WRITER)
@@ -245,19 +245,17 @@ async def check_certificates(
 
 async def _check_bundle(
     bundle: Bundle,
-    webhooks: Sequence[JsonMap],
     surroundings: Surroundings,
     shake: Shake,
     now: datetime,
 ) -> Checks:
     """Return the checks of a caBundle. A URL without one is verified with the API server's own."""
-    if bundle.target.port and not bundle.ca_bundle:
-        return []
-    content = next(webhook for webhook in webhooks if webhook["name"] == bundle.webhooks[0])
-    webhook = StoredWebhook("", is_mutating=False, content=content)
+    target = bundle.target
     endpoints: list[Endpoint] = []
-    if webhook.service is not None:
-        ready = endpoints_of(webhook.service, webhook.port, surroundings)
+    if target.service is not None:
+        ready = endpoints_of(target.service, target.port, surroundings)
         endpoints = ready[:_COMPARED]
+    elif not bundle.ca_bundle:
+        return []
     shown = Shown(None, "the Secret of others is not read", is_readable=False)
     return await check_bundle(bundle, endpoints, shown, shake, now)

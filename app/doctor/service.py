@@ -1,12 +1,13 @@
 """The Service that API servers call, and its endpoints."""
 
 from collections.abc import Iterable, Iterator
+from urllib.parse import urlsplit
 
 from app.doctor.report import Check, Checks, ok, problem, warning
 from app.doctor.webhooks import webhooks_in
 from app.kube.api import Client, Object, ObjectRef, Selection, every, find
 from app.objects.resource import ENDPOINT_SLICE, SERVICE
-from app.objects.shape import JsonMap, int_of, map_at, maps_at, texts_at
+from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at, texts_at
 from app.value import Value
 
 _PORT = 443
@@ -30,9 +31,40 @@ class Endpoint(Value):
         return f"{self.address}:{self.port}"
 
 
+ServiceKey = tuple[str, str]
+"""Namespace and name."""
+
+
+class Target(Value):
+    """The target of webhooks: a port of a `service`, or, if that is None, of a host.
+
+    `name` is that in its certificate.
+    """
+
+    name: str
+    port: int = 443
+    service: ServiceKey | None = None
+
+
+def target_of(webhook: JsonMap) -> Target:
+    """Return what a webhook calls. An invalid URL, which no API server stores, has no name."""
+    client = map_at(webhook, "clientConfig")
+    service = map_at(client, "service")
+    if service:
+        namespace = str(service.get("namespace", ""))
+        name = str(service.get("name", ""))
+        port = int_of(service.get("port"), _PORT)
+        return Target(f"{name}.{namespace}.svc", port, (namespace, name))
+    try:
+        url = urlsplit(text_at(client, "url"))
+        return Target(url.hostname or "", url.port or 443)
+    except ValueError:
+        return Target("")
+
+
 def is_called(configurations: Iterable[Object]) -> bool:
     """Return whether a webhook of the configurations calls a Service and not a URL."""
-    return any("service" in map_at(hook, "clientConfig") for hook in webhooks_in(configurations))
+    return any(target_of(webhook).service for webhook in webhooks_in(configurations))
 
 
 async def check_service(client: Client, namespace: str, name: str) -> tuple[Checks, list[Endpoint]]:

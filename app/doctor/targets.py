@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from app.doctor.installed import ServiceKey, StoredWebhook, Surroundings
+from app.doctor.installed import StoredWebhook, Surroundings
 from app.doctor.report import Check, Status
-from app.doctor.service import Endpoint, port_of, ready_endpoints
+from app.doctor.service import Endpoint, ServiceKey, port_of, ready_endpoints
 from app.groups import by_key
 from app.value import Value
 
@@ -53,22 +53,23 @@ def check_targets(webhooks: Sequence[StoredWebhook], surroundings: Surroundings)
 
 def fault_of(webhook: StoredWebhook, surroundings: Surroundings) -> Fault | None:
     """Return what is wrong with the Service of a webhook, None if nothing is or there is none."""
-    if webhook.service is None:
+    target = webhook.target
+    if target.service is None:
         return None
-    name = f"Service {'/'.join(webhook.service)}"
+    name = f"Service {'/'.join(target.service)}"
     status: Status = "warning"
     fate = "pass unchanged"
     if webhook.is_fatal:
         status = "problem"
         fate = "are refused"
 
-    service = surroundings.services.get(webhook.service)
+    service = surroundings.services.get(target.service)
     if service is None:
         return Fault(status, f"{name} does not exist", fate, _CALLED)
-    if port_of(service, webhook.port) is None:
-        return Fault(status, f"{name} has no port {webhook.port}", fate, _PORT)
+    if port_of(service, target.port) is None:
+        return Fault(status, f"{name} has no port {target.port}", fate, _PORT)
 
-    count = len(endpoints_of(webhook.service, webhook.port, surroundings))
+    count = len(endpoints_of(target.service, target.port, surroundings))
     if count == 0:
         return Fault(status, f"{name} has no ready endpoint", fate, _REPLICAS)
     if count == 1 and webhook.is_fatal:

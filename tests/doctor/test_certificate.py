@@ -10,12 +10,11 @@ from app.doctor.certificate import (
     Bundle,
     Handshake,
     Shown,
-    Target,
     bundles_of,
     check_bundle,
     read_shown,
 )
-from app.doctor.service import Endpoint
+from app.doctor.service import Endpoint, Target
 from app.kube.api import Rejected
 from app.objects.resource import SECRET
 from app.webhooks.configurations import ServiceTarget, UrlTarget, webhook_configurations
@@ -30,6 +29,7 @@ OTHER = make_ca("ca", BEGIN, END)
 OLD = make_ca("old", BEGIN, NOW - timedelta(days=1))
 LEAF = make_leaf(CA, [SERVICE], BEGIN, END)
 WRONG_NAME = make_leaf(CA, ["other.svc"], BEGIN, END)
+CALLED = Target(SERVICE, 443, ("grove-system", "grove-admission"))
 HERE = Endpoint("10.0.0.1", 8443)
 THERE = Endpoint("10.0.0.2", 8443)
 SHOWN = Shown(LEAF.cert_pem)
@@ -38,7 +38,7 @@ SILENT = Handshake("unreachable", "no answer within 3 s")
 REFUSED = Handshake("refused", "self-signed certificate in certificate chain")
 
 
-def bundle(*cas: bytes, target: Target = Target(SERVICE)) -> Bundle:  # noqa: B008 - a value
+def bundle(*cas: bytes, target: Target = CALLED) -> Bundle:
     return Bundle(base64.b64encode(b"".join(cas)).decode(), target, ("a", "b"))
 
 
@@ -73,17 +73,17 @@ UNREACHED = "10.0.0.1:8443: no answer within 3 s; 10.0.0.2:8443: no answer withi
     ("judged", "told"),
     [
         pytest.param(
-            Bundle("", Target(SERVICE), ("a", "b")),
+            Bundle("", CALLED, ("a", "b")),
             "is empty: API servers refuse to call",
             id="none",
         ),
         pytest.param(
-            Bundle("UEVN", Target(SERVICE), ("a", "b")),
+            Bundle("UEVN", CALLED, ("a", "b")),
             "is not base64 of PEM certificates: API servers refuse to call",
             id="no PEM",
         ),
         pytest.param(
-            Bundle("?", Target(SERVICE), ("a", "b")),
+            Bundle("?", CALLED, ("a", "b")),
             "is not base64 of PEM certificates: API servers refuse to call",
             id="no base64",
         ),
@@ -180,8 +180,8 @@ def test_bundles_are_told_apart_by_what_they_are_and_where_they_lead() -> None:
     mutating["webhooks"][0]["clientConfig"]["caBundle"] = "b"
     bundles = bundles_of([mutating, validating, outside])
     assert [(bundle.ca_bundle, bundle.target, len(bundle.webhooks)) for bundle in bundles] == [
-        ("b", Target(SERVICE), 1),
-        ("", Target(SERVICE), 7),
+        ("b", CALLED, 1),
+        ("", CALLED, 7),
         ("UEVN", Target("example.com", 443), 4),
     ]
     assert bundles[0].what == "the caBundle of podclique.mutate.grove-admission.grove.io"
