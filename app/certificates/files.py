@@ -155,10 +155,10 @@ def ensure_development_certificate(
         ca = _read(directory, "ca")
         if not ca or _is_bad(ca, None, (), now) or not inspect(ca.cert_pem).is_ca:
             ca = make_ca(_CA_NAME, now - _TERMS.skew, now + _TERMS.ca_life)
-            _write(ca, directory, "ca")
+            write_pair(ca, directory, "ca")
         leaf = _read(directory, "tls")
         if not leaf or _is_bad(leaf, ca.cert_pem, names, now):
-            _write(new_leaf(ca, names, now, _TERMS), directory, "tls")
+            write_pair(new_leaf(ca, names, now, _TERMS), directory, "tls")
 
 
 def is_development(directory: Path) -> bool:
@@ -204,8 +204,8 @@ def _read(directory: Path, name: str) -> Pair | None:
         return None
 
 
-def _write(pair: Pair, directory: Path, name: str) -> None:
-    """Write the key first.
+def write_pair(pair: Pair, directory: Path, name: str) -> None:
+    """Write the files `<name>.key` and `<name>.crt`, in place of former ones.
 
     After a crash in between, the next start detects the mismatch and corrects it.
     """

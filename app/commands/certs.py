@@ -4,10 +4,10 @@ Exit codes: 0 no problem, 1 a problem of the certificates, 2 unusable input.
 """
 
 import argparse
-import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from app.certificates.files import write_pair
 from app.certificates.inspect import Pair, address_of, check_pair
 from app.certificates.rotate import Terms, new_holdings
 from app.commands.options import Command, show
@@ -15,7 +15,7 @@ from app.dry_run.budget import UnusableInput
 from app.objects.names import is_subdomain
 
 WRONG = 1
-MODES = {"ca.crt": 0o644, "ca.key": 0o600, "tls.crt": 0o644, "tls.key": 0o600}
+FILES = ("ca.crt", "ca.key", "tls.crt", "tls.key")
 DEFAULT_NAME = "grove-admission.grove-system.svc"
 
 
@@ -59,7 +59,7 @@ def _name(text: str) -> str:
 
 def _make(arguments: argparse.Namespace) -> int:
     directory: Path = arguments.directory
-    existing = [name for name in MODES if (directory / name).exists()]
+    existing = [name for name in FILES if (directory / name).exists()]
     if existing:
         raise UnusableInput(
             f"{directory} has {', '.join(existing)} already; nothing is written over"
@@ -69,26 +69,14 @@ def _make(arguments: argparse.Namespace) -> int:
         terms = Terms(4 * arguments.days, arguments.days)
         holdings = new_holdings(arguments.name or [DEFAULT_NAME], datetime.now(UTC), terms)
         directory.mkdir(parents=True, exist_ok=True)
-        content = (
-            holdings.ca.cert_pem,
-            holdings.ca.key_pem,
-            holdings.leaf.cert_pem,
-            holdings.leaf.key_pem,
-        )
-        for (name, mode), pem in zip(MODES.items(), content, strict=True):
-            _write(directory / name, pem, mode)
+        write_pair(holdings.ca, directory, "ca")
+        write_pair(holdings.leaf, directory, "tls")
     except (ValueError, OverflowError, OSError) as problem:
         raise UnusableInput(f"can't make certificates: {problem}") from None
 
-    print(f"made in {directory}: {', '.join(MODES)}")
+    print(f"made in {directory}: {', '.join(FILES)}")
 
     return 0
-
-
-def _write(path: Path, pem: bytes, mode: int) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(pem)
 
 
 def _check(arguments: argparse.Namespace) -> int:
