@@ -1,7 +1,6 @@
 """The body of one request, collected from the pieces in which it arrives, up to a limit."""
 
 import contextlib
-from typing import Protocol
 
 import httptools
 
@@ -16,36 +15,6 @@ MAX_TRAILER = 64 * 1024
 
 _STEP = 4096
 _BLOCK = 64 * 1024
-
-
-class Body(Protocol):
-    """`complete` is true after the last byte.
-
-    `too_large` is true as soon as the body is known to be too large and `beginning` is long enough
-    to contain a uid.
-    """
-
-    complete: bool
-    too_large: bool
-
-    @property
-    def size(self) -> int:
-        """The number of kept bytes."""
-
-    def read(self, data: bytes, position: int) -> int:
-        """Read the bytes from `position` in `data` that belong to the request.
-
-        Returns the position after them.
-        """
-
-    def whole(self) -> bytes:
-        """Return all bytes of a complete body."""
-
-    def beginning(self) -> bytes:
-        """Return the first bytes of the body, which may contain a uid."""
-
-    def drop(self) -> None:
-        """Drop the kept bytes and all further ones."""
 
 
 class _Blocks:
@@ -69,15 +38,49 @@ class _Blocks:
         return b"".join(self._blocks)
 
 
-class Sized:
+class Body:
+    """The kept bytes of a body, or none of them any more.
+
+    `complete` is true after the last byte. `too_large` is true as soon as the body is known to be
+    too large and `beginning` is long enough to contain a uid.
+    """
+
+    complete = False
+    too_large = False
+    _kept: _Blocks | None
+
+    @property
+    def size(self) -> int:
+        """The number of kept bytes."""
+        return self._kept.size if self._kept is not None else 0
+
+    def read(self, data: bytes, position: int) -> int:
+        """Read the bytes from `position` in `data` that belong to the request.
+
+        Returns the position after them.
+        """
+        raise NotImplementedError
+
+    def whole(self) -> bytes:
+        """Return all bytes of a complete body."""
+        return self._kept.joined() if self._kept is not None else b""
+
+    def beginning(self) -> bytes:
+        """Return the first bytes of the body, which may contain a uid."""
+        return self.whole()
+
+    def drop(self) -> None:
+        """Drop the kept bytes and all further ones."""
+        self._kept = None
+
+
+class Sized(Body):
     """A body whose head states its length."""
 
     def __init__(self, length: int) -> None:
-        self.complete = False
-        self.too_large = False
+        self._kept = _Blocks()
         self._is_over = length > MAX_BODY
         self._missing = length
-        self._kept: _Blocks | None = _Blocks()
 
     def read(self, data: bytes, position: int) -> int:
         piece = data[position : position + self._missing]
@@ -88,21 +91,8 @@ class Sized:
             self.too_large = self._is_over and self._kept.size >= SALVAGED
         return position + len(piece)
 
-    @property
-    def size(self) -> int:
-        return self._kept.size if self._kept is not None else 0
 
-    def whole(self) -> bytes:
-        return self._kept.joined() if self._kept is not None else b""
-
-    def beginning(self) -> bytes:
-        return self.whole()
-
-    def drop(self) -> None:
-        self._kept = None
-
-
-class Chunked:
+class Chunked(Body):
     """A chunked body: the bytes after `head`, as they were received.
 
     httptools reports the end of the request, but not its position in the data. Bytes after
@@ -110,10 +100,8 @@ class Chunked:
     """
 
     def __init__(self, head: bytes) -> None:
-        self.complete = False
-        self.too_large = False
+        self._kept = _Blocks()
         self._unfinished = 0
-        self._kept: _Blocks | None = _Blocks()
         self._beginning = b""
         self._parser = httptools.HttpRequestParser(self)
         with contextlib.suppress(httptools.HttpParserUpgrade):  # CONNECT: the request ends here
@@ -133,18 +121,8 @@ class Chunked:
         self.too_large = self._kept is not None and self._kept.size > MAX_CHUNKED
         return position
 
-    @property
-    def size(self) -> int:
-        return self._kept.size if self._kept is not None else 0
-
-    def whole(self) -> bytes:
-        return self._kept.joined() if self._kept is not None else b""
-
     def beginning(self) -> bytes:
         return self._beginning
-
-    def drop(self) -> None:
-        self._kept = None
 
     def on_body(self, piece: bytes) -> None:
         self._unfinished = 0

@@ -6,7 +6,6 @@
 import functools
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Protocol
 
 from app.admission.decide import Route, decide
 from app.admission.review import BadReview, Request, encode, parse, salvage_uid
@@ -48,22 +47,12 @@ Answer = tuple[int, bytes]
 _MARGIN = 0.9
 
 
-class Observer(Protocol):
-    """Called once for every verdict.
+Observer = Callable[[str, str, Request | None, Verdict, float], None]
+"""Called once for every verdict.
 
-    `request` is None if the envelope could not be read, and `uid` is "" if it has none. `seconds`
-    is the time from the complete request to its answer.
-    """
-
-    def __call__(
-        self,
-        path: str,
-        uid: str,
-        request: Request | None,
-        verdict: Verdict,
-        seconds: float,
-    ) -> None: ...
-
+It gets the path, the uid, "" if there is none, the request, None if the envelope could not be read,
+the verdict, and the seconds from the complete request to its answer.
+"""
 
 Trace = Callable[[str, str, Request, Verdict, float], None]
 """Called for each verdict of a request with a `traceparent`.

@@ -4,7 +4,7 @@ It has their limits, the exchange, and the hand-over.
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -55,18 +55,8 @@ class Asking(Protocol):
         """Write the answer, or wait for it in a task."""
 
 
-class HandOver(Protocol):
-    """The answerer of complete requests that are not for a verdict.
-
-    It is the last one of its connection.
-    """
-
-    def __call__(
-        self,
-        serving: "Serving",
-        transport: asyncio.Transport,
-        request: bytes,
-    ) -> None: ...
+HandOver = Callable[["Serving", asyncio.Transport, bytes], None]
+"""Answers a complete request that is not for a verdict, as the last one of its connection."""
 
 
 @dataclass(eq=False, slots=True)
