@@ -26,7 +26,6 @@ import httpx
 from bench_common import ENVIRONMENT, ROOT, memory, process, until_async
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.commands.beside import service_at, with_bundle
 from app.facts.kinds import (
     ALL,
     COMPUTE_DOMAIN,
@@ -48,7 +47,7 @@ from app.objects.resource import (
 )
 from app.sandbox.processes import free_port
 from app.sandbox.sandbox import Sandbox
-from app.webhooks.configurations import NAME, ServiceTarget, webhook_configurations
+from app.webhooks.configurations import NAME, UrlTarget, webhook_configurations
 from tests import builders
 
 GANGS_OF_A_SET = 100
@@ -112,12 +111,8 @@ async def run_api(directory: Path, port: int) -> None:
     (directory / "listening").touch()
     bundle = directory / "certs" / "ca.crt"
     await until(bundle.exists)
-    target = ServiceTarget()
-    configurations = [
-        with_bundle(configuration, bundle.read_bytes())
-        for configuration in webhook_configurations(target)
-    ]
-    await sandbox.apply([*service_at(target, port), *configurations])
+    target = UrlTarget(f"https://127.0.0.1:{port}", bundle.read_bytes())
+    await sandbox.apply(webhook_configurations(target))
     (directory / "registered").touch()
     await asyncio.Event().wait()
 

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Protocol
 
-from app.certificates.ca_bundles import with_ca_bundle
 from app.cluster.cluster import Cluster
 from app.cluster.connect import limits
 from app.commands.duties import further_duties
@@ -15,7 +14,7 @@ from app.kube.api import Object
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.server.serve import Extras, Running, serving
-from app.webhooks.configurations import ServiceTarget, UrlTarget, webhook_configurations
+from app.webhooks.configurations import UrlTarget, webhook_configurations
 
 NAMESPACE = "grove-system"
 READY_SECONDS = 60.0
@@ -33,8 +32,6 @@ class ApiServer(Protocol):
     ca_file: Path
     kubeconfig: Path
     collects_garbage: bool
-    reaches_services: bool
-    """Whether it can call webhooks at a Service. If not, their configurations need a URL."""
     serves_at_once: bool
     """Whether it serves a CRD as soon as that is stored."""
 
@@ -54,7 +51,7 @@ async def beside(
 ) -> AsyncIterator[Running]:
     """Run our server as the user operator of `api`, with its webhooks registered."""
     async with unregistered(api, configuration, state_dir, readable) as served:
-        await api.apply(registered(api, served, served.certificate.ca_bundle() or b""))
+        await api.apply(configurations_of(served, served.certificate.ca_bundle() or b""))
         async with asyncio.timeout(READY_SECONDS):
             await until(lambda: trusts(served))
         yield served
@@ -90,55 +87,9 @@ async def unregistered(
             yield served
 
 
-def registered(
-    api: ApiServer,
-    served: Running,
-    bundle: bytes,
-) -> list[Object]:
-    """Return the webhook configurations that trust `bundle` (PEM), and the Service that they call.
-
-    For an API server that cannot call Services, they have the URL of our server instead.
-    """
-    if not api.reaches_services:
-        return webhook_configurations(
-            UrlTarget(f"https://127.0.0.1:{served.listener.port}", bundle)
-        )
-    target = ServiceTarget()
-    configurations = [
-        with_bundle(configuration, bundle) for configuration in webhook_configurations(target)
-    ]
-    return [*service_at(target, served.listener.port), *configurations]
-
-
-def service_at(target: ServiceTarget, port: int) -> list[Object]:
-    """Return the Service as it is installed, and an EndpointSlice for it.
-
-    The slice has one endpoint, at `port` on loopback.
-    """
-    metadata: Object = {"name": target.name, "namespace": target.namespace}
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": metadata,
-            "spec": {"ports": [{"name": "https", "port": 443, "targetPort": port}]},
-        },
-        {
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": {**metadata, "labels": {"kubernetes.io/service-name": target.name}},
-            "addressType": "IPv4",
-            "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": True}}],
-            "ports": [{"name": "https", "port": port}],
-        },
-    ]
-
-
-def with_bundle(configuration: Object, bundle: bytes) -> Object:
-    """Return a webhook configuration whose webhooks at our Service trust `bundle` (PEM)."""
-    target = ServiceTarget()
-    service = (target.namespace, target.name)
-    return {**configuration, "webhooks": with_ca_bundle(configuration, service, bundle)}
+def configurations_of(served: Running, bundle: bytes) -> list[Object]:
+    """Return the webhook configurations with the URL of our server, which trust `bundle` (PEM)."""
+    return webhook_configurations(UrlTarget(f"https://127.0.0.1:{served.listener.port}", bundle))
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -75,7 +75,6 @@ class RealApiServer:
         self.kubeconfig = state_dir / "kubeconfig"
         self.tokens = kubeconfig.new_tokens()
         self.collects_garbage = _COLLECTOR in binaries
-        self.reaches_services = False
         self.serves_at_once = False
         self._binaries = dict(binaries)
         self._host = host

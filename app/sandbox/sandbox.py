@@ -63,7 +63,6 @@ class Sandbox:
         self.kubeconfig = state_dir / "kubeconfig"
         self.tokens = kubeconfig.new_tokens()
         self.collects_garbage = True
-        self.reaches_services = True
         self.serves_at_once = True
         self.url = ""
         self._host = host

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from app.commands.beside import ApiServer
+from app.sandbox.sandbox import Sandbox
 from app.server.listener import authority
 from tests.installation.balancer import Balancer
 from tests.installation.kubernetes import Kubernetes, Object
@@ -53,7 +54,7 @@ class Cluster:
         server = {"server": api.url, "certificate-authority-data": bundle}
         self.host = urlsplit(api.url).hostname or ""
         is_ipv6 = ":" in self.host
-        self.pods = Pods(self.admin, server, folder, api.reaches_services, is_ipv6)
+        self.pods = Pods(self.admin, server, folder, isinstance(api, Sandbox), is_ipv6)
         self.url = ""
 
     def configure(self, configuration: str) -> None:
@@ -187,7 +188,8 @@ async def cluster_of(api: ApiServer, folder: Path) -> AsyncIterator[Cluster]:
     cluster = Cluster(api, folder)
     balancer = Balancer(lambda: cluster.pods.ready, cluster.host)
     shutil.copytree(MANIFESTS, folder / "manifests")
-    if not api.reaches_services:
+    is_real = not isinstance(api, Sandbox)
+    if is_real:
         await balancer.start()
         cluster.url = f"https://{authority(cluster.host, balancer.port)}"
         _readdress(cluster, folder / "manifests/base/webhooks.yaml")
@@ -196,7 +198,7 @@ async def cluster_of(api: ApiServer, folder: Path) -> AsyncIterator[Cluster]:
             yield cluster
     finally:
         await cluster.pods.end()
-        if not api.reaches_services:
+        if is_real:
             await balancer.stop()
         for client in (cluster.admin, cluster.grove, cluster.user):
             await client.close()

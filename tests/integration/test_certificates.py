@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer, registered, unregistered
+from app.commands.beside import ApiServer, configurations_of, unregistered
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.facts.kinds import POD_GROUP
@@ -35,7 +35,7 @@ async def served(
     async with unregistered(
         api, configuration, tmp_path_factory.mktemp("served"), readable=False
     ) as served:
-        await api.apply(registered(api, served, b""))
+        await api.apply(configurations_of(served, b""))
         yield served
 
 

@@ -14,7 +14,7 @@ import pytest_asyncio
 from app.audit.auditor import Auditor
 from app.audit.claims import LACKS
 from app.audit.progress import Progress
-from app.commands.beside import ApiServer, registered, unregistered
+from app.commands.beside import ApiServer, configurations_of, unregistered
 from app.config.schema import Configuration
 from app.doctor.claims import check_lost_claims
 from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET
@@ -59,7 +59,7 @@ class Cluster:
 
     async def switch_on(self) -> None:
         bundle = self._served.certificate.ca_bundle() or b""
-        await self._api.apply(registered(self._api, self._served, bundle))
+        await self._api.apply(configurations_of(self._served, bundle))
 
     async def switch_off(self) -> None:
         """Does what the README says."""

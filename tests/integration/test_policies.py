@@ -19,7 +19,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from app.commands.beside import ApiServer, registered
+from app.commands.beside import ApiServer, configurations_of
 from app.config.schema import Configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from app.kube.api import NotFound, ObjectRef
@@ -190,7 +190,7 @@ class Installation:
 
     async def webhooks(self) -> None:
         bundle = self._served.certificate.ca_bundle() or b""
-        await self._api.apply(registered(self._api, self._served, bundle))
+        await self._api.apply(configurations_of(self._served, bundle))
 
     async def in_effect(self) -> None:
         """Wait until what is stored counts: a real API server reads it from caches."""

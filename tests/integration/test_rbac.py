@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer, registered, unregistered
+from app.commands.beside import ApiServer, configurations_of, unregistered
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.doctor.permissions import OWNERS
@@ -114,7 +114,7 @@ async def start(
         async with unregistered(
             api, read_configuration(text, "test"), tmp_path, readable=False
         ) as served:
-            await api.apply(registered(api, served, b""))
+            await api.apply(configurations_of(served, b""))
             await eventually(is_trusted)
             yield served
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from app.commands.beside import ApiServer, registered
+from app.commands.beside import ApiServer, configurations_of
 from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET
 from app.kube.api import Object, ObjectRef, Selection
 from app.objects.resource import EVENT, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
@@ -100,7 +100,7 @@ async def test_claims_come_back_and_grove_restarts_nothing(
     await eventually(train.events, lambda reasons: "MnnvlClaimsMissing" in reasons)
 
     bundle = served.certificate.ca_bundle() or b""
-    await api.apply(registered(api, served, bundle))
+    await api.apply(configurations_of(served, bundle))
     await eventually(train.claimed, lambda claimed: list(claimed.values()) == 6 * [True])
     await eventually(train.events, lambda reasons: "MnnvlPodsWithoutClaim" in reasons)
     await asyncio.sleep(SETTLED_SECONDS)
