@@ -104,7 +104,7 @@ async def console_client(
 ) -> AsyncIterator[HttpClient]:
     """Yield a client for the console, with the rights of the kubeconfig, never those of a Pod.
 
-    The caller runs `client.discovery`, and hands out only `ReadOnlyClient` and `LookingClient`.
+    The caller runs `client.discovery`, and hands out only a `ReadOnlyClient`.
     ClusterError if there are no credentials.
     """
     credentials = await from_kubeconfig(kubeconfig, context)

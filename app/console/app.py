@@ -31,7 +31,7 @@ from app.console.routes import Console, build_app
 from app.console.settings import ConsoleSettings
 from app.explain.known.snapshot import BY_RESOURCE, RESOURCES
 from app.kube.client import HttpClient
-from app.kube.readonly import LookingClient, ReadOnlyClient
+from app.kube.readonly import ReadOnlyClient
 from app.objects.resource import CONFIG_MAP, NAMESPACE, SECRET
 from app.stores.collector import pause_until
 from app.stores.permitted import Namespaces, PermittedStores
@@ -98,11 +98,9 @@ def _console(client: HttpClient, settings: ConsoleSettings) -> Console:
         how_to_renew, kubeconfig=settings.kubeconfig, context=settings.context
     )
     namespaces = Namespaces(settings.namespaces, settings.own_namespace)
-    watched = PermittedStores(
-        ReadOnlyClient(client), BY_RESOURCE.values(), client.discovery, namespaces
-    )
+    looking = ReadOnlyClient(client, hidden=HIDDEN)
+    watched = PermittedStores(looking, BY_RESOURCE.values(), client.discovery, namespaces)
     live = Live(watched, renewal=renewal)
-    looking = LookingClient(client, hidden=HIDDEN)
     return Console(
         live,
         Streams(live),

@@ -1,35 +1,23 @@
-"""Clients that can only read.
+"""A client that can only read.
 
-Commands for people get one of these, so that none of their code can write.
+Commands for people get one, so that none of their code can write.
 """
 
 from collections.abc import AsyncGenerator, Collection
 from typing import Any
 
 from app.kube.api import Client, Object, ObjectRef, Page, Patch, Rejected, Selection, WatchEvent
-from app.kube.client import HttpClient
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW, Resource
 
 
 class ReadOnlyClient:
-    """The reading methods and the counts of a client, without a way to its writing methods."""
-
-    def __init__(self, client: HttpClient) -> None:
-        self.get = client.get
-        self.list = client.list
-        self.watch = client.watch
-        self.served_version = client.served_version
-        self.calls = client.calls
-
-
-class LookingClient:
     """A `Client` that reads, and that creates access reviews, which are not stored.
 
     All other writes, and reads of `hidden` resources, raise Rejected without a request. `options`
     are those of the same method of `Client`.
     """
 
-    def __init__(self, client: Client, hidden: Collection[Resource]) -> None:
+    def __init__(self, client: Client, hidden: Collection[Resource] = ()) -> None:
         self._client = client
         self._hidden = frozenset(hidden)
         self.served_version = client.served_version

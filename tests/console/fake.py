@@ -28,7 +28,7 @@ from app.kube.api import (
     WatchEvent,
 )
 from app.kube.discovery import Discovery
-from app.kube.readonly import LookingClient
+from app.kube.readonly import ReadOnlyClient
 from app.objects.resource import Resource
 from app.stores.permitted import Namespaces, PermittedStores
 
@@ -153,7 +153,7 @@ async def console(
         Namespaces(namespaces, again=rights_again),
     )
     live = Live(watched, clock=lambda: NOW)
-    looking = LookingClient(lists, hidden=HIDDEN)
+    looking = ReadOnlyClient(lists, hidden=HIDDEN)
     examination = Examination(looking, lists.read, configuration, live, clock=lambda: NOW)
     streams = Streams(live, pause=0.0, tick=60.0)
     made = Console(
