@@ -111,27 +111,27 @@ async def test_a_name_is_generated(api: Api, prefix: str, shape: str) -> None:
         ),
         pytest.param(
             with_metadata(widget("one"), labels=["a"]),
-            (400, "metadata.labels must be a map of strings"),
+            (400, "metadata: Expected `object | null`, got `array` - at `$.labels`"),
             id="odd labels",
         ),
         pytest.param(
             with_metadata(widget("one"), annotations={"a": 1}),
-            (400, "metadata.annotations must be a map of strings"),
+            (400, "metadata: Expected `str`, got `int` - at `$.annotations[...]`"),
             id="a number as an annotation",
         ),
         pytest.param(
             with_metadata(widget("one"), name=5),
-            (400, "metadata.name must be a string"),
+            (400, "metadata: Expected `str | null`, got `int` - at `$.name`"),
             id="a number as a name",
         ),
         pytest.param(
             with_metadata(widget("one"), ownerReferences=["x"]),
-            (400, "metadata.ownerReferences must be a list of objects"),
+            (400, "metadata: Expected `object`, got `str` - at `$.ownerReferences[0]`"),
             id="owners that are no objects",
         ),
         pytest.param(
             with_metadata(widget("one"), finalizers="x"),
-            (400, "metadata.finalizers must be a list of strings"),
+            (400, "metadata: Expected `array | null`, got `str` - at `$.finalizers`"),
             id="finalizers that are no list",
         ),
         pytest.param(

@@ -10,23 +10,33 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from app.sandbox.objects import errors
 from app.sandbox.objects.errors import cause, shown
 from app.sandbox.objects.objects import Object, metadata
 from app.sandbox.objects.resources import NAMESPACES, Served
 
-_TEXTS = ("name", "generateName", "namespace", "uid", "resourceVersion", "selfLink")
-_SERVER_FIELDS = (
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "managedFields",
-)
-_MAPS = ("labels", "annotations")
-_LISTS = {"finalizers": str, "ownerReferences": dict}
-_FIELDS = frozenset((*_TEXTS, *_SERVER_FIELDS, *_MAPS, *_LISTS))
-_SHAPES = {str: "strings", dict: "objects"}
+
+class _ObjectMeta(msgspec.Struct):
+    """The fields of metadata, with the types of those that clients write."""
+
+    name: str | None = None
+    generateName: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resourceVersion: str | None = None
+    selfLink: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    finalizers: list[str] | None = None
+    ownerReferences: list[Object] | None = None
+    creationTimestamp: Any = None
+    deletionTimestamp: Any = None
+    deletionGracePeriodSeconds: Any = None
+    generation: Any = None
+    managedFields: Any = None
+
 
 _PATH_SEGMENTS = {"roles", "rolebindings", "clusterroles", "clusterrolebindings"}
 _PART = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -67,33 +77,15 @@ def prune(obj: Object) -> list[str]:
     Raise 400 for a field of the wrong type.
     """
     meta = metadata(obj)
-    _check_shape(meta)
-    dropped = [name for name in meta if name not in _FIELDS]
+    try:
+        msgspec.convert(meta, _ObjectMeta)
+    except msgspec.ValidationError as error:
+        raise errors.bad_request(f"metadata: {error}") from error
+
+    dropped = [name for name in meta if name not in _ObjectMeta.__struct_fields__]
     for name in dropped:
         del meta[name]
     return [f"metadata.{name}" for name in dropped]
-
-
-def _check_shape(meta: Object) -> None:
-    for name in _TEXTS:
-        _require(isinstance(meta.get(name) or "", str), name, "a string")
-
-    for name in _MAPS:
-        pairs = meta.get(name) or {}
-        values = list(pairs.values()) if isinstance(pairs, dict) else None
-        _require(_are_all(values, str), name, "a map of strings")
-
-    for name, kind in _LISTS.items():
-        _require(_are_all(meta.get(name) or [], kind), name, f"a list of {_SHAPES[kind]}")
-
-
-def _are_all(items: Any, kind: type) -> bool:
-    return isinstance(items, list) and all(isinstance(item, kind) for item in items)
-
-
-def _require(holds: bool, name: str, shape: str) -> None:
-    if not holds:
-        raise errors.bad_request(f"metadata.{name} must be {shape}")
 
 
 def check(served: Served, obj: Object) -> None:
