@@ -1,8 +1,8 @@
-"""What stands before the endpoints for people: who may use them, and HEAD."""
+"""What stands before the endpoints for people: who may use them."""
 
 from collections.abc import Collection
 
-from app.admission.asgi import KNOWN_CALLER, App, Message, Receive, Scope, Send
+from app.admission.asgi import KNOWN_CALLER, App, Receive, Scope, Send
 from app.json import to_json
 
 PATHS = {
@@ -39,21 +39,3 @@ def for_known_callers(app: App, paths: frozenset[str]) -> App:
         await send({"type": "http.response.body", "body": body})
 
     return guarded
-
-
-def answering_head(app: App) -> App:
-    """Return `app`, which answers HEAD as GET, without the body. FastAPI answers 405."""
-
-    async def answering(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "HEAD":
-            await app(scope, receive, send)
-            return
-
-        async def send_head(message: Message) -> None:
-            if message["type"] == "http.response.body":
-                message = {**message, "body": b""}
-            await send(message)
-
-        await app({**scope, "method": "GET"}, receive, send_head)
-
-    return answering

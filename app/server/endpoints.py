@@ -19,7 +19,7 @@ from app.admission.exchange import Exchange, Trace
 from app.admission.review import Request as AdmissionRequest
 from app.admission.verdict import Verdict
 from app.objects.tokens import split_token
-from app.server.access import answering_head, for_known_callers
+from app.server.access import for_known_callers
 from app.server.dry_runs import DryRuns, Parameters
 from app.server.metrics import Metrics
 from app.server.verdict_log import VerdictLog
@@ -109,10 +109,11 @@ def build_app(
 
     exchange = Exchange(routes, reports.record, only_known=only_known, trace=reports.trace)
     reports.metrics.add(exchange.samples)
-    return AdmissionApp(exchange, answering_head(for_known_callers(api, protected)))
+    return AdmissionApp(exchange, for_known_callers(api, protected))
 
 
 def _add_version(api: FastAPI, notes: Notes) -> None:
+    @api.head("/version", include_in_schema=False)
     @api.get("/version", summary="The version of this server")
     async def version() -> dict[str, str]:
         named = {"name": "grove-admission", "version": __version__}
@@ -121,6 +122,7 @@ def _add_version(api: FastAPI, notes: Notes) -> None:
 
 
 def _add_metrics(api: FastAPI, metrics: Metrics) -> None:
+    @api.head("/metrics", include_in_schema=False)
     @api.get("/metrics", summary="Prometheus metrics", response_class=PlainTextResponse)
     async def exposition() -> Response:
         return Response(metrics.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -130,12 +132,14 @@ def _add_health(api: FastAPI, reports: Reports) -> None:
     failing: dict[int | str, dict[str, Any]] = {503: _NOT_READY}
     summary = "Is the process alive?"
 
+    @api.head("/healthz", include_in_schema=False)
     @api.get("/healthz", summary=summary, response_class=PlainTextResponse, responses=failing)
     async def healthz(verbose: str | None = None) -> Response:
         return _health({"process": None}, {}, verbose)
 
     summary = "Can it give verdicts? ?verbose lists every check"
 
+    @api.head("/readyz", include_in_schema=False)
     @api.get("/readyz", summary=summary, response_class=PlainTextResponse, responses=failing)
     async def readyz(verbose: str | None = None) -> Response:
         return _health(reports.ready(), reports.notes(), verbose)
