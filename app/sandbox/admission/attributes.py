@@ -50,7 +50,7 @@ class Attributes(Frozen):
         return None if obj is None else matched.read(self.served.write(obj))
 
 
-class Constraints(Frozen, eq=False, rename="camel"):
+class MatchConstraints(Frozen, eq=False, rename="camel"):
     """The constraints of a webhook or a policy, with the names and defaults of the API."""
 
     rules: tuple[Object, ...] = ()

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from app.sandbox.admission.attributes import Attributes, Constraints
+from app.sandbox.admission.attributes import Attributes, MatchConstraints
 from app.sandbox.admission.authorization import Access, Authorizer
 from app.sandbox.objects import errors
 from app.sandbox.objects.cel import CelError
@@ -81,7 +81,7 @@ class StoredPolicies(Frozen):
 
     def _findings(self, policy: Object, binding: Object, attributes: Attributes) -> list[Violation]:
         spec = policy["spec"]["matchConstraints"]
-        constraints = msgspec.convert({**spec, "rules": spec["resourceRules"]}, Constraints)
+        constraints = msgspec.convert({**spec, "rules": spec["resourceRules"]}, MatchConstraints)
         matched = constraints.matched(attributes, self.registry, self.storage)
         if matched is None:
             return []

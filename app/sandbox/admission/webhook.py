@@ -17,7 +17,7 @@ import aiohttp
 import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Json, ValidationError
 
-from app.sandbox.admission.attributes import Constraints
+from app.sandbox.admission.attributes import MatchConstraints
 from app.sandbox.objects.objects import Object, labels
 from app.sandbox.processes import authority
 from app.sandbox.storage import Storage
@@ -41,7 +41,7 @@ class CallFailedError(Exception):
     """
 
 
-class Hook(Constraints, eq=False, kw_only=True, rename="camel"):
+class Hook(MatchConstraints, eq=False, kw_only=True, rename="camel"):
     """A webhook of a stored configuration, with the names and defaults of the API."""
 
     name: str
