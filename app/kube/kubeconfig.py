@@ -9,7 +9,7 @@ import logging
 import os
 import shlex
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from app.kube.api import ClusterError, Unavailable
 from app.kube.authorities import trusting
 from app.kube.impersonation import Headers, impersonation_headers
 from app.kube.kubeconfig_reader import reader
-from app.objects.shape import Object
+from app.objects.shape import JsonMap, map_of
 
 ConfigException: type[Exception] = reader.ConfigException
 
@@ -131,11 +131,11 @@ def _require_file(path: Path | None) -> None:
 
 def _require_context(merged: Any, context: str | None) -> None:
     """Raise ConfigException if a kubeconfig that can be read doesn't have this context."""
-    contexts, active = _contexts_of(merged)
-    names = ", ".join(str(item["name"]) for item in contexts)
-    if context and contexts and context not in {item["name"] for item in contexts}:
+    contexts = _entries(merged, "context")
+    names = ", ".join(contexts)
+    if context and contexts and context not in contexts:
         raise ConfigException(f"no context is called {context}, but {names}")
-    if contexts and not context and not active:
+    if contexts and not context and _current(merged) not in contexts:
         raise ConfigException(f"no context is current; give --context, of {names}")
 
 
@@ -145,9 +145,8 @@ def _is_file(name: str) -> bool:
 
 def namespace_of(path: Path | None, context: str | None) -> str:
     """Return the namespace that kubectl uses: that of the context, or `default`."""
-    contexts, active = _contexts_in(path)
-    named = next((item for item in contexts if item["name"] == context), active)
-    return str((named.get("context") or {}).get("namespace") or "default")
+    contexts, current = _contexts_in(path)
+    return str(contexts.get(context or current, {}).get("namespace") or "default")
 
 
 def contexts_of(path: Path | None, context: str | None) -> tuple[str, list[str]]:
@@ -155,32 +154,32 @@ def contexts_of(path: Path | None, context: str | None) -> tuple[str, list[str]]
 
     Without a `context`, the current one is used. Nothing is known if the kubeconfig cannot be read.
     """
-    contexts, active = _contexts_in(path)
-    used = context or str(active.get("name") or "")
-    names = [str(item["name"]) for item in contexts]
-    return used, [name for name in names if name != used]
+    contexts, current = _contexts_in(path)
+    used = context or (current if current in contexts else "")
+    return used, [name for name in contexts if name != used]
 
 
-def _contexts_in(path: Path | None) -> tuple[list[Any], Object]:
-    """Return the contexts in a kubeconfig and the current one.
+def _contexts_in(path: Path | None) -> tuple[Mapping[str, JsonMap], str]:
+    """Return the contexts in a kubeconfig by name, and the name of the current one.
 
-    They are empty if the kubeconfig cannot be read.
+    There are none if the kubeconfig cannot be read.
     """
     try:
         merged = _merged(path)
+        return _entries(merged, "context"), _current(merged)
     except _UNREADABLE:
-        return [], {}
-    return _contexts_of(merged)
+        return {}, ""
 
 
-def _contexts_of(merged: Any) -> tuple[list[Any], Object]:
-    """Return the same of a kubeconfig that was read."""
-    try:
-        contexts = [item.value for item in merged["contexts"]]
-        current = merged.safe_get("current-context")
-    except _UNREADABLE:
-        return [], {}
-    return contexts, next((item for item in contexts if item["name"] == current), {})
+def _entries(merged: Any, kind: str) -> dict[str, JsonMap]:
+    """Return the contexts or the users of a kubeconfig by name."""
+    listed = merged.safe_get(f"{kind}s") or ()
+    entries = [map_of(item.value) for item in listed]
+    return {str(entry.get("name")): map_of(entry.get(kind)) for entry in entries}
+
+
+def _current(merged: Any) -> str:
+    return str(merged.safe_get("current-context") or "")
 
 
 def _merged(path: Path | None) -> Any:
@@ -196,8 +195,8 @@ def renewal_of(path: Path | None, context: str | None) -> str:
     certificate, or if the file cannot be read.
     """
     try:
-        user = _named_user_of(_merged(path), context)[1]
-        plugin = user["exec"].value
+        _, user = _user_of(_merged(path), context)
+        plugin = user["exec"]
         command = str(plugin["command"])
         arguments = [str(argument) for argument in plugin.get("args") or ()]
         variables = {item["name"]: str(item["value"]) for item in plugin.get("env") or ()}
@@ -228,21 +227,15 @@ def _impersonation_of(merged: Any, context: str | None) -> Headers:
 
     Raise ConfigException if its fields can't be followed.
     """
+    name, user = _user_of(merged, context)
     try:
-        name, user = _named_user_of(merged, context)
-    except (ConfigException, LookupError):  # a context without a user
-        return ()
-    try:
-        return impersonation_headers(user.value)
+        return impersonation_headers(user)
     except (TypeError, ValueError) as error:
         raise ConfigException(f"user {name}: {error}") from error
 
 
-def _named_user_of(merged: Any, context: str | None) -> tuple[str, Any]:
-    """Return the name of the user of a context, and its entries as a node of a kubeconfig.
-
-    Raises one of `_UNREADABLE` if there is none.
-    """
-    chosen = merged["contexts"].get_with_name(context or merged["current-context"])
-    name = str(chosen["context"]["user"])
-    return name, merged["users"].get_with_name(name)["user"]
+def _user_of(merged: Any, context: str | None) -> tuple[str, JsonMap]:
+    """Return the name of the user of a context, and the user, which is empty if there is none."""
+    chosen = _entries(merged, "context").get(context or _current(merged), {})
+    name = str(chosen.get("user"))
+    return name, _entries(merged, "user").get(name, {})
