@@ -13,8 +13,9 @@ from app.doctor.releases import recognised
 from app.doctor.report import Check, Checks, Status, ok, problem
 from app.facts import kinds
 from app.kube.api import Client, NotFound, Object, Selection, every
+from app.objects.conditions import condition_of
 from app.objects.resource import CRD, Resource
-from app.objects.shape import map_at, maps_at, text_at, texts_at
+from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
 from app.value import Value
 
 _MATCH_CONDITIONS = (1, 28)
@@ -177,12 +178,12 @@ def check_definitions(crds: Iterable[Object], groups: Collection[str]) -> dict[s
 
 def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
     name = crd["metadata"]["name"]
-    conditions = _conditions(crd)
+    conditions = maps_at(crd, "status", "conditions")
     if not conditions:
         return None
 
-    served = conditions.get("Established", {}).get("status") == "True"
-    accepted = conditions.get("NamesAccepted", {})
+    served = condition_of(crd, "Established").get("status") == "True"
+    accepted = condition_of(crd, "NamesAccepted")
     if accepted.get("status") == "False":
         taken_by = _conflicts(crd, others)
         by = f" by {', '.join(taken_by)}" if taken_by else ""
@@ -202,7 +203,7 @@ def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
         return None
 
     reasons = "; ".join(
-        f"{kind}={item.get('status')}: {item.get('message')}" for kind, item in conditions.items()
+        f"{item.get('type')}={item.get('status')}: {item.get('message')}" for item in conditions
     )
     remedy = (
         f"See kubectl describe crd {name}. If it is being deleted, its objects wait for their"
@@ -213,11 +214,6 @@ def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
         f"CRD {name} is not established, and its API is not served: {reasons}",
         remedy,
     )
-
-
-def _conditions(crd: Object) -> dict[str, Object]:
-    conditions = maps_at(crd, "status", "conditions")
-    return {text_at(condition, "type"): condition for condition in conditions}
 
 
 def _group(crd: Object) -> str:
@@ -246,7 +242,7 @@ def _names(crd: Object, *path: str) -> Iterator[str]:
 def _remedy(
     name: str,
     taken_by: Sequence[str],
-    accepted: Object,
+    accepted: JsonMap,
 ) -> str:
     """Return how to correct a CRD.
 
