@@ -6,7 +6,7 @@ from app.doctor.policies import Policies, overlap, read_policies
 from app.doctor.service import ServiceKey, Target, target_of
 from app.groups import by_key
 from app.kube.api import Client, Selection, every
-from app.objects.metadata import labels_of
+from app.objects.metadata import key_of, labels_of
 from app.objects.resource import (
     ENDPOINT_SLICE,
     MUTATING_WEBHOOKS,
@@ -109,13 +109,9 @@ async def _read_surroundings(client: Client) -> Surroundings:
     services = await every(client, Selection(SERVICE))
     namespaces = await every(client, Selection(NAMESPACE))
     return Surroundings(
-        {
-            (item["metadata"].get("namespace", ""), item["metadata"]["name"]): item
-            for item in services
-        },
+        {key_of(item): item for item in services},
         by_key(
-            ((item["metadata"].get("namespace", ""), labels_of(item).get(_SERVICE_LABEL, "")), item)
-            for item in slices
+            ((key_of(item)[0], labels_of(item).get(_SERVICE_LABEL, "")), item) for item in slices
         ),
         {item["metadata"]["name"]: labels_of(item) for item in namespaces},
     )

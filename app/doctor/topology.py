@@ -14,6 +14,7 @@ from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_
 from app.kube.api import Client, Object, ObjectRef, Selection, find, list_all
 from app.objects.conditions import condition_of
 from app.objects.fields import listed
+from app.objects.metadata import key_of
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
 from app.rules.mnnvl.sets import GROVE_FINALIZER
@@ -206,7 +207,7 @@ async def _stuck(client: Client) -> Checks:
     Grove does not create others.
     """
     stuck = [
-        f"{obj['metadata'].get('namespace')}/{obj['metadata']['name']}"
+        "/".join(key_of(obj))
         for obj in await list_all(client, Selection(COMPUTE_DOMAIN))
         if obj["metadata"].get("deletionTimestamp")
         and GROVE_FINALIZER in (obj["metadata"].get("finalizers") or ())
