@@ -3,7 +3,7 @@
 The errors are made from HTTP responses and Status objects. `client.py` implements `Client`.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Literal, Protocol
 
 from app.json import NotJson, from_json
@@ -208,10 +208,12 @@ class Reader(Lists, Protocol):
         *,
         resource_version: str,
         timeout_seconds: int = 270,
+        accepted: Callable[[], None] = lambda: None,
     ) -> AsyncGenerator[WatchEvent, None]:
         """Yield the changes after `resource_version`, and bookmarks.
 
-        The API server ends the stream. A caller that stops earlier must close it
+        `accepted` is called once the API server has accepted the request, which may be long before
+        the first event. The API server ends the stream. A caller that stops earlier must close it
         (`contextlib.aclosing`). Raise Gone if the version is too old.
         """
         ...

@@ -4,7 +4,7 @@ The generated API classes and the Watch of kubernetes_asyncio are not used: they
 several times, and their Watch has no time limit.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from typing import Self
 from urllib.parse import quote
@@ -139,6 +139,7 @@ class HttpClient(Part):
         *,
         resource_version: str,
         timeout_seconds: int = 270,
+        accepted: Callable[[], None] = lambda: None,
     ) -> AsyncGenerator[WatchEvent, None]:
         resource = selection.resource
         params = _selectors(selection) | {
@@ -150,7 +151,7 @@ class HttpClient(Part):
         accept = _METADATA if selection.metadata_only else JSON
         path = self._path(resource, selection.namespace)
         request = ApiRequest("watch", str(resource), "GET", path, params, accept)
-        async with aclosing(self._transport.lines(request)) as lines:
+        async with aclosing(self._transport.lines(request, accepted)) as lines:
             async for line in lines:
                 event = _watch_event(line)
                 if event is not None:

@@ -176,7 +176,6 @@ class WatchStore(Generic[T]):
         self._listed = set()
         self._version = _number(resource_version)
         self.served = True
-        self.problem = ""
         self._set_synced()
         self.sign_of_life()
 
@@ -197,7 +196,12 @@ class WatchStore(Generic[T]):
         return version
 
     def sign_of_life(self) -> None:
+        """Take note that the store is up to date at this moment."""
+        self.end_problem()
         self._last_sign = self._clock()
+
+    def end_problem(self) -> None:
+        self.problem = ""
 
     def mark_not_served(self) -> None:
         """Empties the store, because the cluster does not serve the resource.

@@ -7,7 +7,7 @@ import asyncio
 import math
 import os
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
@@ -108,10 +108,14 @@ class Transport:
             text = f"{request.verb} {request.path}: no answer within {self._limits.total:g} s"
             raise Unavailable(text, reason="Timeout") from None
 
-    async def lines(self, request: ApiRequest) -> AsyncGenerator[bytes, None]:
+    async def lines(
+        self,
+        request: ApiRequest,
+        accepted: Callable[[], None],
+    ) -> AsyncGenerator[bytes, None]:
         """Yield the lines of a response that has no end, such as that of a watch.
 
-        Raise ClusterError.
+        `accepted` is called before the first one. Raise ClusterError.
         """
         limits = self._limits
         timeouts = aiohttp.ClientTimeout(
@@ -120,6 +124,8 @@ class Transport:
         async with _translated(self.credentials.host), self._send(request, timeouts) as response:
             if response.status != 200:
                 raise error_from(response.status, response.headers, await response.read())
+            self.reach.answered()
+            accepted()
             async for line in lines_of(response.content.iter_any(), limits.longest_event):
                 self.reach.answered()
                 yield line

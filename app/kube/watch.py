@@ -53,7 +53,10 @@ class Pace(Value):
     not_served_retry: float = 120.0
     random: Callable[[], float] = system_random.random
 
-    def next_watch_timeout(self) -> int:
+    def next_timeout(self, *, probing: bool) -> int:
+        """Return the seconds after which the API server is to end the next watch."""
+        if probing:
+            return self.probe_timeout
         shortest, longest = self.watch_timeout
         return shortest + int(self.random() * (longest - shortest + 1))
 
@@ -141,21 +144,25 @@ async def follow(
 ) -> NoReturn:
     """Watch from `version`, one request after the other.
 
-    After a broken connection it continues from the last version. Raise Gone if this is too old,
-    and NotFound if the resource is no longer served.
+    After a broken connection it continues from the last version. The problem is over once the API
+    server accepts the next request: if nothing changes, the first event may take a minute. After a
+    silent watch, only an event shows that. Raise Gone if this is too old, and NotFound if the
+    resource is no longer served.
     """
-    timeout = pace.next_watch_timeout()
     probing = False
     clock = asyncio.get_running_loop().time
     while True:
         begun = clock()
         try:
-            async with aclosing(
-                events_of_connection(client, selection, version, timeout, pace)
-            ) as events:
+            stream = client.watch(
+                selection,
+                resource_version=version,
+                timeout_seconds=pace.next_timeout(probing=probing),
+                accepted=_wait_on if probing else store.end_problem,
+            )
+            async with aclosing(events_of_connection(stream, pace)) as events:
                 async for event in events:
                     version = str(store.apply(event))
-                    store.problem = ""
                     probing = False
                     backoff.reset()
             store.sign_of_life()
@@ -175,21 +182,19 @@ async def follow(
             if clock() - begun > pace.steady_after:
                 backoff.reset()
             await asyncio.sleep(backoff.next(error.retry_after))
-        timeout = pace.probe_timeout if probing else pace.next_watch_timeout()
+
+
+def _wait_on() -> None:
+    """Do nothing: after a silent watch, a problem lasts until an event."""
 
 
 async def events_of_connection(
-    client: Reader,
-    selection: Selection,
-    version: str,
-    timeout_seconds: int,
-    pace: Pace,
+    stream: AsyncGenerator[WatchEvent, None], pace: Pace
 ) -> AsyncGenerator[WatchEvent, None]:
-    """Yield the events of one watch request.
+    """Yield the events of one watch request, which is closed at the end.
 
     Raise Silent after `pace.quiet_after` seconds without an event.
     """
-    stream = client.watch(selection, resource_version=version, timeout_seconds=timeout_seconds)
     async with aclosing(stream):
         while True:
             try:

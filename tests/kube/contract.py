@@ -371,6 +371,16 @@ class ClientContract:
         resumed = await take(client, 1, version_of(patched), fields=by_name)
         assert summary(resumed) == [("DELETED", name)]
 
+    async def test_a_watch_is_accepted_before_anything_changes(self, client: Client) -> None:
+        accepted = asyncio.Event()
+        version = (await client.list(Selection(SECRET), limit=1)).resource_version
+        stream = client.watch(Selection(SECRET), resource_version=version, accepted=accepted.set)
+        first = asyncio.ensure_future(anext(stream))
+        async with asyncio.timeout(30):
+            await accepted.wait()
+        assert not first.done()
+        first.cancel()
+
     async def test_a_watch_with_a_selector_sees_objects_come_and_leave(
         self, client: Client
     ) -> None:

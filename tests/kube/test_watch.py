@@ -223,9 +223,11 @@ async def test_a_server_that_stays_silent_is_told_as_a_problem() -> None:
     store = new_store()
     async with running(client, store):
         client.silent = True
-        await asyncio.sleep(300)
+        await asyncio.sleep(120)
+        for _ in range(60):
+            await asyncio.sleep(3)
+            assert store.problem == "nodes: the watch is silent"
         assert store.restarts["silent"] >= 2
-        assert store.problem == "nodes: the watch is silent"
         client.silent = False
         await asyncio.sleep(120)
         assert store.problem == ""
@@ -255,6 +257,19 @@ async def test_errors_back_off_and_are_told_until_they_pass() -> None:
         assert calls(client, "list") == 7
         await asyncio.sleep(60)
         assert (store.problem, store.synced) == ("", True)
+
+
+@in_virtual_time
+async def test_a_watch_that_is_accepted_again_is_no_problem_though_nothing_changes() -> None:
+    client = MemoryClient([node("a")])
+    store = new_store()
+    refusal = Unavailable("storage is (re)initializing", code=429)
+    client.fail_next("watch", NODE, refusal, times=3)
+    async with running(client, store):
+        assert store.problem == "nodes: storage is (re)initializing"
+        await asyncio.sleep(20)
+        assert store.problem == ""
+        assert calls(client, "watch") == 4
 
 
 @in_virtual_time

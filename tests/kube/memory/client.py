@@ -244,11 +244,17 @@ class MemoryClient:
         return Page(items, str(version), token)
 
     async def watch(
-        self, selection: Selection, *, resource_version: str, timeout_seconds: int = 270
+        self,
+        selection: Selection,
+        *,
+        resource_version: str,
+        timeout_seconds: int = 270,
+        accepted: Callable[[], None] = lambda: None,
     ) -> AsyncGenerator[WatchEvent, None]:
         resource = selection.resource
         metadata_only = selection.metadata_only
         await self._begin(Call("watch", resource, selection.namespace))
+        accepted()
         selected = is_selected(selection)
         since = int(resource_version or 0)
         cut = self._cut[0]
