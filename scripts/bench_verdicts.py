@@ -36,7 +36,7 @@ from app.admission.review import parse
 from app.certificates.files import ensure_development_certificate
 from app.rules.mnnvl.claim import inject
 from app.rules.mnnvl.plan import desired_claim, desired_compute_domain
-from app.rules.mnnvl.wanted import CliqueFacts, Wanted, read_written
+from app.rules.mnnvl.wanted import CliqueFacts, read_written
 from app.sandbox.processes import free_port
 
 REVIEWS = ROOT / "tests" / "testdata" / "reviews"
@@ -195,7 +195,7 @@ def facts() -> bytes:
     pcs = msgspec.json.decode(review("podcliqueset.mnnvl-replica-scope"))["request"]["object"]
     request = parse(review("podclique.replica-scope-0-worker"))
     clique = read_written(request.object, None, request.namespace)
-    injection = inject(clique, Wanted(clique.own), CliqueFacts(), "shared")
+    injection = inject(clique, CliqueFacts(), "shared")
     if injection.plan is None:
         raise ValueError("the recorded PodClique asks for no MNNVL")
 

@@ -9,7 +9,7 @@ from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.rules.mnnvl.claim import Injection, inject
 from app.rules.mnnvl.plan import ClaimMode
-from app.rules.mnnvl.wanted import CliqueFacts, Wanted, read_written
+from app.rules.mnnvl.wanted import CliqueFacts, read_written
 
 Object = dict[str, Any]
 
@@ -174,4 +174,5 @@ def injection_into(
 ) -> Injection:
     """What the rule plans for the PodClique `obj`, read as the webhook reads it."""
     clique = read_written(obj, old, namespace)
-    return inject(clique, Wanted(clique.own.over(inherited)), CliqueFacts(pcs), mode)
+    known = pcs or PodCliqueSet(namespace, clique.member.place.pcs, mnnvl=inherited)
+    return inject(clique, CliqueFacts(known), mode)

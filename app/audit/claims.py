@@ -13,7 +13,7 @@ from app.rules.mnnvl.missing import (
     PUT_BACK,
     REPLACE,
     held_in_deletion,
-    lacking_claims,
+    lacks_claim,
     read_unclaimed,
 )
 from app.rules.mnnvl.wanted import read_demand
@@ -62,7 +62,7 @@ class ClaimAudit:
         namespace, _ = key_of(obj)
         pcs = self._facts.cached_set(namespace, clique.place.pcs)
         reads_groups = self._facts.dialect().reads_groups
-        if not lacking_claims([clique], pcs, reads_groups=reads_groups):
+        if not lacks_claim(clique, pcs, reads_groups=reads_groups):
             return None
         return warning(POD_CLIQUE.kind, key_of(obj), LACKS, PUT_BACK)
 

@@ -22,7 +22,7 @@ from app.kube.api import Conflict, Object, ObjectRef, Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.owners import OwnerRef, controller_uid
 from app.objects.resource import Resource
-from app.rules.mnnvl.plan import ClaimMode, Plan, desired_claim, desired_compute_domain
+from app.rules.mnnvl.plan import Plan, desired_claim, desired_compute_domain
 from app.rules.mnnvl.wanted import asks_for
 from app.stores.stores import Stores
 from app.value import Value
@@ -66,13 +66,13 @@ class MnnvlResources:
         self._claims = stores[CLAIMS]
         self._in_flight: dict[tuple[str, str], asyncio.Lock] = {}
 
-    def is_ensured(self, plan: Plan, mode: ClaimMode) -> bool:
-        """Return whether the caches show all resources of `plan` that `mode` needs.
+    def is_ensured(self, plan: Plan) -> bool:
+        """Return whether the caches show all resources that `plan` needs.
 
         They were made by us, are not being deleted, and have an owner that exists. If so, `ensure`
         is not needed. Raise Unavailable while a cache isn't ready.
         """
-        for needed in self._needed(plan, mode):
+        for needed in self._needed(plan):
             stored = needed.store.ready(needed.resource).get(plan.namespace, needed.name)
             if stored is None or stored.deleting or not _is_ours(stored, plan):
                 return False
@@ -111,16 +111,15 @@ class MnnvlResources:
         current = plan.set_uid or (cached.uid if cached else "")
         return current not in ("", set_uid)
 
-    def _needed(self, plan: Plan, mode: ClaimMode) -> list[_Needed]:
+    def _needed(self, plan: Plan) -> list[_Needed]:
         domain = _Needed(COMPUTE_DOMAIN, self._domains, plan.compute_domain)
-        if mode == "template":
+        if plan.mode == "template":
             return [domain]
         return [domain, _Needed(RESOURCE_CLAIM, self._claims, plan.claim)]
 
     async def ensure(
         self,
         plan: Plan,
-        mode: ClaimMode,
         *,
         dry_run: bool,
         doubt: str | None = None,
@@ -131,20 +130,20 @@ class MnnvlResources:
         can't be created, Unavailable if the leader has to create them, as it has to if there is a
         `doubt` about the review.
         """
-        self._check_served(plan, mode)
+        self._check_served(plan)
         key = (plan.namespace, plan.base_name)
         lock = self._in_flight.setdefault(key, asyncio.Lock())
         try:
             async with lock:
-                if dry_run or self.is_ensured(plan, mode):
-                    return await self._ensure_all(plan, mode, dry_run)
-                return await self._ensure_asked(plan, mode, doubt)
+                if dry_run or self.is_ensured(plan):
+                    return await self._ensure_all(plan, dry_run)
+                return await self._ensure_asked(plan, doubt)
         finally:
             if not lock.locked():
                 self._in_flight.pop(key, None)
 
-    def _check_served(self, plan: Plan, mode: ClaimMode) -> None:
-        for needed in self._needed(plan, mode):
+    def _check_served(self, plan: Plan) -> None:
+        for needed in self._needed(plan):
             if self._client.served_version(needed.resource) is None:
                 kind = needed.resource.kind
                 raise NotOurs(
@@ -155,12 +154,11 @@ class MnnvlResources:
     async def _ensure_asked(
         self,
         plan: Plan,
-        mode: ClaimMode,
         doubt: str | None,
     ) -> list[Object]:
         if doubt is None:
             doubt = await self._doubt_about(plan)
-        created = await self._ensure_all(plan, mode, dry_run=doubt is not None)
+        created = await self._ensure_all(plan, dry_run=doubt is not None)
         if created and doubt is not None:
             raise Unavailable(doubt)
         return created
@@ -188,11 +186,10 @@ class MnnvlResources:
     async def _ensure_all(
         self,
         plan: Plan,
-        mode: ClaimMode,
         dry_run: bool,
     ) -> list[Object]:
         created: list[Object] = []
-        for needed in self._needed(plan, mode):
+        for needed in self._needed(plan):
             stored = needed.store.get(plan.namespace, needed.name)
             if stored is None:
                 stored = await self._read(needed, plan) if dry_run else None
@@ -208,16 +205,16 @@ class MnnvlResources:
 
         return created
 
-    async def restore(self, plan: Plan, mode: ClaimMode) -> list[Object]:
+    async def restore(self, plan: Plan) -> list[Object]:
         """Create the missing resources of `plan`, whose owner exists, and return them.
 
         Existing resources are not changed: one that is being deleted, or whose owner is gone, is
         restored later, when it no longer exists. NotOurs if another object has the name,
         Unavailable if a later call may succeed.
         """
-        self._check_served(plan, mode)
+        self._check_served(plan)
         created: list[Object] = []
-        for needed in self._needed(plan, mode):
+        for needed in self._needed(plan):
             stored = needed.store.get(plan.namespace, needed.name)
             if stored is None:
                 obj = await self._create(needed, plan, dry_run=False)

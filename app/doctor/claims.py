@@ -19,16 +19,16 @@ from app.objects.fields import listed
 from app.objects.metadata import key_of
 from app.objects.resource import Resource
 from app.rules.mnnvl.claim import unallocatable
-from app.rules.mnnvl.demand import demands_in
 from app.rules.mnnvl.missing import (
     PUT_BACK,
     REPLACE,
     Unclaimed,
     held_in_deletion,
-    lacking_claims,
+    lacks_claim,
     read_clique,
 )
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS
+from app.rules.mnnvl.wanted import demands_in
 
 _SHOWN = 5
 
@@ -84,8 +84,8 @@ def _check_cliques(
         f"{clique.namespace}/{clique.name}"
         for clique in cliques
         if isinstance(clique, Unclaimed)
-        and lacking_claims(
-            [clique],
+        and lacks_claim(
+            clique,
             sets.get((clique.namespace, clique.place.pcs)),
             reads_groups=reads_groups,
         )

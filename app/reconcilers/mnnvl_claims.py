@@ -22,11 +22,7 @@ from app.kube.store import WatchStore
 from app.objects.fields import listed
 from app.reconcilers.mnnvl_pods import WAIT_SECONDS, PodsWithoutClaim
 from app.reconcilers.writing import Writing, regarding_set
-from app.rules.mnnvl.missing import (
-    Unclaimed,
-    lacking_claims,
-    read_clique,
-)
+from app.rules.mnnvl.missing import Unclaimed, lacks_claim, read_clique
 from app.rules.mnnvl.wanted import ClaimedClique
 from app.stores.stores import Stores
 from app.value import Value
@@ -128,7 +124,7 @@ class MnnvlClaimsReconciler:
     async def reconcile(self, key: Key) -> float | None:
         pcs = self._facts.cached_set(*key)
         unclaimed = unclaimed_in(self._cliques.by_index(BY_SET, key))
-        lacking = [clique.name for clique in self._lack(unclaimed, pcs)]
+        lacking = sorted(clique.name for clique in unclaimed if self._lacks(clique, pcs))
         if pcs is None or not lacking:
             self._lacking.pop(key, None)
             self._notices.forget(key)
@@ -142,8 +138,8 @@ class MnnvlClaimsReconciler:
             return pause.until - _now()
         return await self._repair(pcs, lacking)
 
-    def _lack(self, cliques: list[Unclaimed], pcs: PodCliqueSet | None) -> list[Unclaimed]:
-        return lacking_claims(cliques, pcs, reads_groups=self._facts.dialect().reads_groups)
+    def _lacks(self, clique: Unclaimed, pcs: PodCliqueSet | None) -> bool:
+        return lacks_claim(clique, pcs, reads_groups=self._facts.dialect().reads_groups)
 
     # Repair.
 
@@ -194,7 +190,7 @@ class MnnvlClaimsReconciler:
 
         self._cliques.note(obj)
         clique = read_clique(obj)
-        if isinstance(clique, Unclaimed) and self._lack([clique], pcs):
+        if isinstance(clique, Unclaimed) and self._lacks(clique, pcs):
             repairs.in_vain = True
             self._pause(pcs.namespace, OFF)
             self._say(pcs, "MnnvlClaimsMissing", OFF)

@@ -14,7 +14,16 @@ from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.rows import BY_BASE, StoredClique
 from app.cluster.view import ClusterView
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
-from app.facts.nvidia.mnnvl import CLAIM_SUFFIX, DOMAIN_SUFFIX, MnnvlResource, base_of
+from app.facts.nvidia.mnnvl import (
+    CLAIM_SUFFIX,
+    DOMAIN_SUFFIX,
+    MnnvlResource,
+    base_of,
+    claim_names,
+    is_made_by_us,
+    is_reserved,
+    uses,
+)
 from app.facts.place import read_place
 from app.facts.table import BY_SET, CLAIMS, DOMAINS, SETS
 from app.kube.api import Key, Object, ObjectRef, Rejected, Selection, find
@@ -26,17 +35,7 @@ from app.kube.store import WatchStore
 from app.objects.metadata import labels_of
 from app.objects.resource import POD, Resource
 from app.reconcilers.writing import Writing, named, regarding_set, soonest
-from app.rules.mnnvl.demand import (
-    claim_names,
-    demands_in,
-    is_made_by_us,
-    is_reserved,
-    lasting_demands,
-    plan_for,
-    uses,
-)
-from app.rules.mnnvl.plan import ClaimMode
-from app.rules.mnnvl.wanted import ClaimedClique
+from app.rules.mnnvl.wanted import ClaimedClique, demands_in, plan_for
 from app.stores.stores import Stores
 
 SETTLE_SECONDS = 0.25
@@ -163,12 +162,10 @@ class MnnvlResourcesReconciler:
         Existing ones are not changed. If one is being deleted, its deletion adds the key again.
         """
         pcs = self._facts.cached_set(key[0], demands[0].place.pcs)
-        lasting = lasting_demands(demands, pcs)
-        if pcs is None or not lasting:
+        plan = None if pcs is None else plan_for(demands, pcs)
+        if pcs is None or plan is None:
             return None
 
-        is_shared = any(demand.mode == "shared" for demand in lasting)
-        mode: ClaimMode = "shared" if is_shared else "template"
         regarding = regarding_set(pcs)
 
         pause = self._rewrites.pause(key)
@@ -181,7 +178,7 @@ class MnnvlResourcesReconciler:
             return pause
 
         try:
-            created = await self._resources.restore(plan_for(lasting, pcs), mode)
+            created = await self._resources.restore(plan)
         except NotOurs as problem:
             self._notices.say(key, [regarding], "MnnvlResourcesMissing", str(problem))
             return NOT_OURS_SECONDS

@@ -27,8 +27,8 @@ from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.view import ClusterView
 from app.kube.api import ClusterError, Object, Rejected
 from app.rules.mnnvl.claim import ConfiguredMode, Injection, inject
-from app.rules.mnnvl.plan import Plan
-from app.rules.mnnvl.wanted import CliqueFacts, WrittenClique, read_written, wanted_by
+from app.rules.mnnvl.plan import ClaimMode, Plan
+from app.rules.mnnvl.wanted import CliqueFacts, WrittenClique, read_written
 from app.value import Value
 
 PATIENCE_SECONDS = 4.0
@@ -78,11 +78,10 @@ class PodCliqueWebhook(Value):
         facts: CliqueFacts,
         unread: tuple[str, ...] = (),
     ) -> Verdict | Later:
-        wanted = wanted_by(clique, facts)
-        injection = inject(clique, wanted, facts, self.configured_mode)
-        warnings = (*unread, *injection.warnings)
+        injection = inject(clique, facts, self.configured_mode)
+        warnings = [*unread, *injection.warnings]
         plan = injection.plan
-        if plan is None or self.resources.is_ensured(plan, injection.mode):
+        if plan is None or self.resources.is_ensured(plan):
             return judged(injection.findings, warnings, injection.patch)
 
         injection = replace(injection, warnings=warnings)
@@ -100,9 +99,8 @@ class PodCliqueWebhook(Value):
             async with asyncio.timeout(PATIENCE_SECONDS):
                 created = await self.resources.ensure(
                     plan,
-                    injection.mode,
                     dry_run=request.dry_run,
-                    doubt=_doubt(request, injection),
+                    doubt=_doubt(request, plan, injection.new_mode),
                 )
         except NotOurs as refusal:
             return not_allowed(str(refusal))
@@ -113,20 +111,19 @@ class PodCliqueWebhook(Value):
                 f'the MNNVL resources of "{plan.base_name}" are not complete yet'
                 f" ({_text(problem)}): grove-admission makes them as soon as it can"
             )
-            warnings = (*warnings, incomplete)
+            warnings = [*warnings, incomplete]
 
         effects = [Effect("create", obj) for obj in created]
 
         return patched(injection.patch, warnings=warnings, effects=effects)
 
 
-def _doubt(request: Request, injection: Injection) -> str | None:
+def _doubt(request: Request, plan: Plan, new_mode: ClaimMode) -> str | None:
     """Return why this review may not cause writes, or None if it may."""
     if not request.trusted:
         return "the review came over a path without a valid token"
-    if injection.mode != injection.new_mode:
-        new = injection.new_mode
-        return f'the claim has the form "{injection.mode}", and new ones have "{new}"'
+    if plan.mode != new_mode:
+        return f'the claim has the form "{plan.mode}", and new ones have "{new_mode}"'
     return None
 
 

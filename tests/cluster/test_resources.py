@@ -66,18 +66,18 @@ def verbs(cluster: OfflineCluster) -> list[str]:
 
 async def test_both_are_made_and_the_next_clique_asks_nobody() -> None:
     cluster = OfflineCluster([SET])
-    assert not cluster.resources.is_ensured(plan(), "shared")
-    created = await cluster.resources.ensure(plan(), "shared", dry_run=False)
+    assert not cluster.resources.is_ensured(plan())
+    created = await cluster.resources.ensure(plan(), dry_run=False)
     assert [obj["metadata"]["name"] for obj in created] == ["pcs-0-cd", "pcs-0-mnnvl-claim"]
     assert verbs(cluster) == ["get PodCliqueSet", "create ComputeDomain", "create ResourceClaim"]
-    assert cluster.resources.is_ensured(plan(), "shared")
+    assert cluster.resources.is_ensured(plan())
     assert len(cluster.client.calls) == 3
 
 
 async def test_twenty_at_once_make_one_of_each() -> None:
     cluster = OfflineCluster([SET])
     made = await asyncio.gather(
-        *(cluster.resources.ensure(plan(), "shared", dry_run=False) for _ in range(20))
+        *(cluster.resources.ensure(plan(), dry_run=False) for _ in range(20))
     )
     assert sum(map(len, made)) == 2
     assert len(cluster.client.writes()) == 2
@@ -102,28 +102,29 @@ async def test_what_the_stored_set_does_not_ask_for_is_left_to_the_leader(
     forged = replace(plan(), **changes)
     for cluster in (OfflineCluster([SET]), unseen(OfflineCluster(), SET)):
         with pytest.raises(Unavailable, match=why):
-            await cluster.resources.ensure(forged, "shared", dry_run=False)
+            await cluster.resources.ensure(forged, dry_run=False)
         assert cluster.client.writes() == []
 
 
 async def test_a_template_needs_no_claim() -> None:
     cluster = OfflineCluster([SET])
-    await cluster.resources.ensure(plan(), "template", dry_run=False)
+    templated = replace(plan(), mode="template")
+    await cluster.resources.ensure(templated, dry_run=False)
     assert verbs(cluster) == ["get PodCliqueSet", "create ComputeDomain"]
-    assert cluster.resources.is_ensured(plan(), "template")
+    assert cluster.resources.is_ensured(templated)
 
 
 async def test_a_dry_run_looks_and_makes_nothing() -> None:
     cluster = OfflineCluster([SET])
-    planned = await cluster.resources.ensure(plan(), "shared", dry_run=True)
+    planned = await cluster.resources.ensure(plan(), dry_run=True)
     assert [obj["kind"] for obj in planned] == ["ComputeDomain", "ResourceClaim"]
     assert verbs(cluster) == ["get ComputeDomain", "get ResourceClaim"]
-    assert not cluster.resources.is_ensured(plan(), "shared")
+    assert not cluster.resources.is_ensured(plan())
 
 
 async def test_what_another_server_made_first_counts() -> None:
     cluster = unseen(OfflineCluster([SET]), domain(), claim())
-    assert await cluster.resources.ensure(plan(), "shared", dry_run=False) == []
+    assert await cluster.resources.ensure(plan(), dry_run=False) == []
     assert verbs(cluster) == [
         "get PodCliqueSet",
         "create ComputeDomain",
@@ -131,7 +132,7 @@ async def test_what_another_server_made_first_counts() -> None:
         "create ResourceClaim",
         "get ResourceClaim",
     ]
-    assert cluster.resources.is_ensured(plan(), "shared")
+    assert cluster.resources.is_ensured(plan())
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
@@ -150,7 +151,7 @@ async def test_what_is_not_ours_is_refused_by_name(labels: Any, named: str, dry_
         unseen(OfflineCluster([SET]), domain(labels=labels)),
     ):
         with pytest.raises(NotOurs, match=f'{named} "pcs-0-cd" exists in namespace ns'):
-            await cluster.resources.ensure(plan(), "shared", dry_run=dry_run)
+            await cluster.resources.ensure(plan(), dry_run=dry_run)
         assert cluster.client.objects(RESOURCE_CLAIM) == []
 
 
@@ -161,9 +162,9 @@ async def test_what_is_not_ours_is_forgotten_once_it_is_gone() -> None:
     cluster = unseen(OfflineCluster([SET]), domain(labels={}))
     for dry_run in (False, True):
         with pytest.raises(NotOurs):
-            await cluster.resources.ensure(plan(), "shared", dry_run=dry_run)
+            await cluster.resources.ensure(plan(), dry_run=dry_run)
     await cluster.client.delete(ObjectRef(COMPUTE_DOMAIN, "pcs-0-cd", "ns"))
-    made = await cluster.resources.ensure(plan(), "shared", dry_run=False)
+    made = await cluster.resources.ensure(plan(), dry_run=False)
     assert [obj["kind"] for obj in made] == ["ComputeDomain", "ResourceClaim"]
 
 
@@ -171,7 +172,7 @@ async def test_a_scaling_group_s_resources_are_not_shared_with_a_clique_of_such_
     grouped = {**MANAGED, "grove.io/pcsg-name": "group", "grove.io/pcsg-replica-index": "0"}
     cluster = OfflineCluster([SET, domain(labels=grouped)])
     with pytest.raises(NotOurs, match="was not made for this PodCliqueSet replica"):
-        await cluster.resources.ensure(plan(), "shared", dry_run=False)
+        await cluster.resources.ensure(plan(), dry_run=False)
 
 
 FORMER = {**BY_SET, "uid": "former"}
@@ -210,9 +211,9 @@ FORMER = {**BY_SET, "uid": "former"}
 )
 async def test_what_will_not_stay_is_tried_again(objects: list[Any], text: str) -> None:
     for cluster in (OfflineCluster(objects), unseen(OfflineCluster(), *objects)):
-        assert not cluster.resources.is_ensured(plan(), "shared")
+        assert not cluster.resources.is_ensured(plan())
         with pytest.raises(Unavailable, match=text):
-            await cluster.resources.ensure(plan(), "shared", dry_run=False)
+            await cluster.resources.ensure(plan(), dry_run=False)
 
 
 @pytest.mark.parametrize(
@@ -229,16 +230,16 @@ async def test_what_will_not_stay_is_tried_again(objects: list[Any], text: str) 
 async def test_what_is_owned_by_the_living_is_used(owners: Any) -> None:
     objects = [SET, GANG, domain(owners), claim(owners)]
     cluster = OfflineCluster(objects)
-    assert await cluster.resources.ensure(plan(), "shared", dry_run=False) == []
+    assert await cluster.resources.ensure(plan(), dry_run=False) == []
     behind = unseen(OfflineCluster([domain(owners), claim(owners)]), SET, GANG)
-    assert await behind.resources.ensure(plan(), "shared", dry_run=False) == []
+    assert await behind.resources.ensure(plan(), dry_run=False) == []
     assert behind.client.writes() == []
 
 
 @pytest.mark.parametrize("cached", [True, False])
 async def test_a_scaling_group_has_a_set_behind_it(cached: bool) -> None:
     cluster = OfflineCluster([SET]) if cached else unseen(OfflineCluster(), SET)
-    made = await cluster.resources.ensure(plan(owner=None), "shared", dry_run=False)
+    made = await cluster.resources.ensure(plan(owner=None), dry_run=False)
     assert [obj["metadata"]["ownerReferences"][0]["uid"] for obj in made] == ["u", "u"]
     reads = [call for call in cluster.client.calls if call.resource == POD_CLIQUE_SET]
     assert len(reads) == (1 if cached else 2)
@@ -257,7 +258,7 @@ async def test_a_scaling_group_has_a_set_behind_it(cached: bool) -> None:
 async def test_no_owner_no_resources(objects: list[Any]) -> None:
     cluster = OfflineCluster(objects)
     with pytest.raises(Unavailable, match='PodCliqueSet "pcs", which would own'):
-        await cluster.resources.ensure(plan(owner=None), "shared", dry_run=False)
+        await cluster.resources.ensure(plan(owner=None), dry_run=False)
     assert cluster.client.writes() == []
 
 
@@ -266,7 +267,7 @@ async def test_an_api_that_is_not_installed_is_a_refusal(missing: Any) -> None:
     cluster = OfflineCluster([SET])
     del cluster.client.served[missing]
     with pytest.raises(NotOurs, match=f"{missing.kind} is not an API of this cluster"):
-        await cluster.resources.ensure(plan(), "shared", dry_run=False)
+        await cluster.resources.ensure(plan(), dry_run=False)
     assert cluster.client.calls == []
 
 
@@ -274,11 +275,11 @@ async def test_a_failing_cluster_leaves_nothing_claimed() -> None:
     cluster = OfflineCluster([SET])
     cluster.client.fail_next("create", RESOURCE_CLAIM, Unavailable("down", code=503))
     with pytest.raises(Unavailable, match="down"):
-        await cluster.resources.ensure(plan(), "shared", dry_run=False)
-    assert not cluster.resources.is_ensured(plan(), "shared")
-    assert [
-        obj["kind"] for obj in await cluster.resources.ensure(plan(), "shared", dry_run=False)
-    ] == ["ResourceClaim"]
+        await cluster.resources.ensure(plan(), dry_run=False)
+    assert not cluster.resources.is_ensured(plan())
+    assert [obj["kind"] for obj in await cluster.resources.ensure(plan(), dry_run=False)] == [
+        "ResourceClaim"
+    ]
 
 
 async def test_there_and_gone_again_is_tried_again() -> None:
@@ -287,7 +288,7 @@ async def test_there_and_gone_again_is_tried_again() -> None:
         "create", COMPUTE_DOMAIN, Conflict("exists", code=409, reason="AlreadyExists")
     )
     with pytest.raises(Unavailable, match="was there and is gone again"):
-        await cluster.resources.ensure(plan(), "shared", dry_run=False)
+        await cluster.resources.ensure(plan(), dry_run=False)
 
 
 def behind(cluster: OfflineCluster, resource: Any) -> OfflineCluster:
@@ -302,7 +303,7 @@ async def test_an_unfilled_cache_is_a_later_try(resource: Any) -> None:
     cluster = behind(OfflineCluster([SET, GANG, domain(), claim()]), resource)
     text = f"the cache of {resource} is not filled yet"
     with pytest.raises(Unavailable, match=text):
-        cluster.resources.is_ensured(plan(), "shared")
+        cluster.resources.is_ensured(plan())
     with pytest.raises(Unavailable, match=text):
         cluster.owners.states_of(gang())
     with pytest.raises(Unavailable, match=text):
@@ -311,8 +312,8 @@ async def test_an_unfilled_cache_is_a_later_try(resource: Any) -> None:
 
 
 async def test_a_dry_run_gives_what_a_live_one_makes() -> None:
-    planned = await OfflineCluster([SET]).resources.ensure(plan(), "shared", dry_run=True)
-    made = await OfflineCluster([SET]).resources.ensure(plan(), "shared", dry_run=False)
+    planned = await OfflineCluster([SET]).resources.ensure(plan(), dry_run=True)
+    made = await OfflineCluster([SET]).resources.ensure(plan(), dry_run=False)
     filled_in = ("uid", "resourceVersion", "creationTimestamp", "generation")
     for obj in made:
         obj["metadata"] = {
@@ -323,9 +324,9 @@ async def test_a_dry_run_gives_what_a_live_one_makes() -> None:
 
 async def test_half_of_it_there_makes_the_other_half() -> None:
     cluster = OfflineCluster([SET, domain()])
-    assert [
-        obj["kind"] for obj in await cluster.resources.ensure(plan(), "shared", dry_run=False)
-    ] == ["ResourceClaim"]
+    assert [obj["kind"] for obj in await cluster.resources.ensure(plan(), dry_run=False)] == [
+        "ResourceClaim"
+    ]
     assert verbs(cluster) == ["get PodCliqueSet", "create ResourceClaim"]
 
 
@@ -335,17 +336,17 @@ async def test_an_answer_that_was_lost_is_found_at_the_next_try() -> None:
         "create", COMPUTE_DOMAIN, Unavailable("cut", code=0), after_effect=True
     )
     with pytest.raises(Unavailable, match="cut"):
-        await cluster.resources.ensure(plan(), "shared", dry_run=False)
-    assert [
-        obj["kind"] for obj in await cluster.resources.ensure(plan(), "shared", dry_run=False)
-    ] == ["ResourceClaim"]
+        await cluster.resources.ensure(plan(), dry_run=False)
+    assert [obj["kind"] for obj in await cluster.resources.ensure(plan(), dry_run=False)] == [
+        "ResourceClaim"
+    ]
     assert len(cluster.client.objects(COMPUTE_DOMAIN)) == 1
 
 
 async def test_a_first_try_that_fails_does_not_hold_up_the_others() -> None:
     cluster = OfflineCluster([SET])
     cluster.client.fail_next("create", COMPUTE_DOMAIN, Unavailable("down", code=503))
-    tries = (cluster.resources.ensure(plan(), "shared", dry_run=False) for _ in range(3))
+    tries = (cluster.resources.ensure(plan(), dry_run=False) for _ in range(3))
     first, *others = await asyncio.gather(*tries, return_exceptions=True)
     assert isinstance(first, Unavailable)
     assert sorted(len(created) for created in others if isinstance(created, list)) == [0, 2]
@@ -354,14 +355,14 @@ async def test_a_first_try_that_fails_does_not_hold_up_the_others() -> None:
 
 async def test_a_cancelled_try_lets_the_next_one_in() -> None:
     cluster = OfflineCluster([SET])
-    task = asyncio.ensure_future(cluster.resources.ensure(plan(), "shared", dry_run=False))
+    task = asyncio.ensure_future(cluster.resources.ensure(plan(), dry_run=False))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     async with asyncio.timeout(60):
-        await cluster.resources.ensure(plan(), "shared", dry_run=False)
-    assert cluster.resources.is_ensured(plan(), "shared")
+        await cluster.resources.ensure(plan(), dry_run=False)
+    assert cluster.resources.is_ensured(plan())
 
 
 def forget(cluster: OfflineCluster, resource: Any, obj: dict[str, Any]) -> None:
@@ -375,30 +376,30 @@ def forget(cluster: OfflineCluster, resource: Any, obj: dict[str, Any]) -> None:
 
 async def test_a_replica_that_goes_and_comes_back_waits_for_the_collector() -> None:
     cluster = OfflineCluster([SET, GANG])
-    await cluster.resources.ensure(plan(), "shared", dry_run=False)
+    await cluster.resources.ensure(plan(), dry_run=False)
     await cluster.owners.adopt(gang(), dry_run=False)
     await cluster.client.delete(ObjectRef(POD_GANG, "pcs-0", "ns"))
     forget(cluster, POD_GANG, GANG)
     with pytest.raises(
         Unavailable, match='ComputeDomain "pcs-0-cd" belongs to an owner that is gone'
     ):
-        await cluster.resources.ensure(plan(), "shared", dry_run=False)
+        await cluster.resources.ensure(plan(), dry_run=False)
     assert [kind.kind for kind, _ in cluster.client.collect_garbage()] == [
         "ComputeDomain",
         "ResourceClaim",
     ]
     forget(cluster, COMPUTE_DOMAIN, domain())
     forget(cluster, RESOURCE_CLAIM, claim())
-    assert len(await cluster.resources.ensure(plan(), "shared", dry_run=False)) == 2
+    assert len(await cluster.resources.ensure(plan(), dry_run=False)) == 2
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
 async def test_a_set_with_the_right_name_and_another_uid_is_another_set(dry_run: bool) -> None:
     newer = {**SET, "metadata": {**SET["metadata"], "uid": "new"}}  # type: ignore[dict-item]
     cluster = OfflineCluster([newer, domain(), claim()])
-    assert not cluster.resources.is_ensured(plan(), "shared")
+    assert not cluster.resources.is_ensured(plan())
     with pytest.raises(Unavailable, match="belongs to an owner that is gone"):
-        await cluster.resources.ensure(plan(), "shared", dry_run=dry_run)
+        await cluster.resources.ensure(plan(), dry_run=dry_run)
     assert cluster.client.writes() == []
 
 
@@ -412,15 +413,15 @@ async def test_a_read_of_an_owner_that_fails_is_no_absence(which: Any) -> None:
     cluster = OfflineCluster([SET, *made])
     cluster.client.fail_next("get", POD_GANG, Unavailable("API server down", code=503))
     with pytest.raises(Unavailable, match="API server down"):
-        await cluster.resources.ensure(plan(), "shared", dry_run=False)
+        await cluster.resources.ensure(plan(), dry_run=False)
 
 
 @pytest.mark.parametrize("owner", ["former", "u"])
 async def test_a_clique_of_a_former_set_makes_nothing(owner: str) -> None:
     cluster = OfflineCluster([SET])
     if owner == "u":
-        assert len(await cluster.resources.ensure(plan(owner=owner), "shared", dry_run=False)) == 2
+        assert len(await cluster.resources.ensure(plan(owner=owner), dry_run=False)) == 2
         return
     with pytest.raises(Unavailable, match='belongs to a former PodCliqueSet "pcs"'):
-        await cluster.resources.ensure(plan(owner=owner), "shared", dry_run=False)
+        await cluster.resources.ensure(plan(owner=owner), dry_run=False)
     assert cluster.client.writes() == []

@@ -16,10 +16,10 @@ import yaml
 
 from app.commands.beside import ApiServer
 from app.facts.kinds import COMPUTE_DOMAIN, POD_GANG, RESOURCE_CLAIM
+from app.facts.nvidia.mnnvl import is_reserved
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, LEASE, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
-from app.rules.mnnvl.demand import is_reserved
 from app.sandbox.sandbox import Sandbox
 from app.webhooks.configurations import NAME, UrlTarget, webhook_configurations
 from tests.integration.system import connect

@@ -213,7 +213,7 @@ class Grove:
         it doesn't.
         """
         with suppress(ClusterError):
-            await self._replica.resources.ensure(plan(number), "shared", dry_run=False)
+            await self._replica.resources.ensure(plan(number), dry_run=False)
 
     async def _gang(self, number: int) -> None:
         name = f"train-{number}"

@@ -133,7 +133,7 @@ def test_injection_is_total_idempotent_and_touches_only_claims(obj: Any) -> None
     assert all("laims" in operation["path"] for operation in patch)
     again = injection_into(apply_patch(obj, patch), "ns", "shared")
     assert again.plan is not None
-    assert again.patch == ()
+    assert again.patch == []
 
 
 @given(

@@ -14,7 +14,7 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, PodClaim
 from app.facts.named import Ref
 from app.facts.nvidia.computedomain import ComputeDomain
-from app.rules.mnnvl.missing import PUT_BACK, lacking_claims
+from app.rules.mnnvl.missing import PUT_BACK, lacks_claim
 from app.rules.mnnvl.plan import CLAIM
 from app.rules.mnnvl.sets import GROVE_FINALIZER
 from app.rules.mnnvl.wanted import GROVE_CLAIM
@@ -141,7 +141,7 @@ def claim_not_injected(gang: Gang) -> Reasons:
         clique = member.clique
         if not clique or not clique.unclaimed:
             continue
-        if lacking_claims([clique.unclaimed], pcs, reads_groups=reads_groups):
+        if lacks_claim(clique.unclaimed, pcs, reads_groups=reads_groups):
             yield _not_injected(member, clique)
 
 

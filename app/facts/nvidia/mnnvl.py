@@ -1,13 +1,16 @@
-"""Stored MNNVL resources, as far as their owners depend on them."""
+"""Stored MNNVL resources, as far as their owners depend on them, and who uses them."""
+
+from collections.abc import Collection, Iterable
 
 from app.facts.kinds import COMPUTE_DOMAIN, POD_GANG
 from app.facts.kubernetes.claim import awaited_classes
-from app.facts.labels import MNNVL_MANAGED
+from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED
 from app.facts.named import Key, interned
 from app.facts.place import Place, read_place
 from app.objects.metadata import labels_of
 from app.objects.owners import OwnerRef, owners_of
-from app.objects.shape import JsonMap
+from app.objects.resource import Resource
+from app.objects.shape import JsonMap, map_at, maps_at
 from app.value import Value
 
 DOMAIN_SUFFIX = "-cd"
@@ -104,4 +107,46 @@ def read_mnnvl_resource(obj: JsonMap) -> MnnvlResource:
         owners=owners_of(obj),
         created=interned(metadata.get("creationTimestamp")),
         awaited=awaited_classes(obj),
+    )
+
+
+def is_made_by_us(obj: JsonMap) -> bool:
+    """Return whether we made a stored ComputeDomain or ResourceClaim.
+
+    It then has both of our labels and those of a replica, its name begins with that of the
+    replica, and no Pod owns it. Kubernetes makes claims that Pods own, with the labels of their
+    template.
+    """
+    resource = read_mnnvl_resource(obj)
+    return (
+        resource.managed
+        and labels_of(obj).get(MANAGED_BY) == MANAGER
+        and resource.is_named_after_its_replica
+        and not resource.is_generated
+    )
+
+
+def is_reserved(obj: JsonMap) -> bool:
+    """Return whether a pod reserves the stored ResourceClaim `obj`."""
+    return bool(map_at(obj, "status").get("reservedFor"))
+
+
+def claim_names(resources: Iterable[Resource], base_name: str) -> set[str]:
+    """Return the names by which pods use `resources`.
+
+    They are names of claims and of templates of claims. The resources have this base name.
+    """
+    names = {f"{base_name}{CLAIM_SUFFIX}"}
+    if COMPUTE_DOMAIN in resources:
+        names.add(f"{base_name}{TEMPLATE_SUFFIX}")
+    return names
+
+
+def uses(pod: JsonMap, names: Collection[str]) -> bool:
+    """Return whether `pod` has not finished and names a claim or template of claims in `names`."""
+    if map_at(pod, "status").get("phase") in ("Succeeded", "Failed"):
+        return False
+    return any(
+        claim.get("resourceClaimName") in names or claim.get("resourceClaimTemplateName") in names
+        for claim in maps_at(pod, "spec", "resourceClaims")
     )

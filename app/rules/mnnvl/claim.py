@@ -3,8 +3,10 @@
 Source: `rules/README.md`. `app.cluster.resources` creates the resources.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
+
+from msgspec import field
 
 from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
@@ -28,10 +30,11 @@ from app.rules.mnnvl.plan import (
     Entry,
     Plan,
     device_class_of,
+    own_entry,
     plan_of,
     read_entry,
 )
-from app.rules.mnnvl.wanted import CliqueFacts, Wanted, WrittenClique
+from app.rules.mnnvl.wanted import CliqueFacts, WrittenClique, wanted_by
 from app.value import Value
 
 ConfiguredMode = Literal["auto", "shared", "template"]
@@ -67,15 +70,14 @@ class GpuContainer(Value):
 class Injection(Value):
     """The result of the rule.
 
-    If `plan` is None, there is nothing to do. Otherwise, `mode` is the form of the claim, and
-    `new_mode` that of a new one. `patch` brings it into the PodClique.
+    If `plan` is None, there is nothing to do. Otherwise, `patch` brings its claim into the
+    PodClique, and `new_mode` is the form that a new claim would have.
     """
 
     plan: Plan | None = None
-    mode: ClaimMode = "shared"
-    patch: tuple[Operation, ...] = ()
-    findings: tuple[FieldError, ...] = ()
-    warnings: tuple[str, ...] = ()
+    patch: list[Operation] = field(default_factory=list)
+    findings: Findings = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     new_mode: ClaimMode = "shared"
 
 
@@ -85,14 +87,6 @@ class ClaimingPods(Value):
     spec: Object
     replicas: int
     with_gpus: list[GpuContainer]
-
-
-class ChosenClaim(Value):
-    """The claim of a PodClique: its plan, its form, and the entry that its pods lack, or None."""
-
-    plan: Plan
-    mode: ClaimMode
-    missing: Entry | None = None
 
 
 def claim_mode(
@@ -113,7 +107,6 @@ def claim_mode(
 
 def inject(
     clique: WrittenClique,
-    wanted: Wanted,
     facts: CliqueFacts,
     configured: ConfiguredMode,
 ) -> Injection:
@@ -126,33 +119,28 @@ def inject(
     `rules/README.md`. If no container requests a GPU and its own annotation enables MNNVL, there is
     a warning.
     """
-    annotations = wanted.annotations
+    findings: Findings = []
+    warnings: list[str] = []
+    annotations = wanted_by(clique, facts, findings, warnings)
     metadata = map_of(clique.content.get("metadata"))
     if not annotations.enables or metadata.get("deletionTimestamp") is not None:
-        return Injection(findings=wanted.findings, warnings=wanted.warnings)
+        return Injection(findings=findings, warnings=warnings)
 
-    findings: Findings = []
     pods = _read_pods(clique.content, findings)
     if not pods.with_gpus and not findings:
         return Injection(warnings=_without_gpus(clique))
 
-    plan, warnings = plan_of(clique.member, annotations, clique.stored, findings)
+    plan = plan_of(clique.member, annotations, clique.stored, findings, warnings)
     if plan is None or findings:
-        return Injection(findings=tuple(findings))
+        return Injection(findings=findings)
 
     new_mode = claim_mode(configured, annotations, facts.classes)
-    claim = _choose_claim(plan, new_mode, pods, clique.stored, findings)
+    plan = _with_claim(plan, new_mode, pods, clique.stored, findings)
     if findings:
-        return Injection(findings=tuple(findings))
+        return Injection(findings=findings)
 
-    further = claim_warnings(claim.plan, claim.mode, pods.replicas, facts)
-    return Injection(
-        claim.plan,
-        claim.mode,
-        tuple(_operations(pods, claim.missing)),
-        warnings=(*warnings, *further),
-        new_mode=new_mode,
-    )
+    warnings += claim_warnings(plan, pods.replicas, facts)
+    return Injection(plan, _operations(pods, plan), warnings=warnings, new_mode=new_mode)
 
 
 def _read_pods(obj: JsonMap, findings: Findings) -> ClaimingPods:
@@ -170,12 +158,12 @@ def requests_gpus(pod_spec: JsonMap) -> bool:
 def _gpu_containers(pod_spec: JsonMap, findings: Findings) -> list[GpuContainer]:
     """Return the containers and init containers that request a GPU."""
     containers: list[GpuContainer] = []
-    for field, path in _CONTAINERS.items():
-        for position, item in enumerate(walk_list(pod_spec, field, _POD_SPEC, findings)):
+    for name, path in _CONTAINERS.items():
+        for position, item in enumerate(walk_list(pod_spec, name, _POD_SPEC, findings)):
             at = path.index(position)
             container = as_map(item, at, findings)
             if container is not None and _requests_gpu(container, at, findings):
-                containers.append(GpuContainer(f"/spec/podSpec/{field}/{position}", container))
+                containers.append(GpuContainer(f"/spec/podSpec/{name}/{position}", container))
     return containers
 
 
@@ -190,65 +178,57 @@ def _requests_gpu(container: JsonMap, at: FieldPath, findings: Findings) -> bool
     return has_gpus(limits, requests)
 
 
-def _without_gpus(clique: WrittenClique) -> tuple[str, ...]:
+def _without_gpus(clique: WrittenClique) -> list[str]:
     if not clique.own.enables:
-        return ()
-    return (
+        return []
+    return [
         f'PodClique "{clique.member.name}" is annotated {MNNVL_ENABLED}: "true", but no container'
         " asks for nvidia.com/gpu or nvidia.com/mig-*: no claim was injected and no ComputeDomain"
-        " created",
-    )
+        " created"
+    ]
 
 
-def _choose_claim(
+def _with_claim(
     plan: Plan,
     new_mode: ClaimMode,
     pods: ClaimingPods,
     stored: Entry | None,
     findings: Findings,
-) -> ChosenClaim:
-    """Return the claim that the pods keep, else that of `plan` in the form `new_mode`.
+) -> Plan:
+    """Return the plan of the claim that the pods keep, else `plan` in the form `new_mode`.
 
     A claim of ours keeps its form. Its scope is kept too if the entry is the `stored` one. Adds a
     finding if another claim has the name of ours.
     """
-    position, entry = _claim_entry(pods.spec, findings)
+    claims = walk_list(pods.spec, "resourceClaims", _POD_SPEC, findings)
+    entry = own_entry(claims)
     # Grove's operator removes the entry from the spec
-    known = read_entry(plan.member, entry or stored)
-    mode = new_mode if known is None else known[1]
-    wanted = plan.entry(mode)
-    if entry is None:
-        return ChosenClaim(plan, mode, wanted)
+    known = read_entry(plan.member, entry or stored, plan.device_class)
+    mode = new_mode if known is None else known.mode
+    wanted = Plan(plan.member, plan.scope, plan.device_class, mode)
+    if entry is None or entry == wanted.entry:
+        return wanted
+    if known is not None and entry == stored:
+        return known
 
-    if entry != wanted and (known is None or entry != stored):
-        findings.append(_name_taken(wanted, position, entry))
-    elif entry != wanted and known is not None:
-        plan = Plan(plan.member, known[0], plan.device_class)
-    return ChosenClaim(plan, mode)
+    findings.append(_name_taken(wanted.entry, claims.index(entry), entry))
+    return wanted
 
 
-def _claim_entry(pod_spec: JsonMap, findings: Findings) -> tuple[int, Entry | None]:
-    """Return the position and the content of the entry with the name of our claim.
+def _operations(pods: ClaimingPods, plan: Plan) -> list[Operation]:
+    """Return the operations that add what is missing.
 
-    Without one, they are 0 and None.
+    This is the entry of `plan` in the pod spec, and a reference to it in each container.
     """
-    for position, entry in enumerate(walk_list(pod_spec, "resourceClaims", _POD_SPEC, findings)):
-        if isinstance(entry, dict) and entry.get("name") == CLAIM:
-            return position, entry
-    return 0, None
-
-
-def _operations(pods: ClaimingPods, missing: Entry | None) -> Iterator[Operation]:
-    """Yield the operations that add the `missing` entry to the pod spec.
-
-    They also refer to our claim in each container that lacks the reference.
-    """
-    if missing is not None:
-        yield _append("/spec/podSpec/resourceClaims", pods.spec.get("resourceClaims"), missing)
+    added: list[Operation] = []
+    claims = pods.spec.get("resourceClaims")
+    if own_entry(claims or ()) is None:
+        added.append(_append("/spec/podSpec/resourceClaims", claims, plan.entry))
     for container in pods.with_gpus:
-        claims = container.content["resources"].get("claims")
-        if not any(isinstance(item, dict) and item.get("name") == CLAIM for item in claims or ()):
-            yield _append(f"{container.path}/resources/claims", claims, {"name": CLAIM})
+        used = container.content["resources"].get("claims")
+        if own_entry(used or ()) is None:
+            added.append(_append(f"{container.path}/resources/claims", used, {"name": CLAIM}))
+    return added
 
 
 def _append(path: str, current: list[Any] | None, item: Entry) -> Operation:
@@ -280,7 +260,6 @@ def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
 
 def claim_warnings(
     plan: Plan,
-    mode: ClaimMode,
     replicas: int,
     facts: CliqueFacts,
 ) -> list[str]:
@@ -288,7 +267,7 @@ def claim_warnings(
 
     The PodClique has `replicas` pods.
     """
-    if mode != "shared":
+    if plan.mode != "shared":
         return []
 
     reservation = _reservation_warning(plan, replicas, facts.pcs)

@@ -4,7 +4,7 @@ While no webhook answers, the next write of Grove's operator resets the spec of 
 template, without the claim. The operator sees no difference afterwards, so it does not write again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from app.facts.grove.annotations import MnnvlAnnotations, read_mnnvl
 from app.facts.grove.podcliqueset import PodCliqueSet
@@ -12,8 +12,14 @@ from app.facts.kinds import POD_CLIQUE
 from app.objects.metadata import annotations_of
 from app.objects.shape import JsonMap, map_at, maps_at, text_at
 from app.rules.mnnvl.claim import requests_gpus
-from app.rules.mnnvl.plan import CLAIM, CliqueMember, read_plan
-from app.rules.mnnvl.wanted import ClaimedClique, both_in_clique, read_demand, read_member
+from app.rules.mnnvl.plan import own_entry, read_plan
+from app.rules.mnnvl.wanted import (
+    ClaimedClique,
+    StoredMember,
+    both_in_clique,
+    read_demand,
+    read_member,
+)
 
 PUT_BACK = (
     "While the webhooks are registered, the leader puts the claim back within a minute; if not, the"
@@ -28,7 +34,7 @@ REPLACE = (
 _ENABLED = MnnvlAnnotations("true")
 
 
-class Unclaimed(CliqueMember):
+class Unclaimed(StoredMember):
     """A stored PodClique that requests GPUs, has no claim of ours, and does not refuse one.
 
     `own` are its own annotations. `in_group` is whether it is in an MNNVL group of Grove.
@@ -36,7 +42,6 @@ class Unclaimed(CliqueMember):
 
     own: MnnvlAnnotations
     in_group: bool
-    deleting: bool
 
 
 def read_clique(obj: JsonMap) -> ClaimedClique | Unclaimed | None:
@@ -60,55 +65,30 @@ def read_unclaimed(obj: JsonMap) -> Unclaimed | None:
 
     metadata = map_at(obj, "metadata")
     member = read_member(obj, text_at(metadata, "namespace"))
+    deleting = metadata.get("deletionTimestamp") is not None
+    in_group = both_in_clique(obj, _ENABLED) is not None
     return Unclaimed(
         member.namespace,
         member.name,
         member.place,
         member.set_uid,
+        deleting,
         own,
-        both_in_clique(obj, _ENABLED) is not None,
-        metadata.get("deletionTimestamp") is not None,
+        in_group,
     )
 
 
-def lacks_claim(
-    clique: Unclaimed,
-    inherited: MnnvlAnnotations,
-    *,
-    reads_groups: bool,
-) -> bool:
+def lacks_claim(clique: Unclaimed, pcs: PodCliqueSet | None, *, reads_groups: bool) -> bool:
     """Return whether `clique` would get a claim of ours if it were written now.
 
-    `inherited` are the annotations of its scaling group and its PodCliqueSet. `reads_groups` is
-    whether Grove reads its own MNNVL annotation: its groups then exclude our claim.
+    `pcs` is its PodCliqueSet, or None if that is not known. `reads_groups` is whether Grove reads
+    its own MNNVL annotation: its groups then exclude our claim.
     """
-    if clique.deleting or (reads_groups and clique.in_group):
+    if pcs is None or not clique.is_of(pcs) or (reads_groups and clique.in_group):
         return False
 
-    annotations = clique.own.over(inherited)
+    annotations = clique.own.over(pcs.mnnvl_at(clique.place))
     return annotations.enables and read_plan(clique, annotations, []) is not None
-
-
-def lacking_claims(
-    cliques: Iterable[Unclaimed],
-    pcs: PodCliqueSet | None,
-    *,
-    reads_groups: bool,
-) -> list[Unclaimed]:
-    """Return those of `cliques` that lack a claim of ours, sorted by name.
-
-    `pcs` is their PodCliqueSet. PodCliques of a former set of that name are left out.
-    """
-    if pcs is None or pcs.deleting:
-        return []
-
-    lacking = (
-        clique
-        for clique in cliques
-        if clique.set_uid in ("", pcs.uid)
-        and lacks_claim(clique, pcs.mnnvl_at(clique.place), reads_groups=reads_groups)
-    )
-    return sorted(lacking, key=lambda clique: clique.name)
 
 
 def clique_of_pod(pod: JsonMap) -> str:
@@ -159,4 +139,4 @@ def held_in_deletion(namespace: str, pods: Sequence[str]) -> tuple[str, str]:
 
 
 def _has_claim(pod_spec: JsonMap) -> bool:
-    return any(claim.get("name") == CLAIM for claim in maps_at(pod_spec, "resourceClaims"))
+    return own_entry(maps_at(pod_spec, "resourceClaims")) is not None

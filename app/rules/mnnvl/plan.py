@@ -4,6 +4,7 @@ It says which ComputeDomain and ResourceClaim a PodClique shares, how they are m
 entry its pods refer to them.
 """
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from app.facts.grove.annotations import MnnvlAnnotations
@@ -79,11 +80,15 @@ class CliqueMember(Value):
 
 
 class Plan(Value):
-    """The resources that `member` shares with the others of its `scope`."""
+    """The resources that `member` shares with the others of its `scope`.
+
+    `mode` is the form of its claim.
+    """
 
     member: CliqueMember
     scope: Scope
     device_class: str
+    mode: ClaimMode = "shared"
 
     @property
     def namespace(self) -> str:
@@ -116,9 +121,10 @@ class Plan(Value):
         """The ResourceClaimTemplate that NVIDIA's driver makes for the ComputeDomain."""
         return f"{self.base_name}{TEMPLATE_SUFFIX}"
 
-    def entry(self, mode: ClaimMode) -> Entry:
-        """Return the entry of the pod spec for a claim of this form."""
-        if mode == "shared":
+    @property
+    def entry(self) -> Entry:
+        """The entry of the pod spec for the claim."""
+        if self.mode == "shared":
             return {"name": CLAIM, "resourceClaimName": self.claim}
         return {"name": CLAIM, "resourceClaimTemplateName": self.template}
 
@@ -160,29 +166,36 @@ def plan_of(
     annotations: MnnvlAnnotations,
     stored: Entry | None,
     findings: Findings,
-) -> tuple[Plan | None, tuple[str, ...]]:
-    """Return the plan of a PodClique, None if there are new findings, and warnings.
+    warnings: list[str],
+) -> Plan | None:
+    """Return the plan of a PodClique. None if its annotations are invalid, which adds findings.
 
-    If it has a `stored` claim, the plan is that of this claim while the annotations are invalid, so
-    that Grove can still scale it.
+    If it has a `stored` claim, the plan is that of this claim, with warnings, so that Grove can
+    still scale it.
     """
     problems: Findings = []
     plan = read_plan(member, annotations, problems)
     if plan is not None:
-        return plan, ()
+        return plan
 
-    claim = read_entry(member, stored)
-    if claim is None:
+    plan = read_entry(member, stored, usable_device_class(annotations.device_class))
+    if plan is None:
         findings += problems
-        return None, ()
-
-    device_class = usable_device_class(annotations.device_class)
-    warnings = (f"the stored claim of the PodClique stays: {problem}" for problem in problems)
-    return Plan(member, claim[0], device_class), tuple(warnings)
+    else:
+        warnings += (f"the stored claim of the PodClique stays: {problem}" for problem in problems)
+    return plan
 
 
-def read_entry(member: CliqueMember, entry: Entry | None) -> tuple[Scope, ClaimMode] | None:
-    """Return the scope and the form for which `entry` is the claim of `member`.
+def own_entry(claims: Iterable[Any]) -> Entry | None:
+    """Return the first of `claims` that has the name of our claim, or None."""
+    for claim in claims:
+        if isinstance(claim, dict) and claim.get("name") == CLAIM:
+            return claim
+    return None
+
+
+def read_entry(member: CliqueMember, entry: Entry | None, device_class: str) -> Plan | None:
+    """Return the plan for which `entry` is the claim of `member`.
 
     None if it is not a claim of ours, or if a PodClique without these labels can have none.
     """
@@ -194,10 +207,10 @@ def read_entry(member: CliqueMember, entry: Entry | None) -> tuple[Scope, ClaimM
     if place.group and place.group_replica:
         scopes = SCOPES
     for scope in scopes:
-        plan = Plan(member, scope, "")
         for mode in _MODES:
-            if entry == plan.entry(mode):
-                return scope, mode
+            plan = Plan(member, scope, device_class, mode)
+            if entry == plan.entry:
+                return plan
     return None
 
 

@@ -4,7 +4,7 @@ There are two vocabularies, ours and `grove.io/mnnvl-group` of Grove. They exclu
 PodClique, and in a PodCliqueSet, whose PodCliques would be rejected one by one.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from sys import intern
 from typing import Any
 
@@ -14,12 +14,11 @@ from app.facts.grove.template import CliqueTemplate, Template, owner_text
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, PCSG_REPLICA
 from app.facts.place import Place, read_place
-from app.objects.fields import FieldError, FieldPath, forbidden
+from app.objects.fields import FieldError, FieldPath, Findings, forbidden
 from app.objects.metadata import annotations_of, labels_of
 from app.objects.names import is_index
 from app.objects.shape import JsonMap, map_of, maps_at, maps_of, text_at
 from app.rules.mnnvl.plan import (
-    CLAIM,
     DEFAULT_DEVICE_CLASS,
     SCOPES,
     ClaimMode,
@@ -28,7 +27,9 @@ from app.rules.mnnvl.plan import (
     Plan,
     Scope,
     is_device_class,
+    own_entry,
     read_entry,
+    usable_device_class,
 )
 from app.value import Value
 
@@ -50,16 +51,29 @@ class WrittenClique(Value):
     stored: Entry | None
 
 
-class ClaimedClique(CliqueMember):
+class StoredMember(CliqueMember):
+    """A stored PodClique."""
+
+    deleting: bool
+
+    def is_of(self, pcs: PodCliqueSet) -> bool:
+        """Return whether it is part of `pcs`, and neither is being deleted.
+
+        PodCliques of a former set of that name are not.
+        """
+        return not (self.deleting or pcs.deleting) and self.set_uid in ("", pcs.uid)
+
+
+class ClaimedClique(StoredMember):
     """A stored PodClique that has a claim of ours.
 
-    `device_class` is that of its own annotation, or "".
+    It needs the resources that its claim names, even if its annotations have changed, because its
+    pods can't start without them. `device_class` is that of its own annotation, or "".
     """
 
     scope: Scope
     mode: ClaimMode
     device_class: str
-    deleting: bool
 
     @property
     def base_name(self) -> str:
@@ -77,17 +91,6 @@ class CliqueFacts(Value):
     pcs: PodCliqueSet | None = None
     classes: Collection[str] = ()
     reads_groups: bool = False
-
-
-class Wanted(Value):
-    """The annotations that count for a PodClique: its own, or inherited ones.
-
-    None counts if there are `findings`, or `warnings` in place of them.
-    """
-
-    annotations: MnnvlAnnotations
-    findings: tuple[FieldError, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 def read_written(obj: JsonMap, old: JsonMap | None, namespace: str) -> WrittenClique:
@@ -125,8 +128,7 @@ def _set_uid(references: Any, pcs: str) -> str:
 
 def claim_entry(clique: JsonMap) -> Entry | None:
     """Return the entry with the name of our claim in a PodClique, or None."""
-    claims = maps_at(clique, "spec", "podSpec", "resourceClaims")
-    return next((claim for claim in claims if claim.get("name") == CLAIM), None)
+    return own_entry(maps_at(clique, "spec", "podSpec", "resourceClaims"))
 
 
 def read_demand(obj: JsonMap) -> ClaimedClique | None:
@@ -140,41 +142,74 @@ def read_demand(obj: JsonMap) -> ClaimedClique | None:
         return None
 
     member = read_member(obj, str(metadata.get("namespace") or ""))
-    claim = read_entry(member, entry)
-    if claim is None:
+    own = read_mnnvl(annotations_of(obj)).device_class
+    device_class = intern(own) if own and is_device_class(own) else ""
+    plan = read_entry(member, entry, device_class)
+    if plan is None:
         return None
 
-    own = read_mnnvl(annotations_of(obj)).device_class
-
+    deleting = metadata.get("deletionTimestamp") is not None
     return ClaimedClique(
         member.namespace,
         member.name,
         member.place,
         member.set_uid,
-        *claim,
-        intern(own) if own and is_device_class(own) else "",
-        metadata.get("deletionTimestamp") is not None,
+        deleting,
+        plan.scope,
+        plan.mode,
+        device_class,
     )
 
 
-def wanted_by(clique: WrittenClique, facts: CliqueFacts) -> Wanted:
-    """Return what `clique` wants.
+def demands_in(cliques: Iterable[object]) -> list[ClaimedClique]:
+    """Return those of `cliques` that have a claim of ours."""
+    return [clique for clique in cliques if isinstance(clique, ClaimedClique)]
 
-    If Grove reads groups, annotations of both vocabularies are rejected. If the stored PodClique
-    already has both, it is allowed without a claim of ours, so that Grove can still change and
-    delete it.
+
+def plan_for(demands: Iterable[ClaimedClique], pcs: PodCliqueSet) -> Plan | None:
+    """Return the plan of the resources that `demands` share, which all have the same base name.
+
+    `pcs` owns them. None if no demand of it lasts, so that none should be restored.
+    """
+    lasting = sorted(
+        (demand for demand in demands if demand.is_of(pcs)), key=lambda demand: demand.name
+    )
+    if not lasting:
+        return None
+
+    demand = next((demand for demand in lasting if demand.device_class), lasting[0])
+    device_class = usable_device_class(
+        demand.device_class or pcs.mnnvl_at(demand.place).device_class
+    )
+    member = CliqueMember(demand.namespace, demand.name, demand.place, pcs.uid)
+    is_shared = any(demand.mode == "shared" for demand in lasting)
+    return Plan(member, demand.scope, device_class, "shared" if is_shared else "template")
+
+
+def wanted_by(
+    clique: WrittenClique,
+    facts: CliqueFacts,
+    findings: Findings,
+    warnings: list[str],
+) -> MnnvlAnnotations:
+    """Return the annotations that count for `clique`: its own, or inherited ones.
+
+    If Grove reads groups, annotations of both vocabularies are rejected, and none counts. If the
+    stored PodClique already has both, it is allowed without a claim of ours, so that Grove can
+    still change and delete it.
     """
     inherited = inherited_by(clique, facts.pcs)
     annotations = clique.own.over(inherited)
     conflict = both_in_clique(clique.content, annotations) if facts.reads_groups else None
     if conflict is None:
-        return Wanted(annotations)
+        return annotations
 
-    if clique.old is not None:
-        stored = read_mnnvl(annotations_of(clique.old)).over(inherited)
-        if both_in_clique(clique.old, stored) is not None:
-            return Wanted(NO_ANNOTATIONS, warnings=(f"no claim was injected: {conflict}",))
-    return Wanted(NO_ANNOTATIONS, findings=(conflict,))
+    old = clique.old
+    if old is None or not both_in_clique(old, read_mnnvl(annotations_of(old)).over(inherited)):
+        findings.append(conflict)
+    else:
+        warnings.append(f"no claim was injected: {conflict}")
+    return NO_ANNOTATIONS
 
 
 def inherited_by(clique: WrittenClique, pcs: PodCliqueSet | None) -> MnnvlAnnotations:

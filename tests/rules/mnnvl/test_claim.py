@@ -64,7 +64,7 @@ def clique(
 
 def planned(obj: dict[str, Any], mode: Any = "shared") -> Plan:
     injection = injection_into(obj, "ns", mode)
-    assert injection.findings == ()
+    assert injection.findings == []
     assert injection.plan is not None
     return injection.plan
 
@@ -77,7 +77,7 @@ def patched(obj: dict[str, Any], mode: Any = "shared") -> dict[str, Any]:
 @pytest.mark.parametrize("enabled", ["false", "True", "1", "", True, None, ["true"]])
 def test_only_exactly_true_enables(enabled: Any) -> None:
     injection = injection_into(clique(enabled=enabled), "ns", "shared")
-    assert (injection.plan, injection.findings, injection.warnings) == (None, (), ())
+    assert (injection.plan, injection.findings, injection.warnings) == (None, [], [])
 
 
 def test_a_clique_on_its_way_out_needs_nothing() -> None:
@@ -249,7 +249,7 @@ def test_which_containers_ask_for_a_gpu(candidate: dict[str, Any], asks: bool) -
         obj["spec"]["podSpec"][listed] = [candidate]
         injection = injection_into(obj, "ns", "shared")
         assert (injection.plan is not None) is asks
-        assert (injection.warnings != ()) is not asks
+        assert (injection.warnings != []) is not asks
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_no_gpu_is_a_warning_that_says_what_did_not_happen() -> None:
 def test_without_gpus_nothing_has_to_be_valid(obj: dict[str, Any]) -> None:
     """The set is allowed too: an annotation that is inherited is made for cliques with GPUs."""
     injection = injection_into(obj, "ns", "shared")
-    assert (injection.plan, injection.findings, len(injection.warnings)) == (None, (), 1)
+    assert (injection.plan, injection.findings, len(injection.warnings)) == (None, [], 1)
 
 
 def test_every_gpu_container_uses_the_claim_and_no_other() -> None:
@@ -340,7 +340,8 @@ def test_the_other_mode_names_the_template() -> None:
 def test_a_claim_that_is_there_stays_whatever_the_mode(first: str, then: str) -> None:
     after = patched(clique(), first)
     injection = injection_into(after, "ns", then)  # type: ignore[arg-type]
-    assert injection.mode == first
+    assert injection.plan is not None
+    assert injection.plan.mode == first
     assert list(injection.patch) == []
 
 
@@ -361,15 +362,15 @@ def test_a_changed_scope_keeps_the_claim_until_the_spec_is_reset(mode: Any) -> N
     annotated = {**stored, "metadata": clique(scope="clique")["metadata"]}
     kept = injection_into(annotated, "ns", "shared", stored)
     assert kept.plan is not None
-    assert (kept.plan.scope, kept.plan.base_name, kept.mode, kept.patch) == (
+    assert (kept.plan.scope, kept.plan.base_name, kept.plan.mode, kept.patch) == (
         "replica",
         "pcs-0",
         mode,
-        (),
+        [],
     )
     reset = injection_into(clique(scope="clique"), "ns", "shared", stored)
     assert reset.plan is not None
-    assert (reset.plan.base_name, reset.mode) == ("pcs-0-worker", mode)
+    assert (reset.plan.base_name, reset.plan.mode) == ("pcs-0-worker", mode)
     (finding,) = injection_into(annotated, "ns", "shared").findings
     assert finding.field == "spec.podSpec.resourceClaims[0]"
 
@@ -395,11 +396,11 @@ def test_annotations_that_became_invalid_keep_the_stored_claim(
     updated = annotated if reset else {**stored, "metadata": annotated["metadata"]}
     kept = injection_into(updated, "ns", "shared", stored)
     assert kept.plan is not None
-    assert (kept.findings, kept.plan.base_name, kept.mode) == ((), "pcs-0", mode)
+    assert (kept.findings, kept.plan.base_name, kept.plan.mode) == ([], "pcs-0", mode)
     assert kept.plan.device_class == "compute-domain.nvidia.com"
     assert apply_patch(updated, list(kept.patch))["spec"] == stored["spec"]
     assert kept.warnings[0].startswith(f"the stored claim of the PodClique stays: {problem}")
-    assert injection_into(annotated, "ns", "shared").findings != ()
+    assert injection_into(annotated, "ns", "shared").findings != []
 
 
 def test_annotations_above_count_unless_the_clique_has_its_own() -> None:
@@ -421,7 +422,8 @@ def test_what_was_stored_decides_nothing_where_it_is_not_ours() -> None:
     stored = clique(resourceClaims=[entry])
     injection = injection_into(clique(), "ns", "template", stored)
     assert injection.plan is not None
-    assert (injection.mode, injection.findings) == ("template", ())
+    assert injection.plan is not None
+    assert (injection.plan.mode, injection.findings) == ("template", [])
 
 
 def test_a_container_added_later_gets_the_claim() -> None:
@@ -565,4 +567,4 @@ def test_replicas_that_are_no_number_count_as_one() -> None:
     obj["spec"]["replicas"] = "many"
     injection = injection_into(obj, "ns", "shared")
     assert injection.plan is not None
-    assert injection.warnings == ()
+    assert injection.warnings == []

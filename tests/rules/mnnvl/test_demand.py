@@ -8,16 +8,14 @@ from jsonpatch import apply_patch
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
-from app.facts.nvidia.mnnvl import base_of
-from app.rules.mnnvl.demand import (
-    claim_names,
-    is_made_by_us,
-    is_reserved,
-    lasting_demands,
+from app.facts.nvidia.mnnvl import base_of, claim_names, is_made_by_us, is_reserved, uses
+from app.rules.mnnvl.wanted import (
+    ClaimedClique,
+    inherited_by,
     plan_for,
-    uses,
+    read_demand,
+    read_written,
 )
-from app.rules.mnnvl.wanted import ClaimedClique, inherited_by, read_demand, read_written
 from tests import builders
 from tests.builders import injection_into
 
@@ -89,6 +87,7 @@ def test_the_claim_says_what_is_asked_for_and_the_plan_is_that_of_admission(
     admitted = injection_into(obj, "ns", mode).plan
     assert admitted is not None
     planned = plan_for([read], pcs())
+    assert planned is not None
     assert (planned.base_name, planned.labels) == (admitted.base_name, admitted.labels)
     assert (planned.set_name, planned.set_uid) == ("train", "u")
     assert planned.device_class == "compute-domain.nvidia.com"
@@ -159,21 +158,35 @@ def owned(name: str, uid: str, **metadata: Any) -> ClaimedClique:
     ("known", "names"),
     [
         pytest.param(
-            pcs(), ["train-0-a", "train-0-d"], id="those that stay, of the set as it is now"
+            pcs(), ["train-0-d", "train-0-a"], id="those that stay, of the set as it is now"
         ),
-        pytest.param(pcs("new"), ["train-0-c", "train-0-d"], id="the set was made anew"),
+        pytest.param(pcs("new"), ["train-0-d", "train-0-c"], id="the set was made anew"),
         pytest.param(pcs(deleting=True), [], id="the set is being deleted"),
-        pytest.param(None, [], id="the set is unknown"),
     ],
 )
-def test_whose_resources_are_made_again(known: PodCliqueSet | None, names: list[str]) -> None:
+def test_whose_resources_are_made_again(known: PodCliqueSet, names: list[str]) -> None:
     demands = [
         owned("train-0-d", ""),
         owned("train-0-c", "new"),
         owned("train-0-b", "u", **DELETED),
         owned("train-0-a", "u"),
     ]
-    assert [read.name for read in lasting_demands(demands, known)] == names
+    assert [read.name for read in demands if read.is_of(known)] == names
+    planned = plan_for(demands, known)
+    assert (planned.member.name if planned else None) == min(names, default=None)
+
+
+@pytest.mark.parametrize(
+    ("modes", "mode"),
+    [(["template", "shared"], "shared"), (["template", "template"], "template")],
+)
+def test_the_claim_is_made_again_if_one_demand_shares_it(modes: list[Any], mode: str) -> None:
+    demands = [
+        demand(clique(f"train-0-{name}"), each) for name, each in zip("ab", modes, strict=True)
+    ]
+    planned = plan_for(demands, pcs())
+    assert planned is not None
+    assert planned.mode == mode
 
 
 @pytest.mark.parametrize(
@@ -194,7 +207,9 @@ def test_the_device_class_of_what_is_made_again(
     read = read_demand({**obj, "metadata": {**obj["metadata"], "annotations": annotations}})
     assert read is not None
     known = pcs(mnnvl=MnnvlAnnotations(device_class=inherited))
-    assert plan_for([first, read], known).device_class == device_class
+    planned = plan_for([first, read], known)
+    assert planned is not None
+    assert planned.device_class == device_class
 
 
 def test_a_scaling_group_comes_before_its_set() -> None:
