@@ -15,9 +15,9 @@ from app.explain.known.index import Index
 from app.explain.known.podclique import PodClique
 from app.explain.known.snapshot import Snapshot
 from app.facts.constraint import SchedulerConstraint
+from app.facts.grove.constraint import TopologyConstraint
 from app.facts.grove.podcliqueset import (
     Clique,
-    Pack,
     ScalingGroup,
     SetWithStatus,
     UserConstraint,
@@ -178,17 +178,17 @@ def pcs(asked: UserConstraint | None = None, **changes: Any) -> SetWithStatus:
     made = SetWithStatus(
         NAMESPACE,
         SET,
-        pack_domain="zone",
-        cliques=(Clique("router", 1, None), Clique("workers", 3, None, minimum=3)),
-        groups=(ScalingGroup("pool", ("workers",), "rack"),),
+        constraint=TopologyConstraint("zone"),
+        cliques=(Clique("router", 1), Clique("workers", 3, minimum=3)),
+        groups=(ScalingGroup("pool", ("workers",), TopologyConstraint("rack")),),
         created=NOW - 840,
     )
     if asked is None:
         return replace(made, **changes)
     if asked.field == "packDomain" or not asked:
-        return replace(made, pack_domain=asked.required or None, **changes)
-    pack = Pack(asked.topology, asked.required, asked.preferred)
-    return replace(made, pack_domain=None, pack=pack, **changes)
+        return replace(made, constraint=TopologyConstraint(asked.required), **changes)
+    pack = TopologyConstraint("", asked.topology, asked.required, asked.preferred, is_later=True)
+    return replace(made, constraint=pack, **changes)
 
 
 def design() -> dict[str, Any]:

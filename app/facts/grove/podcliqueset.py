@@ -1,32 +1,27 @@
 """The parts of a stored PodCliqueSet that rules need. Source: Grove's PodCliqueSet CRD."""
 
+from functools import lru_cache
 from typing import Any
 
 from msgspec.structs import replace
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, group_in, read_mnnvl
+from app.facts.grove.constraint import UNCONSTRAINED, TopologyConstraint, read_constraint
 from app.facts.grove.status import LastError, StatusCondition, read_conditions, read_last_errors
 from app.facts.kubernetes.requests import Requests, read_requests
 from app.facts.named import Namespaced
 from app.facts.place import Place
 from app.objects.conditions import Condition, condition_of
+from app.objects.fields import FieldPath
 from app.objects.metadata import annotations_of
-from app.objects.shape import JsonMap, int_of, map_at, map_of, maps_of, text_at, text_of, texts_at
+from app.objects.shape import JsonMap, int_of, map_at, map_of, maps_of, text_at, texts_at
 from app.objects.time import seconds_since_1970
 from app.value import Value
 
 CONDITION = "TopologyConstraintSatisfied"
 
-
-class Pack(Value):
-    """A topologyConstraint of the dialect `bindings`.
-
-    It has `topologyName`, `pack.required` and `pack.preferred`, each "" if it is not set.
-    """
-
-    topology_name: str
-    required: str
-    preferred: str
+_NOWHERE = FieldPath("")
+"""The path of a stored part, about which nobody is told findings."""
 
 
 class UserConstraint(Value):
@@ -55,23 +50,19 @@ class UserConstraint(Value):
 
 
 class Constrained:
-    """A set, a scaling group or a clique, with its topologyConstraint.
-
-    `pack_domain` is None if it has no packDomain, `pack` None if its constraint has no other field.
-    """
+    """A set, a scaling group or a clique, with its topologyConstraint."""
 
     __slots__ = ()
-    pack_domain: str | None
-    pack: Pack | None
+    constraint: TopologyConstraint
 
     @property
     def asked(self) -> UserConstraint:
         """Its constraint in both dialects: `pack` before the deprecated packDomain, as in Grove."""
-        pack = self.pack
-        name = pack.topology_name if pack is not None else ""
-        if pack is not None and (pack.required or pack.preferred):
-            return UserConstraint(pack.required, pack.preferred, name, "pack.required")
-        return UserConstraint(self.pack_domain or "", "", name, "packDomain")
+        own = self.constraint
+        name = own.topology_name
+        if own.pack_required or own.preferred:
+            return UserConstraint(own.pack_required, own.preferred, name, "pack.required")
+        return UserConstraint(own.pack_domain, "", name, "packDomain")
 
 
 class Clique(Value, Constrained):
@@ -82,8 +73,7 @@ class Clique(Value, Constrained):
 
     name: str
     replicas: int
-    pack_domain: str | None
-    pack: Pack | None = None
+    constraint: TopologyConstraint = UNCONSTRAINED
     requests: Requests = ()
     minimum: int = 1
 
@@ -96,8 +86,7 @@ class ScalingGroup(Value, Constrained):
 
     name: str
     cliques: tuple[str, ...]
-    pack_domain: str | None
-    pack: Pack | None = None
+    constraint: TopologyConstraint = UNCONSTRAINED
     mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
     replicas: int = 1
     minimum: int = 1
@@ -114,11 +103,10 @@ class PodCliqueSet(Namespaced, Constrained):
     uid: str = ""
     generation: int = 0
     deleting: bool = False
-    pack_domain: str | None = None
+    constraint: TopologyConstraint = UNCONSTRAINED
     cliques: tuple[Clique, ...] = ()
     groups: tuple[ScalingGroup, ...] = ()
     condition: Condition | None = None
-    pack: Pack | None = None
     replicas: int = 1
     mnnvl_groups: tuple[str, ...] = ()
     mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
@@ -126,7 +114,7 @@ class PodCliqueSet(Namespaced, Constrained):
     @property
     def uses_pack(self) -> bool:
         """Whether this set has a constraint of the dialect `bindings`."""
-        return bool(self._packs)
+        return any(part.constraint.is_later for part in self._parts)
 
     @property
     def topology_name(self) -> str:
@@ -134,23 +122,20 @@ class PodCliqueSet(Namespaced, Constrained):
 
         Grove allows one name per set.
         """
-        return next((pack.topology_name for pack in self._packs if pack.topology_name), "")
+        names = (part.constraint.topology_name for part in self._parts)
+        return next(filter(None, names), "")
 
     @property
     def domains(self) -> frozenset[str]:
         """All packDomains of this set."""
-        return frozenset(part.pack_domain for part in self._parts if part.pack_domain)
+        return frozenset(filter(None, (part.constraint.pack_domain for part in self._parts)))
 
     @property
     def levels(self) -> frozenset[str]:
         """All levels that a constraint of this set requires or prefers, in either dialect."""
-        return self.domains | {
-            domain for pack in self._packs for domain in (pack.required, pack.preferred) if domain
-        }
-
-    @property
-    def _packs(self) -> list[Pack]:
-        return [part.pack for part in self._parts if part.pack is not None]
+        constraints = [part.constraint for part in self._parts]
+        packs = ((constraint.pack_required, constraint.preferred) for constraint in constraints)
+        return self.domains.union(*packs) - {""}
 
     @property
     def _parts(self) -> tuple[Constrained, ...]:
@@ -226,11 +211,10 @@ def _spec(obj: JsonMap) -> dict[str, Any]:
         "uid": text_at(metadata, "uid"),
         "generation": int_of(metadata.get("generation")),
         "deleting": metadata.get("deletionTimestamp") is not None,
-        "pack_domain": pack_domain(template),
+        "constraint": _constraint(template),
         "cliques": tuple(_read_clique(item) for item in _named(template.get("cliques"))),
         "groups": tuple(map(_read_group, _named(template.get("podCliqueScalingGroups")))),
         "condition": _condition(obj),
-        "pack": read_pack(template),
         "replicas": int_of(map_of(obj.get("spec")).get("replicas"), 1),
         "mnnvl_groups": _mnnvl_groups(metadata, template),
         "mnnvl": read_mnnvl(annotations_of(obj)),
@@ -241,8 +225,7 @@ def _read_group(item: JsonMap) -> ScalingGroup:
     return ScalingGroup(
         item["name"],
         tuple(texts_at(item, "cliqueNames")),
-        pack_domain(item),
-        read_pack(item),
+        _constraint(item),
         read_mnnvl(map_of(item.get("annotations"))),
         int_of(item.get("replicas"), 1),
         int_of(item.get("minAvailable"), 1),
@@ -255,8 +238,7 @@ def _read_clique(item: JsonMap) -> Clique:
     return Clique(
         item["name"],
         replicas,
-        pack_domain(item),
-        read_pack(item),
+        _constraint(item),
         read_requests(map_of(spec.get("podSpec"))),
         int_of(spec.get("minAvailable"), replicas),
     )
@@ -272,24 +254,14 @@ def _mnnvl_groups(metadata: JsonMap, template: JsonMap) -> tuple[str, ...]:
     return tuple(sorted(filter(None, names)))
 
 
-def pack_domain(holder: JsonMap) -> str | None:
-    """Return `topologyConstraint.packDomain` of `holder`, or None."""
-    value = map_of(holder.get("topologyConstraint")).get("packDomain")
-    return value if isinstance(value, str) and value else None
+def _constraint(holder: JsonMap) -> TopologyConstraint:
+    fields = map_of(holder.get("topologyConstraint"))
+    return _stored_once(read_constraint(fields, _NOWHERE, [])) if fields else UNCONSTRAINED
 
 
-def read_pack(holder: JsonMap) -> Pack | None:
-    """Return the constraint of `holder` in the dialect `bindings`, or None.
-
-    A constraint with other fields than packDomain counts as one, so that the dialect `design`
-    leaves its PodGangs alone.
-    """
-    constraint = map_of(holder.get("topologyConstraint"))
-    if not any(value for field, value in constraint.items() if field != "packDomain"):
-        return None
-    pack = map_of(constraint.get("pack"))
-    values = (constraint.get("topologyName"), pack.get("required"), pack.get("preferred"))
-    return Pack(*map(text_of, values))
+@lru_cache(maxsize=256)
+def _stored_once(constraint: TopologyConstraint) -> TopologyConstraint:
+    return constraint
 
 
 def _condition(obj: JsonMap) -> Condition | None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from app.facts.grove.constraint import TopologyConstraint
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup, read_pod_clique_set
 from app.objects.conditions import Condition
 
@@ -41,10 +42,12 @@ def test_a_set_is_read_whole() -> None:
     }
     pcs = read_pod_clique_set(obj)
     requests = (("nvidia.com/gpu", 8000), ("pods", 1000))
-    cliques = (Clique("w", 4, "host", requests=requests, minimum=4),)
-    groups = (ScalingGroup("g", ("w",), None),)
+    cliques = (Clique("w", 4, TopologyConstraint("host"), requests=requests, minimum=4),)
+    groups = (ScalingGroup("g", ("w",)),)
     condition = Condition("TopologyConstraintSatisfied", "True", "", "", 2)
-    assert pcs == PodCliqueSet("ns", "a", "u", 3, True, "zone", cliques, groups, condition)
+    assert pcs == PodCliqueSet(
+        "ns", "a", "u", 3, True, TopologyConstraint("zone"), cliques, groups, condition
+    )
     assert pcs.domains == {"zone", "host"}
     assert pcs.group_of("x") is None
 
@@ -71,4 +74,4 @@ def test_a_set_is_read_whole() -> None:
     ],
 )
 def test_what_has_another_shape_counts_as_absent(obj: Any) -> None:
-    assert read_pod_clique_set(obj) == PodCliqueSet("", "", "", 0, False, None, (), ())
+    assert read_pod_clique_set(obj) == PodCliqueSet()

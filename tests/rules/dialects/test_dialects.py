@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.facts.grove.podcliqueset import Pack, read_pod_clique_set
+from app.facts.grove.constraint import UNCONSTRAINED, TopologyConstraint
+from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.topology import Level
 from app.objects.edits import operations
 from app.rules.dialects.bindings import BINDINGS
@@ -128,25 +129,34 @@ def test_the_design_writes_and_removes_its_own_words() -> None:
     }
 
 
+def later(topology_name: str = "", required: str = "", preferred: str = "") -> TopologyConstraint:
+    return TopologyConstraint("", topology_name, required, preferred, is_later=True)
+
+
 @pytest.mark.parametrize(
-    ("constraint", "pack"),
+    ("constraint", "read"),
     [
-        ({}, None),
-        ({"packDomain": "rack"}, None),
-        ({"topologyName": "t"}, Pack("t", "", "")),
-        ({"pack": {"required": "rack", "preferred": 3}}, Pack("", "rack", "")),
+        ({}, UNCONSTRAINED),
+        ({"packDomain": "rack"}, TopologyConstraint("rack")),
+        ({"topologyName": "t"}, later("t")),
+        ({"pack": {"required": "rack", "preferred": 3}}, later("", "rack")),
         (
             {"topologyName": "t", "pack": {"required": "rack", "preferred": "host"}},
-            Pack("t", "rack", "host"),
+            later("t", "rack", "host"),
         ),
-        ({"pack": []}, None),
-        ({"pack": {"spread": "rack"}}, Pack("", "", "")),
-        ({"spread": {"maxSkew": 1}, "packDomain": "rack"}, Pack("", "", "")),
+        ({"pack": []}, UNCONSTRAINED),
+        ({"pack": {"spread": "rack"}}, later()),
+        (
+            {"spread": {"maxSkew": 1}, "packDomain": "rack"},
+            TopologyConstraint("rack", is_later=True),
+        ),
     ],
 )
-def test_constraints_in_the_words_of_todays_grove(constraint: Any, pack: Pack | None) -> None:
+def test_constraints_in_the_words_of_todays_grove(
+    constraint: Any, read: TopologyConstraint
+) -> None:
     pcs = a_set(**constraint)
-    assert (pcs.cliques[0].pack, pcs.uses_pack) == (pack, pack is not None)
+    assert (pcs.cliques[0].constraint, pcs.uses_pack) == (read, read.is_later)
 
 
 @pytest.mark.parametrize(

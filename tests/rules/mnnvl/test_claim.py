@@ -464,13 +464,13 @@ def pcs(replicas: int, group_replicas: int = 1, **annotations: MnnvlAnnotations)
     `annotations` are those of the set (`mnnvl`) and of the group (`pool`).
     """
     cliques = (
-        Clique("worker", replicas, None),
-        Clique("leader", 1, None),
-        Clique("pooled", replicas, None),
+        Clique("worker", replicas),
+        Clique("leader", 1),
+        Clique("pooled", replicas),
     )
     mnnvl, of_group = (annotations.get(name, NO_ANNOTATIONS) for name in ("mnnvl", "pool"))
-    pool = ScalingGroup("pool", ("pooled",), None, mnnvl=of_group, replicas=group_replicas)
-    return PodCliqueSet("ns", "pcs", "u", 1, False, None, cliques, (pool,), mnnvl=mnnvl)
+    pool = ScalingGroup("pool", ("pooled",), mnnvl=of_group, replicas=group_replicas)
+    return PodCliqueSet("ns", "pcs", "u", 1, cliques=cliques, groups=(pool,), mnnvl=mnnvl)
 
 
 ENABLED = MnnvlAnnotations("true")

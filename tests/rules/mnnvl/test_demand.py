@@ -55,9 +55,7 @@ def pcs(uid: str = "u", deleting: bool = False, **fields: Any) -> PodCliqueSet:
         uid,
         1,
         deleting,
-        None,
-        (),
-        (ScalingGroup("pool", (), None, None, ABOVE),),
+        groups=(ScalingGroup("pool", (), mnnvl=ABOVE),),
         **fields,
     )
 

@@ -114,8 +114,8 @@ def test_a_group_of_grove_counts_only_if_grove_reads_it() -> None:
 
 
 def pcs(uid: str = "u", deleting: bool = False, mnnvl: Any = NO_ANNOTATIONS) -> PodCliqueSet:
-    pool = ScalingGroup("pool", (), None, None, ABOVE)
-    return PodCliqueSet("ns", "train", uid, 1, deleting, None, (), (pool,), mnnvl=mnnvl)
+    pool = ScalingGroup("pool", (), mnnvl=ABOVE)
+    return PodCliqueSet("ns", "train", uid, 1, deleting, groups=(pool,), mnnvl=mnnvl)
 
 
 def owned(name: str, uid: str, annotations: Any) -> Object:

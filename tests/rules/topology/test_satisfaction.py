@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from app.facts.grove.constraint import UNCONSTRAINED, TopologyConstraint
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
 from app.facts.grove.topology import Level
 from app.rules.topology.levels import ManagedTopology
@@ -11,7 +12,7 @@ from app.rules.topology.satisfaction import constraint_condition, removed_levels
 TOPOLOGY = ManagedTopology(
     "grove-topology", enabled=True, levels=(Level("zone", "k/zone"), Level("host", "k/host"))
 )
-FREE = PodCliqueSet("ns", "train", "u", 5, False, None, (Clique("worker", 1, None),), ())
+FREE = PodCliqueSet("ns", "train", "u", 5, False, UNCONSTRAINED, (Clique("worker", 1),), ())
 IGNORED = "Topology constraint will be ignored. Please remove packDomain or update ClusterTopology."
 
 
@@ -20,7 +21,11 @@ IGNORED = "Topology constraint will be ignored. Please remove packDomain or upda
     [
         pytest.param(FREE, TOPOLOGY, None, id="a set without constraints gets no condition"),
         pytest.param(
-            replace(FREE, pack_domain="zone", cliques=(Clique("worker", 1, "host"),)),
+            replace(
+                FREE,
+                constraint=TopologyConstraint("zone"),
+                cliques=(Clique("worker", 1, TopologyConstraint("host")),),
+            ),
             TOPOLOGY,
             (
                 "True",
@@ -30,7 +35,7 @@ IGNORED = "Topology constraint will be ignored. Please remove packDomain or upda
             id="all levels are there",
         ),
         pytest.param(
-            replace(FREE, pack_domain="block"),
+            replace(FREE, constraint=TopologyConstraint("block")),
             TOPOLOGY,
             (
                 "False",
@@ -40,7 +45,11 @@ IGNORED = "Topology constraint will be ignored. Please remove packDomain or upda
             id="the design's message",
         ),
         pytest.param(
-            replace(FREE, pack_domain="block", groups=(ScalingGroup("pool", ("worker",), "rack"),)),
+            replace(
+                FREE,
+                constraint=TopologyConstraint("block"),
+                groups=(ScalingGroup("pool", ("worker",), TopologyConstraint("rack")),),
+            ),
             TOPOLOGY,
             (
                 "False",
@@ -50,13 +59,13 @@ IGNORED = "Topology constraint will be ignored. Please remove packDomain or upda
             id="several, broadest first",
         ),
         pytest.param(
-            replace(FREE, pack_domain="zone"),
+            replace(FREE, constraint=TopologyConstraint("zone")),
             ManagedTopology("grove-topology", enabled=False),
             ("False", "TopologyDisabled", "Topology support disabled in operator configuration"),
             id="switched off",
         ),
         pytest.param(
-            replace(FREE, pack_domain="zone"),
+            replace(FREE, constraint=TopologyConstraint("zone")),
             None,
             ("Unknown", "TopologyUnknown", "The managed ClusterTopology does not exist yet"),
             id="not to be seen",

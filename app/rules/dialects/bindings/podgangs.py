@@ -146,9 +146,8 @@ def _group_pairs(
 
 
 def _desired(holder: PodCliqueSet | ScalingGroup | Clique, keys: Mapping[str, str]) -> Pack:
-    required = (holder.pack.required if holder.pack else "") or holder.pack_domain or ""
-    preferred = holder.pack.preferred if holder.pack else ""
-    return keys.get(required, ""), keys.get(preferred, "")
+    constraint = holder.constraint
+    return keys.get(constraint.required, ""), keys.get(constraint.preferred, "")
 
 
 def _current(holder: Any) -> Pack:

@@ -9,6 +9,7 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/webhook/admis
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from app.facts.grove.constraint import TopologyConstraint, read_constraint
 from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text, read_template
 from app.facts.grove.topology import Level
 from app.objects.fields import (
@@ -18,8 +19,6 @@ from app.objects.fields import (
     forbidden,
     invalid,
     required,
-    walk_map,
-    wrong_type,
 )
 from app.objects.shape import JsonMap
 from app.rules.dialects.dialect import NO_CONSTRAINTS, SetVerdict, TopologyFacts
@@ -31,8 +30,8 @@ Bindings = Mapping[str, Sequence[Level]]
 """The levels of all ClusterTopologyBindings by name, broadest first."""
 
 
-class Packing(Value):
-    """One topologyConstraint. `path` is its path. A value is "" if it is not set.
+class Packing(TopologyConstraint, kw_only=True):
+    """The topologyConstraint of `owner`, which is at `path`.
 
     `parents` are the constraints above it: that of the set, and for a clique those of its scaling
     groups.
@@ -41,14 +40,6 @@ class Packing(Value):
     owner: Owner
     path: FieldPath
     parents: tuple["Packing", ...]
-    name: str
-    pack_domain: str
-    pack_required: str
-    preferred: str
-
-    @property
-    def required(self) -> str:
-        return self.pack_required or self.pack_domain
 
     @property
     def required_path(self) -> FieldPath:
@@ -65,7 +56,7 @@ class Packing(Value):
     @property
     def values(self) -> tuple[str, str, str, str]:
         """The values that an update may not change."""
-        return self.name, self.pack_domain, self.required, self.preferred
+        return self.topology_name, self.pack_domain, self.required, self.preferred
 
 
 class Packings(Value):
@@ -127,34 +118,21 @@ def read_packings(template: Template, findings: Findings) -> Packings:
 
 def _read(
     part: SetPart,
-    constraint: JsonMap,
+    fields: JsonMap,
     parents: tuple[Packing, ...],
     findings: Findings,
 ) -> Packing:
     path = part.path.child("topologyConstraint")
-    pack = walk_map(constraint, "pack", path, findings)
+    constraint = read_constraint(fields, path, findings)
     return Packing(
-        part.owner,
-        path,
-        parents,
-        _text(constraint, "topologyName", path, findings),
-        _text(constraint, "packDomain", path, findings),
-        _text(pack, "required", path.child("pack"), findings),
-        _text(pack, "preferred", path.child("pack"), findings),
+        constraint.pack_domain,
+        constraint.topology_name,
+        constraint.pack_required,
+        constraint.preferred,
+        owner=part.owner,
+        path=path,
+        parents=parents,
     )
-
-
-def _text(
-    holder: JsonMap,
-    field: str,
-    at: FieldPath,
-    findings: Findings,
-) -> str:
-    value = holder.get(field)
-    if value is None or isinstance(value, str):
-        return value or ""
-    findings.append(wrong_type(at.child(field), value, "a string"))
-    return ""
 
 
 def _read_names(constraints: Sequence[Packing]) -> tuple[dict[Owner, str], Findings]:
@@ -164,7 +142,7 @@ def _read_names(constraints: Sequence[Packing]) -> tuple[dict[Owner, str], Findi
     for packing in constraints:
         nearest = sorted(packing.parents, key=lambda parent: parent.owner == SET)
         inherited = next((names[parent.owner] for parent in nearest if parent.owner in names), "")
-        name = packing.name or names.get(packing.owner) or inherited
+        name = packing.topology_name or names.get(packing.owner) or inherited
         at = packing.path.child("topologyName")
         if not name:
             text = (
@@ -174,12 +152,12 @@ def _read_names(constraints: Sequence[Packing]) -> tuple[dict[Owner, str], Findi
             findings.append(required(at, text))
             continue
         first = next(iter(names.values()), name)
-        if packing.name and packing.name != first:
+        if packing.topology_name and packing.topology_name != first:
             text = (
                 "all topologyName values of a PodCliqueSet must be the same, and another one is"
                 f' "{first}"'
             )
-            findings.append(invalid(at, packing.name, text))
+            findings.append(invalid(at, packing.topology_name, text))
         names[packing.owner] = name
 
     return names, findings
@@ -261,7 +239,7 @@ def _problems(packings: Packings, bindings: Bindings, nodes_with: NodesWith) -> 
         if name in bindings:
             findings += _unknown_domains(packing, name, domains)
             findings += _too_broad(packing, packings.names, domains)
-        elif packing.name and name not in unknown:
+        elif packing.topology_name and name not in unknown:
             unknown.add(name)
             findings.append(_unknown_binding(packing, name, bindings))
 
@@ -410,7 +388,7 @@ def _needs_names(old: Packings) -> bool:
     Their packDomain is older than `topologyName`.
     """
     return bool(old.name_findings) and any(
-        packing.pack_domain and not packing.name for packing in old.constraints
+        packing.pack_domain and not packing.topology_name for packing in old.constraints
     )
 
 
@@ -423,7 +401,7 @@ def _is_same(new: Packing | None, old: Packing | None) -> bool:
 def _is_migrated(new: Packing, old: Packing) -> bool:
     """Return whether `packDomain` was moved to `pack.required`, and nothing else was changed."""
     moved = bool(old.pack_domain) and not new.pack_domain and new.pack_required == old.pack_domain
-    return moved and (new.name, new.preferred) == (old.name, old.preferred)
+    return moved and (new.topology_name, new.preferred) == (old.topology_name, old.preferred)
 
 
 def _validate_change(packings: Packings, old: Packings) -> Findings:
@@ -449,9 +427,9 @@ def _adds_name(new: Packing | None, old: Packing | None) -> bool:
     if new is None or old is None:
         return False
     return (
-        not old.name
+        not old.topology_name
         and bool(old.pack_domain)
-        and bool(new.name)
+        and bool(new.topology_name)
         and new.pack_domain == old.pack_domain
     )
 
@@ -460,7 +438,7 @@ def _shown(packing: Packing | None) -> str:
     if packing is None:
         return "absent"
     fields = (
-        ("topologyName", packing.name),
+        ("topologyName", packing.topology_name),
         ("required", packing.required),
         ("preferred", packing.preferred),
     )

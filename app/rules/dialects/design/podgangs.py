@@ -67,9 +67,9 @@ def _constraints(obj: JsonMap, pcs: PodCliqueSet, topology: ManagedTopology) -> 
     members = [known.find(name) for name in names]
 
     changes = [Edit(("metadata", "annotations", TOPOLOGY_NAME), topology.name)]
-    changes += _constraint(obj, ("spec",), _pack(pcs.pack_domain, members, topology))
+    changes += _constraint(obj, ("spec",), _pack(pcs.constraint.pack_domain, members, topology))
     for position, member in enumerate(members):
-        domain = member.clique.pack_domain if member and member.clique else None
+        domain = member.clique.constraint.pack_domain if member and member.clique else ""
         pack = _pack(domain, [member], topology)
         changes += _constraint(obj, ("spec", "podgroups", position), pack)
 
@@ -94,7 +94,7 @@ def _preferences(obj: JsonMap, topology: ManagedTopology) -> list[Edit]:
 
 
 def _pack(
-    domain: str | None,
+    domain: str,
     members: Sequence[PodGroupClique | None],
     topology: ManagedTopology,
 ) -> dict[str, str]:
@@ -167,7 +167,7 @@ def _group_config(
     None if it has no constraint.
     """
     group = next(iter(replica.values())).group
-    pack = _pack(group.pack_domain if group else None, list(replica.values()), topology)
+    pack = _pack(group.constraint.pack_domain if group else "", list(replica.values()), topology)
     if not pack and not _has_more(entry):
         return None
 
@@ -188,7 +188,7 @@ def _group_replicas(
     """
     replicas: dict[str, dict[str, PodGroupClique]] = {}
     for podgroup, member in members:
-        if member is not None and member.group is not None and member.group.pack_domain:
+        if member is not None and member.group is not None and member.group.constraint.pack_domain:
             replicas.setdefault(member.group_replica, {})[podgroup] = member
     return replicas
 

@@ -1,0 +1,51 @@
+"""The topologyConstraint of a PodCliqueSet, a scaling group or a clique, in both dialects."""
+
+from app.objects.fields import FieldPath, Findings, walk_map, wrong_type
+from app.objects.shape import JsonMap
+from app.value import Value
+
+
+class TopologyConstraint(Value):
+    """A topologyConstraint. A text is "" if it is not set.
+
+    `is_later` is whether it has other fields than packDomain: the dialect `design` leaves its
+    PodGangs alone then.
+    """
+
+    pack_domain: str = ""
+    topology_name: str = ""
+    pack_required: str = ""
+    preferred: str = ""
+    is_later: bool = False
+
+    @property
+    def required(self) -> str:
+        """The required domain: `pack` counts before the deprecated packDomain."""
+        return self.pack_required or self.pack_domain
+
+
+UNCONSTRAINED = TopologyConstraint()
+
+
+def read_constraint(fields: JsonMap, at: FieldPath, findings: Findings) -> TopologyConstraint:
+    """Return the topologyConstraint with these `fields`, whose path is `at`.
+
+    Adds findings about values of a wrong type, which count as not set.
+    """
+    pack = walk_map(fields, "pack", at, findings)
+    pack_at = at.child("pack")
+    return TopologyConstraint(
+        _text(fields, "packDomain", at, findings),
+        _text(fields, "topologyName", at, findings),
+        _text(pack, "required", pack_at, findings),
+        _text(pack, "preferred", pack_at, findings),
+        any(value for name, value in fields.items() if name != "packDomain"),
+    )
+
+
+def _text(holder: JsonMap, field: str, at: FieldPath, findings: Findings) -> str:
+    value = holder.get(field)
+    if value is None or isinstance(value, str):
+        return value or ""
+    findings.append(wrong_type(at.child(field), value, "a string"))
+    return ""
