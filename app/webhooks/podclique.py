@@ -9,8 +9,6 @@ answer), the claim is injected with a warning, and `reconcilers.mnnvl_resources`
 resources as soon as it can.
 """
 
-import asyncio
-
 from msgspec.structs import replace
 
 from app.admission.review import Request
@@ -30,6 +28,7 @@ from app.rules.mnnvl.claim import ConfiguredMode, Injection, inject
 from app.rules.mnnvl.plan import ClaimMode, Plan
 from app.rules.mnnvl.wanted import CliqueFacts, WrittenClique, read_written
 from app.value import Value
+from app.webhooks.patience import patience
 
 PATIENCE_SECONDS = 4.0
 """The time for calls of the API server before the verdict, for which it waits 10 s."""
@@ -62,12 +61,12 @@ class PodCliqueWebhook(Value):
         name = clique.member.place.pcs
         unread: tuple[str, ...] = ()
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with patience(PATIENCE_SECONDS):
                 facts = replace(facts, pcs=await self.facts.read_set(request.namespace, name))
-        except (ClusterError, TimeoutError) as problem:
+        except ClusterError as problem:
             unread = (
-                f'PodCliqueSet "{name}" could not be read ({_text(problem)}): its MNNVL annotations'
-                " count from the next update on",
+                f'PodCliqueSet "{name}" could not be read ({problem.message}): its MNNVL'
+                " annotations count from the next update on",
             )
         return self._judge(request, clique, facts, unread)
 
@@ -96,7 +95,7 @@ class PodCliqueWebhook(Value):
         created: list[Object] = []
         warnings = injection.warnings
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with patience(PATIENCE_SECONDS):
                 created = await self.resources.ensure(
                     plan,
                     dry_run=request.dry_run,
@@ -104,12 +103,12 @@ class PodCliqueWebhook(Value):
                 )
         except NotOurs as refusal:
             return not_allowed(str(refusal))
-        except (ClusterError, TimeoutError) as problem:
+        except ClusterError as problem:
             if isinstance(problem, Rejected) and not problem.passes:
                 raise
             incomplete = (
                 f'the MNNVL resources of "{plan.base_name}" are not complete yet'
-                f" ({_text(problem)}): grove-admission makes them as soon as it can"
+                f" ({problem.message}): grove-admission makes them as soon as it can"
             )
             warnings = [*warnings, incomplete]
 
@@ -125,11 +124,3 @@ def _doubt(request: Request, plan: Plan, new_mode: ClaimMode) -> str | None:
     if plan.mode != new_mode:
         return f'the claim has the form "{plan.mode}", and new ones have "{new_mode}"'
     return None
-
-
-def _text(problem: ClusterError | TimeoutError) -> str:
-    return (
-        problem.message
-        if isinstance(problem, ClusterError)
-        else "the API server has not answered in time"
-    )

@@ -7,7 +7,6 @@ At CREATE, a PodGang has no uid for an owner reference: the webhook only writes 
 the reconciler makes the PodGang the owner.
 """
 
-import asyncio
 import contextlib
 import logging
 from typing import Any
@@ -24,6 +23,7 @@ from app.facts.labels import MNNVL_ADOPTED
 from app.kube.api import ClusterError, Unavailable
 from app.objects.edits import ABSENT, Edit, Path, operations, value_at
 from app.value import Value
+from app.webhooks.patience import patience
 
 PATIENCE_SECONDS = 2.5
 """The time for calls of the API server before the verdict, for which it waits 5 s."""
@@ -78,12 +78,12 @@ class PodGangWebhook(Value):
         pcs = None
         effects = list[Effect]()
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with patience(PATIENCE_SECONDS):
                 pcs = await self.facts.read_set(request.namespace, gang.place.pcs)
                 if adopting is not None:
                     written = await self.owners.adopt(adopting, dry_run=request.dry_run)
                     effects = [Effect("adopt", obj) for obj in written]
-        except (ClusterError, TimeoutError) as problem:
+        except ClusterError as problem:
             logger.info(
                 "PodGang %s/%s: left to the reconciler: %s",
                 gang.namespace,

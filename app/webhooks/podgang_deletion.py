@@ -12,14 +12,13 @@ document asks, unless the API server serves a later Grove's API by now: discover
 the dialect, may not have seen it yet.
 """
 
-import asyncio
-
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Later, Verdict, unavailable
 from app.cluster.owners import MnnvlOwners
 from app.facts.grove.gang import SlimPodGang, read_gang
 from app.kube.api import ClusterError, Rejected
 from app.value import Value
+from app.webhooks.patience import patience
 
 PATIENCE_SECONDS = 3.5
 """The time for calls of the API server before the verdict, for which it waits 5 s."""
@@ -46,31 +45,31 @@ class PodGangDeletionWebhook(Value):
 
     async def _give_back(self, gang: SlimPodGang) -> Verdict:
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with patience(PATIENCE_SECONDS):
                 await self.owners.give_back_all_of(gang)
         except Rejected:
             raise
-        except (ClusterError, TimeoutError) as problem:
+        except ClusterError as problem:
             return unavailable(
                 f'PodGang "{gang.name}" may still own MNNVL resources, which would be deleted with'
                 " it while pods may use them, and they could not be given to the PodCliqueSet"
-                f" ({_reason(problem)}): try again"
+                f" ({problem.message}): try again"
             )
         return ALLOWED
 
     async def _while_design(self, gang: SlimPodGang) -> Verdict:
         """Return the verdict if the dialect is still `design`, else ask Grove to try again."""
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with patience(PATIENCE_SECONDS):
                 if await self.owners.living_set_of(gang) is None:
                     return ALLOWED
                 later = await self.owners.later_dialect()
         except Rejected:
             return ALLOWED
-        except (ClusterError, TimeoutError) as problem:
+        except ClusterError as problem:
             return unavailable(
                 f'PodGang "{gang.name}" owns MNNVL resources, and whether Grove has been upgraded'
-                f" could not be read ({_reason(problem)}): try again"
+                f" could not be read ({problem.message}): try again"
             )
         if not later:
             return ALLOWED
@@ -79,9 +78,3 @@ class PodGangDeletionWebhook(Value):
             f' dialect "{later}", in which they are given to the PodCliqueSet first: try again in a'
             " few seconds"
         )
-
-
-def _reason(problem: ClusterError | TimeoutError) -> str:
-    if isinstance(problem, ClusterError):
-        return problem.message
-    return "the API server has not answered in time"
