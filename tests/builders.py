@@ -7,6 +7,7 @@ from typing import Any
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.topology import ClusterTopology, Level
 from app.rules.mnnvl.claim import Injection, inject
 from app.rules.mnnvl.plan import ClaimMode
 from app.rules.mnnvl.wanted import CliqueFacts, read_written
@@ -176,3 +177,10 @@ def injection_into(
     clique = read_written(obj, old, namespace)
     known = pcs or PodCliqueSet(namespace, clique.member.place.pcs, mnnvl=inherited)
     return inject(clique, CliqueFacts(known), mode)
+
+
+def managed(
+    name: str = "grove-topology", *, enabled: bool = True, levels: tuple[Level, ...] = ()
+) -> ClusterTopology:
+    """The managed ClusterTopology, as facts give it to rules."""
+    return ClusterTopology("ClusterTopology", name, levels=levels, enabled=enabled)

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from app.cluster.dialects import dialect_of
 from app.facts import table
 from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
-from app.facts.grove.topology import Level
+from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
-from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
+from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.facts.kubernetes.node import Grouping, NodeLabels, Pairs
 from app.kube.api import Key, ObjectRef, Objects, Unavailable, find
 from app.kube.store import WatchStore
@@ -22,7 +22,7 @@ from app.rules.topology.coverage import (
     Nodes,
     coverage_problems,
 )
-from app.rules.topology.levels import HOSTNAME_KEY, ManagedTopology
+from app.rules.topology.levels import HOSTNAME_KEY
 from app.stores.stores import Stores
 
 MOST_GROUPINGS = 100
@@ -121,17 +121,18 @@ class ClusterView:
         self.queues: Collection[str] = names_in(hints[table.QUEUE_NAMES])
         """The names of KAI's Queues. Empty while they are not known."""
         self._node_groups = NodeGroups(stores[table.NODES])
-        self._topology = ManagedTopology(topology_name, enabled=topology_enabled)
+        self._topology_name = topology_name
+        self._topology_enabled = topology_enabled
 
     def dialect(self) -> Dialect:
         """Return the dialect of Grove's topology API that is in force."""
         return dialect_of(self._client)
 
-    def topology(self) -> ManagedTopology:
+    def topology(self) -> ClusterTopology:
         """Return the managed topology. TopologyMissing if it doesn't exist although it should."""
-        name = self._topology.name
-        if not self._topology.enabled:
-            return self._topology
+        name = self._topology_name
+        if not self._topology_enabled:
+            return ClusterTopology(CLUSTER_TOPOLOGY.kind, name, enabled=False)
 
         stored = self._stores[table.TOPOLOGIES].ready("ClusterTopologies").get("", name)
         if stored is None or not stored.levels:
@@ -140,10 +141,7 @@ class ClusterView:
                 " operator creates it from clusterTopology.levels of its configuration"
             )
 
-        if stored.levels != self._topology.levels:
-            self._topology = ManagedTopology(name, enabled=True, levels=stored.levels)
-
-        return self._topology
+        return stored
 
     def bindings(self) -> Mapping[str, Sequence[Level]]:
         """Return the bindings.

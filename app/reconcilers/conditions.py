@@ -10,6 +10,7 @@ from datetime import datetime
 
 from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import CONDITION, PodCliqueSet, read_pod_clique_set
+from app.facts.grove.topology import ClusterTopology
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.table import BINDINGS, NODES, SETS, TOPOLOGIES
 from app.kube.api import Client, Key, NotFound, Object, ObjectRef, Rejected, Unavailable
@@ -19,7 +20,6 @@ from app.kube.store import WatchStore
 from app.kube.times import timestamp, utc_now
 from app.objects.conditions import Condition, with_condition, without_condition
 from app.rules.topology.coverage import LevelProblem, coverage_condition, coverage_problems
-from app.rules.topology.levels import ManagedTopology
 from app.stores.stores import Stores
 from app.value import Value
 
@@ -64,7 +64,7 @@ class ConstraintStatusReconciler(Value):
         return None
 
     def _desired(self, pcs: PodCliqueSet) -> Condition | None:
-        known: ManagedTopology | None = None
+        known: ClusterTopology | None = None
         with contextlib.suppress(Unavailable):
             known = self.topology.topology()
         return self.topology.dialect().condition(pcs, known)

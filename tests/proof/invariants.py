@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from app.facts.grove.podcliqueset import read_pod_clique_set
-from app.facts.grove.topology import levels_of_cluster_topology
+from app.facts.grove.topology import ClusterTopology, levels_of_cluster_topology
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     COMPUTE_DOMAIN,
@@ -18,7 +18,7 @@ from app.kube.client import HttpClient
 from app.objects.metadata import labels_of
 from app.rules.dialects.design.podgangs import constraint_changes
 from app.rules.mnnvl.wanted import ClaimedClique, read_demand
-from app.rules.topology.levels import ManagedTopology
+from tests.builders import managed
 from tests.proof.grove import MEMBERS, DesiredSet
 
 MANAGED = "grove.io/mnnvl-managed"
@@ -111,7 +111,7 @@ async def violations(
     stored = levels_of_cluster_topology(topologies[0]) if topologies else ()
     if {level.domain: level.key for level in stored} != levels:
         broken.append(f"the levels are {stored}")
-    topology = ManagedTopology("grove-topology", enabled=True, levels=stored)
+    topology = managed("grove-topology", levels=stored)
     return broken + [
         problem for gang in gangs.values() for problem in _constrained(gang, sets, topology)
     ]
@@ -182,7 +182,7 @@ def _owned(
     return broken
 
 
-def _constrained(gang: Object, sets: Mapping[str, Object], topology: ManagedTopology) -> list[str]:
+def _constrained(gang: Object, sets: Mapping[str, Object], topology: ClusterTopology) -> list[str]:
     """Its constraints are what the rule asks for."""
     pcs = sets.get(labels_of(gang)["app.kubernetes.io/part-of"])
     changes = constraint_changes(gang, None if pcs is None else read_pod_clique_set(pcs), topology)

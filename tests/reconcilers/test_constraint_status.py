@@ -8,7 +8,7 @@ import pytest
 
 from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
-from app.facts.grove.topology import Level
+from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Conflict, Key, NotFound, Object, ObjectRef, Unavailable
 from app.kube.store import WatchStore
@@ -16,16 +16,13 @@ from app.reconcilers.conditions import ConstraintStatusReconciler
 from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
-from app.rules.topology.levels import ManagedTopology
-from tests.builders import pod_clique_set
+from tests.builders import managed, pod_clique_set
 from tests.kube.memory.client import MemoryClient
 from tests.rules.dialects.around import Around
 
 KEY: Key = ("ml", "train")
-ENABLED = ManagedTopology(
-    "grove-topology", enabled=True, levels=(Level("zone", "k/zone"), Level("host", "k/host"))
-)
-DISABLED = ManagedTopology("grove-topology", enabled=False)
+ENABLED = managed("grove-topology", levels=(Level("zone", "k/zone"), Level("host", "k/host")))
+DISABLED = managed("grove-topology", enabled=False)
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SINCE = "2026-01-01T00:00:00Z"
 TIMED = "2026-11-21T12:00:00Z"
@@ -73,13 +70,13 @@ UNTOLD = condition(
 class Seen(Around):
     """What the caches say of the managed ClusterTopology; None while they can't."""
 
-    now: ManagedTopology | None = None
+    now: ClusterTopology | None = None
     speaks: Dialect = DESIGN
 
     def dialect(self) -> Dialect:
         return self.speaks
 
-    def topology(self) -> ManagedTopology:
+    def topology(self) -> ClusterTopology:
         if self.now is None:
             raise Unavailable("not yet")
         return self.now
@@ -90,7 +87,7 @@ class System:
 
     def __init__(
         self,
-        topology: ManagedTopology | None,
+        topology: ClusterTopology | None,
         domain: str | None,
         conditions: list[Object] | None = None,
     ) -> None:
@@ -152,7 +149,7 @@ class System:
     ],
 )
 async def test_what_differs_is_written(
-    topology: ManagedTopology | None, domain: str | None, before: list[Object], after: list[Object]
+    topology: ClusterTopology | None, domain: str | None, before: list[Object], after: list[Object]
 ) -> None:
     system = System(topology, domain, before)
     assert await system.step() == ["get", "patch"]
@@ -175,7 +172,7 @@ async def test_taking_back_the_last_condition_leaves_no_empty_list() -> None:
     ],
 )
 async def test_where_nothing_differs_no_call_is_made(
-    topology: ManagedTopology | None, domain: str | None, before: list[Object] | None
+    topology: ClusterTopology | None, domain: str | None, before: list[Object] | None
 ) -> None:
     assert await System(topology, domain, before).step() == []
 

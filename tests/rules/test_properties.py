@@ -16,16 +16,13 @@ from app.objects.jsonpatch import applies
 from app.rules.dialects.design.levels import validate_cluster_topology
 from app.rules.dialects.design.sets import read_constraints, validate_constraints
 from app.rules.subgroups import validate_pod_group
-from app.rules.topology.levels import ManagedTopology
 from app.rules.topology.node_labels import binding_changes
-from tests.builders import injection_into
+from tests.builders import injection_into, managed
 from tests.effort import tries
 
 pytestmark = pytest.mark.untraced
 
-TOPOLOGY = ManagedTopology(
-    "t", enabled=True, levels=(Level("rack", "k/rack"), Level("host", "k/host"))
-)
+TOPOLOGY = managed("t", levels=(Level("rack", "k/rack"), Level("host", "k/host")))
 
 scalars = (
     st.none()

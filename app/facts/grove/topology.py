@@ -26,7 +26,9 @@ class ClusterTopology(Value):
     """A ClusterTopology or a ClusterTopologyBinding (`kind` tells which), levels broadest first.
 
     `kai` is the name of the KAI Topology that it stands for, which administrators made if it is
-    `external`; `drift` is the message of a scheduler topology that is not in sync.
+    `external`; `drift` is the message of a scheduler topology that is not in sync. `enabled` is
+    false for the managed one if topology support is disabled in the configuration: it then has no
+    levels, whatever is stored.
     """
 
     kind: str
@@ -36,10 +38,23 @@ class ClusterTopology(Value):
     kai: str = ""
     external: bool = False
     drift: str = ""
+    enabled: bool = True
 
     @property
     def ref(self) -> Ref:
         return Ref(self.kind, "", self.name)
+
+    @property
+    def domains(self) -> set[str]:
+        return {level.domain for level in self.levels}
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(level.key for level in self.levels)
+
+    @property
+    def strictest_key(self) -> str | None:
+        return self.levels[-1].key if self.levels else None
 
     def key_of(self, domain: str) -> str | None:
         return next((level.key for level in self.levels if level.domain == domain), None)

@@ -14,7 +14,7 @@ from msgspec import field
 from app.facts.grove.gang import SlimPodGang
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.template import Owner, Template
-from app.facts.grove.topology import Level
+from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
 from app.facts.nvidia.mnnvl import MnnvlResource
 from app.objects.conditions import Condition
@@ -23,7 +23,6 @@ from app.objects.fields import FieldError
 from app.objects.resource import Resource
 from app.objects.shape import JsonMap
 from app.rules.topology.coverage import Nodes
-from app.rules.topology.levels import ManagedTopology
 from app.value import Value
 
 State = Literal["owned", "adoptable", "going", "foreign"]
@@ -115,7 +114,7 @@ class TopologyFacts(Protocol):
     A method raises an error while its fact is not known yet, except for facts about nodes.
     """
 
-    def topology(self) -> ManagedTopology:
+    def topology(self) -> ClusterTopology:
         """Return the managed topology. Raise NoTopology if it doesn't exist although it should."""
 
     def bindings(self) -> Mapping[str, Sequence[Level]]:
@@ -270,7 +269,7 @@ class Dialect(ABC):
         """
         return []
 
-    def condition(self, pcs: PodCliqueSet, topology: ManagedTopology | None) -> Condition | None:
+    def condition(self, pcs: PodCliqueSet, topology: ClusterTopology | None) -> Condition | None:
         """Return the condition that this program writes for `pcs`, or None if it writes none.
 
         `topology` is None if the managed topology is not known.

@@ -18,33 +18,6 @@ MAX_KEY = 63
 HOSTNAME_KEY = "kubernetes.io/hostname"
 
 
-class ManagedTopology(Value):
-    """The managed ClusterTopology.
-
-    `levels` are listed broadest first, and are empty if the object doesn't exist. `enabled` is
-    false if topology support is disabled in the configuration.
-    """
-
-    name: str
-    enabled: bool
-    levels: tuple[Level, ...] = ()
-
-    def key_of(self, domain: str) -> str | None:
-        return next((level.key for level in self.levels if level.domain == domain), None)
-
-    @property
-    def domains(self) -> set[str]:
-        return {level.domain for level in self.levels}
-
-    @property
-    def strictest_key(self) -> str | None:
-        return self.levels[-1].key if self.levels else None
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return tuple(level.key for level in self.levels)
-
-
 def is_broader(domain: str, other: str, domains: Sequence[str]) -> bool:
     """Return whether `domain` is the broader one.
 

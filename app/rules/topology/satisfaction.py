@@ -3,16 +3,15 @@
 from collections.abc import Collection, Sequence
 
 from app.facts.grove.podcliqueset import CONDITION, PodCliqueSet
-from app.facts.grove.topology import DOMAINS
+from app.facts.grove.topology import DOMAINS, ClusterTopology
 from app.objects.conditions import Condition
 from app.objects.fields import listed
-from app.rules.topology.levels import ManagedTopology
 
 SHOWN = 5
 """The most names in a warning, because kubectl cuts a long warning."""
 
 
-def constraint_condition(pcs: PodCliqueSet, topology: ManagedTopology | None) -> Condition | None:
+def constraint_condition(pcs: PodCliqueSet, topology: ClusterTopology | None) -> Condition | None:
     """Return the condition TopologyConstraintSatisfied, or None for a set without constraints.
 
     `topology` is None if the managed ClusterTopology is not known.

@@ -4,25 +4,23 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.facts.grove.podcliqueset import PodCliqueSet
-from app.facts.grove.topology import Level
+from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
 from app.rules.topology.coverage import Nodes
-from app.rules.topology.levels import ManagedTopology
+from tests.builders import managed
 
 
 @dataclass
 class Around:
     """`managed` is the managed topology, `bound` the levels of bindings by name."""
 
-    managed: ManagedTopology = field(
-        default_factory=lambda: ManagedTopology("grove-topology", enabled=True)
-    )
+    managed: ClusterTopology = field(default_factory=lambda: managed("grove-topology"))
     bound: Mapping[str, Sequence[Level]] = field(default_factory=dict)
     kai: Mapping[str, KaiTopology] = field(default_factory=dict)
     sets: Sequence[PodCliqueSet] = ()
     counted: Nodes = field(default_factory=Nodes)
 
-    def topology(self) -> ManagedTopology:
+    def topology(self) -> ClusterTopology:
         return self.managed
 
     def bindings(self) -> Mapping[str, Sequence[Level]]:

@@ -8,19 +8,16 @@ from jsonpatch import apply_patch
 
 from app.facts.grove.constraint import UNCONSTRAINED, TopologyConstraint
 from app.facts.grove.podcliqueset import read_pod_clique_set
-from app.facts.grove.topology import Level
+from app.facts.grove.topology import ClusterTopology, Level
 from app.objects.edits import operations
 from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.design import DESIGN, UNSERVED
 from app.rules.dialects.dialect import Dialect
-from app.rules.topology.levels import ManagedTopology
-from tests.builders import pod_clique_set
+from tests.builders import managed, pod_clique_set
 from tests.rules.dialects.around import Around
 
-ON = ManagedTopology(
-    "grove-topology", enabled=True, levels=(Level("rack", "k/rack"), Level("host", "k/host"))
-)
-OFF = ManagedTopology("grove-topology", enabled=False)
+ON = managed("grove-topology", levels=(Level("rack", "k/rack"), Level("host", "k/host")))
+OFF = managed("grove-topology", enabled=False)
 
 
 def gang(**extra: Any) -> dict[str, Any]:
@@ -52,7 +49,7 @@ def a_set(**constraint: Any) -> Any:
 
 
 def after(
-    dialect: Dialect, pcs: Any, topology: ManagedTopology, obj: dict[str, Any]
+    dialect: Dialect, pcs: Any, topology: ClusterTopology, obj: dict[str, Any]
 ) -> dict[str, Any]:
     patch = operations(obj, dialect.podgang_changes(obj, pcs, Around(managed=topology)))
     patched: dict[str, Any] = apply_patch(obj, patch)
@@ -86,7 +83,7 @@ def after(
     ],
 )
 def test_constraints_that_are_not_ours_stay_as_they_are(
-    dialect: Dialect, pcs: Any, topology: ManagedTopology, obj: dict[str, Any]
+    dialect: Dialect, pcs: Any, topology: ClusterTopology, obj: dict[str, Any]
 ) -> None:
     assert dialect.podgang_changes(obj, pcs, Around(managed=topology)) == []
     assert dialect is DESIGN or dialect.validate_podgang({"spec": []}) == []

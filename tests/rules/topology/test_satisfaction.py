@@ -5,13 +5,11 @@ from msgspec.structs import replace
 
 from app.facts.grove.constraint import UNCONSTRAINED, TopologyConstraint
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
-from app.facts.grove.topology import Level
-from app.rules.topology.levels import ManagedTopology
+from app.facts.grove.topology import ClusterTopology, Level
 from app.rules.topology.satisfaction import constraint_condition, removed_levels_warnings
+from tests.builders import managed
 
-TOPOLOGY = ManagedTopology(
-    "grove-topology", enabled=True, levels=(Level("zone", "k/zone"), Level("host", "k/host"))
-)
+TOPOLOGY = managed("grove-topology", levels=(Level("zone", "k/zone"), Level("host", "k/host")))
 FREE = PodCliqueSet("ns", "train", "u", 5, False, UNCONSTRAINED, (Clique("worker", 1),), ())
 IGNORED = "Topology constraint will be ignored. Please remove packDomain or update ClusterTopology."
 
@@ -60,7 +58,7 @@ IGNORED = "Topology constraint will be ignored. Please remove packDomain or upda
         ),
         pytest.param(
             replace(FREE, constraint=TopologyConstraint("zone")),
-            ManagedTopology("grove-topology", enabled=False),
+            managed("grove-topology", enabled=False),
             ("False", "TopologyDisabled", "Topology support disabled in operator configuration"),
             id="switched off",
         ),
@@ -73,7 +71,7 @@ IGNORED = "Topology constraint will be ignored. Please remove packDomain or upda
     ],
 )
 def test_the_condition(
-    pcs: PodCliqueSet, topology: ManagedTopology | None, expected: tuple[str, str, str] | None
+    pcs: PodCliqueSet, topology: ClusterTopology | None, expected: tuple[str, str, str] | None
 ) -> None:
     condition = constraint_condition(pcs, topology)
     assert (condition and (condition.status, condition.reason, condition.message)) == expected

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.topology import ClusterTopology
 from app.facts.kubernetes.requests import Requests
 from app.facts.labels import TOPOLOGY_NAME
 from app.objects.edits import ABSENT, Edit, Path, value_at
 from app.objects.fields import FieldPath, Findings, walk_list, walk_map, walk_maps
 from app.objects.shape import JsonMap, Object, list_of, map_at, map_of, maps_of
-from app.rules.topology.levels import ManagedTopology
 from app.rules.topology.members import PodGroupClique, PodGroupCliques
 
 _OURS = ("required", "preferred")
@@ -45,7 +45,7 @@ def _validate_constraint_shape(holder: Object, at: FieldPath, findings: Findings
 def constraint_changes(
     obj: JsonMap,
     pcs: PodCliqueSet | None,
-    topology: ManagedTopology,
+    topology: ClusterTopology,
 ) -> list[Edit]:
     """Return the changes that give the PodGang `obj` the constraints of its set `pcs`.
 
@@ -61,7 +61,7 @@ def constraint_changes(
     return [change for change in changes if value_at(obj, change.path) != change.value]
 
 
-def _constraints(obj: JsonMap, pcs: PodCliqueSet, topology: ManagedTopology) -> list[Edit]:
+def _constraints(obj: JsonMap, pcs: PodCliqueSet, topology: ClusterTopology) -> list[Edit]:
     known = PodGroupCliques(pcs)
     names = [str(item.get("name", "")) for item in list_of(value_at(obj, ("spec", "podgroups")))]
     members = [known.find(name) for name in names]
@@ -77,7 +77,7 @@ def _constraints(obj: JsonMap, pcs: PodCliqueSet, topology: ManagedTopology) -> 
     return [*changes, *_group_configs(obj, topology, named)]
 
 
-def _preferences(obj: JsonMap, topology: ManagedTopology) -> list[Edit]:
+def _preferences(obj: JsonMap, topology: ClusterTopology) -> list[Edit]:
     """Return the changes to a PodGang whose set is not known.
 
     Its pods may differ in size, so that as a whole it prefers a level only if it requires one.
@@ -96,7 +96,7 @@ def _preferences(obj: JsonMap, topology: ManagedTopology) -> list[Edit]:
 def _pack(
     domain: str,
     members: Sequence[PodGroupClique | None],
-    topology: ManagedTopology,
+    topology: ClusterTopology,
 ) -> dict[str, str]:
     """Return the constraint of `members` whose set, scaling group or clique requires `domain`.
 
@@ -133,7 +133,7 @@ def _constraint(obj: JsonMap, holder: Path, pack: Mapping[str, str]) -> list[Edi
 
 def _group_configs(
     obj: Any,
-    topology: ManagedTopology,
+    topology: ClusterTopology,
     members: Sequence[tuple[str, PodGroupClique | None]],
 ) -> list[Edit]:
     """Return the change to the list of group constraints.
@@ -160,7 +160,7 @@ def _group_config(
     name: str,
     replica: Mapping[str, PodGroupClique],
     entry: JsonMap,
-    topology: ManagedTopology,
+    topology: ClusterTopology,
 ) -> Object | None:
     """Return the constraint of a scaling group replica, whose stored one is `entry`.
 

@@ -9,12 +9,11 @@ webhook.
 from collections.abc import Iterator, Mapping
 
 from app.facts.grove.template import Owner, SetPart, Template, owner_text, read_template
-from app.facts.grove.topology import DOMAINS
+from app.facts.grove.topology import DOMAINS, ClusterTopology
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath, Findings
 from app.objects.shape import JsonMap
 from app.rules.dialects.dialect import NO_CONSTRAINTS, NoTopology, SetVerdict, TopologyFacts
-from app.rules.topology.levels import ManagedTopology
 from app.value import Value
 
 NOT_ENABLED = "topology support is not enabled in the operator"
@@ -81,7 +80,7 @@ def validate_set(
 def validate_constraints(
     constraints: Constraints,
     old: JsonMap | None,
-    topology: ManagedTopology,
+    topology: ClusterTopology,
 ) -> tuple[Findings, list[str]]:
     """Return findings and warnings about the constraints of a set.
 
@@ -126,7 +125,7 @@ def _path_in(part: SetPart) -> FieldPath:
     return part.path.child("topologyConstraint.packDomain")
 
 
-def _findings(constraints: Constraints, topology: ManagedTopology) -> Findings:
+def _findings(constraints: Constraints, topology: ClusterTopology) -> Findings:
     """Return all findings about the constraints, in the order of the lists.
 
     For each constraint, they say whether its level exists, then whether it is as strict as the
@@ -154,7 +153,7 @@ def _findings(constraints: Constraints, topology: ManagedTopology) -> Findings:
     return findings
 
 
-def _not_found(constraint: Constraint, topology: ManagedTopology) -> FieldError:
+def _not_found(constraint: Constraint, topology: ClusterTopology) -> FieldError:
     levels = ", ".join(level.domain for level in topology.levels)
     detail = f'topology level not found in ClusterTopology "{topology.name}", which has: {levels}'
     return fields.invalid(constraint.path, constraint.domain, detail)
@@ -164,7 +163,7 @@ def _too_broad(
     constraint: Constraint,
     template: Template,
     ranks: Mapping[Owner, int],
-    topology: ManagedTopology,
+    topology: ClusterTopology,
 ) -> Iterator[FieldError]:
     """Yield a finding if a constraint above this one is narrower.
 
@@ -185,7 +184,7 @@ def _too_broad(
     yield fields.invalid(constraint.path, constraint.domain, text)
 
 
-def allowed_below(domain: str, topology: ManagedTopology) -> str:
+def allowed_below(domain: str, topology: ClusterTopology) -> str:
     """Return the levels that exist and are as strict as a domain, `rack, host`, or `none`."""
     existing = topology.domains
     allowed = [name for name in DOMAINS[DOMAINS.index(domain) :] if name in existing]

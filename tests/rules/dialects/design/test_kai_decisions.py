@@ -5,7 +5,7 @@ from app.facts.grove.topology import levels_of_cluster_topology
 from app.facts.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
 from app.objects.edits import ABSENT, Edit
 from app.rules.dialects.design.podgangs import constraint_changes
-from app.rules.topology.levels import ManagedTopology
+from tests.builders import managed
 from tests.explain.decisions.recording import RECORDINGS, Recording, recordings_of
 
 LEFT_OUT = {
@@ -48,7 +48,7 @@ def changes(recording: Recording) -> list[Edit]:
         if item["kind"] == POD_GANG.kind and item["metadata"]["name"] == f"{recording.ref.name}-0"
     )
     levels = levels_of_cluster_topology(kinds[CLUSTER_TOPOLOGY.kind])
-    topology = ManagedTopology(kinds[CLUSTER_TOPOLOGY.kind]["metadata"]["name"], True, levels)
+    topology = managed(kinds[CLUSTER_TOPOLOGY.kind]["metadata"]["name"], levels=levels)
     return constraint_changes(gang, read_pod_clique_set(named[recording.ref.name]), topology)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from app.facts.grove.topology import DOMAINS, Level, levels_of_cluster_topology
 from app.rules.dialects.design.levels import validate_cluster_topology
-from app.rules.topology.levels import ManagedTopology
+from tests.builders import managed
 
 RACK = {"domain": "rack", "key": "topology.kubernetes.io/rack"}
 HOST = {"domain": "host", "key": "kubernetes.io/hostname"}
@@ -108,14 +108,14 @@ def test_stored_levels_are_read_broadest_first() -> None:
     levels = levels_of_cluster_topology({"spec": {"levels": stored}})
     assert levels == (Level("rack", RACK["key"]), Level("host", HOST["key"]))
     assert levels_of_cluster_topology({"spec": {"levels": {"a": 1}}}) == ()
-    known = ManagedTopology("t", enabled=True, levels=levels)
+    known = managed("t", levels=levels)
     assert (known.strictest_key, known.key_of("rack"), known.key_of("zone")) == (
         HOST["key"],
         RACK["key"],
         None,
     )
     assert known.keys == (RACK["key"], HOST["key"])
-    assert ManagedTopology("t", enabled=True).strictest_key is None
+    assert managed("t").strictest_key is None
 
 
 def test_the_semantic_order() -> None:

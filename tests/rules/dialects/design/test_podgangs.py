@@ -8,23 +8,21 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
-from app.facts.grove.topology import Level
+from app.facts.grove.topology import ClusterTopology, Level
 from app.objects.edits import operations
 from app.rules.dialects.design.podgangs import constraint_changes
-from app.rules.topology.levels import ManagedTopology
 from app.rules.topology.members import PodGroupClique, PodGroupCliques
+from tests.builders import managed
 
 HOST = "kubernetes.io/hostname"
-FULL = ManagedTopology(
+FULL = managed(
     "t",
     enabled=True,
     levels=(Level("zone", "k/zone"), Level("rack", "k/rack"), Level("host", HOST)),
 )
-NARROWER = ManagedTopology("t", enabled=True, levels=(*FULL.levels, Level("numa", "k/numa")))
-WITHOUT_RACK = ManagedTopology(
-    "t", enabled=True, levels=(Level("zone", "k/zone"), Level("host", HOST))
-)
-OFF = ManagedTopology("t", enabled=False)
+NARROWER = managed("t", levels=(*FULL.levels, Level("numa", "k/numa")))
+WITHOUT_RACK = managed("t", levels=(Level("zone", "k/zone"), Level("host", HOST)))
+OFF = managed("t", enabled=False)
 
 SET = {
     "metadata": {"name": "pcs", "namespace": "ns", "uid": "u"},
@@ -78,7 +76,7 @@ def of_cliques(*cliques: dict[str, Any], domain: str = "", **template: Any) -> P
     return read_pod_clique_set({"metadata": {"name": "pcs"}, "spec": spec})
 
 
-def after(obj: dict[str, Any], topology: ManagedTopology = FULL, pcs: Any = PCS) -> dict[str, Any]:
+def after(obj: dict[str, Any], topology: ClusterTopology = FULL, pcs: Any = PCS) -> dict[str, Any]:
     """`obj` with the rule's changes; a second pass must have nothing to say."""
     before = copy.deepcopy(obj)
     result = apply_patch(obj, operations(obj, constraint_changes(obj, pcs, topology)))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.facts.grove.template import read_template
-from app.facts.grove.topology import DOMAINS, Level
+from app.facts.grove.topology import DOMAINS, ClusterTopology, Level
 from app.objects.fields import FieldError
 from app.rules.dialects.design.sets import (
     NOT_ENABLED,
@@ -14,17 +14,15 @@ from app.rules.dialects.design.sets import (
     read_constraints,
     validate_constraints,
 )
-from app.rules.topology.levels import ManagedTopology
+from tests.builders import managed
 
-ALL = ManagedTopology(
+ALL = managed(
     "grove-topology",
     enabled=True,
     levels=tuple(Level(domain, f"key/{domain}") for domain in DOMAINS),
 )
-FEW = ManagedTopology(
-    "grove-topology", enabled=True, levels=(Level("rack", "key/rack"), Level("host", "key/host"))
-)
-OFF = ManagedTopology("grove-topology", enabled=False)
+FEW = managed("grove-topology", levels=(Level("rack", "key/rack"), Level("host", "key/host")))
+OFF = managed("grove-topology", enabled=False)
 
 CLIQUE = "spec.template.cliques[0].topologyConstraint.packDomain"
 GROUP = "spec.template.podCliqueScalingGroups[0].topologyConstraint.packDomain"
@@ -52,7 +50,7 @@ def pcs(top: Any = None, group: Any = None, clique: Any = None, **template: Any)
 
 
 def judged(
-    obj: Any, topology: ManagedTopology = ALL, old: Any = None
+    obj: Any, topology: ClusterTopology = ALL, old: Any = None
 ) -> tuple[list[FieldError], list[str]]:
     template = read_template(obj)
     findings = [*template.findings]
@@ -149,7 +147,7 @@ def test_disabled_topology_refuses_every_constraint() -> None:
     ],
 )
 def test_what_was_stored_before_stays_usable(
-    new: Any, old: Any, topology: ManagedTopology, kept: bool
+    new: Any, old: Any, topology: ClusterTopology, kept: bool
 ) -> None:
     findings, warnings = judged(new, topology, old)
     assert (findings == []) is kept
@@ -236,6 +234,6 @@ def test_thousands_of_cliques_and_groups_of_one_name_are_judged_at_once() -> Non
 
 def test_only_levels_that_exist_are_allowed() -> None:
     levels = tuple(Level(name, name) for name in ("zone", "rack", "host"))
-    three = ManagedTopology("t", enabled=True, levels=levels)
+    three = managed("t", levels=levels)
     assert allowed_below("rack", three) == "rack, host"
     assert allowed_below("numa", three) == "none"
