@@ -15,7 +15,7 @@ from app.explain.known.index import Index
 from app.explain.known.podclique import PodClique
 from app.explain.known.snapshot import Snapshot
 from app.facts.constraint import SchedulerConstraint
-from app.facts.grove.constraint import TopologyConstraint
+from app.facts.grove.constraint import StoredConstraint
 from app.facts.grove.podcliqueset import (
     Clique,
     ScalingGroup,
@@ -178,16 +178,16 @@ def pcs(asked: UserConstraint | None = None, **changes: Any) -> SetWithStatus:
     made = SetWithStatus(
         NAMESPACE,
         SET,
-        constraint=TopologyConstraint("zone"),
+        constraint=StoredConstraint("zone"),
         cliques=(Clique("router", 1), Clique("workers", 3, minimum=3)),
-        groups=(ScalingGroup("pool", ("workers",), TopologyConstraint("rack")),),
+        groups=(ScalingGroup("pool", ("workers",), StoredConstraint("rack")),),
         created=NOW - 840,
     )
     if asked is None:
         return replace(made, **changes)
     if asked.field == "packDomain" or not asked:
-        return replace(made, constraint=TopologyConstraint(asked.required), **changes)
-    pack = TopologyConstraint("", asked.topology, asked.required, asked.preferred, is_later=True)
+        return replace(made, constraint=StoredConstraint(asked.required), **changes)
+    pack = StoredConstraint("", asked.topology, asked.required, asked.preferred, is_later=True)
     return replace(made, constraint=pack, **changes)
 
 

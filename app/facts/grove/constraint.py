@@ -6,17 +6,12 @@ from app.value import Value
 
 
 class TopologyConstraint(Value):
-    """A topologyConstraint. A text is "" if it is not set.
-
-    `is_later` is whether it has other fields than packDomain: the dialect `design` leaves its
-    PodGangs alone then.
-    """
+    """A topologyConstraint. A text is "" if it is not set."""
 
     pack_domain: str = ""
     topology_name: str = ""
     pack_required: str = ""
     preferred: str = ""
-    is_later: bool = False
 
     @property
     def required(self) -> str:
@@ -24,22 +19,33 @@ class TopologyConstraint(Value):
         return self.pack_required or self.pack_domain
 
 
-UNCONSTRAINED = TopologyConstraint()
+class StoredConstraint(TopologyConstraint):
+    """A topologyConstraint of a stored set.
+
+    `is_later` is whether it has other fields than packDomain: the dialect `design` leaves its
+    PodGangs alone then.
+    """
+
+    is_later: bool = False
 
 
-def read_constraint(fields: JsonMap, at: FieldPath, findings: Findings) -> TopologyConstraint:
-    """Return the topologyConstraint with these `fields`, whose path is `at`.
+UNCONSTRAINED = StoredConstraint()
+
+
+def read_constraint(
+    fields: JsonMap, at: FieldPath, findings: Findings
+) -> tuple[str, str, str, str]:
+    """Return the texts of a `TopologyConstraint` with these `fields`, whose path is `at`.
 
     Adds findings about values of a wrong type, which count as not set.
     """
     pack = walk_map(fields, "pack", at, findings)
     pack_at = at.child("pack")
-    return TopologyConstraint(
+    return (
         _text(fields, "packDomain", at, findings),
         _text(fields, "topologyName", at, findings),
         _text(pack, "required", pack_at, findings),
         _text(pack, "preferred", pack_at, findings),
-        any(value for name, value in fields.items() if name != "packDomain"),
     )
 
 

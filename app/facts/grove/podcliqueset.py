@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, group_in, read_mnnvl
-from app.facts.grove.constraint import UNCONSTRAINED, TopologyConstraint, read_constraint
+from app.facts.grove.constraint import UNCONSTRAINED, StoredConstraint, read_constraint
 from app.facts.grove.status import LastError, StatusCondition, read_conditions, read_last_errors
 from app.facts.kubernetes.requests import Requests, read_requests
 from app.facts.named import Namespaced
@@ -19,6 +19,9 @@ from app.objects.time import seconds_since_1970
 from app.value import Value
 
 CONDITION = "TopologyConstraintSatisfied"
+
+_stored_once = lru_cache(maxsize=256)(StoredConstraint)
+"""Equal constraints are one object."""
 
 _NOWHERE = FieldPath("")
 """The path of a stored part, about which nobody is told findings."""
@@ -53,7 +56,7 @@ class Constrained:
     """A set, a scaling group or a clique, with its topologyConstraint."""
 
     __slots__ = ()
-    constraint: TopologyConstraint
+    constraint: StoredConstraint
 
     @property
     def asked(self) -> UserConstraint:
@@ -73,7 +76,7 @@ class Clique(Value, Constrained):
 
     name: str
     replicas: int
-    constraint: TopologyConstraint = UNCONSTRAINED
+    constraint: StoredConstraint = UNCONSTRAINED
     requests: Requests = ()
     minimum: int = 1
 
@@ -86,7 +89,7 @@ class ScalingGroup(Value, Constrained):
 
     name: str
     cliques: tuple[str, ...]
-    constraint: TopologyConstraint = UNCONSTRAINED
+    constraint: StoredConstraint = UNCONSTRAINED
     mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
     replicas: int = 1
     minimum: int = 1
@@ -103,7 +106,7 @@ class PodCliqueSet(Namespaced, Constrained):
     uid: str = ""
     generation: int = 0
     deleting: bool = False
-    constraint: TopologyConstraint = UNCONSTRAINED
+    constraint: StoredConstraint = UNCONSTRAINED
     cliques: tuple[Clique, ...] = ()
     groups: tuple[ScalingGroup, ...] = ()
     condition: Condition | None = None
@@ -254,14 +257,12 @@ def _mnnvl_groups(metadata: JsonMap, template: JsonMap) -> tuple[str, ...]:
     return tuple(sorted(filter(None, names)))
 
 
-def _constraint(holder: JsonMap) -> TopologyConstraint:
+def _constraint(holder: JsonMap) -> StoredConstraint:
     fields = map_of(holder.get("topologyConstraint"))
-    return _stored_once(read_constraint(fields, _NOWHERE, [])) if fields else UNCONSTRAINED
-
-
-@lru_cache(maxsize=256)
-def _stored_once(constraint: TopologyConstraint) -> TopologyConstraint:
-    return constraint
+    if not fields:
+        return UNCONSTRAINED
+    is_later = any(value for field, value in fields.items() if field != "packDomain")
+    return _stored_once(*read_constraint(fields, _NOWHERE, []), is_later)
 
 
 def _condition(obj: JsonMap) -> Condition | None:

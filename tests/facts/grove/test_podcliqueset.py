@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.facts.grove.constraint import TopologyConstraint
+from app.facts.grove.constraint import StoredConstraint
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup, read_pod_clique_set
 from app.objects.conditions import Condition
 
@@ -42,11 +42,11 @@ def test_a_set_is_read_whole() -> None:
     }
     pcs = read_pod_clique_set(obj)
     requests = (("nvidia.com/gpu", 8000), ("pods", 1000))
-    cliques = (Clique("w", 4, TopologyConstraint("host"), requests=requests, minimum=4),)
+    cliques = (Clique("w", 4, StoredConstraint("host"), requests=requests, minimum=4),)
     groups = (ScalingGroup("g", ("w",)),)
     condition = Condition("TopologyConstraintSatisfied", "True", "", "", 2)
     assert pcs == PodCliqueSet(
-        "ns", "a", "u", 3, True, TopologyConstraint("zone"), cliques, groups, condition
+        "ns", "a", "u", 3, True, StoredConstraint("zone"), cliques, groups, condition
     )
     assert pcs.domains == {"zone", "host"}
     assert pcs.group_of("x") is None

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.facts.grove.constraint import UNCONSTRAINED, TopologyConstraint
+from app.facts.grove.constraint import UNCONSTRAINED, StoredConstraint
 from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.topology import ClusterTopology, Level
 from app.objects.edits import operations
@@ -126,15 +126,15 @@ def test_the_design_writes_and_removes_its_own_words() -> None:
     }
 
 
-def later(topology_name: str = "", required: str = "", preferred: str = "") -> TopologyConstraint:
-    return TopologyConstraint("", topology_name, required, preferred, is_later=True)
+def later(topology_name: str = "", required: str = "", preferred: str = "") -> StoredConstraint:
+    return StoredConstraint("", topology_name, required, preferred, is_later=True)
 
 
 @pytest.mark.parametrize(
     ("constraint", "read"),
     [
         ({}, UNCONSTRAINED),
-        ({"packDomain": "rack"}, TopologyConstraint("rack")),
+        ({"packDomain": "rack"}, StoredConstraint("rack")),
         ({"topologyName": "t"}, later("t")),
         ({"pack": {"required": "rack", "preferred": 3}}, later("", "rack")),
         (
@@ -145,13 +145,11 @@ def later(topology_name: str = "", required: str = "", preferred: str = "") -> T
         ({"pack": {"spread": "rack"}}, later()),
         (
             {"spread": {"maxSkew": 1}, "packDomain": "rack"},
-            TopologyConstraint("rack", is_later=True),
+            StoredConstraint("rack", is_later=True),
         ),
     ],
 )
-def test_constraints_in_the_words_of_todays_grove(
-    constraint: Any, read: TopologyConstraint
-) -> None:
+def test_constraints_in_the_words_of_todays_grove(constraint: Any, read: StoredConstraint) -> None:
     pcs = a_set(**constraint)
     assert (pcs.cliques[0].constraint, pcs.uses_pack) == (read, read.is_later)
 

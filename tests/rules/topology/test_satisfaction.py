@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from app.facts.grove.constraint import UNCONSTRAINED, TopologyConstraint
+from app.facts.grove.constraint import UNCONSTRAINED, StoredConstraint
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
 from app.facts.grove.topology import ClusterTopology, Level
 from app.rules.topology.satisfaction import constraint_condition, removed_levels_warnings
@@ -21,8 +21,8 @@ IGNORED = "Topology constraint will be ignored. Please remove packDomain or upda
         pytest.param(
             replace(
                 FREE,
-                constraint=TopologyConstraint("zone"),
-                cliques=(Clique("worker", 1, TopologyConstraint("host")),),
+                constraint=StoredConstraint("zone"),
+                cliques=(Clique("worker", 1, StoredConstraint("host")),),
             ),
             TOPOLOGY,
             (
@@ -33,7 +33,7 @@ IGNORED = "Topology constraint will be ignored. Please remove packDomain or upda
             id="all levels are there",
         ),
         pytest.param(
-            replace(FREE, constraint=TopologyConstraint("block")),
+            replace(FREE, constraint=StoredConstraint("block")),
             TOPOLOGY,
             (
                 "False",
@@ -45,8 +45,8 @@ IGNORED = "Topology constraint will be ignored. Please remove packDomain or upda
         pytest.param(
             replace(
                 FREE,
-                constraint=TopologyConstraint("block"),
-                groups=(ScalingGroup("pool", ("worker",), TopologyConstraint("rack")),),
+                constraint=StoredConstraint("block"),
+                groups=(ScalingGroup("pool", ("worker",), StoredConstraint("rack")),),
             ),
             TOPOLOGY,
             (
@@ -57,13 +57,13 @@ IGNORED = "Topology constraint will be ignored. Please remove packDomain or upda
             id="several, broadest first",
         ),
         pytest.param(
-            replace(FREE, constraint=TopologyConstraint("zone")),
+            replace(FREE, constraint=StoredConstraint("zone")),
             managed("grove-topology", enabled=False),
             ("False", "TopologyDisabled", "Topology support disabled in operator configuration"),
             id="switched off",
         ),
         pytest.param(
-            replace(FREE, constraint=TopologyConstraint("zone")),
+            replace(FREE, constraint=StoredConstraint("zone")),
             None,
             ("Unknown", "TopologyUnknown", "The managed ClusterTopology does not exist yet"),
             id="not to be seen",

@@ -123,16 +123,8 @@ def _read(
     findings: Findings,
 ) -> Packing:
     path = part.path.child("topologyConstraint")
-    constraint = read_constraint(fields, path, findings)
-    return Packing(
-        constraint.pack_domain,
-        constraint.topology_name,
-        constraint.pack_required,
-        constraint.preferred,
-        owner=part.owner,
-        path=path,
-        parents=parents,
-    )
+    texts = read_constraint(fields, path, findings)
+    return Packing(*texts, owner=part.owner, path=path, parents=parents)
 
 
 def _read_names(constraints: Sequence[Packing]) -> tuple[dict[Owner, str], Findings]:
