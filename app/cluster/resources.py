@@ -196,12 +196,9 @@ class MnnvlResources:
             if stored is None:
                 owner = await self._find_owner(plan)
                 plan = replace(plan, member=replace(plan.member, set_uid=owner))
-                obj = await self._create(needed, plan, dry_run)
-                if obj is not None:
-                    created.append(obj)
-                    continue
-                stored = await self._read(needed, plan)
-            await self._check(needed, stored, plan)
+                stored = await self._create(needed, plan, created, dry_run=dry_run)
+            if stored is not None:
+                await self._check(needed, stored, plan)
 
         return created
 
@@ -216,14 +213,9 @@ class MnnvlResources:
         created: list[Object] = []
         for needed in self._needed(plan):
             stored = needed.store.get(plan.namespace, needed.name)
-            if stored is None:
-                obj = await self._create(needed, plan, dry_run=False)
-                if obj is not None:
-                    created.append(obj)
-                    continue
-                stored = await self._read(needed, plan)
-            _check_is_ours(needed, stored, plan)
-
+            stored = stored or await self._create(needed, plan, created, dry_run=False)
+            if stored is not None:
+                _check_is_ours(needed, stored, plan)
         return created
 
     async def _find_owner(self, plan: Plan) -> str:
@@ -246,20 +238,28 @@ class MnnvlResources:
         self,
         needed: _Needed,
         plan: Plan,
+        created: list[Object],
+        *,
         dry_run: bool,
-    ) -> Object | None:
-        """Return the created object, or None if an object of that name exists."""
+    ) -> MnnvlResource | None:
+        """Create an object, which is added to `created`, and return None.
+
+        If one of that name exists, return that instead. Unavailable if it is gone again.
+        """
         version = self._client.served_version(needed.resource) or needed.resource.versions[0]
         build = desired_compute_domain if needed.resource is COMPUTE_DOMAIN else desired_claim
         desired = build(plan, version)
-        if dry_run:
-            return desired
-        try:
-            created = await self._client.create(needed.resource, desired, plan.namespace)
-        except Conflict:
-            return None
-        needed.store.note(created)
-        return created
+        if not dry_run:
+            try:
+                desired = await self._client.create(needed.resource, desired, plan.namespace)
+            except Conflict:
+                stored = await self._read(needed, plan)
+                if stored is None:
+                    raise Unavailable(f"{needed} was there and is gone again") from None
+                return stored
+            needed.store.note(desired)
+        created.append(desired)
+        return None
 
     async def _read(self, needed: _Needed, plan: Plan) -> MnnvlResource | None:
         obj = await find(self._client, ObjectRef(needed.resource, needed.name, plan.namespace))
@@ -274,14 +274,14 @@ class MnnvlResources:
     async def _check(
         self,
         needed: _Needed,
-        stored: MnnvlResource | None,
+        stored: MnnvlResource,
         plan: Plan,
     ) -> None:
         """Raise an error if an existing resource can't be used.
 
         It isn't ours, is being deleted, or will be garbage-collected.
         """
-        stored = _check_is_ours(needed, stored, plan)
+        _check_is_ours(needed, stored, plan)
         if stored.deleting:
             raise Unavailable(f"{needed} is being deleted")
         if not await self._owner_lives(stored, plan):
@@ -323,15 +323,12 @@ class MnnvlResources:
         return owner.kind != POD_GANG.kind or not self._is_doomed(set_uid, plan)
 
 
-def _check_is_ours(needed: _Needed, stored: MnnvlResource | None, plan: Plan) -> MnnvlResource:
-    if stored is None:
-        raise Unavailable(f"{needed} was there and is gone again")
+def _check_is_ours(needed: _Needed, stored: MnnvlResource, plan: Plan) -> None:
     if not _is_ours(stored, plan):
         raise NotOurs(
             f"{needed} exists in namespace {plan.namespace}, but was not made for this PodCliqueSet"
             " replica; delete or rename it"
         )
-    return stored
 
 
 def _is_ours(stored: MnnvlResource, plan: Plan) -> bool:

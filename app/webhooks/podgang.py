@@ -22,6 +22,7 @@ from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.labels import MNNVL_ADOPTED
 from app.kube.api import ClusterError, Unavailable
 from app.objects.edits import ABSENT, Edit, Path, operations, value_at
+from app.objects.shape import map_at, text_at
 from app.value import Value
 from app.webhooks.patience import patience
 
@@ -134,7 +135,7 @@ def _stored_uid(request: Request) -> str:
     The new object may contain another one, for example that of an exported object, and the API
     server rejects an UPDATE with such a uid only after mutating admission.
     """
-    return "" if request.old is None else read_gang(request.old, request.namespace).uid
+    return "" if request.old is None else text_at(map_at(request.old, "metadata"), "uid")
 
 
 def _unknown_set(gang: SlimPodGang) -> str:

@@ -46,18 +46,22 @@ class SlimPodGang(GangIdentity):
 
 def read_gang(obj: JsonMap, namespace: str) -> SlimPodGang:
     """Read a PodGang."""
+    return SlimPodGang(**_identity(obj, namespace), cliques=_cliques(obj))
+
+
+def _identity(obj: JsonMap, namespace: str) -> dict[str, Any]:
+    """Return the fields of a `GangIdentity`. Equal texts are one object."""
     metadata = map_of(obj.get("metadata"))
     labels = labels_of(obj)
-    return SlimPodGang(
-        namespace=namespace,
-        name=str(metadata.get("name", "")),
-        uid=str(metadata.get("uid") or ""),
-        place=read_place(labels),
-        deleting=metadata.get("deletionTimestamp") is not None,
-        set_uid=controller_uid(obj, POD_CLIQUE_SET.kind),
-        role=text_at(labels, POD_GANG_ROLE),
-        cliques=_cliques(obj),
-    )
+    return {
+        "namespace": intern(namespace),
+        "name": intern(str(metadata.get("name", ""))),
+        "uid": intern(str(metadata.get("uid") or "")),
+        "place": read_place(labels),
+        "deleting": metadata.get("deletionTimestamp") is not None,
+        "set_uid": controller_uid(obj, POD_CLIQUE_SET.kind),
+        "role": intern(text_at(labels, POD_GANG_ROLE)),
+    }
 
 
 def _cliques(obj: JsonMap) -> tuple[str, ...]:
@@ -103,17 +107,11 @@ class StoredGang(Versioned, GangIdentity):
 
 
 def read_stored_gang(obj: Object) -> StoredGang:
-    gang = read_gang(obj, obj["metadata"].get("namespace", ""))
+    metadata = obj["metadata"]
     return StoredGang(
-        intern(gang.namespace),
-        intern(gang.name),
-        intern(gang.uid),
-        gang.place,
-        gang.deleting,
-        intern(gang.set_uid),
-        intern(gang.role),
+        **_identity(obj, metadata.get("namespace", "")),
         content=to_json(reduced(obj)),
-        resource_version=text_of(obj["metadata"].get("resourceVersion")),
+        resource_version=text_of(metadata.get("resourceVersion")),
     )
 
 

@@ -3,7 +3,7 @@
 Source: `rules/README.md`. `app.cluster.resources` creates the resources.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec import field
@@ -262,49 +262,30 @@ def claim_warnings(
     plan: Plan,
     replicas: int,
     facts: CliqueFacts,
-) -> list[str]:
-    """Return warnings about the allocation of the claim of `plan`.
+) -> Iterator[str]:
+    """Yield warnings about the allocation of the claim of `plan`.
 
-    The PodClique has `replicas` pods.
+    The PodClique has `replicas` pods. If its set is not known, only these are counted.
     """
     if plan.mode != "shared":
-        return []
+        return
 
-    reservation = _reservation_warning(plan, replicas, facts.pcs)
-    allocation = _allocation_warning(plan, facts.classes)
-    return list(filter(None, (reservation, allocation)))
-
-
-def _allocation_warning(plan: Plan, classes: Collection[str]) -> str | None:
-    """Return a warning if the shared claim of `plan` cannot be allocated.
-
-    This is so if its DeviceClass does not exist and others do.
-    """
-    if not classes or plan.device_class in classes:
-        return None
-    return (
-        f'ResourceClaim "{plan.claim}" cannot be allocated: DeviceClass "{plan.device_class}" does'
-        " not exist. Create it, name another one in grove.io/mnnvl-device-class, or use"
-        " claimMode: template"
-    )
-
-
-def _reservation_warning(plan: Plan, replicas: int, pcs: PodCliqueSet | None) -> str | None:
-    """Return a warning if more pods would share the claim of `plan` than can reserve it.
-
-    If `pcs` is None, only the pods of this PodClique are counted, which are `replicas`.
-    """
     pods = replicas
-    if pcs is not None:
-        pods = max(pods, _pods_sharing(plan, replicas, pcs))
-    if pods <= MAX_RESERVED:
-        return None
+    if facts.pcs is not None:
+        pods = max(pods, _pods_sharing(plan, replicas, facts.pcs))
+    if pods > MAX_RESERVED:
+        yield (
+            f'ResourceClaim "{plan.claim}" would be reserved by {pods} pods, but a claim can be'
+            f" reserved by at most {MAX_RESERVED}: the others will stay pending. Use a narrower"
+            f" {MNNVL_SCOPE}, or claimMode: template"
+        )
 
-    return (
-        f'ResourceClaim "{plan.claim}" would be reserved by {pods} pods, but a claim can be'
-        f" reserved by at most {MAX_RESERVED}: the others will stay pending. Use a narrower"
-        f" {MNNVL_SCOPE}, or claimMode: template"
-    )
+    if unallocatable([plan.device_class], facts.classes):
+        yield (
+            f'ResourceClaim "{plan.claim}" cannot be allocated: DeviceClass'
+            f' "{plan.device_class}" does not exist. Create it, name another one in'
+            " grove.io/mnnvl-device-class, or use claimMode: template"
+        )
 
 
 def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:

@@ -6,6 +6,8 @@ template, without the claim. The operator sees no difference afterwards, so it d
 
 from collections.abc import Sequence
 
+from msgspec.structs import asdict
+
 from app.facts.grove.annotations import MnnvlAnnotations, read_mnnvl
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE
@@ -67,15 +69,7 @@ def read_unclaimed(obj: JsonMap) -> Unclaimed | None:
     member = read_member(obj, text_at(metadata, "namespace"))
     deleting = metadata.get("deletionTimestamp") is not None
     in_group = both_in_clique(obj, _ENABLED) is not None
-    return Unclaimed(
-        member.namespace,
-        member.name,
-        member.place,
-        member.set_uid,
-        deleting,
-        own,
-        in_group,
-    )
+    return Unclaimed(**asdict(member), deleting=deleting, own=own, in_group=in_group)
 
 
 def lacks_claim(clique: Unclaimed, pcs: PodCliqueSet | None, *, reads_groups: bool) -> bool:

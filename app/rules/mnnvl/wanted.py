@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Iterator
 from sys import intern
 from typing import Any
 
+from msgspec.structs import asdict
+
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, group_in, read_mnnvl
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.template import CliqueTemplate, Template, owner_text
@@ -150,14 +152,11 @@ def read_demand(obj: JsonMap) -> ClaimedClique | None:
 
     deleting = metadata.get("deletionTimestamp") is not None
     return ClaimedClique(
-        member.namespace,
-        member.name,
-        member.place,
-        member.set_uid,
-        deleting,
-        plan.scope,
-        plan.mode,
-        device_class,
+        **asdict(member),
+        deleting=deleting,
+        scope=plan.scope,
+        mode=plan.mode,
+        device_class=device_class,
     )
 
 

@@ -40,7 +40,7 @@ PLAN = Plan(CliqueMember("ns", "pcs-0-worker", Place("pcs", "0"), ""), "replica"
 )
 def test_the_form_of_a_claim(configured: Any, classes: list[str], mode: Any, warned: bool) -> None:
     assert claim_mode(configured, MnnvlAnnotations("true"), classes) == mode
-    warnings = claim_warnings(replace(PLAN, mode=mode), 1, CliqueFacts(classes=classes))
+    warnings = list(claim_warnings(replace(PLAN, mode=mode), 1, CliqueFacts(classes=classes)))
     assert len(warnings) == warned
     assert not warnings or warnings[0].startswith(
         'ResourceClaim "pcs-0-mnnvl-claim" cannot be allocated: DeviceClass "compute-domain.nvidia.com" does not exist.'
