@@ -69,7 +69,7 @@ def read_pod_gang(obj: JsonMap) -> PodGang:
         uid=text_at(metadata, "uid"),
         place=read_place(labels),
         topology=next(filter(None, names), ""),
-        told=_constraint(spec),
+        told=read_told(spec),
         parts=tuple(map(_part, maps_of(spec.get("podgroups")))),
         groups=tuple(map(_group, maps_of(spec.get("topologyConstraintGroupConfigs")))),
         created=seconds_since_1970(metadata.get("creationTimestamp")),
@@ -81,14 +81,15 @@ def read_pod_gang(obj: JsonMap) -> PodGang:
 def _part(item: JsonMap) -> GangPart:
     pods = frozenset(text_at(pod, "name") for pod in maps_of(item.get("podReferences")))
     minimum = int_of(item.get("minReplicas"), 1)
-    return GangPart(text_at(item, "name"), minimum, pods, _constraint(item))
+    return GangPart(text_at(item, "name"), minimum, pods, read_told(item))
 
 
 def _group(item: JsonMap) -> GangGroup:
     parts = tuple(texts_at(item, "podGroupNames"))
-    return GangGroup(text_at(item, "name"), parts, _constraint(item))
+    return GangGroup(text_at(item, "name"), parts, read_told(item))
 
 
-def _constraint(holder: JsonMap) -> SchedulerConstraint:
+def read_told(holder: JsonMap) -> SchedulerConstraint:
+    """Return the constraint of the spec of a PodGang, or of an entry of one of its lists."""
     pack = map_at(holder, "topologyConstraint", "packConstraint")
     return SchedulerConstraint(text_at(pack, "required"), text_at(pack, "preferred"))

@@ -11,7 +11,9 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/controller/po
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from app.facts.constraint import UNBOUND, SchedulerConstraint
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
+from app.facts.grove.podgang import read_told
 from app.facts.grove.topology import Level
 from app.facts.labels import POD_GANG_ROLE, TOPOLOGY_NAME
 from app.objects.fields import FieldPath
@@ -68,22 +70,20 @@ def gang_warnings(gang: JsonMap, topology_of: TopologyOf) -> list[str]:
 
 
 def _part(holder: Any, topology: str, at: FieldPath, parent: str) -> PartLevels:
-    required, preferred = _current(holder)
+    told = read_told(map_of(holder))
     path = at.child("topologyConstraint.packConstraint")
     return PartLevels(
         topology,
-        required,
+        told.required,
         path.child("required"),
-        preferred,
+        told.preferred,
         path.child("preferred"),
         parent,
     )
 
 
-Pack = tuple[str, str]
-"""The required and the preferred node label, "" if there is none."""
-
-_NO_PACK: Pack = ("", "")
+Pair = tuple[str, SchedulerConstraint, SchedulerConstraint]
+"""The path, the current value and the desired value of a constraint."""
 
 
 def _pairs(
@@ -91,8 +91,7 @@ def _pairs(
     gang: JsonMap,
     pcs: PodCliqueSet,
     keys: Mapping[str, str],
-) -> Iterator[tuple[str, Pack, Pack]]:
-    """Yield the path, the current value and the desired value of each constraint."""
+) -> Iterator[Pair]:
     podgroups = maps_at(gang, "spec", "podgroups")
     known = PodGroupCliques(pcs)
     members = [known.find(str(podgroup.get("name"))) for podgroup in podgroups]
@@ -100,14 +99,14 @@ def _pairs(
 
     owner = _owner_of_whole(name, gang, pcs, found)
     if owner is not None:
-        yield "spec.topologyConstraint", _current(gang.get("spec")), _desired(owner, keys)
+        yield "spec.topologyConstraint", read_told(map_at(gang, "spec")), _desired(owner, keys)
     if owner is pcs:
         yield from _group_pairs(gang, found, keys)
 
     for position, (podgroup, member) in enumerate(zip(podgroups, members, strict=True)):
         if member is not None and member.clique is not None:
             path = f"spec.podgroups[{position}].topologyConstraint"
-            yield path, _current(podgroup), _desired(member.clique, keys)
+            yield path, read_told(podgroup), _desired(member.clique, keys)
 
 
 def _owner_of_whole(
@@ -130,7 +129,7 @@ def _group_pairs(
     gang: JsonMap,
     members: Sequence[PodGroupClique],
     keys: Mapping[str, str],
-) -> Iterator[tuple[str, Pack, Pack]]:
+) -> Iterator[Pair]:
     """Yield the constraints of the scaling group replicas in a PodGang, by their names."""
     desired = {
         member.group_replica: _desired(member.group, keys)
@@ -138,23 +137,22 @@ def _group_pairs(
         if member.group is not None
     }
     entries = maps_at(gang, "spec", "topologyConstraintGroupConfigs")
-    current = {str(entry.get("name")): _current(entry) for entry in entries}
+    current = {str(entry.get("name")): read_told(entry) for entry in entries}
 
     for name in {**desired, **current}:
         path = f"spec.topologyConstraintGroupConfigs[{name}].topologyConstraint"
-        yield path, current.get(name, _NO_PACK), desired.get(name, _NO_PACK)
+        yield path, current.get(name, UNBOUND), desired.get(name, UNBOUND)
 
 
-def _desired(holder: PodCliqueSet | ScalingGroup | Clique, keys: Mapping[str, str]) -> Pack:
+def _desired(
+    holder: PodCliqueSet | ScalingGroup | Clique, keys: Mapping[str, str]
+) -> SchedulerConstraint:
     constraint = holder.constraint
-    return keys.get(constraint.required, ""), keys.get(constraint.preferred, "")
+    return SchedulerConstraint(
+        keys.get(constraint.required, ""), keys.get(constraint.preferred, "")
+    )
 
 
-def _current(holder: Any) -> Pack:
-    pack = map_at(map_of(holder), "topologyConstraint", "packConstraint")
-    return str(pack.get("required") or ""), str(pack.get("preferred") or "")
-
-
-def _shown(pack: Pack) -> str:
-    fields = (("required", pack[0]), ("preferred", pack[1]))
+def _shown(told: SchedulerConstraint) -> str:
+    fields = (("required", told.required), ("preferred", told.preferred))
     return "{" + ", ".join(f"{field}: {key}" for field, key in fields if key) + "}"
