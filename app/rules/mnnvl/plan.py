@@ -244,10 +244,10 @@ def _check(member: CliqueMember, scope: Scope, findings: Findings) -> None:
     place = member.place
     name = member.name
     _need(place.pcs, _PCS_LABEL, findings)
-    _need_index(place.replica, _REPLICA_LABEL, findings)
+    _need(place.replica, _REPLICA_LABEL, findings)
     if scope == "scalingGroupReplica":
         _need(place.group, _GROUP_LABEL, findings)
-        _need_index(place.group_replica, _GROUP_REPLICA_LABEL, findings)
+        _need(place.group_replica, _GROUP_REPLICA_LABEL, findings)
 
     if not name:
         findings.append(required(FieldPath("metadata.name"), "MNNVL resources are named after it"))
@@ -268,36 +268,40 @@ def _check(member: CliqueMember, scope: Scope, findings: Findings) -> None:
 
 
 class _NeededLabel(Value):
-    """A label that MNNVL needs, and Grove's own one, which can stand in for it."""
+    """The label `at` a path that MNNVL needs, and Grove's own one, which can stand in for it.
 
-    key: str
+    `is_index` is whether its value is the index of a replica.
+    """
+
+    at: FieldPath
     grove_key: str
     meaning: str
+    is_index: bool = False
 
 
-_PCS_LABEL = _NeededLabel(PCS_NAME, GROVE_PCS_NAME, "the name of the PodCliqueSet")
-_REPLICA_LABEL = _NeededLabel(PCS_REPLICA, GROVE_PCS_REPLICA, "the PodCliqueSet replica")
-_GROUP_LABEL = _NeededLabel(PCSG_NAME, GROVE_PCSG_NAME, "the name of the scaling group")
-_GROUP_REPLICA_LABEL = _NeededLabel(PCSG_REPLICA, GROVE_PCSG_REPLICA, "the scaling group replica")
+_PCS_LABEL = _NeededLabel(_LABELS.key(PCS_NAME), GROVE_PCS_NAME, "the name of the PodCliqueSet")
+_REPLICA_LABEL = _NeededLabel(
+    _LABELS.key(PCS_REPLICA), GROVE_PCS_REPLICA, "the PodCliqueSet replica", True
+)
+_GROUP_LABEL = _NeededLabel(
+    _LABELS.key(PCSG_NAME), GROVE_PCSG_NAME, "the name of the scaling group"
+)
+_GROUP_REPLICA_LABEL = _NeededLabel(
+    _LABELS.key(PCSG_REPLICA), GROVE_PCSG_REPLICA, "the scaling group replica", True
+)
 
 
 def _need(value: str, label: _NeededLabel, findings: Findings) -> None:
-    if 0 < len(value) <= MAX_LABEL:
+    if not value:
+        detail = f"{label.meaning} (or Grove's own label {label.grove_key}) is needed for MNNVL"
+        findings.append(required(label.at, detail))
         return
 
-    at = _LABELS.key(label.key)
-    if value:
-        findings.append(invalid(at, value, f"must be no more than {MAX_LABEL} characters"))
-    else:
-        detail = f"{label.meaning} (or Grove's own label {label.grove_key}) is needed for MNNVL"
-        findings.append(required(at, detail))
-
-
-def _need_index(value: str, label: _NeededLabel, findings: Findings) -> None:
-    _need(value, label, findings)
-    if value and not (value.isascii() and value.isdecimal()):
+    if len(value) > MAX_LABEL:
+        findings.append(invalid(label.at, value, f"must be no more than {MAX_LABEL} characters"))
+    if label.is_index and not (value.isascii() and value.isdecimal()):
         detail = f"must be the index of {label.meaning}, a number from 0"
-        findings.append(invalid(_LABELS.key(label.key), value, detail))
+        findings.append(invalid(label.at, value, detail))
 
 
 def _device_class(annotations: MnnvlAnnotations, findings: Findings) -> str:
