@@ -46,22 +46,22 @@ class SlimPodGang(GangIdentity):
 
 def read_gang(obj: JsonMap, namespace: str) -> SlimPodGang:
     """Read a PodGang."""
-    return SlimPodGang(**_identity(obj, namespace), cliques=_cliques(obj))
+    return SlimPodGang(*_identity(obj, namespace), cliques=_cliques(obj))
 
 
-def _identity(obj: JsonMap, namespace: str) -> dict[str, Any]:
+def _identity(obj: JsonMap, namespace: str) -> tuple[str, str, str, Place, bool, str, str]:
     """Return the fields of a `GangIdentity`. Equal texts are one object."""
     metadata = map_of(obj.get("metadata"))
     labels = labels_of(obj)
-    return {
-        "namespace": intern(namespace),
-        "name": intern(str(metadata.get("name", ""))),
-        "uid": intern(str(metadata.get("uid") or "")),
-        "place": read_place(labels),
-        "deleting": metadata.get("deletionTimestamp") is not None,
-        "set_uid": controller_uid(obj, POD_CLIQUE_SET.kind),
-        "role": intern(text_at(labels, POD_GANG_ROLE)),
-    }
+    return (
+        intern(namespace),
+        intern(str(metadata.get("name", ""))),
+        intern(str(metadata.get("uid") or "")),
+        read_place(labels),
+        metadata.get("deletionTimestamp") is not None,
+        controller_uid(obj, POD_CLIQUE_SET.kind),
+        intern(text_at(labels, POD_GANG_ROLE)),
+    )
 
 
 def _cliques(obj: JsonMap) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ class StoredGang(Versioned, GangIdentity):
 def read_stored_gang(obj: Object) -> StoredGang:
     metadata = obj["metadata"]
     return StoredGang(
-        **_identity(obj, metadata.get("namespace", "")),
+        *_identity(obj, metadata.get("namespace", "")),
         content=to_json(reduced(obj)),
         resource_version=text_of(metadata.get("resourceVersion")),
     )
