@@ -29,7 +29,7 @@ from app.explain.answers.survey import DomainReport, Survey, domain_reports, sur
 from app.explain.answers.whatif.edits import Supposition
 from app.explain.answers.whatif.effects import Effects
 from app.explain.known.index import Index
-from app.explain.known.levels import Topology
+from app.explain.known.levels import Topology, topology_of
 from app.explain.known.read import facts_of, read_all
 from app.explain.known.snapshot import BY_RESOURCE, RESOURCES, Snapshot
 from app.explain.reasons.words import listed
@@ -154,7 +154,6 @@ def levels_of(path: str, name: str) -> ClusterTopology:
 class _Report(Value):
     """The answer to everything that was asked: room and changes first, if they were asked for."""
 
-    index: Index
     topology: Topology
     examined: Survey
     inside: list[DomainReport]
@@ -162,7 +161,7 @@ class _Report(Value):
     changes: Preview | None
 
     def document(self) -> Object:
-        answer: Object = survey_document(self.examined, self.index.facts, self.inside)
+        answer: Object = survey_document(self.examined, self.topology.index.facts, self.inside)
         if self.room:
             answer["room"] = search_document(self.room)
         if self.changes:
@@ -172,8 +171,8 @@ class _Report(Value):
     def text(self, arguments: argparse.Namespace) -> str:
         parts = [search_text(self.room)] if self.room else []
         parts += [preview_text(self.changes)] if self.changes else []
-        parts.append(survey_text(self.examined, self.index.facts))
-        parts.append(_domains(self.index, self.topology, self.inside, arguments))
+        parts.append(survey_text(self.examined, self.topology.index.facts))
+        parts.append(_domains(self.topology, self.inside, arguments))
         return "\n".join(filter(None, parts))
 
     @property
@@ -190,8 +189,8 @@ def _report(
     arguments: argparse.Namespace,
 ) -> int:
     examined = survey(index, arguments.name)
-    topology = index.topology(arguments.name)
-    _require_topology(index, topology, examined, arguments.name)
+    topology = topology_of(index, arguments.name)
+    _require_topology(topology, examined, arguments.name)
     if arguments.room and not index.room_is_known:
         for line in (
             "room is not known: not all nodes and pods can be read",
@@ -200,12 +199,12 @@ def _report(
             complain(line)
         return UNUSABLE
 
-    room = _room(index, topology, arguments)
-    inside = domain_reports(index, topology, 1)
+    room = _room(topology, arguments)
+    inside = domain_reports(topology, 1)
     if arguments.domain:
-        inside = _inside(index, topology, arguments.domain)
+        inside = _inside(topology, arguments.domain)
     changes = preview(index, levels) if levels else None
-    report = _Report(index, topology, examined, inside, room, changes)
+    report = _Report(topology, examined, inside, room, changes)
 
     show_answer(arguments.output, report.document, lambda: report.text(arguments))
     return report.exit_code
@@ -222,13 +221,13 @@ def _report_effects(
         raise UnusableInput("--levels does not go with --if: give the file to --if")
     index = Index(facts)
     examined = survey(index, arguments.name)
-    _require_topology(index, index.topology(arguments.name), examined, arguments.name)
+    _require_topology(topology_of(index, arguments.name), examined, arguments.name)
     if not index.room_is_known:
         complain("what would be is not known: not all nodes and pods can be read")
         return print_unknown(facts)
 
     effects, after = effects_of(facts, edits, arguments)
-    room = _room(after, after.topology(arguments.name), arguments)
+    room = _room(topology_of(after, arguments.name), arguments)
     show_answer(
         arguments.output,
         lambda: _effects_document(effects, room),
@@ -251,9 +250,9 @@ def _effects_text(
     if room:
         parts.append(search_text(room))
     if arguments.domain:
-        topology = after.topology(arguments.name)
-        inside = _inside(after, topology, arguments.domain)
-        parts.append(_domains(after, topology, inside, arguments))
+        topology = topology_of(after, arguments.name)
+        inside = _inside(topology, arguments.domain)
+        parts.append(_domains(topology, inside, arguments))
     return "\n".join(parts)
 
 
@@ -263,7 +262,6 @@ def _effects_document(effects: Effects, room: RoomSearch | None) -> Object:
 
 
 def _require_topology(
-    index: Index,
     topology: Topology,
     examined: Survey,
     name: str,
@@ -271,7 +269,7 @@ def _require_topology(
     """Raise UnusableInput if a topology was named that there is not."""
     if not name or topology.cluster or topology.kai or examined.unknown:
         return
-    facts = index.facts
+    facts = topology.index.facts
     names = {cluster.name for cluster in facts.topologies}
     names |= {kai.name for kai in facts.kai_topologies}
     there = listed(sorted(names), 16) or "none"
@@ -279,22 +277,17 @@ def _require_topology(
 
 
 def _domains(
-    index: Index,
     topology: Topology,
     inside: list[DomainReport],
     arguments: argparse.Namespace,
 ) -> str:
-    text = domains_text(index, topology, inside, everything=arguments.all)
+    text = domains_text(topology, inside, everything=arguments.all)
     if arguments.domain and len(inside) == 1:
-        return f"{text}\n{nodes_text(index, inside[0], topology, everything=arguments.all)}"
+        return f"{text}\n{nodes_text(topology, inside[0], everything=arguments.all)}"
     return text
 
 
-def _inside(
-    index: Index,
-    topology: Topology,
-    text: str,
-) -> list[DomainReport]:
+def _inside(topology: Topology, text: str) -> list[DomainReport]:
     """Return the domains of a level that have the value; several if it is in several parents.
 
     UnusableInput for none.
@@ -302,18 +295,17 @@ def _inside(
     level, _, value = text.partition("=")
     if not level or not value:
         raise UnusableInput(
-            f"{text!r} is not LEVEL=VALUE, such as zone=zone-a; the levels are"
-            f" {_levels(index, topology)}"
+            f"{text!r} is not LEVEL=VALUE, such as zone=zone-a; the levels are {_levels(topology)}"
         )
 
     keys = [known.key for known in topology.levels if level in (known.domain, known.key)]
     if not keys:
-        raise UnusableInput(f"{text!r}: {level} is no level; there are {_levels(index, topology)}")
+        raise UnusableInput(f"{text!r}: {level} is no level; there are {_levels(topology)}")
 
-    depth = index.domains(topology.keys).depth(keys[0]) or 1
+    depth = topology.domains.depth(keys[0]) or 1
     reports = [
         report
-        for report in domain_reports(index, topology, depth)
+        for report in domain_reports(topology, depth)
         if value in (report.path[-1], "/".join(report.path))
     ]
     if not reports:
@@ -322,11 +314,7 @@ def _inside(
     return reports
 
 
-def _room(
-    index: Index,
-    topology: Topology,
-    arguments: argparse.Namespace,
-) -> RoomSearch | None:
+def _room(topology: Topology, arguments: argparse.Namespace) -> RoomSearch | None:
     if not arguments.room:
         if arguments.level:
             raise UnusableInput("--in goes with --room")
@@ -339,16 +327,16 @@ def _room(
         )
     narrow = topology.names[-2:]
     level = arguments.level or (narrow[0] if narrow else "")
-    search = search_room(index, topology, level, int(match[1]), int(match[2]) * 1000)
+    search = search_room(topology, level, int(match[1]), int(match[2]) * 1000)
     if not search:
-        raise UnusableInput(f"--in {level}: no such level; there are {_levels(index, topology)}")
+        raise UnusableInput(f"--in {level}: no such level; there are {_levels(topology)}")
     return search
 
 
-def _levels(index: Index, topology: Topology) -> str:
+def _levels(topology: Topology) -> str:
     none = (
         "none that can be seen"
-        if index.facts.unseen.keys() & {"topologies", "kai_topologies"}
+        if topology.index.facts.unseen.keys() & {"topologies", "kai_topologies"}
         else "none"
     )
     return listed(topology.names, 16) or none

@@ -8,7 +8,6 @@ from app.console.page import Values
 from app.explain.answers.room import RoomAnswer
 from app.explain.answers.survey import DomainReport, domain_reports
 from app.explain.known.domains import Path
-from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.reasons.words import counted, plain
 from app.facts.grove.topology import Level
@@ -29,7 +28,6 @@ class Cell(Value):
 
 
 def drawn(
-    index: Index,
     topology: Topology,
     at: Path,
     room: RoomAnswer | None,
@@ -39,14 +37,14 @@ def drawn(
 
     None if even the next level has too many domains.
     """
-    depth = _depth(index, topology, at)
+    depth = _depth(topology, at)
     if depth is None:
         return None
 
-    reports = domain_reports(index, topology, depth, at)
+    reports = domain_reports(topology, depth, at)
     asked = _RoomOnMap(room)
     linked = len(reports) <= MOST_LINKED and depth < len(topology.keys)
-    here = index.domains(topology.keys).domains_of(gang_nodes, depth)
+    here = topology.domains.domains_of(gang_nodes, depth)
     cell = partial(_cell, asked=asked, here=here, linked=linked)
     groups = [
         {**_group(parent, at, inside, asked), "cells": list(map(cell, inside))}
@@ -202,15 +200,11 @@ def _share(report: DomainReport) -> int:
     return max(1, round(16 * report.free / report.gpus))
 
 
-def _depth(
-    index: Index,
-    topology: Topology,
-    at: Path,
-) -> int | None:
+def _depth(topology: Topology, at: Path) -> int | None:
     """Return the deepest level inside a domain that has at most 1,024 domains there.
 
     None if even the next has more.
     """
-    domains = index.domains(topology.keys)
+    domains = topology.domains
     depths = range(len(topology.keys), len(at), -1)
     return next((d for d in depths if 0 < len(domains.within(d, at)) <= MOST_CELLS), None)

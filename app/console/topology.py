@@ -12,7 +12,7 @@ from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Path
 from app.explain.known.index import Index
 from app.explain.known.kinds import EXPLAINED
-from app.explain.known.levels import Topology
+from app.explain.known.levels import Topology, topology_of
 from app.explain.known.snapshot import TITLES
 from app.explain.reasons.words import counted, listed, plain
 from app.explain.shown.topology_text import search_text
@@ -37,17 +37,17 @@ def surveyed(index: Index, name: str = "") -> Survey:
 
 def _read(index: Index, query: Query) -> Values:
     name = query.get("name", "")
-    topology = index.topology(name)
+    topology = topology_of(index, name)
     examined = surveyed(index, name)
-    at = _path(index, topology, query.get("at", ""))
-    room = _room(index, topology, query)
+    at = _path(topology, query.get("at", ""))
+    room = _room(topology, query)
     answer = room.answer if room else None
     gang = query.get("gang", "")
     gang_nodes = _nodes_of(index, gang)
     unseen = index.facts.unseen.keys()
 
     return {
-        **_of_survey(index, examined, topology, at),
+        **_of_survey(examined, topology, at),
         "form": {**_defaults(topology), **query},
         **_of_room(index, query, room),
         "nodes_known": "nodes" not in unseen,
@@ -56,25 +56,24 @@ def _read(index: Index, query: Query) -> Values:
         "gangs": _gangs(index, gang),
         "at": "/".join(at),
         "path": at,
-        "map": drawn(index, topology, at, answer, gang_nodes or frozenset()),
-        "nodes": _nodes(index, topology, at),
+        "map": drawn(topology, at, answer, gang_nodes or frozenset()),
+        "nodes": _nodes(topology, at),
         "options": {"at": bool(at), "gang": gang_nodes is not None, **_options(topology, query)},
     }
 
 
 def _of_survey(
-    index: Index,
     examined: Survey,
     topology: Topology,
     at: Path,
 ) -> Values:
     return {
-        "headline": _headline(index, examined, topology, at),
+        "headline": _headline(examined, topology, at),
         "levels": examined.levels,
         "reasons": examined.reasons if not at else (),
         "outside": examined.outside[:MOST_OUTSIDE],
         "outside_count": len(examined.outside),
-        "unseen": _unseen(examined, index),
+        "unseen": _unseen(examined, topology.index),
     }
 
 
@@ -112,15 +111,14 @@ def _unseen(examined: Survey, index: Index) -> list[str]:
 
 
 def _headline(
-    index: Index,
     examined: Survey,
     topology: Topology,
     at: Path,
 ) -> str:
-    if "nodes" in index.facts.unseen:
+    if "nodes" in topology.index.facts.unseen:
         return "The nodes can't be seen with your rights"
     if at:
-        (report,) = domain_reports(index, topology, len(at), at)
+        (report,) = domain_reports(topology, len(at), at)
         return f"{'/'.join(at)}: {counted(report.nodes, 'node')}, {_free(report)}"
 
     nodes = counted(examined.nodes, "node")
@@ -145,18 +143,15 @@ def _free(report: DomainReport) -> str:
     )
 
 
-def _path(index: Index, topology: Topology, text: str) -> Path:
+def _path(topology: Topology, text: str) -> Path:
     """Return the domain at a path such as `zone-a/block-07`, or () if there is none."""
     at = tuple(text.split("/"))
     is_above_nodes = text and len(at) < len(topology.keys)
-    return at if is_above_nodes and index.domains(topology.keys).within(len(at), at) else ()
+    return at if is_above_nodes and topology.domains.within(len(at), at) else ()
 
 
-def _room(
-    index: Index,
-    topology: Topology,
-    query: Query,
-) -> RoomSearch | None:
+def _room(topology: Topology, query: Query) -> RoomSearch | None:
+    index = topology.index
     pods = _number(query, "pods", range(1, MOST_PODS + 1))
     gpus = _number(query, "gpus", range(MOST_GPUS + 1))
     if pods is None or gpus is None or not index.room_is_known:
@@ -164,7 +159,7 @@ def _room(
     level = query.get("level", "")
     return index.remembered(
         ("room", topology.levels, level, pods, gpus),
-        lambda: search_room(index, topology, level, pods, gpus * 1000),
+        lambda: search_room(topology, level, pods, gpus * 1000),
     )
 
 
@@ -206,18 +201,14 @@ def _gangs(index: Index, chosen: str) -> list[Ref]:
 # The nodes of one domain.
 
 
-def _nodes(
-    index: Index,
-    topology: Topology,
-    at: Path,
-) -> list[Values]:
+def _nodes(topology: Topology, at: Path) -> list[Values]:
     """Return the nodes of a domain that has at most MOST_NODES.
 
     They have what is free, and which groups have pods there.
     """
-    domains = index.domains(topology.keys).within(len(at), at) if at else []
+    domains = topology.domains.within(len(at), at) if at else []
     return [
-        _node(index, node)
+        _node(topology.index, node)
         for domain in domains
         if len(domain.nodes) <= MOST_NODES
         for node in domain.nodes

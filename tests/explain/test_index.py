@@ -15,6 +15,7 @@ from app.explain.answers.room import find_room
 from app.explain.answers.survey import domain_reports, survey
 from app.explain.gangs.assembly import gangs_of_set
 from app.explain.known.index import MADE_OF, Index
+from app.explain.known.levels import topology_of
 from app.explain.known.lookup import Join, change
 from app.explain.known.snapshot import Belongings, Snapshot
 from app.explain.placing.ground import Ground
@@ -71,12 +72,12 @@ def test_groups_follow_facts_that_come_and_go() -> None:
 
 def everything(index: Index) -> list[Any]:
     """All that pages show, and every lookup."""
-    topology = index.topology()
+    topology = topology_of(index)
     return [
         explain(index, SET_REF),
         survey(index),
-        [domain_reports(index, topology, depth) for depth in range(1, len(topology.keys) + 1)],
-        find_room(index, topology, "rack", 3, 8000) if topology.levels else None,
+        [domain_reports(topology, depth) for depth in range(1, len(topology.keys) + 1)],
+        find_room(topology, "rack", 3, 8000) if topology.levels else None,
         index.used,
         index.used_by_lasting,
         index.pods_on,

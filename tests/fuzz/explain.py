@@ -12,6 +12,7 @@ from app.explain.answers.waiting import rows, workloads
 from app.explain.gangs.planned import planned
 from app.explain.known.index import Index
 from app.explain.known.kinds import EXPLAINED
+from app.explain.known.levels import topology_of
 from app.explain.known.read import facts_of
 from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.table import examine
@@ -64,16 +65,16 @@ def run(data: bytes) -> None:
 
 
 def _check_topology(index: Index, facts: Snapshot) -> None:
-    topology = index.topology("")
+    topology = topology_of(index)
     examined = survey(index, "")
-    reports = domain_reports(index, topology, 1)
+    reports = domain_reports(topology, 1)
     check_text(survey_text(examined, facts))
-    check_text(domains_text(index, topology, reports, everything=True))
+    check_text(domains_text(topology, reports, everything=True))
     for report in reports:
-        check_text(nodes_text(index, report, topology, everything=True))
+        check_text(nodes_text(topology, report, everything=True))
     check_json(survey_document(examined, facts, reports))
     for level in topology.levels:
-        room = search_room(index, topology, level.domain, 4, 8000)
+        room = search_room(topology, level.domain, 4, 8000)
         if room is not None:
             check_text(search_text(room))
             check_json(search_document(room))

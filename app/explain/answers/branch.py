@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from app.explain.known.domains import shared_depth
-from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.reasons.words import counted
 from app.facts.constraint import SchedulerConstraint
@@ -88,7 +87,6 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 
 def place_words(
-    index: Index,
     topology: Topology,
     pods: Iterable[Pod],
     key: str,
@@ -98,7 +96,7 @@ def place_words(
     It is at the level asked for or at the narrowest at which there is one; else it is how many
     domains of that level. "" if their nodes are not known.
     """
-    domains = index.domains(topology.keys)
+    domains = topology.domains
     names = {pod.node for pod in pods}
     if not names or not names <= domains.positions.keys():
         return ""

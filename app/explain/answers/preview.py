@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.index import Index
-from app.explain.known.levels import Topology
+from app.explain.known.levels import Topology, topology_of
 from app.explain.reasons.reason import Reason
-from app.explain.reasons.topology import absent_keys, level_label_missing, not_a_tree
+from app.explain.reasons.topology import level_label_missing, not_a_tree
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.topology import ClusterTopology
 from app.facts.kai.topology import KaiTopology
@@ -46,16 +46,15 @@ class Preview(Value):
 
 def preview(index: Index, after: ClusterTopology) -> Preview:
     """Return the effects if `after` replaced the topology of its name (or the only one)."""
-    before = index.topology(after.name).cluster
+    before = topology_of(index, after.name).cluster
     affected = [pcs for pcs in index.facts.sets if _uses(index, pcs, before)]
     by_name = sorted(affected, key=lambda pcs: pcs.key)
     effects = [effect for pcs in by_name for effect in _effects(pcs, before, after)]
-    topology = Topology(
-        after, KaiTopology(after.kai or after.name, tuple(level.key for level in after.levels))
-    )
-    no_gang = Gang(index, after.ref, Unit(""), topology)
+    kai = KaiTopology(after.kai or after.name, tuple(level.key for level in after.levels))
+    topology = Topology(index, after, kai)
+    no_gang = Gang(after.ref, Unit(""), topology)
     reasons = (*level_label_missing(no_gang), *not_a_tree(no_gang))
-    return Preview(after, tuple(effects), reasons, absent_keys(index, topology))
+    return Preview(after, tuple(effects), reasons, topology.absent_keys)
 
 
 def _uses(
@@ -65,7 +64,7 @@ def _uses(
 ) -> bool:
     """Return whether the set is placed by the topology that is edited."""
     names = {asked.topology for _, asked in pcs.constraints if asked.topology}
-    return index.topology(min(names, default="")).cluster == before
+    return topology_of(index, min(names, default="")).cluster == before
 
 
 def _effects(

@@ -11,7 +11,6 @@ from app.explain.known.levels import Topology
 from app.explain.placing.demand import Demand
 from app.explain.placing.placements import Placements
 from app.explain.placing.room import DomainRoom
-from app.explain.reasons.topology import outside_nodes
 from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Toleration
@@ -59,7 +58,6 @@ class RoomSearch(Value):
 
 
 def search_room(
-    index: Index,
     topology: Topology,
     level: str,
     pods: int,
@@ -69,33 +67,32 @@ def search_room(
 
     Return None for an unknown level.
     """
-    answer = find_room(index, topology, level, pods, gpus)
+    answer = find_room(topology, level, pods, gpus)
     if not answer:
         return None
 
+    index = topology.index
     largest = max(index.gpus, default=0)
     wider = None
     if not answer.enough and gpus <= largest:
-        wider = _next_wider(index, topology, answer)
+        wider = _next_wider(topology, answer)
     pools = {node.labels.get(NODE_POOL, "") for node in index.nodes} if index.has_pools else ()
     return RoomSearch(answer, wider, largest, tuple(sorted(pools)))
 
 
 def _next_wider(
-    index: Index,
     topology: Topology,
     answer: RoomAnswer,
 ) -> RoomAnswer | None:
     key = next(level.key for level in topology.levels if level.domain == answer.level)
     for level in topology.wider(key):
-        wider = find_room(index, topology, level.domain, answer.pods, answer.gpus)
+        wider = find_room(topology, level.domain, answer.pods, answer.gpus)
         if wider and wider.enough:
             return wider
     return None
 
 
 def find_room(
-    index: Index,
     topology: Topology,
     level: str,
     pods: int,
@@ -109,11 +106,11 @@ def find_room(
     if key is None:
         return None
 
-    demands = [Demand("", key, ((shape, pods),)) for shape in _shapes(index, gpus)]
-    placements = [Placements(index, topology, demand) for demand in demands]
+    demands = [Demand("", key, ((shape, pods),)) for shape in _shapes(topology.index, gpus)]
+    placements = [Placements(topology, demand) for demand in demands]
     rooms = _sum([each.rooms() for each in placements], pods)
     gained: tuple[DomainRoom, ...] = ()
-    labels = guessed_labels(index, topology) if outside_nodes(index, topology) else {}
+    labels = guessed_labels(topology) if topology.outside else {}
     if labels:
         more = _sum([each.with_labels(labels).rooms() for each in placements], pods)
         gained = _gained(rooms, more)

@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.domains import Domain, Path
 from app.explain.known.index import Index
-from app.explain.known.levels import Topology
+from app.explain.known.levels import Topology, topology_of
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.table import RULES, Unknown
 from app.explain.reasons.topology import (
     level_label_missing,
     not_a_tree,
-    outside_nodes,
     topology_differs,
 )
 from app.facts.grove.topology import ClusterTopology, Level
@@ -71,10 +70,10 @@ class Survey(Value):
 
 def survey(index: Index, name: str = "") -> Survey:
     """Return the topology called `name`; without a name, the one that Grove has by default."""
-    topology = index.topology(name)
-    reasons = _reasons(index, topology)
-    levels = tuple(_level(index, topology, level, reasons) for level in topology.levels)
-    outside = tuple(node.name for node in outside_nodes(index, topology))
+    topology = topology_of(index, name)
+    reasons = _reasons(topology)
+    levels = tuple(_level(topology, level, reasons) for level in topology.levels)
+    outside = tuple(node.name for node in topology.outside)
     rules = [
         rule for rule in RULES if rule.id in ("TopologyDiffers", "LevelLabelMissing", "NotATree")
     ]
@@ -94,10 +93,11 @@ def survey(index: Index, name: str = "") -> Survey:
     )
 
 
-def _reasons(index: Index, topology: Topology) -> tuple[Reason, ...]:
-    unseen = index.facts.unseen.keys()
-    kai_known = not {"topologies", "kai_topologies"} & (unseen | index.facts.absent)
-    no_gang = Gang(index, Ref("Topology", "", ""), Unit(""), topology)
+def _reasons(topology: Topology) -> tuple[Reason, ...]:
+    facts = topology.index.facts
+    unseen = facts.unseen.keys()
+    kai_known = not {"topologies", "kai_topologies"} & (unseen | facts.absent)
+    no_gang = Gang(Ref("Topology", "", ""), Unit(""), topology)
     reasons = [*topology_differs(no_gang)] if kai_known else []
     if "nodes" not in unseen:
         reasons += [*level_label_missing(no_gang), *not_a_tree(no_gang)]
@@ -105,35 +105,33 @@ def _reasons(index: Index, topology: Topology) -> tuple[Reason, ...]:
 
 
 def _level(
-    index: Index,
     topology: Topology,
     level: Level,
     reasons: Sequence[Reason],
 ) -> LevelReport:
-    domains = index.domains(topology.keys)
-    lacking = sum(
-        1 for position in domains.outside if level.key not in index.nodes[position].labels
-    )
+    domains = topology.domains
+    nodes = len(domains.nodes)
+    lacking = sum(level.key not in node.labels for node in topology.outside)
     field = f"metadata.labels[{level.key}]"
     findings = sum(1 for reason in reasons if any(item.field == field for item in reason.evidence))
     depth = domains.depth(level.key) or 0
     return LevelReport(
         level,
-        len(index.nodes) - lacking,
-        len(index.nodes),
+        nodes - lacking,
+        nodes,
         len(domains.at(depth)),
         findings,
     )
 
 
 def domain_reports(
-    index: Index,
     topology: Topology,
     depth: int,
     parent: Path = (),
 ) -> list[DomainReport]:
     """Return the domains of one level inside a broader one, by name."""
-    domains = index.domains(topology.keys).within(depth, parent)
+    index = topology.index
+    domains = topology.domains.within(depth, parent)
     known = index.room_is_known
     return [_report(index, domain, known=known) for domain in domains]
 

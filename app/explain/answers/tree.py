@@ -276,7 +276,7 @@ class _Grower:
     ) -> str:
         """Return the domain of placed pods; without any, the most room for what has none."""
         if part.placed:
-            return place_words(self._index, gang.topology, part.placed, part.told.required)
+            return place_words(gang.topology, part.placed, part.told.required)
         if not self._index.room_is_known or gang.placements.now.fits:
             return ""
         short = gang.short

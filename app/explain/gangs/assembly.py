@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from app.explain.gangs.gang import Gang, Member, Pods, Unit
 from app.explain.known.amounts import asked_gpus
 from app.explain.known.index import Index
+from app.explain.known.levels import topology_of
 from app.explain.known.podclique import PodClique
 from app.facts.constraint import UNBOUND
 from app.facts.grove.podcliqueset import SetWithStatus
@@ -34,7 +35,7 @@ def gang_to_come(index: Index, pcs: SetWithStatus) -> Gang:
 
     It has nothing to place, but its constraints can be judged.
     """
-    return Gang(index, pcs.ref, Unit(pcs.name), index.topology(pcs.topology_name), pcs=pcs)
+    return Gang(pcs.ref, Unit(pcs.name), topology_of(index, pcs.topology_name), pcs=pcs)
 
 
 def gang_of(index: Index, pod_gang: PodGang) -> Gang:
@@ -51,10 +52,9 @@ def gang_of(index: Index, pod_gang: PodGang) -> Gang:
     ]
     pcs = index.sets.get((namespace, pod_gang.place.pcs))
     whole = Unit(pod_gang.name, pod_gang.told, tuple(members.values()), tuple(grouped))
-    topology = index.topology(pod_gang.topology or (pcs.topology_name if pcs else ""))
+    topology = topology_of(index, pod_gang.topology or (pcs.topology_name if pcs else ""))
 
     return Gang(
-        index,
         pod_gang.ref,
         whole,
         topology,
@@ -128,10 +128,9 @@ def gang_of_pod_group(index: Index, group: KaiPodGroup) -> Gang:
     """
     pods = _alive(index.pods_of_group.get(group.key, ()))
     return Gang(
-        index,
         group.ref,
         _unit_of_subgroups(index, group, pods),
-        index.topology(group.topology),
+        topology_of(index, group.topology),
         pod_group=group,
     )
 
@@ -140,7 +139,7 @@ def gang_of_pod(index: Index, pod: Pod) -> Gang:
     """Return the gang of a pod that belongs to no gang."""
     shape = _shape_of(index, pod)
     member = Member(pod.name, 1, 1, shape, (pod,), shapes=(shape,))
-    return Gang(index, pod.ref, Unit(pod.name, UNBOUND, (member,)), index.topology())
+    return Gang(pod.ref, Unit(pod.name, UNBOUND, (member,)), topology_of(index))
 
 
 def _unit_of_subgroups(

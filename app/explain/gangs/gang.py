@@ -270,13 +270,16 @@ class Gang(Value, dict=True):
     `pcs` is the PodCliqueSet that it is made for.
     """
 
-    index: Index
     ref: Ref
     whole: Unit
     topology: Topology
     pod_gang: PodGang | None = None
     pod_group: KaiPodGroup | None = None
     pcs: SetWithStatus | None = None
+
+    @property
+    def index(self) -> Index:
+        return self.topology.index
 
     @property
     def namespace(self) -> str:
@@ -333,7 +336,7 @@ class Gang(Value, dict=True):
     @property
     def domains(self) -> Domains:
         """The tree of all nodes by its topology."""
-        return self.index.domains(self.topology.keys)
+        return self.topology.domains
 
     @property
     def is_of_grove(self) -> bool:
@@ -385,6 +388,4 @@ class Gang(Value, dict=True):
         """
         own = Own(self.placed, leave=anew)
         key = (self.topology.keys, demand.profile, self.pool, own)
-        return self.index.remembered(
-            key, lambda: Placements(self.index, self.topology, demand, self.pool, own)
-        )
+        return self.index.remembered(key, lambda: Placements(self.topology, demand, self.pool, own))

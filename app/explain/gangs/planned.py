@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from app.explain.gangs.assembly import gang_to_come
 from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.known.index import Index
+from app.explain.known.levels import topology_of
 from app.explain.known.podclique import PodClique
 from app.facts.constraint import UNBOUND, SchedulerConstraint
 from app.facts.grove.podcliqueset import (
@@ -61,8 +62,9 @@ class _Plan:
     ) -> None:
         self.index = index
         self._pcs = pcs
-        self._cluster = index.topology(pcs.asked.topology).cluster
-        self._topology = index.topology(self._cluster.name if self._cluster else pcs.topology_name)
+        self._cluster = topology_of(index, pcs.asked.topology).cluster
+        name = self._cluster.name if self._cluster else pcs.topology_name
+        self._topology = topology_of(index, name)
         facts = index.facts
         self._has_epochs = bool(facts.gang_maps) or any(gang.role for gang in facts.gangs)
         templates = maps_at(document, "spec", "template", "cliques")
@@ -121,7 +123,6 @@ class _Plan:
 
     def _gang_of(self, whole: Unit) -> Gang:
         return Gang(
-            self.index,
             Ref("PodGang", self._pcs.namespace, whole.name),
             whole,
             self._topology,

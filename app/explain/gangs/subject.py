@@ -12,6 +12,7 @@ from app.explain.gangs.assembly import (
 )
 from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.index import Index
+from app.explain.known.levels import topology_of
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import PodGang
 from app.facts.kubernetes.pod import Pod
@@ -56,7 +57,7 @@ class Subject(Value, dict=True):
     def _to_come(self) -> Gang:
         if self.pcs:
             return gang_to_come(self.index, self.pcs)
-        return Gang(self.index, self.ref, Unit(self.ref.name), self.index.topology())
+        return Gang(self.ref, Unit(self.ref.name), topology_of(self.index))
 
 
 class _Match(Value, dict=True):

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 
-from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.facts.kubernetes.node import Labels, Node
 from app.facts.labels import NODE_POOL
@@ -13,13 +12,13 @@ from app.rules.topology.levels import HOSTNAME_KEY
 _NUMBER = re.compile(r"(.*?[^0-9]|)([0-9]{1,18})")
 
 
-def guessed_labels(index: Index, topology: Topology) -> Mapping[str, Labels]:
+def guessed_labels(topology: Topology) -> Mapping[str, Labels]:
     """Return the values that a missing label of a level probably has, by node.
 
     The nodes before and after it by name must have the same value, and agree with it in pool and in
     all other levels.
     """
-    matches = ((_NUMBER.fullmatch(node.name), node) for node in index.nodes)
+    matches = ((_NUMBER.fullmatch(node.name), node) for node in topology.index.nodes)
     series = by_key((match[1], (int(match[2]), node)) for match, node in matches if match)
     guesses: dict[str, Labels] = {}
     for members in series.values():

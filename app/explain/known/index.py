@@ -8,7 +8,6 @@ from typing import TypeVar, cast
 from app.explain.known import amounts
 from app.explain.known.amounts import ByNode, current, gpus_of, taken_gpus, with_gpus
 from app.explain.known.domains import Domains
-from app.explain.known.levels import Topology
 from app.explain.known.lookup import change
 from app.explain.known.snapshot import Belongings, Snapshot
 from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
@@ -20,8 +19,6 @@ from app.facts.quantity import Amounts
 from app.facts.table import CHANNELS, ROOM
 
 T = TypeVar("T")
-
-DEFAULT_TOPOLOGY = "grove-topology"
 
 _Kind = tuple[str, tuple[str, ...]]
 """Whose use counts, and which resources."""
@@ -277,25 +274,6 @@ class Index(Belongings):
             return Domains(self.nodes, keys, visible=visible)
 
         return self.remembered(("pool", tuple(keys), pool), make, ["nodes", "slices"])
-
-    def topology(self, name: str = "") -> Topology:
-        """Return the topology of this name.
-
-        Without a name, the only one, or else the one that Grove has by default.
-        """
-        clusters = sorted(
-            self.facts.topologies, key=lambda topology: (topology.kind, topology.name)
-        )
-        if not name and clusters:
-            names = [cluster.name for cluster in clusters]
-            name = DEFAULT_TOPOLOGY if DEFAULT_TOPOLOGY in names else names[0]
-
-        # A ClusterTopologyBinding is in force if both exist.
-        fitting = (cluster for cluster in reversed(clusters) if name in (cluster.name, cluster.kai))
-        cluster = next(fitting, None)
-        kai_name = cluster.kai if cluster else name
-        kais = {kai.name: kai for kai in self.facts.kai_topologies}
-        return Topology(cluster, kais.get(kai_name))
 
 
 _EMPTY = Snapshot()

@@ -1,17 +1,23 @@
 """The topology that a gang is placed by."""
 
+from app.explain.known.domains import Domains
+from app.explain.known.index import Index
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
+from app.facts.kubernetes.node import Node
 from app.value import Value
+
+DEFAULT_TOPOLOGY = "grove-topology"
 
 
 class Topology(Value):
     """The topology that a gang is placed by.
 
-    It is what Grove has and what KAI has, each None if it does not exist.
+    It is what Grove has and what KAI has, each None if it does not exist. `index` has the nodes.
     """
 
+    index: Index
     cluster: ClusterTopology | None
     kai: KaiTopology | None
 
@@ -37,6 +43,23 @@ class Topology(Value):
     def names(self) -> tuple[str, ...]:
         return tuple(level.domain for level in self.levels)
 
+    @property
+    def domains(self) -> Domains:
+        """The tree of all nodes by its levels."""
+        return self.index.domains(self.keys)
+
+    @property
+    def outside(self) -> list[Node]:
+        """The nodes that lack the label of a level."""
+        return [self.index.nodes[position] for position in self.domains.outside]
+
+    @property
+    def absent_keys(self) -> tuple[str, ...]:
+        """The keys of levels that no node has, broadest first; none without nodes."""
+        nodes = self.index.nodes
+        labelled = {key for node in nodes for key in node.labels}
+        return tuple(key for key in self.keys if nodes and key not in labelled)
+
     def wider(self, key: str) -> tuple[Level, ...]:
         """Return the levels above that of a key, the next one first; none for another key."""
         keys = self.keys
@@ -53,3 +76,22 @@ class Topology(Value):
         if not names and self.cluster:
             names = [level.domain for level in self.cluster.levels if level.key == key]
         return names[0] if names else key
+
+
+def topology_of(index: Index, name: str = "") -> Topology:
+    """Return the topology of this name.
+
+    Without a name, the only one, or else the one that Grove has by default.
+    """
+    facts = index.facts
+    clusters = sorted(facts.topologies, key=lambda topology: (topology.kind, topology.name))
+    if not name and clusters:
+        names = [cluster.name for cluster in clusters]
+        name = DEFAULT_TOPOLOGY if DEFAULT_TOPOLOGY in names else names[0]
+
+    # A ClusterTopologyBinding is in force if both exist.
+    fitting = (cluster for cluster in reversed(clusters) if name in (cluster.name, cluster.kai))
+    cluster = next(fitting, None)
+    kai_name = cluster.kai if cluster else name
+    kais = {kai.name: kai for kai in facts.kai_topologies}
+    return Topology(index, cluster, kais.get(kai_name))

@@ -130,7 +130,6 @@ class Placements:
 
     def __init__(
         self,
-        index: Index,
         topology: Topology,
         demand: Demand,
         pool: str = ANY_POOL,
@@ -138,7 +137,7 @@ class Placements:
     ) -> None:
         self.demand = demand
         self.pool = pool
-        self._index = index
+        self._index = topology.index
         self._topology = topology
         self._own = own
         self.shapes = [shape for shape, _ in demand.shapes]
@@ -155,7 +154,7 @@ class Placements:
 
     def _domains(self, pool: str) -> Domains:
         if pool == ANY_POOL or not self._index.has_pools:
-            return self._index.domains(self._topology.keys)
+            return self._topology.domains
         return self._index.domains_of_pool(self._topology.keys, pool)
 
     def free(self, position: int) -> Amounts:
@@ -238,7 +237,8 @@ class Placements:
             for node in self._index.facts.nodes
         )
         index = Index(replace(self._index.facts, nodes=nodes))
-        return Placements(index, self._topology, self.demand, self.pool, self._own)
+        topology = replace(self._topology, index=index)
+        return Placements(topology, self.demand, self.pool, self._own)
 
     def _ground(self, assumption: Assumption) -> Ground:
         return Ground(

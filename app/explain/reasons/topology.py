@@ -12,7 +12,6 @@ from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Domains
 from app.explain.known.guesses import guessed_labels
-from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.placing.fitness import is_selected
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Severity, about
@@ -33,14 +32,13 @@ def level_label_missing(gang: Gang) -> Reasons:
     could use one of them and has no place; for others, they are one note. Without a gang, all nodes
     count. A label that no node has is always a reason.
     """
-    index = gang.index
     topology = gang.topology
-    outside = [node for node in outside_nodes(index, topology) if _could_use(gang, node)]
+    outside = [node for node in topology.outside if _could_use(gang, node)]
     if not outside:
         return
 
-    absent = absent_keys(index, topology)
-    yield from (_absent_key(index, topology, key) for key in absent)
+    absent = topology.absent_keys
+    yield from (_absent_key(topology, key) for key in absent)
     if not absent and gang.members and _has_place(gang):
         yield _note(outside)
     else:
@@ -57,7 +55,7 @@ def _missing_labels(
     outside: list[Node],
     keys: list[str],
 ) -> Reasons:
-    guesses = guessed_labels(gang.index, gang.topology)
+    guesses = guessed_labels(gang.topology)
     would_fit = False
     if guesses and not _has_place(gang):
         would_fit = gang.placements.with_labels(guesses).now.fits
@@ -114,13 +112,7 @@ def _by_missing_keys(
     )
 
 
-def absent_keys(index: Index, topology: Topology) -> tuple[str, ...]:
-    """Return the keys of levels that no node has, broadest first; none without nodes."""
-    labelled = {key for node in index.nodes for key in node.labels}
-    return tuple(key for key in topology.keys if index.nodes and key not in labelled)
-
-
-def _absent_key(index: Index, topology: Topology, key: str) -> Reason:
+def _absent_key(topology: Topology, key: str) -> Reason:
     """Return the reason for a key that is on no node: it is misspelt, or nodes are not labelled.
 
     It names no command: no value is right for all nodes.
@@ -128,7 +120,7 @@ def _absent_key(index: Index, topology: Topology, key: str) -> Reason:
     level = topology.name_of(key)
     text = (
         f"NO NODE has the label {key} (level {level}): KAI leaves all"
-        f" {counted(index.nodes, 'node')} out of every gang with a constraint"
+        f" {counted(topology.index.nodes, 'node')} out of every gang with a constraint"
     )
     remedy = "correct the key of the level, or label each node with the domain that it is in"
     named = topology.cluster or topology.kai
@@ -136,10 +128,6 @@ def _absent_key(index: Index, topology: Topology, key: str) -> Reason:
     nodes = Ref("Node", "", "")
     evidence = (Evidence(nodes, f"metadata.labels[{key}]", "on no node"),)
     return Reason("LevelLabelMissing", objects, text, remedy, "platform", evidence)
-
-
-def outside_nodes(index: Index, topology: Topology) -> list[Node]:
-    return [index.nodes[position] for position in index.domains(topology.keys).outside]
 
 
 def _fits(nodes: int, guessed: int) -> str:
@@ -208,7 +196,7 @@ def not_a_tree(gang: Gang) -> Reasons:
     level.
     """
     topology = gang.topology
-    domains = gang.domains
+    domains = topology.domains
     for depth in range(len(topology.keys), 1, -1):
         if topology.keys[depth - 1] == HOSTNAME_KEY:
             continue

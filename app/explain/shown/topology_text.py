@@ -6,7 +6,6 @@ from app.explain.answers.preview import Preview
 from app.explain.answers.room import RoomAnswer, RoomSearch
 from app.explain.answers.survey import DomainReport, Survey, domain_reports
 from app.explain.known.amounts import gpus_of
-from app.explain.known.index import Index
 from app.explain.known.levels import Topology
 from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.words import amount, counted, listed, plain, pods_of_size
@@ -66,7 +65,6 @@ def _title(survey: Survey, facts: Snapshot) -> str:
 
 
 def domains_text(
-    index: Index,
     topology: Topology,
     parents: Sequence[DomainReport],
     *,
@@ -74,7 +72,7 @@ def domains_text(
 ) -> str:
     """Domains, each with the domains inside it that have most free GPUs."""
     shown = parents if everything else parents[:MOST_DOMAINS]
-    rows = [_domain_cells(index, topology, report, everything=everything) for report in shown]
+    rows = [_domain_cells(topology, report, everything=everything) for report in shown]
     filled = [column for column in zip(*rows, strict=True) if any(column)]
     lines = list(_aligned(list(zip(*filled, strict=True))))
     if len(parents) > len(shown):
@@ -83,7 +81,6 @@ def domains_text(
 
 
 def _domain_cells(
-    index: Index,
     topology: Topology,
     report: DomainReport,
     *,
@@ -94,7 +91,7 @@ def _domain_cells(
     inside: list[DomainReport] = []
     within = ""
     if depth < len(topology.levels):
-        inside = domain_reports(index, topology, depth + 1, report.path)
+        inside = domain_reports(topology, depth + 1, report.path)
         within = counted(inside, topology.levels[depth].domain)
     nodes = counted(report.nodes, "node") if depth + 1 < len(topology.levels) else ""
     closed = f"{report.closed} closed" if report.closed else ""
@@ -125,9 +122,8 @@ def _free(report: DomainReport) -> str:
 
 
 def nodes_text(
-    index: Index,
-    report: DomainReport,
     topology: Topology,
+    report: DomainReport,
     *,
     everything: bool,
 ) -> str:
@@ -136,7 +132,8 @@ def nodes_text(
     Unless `everything`, at most 40.
     """
     rows = []
-    (domain,) = index.domains(topology.keys).within(len(report.path), report.path)
+    index = topology.index
+    (domain,) = topology.domains.within(len(report.path), report.path)
     shown = domain.nodes if everything else domain.nodes[:MOST_DOMAINS]
     for position in shown:
         node = index.nodes[position]

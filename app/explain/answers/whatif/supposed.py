@@ -16,6 +16,7 @@ from app.explain.answers.whatif.edits import (
     UnusableEdit,
 )
 from app.explain.known.index import Index
+from app.explain.known.levels import topology_of
 from app.explain.known.snapshot import Snapshot, projected
 from app.explain.placing.fitness import NAME_FIELD
 from app.explain.reasons.words import counted, listed
@@ -138,11 +139,11 @@ def _targeted(
         return [_node(index.facts, target)]
 
     key = _key_of(index, level, topology)
-    levels = index.topology(topology)
-    depth = levels.keys.index(key) + 1 if key in levels.keys else 0
+    domains = topology_of(index, topology).domains
+    depth = domains.depth(key)
     nodes = [
         node
-        for node, path in zip(index.nodes, index.domains(levels.keys).paths, strict=True)
+        for node, path in zip(index.nodes, domains.paths, strict=True)
         if node.labels.get(key) == value
         or (depth and path is not None and "/".join(path[:depth]) == value)
     ]
@@ -169,7 +170,7 @@ def _key_of(
 
     Raise UnusableEdit for neither.
     """
-    levels = index.topology(topology).levels
+    levels = topology_of(index, topology).levels
     for known in levels:
         if level in (known.domain, known.key):
             return known.key
