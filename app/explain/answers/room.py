@@ -134,17 +134,8 @@ def _shapes(index: Index, gpus: int) -> list[Shape]:
 
 
 def _gpu_names(index: Index) -> list[str]:
-    """Return what GPUs are called as a resource of nodes.
-
-    There is one name for device plugins, and another for each driver of DRA.
-    """
-
-    def look() -> list[str]:
-        kinds = {id(node.allocatable): node.allocatable for node in index.nodes}
-        names = {name for amounts in kinds.values() for name in amounts if name.endswith("/gpu")}
-        return sorted(names) or [GPU]
-
-    return index.remembered("names of GPUs", look, ("nodes", "slices"))
+    """Return what whole GPUs are called as a resource of nodes."""
+    return [name for name in index.gpu_names if name.endswith("/gpu")] or [GPU]
 
 
 def _sum(rooms: Sequence[Sequence[DomainRoom]], most: int) -> tuple[DomainRoom, ...]:

@@ -5,7 +5,7 @@ GPUs that are allocated by DRA are a resource that is called after their driver,
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -106,10 +106,6 @@ def requests_of_lasting(pods: Iterable[Pod]) -> dict[str, int]:
     return requests(pod for pod in pods if pod.deleting is None)
 
 
-def gpus(pods: Iterable[Pod]) -> int:
-    return gpus_of(requests(pods))
-
-
 def added(requested: ByNode, devices: ByNode) -> ByNode:
     """Return requests of pods and amounts of devices together, by node name."""
     sums = {
@@ -117,26 +113,6 @@ def added(requested: ByNode, devices: ByNode) -> ByNode:
         for node, amounts in devices.items()
     }
     return {**requested, **sums} if sums else requested
-
-
-def added_gpus(requested: Mapping[str, int], devices: ByNode) -> Mapping[str, int]:
-    """Return the GPUs of pods and of devices together, by node name."""
-    sums = {node: requested.get(node, 0) + gpus_of(amounts) for node, amounts in devices.items()}
-    return {**requested, **sums} if sums else requested
-
-
-def have_the_same(nodes: Sequence[Node], earlier: Sequence[Node]) -> bool:
-    """Return whether they are the same nodes with the same resources.
-
-    Labels, taints and conditions may differ.
-    """
-    if len(nodes) != len(earlier):
-        return False
-    pairs = zip(nodes, earlier, strict=True)
-    return all(
-        node is other or (node.name, node.allocatable) == (other.name, other.allocatable)
-        for node, other in pairs
-    )
 
 
 def left(

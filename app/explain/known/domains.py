@@ -7,6 +7,7 @@ from operator import itemgetter
 
 from app.explain.known.amounts import gpus_of
 from app.facts.kubernetes.node import Node
+from app.facts.labels import NODE_POOL
 from app.groups import by_key
 from app.value import Value
 
@@ -29,39 +30,45 @@ class Domains:
 
     A node that lacks one of the keys is outside, as in KAI. Domains of the same name in different
     parents are different domains, unless KAI takes them for one: it joins the names from the
-    broadest level on with dots, so rack `b.c` of zone `a` is rack `c` of zone `a.b`. Nodes that are
-    not `visible` do not exist for the scheduler.
+    broadest level on with dots, so rack `b.c` of zone `a` is rack `c` of zone `a.b`. Nodes
+    outside of `pool` do not exist for the scheduler, if a node pool is given.
     """
 
     def __init__(
         self,
         nodes: Sequence[Node],
         keys: Sequence[str],
-        visible: Sequence[bool] | None = None,
+        pool: str | None = None,
     ) -> None:
         self.nodes = nodes
         self.keys = tuple(keys)
-        self._visible = visible
+        self._pool = pool
         self._path_of = _reader(self.keys)
-        self.paths: list[Path | None] = list(map(self._path_of, nodes))
-        if visible is not None:
-            self.paths = [
-                path if seen else None for path, seen in zip(self.paths, visible, strict=True)
-            ]
+        self.paths: list[Path | None] = [
+            self._path_of(node) if self._is_visible(node) else None for node in nodes
+        ]
         self._grouped: dict[tuple[int, int], dict[Path, list[Domain]]] = {}
 
     def follow(self, nodes: Sequence[Node]) -> bool:
-        """Become the tree of the same nodes after a change. False if one is in another domain."""
+        """Become the tree of the same nodes after a change. False if it shows them otherwise."""
         if nodes is self.nodes:
             return True
+        if len(nodes) != len(self.nodes):
+            return False
         pairs = zip(nodes, self.nodes, strict=True)
         if any(
-            node is not other and self._path_of(node) != self._path_of(other)
-            for node, other in pairs
+            node is not other and self._seen(node) != self._seen(other) for node, other in pairs
         ):
             return False
         self.nodes = nodes
         return True
+
+    def _seen(self, node: Node) -> tuple[object, ...]:
+        """Return what the tree shows of a node."""
+        return node.name, node.allocatable, self._path_of(node), self._is_visible(node)
+
+    def _is_visible(self, node: Node) -> bool:
+        return self._pool is None or node.labels.get(NODE_POOL, "") == self._pool
 
     def depth(self, key: str) -> int | None:
         """1 for the broadest level; None for a key that is no level."""
@@ -87,10 +94,8 @@ class Domains:
     @cached_property
     def everywhere(self) -> Domain:
         """All nodes, also those outside."""
-        every = range(len(self.nodes))
-        if self._visible is None:
-            return Domain((), tuple(every))
-        return Domain((), tuple(position for position in every if self._visible[position]))
+        nodes = enumerate(self.nodes)
+        return Domain((), tuple(position for position, node in nodes if self._is_visible(node)))
 
     @cached_property
     def has_gpus(self) -> list[bool]:

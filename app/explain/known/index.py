@@ -1,12 +1,12 @@
 """What facts tell, each computed once: what is used on a node, and which topology is meant."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from operator import attrgetter
 from typing import TypeVar, cast
 
 from app.explain.known import amounts
-from app.explain.known.amounts import ByNode, current, gpus_of, taken_gpus, with_gpus
+from app.explain.known.amounts import ByNode, current, is_gpu, taken_gpus, with_gpus
 from app.explain.known.domains import Domains
 from app.explain.known.lookup import change
 from app.explain.known.snapshot import Belongings, Snapshot
@@ -22,8 +22,8 @@ T = TypeVar("T")
 
 _Kind = tuple[str, tuple[str, ...]]
 """Whose use counts, and which resources."""
-_Free = tuple[list[Amounts], list[tuple[int, ...]]]
-"""What is used on each node, and what is left there."""
+_Free = tuple[list[Amounts], list[tuple[int, ...]], list[tuple[int, ...]]]
+"""What is used on each node, what it has, and what is left there."""
 
 
 class Index(Belongings):
@@ -34,7 +34,7 @@ class Index(Belongings):
 
     def __init__(self, facts: Snapshot) -> None:
         super().__init__(facts)
-        self._domains: dict[tuple[str, ...], Domains] = {}
+        self._domains: dict[tuple[tuple[str, ...], str | None], Domains] = {}
         self._free: dict[_Kind, _Free] = {}
         self._was_free: dict[_Kind, _Free] = {}
         self._memory: dict[object, tuple[object, frozenset[str]]] = {}
@@ -70,10 +70,7 @@ class Index(Belongings):
         limits = {name for name in _LIMITS if getattr(before, name) != getattr(facts, name)}
         changed = {*changes, *limits}
         if _OF_NODES & changed:
-            nodes = self.nodes
             self._take_nodes()
-            if not amounts.have_the_same(self.nodes, nodes):
-                changed.add(_CAPACITY)
         self._forget(changed)
 
     def _take_nodes(self) -> None:
@@ -92,11 +89,7 @@ class Index(Belongings):
             if of & changed:
                 self.__dict__.pop(name, None)
 
-        if _CAPACITY in changed:
-            self._domains = {}
-            self._free = {}
-            self._was_free = {}
-        if _OF_USE & changed:
+        if (_OF_NODES | _OF_USE) & changed:
             self._was_free |= self._free
             self._free = {}
 
@@ -135,20 +128,32 @@ class Index(Belongings):
         ]
 
     @cached_property
+    def gpu_names(self) -> tuple[str, ...]:
+        """What GPUs are called as resources of nodes: by device plugins, and by drivers of DRA."""
+        kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
+        names = {name for allocatable in kinds.values() for name in allocatable}
+        return tuple(sorted(filter(is_gpu, names)))
+
+    @cached_property
     def gpus(self) -> list[int]:
         """GPUs of each node, in thousandths."""
-        return self._of_each_node(gpus_of)
+        return list(map(sum, self.allocatable(self.gpu_names)))
+
+    @cached_property
+    def left_gpus(self) -> list[int]:
+        """GPUs of each node that no pod has, in thousandths."""
+        return [max(0, sum(free)) for free in self.free(self.gpu_names)]
 
     def allocatable(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
         """Return what each node has of these resources, without any pod."""
-        vectors = partial(self._of_each_node, lambda has: tuple(has.get(name, 0) for name in names))
-        return self.remembered(("allocatable", names), vectors, [_CAPACITY])
 
-    def _of_each_node(self, make: Callable[[Amounts], T]) -> list[T]:
-        """Return what `make` gives for what each node has. Nodes of one kind share a map."""
-        kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
-        made = {kind: make(allocatable) for kind, allocatable in kinds.items()}
-        return [made[id(node.allocatable)] for node in self.nodes]
+        def vectors() -> list[tuple[int, ...]]:
+            # nodes of one kind share a map
+            kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
+            made = {kind: tuple(has.get(name, 0) for name in names) for kind, has in kinds.items()}
+            return [made[id(node.allocatable)] for node in self.nodes]
+
+        return self.remembered(("allocatable", names), vectors, _OF_NODES)
 
     def free(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
         """Return what each node has left of these resources."""
@@ -167,20 +172,22 @@ class Index(Belongings):
         used: ByNode,
         names: tuple[str, ...],
     ) -> list[tuple[int, ...]]:
-        """Return what each node has left, computed anew where its pods have changed."""
+        """Return what each node has left, computed anew where it or its pods have changed."""
         kind = (whose, names)
         if kind not in self._free:
             has = self.allocatable(names)
             taken = [used.get(node.name, _NOTHING) for node in self.nodes]
-            before, free = self._was_free.get(kind, ([_NOTHING] * len(has), has))
-            places = zip(before, taken, free, has, strict=True)
+            earlier = self._was_free.get(kind)
+            if earlier is None or len(earlier[0]) != len(has):
+                earlier = [_NOTHING] * len(has), has, has
+            places = zip(*earlier, taken, has, strict=True)
             free = [
-                kept if was is now else amounts.left(have, now, names)
-                for was, now, kept, have in places
+                kept if was is now and had == have else amounts.left(have, now, names)
+                for was, had, kept, now, have in places
             ]
-            self._free[kind] = taken, free
+            self._free[kind] = taken, has, free
 
-        return self._free[kind][1]
+        return self._free[kind][2]
 
     @cached_property
     def free_gpus(self) -> list[int]:
@@ -188,21 +195,15 @@ class Index(Belongings):
 
         There are none on nodes that take no pods.
         """
-        used = self.used_gpus
-        places = zip(self.nodes, self.gpus, self.open_for_gpus, strict=True)
-        return [
-            max(0, has - used.get(node.name, 0)) if opened else 0 for node, has, opened in places
-        ]
+        places = zip(self.left_gpus, self.open_for_gpus, strict=True)
+        return [left if opened else 0 for left, opened in places]
 
     @cached_property
     def soon_free_gpus(self) -> list[int]:
-        """GPUs that terminating pods have on each node with GPUs, in thousandths."""
-        claimed = taken_gpus(self._claims_of_terminating, self.slices)
-        leaving = amounts.added_gpus(self.lookup(Index._terminating_on).each(amounts.gpus), claimed)
-        return [
-            leaving.get(node.name, 0) if has else 0
-            for node, has in zip(self.nodes, self.gpus, strict=True)
-        ]
+        """GPUs that terminating pods have on each node, in thousandths."""
+        names = self.gpu_names
+        places = zip(self.soon_free(names), self.free(names), strict=True)
+        return [sum(soon) - sum(now) for soon, now in places]
 
     # What is taken of nodes.
 
@@ -213,11 +214,6 @@ class Index(Belongings):
         GPUs that claims are allocated there are included. Finished pods ask for nothing.
         """
         return amounts.added(self.lookup(Index.pods_on).each(amounts.requests), self._taken)
-
-    @property
-    def used_gpus(self) -> Mapping[str, int]:
-        """GPUs that are used on each node, in thousandths, by node name."""
-        return amounts.added_gpus(self.lookup(Index.pods_on).each(amounts.gpus), self._taken)
 
     @cached_property
     def _taken(self) -> ByNode:
@@ -249,12 +245,19 @@ class Index(Belongings):
         )
         return amounts.added(self.lookup(Index.pods_on).each(amounts.requests_of_lasting), taken)
 
-    def domains(self, keys: Sequence[str]) -> Domains:
-        """Return the tree of `nodes` that these labels make."""
-        key = tuple(keys)
+    def domains(
+        self,
+        keys: Sequence[str],
+        pool: str | None = None,
+    ) -> Domains:
+        """Return the tree of `nodes` that these labels make.
+
+        Only of the nodes in a node pool if one is given, "" for those that are in none.
+        """
+        key = (tuple(keys), pool)
         known = self._domains.get(key)
         if not known or not known.follow(self.nodes):
-            known = self._domains[key] = Domains(self.nodes, key)
+            known = self._domains[key] = Domains(self.nodes, keys, pool)
         return known
 
     @cached_property
@@ -262,27 +265,11 @@ class Index(Belongings):
         """Whether some nodes are in a node pool of KAI."""
         return any(NODE_POOL in node.labels for node in self.facts.nodes)
 
-    def domains_of_pool(
-        self,
-        keys: Sequence[str],
-        pool: str,
-    ) -> Domains:
-        """Return the tree of the nodes of one node pool, "" for those that are in none."""
-
-        def make() -> Domains:
-            visible = [node.labels.get(NODE_POOL, "") == pool for node in self.nodes]
-            return Domains(self.nodes, keys, visible=visible)
-
-        return self.remembered(("pool", tuple(keys), pool), make, ["nodes", "slices"])
-
 
 _EMPTY = Snapshot()
 _KINDS = [name for name in Snapshot.__struct_fields__ if isinstance(getattr(_EMPTY, name), tuple)]
 _LIMITS = {"unseen", "skipped", "absent"}
 """The fields that say what is not known."""
-_CAPACITY = "capacity"
-"""Stands for the names of all nodes and what they have: less than the fields `nodes` and `slices`.
-"""
 _NOTHING: Amounts = {}
 
 _OF_NODES = {"nodes", "slices"}
@@ -291,7 +278,9 @@ MADE_OF = {
     "open_nodes": _OF_NODES,
     "open_for_gpus": _OF_NODES,
     "has_pools": {"nodes"},
-    "gpus": {_CAPACITY},
+    "gpu_names": _OF_NODES,
+    "gpus": _OF_NODES,
+    "left_gpus": _OF_NODES | _OF_USE,
     "free_gpus": _OF_NODES | _OF_USE,
     "soon_free_gpus": _OF_NODES | _OF_USE,
     "used": _OF_USE,
@@ -299,4 +288,4 @@ MADE_OF = {
     "_taken": {"claims", "slices"},
     "_group_of_owner": {"pod_groups"},
 }
-"""What each cached property is made of, of the facts and of the capacity."""
+"""The facts that each cached property is made of."""

@@ -155,7 +155,7 @@ class Placements:
     def _domains(self, pool: str) -> Domains:
         if pool == ANY_POOL or not self._index.has_pools:
             return self._topology.domains
-        return self._index.domains_of_pool(self._topology.keys, pool)
+        return self._index.domains(self._topology.keys, pool)
 
     def free(self, position: int) -> Amounts:
         """Return what a node has left of the resources that the demand is about."""

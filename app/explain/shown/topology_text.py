@@ -139,8 +139,7 @@ def nodes_text(
         node = index.nodes[position]
         pods = index.pods_on.get(node.name, ())
         gpus = gpus_of(node.allocatable)
-        used = index.used_gpus.get(node.name, 0)
-        free = "not known" if report.free is None else plain(max(0, gpus - used))
+        free = "not known" if report.free is None else plain(index.left_gpus[position])
         state = "" if index.open_for_gpus[position] else "closed"
         groups = listed(dict.fromkeys(f"{pod.namespace}/{pod.group or pod.name}" for pod in pods))
         rows.append((node.name, f"{free} of {amount('/gpu', gpus)} free", state, groups))
