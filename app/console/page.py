@@ -5,6 +5,7 @@ from typing import Any
 
 from app.explain.known.index import Index
 from app.facts.named import Ref
+from app.objects.resource import Resource
 from app.value import Value
 
 Query = Mapping[str, str]
@@ -36,14 +37,14 @@ def ignored(query: Query, options: Mapping[str, bool]) -> list[str]:
     return unknown + values
 
 
-def reference(text: str, kinds: Mapping[str, bool]) -> Ref | None:
+def reference(text: str, kinds: Mapping[str, Resource]) -> Ref | None:
     """Return the object that `Kind/namespace/name` names, or None if the text has another form.
 
-    `kinds` has the kinds that are known, and whether each has namespaces.
+    `kinds` has the kinds that are known.
     """
     kind, _, rest = text.partition("/")
     namespace, _, name = rest.partition("/")
-    is_known = kind in kinds and bool(namespace) == kinds[kind]
+    is_known = kind in kinds and bool(namespace) == kinds[kind].namespaced
     return Ref(kind, namespace, name) if name and is_known else None
 
 

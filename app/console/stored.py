@@ -11,22 +11,21 @@ import yaml
 
 from app.console.page import ConsolePage, Query, Values, reference
 from app.explain.known.index import Index
-from app.explain.known.kinds import EXPLAINED
 from app.explain.known.snapshot import OF_KIND
 from app.facts.kubernetes.event import Event
 from app.facts.named import Ref
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Reader, Rejected
 from app.objects.resource import EVENT, Resource
+from app.stores.around import ASKED
 
 MOST_EVENTS = 50
 KINDS = {kind: resource for kind, resource in OF_KIND.items() if resource is not EVENT}
 """The kinds that can be shown."""
-_NAMESPACED = {kind: resource.namespaced for kind, resource in KINDS.items()}
 
 
 async def read_stored(client: Reader, query: Query) -> Values:
     """Return what the page shows of the object that the query names, as it is stored."""
-    ref = reference(query.get("object", ""), _NAMESPACED)
+    ref = reference(query.get("object", ""), KINDS)
     if not ref:
         return {"problem": "The address names no object of a kind that the console reads."}
 
@@ -54,13 +53,13 @@ def _yaml(obj: Object, resource: Resource) -> str:
 def read(index: Index, query: Query) -> Values:
     """Return what the page shows without the stored object."""
     text = query.get("object", "")
-    ref = reference(text, _NAMESPACED)
+    ref = reference(text, KINDS)
     return {
         "name": f"{ref.kind} {ref.name}" if ref else text or "No object",
         "namespace": ref.namespace if ref else "",
         "commands": _commands(ref) if ref else (),
         "object": text,
-        "explained": ref is not None and ref.kind in EXPLAINED,
+        "explained": ref is not None and ref.kind in ASKED,
         "options": {"object": ref is not None},
         "problem": "",
         "yaml": "",

@@ -11,13 +11,13 @@ from app.explain.gangs.subject import subject
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Path
 from app.explain.known.index import Index
-from app.explain.known.kinds import EXPLAINED
 from app.explain.known.levels import Topology, topology_of
 from app.explain.known.snapshot import TITLES
 from app.explain.reasons.words import counted, listed, plain
 from app.explain.shown.topology_text import search_text
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
+from app.stores.around import ASKED
 
 MOST_OUTSIDE = 100
 MOST_NODES = 256
@@ -70,6 +70,7 @@ def _of_survey(
     return {
         "headline": _headline(examined, topology, at),
         "levels": examined.levels,
+        "nodes_count": examined.nodes,
         "reasons": examined.reasons if not at else (),
         "outside": examined.outside[:MOST_OUTSIDE],
         "outside_count": len(examined.outside),
@@ -183,7 +184,7 @@ def _nodes_of(index: Index, text: str) -> frozenset[str] | None:
 
     None if there is no such object.
     """
-    ref = reference(text, EXPLAINED)
+    ref = reference(text, ASKED)
     about = subject(index, ref) if ref else None
     if not about:
         return None

@@ -11,7 +11,6 @@ from app.explain.answers.answer import Answer
 from app.explain.answers.branch import Branch
 from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.index import Index
-from app.explain.known.kinds import EXPLAINED
 from app.explain.known.snapshot import TITLES, Snapshot
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.words import listed
@@ -19,6 +18,7 @@ from app.explain.shown.text import folded, without_pods
 from app.explain.shown.waiting_text import COLUMNS, cells, first_reason
 from app.facts.named import Ref
 from app.groups import by_key
+from app.stores.around import ASKED
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ def printed(
 
     None if there is no such object.
     """
-    ref = reference(text, EXPLAINED)
+    ref = reference(text, ASKED)
     answer = answered(index, ref) if ref else None
     return None if answer is None else form(answer)
 
@@ -61,7 +61,7 @@ def _read(listing: WaitingList, index: Index, query: Query) -> Values:
     all_rows = listing.rows
     namespaces = sorted({row.ref.namespace for row in all_rows})
     asked = query.get("object", "")
-    ref = reference(asked, EXPLAINED)
+    ref = reference(asked, ASKED)
     namespace = query.get("namespace", "")
     options = {"namespace": namespace in namespaces, "object": ref is not None, "q": True}
     if not options["namespace"]:
@@ -137,7 +137,7 @@ def _shown(answer: Answer) -> Values:
         "more": max(0, len(rows) - MOST_ROWS),
         "words": _WORDS,
         "causes": [_clause(reason.text) for reason in answer.reasons],
-        "explained": EXPLAINED,
+        "explained": ASKED,
         "kinds": stored.KINDS,
         "rooms": _rooms(answer.room),
         "unseen": [f"{TITLES[kind]} ({cause})" for kind, cause in answer.unseen.items()],

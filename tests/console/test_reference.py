@@ -3,9 +3,11 @@
 import pytest
 
 from app.console.page import named, reference
+from app.facts.kinds import QUEUE
 from app.facts.named import Ref
+from app.objects.resource import POD
 
-KINDS = {"Pod": True, "Queue": False}
+KINDS = {"Pod": POD, "Queue": QUEUE}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from app.explain.answers.survey import domain_reports, survey
 from app.explain.answers.waiting import rows, workloads
 from app.explain.gangs.planned import planned
 from app.explain.known.index import Index
-from app.explain.known.kinds import EXPLAINED
 from app.explain.known.levels import topology_of
 from app.explain.known.read import facts_of
 from app.explain.known.snapshot import Snapshot
@@ -27,6 +26,7 @@ from app.explain.shown.topology_text import (
 )
 from app.explain.shown.waiting_text import list_document, list_text
 from app.facts.grove.topology import read_cluster_topology, read_cluster_topology_binding
+from app.stores.around import ASKED
 from app.visible import visible_json
 from tests.explain.fleet import NOW
 from tests.fuzz.clusters import Object, corpus, mutation_of, objects_in, read_cluster
@@ -44,7 +44,7 @@ def run(data: bytes) -> None:
     objects = objects_in(cluster)
     facts = facts_of(objects, NOW)
     index = Index(facts)
-    ref = reference(str(cluster.get("ask")), EXPLAINED)
+    ref = reference(str(cluster.get("ask")), ASKED)
     answer = explain(index, ref) if ref else None
     if answer is not None:
         check_text(text(answer, everything=True))

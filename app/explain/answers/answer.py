@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from app.explain.answers.branch import Branch, State, together
+from app.explain.answers.branch import AS_JSON, Branch, State, together
 from app.explain.answers.tree import grow
 from app.explain.gangs.subject import Subject, subject
 from app.explain.known.index import Index
@@ -20,7 +20,7 @@ _WHOLE = {"PodCliqueSet", "PodGang", "PodGroup", "Workload"}
 """Kinds that are gangs, or have some. Other objects are parts of one."""
 
 
-class Answer(Value):
+class Answer(Value, rename=AS_JSON):
     """`placed` of `total` pods have a node; None if that is not known.
 
     `said` are KAI's own words about what waits, `silence` what it means that there are none.

@@ -14,8 +14,11 @@ from app.value import Value
 
 State = Literal["well", "waits", "warning", "problem", "unknown"]
 
+AS_JSON = {"ref": "object"}
+"""What fields are called in JSON."""
 
-class Branch(Value):
+
+class Branch(Value, rename=AS_JSON):
     """One object.
 
     `asked` is its constraint, `where` where its pods are, or the most room that there is for them.

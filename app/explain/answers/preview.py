@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from app.explain.answers.branch import AS_JSON
 from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology, topology_of
@@ -14,7 +15,7 @@ from app.facts.named import Ref
 from app.value import Value
 
 
-class ConstraintChange(Value):
+class ConstraintChange(Value, rename=AS_JSON):
     """What changes for one constraint of a PodCliqueSet.
 
     `severe` if the constraint is lost or rejected.

@@ -22,13 +22,12 @@ from app.value import Value
 class LevelReport(Value):
     """The coverage of a level.
 
-    `nodes` of `total` nodes have its label; `domains` is how many domains it makes, `findings` how
+    `nodes` have its label; `domains` is how many domains it makes, `findings` how
     many reasons are about it.
     """
 
     level: Level
     nodes: int
-    total: int
     domains: int
     findings: int
 
@@ -110,15 +109,13 @@ def _level(
     reasons: Sequence[Reason],
 ) -> LevelReport:
     domains = topology.domains
-    nodes = len(domains.nodes)
     lacking = sum(level.key not in node.labels for node in topology.outside)
     field = f"metadata.labels[{level.key}]"
     findings = sum(1 for reason in reasons if any(item.field == field for item in reason.evidence))
     depth = domains.depth(level.key) or 0
     return LevelReport(
         level,
-        nodes - lacking,
-        nodes,
+        len(domains.nodes) - lacking,
         len(domains.at(depth)),
         findings,
     )

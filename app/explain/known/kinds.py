@@ -1,27 +1,22 @@
-"""The kinds of objects that may be asked about."""
+"""The names of the kinds of objects that may be asked about."""
 
 from collections.abc import Mapping
 
-_SHORT: Mapping[str, str] = {
+from app.stores.around import ASKED
+
+_SHORT = {
     "PodCliqueSet": "pcs",
     "PodCliqueScalingGroup": "pcsg",
     "PodClique": "pclq",
     "PodGang": "pg",
-    "PodGroup": "",
-    "Workload": "",
     "Pod": "po",
-    "ResourceClaim": "",
-    "ComputeDomain": "",
 }
-"""The short names of kubectl, "" for a kind that has none."""
-
-EXPLAINED: Mapping[str, bool] = dict.fromkeys(_SHORT, True)
-"""The kinds, all of which have namespaces."""
+"""The short names of kubectl."""
 
 KINDS: Mapping[str, str] = {
     name: kind
-    for kind, short in _SHORT.items()
-    for name in (kind.lower(), f"{kind.lower()}s", short)
+    for kind in ASKED
+    for name in (kind.lower(), f"{kind.lower()}s", _SHORT.get(kind, ""))
     if name
 }
 """The kinds, by the names that kubectl has for them."""

@@ -78,8 +78,8 @@ class Arrangement:
         for rules in (Rules(), _FREELY):
             packer = Packer(ground, rules)
             if packer.places(wish.demand):
-                self._used.append(packer.trial.used())
-                self._free = packer.trial.free
+                self._used.append(packer.used())
+                self._free = packer.free
                 return True
         return False
 

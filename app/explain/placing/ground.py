@@ -1,10 +1,9 @@
 """What demands are placed on: nodes by domain, with what is free on them."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
-from app.explain.known.domains import Domain, Domains
+from app.explain.known.domains import Domains
 from app.explain.placing.demand import Demand
 from app.facts.kubernetes.pod import Shape
 from app.value import Value
@@ -63,11 +62,6 @@ def capacity_of(free: Vector, asks: Vector) -> int:
 def fullest_first(able: list[Taker], free: Sequence[Vector]) -> list[Taker]:
     """Return the nodes that take pods, those with the least room first."""
     return sorted(able, key=lambda taker: (taker[0], free[taker[1]], taker[1]))
-
-
-def kinds_of(free: Sequence[Vector], domain: Domain) -> Mapping[Vector, int]:
-    """Return how many nodes of a domain have each amount free: few kinds, of many nodes."""
-    return Counter(map(free.__getitem__, domain.nodes))
 
 
 class Board:

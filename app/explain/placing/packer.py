@@ -38,11 +38,10 @@ class Rules(Value):
 AS_KAI = Rules()
 
 
-class Packer:
+class Packer(Trial):
     """A placing of demands on nodes, as KAI does it.
 
-    KAI counts the room on nodes that can't take the pods too, and only then finds that out. `trial`
-    has what was placed, and what is left.
+    KAI counts the room on nodes that can't take the pods too, and only then finds that out.
     """
 
     def __init__(
@@ -50,10 +49,8 @@ class Packer:
         ground: Ground,
         rules: Rules,
     ) -> None:
-        self._ground = ground
-        self._domains = ground.domains
+        super().__init__(ground)
         self._rules = rules
-        self.trial = Trial(ground)
 
     def places(self, demand: Demand) -> bool:
         """Return whether KAI places all of a demand. What it places stays."""
@@ -61,9 +58,9 @@ class Packer:
 
     def has_room(self, demand: Demand) -> bool:
         """Return whether KAI would place all of a demand. Nothing stays placed."""
-        mark = self.trial.mark
+        mark = self.mark
         placed = self.places(demand)
-        self.trial.undo(mark)
+        self.undo(mark)
         return placed
 
     def _place(
@@ -77,12 +74,12 @@ class Packer:
         if not demand.shapes or not (demand.key or demand.preferred):
             return self._place_inside(demand, scope, scores)
 
-        mark = self.trial.mark
+        mark = self.mark
         for domain in self._candidates(demand, scope):
             own = self._scores(demand, domain, scope) if demand.preferred else scores
             if self._place_inside(demand, domain, own):
                 return True
-            self.trial.undo(mark)
+            self.undo(mark)
         return False
 
     def _place_inside(
@@ -92,7 +89,7 @@ class Packer:
         scores: Scores,
     ) -> bool:
         for shape, count in _merged(demand.pods):
-            if not self.trial.fill(shape, count, domain.nodes, scores):
+            if not self.fill(shape, count, domain.nodes, scores):
                 return False
         return all(self._place(part, domain, scores) for part in _joined(demand.parts))
 
@@ -170,16 +167,15 @@ class Packer:
         KAI looks at that before it tries to place the pods there. If some pods have a resource that
         others don't, it compares sums; else it counts room for the largest pod.
         """
-        trial = self.trial
         if not self._rules.sizes or not alike(demand, self._ground.names):
-            tightness = trial.tightness(self._ground.asked(demand))
+            tightness = self.tightness(self._ground.asked(demand))
             return lambda path: tightness(path) <= 1
 
         largest = self._largest(demand)
         named = zip(largest, self._ground.names, strict=True)
         if not any(ask for ask, name in named if name != "pods"):
             return lambda path: bool(self._domains.called(path).nodes)
-        tally = trial.tally(largest)
+        tally = self.tally(largest)
         return lambda path: tally.of(path)[0] >= demand.count
 
     def _descend(
@@ -194,7 +190,7 @@ class Packer:
             if fits(path):
                 yield path
             return
-        for child in self.trial.order(asked, path):
+        for child in self.order(asked, path):
             # A joined domain has more room than one of the domains that it is in.
             if self._domains.joined or fits(child):
                 yield from self._descend(asked, child, depth, fits)

@@ -81,7 +81,7 @@ class Outcome:
         self._rules = rules
         packer = Packer(ground, rules)
         self.fits = packer.places(demand)
-        self._used = packer.trial.used() if self.fits else frozenset()
+        self._used = packer.used() if self.fits else frozenset()
 
     def short_of(self, demand: Demand) -> Demand | None:
         """Return the innermost part of a demand that has no place by itself.

@@ -2,12 +2,13 @@
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from heapq import nsmallest
 
 from app.explain.known.amounts import is_gpu
 from app.explain.known.domains import Domains, Path
-from app.explain.placing.ground import Board, Ground, Taker, Vector, capacity_of, kinds_of
+from app.explain.placing.ground import Board, Ground, Taker, Vector, capacity_of
 from app.facts.kubernetes.pod import Shape
 
 Scores = Mapping[int, int] | None
@@ -64,7 +65,9 @@ class DomainSums:
         """Return the sum of a domain."""
         total = self._by_path.get(path)
         if total is None:
-            kinds = kinds_of(self._free, self._domains.called(path))
+            nodes = self._domains.called(path).nodes
+            # few kinds, of many nodes
+            kinds = Counter(map(self._free.__getitem__, nodes))
             vectors = [
                 [count * amount for amount in self._measure(free)] for free, count in kinds.items()
             ]
@@ -88,31 +91,6 @@ class DomainSums:
                 self._by_path[path] = tuple([old - less + more for old, less, more in changed])
 
 
-def sums(
-    domains: Domains,
-    free: Sequence[Vector],
-    length: int,
-) -> DomainSums:
-    """Tally what is free, of `length` resources."""
-    return DomainSums(domains, free, lambda have: have, (0,) * length)
-
-
-def pod_counts(
-    domains: Domains,
-    free: Sequence[Vector],
-    asks: Vector,
-) -> DomainSums:
-    """Tally for how many pods of one size there is room."""
-    known: dict[Vector, Vector] = {}
-
-    def measure(have: Vector) -> Vector:
-        if have not in known:
-            known[have] = (capacity_of(have, asks),)
-        return known[have]
-
-    return DomainSums(domains, free, measure, (0,))
-
-
 class Trial(Board):
     """Pods on nodes, and what each domain has left."""
 
@@ -123,13 +101,16 @@ class Trial(Board):
         self._cpus = [position for position, name in enumerate(names) if name == "cpu"]
         self._counted = [position for position, name in enumerate(names) if name != "pods"]
         self._tallies: dict[Vector, DomainSums] = {}
-        self._sums = sums(self._domains, self._free, len(names))
+        nothing = (0,) * len(names)
+        self._sums = DomainSums(self._domains, self._free, lambda have: have, nothing)
         self._orders: dict[Path, dict[Vector, Order]] = {}
 
     def tally(self, largest: Vector) -> DomainSums:
         """For how many pods of this size each domain has room."""
         if largest not in self._tallies:
-            self._tallies[largest] = pod_counts(self._domains, self._free, largest)
+            self._tallies[largest] = DomainSums(
+                self._domains, self._free, lambda have: (capacity_of(have, largest),), (0,)
+            )
         return self._tallies[largest]
 
     def order(

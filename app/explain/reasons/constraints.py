@@ -12,6 +12,7 @@ from app.facts.grove.podgang import GangGroup, GangPart, PodGang
 from app.facts.grove.topology import ClusterTopology
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.named import Ref
+from app.rules.topology.members import PodGroupCliques
 
 _CONDITIONS = (("TopologyLevelsUnavailable", "True"), ("TopologyConstraintSatisfied", "False"))
 
@@ -211,18 +212,11 @@ def _untold(
         yield pcs.asked.required
     if cluster.key_of(pcs.asked.preferred) and not whole.told.preferred:
         yield f"{pcs.asked.preferred} (preferred)"
+    cliques = PodGroupCliques(pcs)
     for name, rank in _ranks(whole, -1, keys):
-        yield from (asked.required for asked in _asked_for(pcs, name) if rank < rank_of(asked))
-
-
-def _asked_for(pcs: SetWithStatus, name: str) -> Iterator[UserConstraint]:
-    """Yield the constraints of the template of a PodClique, and of its scaling groups."""
-    # Grove ends the name of a PodClique with that of its template.
-    named = (template for template in pcs.cliques if name.endswith(f"-{template.name}"))
-    template = max(named, key=lambda template: len(template.name), default=None)
-    if template:
-        yield template.asked
-        yield from (group.asked for group in pcs.groups if template.name in group.cliques)
+        found = cliques.find(name)
+        parts = (found.clique, found.group) if found else ()
+        yield from (part.asked.required for part in parts if part and rank < rank_of(part.asked))
 
 
 def _ranks(

@@ -5,23 +5,26 @@ Branch, ConstraintChange and DomainReport are keys.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
-from msgspec.structs import asdict
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from app.explain.answers.answer import Answer
 from app.explain.answers.preview import Preview
 from app.explain.answers.room import RoomAnswer, RoomSearch
 from app.explain.answers.survey import DomainReport, Survey
-from app.explain.known.domains import Domain
 from app.explain.known.snapshot import Snapshot
+from app.explain.placing.room import DomainRoom
 from app.objects.shape import Object
-from app.value import Value
 
 
 def document(answer: Answer) -> Object:
     """One answer. `placed` and `total` are null if they are not known."""
-    return {**_map(answer), "unseen": dict(answer.unseen or {})}
+    return {**to_builtins(replace(answer, room=())), "room": [_room(room) for room in answer.room]}
+
+
+def _room(room: DomainRoom) -> Object:
+    return {"domain": room.domain.path, "pods": room.pods}
 
 
 def survey_document(
@@ -44,7 +47,7 @@ def survey_document(
         "nodes": None if unknown else survey.nodes,
         "levels": [
             {
-                **_map(r.level),
+                **to_builtins(r.level),
                 "nodes": r.nodes,
                 "domains": r.domains,
                 **unknown,
@@ -53,11 +56,11 @@ def survey_document(
             for r in survey.levels
         ],
         "outside": list(survey.outside),
-        "reasons": plain(survey.reasons),
-        "unknown": plain(survey.unknown),
+        "reasons": to_builtins(survey.reasons),
+        "unknown": to_builtins(survey.unknown),
         "unseen": dict(facts.unseen),
         "domains": [
-            _map(report) | {name: _gpus(getattr(report, name)) for name in gpus}
+            to_builtins(report) | {name: _gpus(getattr(report, name)) for name in gpus}
             for report in domains
         ],
     }
@@ -71,7 +74,7 @@ def room_document(answer: RoomAnswer) -> Object:
         "gpus": _gpus(answer.gpus),
         "domains": [
             {
-                "path": list(room.domain.path),
+                "path": room.domain.path,
                 "pods": room.pods,
                 "withLabels": labels.get(room.domain.path, room.pods),
             }
@@ -97,30 +100,11 @@ def search_document(search: RoomSearch) -> Object:
 
 def preview_document(preview: Preview) -> Object:
     return {
-        "levels": plain(preview.after.levels),
+        "levels": to_builtins(preview.after.levels),
         "keysOnNoNode": list(preview.absent),
-        "effects": plain(preview.effects),
-        "reasons": plain(preview.reasons),
+        "effects": to_builtins(preview.effects),
+        "reasons": to_builtins(preview.reasons),
     }
-
-
-def _map(value: Value) -> Object:
-    """Return a value as a map of its fields; its `ref` is called `object`."""
-    return {_NAMES.get(name, name): plain(field) for name, field in asdict(value).items()}
-
-
-_NAMES = {"ref": "object", "had_place": "hadPlace"}
-
-
-def plain(value: Any) -> Any:
-    """Return a value of maps, lists and scalars, in place of values and tuples."""
-    if isinstance(value, Domain):
-        return list(value.path)
-    if isinstance(value, Value):
-        return _map(value)
-    if isinstance(value, tuple):
-        return [plain(item) for item in value]
-    return value
 
 
 def _gpus(thousandths: int | None) -> int | float | None:

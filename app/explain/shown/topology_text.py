@@ -22,7 +22,7 @@ def survey_text(survey: Survey, facts: Snapshot) -> str:
     lines = [visible(_title(survey, facts))]
     rows = [("level", "label", "nodes", "domains", "")]
     for report in survey.levels:
-        coverage = (f"{report.nodes:,} of {report.total:,}", f"{report.domains:,}")
+        coverage = (f"{report.nodes:,} of {survey.nodes:,}", f"{report.domains:,}")
         if "nodes" in facts.unseen:
             coverage = ("not known", "not known")
         state = f"{report.findings} to look at" if report.findings else ""

@@ -5,11 +5,12 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import to_builtins
+
 from app.explain.answers.branch import State
 from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.words import counted, short
-from app.explain.shown.json import plain
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.text import not_seen, table
 from app.fitted import narrowed
@@ -150,7 +151,7 @@ def list_document(rows: Sequence[WorkloadRow], facts: Snapshot) -> Object:
 def _map(row: WorkloadRow, facts: Snapshot) -> Object:
     age = None if row.since is None else max(0, int(facts.now - row.since))
     return {
-        "object": plain(row.ref),
+        "object": to_builtins(row.ref),
         "state": row.state,
         "ageSeconds": age,
         "placed": row.placed,

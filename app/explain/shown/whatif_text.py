@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
+from msgspec import to_builtins
+
 from app.explain.answers.whatif.effects import Effects, Fate, How
 from app.explain.answers.whatif.seekers import MOST_ALONE
 from app.explain.reasons.words import counted, listed
-from app.explain.shown.json import plain
 from app.explain.shown.text import table
 from app.facts.named import Ref
 from app.objects.shape import Object
@@ -140,10 +141,10 @@ def effects_document(effects: Effects) -> Object:
     """Return the effects as a map: `how` and ids of reasons are stable."""
     return {
         "edits": list(effects.lines),
-        "moves": plain(effects.moves),
-        "waits": plain(effects.waits),
-        "worse": plain(effects.worse),
-        "topology": plain(effects.topology),
+        "moves": to_builtins(effects.moves),
+        "waits": to_builtins(effects.waits),
+        "worse": to_builtins(effects.worse),
+        "topology": to_builtins(effects.topology),
         "podsNotExamined": effects.others,
         "podsCut": {"moving": effects.cut[0], "waiting": effects.cut[1]},
     }

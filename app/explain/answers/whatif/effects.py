@@ -61,7 +61,7 @@ OF_PLACE = {*PLACEMENT, "BoundToDomain"}
 """Reasons for which pods find no place, whether or not they have been made."""
 
 
-class Fate(Value):
+class Fate(Value, rename="camel"):
     """What becomes of a gang.
 
     `pods` of it need a place; `where` are the domains that they would get, or the nodes if there
