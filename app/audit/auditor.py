@@ -8,6 +8,7 @@ ResourceClaims are checked too.
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
+from itertools import chain
 from typing import TypeVar
 
 from app.audit.claims import ClaimAudit
@@ -115,17 +116,7 @@ class Auditor:
         """
         self._listing = await listed.read(self._cluster, self._client, self._levels, namespace)
         await self._try_pods(self._claims.read_pods())
-        for resource in self._resources():
-            async for finding in self._judged(resource, namespace):
-                self.tally.add(finding)
-                yield finding
-
-        for resource in OWNED:
-            for finding in self._owned(resource):
-                self.tally.add(finding)
-                yield finding
-
-        for finding in await self._try_pods(self._claims.in_deletion(self._exempt)) or ():
+        async for finding in self._all(namespace):
             self.tally.add(finding)
             yield finding
 
@@ -133,6 +124,15 @@ class Auditor:
             self.tally.notes.append(
                 "the managed ClusterTopology does not exist: the configuration's levels stand in"
             )
+
+    async def _all(self, namespace: str | None) -> AsyncIterator[Finding]:
+        for resource in self._resources():
+            async for finding in self._judged(resource, namespace):
+                yield finding
+        for finding in chain.from_iterable(map(self._owned, OWNED)):
+            yield finding
+        for finding in await self._try_pods(self._claims.in_deletion(self._exempt)) or ():
+            yield finding
 
     async def _try_pods(self, reading: Awaitable[T]) -> T | None:
         """Return the result of `reading`, or None if Pods can't be read."""

@@ -15,10 +15,9 @@ from app.cluster.connect import is_expired
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.words import listed
-from app.facts.table import ROOM
 from app.groups import by_key
 from app.kube.api import ClusterError
-from app.objects.resource import POD
+from app.stores.listed import OF_ALL_NAMESPACES
 from app.stores.permitted import PermittedStores
 from app.value import Value
 
@@ -163,8 +162,10 @@ class Live:
             for name, namespaces in places.items()
         }
         by_namespace = {scope for scope in self._watched.stores if scope[1]}
-        if any(row.resource is POD for row, _ in self._watched.denied | by_namespace):
-            unseen[ROOM] = "no right to list pods of all namespaces"
+        for row, _ in self._watched.denied | by_namespace:
+            if row.resource in OF_ALL_NAMESPACES:
+                cause = f"{NO_RIGHT} {row.resource.plural} of all namespaces"
+                unseen[OF_ALL_NAMESPACES[row.resource]] = cause
 
         return unseen
 

@@ -6,7 +6,7 @@ It shows levels and their coverage, what is not a tree, where room is, and a map
 from app.console.map import drawn
 from app.console.page import ConsolePage, Query, Values, named, reference
 from app.explain.answers.room import RoomSearch, search_room
-from app.explain.answers.survey import DomainReport, Survey, domain_reports, survey
+from app.explain.answers.survey import Survey, domain_reports, survey
 from app.explain.gangs.subject import subject
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Path
@@ -14,7 +14,7 @@ from app.explain.known.index import Index
 from app.explain.known.levels import Topology, topology_of
 from app.explain.known.snapshot import TITLES
 from app.explain.reasons.words import counted, listed, plain
-from app.explain.shown.topology_text import search_text
+from app.explain.shown.topology_text import free_words, search_text
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
 from app.stores.around import ASKED
@@ -120,7 +120,7 @@ def _headline(
         return "The nodes can't be seen with your rights"
     if at:
         (report,) = domain_reports(topology, len(at), at)
-        return f"{'/'.join(at)}: {counted(report.nodes, 'node')}, {_free(report)}"
+        return f"{'/'.join(at)}: {counted(report.nodes, 'node')}, {free_words(report)}"
 
     nodes = counted(examined.nodes, "node")
     if not topology.levels:
@@ -133,15 +133,6 @@ def _headline(
     findings = looked.get(len(examined.reasons), f"{len(examined.reasons)} things to look at")
 
     return f"{nodes} in {domains}; {findings}" if domains else f"{nodes}; {findings}"
-
-
-def _free(report: DomainReport) -> str:
-    gpus = plain(report.gpus)
-    return (
-        f"{gpus} GPUs, free: not known"
-        if report.free is None
-        else f"{plain(report.free)} of {gpus} GPUs free"
-    )
 
 
 def _path(topology: Topology, text: str) -> Path:

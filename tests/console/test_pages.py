@@ -164,6 +164,13 @@ async def test_a_user_of_one_namespace_sees_it_without_room() -> None:
     assert parsed.all("section", aria_label="Room") == []
 
 
+async def test_claims_of_one_namespace_are_not_taken_for_those_of_all() -> None:
+    lists = Lists(objects(), denied=["resourceclaims"])
+    async with console(lists, ["inference"]) as (_, parts):
+        unseen = parts.live.snapshot().unseen
+    assert unseen == {"channels": "no right to list resourceclaims of all namespaces"}
+
+
 @pytest.mark.untraced
 async def test_one_list_of_each_kind_serves_every_tab_and_page() -> None:
     lists = Lists(objects())

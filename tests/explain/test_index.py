@@ -20,6 +20,8 @@ from app.explain.known.lookup import Join, change
 from app.explain.known.snapshot import Belongings, Snapshot
 from app.explain.placing.ground import Ground
 from app.explain.placing.trial import Trial
+from app.facts.kubernetes.node import Node
+from app.facts.labels import NODE_POOL
 from tests.explain import fleet
 from tests.explain.fleet import NAMESPACE, SET_REF, facts, fill, nodes, occupant, placed, pods
 from tests.explain.table.row import event
@@ -77,7 +79,9 @@ def everything(index: Index) -> list[Any]:
         explain(index, SET_REF),
         survey(index),
         [domain_reports(topology, depth) for depth in range(1, len(topology.keys) + 1)],
-        find_room(topology, "rack", 3, 8000) if topology.levels else None,
+        [find_room(topology, level, 3, 8000) for level in topology.levels],
+        [_tree(index, pool) for pool in (None, "", "h100")],
+        index.free(("nvidia.com/gpu", "cpu")),
         index.used,
         index.used_by_lasting,
         index.pods_on,
@@ -95,6 +99,16 @@ def everything(index: Index) -> list[Any]:
     ]
 
 
+def _tree(index: Index, pool: str | None) -> list[Any]:
+    domains = index.domains(fleet.KEYS, pool)
+    return [domains.everywhere, domains.inside, dict(domains.positions), domains.has_gpus]
+
+
+def _with(node: Node) -> Snapshot:
+    """The facts with another first node."""
+    return facts(nodes=(node, *nodes()[1:]))
+
+
 WAITING = pods()
 RUNNING = placed("gpu-00", "gpu-01", "gpu-02", "gpu-03")
 OTHERS = fill("rack-a1", "rack-b1")
@@ -106,6 +120,11 @@ STATES: dict[str, Snapshot] = {
     "one moved": facts(pods=(*WAITING, replace(OTHERS[0], node="gpu-15"), *OTHERS[1:])),
     "placed": facts(pods=RUNNING),
     "a node is cordoned": facts(nodes=(replace(nodes()[0], unschedulable=True), *nodes()[1:])),
+    "a node has lost its GPUs": _with(replace(nodes()[0], allocatable={"cpu": 1000, "pods": 1000})),
+    "a node is in a pool": _with(
+        replace(nodes()[0], labels={**nodes()[0].labels, NODE_POOL: "h100"})
+    ),
+    "another node is in place of one": _with(replace(nodes()[0], name="gpu-000")),
     "a node is gone": facts(nodes=nodes()[1:], pods=(*WAITING, *OTHERS)),
     "a label is gone": facts(nodes=(replace(nodes()[0], labels={}), *nodes()[1:])),
     "no topology": facts(topologies=(), kai_topologies=()),
@@ -122,7 +141,7 @@ STATES: dict[str, Snapshot] = {
 }
 
 
-@pytest.mark.parametrize("name", ["a node is cordoned", "a node is gone", "a label is gone"])
+@pytest.mark.parametrize("name", [name for name in STATES if "node " in name or "label" in name])
 def test_an_index_follows_nodes_alone(name: str) -> None:
     changed = replace(STATES["waiting"], nodes=STATES[name].nodes)
     index = Index(STATES["waiting"])

@@ -11,6 +11,7 @@ from app.explain.known.levels import Topology
 from app.explain.placing.demand import Demand
 from app.explain.placing.placements import Placements
 from app.explain.placing.room import DomainRoom
+from app.facts.grove.topology import Level
 from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Toleration
@@ -67,46 +68,33 @@ def search_room(
 
     Return None for an unknown level.
     """
-    answer = find_room(topology, level, pods, gpus)
-    if not answer:
+    asked = next((known for known in topology.levels if known.domain == level), None)
+    if not asked:
         return None
 
     index = topology.index
+    answer = find_room(topology, asked, pods, gpus)
     largest = max(index.gpus, default=0)
-    wider = None
-    if not answer.enough and gpus <= largest:
-        wider = _next_wider(topology, answer)
+    wider = _next_wider(topology, asked, answer) if gpus <= largest else None
     pools = {node.labels.get(NODE_POOL, "") for node in index.nodes} if index.has_pools else ()
     return RoomSearch(answer, wider, largest, tuple(sorted(pools)))
 
 
-def _next_wider(
-    topology: Topology,
-    answer: RoomAnswer,
-) -> RoomAnswer | None:
-    key = next(level.key for level in topology.levels if level.domain == answer.level)
-    for level in topology.wider(key):
-        wider = find_room(topology, level.domain, answer.pods, answer.gpus)
-        if wider and wider.enough:
-            return wider
-    return None
+def _next_wider(topology: Topology, asked: Level, answer: RoomAnswer) -> RoomAnswer | None:
+    """Return the next wider level that has room for all; None if that is not needed."""
+    levels = () if answer.enough else topology.wider(asked.key)
+    answers = (find_room(topology, level, answer.pods, answer.gpus) for level in levels)
+    return next((wider for wider in answers if wider.enough), None)
 
 
 def find_room(
     topology: Topology,
-    level: str,
+    level: Level,
     pods: int,
     gpus: int,
-) -> RoomAnswer | None:
-    """Return where pods fit in one domain of a level.
-
-    There are `pods` pods of `gpus` GPUs each (thousandths). None for an unknown level.
-    """
-    key = next((known.key for known in topology.levels if known.domain == level), None)
-    if key is None:
-        return None
-
-    demands = [Demand("", key, ((shape, pods),)) for shape in _shapes(topology.index, gpus)]
+) -> RoomAnswer:
+    """Return where `pods` pods of `gpus` GPUs each (thousandths) fit in one domain of a level."""
+    demands = [Demand("", level.key, ((shape, pods),)) for shape in _shapes(topology.index, gpus)]
     placements = [Placements(topology, demand) for demand in demands]
     rooms = _sum([each.rooms() for each in placements], pods)
     gained: tuple[DomainRoom, ...] = ()
@@ -115,7 +103,7 @@ def find_room(
         more = _sum([each.with_labels(labels).rooms() for each in placements], pods)
         gained = _gained(rooms, more)
 
-    return RoomAnswer(level, pods, gpus, rooms, gained)
+    return RoomAnswer(level.domain, pods, gpus, rooms, gained)
 
 
 def _gained(rooms: Sequence[DomainRoom], more: Sequence[DomainRoom]) -> tuple[DomainRoom, ...]:

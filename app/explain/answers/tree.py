@@ -23,7 +23,7 @@ from app.explain.known.podclique import PodClique
 from app.explain.reasons.claims import compute_domains_of, ready_nodes
 from app.explain.reasons.queue import exceeded_quota
 from app.explain.reasons.reason import Reason
-from app.explain.reasons.shares import asked_of, chain, over_limit, unusable_because, use_words
+from app.explain.reasons.shares import chain, over_limit, unusable_because, use_words
 from app.explain.reasons.words import amount, counted, listed, plain
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kai.queue import Queue
@@ -219,7 +219,7 @@ class _Grower:
     ) -> Branch:
         path = "/".join(reversed([above.name for above in chain(self._index, queue.name)]))
         quota = "no quota" if queue.quota is None else f"quota {plain(queue.quota)}"
-        gpus = asked_of(gang, "/gpu")
+        gpus = gang.demand.asks("/gpu")
         trouble = self._trouble_of_queue(queue, gang)
         return self._branch(
             queue.ref,

@@ -70,6 +70,9 @@ class Domains:
     def _is_visible(self, node: Node) -> bool:
         return self._pool is None or node.labels.get(NODE_POOL, "") == self._pool
 
+    def nodes_at(self, positions: Iterable[int]) -> list[Node]:
+        return [self.nodes[position] for position in positions]
+
     def depth(self, key: str) -> int | None:
         """1 for the broadest level; None for a key that is no level."""
         return self.keys.index(key) + 1 if key in self.keys else None

@@ -9,7 +9,7 @@ from app.explain.known import amounts
 from app.explain.known.amounts import ByNode, current, is_gpu, taken_gpus, with_gpus
 from app.explain.known.domains import Domains
 from app.explain.known.lookup import change
-from app.explain.known.snapshot import Belongings, Snapshot
+from app.explain.known.snapshot import PODS_ON, Belongings, Snapshot
 from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
 from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.node import Node
@@ -213,7 +213,7 @@ class Index(Belongings):
 
         GPUs that claims are allocated there are included. Finished pods ask for nothing.
         """
-        return amounts.added(self.lookup(Index.pods_on).each(amounts.requests), self._taken)
+        return amounts.added(self.lookup(PODS_ON).each(amounts.requests), self._taken)
 
     @cached_property
     def _taken(self) -> ByNode:
@@ -243,7 +243,7 @@ class Index(Belongings):
         taken = taken_gpus(
             (claim for claim in self.facts.claims if id(claim) not in ending), self.slices
         )
-        return amounts.added(self.lookup(Index.pods_on).each(amounts.requests_of_lasting), taken)
+        return amounts.added(self.lookup(PODS_ON).each(amounts.requests_of_lasting), taken)
 
     def domains(
         self,

@@ -51,7 +51,8 @@ class Topology(Value):
     @property
     def outside(self) -> list[Node]:
         """The nodes that lack the label of a level."""
-        return [self.index.nodes[position] for position in self.domains.outside]
+        domains = self.domains
+        return domains.nodes_at(domains.outside)
 
     @property
     def absent_keys(self) -> tuple[str, ...]:

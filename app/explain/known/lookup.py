@@ -6,7 +6,7 @@ Only what a change touches is made anew. A group that did not change stays the s
 import operator
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import compress
-from typing import Any, Generic, NamedTuple, Self, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -62,27 +62,11 @@ class _ByKey(Generic[M]):
     ) -> None:
         self._name = name
 
-    @overload
-    def __get__(
-        self,
-        index: None,
-        of: object,
-    ) -> Self: ...
-
-    @overload
     def __get__(
         self,
         index: Any,
         of: object,
-    ) -> M: ...
-
-    def __get__(
-        self,
-        index: Any,
-        of: object,
-    ) -> Self | M:
-        if index is None:
-            return self
+    ) -> M:
         # found there from now on, and changed in place
         by_key: M = index.lookup(self).by_key
         vars(index)[self._name] = by_key

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
+from app.explain.known.amounts import gpus_of, is_gpu
 from app.explain.known.domains import Domains, Path
 from app.facts.kubernetes.pod import Shape
 from app.value import Value
@@ -79,6 +80,11 @@ class Demand(Value, dict=True):
     def bound(self) -> tuple["Demand", ...]:
         """The parts that have constraints."""
         return tuple(part for part in self.parts if part.constrained)
+
+    def asks(self, resource: str) -> int:
+        """Return what all pods ask for, in thousandths; of GPUs, of all kinds together."""
+        measure = gpus_of if is_gpu(resource) else (lambda requests: requests.get(resource, 0))
+        return sum(measure(dict(shape.requests)) * count for shape, count in self.shapes)
 
     def depths(self, domains: Domains) -> Depths | None:
         """Return its levels. None if one doesn't exist, or if KAI refuses them together."""

@@ -161,11 +161,6 @@ class Placements:
         """Return what a node has left of the resources that the demand is about."""
         return dict(zip(self.names, self._free_now[position], strict=True))
 
-    def free_in(self, positions: Iterable[int]) -> Amounts:
-        """Return what nodes have left of these resources in all."""
-        vectors = map(self._free_now.__getitem__, positions)
-        return dict(zip(self.names, map(sum, zip(*vectors, strict=True)), strict=False))
-
     @cached_property
     def _free_now(self) -> Sequence[Vector]:
         return self._index.free(self.names)

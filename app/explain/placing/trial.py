@@ -4,6 +4,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from heapq import nsmallest
 
 from app.explain.known.amounts import is_gpu
@@ -109,7 +110,7 @@ class Trial(Board):
         """For how many pods of this size each domain has room."""
         if largest not in self._tallies:
             self._tallies[largest] = DomainSums(
-                self._domains, self._free, lambda have: (capacity_of(have, largest),), (0,)
+                self._domains, self._free, cache(lambda have: (capacity_of(have, largest),)), (0,)
             )
         return self._tallies[largest]
 

@@ -250,7 +250,7 @@ def _waits_for_channel(gang: Gang) -> bool:
     for claim in (claim for pod in gang.waiting for claim in pod.claims):
         stored = gang.index.claims.get((gang.namespace, claim.claim))
         if not stored or not stored.allocated:
-            classes = stored.classes if stored else _classes(gang, claim)[1]
+            _, classes = _classes(gang, claim)
             if any(name.startswith("compute-domain") for name in classes):
                 return True
     return False

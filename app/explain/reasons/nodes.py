@@ -11,7 +11,7 @@ from app.explain.known.domains import Domain
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
 from app.explain.placing.placements import EMPTY, OPENED, Assumption, Placements
-from app.explain.reasons.placement import level_of, nodes_in, parts, resolves_itself
+from app.explain.reasons.placement import level_of, parts, resolves_itself
 from app.explain.reasons.queue import fair_share
 from app.explain.reasons.reason import Evidence, Reason, Reasons, about
 from app.explain.reasons.room import (
@@ -96,7 +96,7 @@ def nodes_unfit(gang: Gang) -> Reasons:
     for domain in _opened(obstacle):
         closed = [
             (node, why)
-            for node in nodes_in(placements, domain)
+            for node in placements.domains.nodes_at(domain.nodes)
             if (why := closed_because(shapes, node))
         ]
         if closed:

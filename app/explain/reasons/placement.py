@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang, whole_demand
 from app.explain.known.amounts import gpus_of
-from app.explain.known.domains import Domain
 from app.explain.known.index import Index
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
@@ -25,7 +24,6 @@ from app.explain.reasons.room import (
 from app.explain.reasons.shares import group_is_preemptible, priority_of
 from app.explain.reasons.words import amount, counted, listed, pods_of
 from app.facts.kai.podgroup import KaiPodGroup
-from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Key
 
@@ -33,13 +31,6 @@ from app.facts.named import Key
 def level_of(gang: Gang, demand: Demand) -> str:
     """`rack` for people; `cluster` if the demand is not bound to a level that exists."""
     return gang.topology.name_of(demand.key) if demand.key in gang.topology.keys else "cluster"
-
-
-def nodes_in(placements: Placements, domain: Domain) -> list[Node]:
-    """Return the nodes of a domain."""
-    # before the loop, because each `placements.domains` looks for the tree of domains again
-    nodes = placements.domains.nodes
-    return [nodes[position] for position in domain.nodes]
 
 
 def parts(demand: Demand, short: Demand) -> tuple[str, ...]:
@@ -102,7 +93,7 @@ def _room_of(
     level: str,
     selection: str,
 ) -> str:
-    nodes = nodes_in(placements, best.domain)
+    nodes = placements.domains.nodes_at(best.domain.nodes)
     fits = [placements.fit(OPENED)[shape] for shape, _ in short.shapes]
     usable = [
         node
@@ -110,7 +101,7 @@ def _room_of(
         if any(fit[position] for fit in fits)
     ]
     has = sum(gpus_of(node.allocatable) for node in usable)
-    asks = sum(gpus_of(dict(shape.requests)) * count for shape, count in short.shapes)
+    asks = short.asks("/gpu")
     if asks > has:
         largest = f"The largest {level} has" if level != "cluster" else "All nodes together have"
         largest = f"{largest} {amount('/gpu', has)}"
@@ -211,8 +202,9 @@ def _in_pieces(obstacle: Obstacle) -> str:
     best = obstacle.placements.now.best
     if not best or best.pods >= short.count:
         return ""
-    asks = sum(gpus_of(dict(shape.requests)) * count for shape, count in short.shapes)
-    has = gpus_of(obstacle.placements.free_in(obstacle.usable(best)))
+    asks = short.asks("/gpu")
+    free = map(obstacle.placements.free, obstacle.usable(best))
+    has = sum(map(gpus_of, free))
     if not asks or has < asks:
         return ""
     return f" ({amount('/gpu', has)} are free, in pieces that are too small)"

@@ -9,7 +9,6 @@ from app.explain.placing.placements import EMPTY
 from app.explain.reasons.reason import Evidence, Reason, Reasons, about
 from app.explain.reasons.shares import (
     Excess,
-    asked_of,
     chain,
     group_is_preemptible,
     over_limit,
@@ -131,7 +130,7 @@ def fair_share(gang: Gang) -> Reasons:
     if not group or placements.now.fits or not placements.under(EMPTY).fits:
         return
 
-    asked = asked_of(gang, "/gpu")
+    asked = gang.demand.asks("/gpu")
     for queue in chain(gang.index, group.queue):
         if queue.quota is None or not asked or queue.allocated + asked > queue.quota:
             continue

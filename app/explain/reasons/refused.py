@@ -138,9 +138,8 @@ def sizes_differ(gang: Gang) -> Reasons:
 
 def _as_kai_counts(short: Demand) -> str:
     """`3 x 8 GPUs for pods that ask for 10 in all`."""
-    gpus = {shape: gpus_of(dict(shape.requests)) for shape, _ in short.shapes}
-    largest = max(gpus.values())
-    asked = sum(gpus[shape] * count for shape, count in short.shapes)
+    largest = max(gpus_of(dict(shape.requests)) for shape, _ in short.shapes)
+    asked = short.asks("/gpu")
     if asked < largest * short.count:
         return f"{short.count} x {plain(largest)} GPUs for pods that ask for {plain(asked)} in all"
     return f"{short.count} times what its largest pod asks for"

@@ -154,7 +154,7 @@ class Obstacle(Value, dict=True):
     def nodes(self) -> list[Node]:
         """The nodes that its node pool has."""
         domains = self.placements.domains
-        return [domains.nodes[position] for position in domains.everywhere.nodes]
+        return domains.nodes_at(domains.everywhere.nodes)
 
     def _without(self, rules: Rules) -> bool:
         assumption = EMPTY if self.is_for_ever else Assumption()

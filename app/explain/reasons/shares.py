@@ -7,7 +7,7 @@ Also whom KAI evicts: as its PodGroup says, or by the value of its PriorityClass
 from collections.abc import Callable, Iterator
 
 from app.explain.gangs.gang import Gang
-from app.explain.known.amounts import gpus_of, is_gpu
+from app.explain.known.amounts import gpus_of
 from app.explain.known.index import Index
 from app.explain.reasons.words import amount, plain
 from app.facts.kai.podgroup import KaiPodGroup
@@ -50,16 +50,6 @@ def chain(index: Index, name: str) -> Iterator[Queue]:
         name = index.queues[name].parent
 
 
-def asked_of(gang: Gang, resource: str) -> int:
-    """Return what the gang still asks for, in thousandths; of GPUs, of all kinds together."""
-    total = 0
-    for shape, count in gang.demand.shapes:
-        requests = dict(shape.requests)
-        amount_of_pod = gpus_of(requests) if is_gpu(resource) else requests.get(resource, 0)
-        total += amount_of_pod * count
-    return total
-
-
 def over_limit(gang: Gang, name: str) -> Excess | None:
     """Return the first limit that the gang would exceed, in a queue or in one above it."""
     return _exceeded(gang, name, lambda share: (share.limit, share.allocated))
@@ -79,7 +69,7 @@ def _exceeded(
     for queue in chain(gang.index, name):
         for resource, share in queue.shares.items():
             bound, used = bound_of(share)
-            asked = asked_of(gang, resource)
+            asked = gang.demand.asks(resource)
             if bound is not None and asked and used + asked > bound:
                 return Excess(queue, resource, bound, used, asked)
     return None

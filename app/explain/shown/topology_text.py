@@ -96,7 +96,14 @@ def _domain_cells(
     nodes = counted(report.nodes, "node") if depth + 1 < len(topology.levels) else ""
     closed = f"{report.closed} closed" if report.closed else ""
 
-    return ("/".join(report.path), within, nodes, _free(report), closed, _most(inside, everything))
+    return (
+        "/".join(report.path),
+        within,
+        nodes,
+        free_words(report),
+        closed,
+        _most(inside, everything),
+    )
 
 
 def _most(inside: Sequence[DomainReport], everything: bool) -> str:
@@ -114,7 +121,8 @@ def _most(inside: Sequence[DomainReport], everything: bool) -> str:
     return ", ".join(names) + more
 
 
-def _free(report: DomainReport) -> str:
+def free_words(report: DomainReport) -> str:
+    """Return how many GPUs of a domain are free, and how many soon will be."""
     if report.free is None:
         return f"{amount('/gpu', report.gpus)}, free: not known"
     soon = f", {plain(report.soon or 0)} soon" if report.soon else ""

@@ -3,7 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from msgspec.structs import replace
 
@@ -16,7 +16,7 @@ from app.explain.answers.whatif.edits import (
     UnusableEdit,
 )
 from app.explain.known.index import Index
-from app.explain.known.levels import topology_of
+from app.explain.known.levels import Topology, topology_of
 from app.explain.known.snapshot import Snapshot, projected
 from app.explain.placing.fitness import NAME_FIELD
 from app.explain.reasons.words import counted, listed
@@ -43,6 +43,10 @@ class Supposed(Value):
     lines: tuple[str, ...] = ()
     moved: frozenset[Key] = frozenset()
     made: tuple[JsonMap, ...] = ()
+
+    def then(self, line: str, **changes: Any) -> Self:
+        """Return it after one more edit, which `line` tells about."""
+        return replace(self, lines=(*self.lines, line), **changes)
 
 
 def suppose(
@@ -104,7 +108,8 @@ def _drained(
     topology: str,
 ) -> Supposed:
     index = Index(supposed.facts)
-    names = {node.name for target in edit.targets for node in _targeted(index, target, topology)}
+    levels = topology_of(index, topology)
+    names = {node.name for target in edit.targets for node in _targeted(levels, target)}
     pods = [pod for name in sorted(names) for pod in index.pods_on.get(name, ())]
     leaving = frozenset(
         pod.key for pod in pods if pod.deleting is None and not _is_bound_to_node(pod)
@@ -120,30 +125,21 @@ def _drained(
         f" {counted(leaving, 'pod')} must leave"
     )
 
-    return replace(
-        supposed,
-        facts=facts,
-        lines=(*supposed.lines, line),
-        moved=supposed.moved | leaving,
-    )
+    return supposed.then(line, facts=facts, moved=supposed.moved | leaving)
 
 
-def _targeted(
-    index: Index,
-    target: str,
-    topology: str,
-) -> list[Node]:
+def _targeted(topology: Topology, target: str) -> list[Node]:
     """Return the nodes that a target names. UnusableEdit for none."""
     level, equals, value = target.partition("=")
     if not equals:
-        return [_node(index.facts, target)]
+        return [_node(topology.index.facts, target)]
 
-    key = _key_of(index, level, topology)
-    domains = topology_of(index, topology).domains
+    key = _key_of(topology, level)
+    domains = topology.domains
     depth = domains.depth(key)
     nodes = [
         node
-        for node, path in zip(index.nodes, domains.paths, strict=True)
+        for node, path in zip(domains.nodes, domains.paths, strict=True)
         if node.labels.get(key) == value
         or (depth and path is not None and "/".join(path[:depth]) == value)
     ]
@@ -161,23 +157,18 @@ def _node(facts: Snapshot, name: str) -> Node:
     raise UnusableEdit(f"there is no node {name!r}")
 
 
-def _key_of(
-    index: Index,
-    level: str,
-    topology: str,
-) -> str:
+def _key_of(topology: Topology, level: str) -> str:
     """Return the label key of a level, or of a label that some node has.
 
     Raise UnusableEdit for neither.
     """
-    levels = topology_of(index, topology).levels
-    for known in levels:
+    for known in topology.levels:
         if level in (known.domain, known.key):
             return known.key
 
-    if any(level in node.labels for node in index.nodes):
+    if any(level in node.labels for node in topology.index.nodes):
         return level
-    names = listed((known.domain for known in levels), 16) or "none"
+    names = listed(topology.names, 16) or "none"
     raise UnusableEdit(f"{level!r} is no level and no label of a node; the levels are {names}")
 
 
@@ -201,11 +192,7 @@ def _extended(supposed: Supposed, edit: Addition) -> Supposed:
     own = [part for part in facts.slices if part.node == model.name]
     slices = (*facts.slices, *(_copied(part, name) for name in names for part in own))
     line = f"add {edit.count} like {edit.like}: {listed(names)}"
-    return replace(
-        supposed,
-        facts=replace(facts, nodes=nodes, slices=slices),
-        lines=(*supposed.lines, line),
-    )
+    return supposed.then(line, facts=replace(facts, nodes=nodes, slices=slices))
 
 
 def _free_names(
@@ -241,10 +228,10 @@ def _labelled(
     topology: str,
 ) -> Supposed:
     facts = supposed.facts
-    index = Index(facts)
+    levels = topology_of(Index(facts), topology)
     for name in edit.nodes:
         _node(facts, name)
-    labels = {_label_key(index, level, topology): value for level, value in edit.labels}
+    labels = {_label_key(levels, level): value for level, value in edit.labels}
     nodes = tuple(
         replace(node, labels=_with(node.labels, labels)) if node.name in edit.nodes else node
         for node in facts.nodes
@@ -253,18 +240,14 @@ def _labelled(
         f"{key}-" if value is None else f"{key}={value}" for key, value in labels.items()
     )
     line = f"label {' '.join(edit.nodes)}: {words}"
-    return replace(supposed, facts=replace(facts, nodes=nodes), lines=(*supposed.lines, line))
+    return supposed.then(line, facts=replace(facts, nodes=nodes))
 
 
-def _label_key(
-    index: Index,
-    level: str,
-    topology: str,
-) -> str:
+def _label_key(topology: Topology, level: str) -> str:
     """Like `_key_of`; a label with a prefix need not exist yet."""
     if "/" in level:
         return level
-    return _key_of(index, level, topology)
+    return _key_of(topology, level)
 
 
 def _with(before: Mapping[str, str], labels: Mapping[str, str | None]) -> dict[str, str]:
@@ -290,10 +273,9 @@ def _applied(supposed: Supposed, edit: Applying) -> Supposed:
     line = f"apply {edit.source}: {listed((counted(n, kind) for kind, n in kinds.items()), 8)}"
     made = [document for document in documents if document.get("kind") == SetWithStatus.kind]
 
-    return replace(
-        supposed,
+    return supposed.then(
+        line,
         facts=replace(facts, **changes),
-        lines=(*supposed.lines, line),
         made=(*_others(supposed.made, made), *made),
     )
 
