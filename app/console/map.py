@@ -121,12 +121,8 @@ def _group(
 
 def _total(amounts: Iterable[int | None]) -> int | None:
     """Return the sum of amounts, None if one of them is not known."""
-    total = 0
-    for amount in amounts:
-        if amount is None:
-            return None
-        total += amount
-    return total
+    known = list(amounts)
+    return None if None in known else sum(filter(None, known))
 
 
 def _bands(groups: Sequence[Values], levels: Sequence[Level]) -> list[Values]:

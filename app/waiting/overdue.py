@@ -152,14 +152,9 @@ def _without_set(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Ref]
 
 
 def _workload_of(index: Index, pod: Pod) -> Ref | None:
-    """Return the Workload that a pod names, directly or by a PodGroup of Kubernetes."""
-    name = pod.workload
-    if not name and pod.workload_group:
-        instance = index.workload_groups.get((pod.namespace, pod.workload_group))
-        name = instance.workload if instance else ""
-    if (pod.namespace, name) not in index.workloads:
-        return None
-    return Ref("Workload", pod.namespace, name)
+    """Return the Workload that a pod names, None if there is none."""
+    key = index.workload_of(pod)
+    return Ref("Workload", *key) if key in index.workloads else None
 
 
 def _since(

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.explain.known.amounts import PREFIX
+from app.explain.known.amounts import PREFIX, resources_of
 from app.explain.known.domains import Domains
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
@@ -319,7 +319,7 @@ class Gang(Value, dict=True):
     @cached_property
     def claims_gpus(self) -> bool:
         """Whether it asks for GPUs that are allocated by DRA."""
-        names = {name for member in self.members for name, _ in member.shape.requests}
+        names = resources_of(member.shape for member in self.members)
         return any(name.startswith(PREFIX) for name in names)
 
     @property

@@ -149,18 +149,7 @@ def _of_pod_group(index: Index, ref: Ref) -> _Match | None:
 
 
 def _of_workload(index: Index, ref: Ref) -> _Match | None:
-    groups = {
-        group.name
-        for group in index.facts.workload_groups
-        if (group.namespace, group.workload) == ref.key
-    }
-    pods = [
-        pod
-        for pod in index.facts.pods
-        if pod.namespace == ref.namespace
-        and (pod.workload == ref.name or pod.workload_group in groups)
-    ]
-
+    pods = [pod for pod in index.facts.pods if index.workload_of(pod) == ref.key]
     return _Match(NOWHERE, pods) if pods or ref.key in index.workloads else None
 
 

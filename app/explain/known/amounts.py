@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from app.facts.kubernetes.claim import DeviceClass, ResourceClaim, ResourceSlice
 from app.facts.kubernetes.node import Node
-from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.quantity import Amounts
 
 ByNode = Mapping[str, Amounts]
@@ -91,6 +91,12 @@ def asked_gpus(classes: Iterable[str], known: Mapping[str, DeviceClass]) -> Amou
     return Counter(
         {resource_of(driver): 1000 * count for driver, count in Counter(drivers).items() if driver}
     )
+
+
+def resources_of(shapes: Iterable[Shape], others: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the names of what pods of these shapes ask for, and others, the scarce ones first."""
+    names = {name for shape in shapes for name, _ in shape.requests}.union(others)
+    return tuple(sorted(names, key=lambda name: (not is_device(name), name)))
 
 
 def requests(pods: Iterable[Pod]) -> dict[str, int]:

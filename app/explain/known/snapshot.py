@@ -176,6 +176,11 @@ class Belongings:
         owned = self._pods_of_owner.get(clique.uid, ()) if clique and clique.uid else ()
         return sorted((*labelled, *owned), key=key_of) if owned else labelled
 
+    def workload_of(self, pod: Pod) -> Key:
+        """Return the key of the Workload that a pod names, directly or by a Kubernetes PodGroup."""
+        group = self.workload_groups.get((pod.namespace, pod.workload_group))
+        return pod.namespace, pod.workload or (group.workload if group else "")
+
     @cached_property
     def _group_of_owner(self) -> Mapping[str, KaiPodGroup]:
         return {

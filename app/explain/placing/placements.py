@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from app.explain.known import amounts
-from app.explain.known.amounts import is_device
+from app.explain.known.amounts import is_device, resources_of
 from app.explain.known.domains import Domains
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
@@ -141,9 +141,7 @@ class Placements:
         self._topology = topology
         self._own = own
         self.shapes = [shape for shape, _ in demand.shapes]
-        names = {name for shape in self.shapes for name, _ in shape.requests}
-        # the scarce ones first
-        self.names = tuple(sorted(names, key=lambda name: (not is_device(name), name)))
+        self.names = resources_of(self.shapes)
         self._outcomes: dict[Assumption, Outcome] = {}
         self._fits: dict[Assumption, Mapping[Shape, Sequence[bool]]] = {}
 

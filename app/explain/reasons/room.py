@@ -7,7 +7,7 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang
-from app.explain.known.amounts import is_device
+from app.explain.known.amounts import is_device, resources_of
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected, unfit_because
 from app.explain.placing.packer import Rules
@@ -133,7 +133,7 @@ class Obstacle(Value, dict=True):
     @cached_property
     def missing_resource(self) -> str | None:
         """The resource without which it would fit, if devices are asked for and fit."""
-        names = sorted({name for shape, _ in self.short.shapes for name, _ in shape.requests})
+        names = resources_of(self.shapes)
         if self.is_for_ever or not any(map(is_device, names)):
             return None
         if not self.placements.under(Assumption(devices=True)).fits:
@@ -210,8 +210,7 @@ class Obstacle(Value, dict=True):
 
         All pods if it asks for none.
         """
-        asked = {name for shape, _ in self.short.shapes for name, _ in shape.requests}
-        devices = set(filter(is_device, asked))
+        devices = set(filter(is_device, resources_of(self.shapes)))
         nodes = self.placements.domains.nodes
         for position in positions:
             name = nodes[position].name

@@ -24,7 +24,7 @@ from app.explain.answers.whatif.supposed import Supposed, set_ref, suppose, with
 from app.explain.gangs.gang import Gang
 from app.explain.gangs.planned import PLACEMENT
 from app.explain.gangs.subject import subject
-from app.explain.known.amounts import is_device
+from app.explain.known.amounts import is_device, resources_of
 from app.explain.known.domains import Domains
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
@@ -205,9 +205,8 @@ class _Arranging:
         self._index = index
         members = [member for seeker in seekers for member in seeker.gang.members]
         shapes = {shape for member in members for shape in (member.shape, *member.shapes)}
-        names = {name for shape in shapes for name, _ in shape.requests}
-        names |= {name for node in index.nodes for name in node.allocatable if is_device(name)}
-        self._names = tuple(sorted(names, key=lambda name: (not is_device(name), name)))
+        devices = (name for node in index.nodes for name in node.allocatable if is_device(name))
+        self._names = resources_of(shapes, devices)
         self._placed: dict[Ref, tuple[int, Domains, Demand]] = {}
         self._arrangement = Arrangement(self._names, index.free(self._names))
 
