@@ -1,6 +1,5 @@
 """The parts of a stored PodCliqueSet that rules need. Source: Grove's PodCliqueSet CRD."""
 
-from functools import lru_cache
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,9 +18,6 @@ from app.objects.time import seconds_since_1970
 from app.value import Value
 
 CONDITION = "TopologyConstraintSatisfied"
-
-_stored_once = lru_cache(maxsize=256)(StoredConstraint)
-"""Equal constraints are one object."""
 
 _NOWHERE = FieldPath("")
 """The path of a stored part, about which nobody is told findings."""
@@ -262,7 +258,7 @@ def _constraint(holder: JsonMap) -> StoredConstraint:
     if not fields:
         return UNCONSTRAINED
     is_later = any(value for field, value in fields.items() if field != "packDomain")
-    return _stored_once(*read_constraint(fields, _NOWHERE, []), is_later)
+    return StoredConstraint(*read_constraint(fields, _NOWHERE, []), is_later)
 
 
 def _condition(obj: JsonMap) -> Condition | None:
