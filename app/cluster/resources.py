@@ -196,7 +196,7 @@ class MnnvlResources:
             if stored is None:
                 owner = await self._find_owner(plan)
                 plan = replace(plan, member=replace(plan.member, set_uid=owner))
-                stored = await self._create(needed, plan, created, dry_run=dry_run)
+                stored = await self._create_or_read(needed, plan, created, dry_run=dry_run)
             if stored is not None:
                 await self._check(needed, stored, plan)
 
@@ -213,7 +213,7 @@ class MnnvlResources:
         created: list[Object] = []
         for needed in self._needed(plan):
             stored = needed.store.get(plan.namespace, needed.name)
-            stored = stored or await self._create(needed, plan, created, dry_run=False)
+            stored = stored or await self._create_or_read(needed, plan, created, dry_run=False)
             if stored is not None:
                 _check_is_ours(needed, stored, plan)
         return created
@@ -234,7 +234,7 @@ class MnnvlResources:
             raise Unavailable(_former_set(pcs.name))
         return pcs.uid
 
-    async def _create(
+    async def _create_or_read(
         self,
         needed: _Needed,
         plan: Plan,
@@ -242,9 +242,9 @@ class MnnvlResources:
         *,
         dry_run: bool,
     ) -> MnnvlResource | None:
-        """Create an object, which is added to `created`, and return None.
+        """Return the object that already has the name, or None if one was created.
 
-        If one of that name exists, return that instead. Unavailable if it is gone again.
+        A created one is added to `created`. Raise Unavailable if the other one is gone again.
         """
         version = self._client.served_version(needed.resource) or needed.resource.versions[0]
         build = desired_compute_domain if needed.resource is COMPUTE_DOMAIN else desired_claim

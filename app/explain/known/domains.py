@@ -50,7 +50,7 @@ class Domains:
         self._grouped: dict[tuple[int, int], dict[Path, list[Domain]]] = {}
 
     def follow(self, nodes: Sequence[Node]) -> bool:
-        """Become the tree of the same nodes after a change. False if it shows them otherwise."""
+        """Become the tree of the changed nodes. False if it would show one of them differently."""
         if nodes is self.nodes:
             return True
         if len(nodes) != len(self.nodes):

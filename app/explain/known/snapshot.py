@@ -4,14 +4,14 @@ These are small values, independent of how they were read. What belongs to what 
 and owner references.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar, cast, overload
 
 from msgspec import field
 
-from app.explain.known.lookup import Change, Join, Naming
+from app.explain.known.lookup import Change, Groups, Join, Names, Naming
 from app.explain.known.podclique import PodClique, read_pod_clique
 from app.facts import kinds, table
 from app.facts.grove.podcliqueset import SetWithStatus
@@ -35,6 +35,8 @@ from app.objects.resource import EVENT, Resource
 from app.objects.shape import JsonMap
 from app.value import Value
 
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 key_of = attrgetter("key")
 name_of = attrgetter("name")
 
@@ -102,11 +104,17 @@ class Belongings:
         self.facts = facts
         self._lookups: dict[Any, Any] = {}
 
-    def lookup(self, by: Join[Any, Any] | Naming[Any, Any]) -> Any:
+    @overload
+    def lookup(self, by: Join[K, T]) -> Groups[K, T]: ...
+
+    @overload
+    def lookup(self, by: Naming[K, T]) -> Names[K, T]: ...
+
+    def lookup(self, by: Join[K, T] | Naming[K, T]) -> Groups[K, T] | Names[K, T]:
         """Return the facts by key, which follow the cluster too."""
         if by not in self._lookups:
             self._lookups[by] = by.over(getattr(self.facts, by.field))
-        return self._lookups[by]
+        return cast("Groups[K, T] | Names[K, T]", self._lookups[by])
 
     def follow_changes(self, changes: Mapping[str, Change]) -> None:
         """Change the lookups that are made of changed fields of the snapshot."""
