@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from app.admission.review import Request, shape_findings
+from app.admission.review import Parse, Request, parse, shape_findings
 from app.admission.verdict import (
     ALLOWED,
     FAILED,
@@ -42,7 +42,7 @@ class Route(Value):
     `also` are further pairs of kind and resource of the same group. If the route is `on_trial`, it
     warns in place of refusing. Only API servers know the path of a `trusted` route. `others` are
     further routes of the same path, for other kinds. A route that `needs_namespace` refuses
-    requests without one. `failure` judges exceptions of `handler`.
+    requests without one. `failure` judges exceptions of `handler`, and `parse` reads its requests.
     """
 
     path: str
@@ -58,6 +58,7 @@ class Route(Value):
     others: tuple["Route", ...] = ()
     needs_namespace: bool = False
     failure: Failure = _no_verdict
+    parse: Parse = parse
 
     @property
     def plurals(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from app.admission.decide import Route, decide
-from app.admission.review import BadReview, Request, encode, parse, salvage_uid
+from app.admission.review import BadReview, Request, encode, salvage_uid
 from app.admission.verdict import Verdict, bad_request
 from app.json import to_json
 from app.objects.time import duration
@@ -107,7 +107,7 @@ class Exchange:
                 check_content_type(content_type, body)
             if len(body) > FEW_BYTES:
                 check_values(body)
-            request = parse(body)
+            request = route.parse(body)
         except BadReview as bad:
             return self._refused(route, bad, begin)
 

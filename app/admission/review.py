@@ -1,13 +1,13 @@
 """AdmissionReview v1: bytes to `Request`, `Verdict` to bytes, and all errors of the envelope.
 
-The envelope is typed. Objects stay maps, so that unknown fields are kept. Source:
+The envelope is typed. Objects stay maps, whole or without fields that no rule reads. Source:
 https://github.com/kubernetes/api/blob/release-1.35/admission/v1/types.go
 """
 
 import base64
 import re
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from app.visible import visible
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+Shape = TypeVar("Shape")
 
 _UID = re.compile(rb'"uid"\s*:(?:\s*"([^"\\\x00-\x1f]{1,128})")?')
 _SALVAGE = 4096
@@ -91,7 +92,7 @@ class _User(msgspec.Struct):
     username: str = ""
 
 
-class _AdmissionRequest(msgspec.Struct, rename="camel"):
+class _AdmissionRequest(msgspec.Struct, Generic[Shape], rename="camel"):
     uid: str
     operation: Operation
     kind: _Kind | None = None
@@ -100,15 +101,15 @@ class _AdmissionRequest(msgspec.Struct, rename="camel"):
     name: str | None = None
     namespace: str | None = None
     user_info: _User | None = None
-    object: Object | None = None
-    old_object: Object | None = None
+    object: Shape | None = None
+    old_object: Shape | None = None
     dry_run: bool | None = None
 
 
-class _AdmissionReview(msgspec.Struct, rename="camel"):
+class _AdmissionReview(msgspec.Struct, Generic[Shape], rename="camel"):
     api_version: str = ""
     kind: str = ""
-    request: _AdmissionRequest | None = None
+    request: _AdmissionRequest[Shape] | None = None
 
 
 class _Identified(msgspec.Struct):
@@ -119,7 +120,13 @@ class _IdentifiedReview(msgspec.Struct):
     request: _Identified
 
 
-_decode = msgspec.json.Decoder(_AdmissionReview).decode
+_Review = _AdmissionReview[Object]
+_Asked = _AdmissionRequest[Object]
+
+Parse = Callable[[bytes], Request]
+"""Reads an AdmissionReview. Raises BadReview."""
+
+_decode = msgspec.json.Decoder(_Review).decode
 _decode_uid = msgspec.json.Decoder(_IdentifiedReview).decode
 _NO_KIND = _Kind()
 _NO_RESOURCE = _Resource()
@@ -141,6 +148,28 @@ def parse(body: bytes) -> Request:
             f"the body is not an {KIND} that can be read: {problem}", _uid_of(body)
         ) from None
 
+    return _request_in(review)
+
+
+def parser(shape: type[Shape]) -> Parse:
+    """Return a function like `parse` that reads only those fields of objects that `shape` has.
+
+    `shape` is a TypedDict. To skip the other fields takes a fraction of the time and memory. If an
+    object has another form, it is read whole, so that a rule can say what is wrong with it.
+    """
+    decode = msgspec.json.Decoder(_AdmissionReview[shape]).decode  # type: ignore[valid-type]
+
+    def parse_shape(body: bytes) -> Request:
+        try:
+            review = decode_with(decode, body)
+        except NotJson:
+            return parse(body)
+        return _request_in(review)
+
+    return parse_shape
+
+
+def _request_in(review: _Review) -> Request:
     request = review.request
     if review.api_version != API_VERSION or review.kind != KIND:
         actual = f"{quote(review.api_version)}, {quote(review.kind)}"
@@ -154,7 +183,7 @@ def parse(body: bytes) -> Request:
     return _read_request(request)
 
 
-def _read_request(request: _AdmissionRequest) -> Request:
+def _read_request(request: _Asked) -> Request:
     obj, old = _read_objects(request)
     kind = request.kind or _NO_KIND
     resource = request.resource or _NO_RESOURCE
@@ -176,7 +205,7 @@ def _read_request(request: _AdmissionRequest) -> Request:
     )
 
 
-def _read_objects(request: _AdmissionRequest) -> tuple[Object, Object | None]:
+def _read_objects(request: _Asked) -> tuple[Object, Object | None]:
     """Return the object that is judged, and the old one at UPDATE."""
     deletes = request.operation == "DELETE"
     obj = request.old_object if deletes else request.object
@@ -200,7 +229,7 @@ def _name(obj: JsonMap) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _missing(request: _AdmissionRequest, field: str) -> BadReview:
+def _missing(request: _Asked, field: str) -> BadReview:
     return BadReview(
         f"request.{field} is missing: {request.operation} can't be judged without it", request.uid
     )

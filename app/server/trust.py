@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, M
 from msgspec.structs import replace
 
 from app.admission.decide import Route
+from app.admission.review import parse
 from app.config.schema import Certificates
 from app.kube.api import Client, Key, Object, ObjectRef, Selection
 from app.kube.loop import Loop, Observe
@@ -47,7 +48,7 @@ def root_route(routes: Mapping[str, Route]) -> Route:
     It is that of all webhooks whose path is written by the server.
     """
     others = tuple(routes[path] for path in PATHS.values())
-    return replace(others[0], path="/", others=others)
+    return replace(others[0], path="/", others=others, parse=parse)
 
 
 def takes_tokens(pod: Object) -> bool:

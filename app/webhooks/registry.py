@@ -10,9 +10,11 @@ from msgspec import field
 from msgspec.structs import replace
 
 from app.admission.decide import Handler, Route
+from app.admission.review import Parse, parse, parser
 from app.admission.verdict import Verdict, hindered, unavailable
 from app.cluster.cluster import Cluster
 from app.config.schema import ClusterTopology, Configuration, Enforcement
+from app.facts.grove.podclique import PodCliqueFields
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
@@ -42,7 +44,8 @@ class Webhook(Value, eq=False):
     `kind` is that of the objects, if it is not the kind of `resource`. `also` are further resources
     of the same group, version and scope as `resource`. `match_conditions` are CEL expressions by
     name: the API server sends a request only if all of them are true. If it `needs_namespace`, a
-    request without one is refused. The other fields are those of the webhook configuration.
+    request without one is refused. `parse` reads requests. The other fields are those of the
+    webhook configuration.
     """
 
     path: str
@@ -56,6 +59,7 @@ class Webhook(Value, eq=False):
     kind: str = ""
     also: tuple[Resource, ...] = ()
     needs_namespace: bool = False
+    parse: Parse = parse
 
     @property
     def mutating(self) -> bool:
@@ -88,6 +92,7 @@ class Webhook(Value, eq=False):
             also=tuple((resource.kind, resource.plural) for resource in self.also),
             needs_namespace=self.needs_namespace,
             failure=_verdict_on,
+            parse=self.parse,
         )
 
 
@@ -202,6 +207,7 @@ MUTATE_POD_CLIQUE = Webhook(
     "NoneOnDryRun",
     {**_MAY_WANT_MNNVL, **_NOT_BEING_DELETED},
     needs_namespace=True,
+    parse=parser(PodCliqueFields),
 )
 MUTATE_POD_GANG = Webhook(
     "/mutate/podgang",

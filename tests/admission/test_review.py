@@ -2,11 +2,11 @@
 
 import base64
 import json
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 
-from app.admission.review import BadReview, Request, encode, one_line, parse, salvage_uid
+from app.admission.review import BadReview, Request, encode, one_line, parse, parser, salvage_uid
 from app.admission.verdict import (
     ALLOWED,
     FAILED,
@@ -20,6 +20,7 @@ from app.admission.verdict import (
     unavailable,
 )
 from app.objects.fields import FieldError
+from app.objects.shape import Object
 from tests.reviews import load
 
 REVIEW = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
@@ -47,6 +48,43 @@ def test_a_recorded_request_is_read_whole() -> None:
         old=recorded["request"]["oldObject"],
         dry_run=False,
     )
+
+
+class _Named(TypedDict, total=False):
+    name: Any
+
+
+class _Shape(TypedDict, total=False):
+    metadata: _Named | None
+
+
+def test_only_the_fields_of_a_shape_are_read() -> None:
+    obj = {"metadata": {"name": "a", "managedFields": [{}]}, "spec": {"replicas": 1}}
+    old: Object = {"metadata": None, "status": {}}
+    fields = {"uid": "u", "operation": "UPDATE", "object": obj, "oldObject": old}
+
+    request = parser(_Shape)(json.dumps({**REVIEW, "request": fields}).encode())
+
+    assert request.object == {"metadata": {"name": "a"}}
+    assert request.old == {"metadata": None}
+    assert (request.uid, request.name) == ("u", "a")
+
+
+@pytest.mark.parametrize("metadata", [[], "text", 7])
+def test_an_object_of_another_form_is_read_whole(metadata: Any) -> None:
+    obj = {"metadata": metadata, "spec": {"replicas": 1}}
+    review = {**REVIEW, "request": {"uid": "u", "operation": "CREATE", "object": obj}}
+
+    assert parser(_Shape)(json.dumps(review).encode()).object == obj
+
+
+def test_a_review_that_can_not_be_read_is_the_same_problem_with_a_shape() -> None:
+    for body in (b"", b"{", b'{"kind": "AdmissionReview"}', b'{"x":' + b"[" * 100_000):
+        with pytest.raises(BadReview) as whole:
+            parse(body)
+        with pytest.raises(BadReview) as shaped:
+            parser(_Shape)(body)
+        assert str(shaped.value) == str(whole.value)
 
 
 def test_the_least_request_is_read() -> None:

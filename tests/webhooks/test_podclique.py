@@ -76,6 +76,22 @@ async def test_what_a_person_must_fix_is_refused() -> None:
     )
 
 
+async def test_init_containers_and_the_number_of_pods_are_read_of_a_request() -> None:
+    review = load(WORKER)
+    spec = review["request"]["object"]["spec"]
+    spec["replicas"] = 300
+    (container,) = spec["podSpec"]["containers"]
+    gpus = container.pop("resources")
+    spec["podSpec"]["initContainers"] = [{**container, "name": "check", "resources": gpus}]
+
+    response = await Caller().ask("/mutate/podclique", review)
+
+    patched = apply_patch(review["request"]["object"], patch_of(response))["spec"]["podSpec"]
+    assert patched["resourceClaims"] == [CLAIM]
+    assert patched["initContainers"][0]["resources"]["claims"] == [{"name": "mnnvl"}]
+    assert "would be reserved by 300 pods" in response["warnings"][0]
+
+
 @pytest.mark.parametrize("verb", ["create", "get"])
 def test_an_api_server_that_does_not_answer_is_not_waited_for(
     verb: str, monkeypatch: pytest.MonkeyPatch

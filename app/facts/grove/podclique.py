@@ -1,0 +1,35 @@
+"""The fields of a PodClique that verdicts read.
+
+The others, such as the environment of containers, are most of its bytes. A field that a rule reads
+must be here, else the rule never sees it. A field of the type Any is read whole.
+"""
+
+from typing import Any, TypedDict
+
+
+class _Metadata(TypedDict, total=False):
+    name: Any
+    labels: Any
+    annotations: Any
+    deletionTimestamp: Any
+    ownerReferences: Any
+
+
+class _Container(TypedDict, total=False):
+    resources: Any
+
+
+class _PodSpec(TypedDict, total=False):
+    initContainers: list[_Container] | None
+    containers: list[_Container] | None
+    resourceClaims: Any
+
+
+class _Spec(TypedDict, total=False):
+    replicas: Any
+    podSpec: _PodSpec | None
+
+
+class PodCliqueFields(TypedDict, total=False):
+    metadata: _Metadata | None
+    spec: _Spec | None
