@@ -49,6 +49,7 @@ from app.sandbox.processes import free_port
 from app.sandbox.sandbox import Sandbox
 from app.webhooks.configurations import NAME, UrlTarget, webhook_configurations
 from tests import builders
+from tests.integration.tried import tried
 
 GANGS_OF_A_SET = 100
 QUIET_SECONDS = 60
@@ -421,7 +422,7 @@ class Bench:
     async def _inherits(self, number: int) -> bool:
         """Whether the server knows the last set of `claims_back`."""
         probe = self._clique(number, 0)
-        answer = await self.client.create(POD_CLIQUE, probe, "default", dry_run=True)
+        answer = await tried(self.client, POD_CLIQUE, probe, "default")
         return "resourceClaims" in answer["spec"]["podSpec"]
 
     async def _switched_off(self, names: list[str]) -> None:
@@ -536,7 +537,7 @@ class Bench:
         async def try_once() -> bool:
             probe = builders.pod_gang("probe", builders.gang_labels("adopted"), "probe")
             try:
-                await self.client.create(POD_GANG, probe, "default", dry_run=True)
+                await tried(self.client, POD_GANG, probe, "default")
             except Exception:
                 return False
             return True

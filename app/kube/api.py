@@ -18,8 +18,6 @@ Key = tuple[str, str]
 Patch = Object | list[Object]
 """A merge patch (a map), or a JSON patch (a list of operations)."""
 
-PatchKind = Literal["merge", "json"]
-
 
 class ClusterError(Exception):
     """A call failed.
@@ -176,8 +174,6 @@ class Objects(Lists, Protocol):
         resource: Resource,
         obj: Object,
         namespace: str | None = None,
-        *,
-        dry_run: bool = False,
     ) -> Object: ...
 
     async def patch(
@@ -185,9 +181,7 @@ class Objects(Lists, Protocol):
         ref: ObjectRef,
         patch: Patch,
         *,
-        kind: PatchKind = "merge",
         subresource: str = "",
-        dry_run: bool = False,
     ) -> Object:
         """Apply a merge patch (a map) or a JSON patch (a list of operations).
 

@@ -15,7 +15,6 @@ from app.kube.api import (
     ObjectRef,
     Page,
     Patch,
-    PatchKind,
     Selection,
     Unavailable,
     WatchEvent,
@@ -30,7 +29,9 @@ from app.sample import Part, Sample, counter
 
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-_PATCH_TYPES = {"merge": "application/merge-patch+json", "json": "application/json-patch+json"}
+_MERGE_PATCH = "application/merge-patch+json"
+_JSON_PATCH = "application/json-patch+json"
+_WRITING: Params = {"fieldManager": "grove-admission"}
 _EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
 
 
@@ -162,18 +163,15 @@ class HttpClient(Part):
         resource: Resource,
         obj: Object,
         namespace: str | None = None,
-        *,
-        dry_run: bool = False,
     ) -> Object:
         path = self._path(resource, namespace)
-        params = _write_params(dry_run)
         body = {
             "apiVersion": resource.api_version(self._version(resource)),
             "kind": resource.kind,
             **obj,
         }
         return await self._transport.call(
-            ApiRequest("create", str(resource), "POST", path, params, body=body)
+            ApiRequest("create", str(resource), "POST", path, _WRITING, body=body)
         )
 
     async def patch(
@@ -181,9 +179,7 @@ class HttpClient(Part):
         ref: ObjectRef,
         patch: Patch,
         *,
-        kind: PatchKind = "merge",
         subresource: str = "",
-        dry_run: bool = False,
     ) -> Object:
         path = self._path_of(ref, subresource=subresource)
         request = ApiRequest(
@@ -191,9 +187,9 @@ class HttpClient(Part):
             str(ref.resource),
             "PATCH",
             path,
-            _write_params(dry_run),
+            _WRITING,
             body=patch,
-            content_type=_PATCH_TYPES[kind],
+            content_type=_JSON_PATCH if isinstance(patch, list) else _MERGE_PATCH,
         )
         return await self._transport.call(request)
 
@@ -238,10 +234,6 @@ class HttpClient(Part):
 def _selectors(selection: Selection) -> Params:
     selectors = {"labelSelector": selection.labels, "fieldSelector": selection.fields}
     return {name: text for name, text in selectors.items() if text}
-
-
-def _write_params(dry_run: bool) -> Params:
-    return {"fieldManager": "grove-admission"} | ({"dryRun": "All"} if dry_run else {})
 
 
 def _page(answer: Object) -> Page:

@@ -34,9 +34,7 @@ class ReadOnlyClient:
         self._require_shown(selection.resource)
         return self._client.watch(selection, **options)
 
-    async def create(
-        self, resource: Resource, obj: Object, namespace: str | None = None, **options: Any
-    ) -> Object:
+    async def create(self, resource: Resource, obj: Object, namespace: str | None = None) -> Object:
         if resource not in (ACCESS_REVIEW, SELF_ACCESS_REVIEW):
             raise _read_only("create", resource)
         return await self._client.create(resource, obj, namespace)

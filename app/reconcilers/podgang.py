@@ -186,7 +186,7 @@ class PodGangReconciler:
         }
         try:
             stored = await self._client.patch(
-                ObjectRef(POD_GANG, gang.name, gang.namespace), [unchanged, *patch], kind="json"
+                ObjectRef(POD_GANG, gang.name, gang.namespace), [unchanged, *patch]
             )
         except NotFound:
             return None

@@ -81,19 +81,15 @@ class DocumentObjects:
         resource: Resource,
         obj: Object,
         namespace: str | None = None,
-        *,
-        dry_run: bool = False,
     ) -> Object:
         if self.contains(resource, obj["metadata"]["name"], namespace or ""):
             raise Conflict(f'{resource} "{obj["metadata"]["name"]}" already exists', code=409)
-        return obj if dry_run else self._store(resource, obj, namespace or "")
+        return self._store(resource, obj, namespace or "")
 
-    async def patch(
-        self, ref: ObjectRef, patch: Patch, *, dry_run: bool = False, **_: Any
-    ) -> Object:
+    async def patch(self, ref: ObjectRef, patch: Patch, **_: Any) -> Object:
         current = await self.get(ref)
         changed = apply_merge_patch(current, patch)  # the only kind that webhooks send
-        return changed if dry_run else self._store(ref.resource, changed, ref.namespace or "")
+        return self._store(ref.resource, changed, ref.namespace or "")
 
     def _store(self, resource: Resource, obj: Object, namespace: str) -> Object:
         number = next(self._versions)

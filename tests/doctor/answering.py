@@ -24,11 +24,9 @@ class AnsweringClient(MemoryClient):
         resource: Resource,
         obj: Object,
         namespace: str | None = None,
-        *,
-        dry_run: bool = False,
     ) -> Object:
         if resource not in (ACCESS_REVIEW, SELF_ACCESS_REVIEW):
-            return await super().create(resource, obj, namespace, dry_run=dry_run)
+            return await super().create(resource, obj, namespace)
         if resource is ACCESS_REVIEW and not self.may_ask:
             raise Rejected("cannot create subjectaccessreviews", code=403, reason="Forbidden")
         return {**obj, "status": {"allowed": self.allows(obj["spec"])}}

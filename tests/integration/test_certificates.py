@@ -16,6 +16,7 @@ from app.sandbox.processes import free_port
 from app.server.serve import Running
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.system import Users, eventually
+from tests.integration.tried import tried
 
 NAME = "grove-admission"
 NAMESPACE = "grove-system"
@@ -63,7 +64,7 @@ async def refusal(clients: Users, namespace: str) -> str:
     spec = {"minMember": 1, "subGroups": [{"name": "a", "minMember": 1}] * 2}
     group: dict[str, Any] = {"metadata": {"name": "twice"}, "spec": spec}
     try:
-        await clients.user.create(POD_GROUP, group, namespace, dry_run=True)
+        await tried(clients.user, POD_GROUP, group, namespace)
     except Rejected as refused:
         return refused.message
     return ""

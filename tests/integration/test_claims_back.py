@@ -25,6 +25,7 @@ from app.server.serve import Running
 from app.webhooks.configurations import NAME
 from tests import builders
 from tests.integration.system import Users, eventually
+from tests.integration.tried import tried
 
 pytestmark = pytest.mark.untraced
 
@@ -209,5 +210,5 @@ async def is_called(cluster: Cluster) -> bool:
     """Whether the API server calls our webhook: a change of webhooks takes it up to a second."""
     labels = builders.labels("train", 0, "train-0", grove=True)
     obj = builders.pod_clique("train-0-probe", labels)
-    answer = await cluster.grove.create(POD_CLIQUE, obj, cluster.namespace, dry_run=True)
+    answer = await tried(cluster.grove, POD_CLIQUE, obj, cluster.namespace)
     return "resourceClaims" in answer["spec"]["podSpec"]

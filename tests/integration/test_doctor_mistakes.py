@@ -242,9 +242,7 @@ async def test_two_crds_with_one_short_name(clinic: Clinic) -> None:
             )
             command = shlex.split(finding.remedy.partition(": ")[2])
             assert command[:-2] == ["kubectl", "patch", "crd", "gadgets.grove.io", "--type=json"]
-            await admin.patch(
-                ObjectRef(CRD, "gadgets.grove.io"), json.loads(command[-1]), kind="json"
-            )
+            await admin.patch(ObjectRef(CRD, "gadgets.grove.io"), json.loads(command[-1]))
             await until(clinic, "tools.grove.io", "Established", "True")
             assert await clinic.findings("APIs") == []
 

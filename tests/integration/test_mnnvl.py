@@ -22,6 +22,7 @@ from app.webhooks.paths import path_of
 from tests import builders
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.system import Users, create_all, eventually, is_gone, names
+from tests.integration.tried import tried
 
 pytestmark = [pytest.mark.untraced, pytest.mark.usefixtures("served")]
 
@@ -103,7 +104,7 @@ async def test_the_second_clique_of_a_replica_costs_no_call(
 
     await eventually(is_quiet)
     before = calls_of(served)
-    made = await clients.operator.create(POD_CLIQUE, clique(name="leader"), namespace, dry_run=True)
+    made = await tried(clients.operator, POD_CLIQUE, clique(name="leader"), namespace)
     assert claims_of(made) == [{"name": "mnnvl", "resourceClaimName": "train-0-mnnvl-claim"}]
     assert calls_of(served) == before
 
@@ -118,7 +119,7 @@ async def test_a_reset_by_the_operator_gets_the_claim_back(clients: Users, names
 
 @pytest.mark.usefixtures("owner")
 async def test_a_dry_run_makes_nothing(clients: Users, namespace: str) -> None:
-    answer = await clients.operator.create(POD_CLIQUE, clique(), namespace, dry_run=True)
+    answer = await tried(clients.operator, POD_CLIQUE, clique(), namespace)
     assert claims_of(answer) == [{"name": "mnnvl", "resourceClaimName": "train-0-mnnvl-claim"}]
     for resource in (POD_CLIQUE, COMPUTE_DOMAIN, RESOURCE_CLAIM):
         assert await names(clients.user, resource, namespace) == []
@@ -200,7 +201,7 @@ async def test_nothing_is_made_for_a_clique_of_a_former_set_of_that_name(
             "controller": True,
         }
     ]
-    made = await clients.operator.create(POD_CLIQUE, stale, namespace, dry_run=True)
+    made = await tried(clients.operator, POD_CLIQUE, stale, namespace)
     assert claims_of(made) == [{"name": "mnnvl", "resourceClaimName": "train-0-mnnvl-claim"}]
     await create(clients, namespace, stale)
     assert await names(clients.user, COMPUTE_DOMAIN, namespace) == []

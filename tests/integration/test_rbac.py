@@ -40,6 +40,7 @@ from app.server.serve import Running
 from tests import builders
 from tests.integration.conftest import own_rules
 from tests.integration.system import Users, eventually, is_gone
+from tests.integration.tried import tried
 from tests.rendered import rendered
 
 pytestmark = pytest.mark.untraced
@@ -198,7 +199,7 @@ class Play:
         await eventually(is_known)
         labels = builders.labels("train", 0, "train-0")
         clique = builders.pod_clique("train-0-worker", labels)
-        await self.grove.create(POD_CLIQUE, clique, self.namespace, dry_run=True)
+        await tried(self.grove, POD_CLIQUE, clique, self.namespace)
         await self.grove.create(POD_CLIQUE, clique, self.namespace)
         await self.grove.create(
             POD_GANG, builders.pod_gang("train-0", labels, "train-0-worker"), self.namespace

@@ -103,19 +103,6 @@ class ClientContract:
         assert created["metadata"]["name"].startswith(unnamed["metadata"]["generateName"])
         assert created["metadata"]["name"] != unnamed["metadata"]["generateName"]
 
-    async def test_a_dry_run_stores_nothing(self, client: Client) -> None:
-        name = unique("dry")
-        answered = await client.create(SECRET, secret(name), NAMESPACE, dry_run=True)
-        assert answered["metadata"]["name"] == name
-        with pytest.raises(NotFound):
-            await client.get(ObjectRef(SECRET, name, NAMESPACE))
-        stored = await client.create(SECRET, secret(name, a="YQ=="), NAMESPACE)
-        patched = await client.patch(
-            ObjectRef(SECRET, name, NAMESPACE), {"data": {"a": "Yg=="}}, dry_run=True
-        )
-        assert patched["data"] == {"a": "Yg=="}
-        assert await client.get(ObjectRef(SECRET, name, NAMESPACE)) == stored
-
     async def test_a_missing_object_is_not_found_but_the_resource_is_served(
         self, client: Client
     ) -> None:
@@ -151,7 +138,7 @@ class ClientContract:
             {"op": "remove", "path": "/data/one"},
             {"op": "add", "path": "/data/two", "value": "Yg=="},
         ]
-        patched = await client.patch(ObjectRef(SECRET, name, NAMESPACE), operations, kind="json")
+        patched = await client.patch(ObjectRef(SECRET, name, NAMESPACE), operations)
         assert patched["metadata"]["labels"] == {"a": "2", "example.com/b": "3"}
         assert patched["data"] == {"two": "Yg=="}
 
@@ -174,7 +161,7 @@ class ClientContract:
         name = unique("json-refused")
         stored = await client.create(SECRET, secret(name, {"a": "1"}, one="YQ=="), NAMESPACE)
         with pytest.raises(Rejected):
-            await client.patch(ObjectRef(SECRET, name, NAMESPACE), [operation], kind="json")
+            await client.patch(ObjectRef(SECRET, name, NAMESPACE), [operation])
         assert await client.get(ObjectRef(SECRET, name, NAMESPACE)) == stored
 
     async def test_a_resource_version_in_a_merge_patch_is_a_precondition(
@@ -198,14 +185,14 @@ class ClientContract:
             {"op": "replace", "path": "/metadata/resourceVersion", "value": version_of(first)},
             {"op": "replace", "path": "/metadata/labels/by", "value": "me"},
         ]
-        second = await client.patch(ObjectRef(SECRET, name, NAMESPACE), stamped, kind="json")
+        second = await client.patch(ObjectRef(SECRET, name, NAMESPACE), stamped)
         assert (second["metadata"]["labels"], version_of(second) != version_of(first)) == (
             {"by": "me"},
             True,
         )
         stamped[1]["value"] = "me again"
         with pytest.raises(Conflict) as raised:
-            await client.patch(ObjectRef(SECRET, name, NAMESPACE), stamped, kind="json")
+            await client.patch(ObjectRef(SECRET, name, NAMESPACE), stamped)
         assert not raised.value.already_exists
         assert await client.get(ObjectRef(SECRET, name, NAMESPACE)) == second
 

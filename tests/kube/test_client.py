@@ -211,13 +211,13 @@ async def test_metadata_only(call: Callable[[HttpClient], Awaitable[object]], ac
 
 async def test_writes() -> None:
     async with client_of(answering((200, {}))) as (client, server):
-        await client.create(SECRET, {"metadata": {"name": "a"}}, "ns", dry_run=True)
+        await client.create(SECRET, {"metadata": {"name": "a"}}, "ns")
         await client.patch(ObjectRef(NODE, "n"), {"status": {}}, subresource="status")
-        await client.patch(ObjectRef(NODE, "n"), [{"op": "remove", "path": "/a"}], kind="json")
+        await client.patch(ObjectRef(NODE, "n"), [{"op": "remove", "path": "/a"}])
         await client.delete(ObjectRef(SECRET, "a", "ns"), uid="u", resource_version="3")
         create, merge, json, delete = server.seen
     assert (create.method, create.path) == ("POST", "/api/v1/namespaces/ns/secrets")
-    assert create.query == {"fieldManager": "grove-admission", "dryRun": "All"}
+    assert create.query == {"fieldManager": "grove-admission"}
     assert create.body == {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}
     assert (merge.method, merge.path, merge.body) == (
         "PATCH",

@@ -28,7 +28,7 @@ from app.facts.kinds import (
     RESOURCE_CLAIM,
 )
 from app.facts.table import GANGS, NODES
-from app.kube.api import Object, ObjectRef, PatchKind, Selection, WatchEvent
+from app.kube.api import Object, ObjectRef, Selection, WatchEvent
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites
@@ -48,6 +48,7 @@ from tests.cluster.offline import configured
 from tests.cluster.watched import WatchedMemory
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient
+from tests.kube.memory.objects import check_preconditions, patched
 
 T = TypeVar("T")
 
@@ -69,20 +70,19 @@ class Api(WatchedMemory):
 
     webhook: PodGangWebhook
 
-    async def patch(
-        self, ref: ObjectRef, patch: Any, *, kind: PatchKind = "merge", **options: Any
-    ) -> Object:
-        stored = await super().patch(ref, patch, kind=kind, dry_run=True)
+    async def patch(self, ref: ObjectRef, patch: Any, **options: Any) -> Object:
         if ref.resource != POD_GANG:
-            return await super().patch(ref, patch, kind=kind, **options)
+            return await super().patch(ref, patch, **options)
 
         before = await self.get(ref)
+        stored = patched(before, patch)
+        check_preconditions(ref.resource, ref.name, before, stored["metadata"])
         verdict = await judged(self.webhook, request("UPDATE", stored, before))
         changed = apply_patch(stored, list(verdict.patch))
         value = changed["metadata"].get("annotations", {})
         annotations = [{"op": "add", "path": "/metadata/annotations", "value": value}]
-        await super().patch(ref, patch, kind=kind, **options)
-        return await super().patch(ref, annotations, kind="json", **options)
+        await super().patch(ref, patch, **options)
+        return await super().patch(ref, annotations, **options)
 
 
 class Wire:

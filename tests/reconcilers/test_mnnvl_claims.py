@@ -93,7 +93,7 @@ class Admitting(MemoryClient):
         if ref.resource is not POD_CLIQUE or not self.on:
             return obj
         operations = list(injection_into(obj, "ns", inherited=ENABLED).patch)
-        return await super().patch(ref, operations, kind="json")
+        return await super().patch(ref, operations)
 
 
 class World:

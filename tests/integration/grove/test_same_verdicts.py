@@ -15,6 +15,7 @@ from app.rules.dialects.bindings import BINDINGS
 from tests.integration.grove import mistakes
 from tests.integration.grove.operator import GroveOperator
 from tests.integration.system import Users
+from tests.integration.tried import tried
 from tests.rules.dialects.around import Around
 
 BOUND = {
@@ -120,7 +121,7 @@ async def denial(operator: GroveOperator, pcs: Object, old: Object | None) -> st
 
 async def defaulted(clients: Users, namespace: str) -> Object:
     """A set without constraints, as Grove's defaulting webhook leaves it."""
-    stored = await clients.user.create(POD_CLIQUE_SET, template(), namespace, dry_run=True)
+    stored = await tried(clients.user, POD_CLIQUE_SET, template(), namespace)
     return {**stored, "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet"}
 
 

@@ -26,7 +26,6 @@ from app.kube.api import (
     ObjectRef,
     Page,
     Patch,
-    PatchKind,
     Rejected,
     Selection,
     WatchEvent,
@@ -69,7 +68,6 @@ class Call(Value):
     namespace: str | None = None
     name: str = ""
     subresource: str = ""
-    dry_run: bool = False
 
 
 class _Change(Value):
@@ -148,12 +146,8 @@ class MemoryClient:
         return [copy_of(obj) for _, obj in sorted(self._objects.get(resource, {}).items())]
 
     def writes(self) -> Calls:
-        """The recorded calls that change something, dry runs not counted."""
-        return [
-            call
-            for call in self.calls
-            if call.verb in ("create", "patch", "delete") and not call.dry_run
-        ]
+        """The recorded calls that change something."""
+        return [call for call in self.calls if call.verb in ("create", "patch", "delete")]
 
     def fail_next(
         self,
@@ -285,12 +279,10 @@ class MemoryClient:
         resource: Resource,
         obj: Object,
         namespace: str | None = None,
-        *,
-        dry_run: bool = False,
     ) -> Object:
         new = self._prepared(resource, obj, namespace)
         key = key_of(new)
-        await self._begin(Call("create", resource, namespace, key[1], dry_run=dry_run))
+        await self._begin(Call("create", resource, namespace, key[1]))
         if key in self._objects.get(resource, {}):
             raise Conflict(
                 f'{resource} "{key[1]}" already exists', code=409, reason="AlreadyExists"
@@ -298,30 +290,28 @@ class MemoryClient:
         if resource not in self.without_status:
             new.pop("status", None)
         self._assign_identity(resource, new)
-        return self._finish("create", resource, key, None, new, dry_run=dry_run)
+        return self._finish("create", resource, key, None, new)
 
     async def patch(
         self,
         ref: ObjectRef,
         patch: Patch,
         *,
-        kind: PatchKind = "merge",
         subresource: str = "",
-        dry_run: bool = False,
     ) -> Object:
         resource = ref.resource
-        call = Call("patch", resource, ref.namespace, ref.name, subresource, dry_run)
+        call = Call("patch", resource, ref.namespace, ref.name, subresource)
         await self._begin(call)
         key = place(ref)
         before = self._existing(resource, key)
         if subresource and (subresource != "status" or resource in self.without_status):
             raise _not_found(resource, ref.name)
-        after = patched(before, patch, kind)
+        after = patched(before, patch)
         check_preconditions(resource, ref.name, before, after.get("metadata") or {})
         after = self._merged(resource, before, after, subresource)
         if after == before:
             return copy_of(before)
-        return self._finish("patch", resource, key, before, after, dry_run=dry_run)
+        return self._finish("patch", resource, key, before, after)
 
     async def delete(
         self, ref: ObjectRef, *, uid: str | None = None, resource_version: str | None = None
@@ -448,11 +438,7 @@ class MemoryClient:
         key: Key,
         before: Object | None,
         after: Object,
-        *,
-        dry_run: bool,
     ) -> Object:
-        if dry_run:
-            return copy_of(after)
         stored = self._store(resource, key, before, after)
         if stored["metadata"].get("deletionTimestamp") and not stored["metadata"].get("finalizers"):
             self._remove(resource, key)

@@ -13,7 +13,6 @@ from app.kube.api import (
     Object,
     ObjectRef,
     Patch,
-    PatchKind,
     Rejected,
     Selection,
     error_from_status,
@@ -71,13 +70,10 @@ def is_selected(selection: Selection) -> Callable[[Object], bool]:
     return selected
 
 
-def patched(before: Object, patch: Patch, kind: PatchKind) -> Object:
-    if isinstance(patch, list) != (kind == "json"):
-        raise Rejected("a merge patch is a map, a JSON patch a list", code=400, reason="BadRequest")
+def patched(before: Object, patch: Patch) -> Object:
+    kind = patching.JSON if isinstance(patch, list) else patching.MERGE
     try:
-        result: Any = patching.apply_patch(
-            before, patch, patching.JSON if kind == "json" else patching.MERGE
-        )
+        result: Any = patching.apply_patch(before, patch, kind)
     except ApiError as error:
         raise error_from_status(error.status(), error.code) from None
     if not isinstance(result, dict) or not isinstance(result.get("metadata"), dict):
