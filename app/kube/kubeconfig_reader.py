@@ -10,6 +10,9 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from app.kube.authorities import trusting
+from app.kube.http_library import aiohttp
+
 _LIBRARY = "kubernetes_asyncio"
 _CLIENT = "kubernetes_asyncio.client"
 
@@ -38,3 +41,17 @@ def _import_reader() -> Any:
 
 reader = _import_reader()
 """The module `kubernetes_asyncio.config.kube_config`."""
+
+
+class _Requestor(reader.OpenIDRequestor):  # type: ignore[misc, name-defined]
+    """A request for a new token of OpenID Connect, to a server whose certificate is checked.
+
+    The library checks it only if the kubeconfig has a CA (`idp-certificate-authority-data`), and
+    then it fails. So the refresh token and the secret of the client would go to whoever answers.
+    """
+
+    def _get_connector(self) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(ssl=trusting(cafile=self._ssl_ca_cert))
+
+
+reader.OpenIDRequestor = _Requestor
