@@ -25,6 +25,7 @@ from app.commands.options import (
     unreadable,
 )
 from app.config.schema import Configuration
+from app.facts.kinds import ALL
 from app.kube.api import Client, ClusterError, ObjectRef, Rejected
 from app.objects.resource import NAMESPACE
 from app.visible import visible_json
@@ -48,7 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _run(arguments: argparse.Namespace, configuration: Configuration) -> int:
-    async with looking_client(configuration, arguments.kubeconfig, arguments.context) as client:
+    async with looking_client(ALL, arguments.kubeconfig, arguments.context) as client:
+        await client.discovery.refresh()
         if arguments.namespace:
             await need_namespace(client, arguments.namespace)
         return await audit(client, configuration, arguments.namespace, arguments.output)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import uvloop
 
 from app import logs
-from app.cluster.connect import looking_client
+from app.cluster.connect import is_of_pod, looking_client
 from app.commands.options import (
     LIKE_KUBECTL,
     Command,
@@ -24,8 +24,8 @@ from app.config.schema import Configuration
 from app.doctor.certificate import handshake
 from app.doctor.examination import Patient, examine
 from app.doctor.report import Examined, document, exit_code, lines, warning
+from app.facts.kinds import ALL
 from app.kube.api import ClusterError
-from app.kube.credentials import is_in_cluster
 
 _HANDSHAKE_SECONDS = 3.0
 _UNCONFIGURED = warning(
@@ -62,8 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _examine(arguments: argparse.Namespace, configuration: Configuration) -> Examined:
-    in_pod = is_in_cluster() and arguments.kubeconfig is None and arguments.context is None
-    async with looking_client(configuration, arguments.kubeconfig, arguments.context) as client:
+    async with looking_client(ALL, arguments.kubeconfig, arguments.context) as client:
+        await client.discovery.refresh()
         shake = functools.partial(handshake, seconds=_HANDSHAKE_SECONDS)
         examined = await examine(
             Patient(
@@ -71,7 +71,7 @@ async def _examine(arguments: argparse.Namespace, configuration: Configuration) 
                 client.read,
                 shake,
                 configuration,
-                in_pod,
+                is_of_pod(arguments.kubeconfig, arguments.context),
                 datetime.now(UTC),
                 arguments.all_webhooks,
             )

@@ -22,7 +22,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from app import __version__
-from app.cluster.connect import console_client, how_to_renew
+from app.cluster.connect import how_to_renew, looking_client
 from app.console.events import Streams
 from app.console.findings import Examination
 from app.console.live import Live
@@ -30,6 +30,7 @@ from app.console.playground import Judge
 from app.console.routes import Console, build_app
 from app.console.settings import ConsoleSettings
 from app.explain.known.snapshot import BY_RESOURCE, RESOURCES
+from app.facts.kinds import ALL
 from app.kube.client import HttpClient
 from app.kube.readonly import ReadOnlyClient
 from app.objects.resource import CONFIG_MAP, NAMESPACE, SECRET
@@ -71,14 +72,15 @@ class Opened(Value):
 async def opened(settings: ConsoleSettings) -> AsyncIterator[Opened]:
     """Run a console while the block runs.
 
+    Its client has the rights of a kubeconfig, because the command doesn't run in a Pod.
     ClusterError without credentials, OSError if the port is taken.
     """
     with contextlib.closing(_bind(settings)) as sock:
         token = secrets.token_urlsafe(TOKEN_BYTES)
         host, port = sock.getsockname()[:2]
         url = f"http://{'[::1]' if settings.ipv6 else host}:{port}/{token}/"
-        async with console_client(
-            (*RESOURCES, NAMESPACE), settings.kubeconfig, settings.context
+        async with looking_client(
+            dict.fromkeys((*RESOURCES, NAMESPACE, *ALL)), settings.kubeconfig, settings.context
         ) as client:
             console = _console(client, settings)
             with _redirecting_file(url) as file:

@@ -50,10 +50,8 @@ class HttpClient(Part):
         credentials: Credentials,
         resources: Iterable[Resource],
         limits: CallLimits,
-        *,
-        user_agent: str = "grove-admission",
     ) -> None:
-        self._transport = Transport(credentials, limits, user_agent)
+        self._transport = Transport(credentials, limits)
         self.discovery = Discovery(self.read, resources)
 
     def sibling(self, limits: CallLimits) -> "HttpClient":
@@ -63,7 +61,7 @@ class HttpClient(Part):
         be closed separately.
         """
         transport = self._transport
-        sibling = HttpClient(transport.credentials, (), limits, user_agent=transport.user_agent)
+        sibling = HttpClient(transport.credentials, (), limits)
         sibling.discovery = self.discovery
         sibling._transport.calls = transport.calls
         sibling._transport.reach = transport.reach

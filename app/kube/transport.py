@@ -15,6 +15,7 @@ from urllib.request import getproxies, proxy_bypass
 from msgspec import field
 from yarl import URL
 
+from app import __version__
 from app.json import NotJson, from_json, to_json
 from app.kube.api import Object, Unavailable, error_from
 from app.kube.credentials import Credentials
@@ -28,6 +29,7 @@ from app.value import Value
 Params = dict[str, str]
 
 JSON = "application/json"
+_USER_AGENT = f"grove-admission/{__version__}"
 _LONG = 2**16
 """Bytes of a body that takes about a millisecond to decode."""
 _UNLIMITED = frozenset({str(LEASE)})
@@ -78,10 +80,9 @@ class Transport:
     was no response.
     """
 
-    def __init__(self, credentials: Credentials, limits: CallLimits, user_agent: str) -> None:
+    def __init__(self, credentials: Credentials, limits: CallLimits) -> None:
         self.calls: dict[tuple[str, str, str], int] = {}
         self.credentials = credentials
-        self.user_agent = user_agent
         self._limits = limits
         self._opened: aiohttp.ClientSession | None = None
         self.reach = Reach()
@@ -214,7 +215,7 @@ class Transport:
         return response
 
     async def _headers(self, request: ApiRequest) -> list[tuple[str, str]]:
-        headers = [("Accept", request.accept), ("User-Agent", self.user_agent)]
+        headers = [("Accept", request.accept), ("User-Agent", _USER_AGENT)]
         authorization = await self.credentials.authorization()
         if authorization is not None:
             headers.append(("Authorization", authorization))

@@ -29,8 +29,8 @@ from app.certificates.keeper import self_managed_source
 from app.certificates.source import CertificateSource
 from app.cluster import documents
 from app.cluster.cluster import Cluster
-from app.cluster.connect import api_client
 from app.cluster.connect import limits as client_limits
+from app.cluster.connect import server_client
 from app.config.schema import Configuration
 from app.kube.api import Object
 from app.kube.client import HttpClient
@@ -292,7 +292,7 @@ async def connected(
     if objects is not None:
         yield documents.cluster_of(configuration, objects), None
         return
-    async with api_client(configuration, kubeconfig, context, resources) as client:
+    async with server_client(configuration, kubeconfig, context, resources) as client:
         yield Cluster(client, configuration, client.discovery), client
 
 

@@ -11,6 +11,7 @@ from app.config.read import read_configuration
 from app.doctor.certificate import Handshake, handshake
 from app.doctor.examination import Patient, examine
 from app.doctor.report import document
+from app.facts.kinds import ALL
 from tests.integration.system import command
 
 
@@ -50,7 +51,8 @@ class Doctor:
         takes to start.
         """
         configuration = read_configuration(self._configuration.read_text(), "test")
-        async with looking_client(configuration, self._api.kubeconfig, "admin") as client:
+        async with looking_client(ALL, self._api.kubeconfig, "admin") as client:
+            await client.discovery.refresh()
             patient = Patient(client, client.read, _shake, configuration, False, datetime.now(UTC))
             return _not_ok(document(await examine(patient)))
 

@@ -24,7 +24,7 @@ class InProcessTransport(Transport):
     """Sends requests to the ASGI app of a sandbox. Watches go over HTTP."""
 
     def __init__(self, credentials: Credentials, limits: CallLimits, app: ASGIApp) -> None:
-        super().__init__(credentials, limits, "test")
+        super().__init__(credentials, limits)
         self._app = app
         self._answering = set[asyncio.Task[None]]()
 
