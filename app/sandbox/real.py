@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import yaml
 
-from app.sandbox import crd_names, kubeconfig, manifests, pki, processes
+from app.sandbox import kubeconfig, manifests, pki, processes
 from app.sandbox.objects.errors import ApiError
 from app.sandbox.objects.objects import Object, metadata
 
@@ -184,10 +184,12 @@ class RealApiServer:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(START_SECONDS):
                 while reason is None:
-                    crd = _body(await self._client.get(path))
-                    if crd_names.is_established(crd):
+                    conditions = _conditions(_body(await self._client.get(path)))
+                    if _status(conditions, "Established") == "True":
                         return
-                    reason = crd_names.conflict(crd)
+                    if _status(conditions, "NamesAccepted") == "False":
+                        taken = conditions["NamesAccepted"]
+                        reason = f"{taken['reason']}: {taken['message']}"
                     await asyncio.sleep(0.05)
 
         raise RuntimeError(
@@ -248,6 +250,16 @@ def _binding(names: Iterable[str]) -> Object:
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
         "subjects": [{"apiGroup": group, "kind": "User", "name": name} for name in names],
     }
+
+
+def _conditions(crd: Object) -> dict[str, Object]:
+    """Return the conditions of a CRD by their type."""
+    conditions = (crd.get("status") or {}).get("conditions") or ()
+    return {condition["type"]: condition for condition in conditions}
+
+
+def _status(conditions: Mapping[str, Object], kind: str) -> str:
+    return str(conditions.get(kind, {}).get("status", ""))
 
 
 def _body(response: httpx.Response) -> Object:

@@ -14,7 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from app.sandbox import crd_names, kubeconfig, manifests, pki, processes
+from app.sandbox import kubeconfig, manifests, pki, processes
 from app.sandbox.admission.authorization import Authorizer
 from app.sandbox.admission.chain import Admission
 from app.sandbox.admission.webhook import Services, WebhookTransport
@@ -23,7 +23,7 @@ from app.sandbox.http.tokens import Tokens
 from app.sandbox.objects import errors
 from app.sandbox.objects.objects import ADMIN, Caller, Object, metadata
 from app.sandbox.objects.patching import MERGE
-from app.sandbox.objects.resources import CRDS, Registry
+from app.sandbox.objects.resources import Registry
 from app.sandbox.requests.binding import Binder
 from app.sandbox.requests.builtins import builtins
 from app.sandbox.requests.collector import Collector
@@ -121,7 +121,7 @@ class Sandbox:
         """Create or updates `objects` as admin, with admission.
 
         If an object has a status, it is stored too. Raise ApiError for the first object that is
-        rejected, and RuntimeError for a CRD whose names are in use.
+        rejected.
         """
         for obj in objects:
             await self._apply(obj)
@@ -143,12 +143,6 @@ class Sandbox:
             await self._writer.patch(
                 served, key, {"status": obj["status"]}, MERGE, caller, "status"
             )
-
-        conflict = (
-            crd_names.conflict(self._storage.get(CRDS, key) or {}) if served.table == CRDS else None
-        )
-        if conflict is not None:
-            raise RuntimeError(f"CRD {key[1]} is not established: {conflict}")
 
     def compact(self) -> None:
         """Clear the history.

@@ -12,6 +12,9 @@ from app.sandbox.objects.schema import Schema
 
 CRDS: TableId = ("apiextensions.k8s.io", "customresourcedefinitions")
 NAMESPACES: TableId = ("", "namespaces")
+_ESTABLISHED = (("NamesAccepted", "NoConflicts"), ("Established", "InitialNamesAccepted"))
+"""The conditions of a CRD that is served, with their reasons."""
+
 _CRD = (CRDS[0], "CustomResourceDefinition")
 
 
@@ -114,6 +117,17 @@ def custom_resources(crd: Object) -> list[Served]:
         raise invalid(_CRD, name, causes)
 
     return served
+
+
+def established_status(crd: Object, now: str) -> Object:
+    """Return the status of a CRD, whose names are always accepted. `now` is a timestamp."""
+    names = crd["spec"]["names"]
+    accepted = {"singular": names["kind"].lower(), "listKind": f"{names['kind']}List", **names}
+    conditions = [
+        {"type": kind, "status": "True", "reason": reason, "lastTransitionTime": now}
+        for kind, reason in _ESTABLISHED
+    ]
+    return {"acceptedNames": accepted, "conditions": conditions}
 
 
 def _custom(spec: Object, names: Object, version: Object, table: TableId, stored: str) -> Served:

@@ -100,7 +100,6 @@ class Collector:
         for key in list(table.objects):
             self._storage.remove(table_id, key)
         table.close()
-        self._writer.names_freed(crd["spec"]["group"])
 
     async def _collect(self, table: TableId, key: Key) -> None:
         obj = self._storage.get(table, key)

@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from app.sandbox import crd_names
 from app.sandbox.admission.attributes import Attributes
 from app.sandbox.admission.chain import Admission
 from app.sandbox.objects import errors, lifecycle, objectmeta, patching, resources
@@ -23,6 +22,7 @@ from app.sandbox.objects.objects import (
     Frozen,
     Key,
     Object,
+    at,
     copy,
     is_deleting,
     metadata,
@@ -249,31 +249,16 @@ class Writer(Frozen):
         return served.table == NAMESPACES and bool(self.storage.in_namespace(metadata(obj)["name"]))
 
     def _defined(self, served: Served, stored: Object) -> Object:
-        """`stored`.
-
-        If it is a CRD, its status is written, and its resources are served if its names are
-        accepted.
-        """
+        """`stored`. If it is a CRD, its status is written, and its resources are served."""
         if served.table != CRDS or is_deleting(stored):
             return stored
-        status = crd_names.accepted_status(stored, self.storage.table(CRDS).items(), timestamp())
-        if _without_times(status) != _without_times(stored.get("status") or {}):
+        status = resources.established_status(stored, timestamp())
+        if at(stored, "status", "acceptedNames") != status["acceptedNames"]:
             stored = self.storage.replace(
                 CRDS, {**stored, "status": status}, resource_version(stored)
             )
-            self.names_freed(stored["spec"]["group"])
-        if crd_names.is_established(stored):
-            self.registry.install(stored)
+        self.registry.install(stored)
         return stored
-
-    def names_freed(self, group: str) -> None:
-        """Examine the CRDs of `group` whose names were not accepted.
-
-        Another CRD may have given one up.
-        """
-        for crd in self.storage.table(CRDS).items():
-            if crd["spec"]["group"] == group and crd_names.conflict(crd) is not None:
-                self._defined(self.registry.versions(CRDS)[0], crd)
 
     def set_owners(self, table: tuple[str, str], obj: Object, owners: list[Object]) -> None:
         """Replace the owner references, without admission."""
@@ -302,13 +287,6 @@ class _RacedError(Exception):
 def _admitted_namespace(served: Served, key: Key) -> str:
     """Return the namespace in admission reviews: that of a Namespace is its own name."""
     return key[1] if served.table == NAMESPACES else key[0]
-
-
-def _without_times(status: Object) -> Object:
-    conditions = [
-        {**condition, "lastTransitionTime": None} for condition in status.get("conditions") or ()
-    ]
-    return {**status, "conditions": conditions}
 
 
 def _names_version(patch: object) -> bool:
