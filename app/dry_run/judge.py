@@ -13,14 +13,14 @@ import jsonpatch
 import jsonpointer
 
 from app.admission.decide import Route, decided
-from app.admission.review import API_VERSION, KIND, BadReview, Request, parse
-from app.admission.verdict import Verdict, bad_request
+from app.admission.review import Request
+from app.admission.verdict import Verdict
 from app.facts.kinds import ALL
 from app.json import to_json
 from app.kube.api import Object
 from app.objects.fields import FieldError, FieldPath
 from app.objects.resource import POD, Resource
-from app.objects.shape import JsonMap, map_at, text_at
+from app.objects.shape import JsonMap, map_at
 from app.value import Value
 from app.visible import visible
 
@@ -108,15 +108,7 @@ def _objects(verdict: Verdict, action: str) -> list[Object]:
 
 
 def identify(document: JsonMap) -> tuple[str, str, str, str]:
-    """Return apiVersion, kind, namespace and name of a document.
-
-    For an AdmissionReview, they are those of the object in it.
-    """
-    if document.get("kind") == KIND:
-        request = map_at(document, "request")
-        inner = request.get("object") or request.get("oldObject")
-        return identify(inner) if isinstance(inner, dict) else ("", KIND, "", "")
-
+    """Return apiVersion, kind, namespace and name of a document."""
     metadata = map_at(document, "metadata")
     values = (
         document.get("apiVersion"),
@@ -133,12 +125,7 @@ async def judge(
     document: Object,
     asker: Asker,
 ) -> Judgement:
-    """Return the verdict of the route for the document.
-
-    An AdmissionReview is judged as it is, but always as a dry run.
-    """
-    if document.get("kind") == KIND and document.get("apiVersion") == API_VERSION:
-        return await _judge_review(routes, document)
+    """Return the verdict of the route for the document."""
     resource, subresource = _resource_of(document)
     if not resource:
         return Judgement(document)
@@ -157,25 +144,6 @@ async def judge_request(
     if request.operation not in route.operations:
         return Judgement(document, operation=request.operation)
     return Judgement(document, route.path, await decided(route, request, _TIMEOUT))
-
-
-async def _judge_review(routes: Mapping[str, Route], review: Object) -> Judgement:
-    request = map_at(review, "request")
-    resource = map_at(request, "resource")
-    target = [text_at(resource, name) for name in ("group", "resource")]
-    how = [text_at(request, name) for name in ("subResource", "operation")]
-    route = _route(routes, *target, *how)
-    if not route:
-        return Judgement(review)
-
-    try:
-        parsed = parse(to_json({**review, "request": {**request, "dryRun": True}}))
-        verdict = await decided(route, parsed, _TIMEOUT)
-    except BadReview as bad:
-        verdict = bad_request(bad.message, bad.code)
-
-    inner = request.get("object") or request.get("oldObject")
-    return Judgement(inner if isinstance(inner, dict) else review, route.path, verdict)
 
 
 def _resource_of(document: JsonMap) -> tuple[Resource | None, str]:
