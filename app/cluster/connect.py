@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.kube.api import ClusterError, Unavailable
+from app.kube.api import ClusterError
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig, in_cluster, is_in_cluster
 from app.kube.readonly import ReadOnlyClient
@@ -97,18 +97,6 @@ def how_to_renew(problem: Exception, kubeconfig: Path | None, context: str | Non
     from app.kube.kubeconfig import renewal_of
 
     return renewal_of(kubeconfig, context)
-
-
-def other_contexts(problem: Exception, kubeconfig: Path | None, context: str | None) -> str:
-    """Return which context was asked and which others there are, if its server does not answer."""
-    is_silent = isinstance(problem, Unavailable) and not is_expired(problem)
-    if not is_silent or is_of_pod(kubeconfig, context):
-        return ""
-    # loads kubernetes_asyncio, which a server in a Pod doesn't need
-    from app.kube.kubeconfig import contexts_of
-
-    asked, others = contexts_of(kubeconfig, context)
-    return f"the context is {asked}; for another, --context: {', '.join(others)}" if others else ""
 
 
 def limits(configuration: "Configuration") -> CallLimits:

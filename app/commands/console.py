@@ -26,7 +26,7 @@ from app.console.settings import ConsoleSettings
 from app.dry_run.budget import UnusableInput
 from app.kube.api import ClusterError
 from app.kube.credentials import is_in_cluster
-from app.kube.kubeconfig import contexts_of, namespace_of
+from app.kube.kubeconfig import current_context, namespace_of
 from app.server.process import signalled
 
 if TYPE_CHECKING:
@@ -67,12 +67,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _run(arguments: argparse.Namespace) -> None:
-    context, _ = contexts_of(arguments.kubeconfig, arguments.context)
     settings = ConsoleSettings(
         configured(arguments),
         arguments.kubeconfig,
         arguments.context,
-        context,
+        arguments.context or current_context(arguments.kubeconfig),
         tuple(filter(None, arguments.namespace.split(","))),
         namespace_of(arguments.kubeconfig, arguments.context),
         arguments.port,

@@ -145,18 +145,14 @@ def unreadable(
 ) -> int:
     """Print why a cluster cannot be read, and return the exit code.
 
-    The text says how to renew rejected credentials of the user, and which other contexts there are
-    if the server does not answer.
+    The text says how to renew rejected credentials of the user.
     """
     # loads aiohttp, which commands without a cluster don't need
-    from app.cluster.connect import how_to_renew, other_contexts
+    from app.cluster.connect import how_to_renew
 
     complain(f"{failure}: {problem}")
     command = how_to_renew(problem, arguments.kubeconfig, arguments.context)
     if command:
         # whole, to be copied: it may be anybody's command
         print(f"renew your credentials: {command}", file=sys.stderr)
-    others = other_contexts(problem, arguments.kubeconfig, arguments.context)
-    if others:
-        complain(others)
     return UNUSABLE

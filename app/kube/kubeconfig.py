@@ -149,14 +149,10 @@ def namespace_of(path: Path | None, context: str | None) -> str:
     return str(contexts.get(context or current, {}).get("namespace") or "default")
 
 
-def contexts_of(path: Path | None, context: str | None) -> tuple[str, list[str]]:
-    """Return the name of the context that is used, and those of the others in the kubeconfig.
-
-    Without a `context`, the current one is used. Nothing is known if the kubeconfig cannot be read.
-    """
+def current_context(path: Path | None) -> str:
+    """Return the name of the current context, "" if there is none or it cannot be read."""
     contexts, current = _contexts_in(path)
-    used = context or (current if current in contexts else "")
-    return used, [name for name in contexts if name != used]
+    return current if current in contexts else ""
 
 
 def _contexts_in(path: Path | None) -> tuple[Mapping[str, JsonMap], str]:
