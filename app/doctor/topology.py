@@ -1,7 +1,6 @@
 """The managed ClusterTopology or ClusterTopologyBinding, and the KAI Topology.
 
-The checks are of the dialect of Grove's topology API, objects of a former dialect, and the
-conditions of the current objects.
+The checks are of the dialect of Grove's topology API, and the conditions of the current objects.
 """
 
 from collections.abc import Sequence
@@ -158,28 +157,8 @@ async def _kai(
 async def check_dialects(client: Client) -> Checks:
     """Return the checks of the dialect. Raise ClusterError."""
     dialect = dialect_of(client)
-    checks = [ok(f'Grove\'s topology API is read in the dialect "{dialect.name}"')]
-    if dialect.resource is not CLUSTER_TOPOLOGY:
-        checks += await _former(client)
-    return [*checks, *await _coverage(client, dialect), *await _stuck(client)]
-
-
-async def _former(client: Client) -> Checks:
-    topologies = await list_all(client, Selection(CLUSTER_TOPOLOGY))
-    names = [topology["metadata"]["name"] for topology in topologies]
-    if not names:
-        return []
-
-    message = (
-        "ClusterTopologies are left over from a former release of Grove:"
-        f" {listed(sorted(names), _SHOWN)}"
-    )
-    remedy = (
-        "Delete the CRD clustertopologies.grove.io: their KAI Topologies go with them. Until then,"
-        " a binding of the same name is rejected."
-    )
-
-    return [warning(message, remedy)]
+    spoken = ok(f'Grove\'s topology API is read in the dialect "{dialect.name}"')
+    return [spoken, *await _coverage(client, dialect), *await _stuck(client)]
 
 
 async def _coverage(client: Client, dialect: Dialect) -> Checks:
