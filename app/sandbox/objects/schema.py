@@ -65,7 +65,7 @@ class Schema:
         ):
             path = tuple(error.absolute_path)
             if old is None or at(old, *path) != at(obj, *path) or not path:
-                causes.extend(_causes(error, path))
+                causes.append(_cause(error, path))
         return causes or list(
             cel.broken_rules(self._source, obj, cel.MISSING if old is None else old)
         )
@@ -137,24 +137,6 @@ def _settle_fields(obj: Object, schema: Object, path: str, dropped: list[str]) -
             dropped.append(f"{path}.{name}")
 
 
-def _causes(error: Any, path: Path) -> Iterator[Object]:
-    value = error.instance
-    limit = error.validator_value
-    match error.validator:
-        case "required":
-            missing = [
-                key
-                for key in limit
-                if key not in value and f"'{key}' is a required" in error.message
-            ]
-            yield from (cause("Required", "Required value", (*path, key)) for key in missing)
-        case "enum":
-            allowed = ", ".join(shown(item) for item in limit)
-            yield cause(
-                "NotSupported",
-                f"Unsupported value: {shown(value)}: supported values: {allowed}",
-                path,
-            )
-        case _:
-            reason = "TypeInvalid" if error.validator == "type" else "Invalid"
-            yield cause(reason, f"Invalid value: {shown(value)}: {error.message}", path)
+def _cause(error: Any, path: Path) -> Object:
+    reason = "TypeInvalid" if error.validator == "type" else "Invalid"
+    return cause(reason, f"Invalid value: {shown(error.instance)}: {error.message}", path)
