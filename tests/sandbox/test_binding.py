@@ -185,35 +185,6 @@ async def test_bindings_that_are_none(api: Api, body: Any, expected: tuple[int, 
 CONFLICT = 'Operation cannot be fulfilled on pods/binding "p": pod p '
 
 
-@pytest.mark.parametrize(
-    ("created", "why"),
-    [
-        pytest.param(
-            pod(spec={"nodeName": "m"}), 'is already assigned to node "m"', id="a bound one"
-        ),
-        pytest.param(
-            pod(finalizers=["example.com/hold"]),
-            "is being deleted, cannot be assigned to a host",
-            id="a leaving one",
-        ),
-        pytest.param(
-            pod(spec={"schedulingGates": [{"name": "a/b"}]}),
-            "has non-empty .spec.schedulingGates",
-            id="a gated one",
-        ),
-    ],
-)
-async def test_pods_that_can_not_be_bound(api: Api, created: Object, why: str) -> None:
-    await api.done("POST", PODS, created)
-    if "finalizers" in created["metadata"]:
-        await api.done("DELETE", f"{PODS}/p")
-    assert await api.refused("POST", f"{PODS}/p/binding", binding()) == (
-        409,
-        "Conflict",
-        CONFLICT + why,
-    )
-
-
 async def test_there_must_be_a_pod(api: Api) -> None:
     assert await api.refused("POST", f"{PODS}/p/binding", binding()) == (
         404,

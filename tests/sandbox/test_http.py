@@ -113,18 +113,6 @@ async def test_a_stranger_is_told_nothing_but_that(api: Api) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        pytest.param("/healthz", "ok", id="health"),
-        pytest.param("/livez/ping", "ok", id="one check of liveness"),
-        pytest.param("/readyz", "ok", id="readiness"),
-    ],
-)
-async def test_anybody_may_ask_whether_it_lives(api: Api, path: str, expected: str) -> None:
-    assert (await api.send("GET", path, user="")).text == expected
-
-
 async def test_the_version_says_what_this_is(api: Api) -> None:
     version = await api.done("GET", "/version", user="")
     assert (version["major"], version["minor"], version["gitVersion"]) == (

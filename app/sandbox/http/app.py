@@ -45,7 +45,6 @@ from app.sandbox.requests.reads import ReadHandlers, Representation
 from app.sandbox.requests.writes import Writer
 
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
-_OPEN_PATHS = ("healthz", "livez", "readyz")
 _SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
 
@@ -60,9 +59,8 @@ class SandboxApi(Frozen):
     authorizer: Authorizer
 
     def app(self) -> Starlette:
-        routes = [Route(f"/{name}{{rest:path}}", _healthy) for name in _OPEN_PATHS]
-        routes.append(Route("/version", _version))
-        return Starlette(routes=[*routes, Route("/{path:path}", self._answer, methods=_METHODS)])
+        answering = Route("/{path:path}", self._answer, methods=_METHODS)
+        return Starlette(routes=[Route("/version", _version), answering])
 
     async def _answer(self, request: Request) -> Response:
         warnings: list[str] = []
@@ -197,10 +195,6 @@ class SandboxApi(Frozen):
                     raise
 
         return Representation().of_list(target.served, selected, {"resourceVersion": ""})
-
-
-def _healthy(request: Request) -> Response:
-    return Response("ok", media_type="text/plain")
 
 
 def _version(request: Request) -> Response:

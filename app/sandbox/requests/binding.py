@@ -16,7 +16,6 @@ from app.sandbox.objects.objects import (
     Object,
     at,
     copy,
-    is_deleting,
     labels,
     metadata,
     resource_version,
@@ -39,15 +38,16 @@ class Binder(Frozen):
         """Set spec.nodeName of the pod `key`, after mutating webhooks.
 
         The labels and annotations of the Binding are copied. Raise 400 or 500 for an invalid
-        Binding, 404 if there is no such pod, and 409 if the pod is bound, being deleted or gated,
-        or does not have the uid or resourceVersion of the Binding.
+        Binding, 404 if there is no such pod, and 409 if it does not have the uid or resourceVersion
+        of the Binding.
         """
         bindings = replace(pods, kind="Binding")
         binding = self._with_topology(_completed(bindings, binding, key))
         attributes = Attributes(bindings, "CREATE", *key, caller, binding, subresource="binding")
         binding = await self.admission.mutate(attributes, lambda obj: None) or binding
         await self.admission.validate(replace(attributes, obj=binding))
-        pod = self._bindable(pods, key, metadata(binding))
+        pod = self.storage.existing(pods.table, key)
+        lifecycle.check_preconditions(pods, pod, metadata(binding))
         if not caller.options.dry_run:
             self.storage.replace(pods.table, _bound(pod, binding), resource_version(pod))
 
@@ -65,21 +65,6 @@ class Binder(Frozen):
         if topology:
             binding["metadata"]["labels"] = {**labels(binding), **topology}
         return binding
-
-    def _bindable(self, pods: Served, key: Key, preconditions: Object) -> Object:
-        pod = self.storage.existing(pods.table, key)
-        lifecycle.check_preconditions(pods, pod, preconditions)
-        if why := _hindrance(pod):
-            raise errors.conflict(("", "pods/binding"), key[1], f"pod {key[1]} {why}")
-        return pod
-
-
-def _hindrance(pod: Object) -> str:
-    if is_deleting(pod):
-        return "is being deleted, cannot be assigned to a host"
-    if node := at(pod, "spec", "nodeName"):
-        return f'is already assigned to node "{node}"'
-    return "has non-empty .spec.schedulingGates" if at(pod, "spec", "schedulingGates") else ""
 
 
 def _completed(bindings: Served, binding: Object, key: Key) -> Object:
