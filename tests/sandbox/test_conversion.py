@@ -2,12 +2,8 @@
 what it writes.
 """
 
-from typing import Any
-
-import pytest
-
 from app.sandbox.objects.conversion import conversions, relabel
-from tests.sandbox.api import NAMESPACE, Api, Object
+from tests.sandbox.api import NAMESPACE, Api
 
 V1 = "resource.k8s.io/v1"
 BETA = "resource.k8s.io/v1beta1"
@@ -71,65 +67,3 @@ async def test_an_event_is_one_in_both_groups(api: Api) -> None:
     read = await api.done("GET", f"{core}/e")
     assert (read["apiVersion"], read["message"], read["involvedObject"]) == ("v1", "m", regarding)
     assert await api.names(new, fieldSelector="involvedObject.name=p") == ["e"]
-
-
-# Claims.
-
-
-def claim(version: str, *requests: Any, template: bool = False) -> Object:
-    spec: Object = {"devices": {"requests": list(requests)}}
-    return {"apiVersion": version, "spec": {"metadata": {}, "spec": spec} if template else spec}
-
-
-NESTED = {
-    "name": "gpu",
-    "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 2, "allocationMode": "ExactCount"},
-}
-FLAT = {
-    "name": "gpu",
-    "deviceClassName": "gpu.nvidia.com",
-    "count": 2,
-    "allocationMode": "ExactCount",
-}
-FIRST = {"name": "any", "firstAvailable": [{"name": "a", "deviceClassName": "x"}]}
-
-
-@pytest.mark.parametrize("template", [False, True], ids=["a claim", "a template"])
-def test_requests_of_claims(template: bool) -> None:
-    old = claim(BETA, FLAT, FIRST, template=template)
-    new = claim(V1, NESTED, FIRST, template=template)
-    read, write = conversions("resource.k8s.io", "v1beta1", "v1")
-    assert (read(new), write(old)) == (old, new)
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        pytest.param({}, id="no devices"),
-        pytest.param({"devices": {}}, id="no requests"),
-        pytest.param({"devices": {"requests": None}}, id="null for requests"),
-        pytest.param({"devices": None}, id="null for devices"),
-    ],
-)
-def test_claims_without_requests_change_their_version_only(spec: Object) -> None:
-    read, write = conversions("resource.k8s.io", "v1beta1", "v1")
-    stored = {"apiVersion": V1, "spec": spec}
-    served = {"apiVersion": BETA, "spec": spec}
-    assert (read(stored), write(served)) == (served, stored)
-
-
-async def test_a_claim_is_read_in_each_version(api: Api) -> None:
-    paths = {
-        version: f"/apis/resource.k8s.io/{version}/namespaces/{NAMESPACE}/resourceclaims"
-        for version in ("v1", "v1beta2", "v1beta1")
-    }
-    await api.done("POST", paths["v1beta1"], {**claim(BETA, FLAT), "metadata": {"name": "c"}})
-    read = {version: await api.done("GET", f"{path}/c") for version, path in paths.items()}
-    assert {
-        version: (obj["apiVersion"], obj["spec"]["devices"]["requests"])
-        for version, obj in read.items()
-    } == {
-        "v1": (V1, [NESTED]),
-        "v1beta2": ("resource.k8s.io/v1beta2", [NESTED]),
-        "v1beta1": (BETA, [FLAT]),
-    }
