@@ -42,8 +42,7 @@ class Sandbox:
     `app/sandbox/crds`. `unserved` are group versions, such as `resource.k8s.io/v1`, that this
     cluster does not serve; `later` are those of a later Kubernetes that it serves too. `rules` are
     a Namespace, a ServiceAccount, roles and bindings, which limit the user `operator`; without them
-    it may do everything, as the other users. A watch can begin up to `history` changes of its
-    resource back. Certificates and tokens are new at each start.
+    it may do everything, as the other users. Certificates and tokens are new at each start.
     """
 
     def __init__(
@@ -56,7 +55,6 @@ class Sandbox:
         unserved: Collection[str] = (),
         later: Collection[str] = (),
         rules: Sequence[Object] = (),
-        history: int = 10_000,
     ) -> None:
         self.state_dir = state_dir
         self.ca_file = state_dir / "ca.crt"
@@ -70,7 +68,7 @@ class Sandbox:
         self._crds = crds
         self._rules = list(rules)
         self._running = contextlib.AsyncExitStack()
-        self._storage = Storage(history)
+        self._storage = Storage()
         self._registry = Registry(builtins(unserved, later))
         self._make_handlers()
 
