@@ -72,12 +72,8 @@ def apply_json(obj: Object, operations: Any) -> Object:
     if not isinstance(operations, list) or not all(isinstance(item, dict) for item in operations):
         raise errors.bad_request("the JSON patch is malformed: it must be a list of operations")
 
-    patched = copy(obj)
     try:
-        for operation in operations:
-            patched = jsonpatch.apply_patch(
-                patched, [_replacing(patched, operation)], in_place=True
-            )
+        patched: Object = jsonpatch.apply_patch(copy(obj), operations, in_place=True)
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError) as error:
         message = "the server rejected our request due to an error in our request"
         raise errors.ApiError(
@@ -85,18 +81,6 @@ def apply_json(obj: Object, operations: Any) -> Object:
         ) from error
 
     return patched
-
-
-def _replacing(obj: Object, operation: Object) -> Object:
-    """Apply `replace`, which in a map adds a missing key.
-
-    The library that kube-apiserver uses does so too:
-    https://github.com/evanphx/json-patch/blob/v4.12.0/patch.go.
-    """
-    if operation.get("op") != "replace":
-        return operation
-    parent, key = jsonpointer.JsonPointer(operation.get("path") or "").to_last(obj)
-    return {**operation, "op": "add"} if isinstance(parent, dict) and key is not None else operation
 
 
 def _merged(current: Any, patch: Object, strategic: bool) -> Object:
