@@ -5,6 +5,8 @@ an update of another version of the object is refused. So is ours. A Workload ha
 only gets events, as do PodGroups that belong to nothing else.
 """
 
+import logging
+import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +15,8 @@ from datetime import datetime
 from app.facts.grove.status import StatusCondition
 from app.facts.kinds import POD_CLIQUE_SET, POD_GROUP, WORKLOAD
 from app.facts.named import Ref
-from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, ObjectRef
+from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef
+from app.kube.backoff import Backoff
 from app.kube.events import Recorder, Regarding
 from app.kube.times import timestamp, utc_now
 from app.objects.conditions import Condition, condition_of, with_condition, without_condition
@@ -28,6 +31,8 @@ UNBLOCKED = "PlacementUnblocked"
 """The reasons of events."""
 
 MINUTE = 60.0
+
+logger = logging.getLogger(__name__)
 
 
 class Pacing(Value):
@@ -65,7 +70,7 @@ class Teller:
 
     What is above the most of a minute comes later. `writes` counts the
     workloads that were written to, `held_back` how often one had to wait for that, or because it
-    was written to just before.
+    was written to, or could not be, just before.
     """
 
     def __init__(
@@ -86,7 +91,10 @@ class Teller:
         self._times: deque[float] = deque()
         self._told: dict[Ref, _Told] = {}
         self._pacing = pacing
-        self._written: dict[Ref, float] = {}
+        self._next: dict[Ref, float] = {}
+        """When each workload may be written to again."""
+        self._backoffs: dict[Ref, Backoff] = {}
+        """Of those to which the last write failed."""
 
     async def tell(
         self,
@@ -123,8 +131,9 @@ class Teller:
         gone: Callable[[Ref], bool],
     ) -> Iterable[Ref]:
         """Return the workloads that have been told to wait, and don't any more."""
-        for ref in [ref for ref in self._written if ref not in blocked and gone(ref)]:
-            del self._written[ref]
+        for ref in [ref for ref in self._next if ref not in blocked and gone(ref)]:
+            del self._next[ref]
+            self._backoffs.pop(ref, None)
             self._told.pop(ref, None)
         told = dict.fromkeys((*stored, *self._told))
         return [ref for ref in told if ref not in blocked]
@@ -156,20 +165,25 @@ class Teller:
             await self._write(ref, blocked)
         except NotFound:
             self._told.pop(ref, None)
-        except Conflict:
-            return False
         except ClusterError as error:
-            if error.code != 403:
-                return False
+            self._put_off(ref, error)
+            return False
+        self._backoffs.pop(ref, None)
         return True
+
+    def _put_off(self, ref: Ref, error: ClusterError) -> None:
+        """Try again later: also what is refused, because rights may be granted at any time."""
+        if not self._backoffs:
+            logger.warning("%s is not told why it waits: %s", ref, error.message)
+        backoff = self._backoffs.setdefault(ref, Backoff(random.random))
+        again = self._clock() + backoff.next(error.retry_after)
+        self._next[ref] = max(again, self._next.get(ref, again))
 
     def _may_write(self, ref: Ref) -> bool:
         now = self._clock()
         while self._times and now - self._times[0] >= MINUTE:
             self._times.popleft()
-        before = self._written.get(ref)
-        is_early = before is not None and now - before < self._pacing.pause
-        return len(self._times) < self._pacing.most and not is_early
+        return len(self._times) < self._pacing.most and now >= self._next.get(ref, now)
 
     async def _write(self, ref: Ref, blocked: Blocked | None) -> None:
         resource = _RESOURCES[ref.kind]
@@ -245,7 +259,7 @@ class Teller:
     def _count(self, ref: Ref) -> None:
         self.writes += 1
         self._times.append(self._clock())
-        self._written[ref] = self._clock()
+        self._next[ref] = self._clock() + self._pacing.pause
 
 
 def _condition(obj: Object, blocked: Blocked) -> Condition:

@@ -140,7 +140,7 @@ class WaitingDuty:
 
         text = "Workloads that were told why they wait, or that they don't any more."
         yield counter("waiting_writes_total", text, self._teller.writes)
-        text = "Changes that had to wait for a limit of writes."
+        text = "Changes that had to wait for a limit of writes, or after a write that failed."
         yield counter("waiting_writes_held_total", text, self._teller.held_back)
         text = "CPU time of the last look at what waits."
         yield gauge("waiting_look_seconds", text, self._seconds)

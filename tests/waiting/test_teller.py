@@ -9,7 +9,7 @@ import pytest
 from app.facts.grove.status import StatusCondition
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.named import Ref
-from app.kube.api import Conflict, NotFound, Object, ObjectRef, Unavailable
+from app.kube.api import Conflict, NotFound, Object, ObjectRef, Rejected, Unavailable
 from app.kube.events import Recorder
 from app.waiting.overdue import NOT_KNOWN, Blocked
 from app.waiting.teller import CONDITION, Pacing, Teller
@@ -220,6 +220,25 @@ async def test_a_write_that_fails_comes_again(error: Exception) -> None:
     assert world.conditions() == [GROVES]
     assert await world.tell(blocked())
     assert len(world.conditions()) == 2
+
+
+async def test_what_is_refused_is_told_after_the_right_is_granted() -> None:
+    world = World()
+    refused = Rejected("may not patch", code=403)
+    for _ in range(6):
+        world.client.fail_next("patch", POD_CLIQUE_SET, refused)
+        assert not await world.tell(blocked())
+        world.time += 30
+    assert await world.tell(blocked())
+    assert len(world.conditions()) == 2
+
+
+async def test_what_is_refused_is_not_tried_at_every_look() -> None:
+    world = World()
+    world.client.fail_next("get", POD_CLIQUE_SET, Rejected("may not get", code=403), times=10)
+    looks = [await world.teller.tell([blocked()], {}, lambda ref: False) for _ in range(5)]
+    assert looks == [False] * 5
+    assert [call.verb for call in world.client.calls] == ["get"]
 
 
 async def test_what_is_gone_or_not_known_is_left_alone() -> None:
