@@ -242,7 +242,6 @@ EMPTY = (
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
     "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
     "/api/v1/persistentvolumeclaims",
-    "/api/v1/persistentvolumes",
     "/apis/storage.k8s.io/v1/storageclasses",
 )
 """Lists without objects."""

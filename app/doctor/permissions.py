@@ -152,7 +152,6 @@ _WAITING = (
     Need("scheduling.k8s.io", "workloads", _READ, _WHY),
     Need("", "pods", _WATCH, _WHY),
     Need("", "persistentvolumeclaims", _WATCH, _WHY),
-    Need("", "persistentvolumes", _WATCH, _WHY),
     Need("storage.k8s.io", "storageclasses", _WATCH, _WHY),
 )
 

@@ -96,7 +96,6 @@ K8S_POD_GROUP = Resource(
 )
 PRIORITY_CLASS = built_in("scheduling.k8s.io", "priorityclasses", "PriorityClass", namespaced=False)
 VOLUME_CLAIM = built_in("", "persistentvolumeclaims", "PersistentVolumeClaim")
-VOLUME = built_in("", "persistentvolumes", "PersistentVolume", namespaced=False)
 STORAGE_CLASS = built_in("storage.k8s.io", "storageclasses", "StorageClass", namespaced=False)
 
 _GROVE = (

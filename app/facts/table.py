@@ -34,11 +34,7 @@ from app.facts.kubernetes.claim import (
 from app.facts.kubernetes.event import read_event
 from app.facts.kubernetes.node import read_node, read_node_labels
 from app.facts.kubernetes.pod import read_pod
-from app.facts.kubernetes.volume import (
-    read_storage_class,
-    read_volume,
-    read_volume_claim,
-)
+from app.facts.kubernetes.volume import read_storage_class, read_volume_claim
 from app.facts.kubernetes.workload import (
     read_priority_class,
     read_workload,
@@ -268,7 +264,6 @@ VOLUME_CLAIMS = Row(
     name="volume_claims",
     title="PersistentVolumeClaims",
 )
-VOLUMES = Row(kinds.VOLUME, read_volume, name="volumes", title="PersistentVolumes")
 STORAGE_CLASSES = Row(
     kinds.STORAGE_CLASS,
     read_storage_class,

@@ -225,11 +225,10 @@ async def _consumers(reading: Reading, namespace: str, used: Collection[str]) ->
 
 
 async def _volumes(reading: Reading, namespace: str) -> None:
-    """Read volumes, if pods that wait in the namespace have any."""
+    """Read the claims of volumes, if pods that wait in the namespace have any."""
     pods = (pod for pod in reading.of("pods") if pod.namespace == namespace and not pod.node)
     if any(pod.volumes for pod in pods):
         await asyncio.gather(
             reading.list(kinds.VOLUME_CLAIM, namespace),
-            reading.list(kinds.VOLUME),
             reading.list(kinds.STORAGE_CLASS),
         )

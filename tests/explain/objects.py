@@ -22,7 +22,7 @@ from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, PodClaim, Shape
 from app.facts.kubernetes.selectors import Requirement, Term
-from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
+from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
 from app.facts.labels import KAI_QUEUE
 from app.facts.nvidia.computedomain import ComputeDomain
@@ -57,7 +57,6 @@ def _objects(facts: Snapshot, today: bool) -> Iterator[Object]:
     yield from (claim_template(fact) for fact in facts.claim_templates)
     yield from (compute_domain(fact) for fact in facts.compute_domains)
     yield from map(storage_class, facts.storage_classes)
-    yield from map(volume, facts.volumes)
     yield from map(volume_claim, facts.volume_claims)
     yield from map(pod, facts.pods)
     yield from map(claim, facts.claims)
@@ -590,25 +589,6 @@ def storage_class(fact: StorageClass) -> Object:
         provisioner="example.com/disks",
         volumeBindingMode="WaitForFirstConsumer" if fact.waits else "Immediate",
     )
-
-
-def volume(fact: Volume) -> Object:
-    spec: Object = {
-        "capacity": {"storage": "1Gi"},
-        "accessModes": ["ReadWriteOnce"],
-        "hostPath": {"path": "/data"},
-    }
-    if fact.nodes:
-        terms = [
-            {
-                "matchExpressions": [
-                    {"key": r.key, "operator": r.operator, "values": list(r.values)} for r in term
-                ]
-            }
-            for term in fact.nodes
-        ]
-        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
-    return made("v1", "PersistentVolume", "", fact.name, spec=spec)
 
 
 def volume_claim(fact: VolumeClaim) -> Object:

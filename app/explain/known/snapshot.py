@@ -25,7 +25,7 @@ from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceClaim
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
-from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
+from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
 from app.facts.named import Key
 from app.facts.nvidia.computedomain import ComputeDomain, DomainClique
@@ -70,7 +70,6 @@ class Snapshot(Value):
     workloads: tuple[Workload, ...] = ()
     workload_groups: tuple[WorkloadGroup, ...] = ()
     volume_claims: tuple[VolumeClaim, ...] = ()
-    volumes: tuple[Volume, ...] = ()
     storage_classes: tuple[StorageClass, ...] = ()
     events: tuple[Event, ...] = ()
     unseen: Mapping[str, str] = field(default_factory=dict)
@@ -139,7 +138,6 @@ class Belongings:
 
     device_classes = Naming[str, DeviceClass](name_of)
     storage_classes = Naming[str, StorageClass](name_of)
-    volumes = Naming[str, Volume](name_of)
     queues = Naming[str, Queue](name_of)
     priorities = Naming[str, PriorityClass](name_of)
 
@@ -236,7 +234,6 @@ _ROWS: tuple[Row[Any], ...] = (
     table.WORKLOAD_NAMES,
     table.WORKLOAD_GROUPS,
     table.VOLUME_CLAIMS,
-    table.VOLUMES,
     table.STORAGE_CLASSES,
     table.EVENTS,
 )

@@ -229,11 +229,6 @@ RULES: tuple[Rule, ...] = (
         _has_volumes,
     ),
     Rule(
-        volumes.volume_elsewhere,
-        ("pods", "volume_claims", "volumes", *ROOMS),
-        _has_volumes,
-    ),
-    Rule(
         nodes.no_node_matches,
         ROOMS,
         Gang.may_wait,

@@ -1,17 +1,14 @@
-"""Reasons in PersistentVolumeClaims: what is not bound, and what is bound elsewhere."""
+"""Reasons in PersistentVolumeClaims: what has to be bound before pods are placed, and is not."""
 
 import shlex
-from functools import partial
 
 from app.explain.gangs.gang import Gang
 from app.explain.known.index import Index
-from app.explain.placing.fitness import matches_any
-from app.explain.reasons.claims import only
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who
 from app.explain.reasons.words import counted, listed
 from app.facts.kubernetes.pod import Pod
-from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
+from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.named import Ref
 
 
@@ -83,28 +80,3 @@ def _class_of(index: Index, claim: VolumeClaim) -> StorageClass | None:
     if claim.storage_class is not None:
         return index.storage_classes.get(claim.storage_class)
     return next((known for known in index.facts.storage_classes if known.is_default), None)
-
-
-def volume_elsewhere(gang: Gang) -> Reasons:
-    """A volume is on nodes that have no place for the pods that need it."""
-    if not gang.placements.now.fits:
-        return
-
-    for name, pods in _named(gang):
-        stored = gang.index.volume_claims.get((gang.namespace, name))
-        volume = gang.index.volumes.get(stored.volume) if stored else None
-        if not volume or not volume.nodes or len(pods) < len(gang.waiting):
-            continue
-        if gang.placements.under(only(gang, partial(matches_any, volume.nodes))).fits:
-            continue
-        where = _where(gang.index, volume)
-        volume_of = f"The volume of PersistentVolumeClaim {name}"
-        text = f"{volume_of} is {where}: the pods have no place there"
-        evidence = (Evidence(volume.ref, "spec.nodeAffinity", where),)
-        remedy = "wait until pods of others end there, or use a volume that is elsewhere"
-        yield Reason("VolumeElsewhere", refs(pods), text, remedy, "you", evidence)
-
-
-def _where(index: Index, volume: Volume) -> str:
-    nodes = [node.name for node in index.nodes if matches_any(volume.nodes, node)]
-    return f"only on {listed(nodes)}" if nodes else "on no node that exists"

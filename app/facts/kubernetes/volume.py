@@ -1,7 +1,6 @@
-"""PersistentVolumeClaims, the volumes that they are bound to, and StorageClasses."""
+"""PersistentVolumeClaims and StorageClasses."""
 
-from app.facts.kubernetes.selectors import Term, node_selector_terms
-from app.facts.named import ClusterScoped, Namespaced, read_key, read_name
+from app.facts.named import ClusterScoped, Namespaced, read_key
 from app.objects.shape import JsonMap, map_at, text_at
 from app.objects.time import seconds_since_1970
 
@@ -20,13 +19,6 @@ class VolumeClaim(Namespaced):
     storage_class: str | None = None
     volume: str = ""
     deleting: float | None = None
-
-
-class Volume(ClusterScoped):
-    """A PersistentVolume. `nodes` are the terms of its node affinity, none if it is everywhere."""
-
-    kind = "PersistentVolume"
-    nodes: tuple[Term, ...] = ()
 
 
 class StorageClass(ClusterScoped):
@@ -48,11 +40,6 @@ def read_volume_claim(obj: JsonMap) -> VolumeClaim:
         text_at(spec, "volumeName"),
         seconds_since_1970(metadata.get("deletionTimestamp")),
     )
-
-
-def read_volume(obj: JsonMap) -> Volume:
-    required = map_at(obj, "spec", "nodeAffinity", "required")
-    return Volume(read_name(obj), node_selector_terms(required))
 
 
 def read_storage_class(obj: JsonMap) -> StorageClass:

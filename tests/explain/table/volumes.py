@@ -1,24 +1,21 @@
-"""Reasons in PersistentVolumeClaims and what they are bound to."""
+"""Reasons in PersistentVolumeClaims."""
 
 from msgspec.structs import replace
 
-from app.facts.kubernetes.selectors import Requirement
-from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
+from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from tests.explain.fleet import NAMESPACE, NOW, pods
-from tests.explain.table.row import ONE_RACK, Changes, Row
+from tests.explain.table.row import Changes, Row
 
 FAST = StorageClass("fast")
 LATE = StorageClass("late", waits=True)
-GONE = ((Requirement("kubernetes.io/hostname", "In", ("gpu-99",)),),)
 
 
-def claimed(claim: VolumeClaim | None, *classes: StorageClass, **more: object) -> Changes:
+def claimed(claim: VolumeClaim | None, *classes: StorageClass) -> Changes:
     """All pods name the claim `data`."""
     return {
         "pods": pods(volumes=("data",)),
         "volume_claims": (claim,) if claim is not None else (),
         "storage_classes": classes,
-        **more,
     }
 
 
@@ -36,7 +33,7 @@ VOLUMES = (
         claimed(None, FAST),
         f"{NAMED} does not exist",
         "you",
-        claimed(BOUND, FAST, volumes=(Volume("pv-1"),)),
+        claimed(BOUND, FAST),
     ),
     Row(
         "VolumeUnbound",
@@ -93,13 +90,5 @@ VOLUMES = (
         f"{NAMED} is being deleted",
         "you",
         claimed(BOUND),
-    ),
-    Row(
-        "VolumeElsewhere",
-        "its volume is on a node that is gone",
-        claimed(BOUND, FAST, volumes=(Volume("pv-1", GONE),)),
-        "The volume of PersistentVolumeClaim data is on no node that exists: the pods have no place there",
-        "you",
-        claimed(BOUND, FAST, volumes=(Volume("pv-1", ONE_RACK),)),
     ),
 )

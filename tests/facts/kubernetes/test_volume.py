@@ -1,12 +1,9 @@
-"""What is kept of volumes, and of those that claim them."""
+"""What is kept of claims of volumes, and of StorageClasses."""
 
-from app.facts.kubernetes.selectors import Requirement
 from app.facts.kubernetes.volume import (
     StorageClass,
-    Volume,
     VolumeClaim,
     read_storage_class,
-    read_volume,
     read_volume_claim,
 )
 
@@ -30,14 +27,6 @@ def test_a_claim_without_a_class_is_not_one_that_wants_none() -> None:
 
     without = read_volume_claim({"metadata": metadata, "spec": {"storageClassName": ""}})
     assert without == VolumeClaim("ns", "data", storage_class="")
-
-
-def test_a_volume_is_on_the_nodes_of_its_affinity() -> None:
-    expression = {"key": "zone", "operator": "In", "values": ["a", "b"]}
-    required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
-    obj = {"metadata": {"name": "pv-1"}, "spec": {"nodeAffinity": {"required": required}}}
-    assert read_volume(obj) == Volume("pv-1", ((Requirement("zone", "In", ("a", "b")),),))
-    assert read_volume({"metadata": {"name": "pv-2"}}) == Volume("pv-2")
 
 
 def test_a_class_may_wait_and_may_be_the_default() -> None:
