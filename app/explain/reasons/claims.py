@@ -49,14 +49,14 @@ def claim_missing(gang: Gang) -> Reasons:
     )
     for (kind, name, field), users in grouped(missing):
         objects = tuple(sorted(set(users)))
-        evidence = (Evidence(objects[0], f"spec.resourceClaims[].{field}", name),)
+        evidence = Evidence(objects[0], f"spec.resourceClaims[].{field}", name)
         text = f"{kind} {name} does not exist"
         who: Who = "platform"
         remedy = _who_makes(gang, name)
         if not remedy:
             who = "you"
             remedy = "create it, or correct the name in the pod templates"
-        yield Reason("ClaimMissing", objects, text, remedy, who, evidence)
+        yield about(evidence, "ClaimMissing", text, remedy, who, objects=objects)
 
 
 def _who_makes(gang: Gang, name: str) -> str:
@@ -97,15 +97,9 @@ def device_class_missing(gang: Gang) -> Reasons:
     for name, refs_of_claims in grouped(unknown):
         objects = tuple(sorted(set(refs_of_claims)))
         text = f"DeviceClass {name} is unknown: {objects[0]} can never be allocated"
-        evidence = (Evidence(objects[0], "spec.devices.requests[].deviceClassName", name),)
-        yield Reason(
-            "DeviceClassMissing",
-            objects,
-            text,
-            "install the driver that has it",
-            "platform",
-            evidence,
-        )
+        evidence = Evidence(objects[0], "spec.devices.requests[].deviceClassName", name)
+        remedy = "install the driver that has it"
+        yield about(evidence, "DeviceClassMissing", text, remedy, "platform", objects=objects)
 
 
 def _classes(gang: Gang, claim: PodClaim) -> tuple[Ref, tuple[str, ...]]:
@@ -152,15 +146,15 @@ def _not_injected(member: Member, clique: PodClique) -> Reason:
         run = counted(running, "pod of it runs", "pods of it run")
         text = f"{text}; {run} outside of the NVLink domain"
 
-    evidence = (Evidence(clique.ref, "spec.podSpec.resourceClaims", "no mnnvl"),)
+    evidence = Evidence(clique.ref, "spec.podSpec.resourceClaims", "no mnnvl")
 
-    return Reason(
+    return about(
+        evidence,
         "ClaimNotInjected",
-        (clique.ref, *refs(running)),
         text,
         PUT_BACK.rstrip("."),
         "platform",
-        evidence,
+        objects=(clique.ref, *refs(running)),
         severity="warning",
     )
 
@@ -182,14 +176,13 @@ def _outside(clique: PodClique, outside: Sequence[Pod]) -> Reason:
     of_clique = f"of PodClique {clique.name}"
     run = counted(outside, f"pod {of_clique} runs", f"pods {of_clique} run")
     text = f"{run} without its claim, outside of the NVLink domain"
-    evidence = tuple(Evidence(pod.ref, "spec.resourceClaims", "no mnnvl") for pod in outside[:3])
-    return Reason(
+    return about(
+        Evidence(outside[0].ref, "spec.resourceClaims", "no mnnvl"),
         "ClaimNotInPods",
-        (clique.ref, *refs(outside)),
         text,
         "delete these pods when the workload can do without them: the new ones have the claim",
         "you",
-        evidence,
+        objects=(clique.ref, *refs(outside)),
         severity="warning",
     )
 
@@ -215,11 +208,10 @@ def channel_taken(gang: Gang) -> Reasons:
     holders = listed(dict.fromkeys(claim.name for claim in takers.values()))
     text = f"{len(takers)} of {number} have their channel taken by {holders}"
     objects = tuple(Ref("Node", "", name) for name in takers)
-    evidence = tuple(
-        Evidence(claim.ref, "status.allocation.devices", name)
-        for name, claim in list(takers.items())[:8]
-    )
-    yield Reason("ChannelTaken", objects, text, _freeing(gang, takers), "you", evidence)
+    name, claim = next(iter(takers.items()))
+    evidence = Evidence(claim.ref, "status.allocation.devices", name)
+    remedy = _freeing(gang, takers)
+    yield about(evidence, "ChannelTaken", text, remedy, "you", objects=objects)
 
 
 def _channel_takers(index: Index) -> dict[str, ResourceClaim]:

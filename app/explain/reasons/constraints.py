@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.levels import Topology
-from app.explain.reasons.gates import grouper_warnings
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about
 from app.explain.reasons.words import counted, listed
 from app.facts.grove.podcliqueset import Clique, ScalingGroup, SetWithStatus, UserConstraint
@@ -86,9 +85,9 @@ def _unknown_keys(gang: Gang) -> Reasons:
             f"{listed(unknown)} is no level of KAI's Topology {kai.name}: it has"
             f" {listed(topology.keys, 16)}"
         )
-        evidence = tuple(Evidence(gang.ref, "spec.topologyConstraint", key) for key in unknown)
+        evidence = Evidence(gang.ref, "spec.topologyConstraint", listed(unknown))
         remedy, who = _known_keys(gang, unknown)
-        yield Reason("LevelUnknown", (gang.ref,), text, remedy, who, evidence)
+        yield about(evidence, "LevelUnknown", text, remedy, who)
 
 
 def _known_keys(gang: Gang, unknown: Sequence[str]) -> tuple[str, Who]:
@@ -128,13 +127,7 @@ def topology_unnamed(gang: Gang) -> Reasons:
     if not pod_gang or not pod_gang.constrained or pod_gang.topology:
         return
 
-    evidence = [Evidence(gang.ref, "metadata.annotations[grove.io/topology-name]", "absent")]
-    for pod in gang.pods:
-        evidence += [
-            Evidence(pod.ref, "event PodGrouperWarning", words)
-            for words in grouper_warnings(gang.index, pod)
-        ]
-
+    evidence = Evidence(gang.ref, "metadata.annotations[grove.io/topology-name]", "absent")
     text = (
         "The PodGang has constraints and does not say which topology they are about: KAI can't"
         " group its pods"
@@ -143,14 +136,7 @@ def topology_unnamed(gang: Gang) -> Reasons:
         "check that the webhook for PodGangs is in place (grove-admission doctor), or that"
         " Grove's topology is on"
     )
-    yield Reason(
-        "TopologyUnnamed",
-        (gang.ref,),
-        text,
-        remedy,
-        "platform",
-        tuple(evidence[:4]),
-    )
+    yield about(evidence, "TopologyUnnamed", text, remedy, "platform")
 
 
 def gang_unconstrained(gang: Gang) -> Reasons:

@@ -10,7 +10,7 @@ from app.explain.gangs.gang import Gang, Member
 from app.explain.gangs.subject import base_gangs
 from app.explain.known.index import Index
 from app.explain.reasons.made import said_when
-from app.explain.reasons.reason import Evidence, Reason, Reasons, Who
+from app.explain.reasons.reason import Evidence, Reasons, Who, about
 from app.explain.reasons.said import is_of_kai
 from app.explain.reasons.words import ago, counted, listed
 from app.facts.grove.podgang import PodGang
@@ -45,19 +45,9 @@ def gang_incomplete(gang: Gang) -> Reasons:
     gone = _gone(gang, short)
     exist = "exists" if existing == 1 else "exist"
     text = f"{existing} of {counted(needed, 'pod')} {exist}; {lacks}"
-    evidence = (
-        Evidence(gang.ref, "minimum", str(needed)),
-        *_said_by_grove(short),
-        *_not_ready(gang),
-    )
-    yield Reason(
-        "GangIncomplete",
-        (gang.ref,),
-        text,
-        _what_ends(gang, gone) or _why_no_pods(gang) + _last_errors(short, gang.facts.now),
-        "you",
-        evidence,
-    )
+    evidence = Evidence(gang.ref, "minimum", str(needed))
+    remedy = _what_ends(gang, gone) or _why_no_pods(gang) + _last_errors(short, gang.facts.now)
+    yield about(evidence, "GangIncomplete", text, remedy, "you")
 
 
 def _gone(gang: Gang, members: Iterable[Member]) -> list[Pod]:
@@ -128,20 +118,6 @@ def _last_errors(members: Iterable[Member], now: float) -> str:
     return f"; Grove said: {first}" if first else ""
 
 
-def _said_by_grove(members: Iterable[Member]) -> Iterator[Evidence]:
-    for member in members:
-        if member.clique:
-            for error in member.clique.errors:
-                yield Evidence(member.clique.ref, "status.lastErrors", error.text)
-
-
-def _not_ready(gang: Gang) -> list[Evidence]:
-    """KAI's event that it waits for pods, the latest."""
-    events = gang.index.events.get(gang.pod_group.uid, ()) if gang.pod_group else ()
-    not_ready = [event for event in events if event.reason == "NotReady" and is_of_kai(event)]
-    return [Evidence(event.about, "event NotReady", event.message) for event in not_ready[:1]]
-
-
 def _why_no_pods(gang: Gang) -> str:
     """Where to look if pods are not made."""
     if gang.is_of_grove:
@@ -162,15 +138,8 @@ def gate_not_in_gang(gang: Gang) -> Reasons:
         text = f"Grove has not put {counted(pods, 'pod')} of {gang.ref.name} into the gang yet"
         remedy = "wait; if it lasts longer than a minute, see the log of Grove's operator"
         without = f"without {listed(pod.name for pod in pods)}"
-        evidence = (Evidence(gang.ref, "spec.podgroups[].podReferences", without),)
-        yield Reason(
-            "GateNotInGang",
-            refs(pods),
-            text,
-            remedy,
-            "wait",
-            evidence,
-        )
+        evidence = Evidence(gang.ref, "spec.podgroups[].podReferences", without)
+        yield about(evidence, "GateNotInGang", text, remedy, "wait", objects=refs(pods))
 
 
 def gate_base_gang(gang: Gang) -> Reasons:
@@ -181,14 +150,20 @@ def gate_base_gang(gang: Gang) -> Reasons:
         if not short:
             continue
         lacking = listed(f"{clique} has {has} of {needs}" for clique, has, needs in short)
-        evidence = tuple(
-            Evidence(Ref("PodClique", gang.namespace, clique), "status.scheduledReplicas", str(has))
-            for clique, has, _ in short
-        )
+        clique, has, _ = short[0]
+        ref = Ref("PodClique", gang.namespace, clique)
+        evidence = Evidence(ref, "status.scheduledReplicas", str(has))
         text = f"Waits for gang {base.name}: {lacking}"
         remedy = "see what that gang waits for"
-        command = f"grove-admission explain podgang/{base.name} -n {base.namespace}"
-        yield Reason("GateBaseGang", refs(gated), text, remedy, "wait", evidence, (command,))
+        yield about(
+            evidence,
+            "GateBaseGang",
+            text,
+            remedy,
+            "wait",
+            objects=refs(gated),
+            commands=(f"grove-admission explain podgang/{base.name} -n {base.namespace}",),
+        )
 
 
 def gate_opens(gang: Gang) -> Reasons:
@@ -203,8 +178,8 @@ def gate_opens(gang: Gang) -> Reasons:
         " that it waits for"
     )
     remedy = "wait; if it lasts longer than a minute, see the log of Grove's operator"
-    evidence = (Evidence(gated[0].ref, "spec.schedulingGates", GROVE_GATE),)
-    yield Reason("GateOpens", refs(gated), text, remedy, "wait", evidence)
+    evidence = Evidence(gated[0].ref, "spec.schedulingGates", GROVE_GATE)
+    yield about(evidence, "GateOpens", text, remedy, "wait", objects=refs(gated))
 
 
 def _gated(gang: Gang) -> tuple[list[Pod], list[Pod]]:
@@ -231,15 +206,9 @@ def gate_foreign(gang: Gang) -> Reasons:
     for gate, pods in grouped(foreign):
         objects = refs(pods)
         text = f"The gate {gate} holds {counted(pods, 'pod')}; it is neither ours nor Grove's"
-        evidence = (Evidence(objects[0], "spec.schedulingGates", gate),)
-        yield Reason(
-            "GateForeign",
-            objects,
-            text,
-            f"ask the owner of {gate}",
-            "platform",
-            evidence,
-        )
+        evidence = Evidence(objects[0], "spec.schedulingGates", gate)
+        remedy = f"ask the owner of {gate}"
+        yield about(evidence, "GateForeign", text, remedy, "platform", objects=objects)
 
 
 def workload_missing(gang: Gang) -> Reasons:
@@ -267,15 +236,9 @@ def _missing(
         objects = refs(pods)
         wait = counted(pods, "pod waits", "pods wait")
         text = f"{wait} for {kind} {name}, which does not exist"
-        evidence = (Evidence(objects[0], field, name),)
-        yield Reason(
-            "WorkloadMissing",
-            objects,
-            text,
-            "create it, or correct the name",
-            "you",
-            evidence,
-        )
+        evidence = Evidence(objects[0], field, name)
+        remedy = "create it, or correct the name"
+        yield about(evidence, "WorkloadMissing", text, remedy, "you", objects=objects)
 
 
 def _missing_workload(index: Index, pod: Pod) -> tuple[str, str, str] | None:
@@ -314,7 +277,7 @@ def not_grouped(gang: Gang) -> Reasons:
         (next(iter(grouper_warnings(gang.index, pod)), ""), pod) for pod in untaken
     ):
         objects = refs(pods)
-        evidence = (Evidence(objects[0], f"metadata.annotations[{POD_GROUP_NAME}]", "absent"),)
+        evidence = Evidence(objects[0], f"metadata.annotations[{POD_GROUP_NAME}]", "absent")
         text = f"KAI has not taken up {counted(pods, 'pod')}"
         who: Who = "platform"
         remedy = "wait; if it lasts longer than a minute, see KAI's pod-grouper"
@@ -322,14 +285,7 @@ def not_grouped(gang: Gang) -> Reasons:
             text = f"{text}: {words}"
             who = "you"
             remedy = "correct what KAI's words name"
-        yield Reason(
-            "NotGrouped",
-            objects,
-            text,
-            remedy,
-            who,
-            evidence,
-        )
+        yield about(evidence, "NotGrouped", text, remedy, who, objects=objects)
 
 
 def _is_untaken(pod: Pod) -> bool:
@@ -354,13 +310,6 @@ def wrong_scheduler(gang: Gang) -> Reasons:
         constraint = "with a topology constraint"
         are = counted(pods, f"pod {constraint} is", f"pods {constraint} are")
         text = f"{are} placed by {name}, which knows no gangs"
-        evidence = (Evidence(objects[0], "spec.schedulerName", name),)
+        evidence = Evidence(objects[0], "spec.schedulerName", name)
         remedy = f"set schedulerName: {KAI_SCHEDULER} in the pod templates"
-        yield Reason(
-            "WrongScheduler",
-            objects,
-            text,
-            remedy,
-            "you",
-            evidence,
-        )
+        yield about(evidence, "WrongScheduler", text, remedy, "you", objects=objects)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from app.explain.gangs.gang import Gang, Member, Unit, whole_demand
 from app.explain.known.domains import Path
 from app.explain.reasons.gates import dead_nodes, grouped, refs
-from app.explain.reasons.reason import Evidence, Reason, Reasons, about
+from app.explain.reasons.reason import Evidence, Reasons, about
 from app.explain.reasons.refused import joined_by
 from app.explain.reasons.said import is_of_kai
 from app.explain.reasons.words import counted, listed
@@ -61,7 +61,8 @@ def node_gone(gang: Gang) -> Reasons:
     for on_node, objects, evidence in _by_node(
         gang, lambda name: name not in gang.domains.positions
     ):
-        yield Reason("NodeGone", objects, f"{on_node}, which is gone", remedy, "you", evidence)
+        text = f"{on_node}, which is gone"
+        yield about(evidence, "NodeGone", text, remedy, "you", objects=objects)
 
 
 def node_not_ready(gang: Gang) -> Reasons:
@@ -73,20 +74,21 @@ def node_not_ready(gang: Gang) -> Reasons:
     )
     for on_node, objects, evidence in _by_node(gang, dead.__contains__):
         text = f"{on_node}, which is not ready"
-        see = (f"kubectl describe node {shlex.quote(evidence[0].value)}",)
-        yield Reason("NodeNotReady", objects, text, remedy, "platform", evidence, see)
+        see = (f"kubectl describe node {shlex.quote(evidence.value)}",)
+        yield about(
+            evidence, "NodeNotReady", text, remedy, "platform", objects=objects, commands=see
+        )
 
 
 def _by_node(
     gang: Gang, is_meant: Callable[[str], bool]
-) -> Iterator[tuple[str, tuple[Ref, ...], tuple[Evidence, ...]]]:
+) -> Iterator[tuple[str, tuple[Ref, ...], Evidence]]:
     """Yield the pods on each node that is meant: in words, as objects, and as evidence."""
     for name, pods in grouped((pod.node, pod) for pod in gang.placed if is_meant(pod.node)):
         of_gang = f"of {gang.ref.name}"
         are = counted(pods, f"pod {of_gang} is", f"pods {of_gang} are")
         on_node = f"{are} on node {name}"
-        evidence = tuple(Evidence(pod.ref, "spec.nodeName", name) for pod in pods[:3])
-        yield on_node, refs(pods), evidence
+        yield on_node, refs(pods), Evidence(pods[0].ref, "spec.nodeName", name)
 
 
 def _unnamed(gang: Gang) -> list[tuple[Unit | Member, str]]:

@@ -56,11 +56,11 @@ def _nothing_of_set(gang: Gang, pcs: SetWithStatus) -> Reasons:
     if not pcs.replicas:
         return
     text = f"Grove has made nothing of {pcs.name} yet"
-    evidence = (Evidence(pcs.ref, "PodCliques", "0"), *_errors(gang, pcs))
+    evidence = Evidence(pcs.ref, "PodCliques", "0")
     remedy = f"see the log of Grove's operator{_said(gang, pcs.errors)}"
     if _is_new(gang, pcs) and not pcs.errors:
         remedy = f"wait: Grove makes it within seconds; if it lasts, {remedy}"
-    yield Reason("NothingMade", (pcs.ref,), text, remedy, "platform", evidence)
+    yield about(evidence, "NothingMade", text, remedy, "platform")
 
 
 def _is_new(gang: Gang, pcs: SetWithStatus) -> bool:
@@ -100,15 +100,8 @@ def pod_gang_missing(gang: Gang) -> Reasons:
 
     if not missing and index.cliques_of_set.get(key) and not index.gangs_of_set.get(key):
         text = f"Grove has made PodCliques of {pcs.name}, and no PodGang: KAI can't group its pods"
-        evidence = (Evidence(pcs.ref, "PodGangs", "0"), *_errors(gang, pcs))
-        yield Reason(
-            "PodGangMissing",
-            (pcs.ref,),
-            text,
-            _until_made(gang, pcs),
-            "platform",
-            evidence,
-        )
+        evidence = Evidence(pcs.ref, "PodGangs", "0")
+        yield about(evidence, "PodGangMissing", text, _until_made(gang, pcs), "platform")
 
 
 def _until_made(gang: Gang, pcs: SetWithStatus) -> str:
@@ -134,9 +127,11 @@ def _missing(
         remedy = "wait: Grove is giving the set other PodGangs"
 
     refs = tuple(sorted(pod.ref for pod in pods))
-    evidence = (Evidence(refs[0], "metadata.labels[grove.io/podgang]", name), *_errors(gang, pcs))
+    evidence = Evidence(refs[0], "metadata.labels[grove.io/podgang]", name)
 
-    return Reason("PodGangMissing", refs, text, remedy, "platform", evidence, severity=severity)
+    return about(
+        evidence, "PodGangMissing", text, remedy, "platform", objects=refs, severity=severity
+    )
 
 
 def pod_gang_migration_in_progress(gang: Gang) -> Reasons:
@@ -153,13 +148,6 @@ def pod_gang_migration_in_progress(gang: Gang) -> Reasons:
 
 def _migrates(pcs: SetWithStatus) -> bool:
     return any((known.type, known.status) == (MIGRATES, "True") for known in pcs.conditions)
-
-
-def _errors(gang: Gang, pcs: SetWithStatus) -> list[Evidence]:
-    return [
-        Evidence(pcs.ref, "status.lastErrors", said_when(error, gang.facts.now))
-        for error in pcs.errors
-    ]
 
 
 def _said(gang: Gang, errors: tuple[LastError, ...]) -> str:

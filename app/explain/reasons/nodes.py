@@ -141,17 +141,9 @@ def _unfit(
     cordoned = [node.name for node, why in closed if why == "cordoned"]
     commands = (f"kubectl uncordon {shlex.join(cordoned)}",) if cordoned else ()
     refs = tuple(node.ref for node, _ in closed)
-    evidence = tuple(Evidence(node.ref, "spec, status", why) for node, why in closed[:8])
+    evidence = Evidence(refs[0], "spec, status", closed[0][1])
     remedy = _what_opens(obstacle, sorted(counts))
-    return Reason(
-        "NodesUnfit",
-        refs,
-        text,
-        remedy,
-        "platform",
-        evidence,
-        commands,
-    )
+    return about(evidence, "NodesUnfit", text, remedy, "platform", objects=refs, commands=commands)
 
 
 def _what_opens(obstacle: Obstacle, whys: list[str]) -> str:

@@ -61,12 +61,9 @@ def queue_limit(gang: Gang) -> Reasons:
         if over.asked > over.bound:
             remedy = "ask for less, or have the limit raised"
         field = f"spec.resources.{over.resource.rpartition('/')[2]}.limit"
-        evidence = (
-            Evidence(over.queue.ref, field, plain(over.bound)),
-            Evidence(over.queue.ref, "status.allocated", plain(over.used)),
-        )
+        evidence = Evidence(over.queue.ref, field, plain(over.bound))
         text = f"Queue {over.queue.name}: limit {over.words}"
-        yield Reason("QueueLimit", (over.queue.ref,), text, remedy, "you", evidence)
+        yield about(evidence, "QueueLimit", text, remedy, "you")
     elif said:
         yield _as_said(group, said, "QueueLimit", remedy)
 
@@ -160,15 +157,14 @@ def _held_by(over: Sequence[tuple[Queue, int]], queue: Queue) -> Reason:
         f"{listed(holds)} GPUs; {queue.name} has {plain(queue.allocated)} of its"
         f" {plain(queue.quota or 0)}"
     )
-    evidence = tuple(
-        Evidence(other.ref, "status.allocated", plain(other.allocated)) for other, _ in over
-    )
+    first, _ = over[0]
+    evidence = Evidence(first.ref, "status.allocated", plain(first.allocated))
     remedy = (
         "wait: KAI reclaims them; if it takes long, see preemptionDelay and minimum"
         " runtimes of the queues"
     )
     refs = tuple(other.ref for other, _ in over)
-    return Reason("FairShare", refs, text, remedy, "wait", evidence)
+    return about(evidence, "FairShare", text, remedy, "wait", objects=refs)
 
 
 def preemption_delay(gang: Gang) -> Reasons:

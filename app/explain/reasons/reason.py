@@ -31,9 +31,10 @@ class Evidence(Value):
 class Reason(Value):
     """`id` is stable.
 
-    `objects` are all objects that it holds for: the first stands for them. `commands` are shell
-    commands that help, never run by this program. `parts` are the parts of a gang (PodCliques,
-    replicas of a scaling group) that it is about.
+    `objects` are all objects that it holds for: the first stands for them. `evidence` is one value
+    that shows it, or one for each label that is missing. `commands` are shell commands that help,
+    never run by this program. `parts` are the parts of a gang (PodCliques, replicas of a scaling
+    group) that it is about.
     """
 
     id: str
@@ -55,8 +56,9 @@ def about(
     who: Who,
     **more: Any,
 ) -> Reason:
-    """Return a reason about the one object in which its evidence was read."""
-    return Reason(id, (evidence.object,), text, remedy, who, (evidence,), **more)
+    """Return a reason, unless `objects` says otherwise about the one that its evidence is of."""
+    objects = more.pop("objects", (evidence.object,))
+    return Reason(id, objects, text, remedy, who, (evidence,), **more)
 
 
 Reasons = Iterator[Reason]

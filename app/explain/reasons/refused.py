@@ -207,14 +207,13 @@ def level_without_topology(gang: Gang) -> Reasons:
             continue
         text = f"{name} asks for {key} without the name of a topology: KAI ignores it"
         remedy = "set topologyConstraint.topology to the name of KAI's Topology"
-        evidence = (Evidence(group.ref, "topologyConstraint.topology", "absent"),)
-        yield Reason(
+        yield about(
+            Evidence(group.ref, "topologyConstraint.topology", "absent"),
             "LevelWithoutTopology",
-            (gang.ref,),
             text,
             remedy,
             "you",
-            evidence,
+            objects=(gang.ref,),
             severity="warning",
             parts=(name,),
         )
@@ -295,17 +294,9 @@ def _joined(gang: Gang, same: Sequence[Path]) -> Reason:
         f" ({counted(nodes, 'node')})"
     )
     remedy = f"give the {level.domain}s or the domains above them names without dots"
-    evidence = tuple(
-        Evidence(node.ref, f"metadata.labels[{level.key}]", node.labels[level.key])
-        for node in nodes[:8]
-    )
+    first = nodes[0]
+    evidence = Evidence(first.ref, f"metadata.labels[{level.key}]", first.labels[level.key])
     refs = tuple(node.ref for node in nodes)
-    return Reason(
-        "DomainsJoined",
-        refs,
-        text,
-        remedy,
-        "platform",
-        evidence,
-        severity="warning",
+    return about(
+        evidence, "DomainsJoined", text, remedy, "platform", objects=refs, severity="warning"
     )

@@ -167,13 +167,6 @@ def claim_full(gang: Gang) -> Reasons:
             f"{len(claim.consumers)} pods share the claim {claim.name}, {total} want to, and"
             f" {MOST_CONSUMERS} may"
         )
-        evidence = (Evidence(claim.ref, "status.reservedFor", str(len(claim.consumers))),)
+        evidence = Evidence(claim.ref, "status.reservedFor", str(len(claim.consumers)))
         remedy = "use a template, which makes a claim for each pod, or a narrower mnnvl-scope"
-        yield Reason(
-            "ClaimFull",
-            refs(pods),
-            text,
-            remedy,
-            "you",
-            evidence,
-        )
+        yield about(evidence, "ClaimFull", text, remedy, "you", objects=refs(pods))

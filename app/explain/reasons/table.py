@@ -409,5 +409,4 @@ def _merge(group: list[Reason]) -> Reason:
     if len(group) == 1:
         return group[0]
     objects = tuple(sorted({ref for reason in group for ref in reason.objects}))
-    evidence = tuple(dict.fromkeys(item for reason in group for item in reason.evidence))
-    return replace(group[0], objects=objects, evidence=evidence)
+    return replace(group[0], objects=objects)

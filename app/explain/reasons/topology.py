@@ -82,17 +82,11 @@ def _note(nodes: list[Node]) -> Reason:
         " constraint, and this one has a place without"
     )
     refs = tuple(node.ref for node in nodes)
-    evidence = (Evidence(refs[0], "metadata.labels", "incomplete"),)
+    evidence = Evidence(refs[0], "metadata.labels", "incomplete")
     remedy = "see grove-admission topology"
 
-    return Reason(
-        "LevelLabelMissing",
-        refs,
-        text,
-        remedy,
-        "platform",
-        evidence,
-        severity="note",
+    return about(
+        evidence, "LevelLabelMissing", text, remedy, "platform", objects=refs, severity="note"
     )
 
 
@@ -126,8 +120,8 @@ def _absent_key(topology: Topology, key: str) -> Reason:
     named = topology.cluster or topology.kai
     objects = (named.ref,) if named is not None else ()
     nodes = Ref("Node", "", "")
-    evidence = (Evidence(nodes, f"metadata.labels[{key}]", "on no node"),)
-    return Reason("LevelLabelMissing", objects, text, remedy, "platform", evidence)
+    evidence = Evidence(nodes, f"metadata.labels[{key}]", "on no node")
+    return about(evidence, "LevelLabelMissing", text, remedy, "platform", objects=objects)
 
 
 def _fits(nodes: int, guessed: int) -> str:
@@ -249,19 +243,11 @@ def _two_parents(
         nodes = f"{listed(map(str, sizes))} nodes"
     places = listed("/".join(path) for path in sorted(parents))
     refs = tuple(domains.nodes[domain.nodes[0]].ref for domain in same)
-    evidence = tuple(Evidence(ref, f"metadata.labels[{key}]", value) for ref in refs)
+    evidence = Evidence(refs[0], f"metadata.labels[{key}]", value)
     text = f"{value} is in {places}: KAI counts {len(parents)} {level}s of {nodes}"
     remedy = f"correct the label of the nodes that are elsewhere, or give one {level} another name"
 
-    return Reason(
-        "NotATree",
-        refs,
-        text,
-        remedy,
-        "platform",
-        evidence,
-        severity="warning",
-    )
+    return about(evidence, "NotATree", text, remedy, "platform", objects=refs, severity="warning")
 
 
 def topology_differs(gang: Gang) -> Reasons:
@@ -272,26 +258,24 @@ def topology_differs(gang: Gang) -> Reasons:
         return
 
     levels = listed(level.domain for level in cluster.levels)
-    of_levels = Evidence(cluster.ref, "spec.levels", levels)
     if not kai:
         text = f"KAI has no Topology {cluster.kai}, so no gang can be placed by {levels}"
-        yield _difference(cluster.ref, text, of_levels)
+        yield _difference(text, Evidence(cluster.ref, "spec.levels", levels))
     elif kai.keys != tuple(level.key for level in cluster.levels):
         known = listed(gang.topology.name_of(key) for key in kai.keys)
         text = f"KAI knows the levels {known}; the {cluster.kind} says {levels}"
-        keys = Evidence(kai.ref, "spec.levels", listed(kai.keys, 16))
-        yield _difference(kai.ref, text, keys, of_levels)
+        yield _difference(text, Evidence(kai.ref, "spec.levels", listed(kai.keys, 16)))
     elif not cluster.external and not kai.is_owned_by(cluster.ref, cluster.uid):
         yield _other_owner(kai, cluster)
     elif cluster.drift:
         text = f"Grove finds the Topology {kai.name} out of step: {cluster.drift}"
         drift = Evidence(cluster.ref, "status.schedulerTopologyStatuses", cluster.drift)
-        yield _difference(cluster.ref, text, drift)
+        yield _difference(text, drift)
 
 
-def _difference(ref: Ref, text: str, *evidence: Evidence) -> Reason:
+def _difference(text: str, evidence: Evidence) -> Reason:
     remedy = "run grove-admission doctor, and check who owns the Topology"
-    return Reason("TopologyDiffers", (ref,), text, remedy, "platform", evidence)
+    return about(evidence, "TopologyDiffers", text, remedy, "platform")
 
 
 def _other_owner(kai: KaiTopology, cluster: ClusterTopology) -> Reason:
@@ -301,7 +285,7 @@ def _other_owner(kai: KaiTopology, cluster: ClusterTopology) -> Reason:
         f" {cluster.name}: it is not kept"
     )
     evidence = Evidence(kai.ref, "metadata.ownerReferences", owners)
-    return replace(_difference(kai.ref, text, evidence), severity="warning")
+    return replace(_difference(text, evidence), severity="warning")
 
 
 def _owner(owner: OwnerRef, cluster: ClusterTopology) -> str:

@@ -5,7 +5,7 @@ import shlex
 from app.explain.gangs.gang import Gang
 from app.explain.known.index import Index
 from app.explain.reasons.gates import grouped, refs
-from app.explain.reasons.reason import Evidence, Reason, Reasons, Who
+from app.explain.reasons.reason import Evidence, Reasons, Who, about
 from app.explain.reasons.words import counted, listed
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
@@ -29,8 +29,8 @@ def volume_unbound(gang: Gang) -> Reasons:
             are_named = counted(pods, "pod names", "pods name")
             text = f"PersistentVolumeClaim {name}, which {are_named}, {words}"
             ref = Ref("PersistentVolumeClaim", gang.namespace, name)
-            evidence = (Evidence(ref, "status.phase", words),)
-            yield Reason("VolumeUnbound", refs(pods), text, remedy, who, evidence)
+            evidence = Evidence(ref, "status.phase", words)
+            yield about(evidence, "VolumeUnbound", text, remedy, who, objects=refs(pods))
 
 
 def _trouble(gang: Gang, name: str) -> tuple[str, str, Who] | None:
