@@ -8,8 +8,8 @@ from typing import Any
 
 from app.facts import kinds
 from app.facts.table import CHANNELS, ROOM, Row
-from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef, Reader, Selection
-from app.kube.pages import PAGE, pages
+from app.kube.api import Client, ClusterError, NotFound, Object, Reader, Selection
+from app.kube.pages import pages
 from app.kube.store import WatchStore
 from app.objects.resource import POD, Resource
 from app.stores.stores import Stores, selection_of
@@ -57,14 +57,12 @@ class Reading:
     noted, with the cause, and the rest is read all the same.
     """
 
-    def __init__(self, client: Reader, rows: Mapping[Resource, Row[Any]], page: int = PAGE) -> None:
+    def __init__(self, client: Reader, rows: Mapping[Resource, Row[Any]]) -> None:
         self._client = client
         self.rows = rows
-        self._page = page
         self._facts: dict[str, list[Any]] = {row.name: [] for row in rows.values()}
         self._unseen: dict[str, str] = {}
         self._skipped: set[str] = set()
-        self._got: set[str] = set()
         self._served: set[str] = set()
         self._absent: set[str] = set()
 
@@ -76,10 +74,6 @@ class Reading:
         """
         absent = self._absent - self._served
         unread = self._facts.keys() - self._served - self._absent
-        # An object that was read by itself may be in a list too.
-        for name in self._got:
-            self._facts[name] = list({fact.ref: fact for fact in self._facts[name]}.values())
-
         lists: Object = {name: tuple(facts) for name, facts in self._facts.items()}
         return lists | {
             "unseen": dict(self._unseen),
@@ -90,10 +84,6 @@ class Reading:
     def of(self, field: str) -> list[Any]:
         return self._facts[field]
 
-    def is_absent(self, resource: Resource) -> bool:
-        """Return whether a list has shown that a resource is not served."""
-        return self.rows[resource].name in self._absent
-
     def skip(self, field: str) -> None:
         self._skipped.add(field)
 
@@ -103,14 +93,11 @@ class Reading:
         namespace: str | None = None,
         *,
         selector: str = "",
-    ) -> int:
-        """Read a list, and return the number of its objects. What goes wrong is noted."""
-        field = self.rows[resource].name
-        before = len(self._facts[field])
+    ) -> None:
+        """Read a list. What goes wrong is noted."""
         error = await self._try(resource, namespace, selector)
         if error is not None:
-            self._unseen.setdefault(field, cause(error))
-        return len(self._facts[field]) - before
+            self._unseen.setdefault(self.rows[resource].name, cause(error))
 
     async def list_everywhere(self, resource: Resource, namespace: str | None = None) -> None:
         """List all namespaces, or else the one namespace if that may be read."""
@@ -140,9 +127,7 @@ class Reading:
         row = self.rows[resource]
         facts = self._facts[row.name]
         try:
-            async for page in pages(
-                self._client, Selection(resource, namespace, labels=selector), limit=self._page
-            ):
+            async for page in pages(self._client, Selection(resource, namespace, labels=selector)):
                 facts += map(row.read, page.items)
             self._served.add(row.name)
         except NotFound:
@@ -151,35 +136,6 @@ class Reading:
             return error
 
         return None
-
-    async def get(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str | None = None,
-    ) -> Object | None:
-        """Return one object, which becomes a fact too if its kind is one of the facts.
-
-        None if it doesn't exist.
-        """
-        row = self.rows.get(resource)
-        try:
-            obj = await self._client.get(ObjectRef(resource, name, namespace))
-        except NotFound as error:
-            if row is not None:
-                (self._absent if error.no_resource else self._served).add(row.name)
-            return None
-        except ClusterError as error:
-            if row is not None:
-                self._unseen.setdefault(row.name, cause(error))
-            return None
-
-        if row is not None:
-            self._served.add(row.name)
-            self._got.add(row.name)
-            self._facts[row.name].append(row.read(obj))
-
-        return obj
 
 
 def cause(error: ClusterError) -> str:

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Collection
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
@@ -12,8 +13,9 @@ from app.explain.known.read import facts_of, read_all, read_for, read_list
 from app.explain.known.snapshot import Snapshot
 from app.explain.shown.text import text
 from app.facts.kinds import POD_CLIQUE
-from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.pod import Pod, PodClaim
 from app.facts.named import Ref
+from app.facts.place import Place
 from app.facts.table import ROOM
 from app.kube.api import (
     NotFound,
@@ -32,9 +34,11 @@ from app.stores.listed import cause
 from tests import builders
 from tests.explain.fleet import NAMESPACE, NOW, SET_REF, facts, fill, placed, pods
 from tests.explain.objects import objects_of
+from tests.explain.table.row import Changes
 from tests.kube.memory.client import MemoryClient
 
 DENIED = Rejected("denied", code=403)
+USES = PodClaim("scratch", "shared")
 
 
 class Cluster:
@@ -112,10 +116,10 @@ FULL = facts(pods=(*pods(), *fill("rack-a1", "rack-a2")))
 
 async def test_each_kind_is_listed_once() -> None:
     cluster = Cluster(FULL)
-    read = await read_for(cluster, SET_REF, room=True, now=NOW, page=4)
+    read = await read_for(cluster, SET_REF, room=True, now=NOW)
     lists = {plural for plural, _ in cluster.asked}
     assert "nodes" in lists
-    assert not {"secrets", "configmaps", "namespaces", "resourceclaims", "workloads"} & lists
+    assert not {"secrets", "configmaps", "namespaces", "resourceclaims", "storageclasses"} & lists
     assert {(len(read.nodes), len(read.pods), len(read.cliques), len(read.gangs))} == {
         (16, 12, 2, 1)
     }
@@ -172,7 +176,7 @@ async def test_an_error_in_the_middle_is_no_answer() -> None:
 async def test_what_is_not_served_is_absent() -> None:
     unserved = ["queues", "podgroups", "topologies", "clustertopologybindings"]
     read = await read_for(Cluster(FULL, unserved=unserved), SET_REF, room=True, now=NOW)
-    assert read.absent == {"kai_topologies", "pod_groups", "queues"}
+    assert read.absent == {"kai_topologies", "pod_groups", "queues", "workload_groups"}
     assert read.unseen == {}
 
 
@@ -183,9 +187,10 @@ async def test_what_is_denied_is_unseen() -> None:
     assert {"queues", "sets"} <= read.skipped
 
 
-async def test_an_object_that_is_not_there_has_no_set() -> None:
-    read = await read_for(Cluster(FULL), Ref("Pod", NAMESPACE, "none"), room=False, now=NOW)
-    assert read.sets == ()
+async def test_an_object_that_is_not_there_is_not_explained() -> None:
+    ref = Ref("Pod", NAMESPACE, "none")
+    read = await read_for(Cluster(FULL), ref, room=False, now=NOW)
+    assert explain(Index(read), ref) is None
 
 
 def test_kinds_without_a_document_are_not_judged() -> None:
@@ -239,12 +244,46 @@ async def test_what_is_read_of_a_namespace(
 
 
 @pytest.mark.parametrize("asked", [SET_REF, Ref("Pod", NAMESPACE, "none")])
-async def test_without_a_set_all_of_the_namespace_is_read(asked: Ref) -> None:
-    cluster = Cluster(FULL)
-    read = await read_for(cluster, asked, room=False, now=NOW)
-    own = [pod for pod in FULL.pods if pod.namespace == NAMESPACE]
-    others = [pod for pod in own if pod.place.pcs != SET_REF.name]
-    assert len(read.pods) == len(own) - len(others) * (asked is SET_REF)
+async def test_only_podcliques_of_a_set_are_read_without_those_of_others(asked: Ref) -> None:
+    other = replace(FULL.cliques[0], name="other-0-a", place=Place("other", "0"))
+    evictable = replace(FULL.pod_groups[0], name="batch")
+    groups = (*FULL.pod_groups, evictable)
+    snapshot = facts(cliques=(*FULL.cliques, other), pod_groups=groups)
+    read = await read_for(Cluster(snapshot), asked, room=False, now=NOW)
+    assert (other.ref in {clique.ref for clique in read.cliques}) is (asked is not SET_REF)
+    assert evictable.ref in {group.ref for group in read.pod_groups}
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked", "plural"),
+    [
+        pytest.param({"pods": pods(claims=(USES,))}, SET_REF, "resourceclaims", id="claims"),
+        pytest.param({"pods": pods(volumes=("data",))}, SET_REF, "storageclasses", id="volumes"),
+        pytest.param({}, Ref("ResourceClaim", NAMESPACE, "free"), "resourceclaims", id="a claim"),
+        pytest.param({}, Ref("ComputeDomain", NAMESPACE, "d"), "computedomains", id="a domain"),
+    ],
+)
+async def test_claims_and_volumes_are_read_if_something_has_any(
+    changes: Changes, asked: Ref, plural: str
+) -> None:
+    cluster = Cluster(facts(**changes))
+    await read_for(cluster, asked, room=True, now=NOW)
+    assert plural in {plural for plural, _ in cluster.asked}
+
+
+async def test_claims_of_other_namespaces_only_are_not_read() -> None:
+    other = replace(pods(claims=(USES,))[0], namespace="other")
+    cluster = Cluster(facts(pods=(*pods(), other)))
+    await read_for(cluster, SET_REF, room=True, now=NOW)
+    assert "resourceclaims" not in {plural for plural, _ in cluster.asked}
+
+
+@pytest.mark.parametrize("denied", ["queues", "priorityclasses"])
+async def test_what_has_no_namespace_is_not_looked_for_in_one(denied: str) -> None:
+    cluster = Cluster(FULL, denied=[(denied, None)])
+    read = await read_for(cluster, SET_REF, room=True, now=NOW)
+    assert [scope for plural, scope in cluster.asked if plural == denied] == [None]
+    assert set(read.unseen.values()) == {"no right to list"}
 
 
 async def test_a_kind_that_is_not_served_is_asked_for_once() -> None:

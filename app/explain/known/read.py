@@ -11,10 +11,9 @@ from app.explain.known.snapshot import BY_RESOURCE, Snapshot, projected
 from app.facts.named import Ref
 from app.facts.table import CHANNELS, ROOM
 from app.kube.api import Reader
-from app.kube.pages import PAGE
 from app.objects.resource import Resource
 from app.objects.shape import JsonMap
-from app.stores.around import read_around, read_everywhere, read_namespace
+from app.stores.around import read_everywhere, read_namespace
 from app.stores.collector import paused
 from app.stores.listed import Reading
 
@@ -25,13 +24,9 @@ async def read_for(
     *,
     room: bool,
     now: float,
-    page: int = PAGE,
 ) -> Snapshot:
     """Return what is needed to explain one object, without `room` less than that."""
-    reading = Reading(client, BY_RESOURCE, page)
-    with paused():
-        await read_around(reading, ref, room=room)
-    return Snapshot(**reading.found(), now=now)
+    return await read_list(client, ref.namespace, room=room, now=now, asked=ref)
 
 
 async def read_list(
@@ -40,11 +35,15 @@ async def read_list(
     *,
     room: bool,
     now: float,
+    asked: Ref | None = None,
 ) -> Snapshot:
-    """Return what tells which workloads of a namespace wait and why; of all namespaces for ""."""
+    """Return what tells which workloads of a namespace wait and why; of all namespaces for "".
+
+    If only the object `asked` is to be explained, it is less than that.
+    """
     reading = Reading(client, BY_RESOURCE)
     with paused():
-        await read_namespace(reading, namespace, room=room)
+        await read_namespace(reading, namespace, room=room, asked=asked)
     return Snapshot(**reading.found(), now=now)
 
 
