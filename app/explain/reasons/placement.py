@@ -297,7 +297,7 @@ def _pods_in_the_way(obstacle: Obstacle) -> Iterator[Pod]:
 
 def _freeing(obstacle: Obstacle) -> str:
     """In which domain pods of others would have to end; "" if in none alone."""
-    freed = next(obstacle.domains_that_help(), None)
+    freed = obstacle.domain_that_helps()
     if not freed or not freed.domain.path:
         return ""
     missing = obstacle.short.count - freed.pods

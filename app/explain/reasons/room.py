@@ -1,6 +1,6 @@
 """What stands in the way of a place for a gang, and what would help: each answer is tried out."""
 
-from collections import Counter
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
@@ -169,29 +169,20 @@ class Obstacle(Value, dict=True):
         placements = self.gang.placements_of(demand)
         return placements.under(Assumption(free="empty")).fits
 
-    def domains_that_help(self) -> Iterator[DomainRoom]:
-        """Yield the domains in which pods of others hold the room, the roomiest first."""
+    def domain_that_helps(self) -> DomainRoom | None:
+        """Return the roomiest domain in which pods of others hold all the room that is missing."""
         like = [part for part in self.demand.flat() if part.profile == self.short.profile]
         if len(like) > 1 or len(self.short.bound) > MOST_PARTS:
-            return  # one domain is not enough for all of them, or trying it out takes long
-        tried = 0
-        for room in self.placements.now.rooms:
-            usable = self.usable(room)
-            if tried == MOST_TRIED or not self._is_large(usable):
-                continue
-            tried += 1
-            if self.placements.under(Assumption(emptied=frozenset(usable))).fits:
-                yield room
+            return None  # one domain is not enough for all of them, or trying it out takes long
 
-    def _is_large(self, positions: Sequence[int]) -> bool:
-        """Return whether nodes have enough of each resource in all, pods or not."""
-        allocatable = self.gang.index.allocatable(self.placements.names)
-        has = map(sum, zip(*(allocatable[position] for position in positions), strict=True))
-        asks: Counter[str] = Counter()
-        for shape, count in self.short.shapes:
-            asks.update({name: count * amount for name, amount in shape.requests})
-        pairs = zip(self.placements.names, has, strict=False)
-        return bool(positions) and all(amount >= asks[name] for name, amount in pairs)
+        empty = self.gang.placements_of(self.short).rooms(Assumption(free="empty"))
+        large = {room.domain.path for room in empty if room.pods >= self.short.count}
+        promising = (room for room in self.placements.now.rooms if room.domain.path in large)
+        for room in itertools.islice(promising, MOST_TRIED):
+            emptied = frozenset(self.usable(room))
+            if self.placements.under(Assumption(emptied=emptied)).fits:
+                return room
+        return None
 
     def holders(self, room: DomainRoom | None = None) -> str:
         """Whose pods hold what it needs, in a domain or on all nodes that are open to it."""
