@@ -9,7 +9,7 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
 from app.facts.grove.status import StatusCondition
@@ -100,15 +100,16 @@ class Teller:
         self,
         workloads: Sequence[Blocked],
         stored: Mapping[Ref, StatusCondition],
-        gone: Callable[[Ref], bool],
     ) -> bool:
         """Write what differs, for the first workloads first. False if something is left.
 
-        `stored` are the conditions that the objects have; `gone` tells which objects don't exist.
+        `stored` are the conditions that the objects have.
         """
         blocked = {of.ref: of for of in workloads if of.ref.kind in _RESOURCES}
+        told = dict.fromkeys((*stored, *self._told))
+        self._forget_others({*blocked, *told})
         everything_told = True
-        for ref in self._passed(blocked, stored, gone):
+        for ref in [ref for ref in told if ref not in blocked]:
             everything_told &= await self._change(ref, None)
 
         different = [
@@ -124,19 +125,12 @@ class Teller:
         told = self._told.get(blocked.ref)
         return told is not None and told.reason == blocked.reason
 
-    def _passed(
-        self,
-        blocked: Mapping[Ref, Blocked],
-        stored: Mapping[Ref, StatusCondition],
-        gone: Callable[[Ref], bool],
-    ) -> Iterable[Ref]:
-        """Return the workloads that have been told to wait, and don't any more."""
-        for ref in [ref for ref in self._next if ref not in blocked and gone(ref)]:
+    def _forget_others(self, refs: Collection[Ref]) -> None:
+        """Forget when other workloads may be written to again, if that is now."""
+        now = self._clock()
+        for ref in [ref for ref, at in self._next.items() if at <= now and ref not in refs]:
             del self._next[ref]
             self._backoffs.pop(ref, None)
-            self._told.pop(ref, None)
-        told = dict.fromkeys((*stored, *self._told))
-        return [ref for ref in told if ref not in blocked]
 
     def _differs(self, blocked: Blocked, stored: StatusCondition | None) -> bool:
         """Return whether there is something to write.

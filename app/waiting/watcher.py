@@ -7,7 +7,6 @@ tenth of a core is used.
 
 import asyncio
 import contextlib
-import functools
 import logging
 import time
 from collections import Counter
@@ -103,8 +102,7 @@ class WaitingDuty:
         """Write what differs, unless facts are missing or old: they would be taken for true."""
         if self._unseen or not is_current:
             return is_current
-        stored = conditions_of(facts)
-        return await self._teller.tell(self._found.workloads, stored, _gone(facts))
+        return await self._teller.tell(self._found.workloads, conditions_of(facts))
 
     async def _until_due(
         self,
@@ -175,16 +173,6 @@ class Looker:
         self._first_seen = waited.first_seen
         self.seconds = time.thread_time() - started
         return waited
-
-
-def _gone(facts: Snapshot) -> Callable[[Ref], bool]:
-    """Return a function that says whether a workload doesn't exist any more."""
-
-    @functools.cache
-    def there() -> frozenset[Ref]:
-        return frozenset(fact.ref for fact in (*facts.sets, *facts.pod_groups, *facts.workloads))
-
-    return lambda ref: ref not in there()
 
 
 def conditions_of(facts: Snapshot) -> Mapping[Ref, StatusCondition]:

@@ -59,7 +59,7 @@ class World:
         """Tell, 20 s after the last time; with `seen`, the conditions have arrived in the cache."""
         self.time += 20
         cached = self.cached() if seen else {}
-        return await self.teller.tell(workloads, cached, lambda ref: False)
+        return await self.teller.tell(workloads, cached)
 
     def cached(self) -> dict[Ref, StatusCondition]:
         conditions = {}
@@ -172,7 +172,7 @@ async def test_a_reason_comes_before_words() -> None:
 async def test_one_workload_is_not_told_twice_at_once() -> None:
     world = World()
     await world.tell(blocked())
-    assert not await world.teller.tell([blocked("QueueLimit")], world.cached(), lambda ref: False)
+    assert not await world.teller.tell([blocked("QueueLimit")], world.cached())
     assert world.conditions()[1]["reason"] == "NoDomainFits"
     assert await world.tell(blocked("QueueLimit"))
     assert world.conditions()[1]["reason"] == "QueueLimit"
@@ -222,6 +222,15 @@ async def test_a_write_that_fails_comes_again(error: Exception) -> None:
     assert len(world.conditions()) == 2
 
 
+async def test_what_was_told_and_is_gone_is_looked_for_once() -> None:
+    world = World()
+    await world.tell(blocked())
+    await world.client.delete(ObjectRef(POD_CLIQUE_SET, "llm", "t"))
+    world.client.calls.clear()
+    assert [await world.tell() for _ in range(3)] == [True] * 3
+    assert [call.verb for call in world.client.calls] == ["get"]
+
+
 async def test_what_is_refused_is_told_after_the_right_is_granted() -> None:
     world = World()
     refused = Rejected("may not patch", code=403)
@@ -236,7 +245,7 @@ async def test_what_is_refused_is_told_after_the_right_is_granted() -> None:
 async def test_what_is_refused_is_not_tried_at_every_look() -> None:
     world = World()
     world.client.fail_next("get", POD_CLIQUE_SET, Rejected("may not get", code=403), times=10)
-    looks = [await world.teller.tell([blocked()], {}, lambda ref: False) for _ in range(5)]
+    looks = [await world.teller.tell([blocked()], {}) for _ in range(5)]
     assert looks == [False] * 5
     assert [call.verb for call in world.client.calls] == ["get"]
 
