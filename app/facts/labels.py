@@ -37,7 +37,6 @@ KAI_QUEUE = "kai.scheduler/queue"
 """The label that leads to the queue of a workload, unless it is configured."""
 
 SUBGROUP = "kai.scheduler/subgroup-name"
-PREEMPTIBILITY = "kai.scheduler/preemptibility"
 GPU_FRACTION = "gpu-fraction"
 POD_GROUP_NAME = "pod-group-name"
 """The annotation of a Pod with the name of its KAI PodGroup."""

@@ -131,8 +131,8 @@ def fill(*racks: str, but: Iterable[str] = ()) -> tuple[Pod, ...]:
 
 
 def cliques(**changes: Any) -> tuple[PodClique, ...]:
-    router = PodClique(NAMESPACE, ROUTER, "uid-router", PLACE, 1, 1, 0, shape(0))
-    workers = PodClique(NAMESPACE, WORKERS, "uid-workers", WORKERS_PLACE, 3, 3, 0, shape(8))
+    router = PodClique(NAMESPACE, ROUTER, "uid-router", PLACE, 1, 0, shape(0))
+    workers = PodClique(NAMESPACE, WORKERS, "uid-workers", WORKERS_PLACE, 3, 0, shape(8))
     return (router, replace(workers, **changes))
 
 

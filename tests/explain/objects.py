@@ -171,10 +171,7 @@ def queue(fact: Queue) -> Object:
             fixed[name] = f"{share.allocated_fixed}m"
     spec: Object = {"resources": resources} | ({"parentQueue": fact.parent} if fact.parent else {})
     status = {"allocated": allocated, "allocatedNonPreemptible": fixed}
-    metadata: Object = {"labels": {"kai.scheduler/node-pool": fact.pool}} if fact.pool else {}
-    return made(
-        "scheduling.run.ai/v2", "Queue", "", fact.name, metadata=metadata, spec=spec, status=status
-    )
+    return made("scheduling.run.ai/v2", "Queue", "", fact.name, spec=spec, status=status)
 
 
 def asked(fact: UserConstraint, today: bool = False) -> Object:
@@ -312,7 +309,7 @@ def pod_clique(fact: PodClique) -> Object:
     spec = {
         "roleName": "r",
         "replicas": fact.replicas,
-        "minAvailable": fact.minimum,
+        "minAvailable": fact.replicas,
         "podSpec": pod_spec(fact.shape, fact.claims),
     }
     errors = last_errors(fact.errors)

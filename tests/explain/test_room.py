@@ -56,7 +56,7 @@ def sizes(
     sized = dict(zip(names, gpus * parts, strict=True))
     own = [pod(name, 0, shape=shape(gpu), group="") for name, gpu in sized.items()]
     made = [
-        PodClique(NAMESPACE, name, name, cliques()[0].place, 1, 1, 0, shape(gpu))
+        PodClique(NAMESPACE, name, name, cliques()[0].place, 1, 0, shape(gpu))
         for name, gpu in sized.items()
     ]
     groups = [

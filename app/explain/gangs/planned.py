@@ -137,12 +137,7 @@ class _Plan:
         name = f"{owner}-{template.name}"
         told = self._told(template.asked)
         own = self._shapes[template.name]
-        clique = PodClique(
-            self._pcs.namespace,
-            name,
-            replicas=template.replicas,
-            minimum=template.minimum,
-        )
+        clique = PodClique(self._pcs.namespace, name, replicas=template.replicas)
         return Member(name, template.minimum, template.replicas, own, (), told, clique)
 
     def _told(self, asked: UserConstraint) -> SchedulerConstraint:

@@ -19,7 +19,6 @@ class PodClique(Namespaced):
     uid: str = ""
     place: Place = NOWHERE
     replicas: int = 1
-    minimum: int = 1
     scheduled: int = 0
     shape: Shape = ONLY_A_POD
     claims: tuple[PodClaim, ...] = ()
@@ -30,15 +29,13 @@ class PodClique(Namespaced):
 def read_pod_clique(obj: JsonMap) -> PodClique:
     metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
-    replicas = int_of(spec.get("replicas"), 1)
     pod_spec = map_at(spec, "podSpec")
     status = map_at(obj, "status")
     return PodClique(
         *read_key(metadata),
         uid=text_at(metadata, "uid"),
         place=read_place(map_at(metadata, "labels")),
-        replicas=replicas,
-        minimum=int_of(spec.get("minAvailable"), replicas),
+        replicas=int_of(spec.get("replicas"), 1),
         scheduled=int_of(status.get("scheduledReplicas")),
         shape=read_shape(pod_spec),
         claims=read_pod_claims(pod_spec),

@@ -4,8 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from app.facts.labels import NODE_POOL
-from app.facts.named import ClusterScoped
+from app.facts.named import ClusterScoped, read_name
 from app.facts.quantity import MOST_THOUSANDTHS, amounts
 from app.objects.shape import JsonMap, map_at, text_at
 from app.value import Value
@@ -38,7 +37,6 @@ class Queue(ClusterScoped):
     limit: int | None = None
     allocated: int = 0
     allocated_fixed: int = 0
-    pool: str = ""
     cpu: Share = NO_SHARE
     memory: Share = NO_SHARE
 
@@ -50,19 +48,17 @@ class Queue(ClusterScoped):
 
 
 def read_queue(obj: JsonMap) -> Queue:
-    metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
     resources = map_at(spec, "resources")
     gpus = map_at(resources, "gpu")
     status = map_at(obj, "status")
     return Queue(
-        name=text_at(metadata, "name"),
+        name=read_name(obj),
         parent=text_at(spec, "parentQueue"),
         quota=_bound(gpus.get("quota"), 1000),
         limit=_bound(gpus.get("limit"), 1000),
         allocated=_gpus(status.get("allocated")),
         allocated_fixed=_gpus(status.get("allocatedNonPreemptible")),
-        pool=text_at(map_at(metadata, "labels"), NODE_POOL),
         cpu=_share(resources, status, "cpu", 1),
         memory=_share(resources, status, "memory", MEGABYTE),
     )

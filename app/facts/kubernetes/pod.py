@@ -14,7 +14,7 @@ from app.facts.kubernetes.selectors import (
     required_affinity,
     tolerations,
 )
-from app.facts.labels import GPU_FRACTION, POD_GROUP_NAME, PREEMPTIBILITY, SUBGROUP
+from app.facts.labels import GPU_FRACTION, POD_GROUP_NAME, SUBGROUP
 from app.facts.named import Namespaced, interned, read_key
 from app.facts.place import NOWHERE, Place, read_place
 from app.facts.quantity import thousandths
@@ -128,7 +128,6 @@ class Pod(Namespaced):
     workload_part: str = ""
     workload_group: str = ""
     priority: int = 0
-    preemptibility: str = ""
     deleting: float | None = None
     finalizers: tuple[str, ...] = ()
     created: float | None = None
@@ -178,7 +177,6 @@ def _groups(labels: JsonMap, annotations: JsonMap, spec: JsonMap) -> dict[str, A
     return {
         "group": text_at(annotations, POD_GROUP_NAME),
         "subgroup": text_at(labels, SUBGROUP),
-        "preemptibility": text_at(labels, PREEMPTIBILITY),
         "workload": text_at(reference, "name"),
         "workload_part": text_at(reference, "podGroup"),
         "workload_group": text_at(map_at(spec, "schedulingGroup"), "podGroupName"),

@@ -36,7 +36,6 @@ FIVE_WORKERS = {
 }
 ONE_OF_FIVE_RUNS = (*placed("gpu-01", "gpu-00"), *(pod(WORKERS, number) for number in range(1, 5)))
 ELASTIC = {
-    "cliques": (cliques()[0], replace(cliques()[1], minimum=2)),
     "gangs": (
         gang(told=SchedulerConstraint(), groups=(), parts=(gang().parts[0], GangPart(WORKERS, 2))),
     ),

@@ -155,14 +155,12 @@ QUEUES = (
         "the gang is bound to a pool without nodes",
         {
             "pod_groups": (pod_group(pool="h100"),),
-            "queues": queues(pool="h100"),
             "nodes": labelled(("gpu-00",), pool="h100"),
         },
         'Its node pool "h100" has 1 node and no place for it; of the others, 15 in none',
         "platform",
         {
             "pod_groups": (pod_group(pool="h100"),),
-            "queues": queues(pool="h100"),
             "nodes": labelled(("gpu-00", "gpu-01", "gpu-02", "gpu-03"), pool="h100"),
         },
     ),

@@ -115,7 +115,7 @@ def scaled(scheduled: int) -> Changes:
     """The gang waits for a base gang whose clique `decode` needs three scheduled pods."""
     base = gang(name="llm-base", uid="uid-base", parts=BASE, groups=())
     decode = PodClique(
-        NAMESPACE, "llm-0-decode", "uid-decode", cliques()[0].place, 3, 3, scheduled, shape(8)
+        NAMESPACE, "llm-0-decode", "uid-decode", cliques()[0].place, 3, scheduled, shape(8)
     )
     waits = tuple(
         replace(clique, place=replace(clique.place, base_podgang="llm-base"))
@@ -138,7 +138,7 @@ def epochs(scheduled: int, *, mapped: bool = True) -> Changes:
         groups=(),
     )
     decode = PodClique(
-        NAMESPACE, "llm-0-decode", "uid-decode", cliques()[0].place, 3, 3, scheduled, shape(8)
+        NAMESPACE, "llm-0-decode", "uid-decode", cliques()[0].place, 3, scheduled, shape(8)
     )
     entries = (MapEntry("018"), MapEntry("019", ("018",)))
     return {
