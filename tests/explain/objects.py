@@ -664,10 +664,11 @@ def pod(fact: Pod) -> Object:
 
 
 def event(number: int, fact: Event) -> Object:
+    """Return the event in the namespace of all tables."""
     about = {
-        "kind": fact.about.kind,
-        "namespace": fact.about.namespace,
-        "name": fact.about.name,
+        "kind": "Pod",
+        "namespace": "inference",
+        "name": "p",
         "uid": fact.uid,
     }
     when = time_of(fact.time)["creationTimestamp"]
@@ -683,6 +684,4 @@ def event(number: int, fact: Event) -> Object:
         "reportingInstance": "kai-0",
         "type": "Warning",
     }
-    return made(
-        "events.k8s.io/v1", "Event", fact.about.namespace, f"event-{number}", **fields, **more
-    )
+    return made("events.k8s.io/v1", "Event", "inference", f"event-{number}", **fields, **more)

@@ -8,10 +8,8 @@ from msgspec.structs import replace
 from app.facts.grove.status import LastError
 from app.facts.kai.podgroup import Said
 from app.facts.kubernetes.event import Event
-from app.facts.named import Ref
 from tests.explain.fleet import (
     GANG_REF,
-    NAMESPACE,
     NOW,
     answer,
     facts,
@@ -32,8 +30,7 @@ ONE_WAITS = (*placed("gpu-00", "gpu-01", "gpu-02"), pods()[3])
 
 def event(source: str, about: str = FIRST.uid) -> Changes:
     """An event ten seconds ago."""
-    ref = Ref("Pod", NAMESPACE, FIRST.name)
-    return {"events": (Event(about, ref, "Unschedulable", "no room", NOW - 10, source),)}
+    return {"events": (Event(about, "Unschedulable", "no room", NOW - 10, source),)}
 
 
 SOON = "KAI has said nothing: it should decide within seconds"
@@ -120,7 +117,7 @@ def test_only_words_that_kai_wrote_are_shown_as_its_words(
 @pytest.mark.parametrize("source", ["kubelet", "default-scheduler", ""])
 @pytest.mark.parametrize("reason", ["BindingError", "FailedBinding", "PodGrouperWarning"])
 def test_no_reason_rests_on_an_event_of_others(source: str, reason: str) -> None:
-    event = Event(FIRST.uid, Ref("Pod", NAMESPACE, FIRST.name), reason, "no room", NOW, source)
+    event = Event(FIRST.uid, reason, "no room", NOW, source)
     explained = answer(facts(events=(event,), pods=pods(group="")), GANG_REF)
     texts = [reason.text for reason in explained.reasons]
     assert texts == ["KAI has not taken up 4 pods"]

@@ -1,6 +1,5 @@
 """Events about objects."""
 
-from app.facts.named import Ref
 from app.objects.shape import JsonMap, map_at, text_at
 from app.objects.time import seconds_since_1970
 from app.value import Value
@@ -13,7 +12,6 @@ class Event(Value):
     """
 
     uid: str
-    about: Ref
     reason: str
     message: str
     time: float | None = None
@@ -28,7 +26,6 @@ def read_event(obj: JsonMap) -> Event:
     source = map_at(obj, "deprecatedSource") or map_at(obj, "source")
     return Event(
         uid=text_at(about, "uid"),
-        about=Ref(text_at(about, "kind"), text_at(about, "namespace"), text_at(about, "name")),
         reason=text_at(obj, "reason"),
         message=text_at(obj, "note") or text_at(obj, "message"),
         time=next((seconds for seconds in times if seconds is not None), None),

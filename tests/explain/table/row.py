@@ -15,7 +15,6 @@ from app.facts.kubernetes.claim import ClaimTemplate, Consumer, Device, Resource
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.pod import PodClaim
 from app.facts.kubernetes.selectors import Requirement
-from app.facts.named import Ref
 from app.facts.nvidia.computedomain import ComputeDomain, DomainNode
 from app.objects.owners import OwnerRef
 from tests.explain.fleet import (
@@ -108,7 +107,7 @@ def reserved(*pods: str) -> ResourceClaim:
 
 
 def event(uid: str, reason: str, message: str, source: str = "kai-scheduler") -> Event:
-    return Event(uid, Ref("Pod", NAMESPACE, "p"), reason, message, NOW - 10, source)
+    return Event(uid, reason, message, NOW - 10, source)
 
 
 def scaled(scheduled: int) -> Changes:
