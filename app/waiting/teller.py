@@ -15,7 +15,7 @@ from datetime import datetime
 from app.facts.grove.status import StatusCondition
 from app.facts.kinds import POD_CLIQUE_SET, POD_GROUP, WORKLOAD
 from app.facts.named import Ref
-from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef
+from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, ObjectRef
 from app.kube.backoff import Backoff
 from app.kube.events import Recorder, Regarding
 from app.kube.times import timestamp, utc_now
@@ -167,7 +167,7 @@ class Teller:
 
     def _put_off(self, ref: Ref, error: ClusterError) -> None:
         """Try again later: also what is refused, because rights may be granted at any time."""
-        if not self._backoffs:
+        if not self._backoffs and not isinstance(error, Conflict):
             logger.warning("%s is not told why it waits: %s", ref, error.message)
         backoff = self._backoffs.setdefault(ref, Backoff(random.random))
         again = self._clock() + backoff.next(error.retry_after)

@@ -212,14 +212,17 @@ async def test_a_workload_gets_events_only() -> None:
     assert world.client.writes() == []
 
 
-@pytest.mark.parametrize("error", [Conflict("changed"), Unavailable("down")])
-async def test_a_write_that_fails_comes_again(error: Exception) -> None:
+@pytest.mark.parametrize(("error", "logged"), [(Conflict("changed"), 0), (Unavailable("down"), 1)])
+async def test_a_write_that_fails_comes_again(
+    error: Exception, logged: int, caplog: pytest.LogCaptureFixture
+) -> None:
     world = World()
     world.client.fail_next("patch", POD_CLIQUE_SET, error)  # type: ignore[arg-type]
     assert not await world.tell(blocked())
     assert world.conditions() == [GROVES]
     assert await world.tell(blocked())
     assert len(world.conditions()) == 2
+    assert [record.name for record in caplog.records].count("app.waiting.teller") == logged
 
 
 async def test_what_was_told_and_is_gone_is_looked_for_once() -> None:

@@ -56,7 +56,7 @@ def about(
     who: Who,
     **more: Any,
 ) -> Reason:
-    """Return a reason, unless `objects` says otherwise about the one that its evidence is of."""
+    """Return a reason about the object of its evidence, or about the `objects` that are given."""
     objects = more.pop("objects", (evidence.object,))
     return Reason(id, objects, text, remedy, who, (evidence,), **more)
 
