@@ -13,6 +13,7 @@ from app.cluster.owners import MnnvlOwners
 from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.rows import BY_BASE, StoredClique
 from app.cluster.view import ClusterView
+from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.facts.nvidia.mnnvl import (
     CLAIM_SUFFIX,
@@ -35,6 +36,7 @@ from app.kube.store import WatchStore
 from app.objects.metadata import labels_of
 from app.objects.resource import POD, Resource
 from app.reconcilers.writing import Writing, named, regarding_set, soonest
+from app.rules.mnnvl.plan import Plan
 from app.rules.mnnvl.wanted import ClaimedClique, demands_in, plan_for
 from app.stores.stores import Stores
 
@@ -136,17 +138,19 @@ class MnnvlResourcesReconciler:
 
         return soonest(pause, remaining)
 
+    def _stored(self, key: Key) -> list[MnnvlResource]:
+        """Return the cached ComputeDomain and claim of `key`."""
+        namespace, base = key
+        domain = self._domains.get(namespace, f"{base}{DOMAIN_SUFFIX}")
+        claim = self._claims.get(namespace, f"{base}{CLAIM_SUFFIX}")
+        return [resource for resource in (domain, claim) if resource is not None]
+
     # Give back.
 
     async def _give_back(self, key: Key) -> None:
-        namespace, base = key
-        stored = (
-            self._domains.get(namespace, f"{base}{DOMAIN_SUFFIX}"),
-            self._claims.get(namespace, f"{base}{CLAIM_SUFFIX}"),
-        )
-        for resource in stored:
-            pcs = None if resource is None else self._owners.set_of(resource)
-            if resource is None or pcs is None:
+        for resource in self._stored(key):
+            pcs = self._owners.set_of(resource)
+            if pcs is None:
                 continue
             changed = await self._owners.give_back(resource, pcs)
             if changed is not None:
@@ -161,13 +165,12 @@ class MnnvlResourcesReconciler:
 
         Existing ones are not changed. If one is being deleted, its deletion adds the key again.
         """
-        pcs = self._facts.cached_set(key[0], demands[0].place.pcs)
-        plan = None if pcs is None else plan_for(demands, pcs)
-        if pcs is None or plan is None:
+        planned = self._planned(key, demands)
+        if planned is None:
             return None
 
+        pcs, plan = planned
         regarding = regarding_set(pcs)
-
         pause = self._rewrites.pause(key)
         if pause is not None:
             note = (
@@ -198,6 +201,21 @@ class MnnvlResourcesReconciler:
             note = f"created {named(created)}, which stored PodCliques use and which did not exist"
             self._events.record(regarding, "Normal", "MnnvlResourcesRestored", note)
 
+        return None
+
+    def _planned(self, key: Key, demands: list[ClaimedClique]) -> tuple[PodCliqueSet, Plan] | None:
+        """Return the plan of the resources that `demands` need, and the set that owns them.
+
+        The base name may be that of two sets: a replica of the set "a-0-b", and one of the group
+        "b" of the set "a". The set that has one of the resources comes first.
+        """
+        having = {resource.place.pcs for resource in self._stored(key)}
+        names = {demand.place.pcs for demand in demands}
+        for name in sorted(names, key=lambda name: (name not in having, name)):
+            pcs = self._facts.cached_set(key[0], name)
+            plan = None if pcs is None else plan_for(demands, pcs)
+            if pcs is not None and plan is not None:
+                return pcs, plan
         return None
 
     # Collect.

@@ -16,6 +16,7 @@ from app.facts.kinds import (
     CLUSTER_TOPOLOGY_BINDING,
     COMPUTE_DOMAIN,
     POD_CLIQUE,
+    POD_CLIQUE_SCALING_GROUP,
     POD_CLIQUE_SET,
     POD_GANG,
     POD_GANG_MAP,
@@ -540,6 +541,68 @@ async def test_a_process_that_leads_again_waits_again_before_it_takes_anything_a
     world.reconciler.begin()
     assert await world.look(later=2 * AFTER) == AFTER
     assert world.writes() == []
+
+
+# Two sets whose names make the same base name.
+
+SHARED_KEY = ("ns", "train-0-pool-2")
+
+
+def set_called(name: str, uid: str, **metadata: Any) -> Object:
+    obj = builders.pod_clique_set(name)
+    return {**obj, "metadata": {**obj["metadata"], "namespace": "ns", "uid": uid, **metadata}}
+
+
+def in_group(name: str) -> Object:
+    """A PodClique of the set `train`, whose scaling group owns it."""
+    labels = builders.labels("train", 0, "train-0", "pool", 2)
+    obj = builders.pod_clique(f"train-0-pool-2-{name}", labels, scope="scalingGroupReplica")
+    return claimed(obj, POD_CLIQUE_SCALING_GROUP.owner_reference("train-0-pool", "group"))
+
+
+def of_other(name: str) -> Object:
+    """A PodClique of the set `train-0-pool`."""
+    labels = builders.labels("train-0-pool", 2, "train-0-pool-2")
+    obj = builders.pod_clique(f"train-0-pool-2-{name}", labels)
+    return claimed(obj, POD_CLIQUE_SET.owner_reference("train-0-pool", "other"))
+
+
+def claimed(obj: Object, owner: Object) -> Object:
+    obj["metadata"] |= {"namespace": "ns", "ownerReferences": [owner]}
+    patched: dict[str, Any] = apply_patch(obj, list(injection_into(obj, "ns", "shared").patch))
+    return patched
+
+
+OTHER = set_called("train-0-pool", "other")
+OTHER_PLAN = injection_into(of_other("a"), "ns", "shared").plan
+assert OTHER_PLAN is not None
+
+
+@pytest.mark.parametrize(
+    ("objects", "owner"),
+    [
+        pytest.param([pcs(), OTHER], ("train", "u"), id="the first by its name"),
+        pytest.param([OTHER], ("train-0-pool", "other"), id="the other does not exist"),
+        pytest.param(
+            [pcs(**DELETED), OTHER], ("train-0-pool", "other"), id="the other is being deleted"
+        ),
+        pytest.param(
+            [pcs(), OTHER, desired_compute_domain(OTHER_PLAN, "v1beta1")],
+            ("train-0-pool", "other"),
+            id="the one that has the ComputeDomain",
+        ),
+    ],
+)
+@pytest.mark.parametrize("names", ["ab", "ba"])
+async def test_of_two_sets_one_gets_what_both_would_name_alike(
+    objects: list[Object], owner: tuple[str, str], names: str
+) -> None:
+    world = World(*objects, in_group(names[0]), of_other(names[1]))
+    await world.reconciler.reconcile(SHARED_KEY)
+    (made,) = world.client.objects(RESOURCE_CLAIM)
+    (reference,) = made["metadata"]["ownerReferences"]
+    assert (reference["name"], reference["uid"]) == owner
+    assert made["metadata"]["labels"]["grove.io/pcs-name"] == owner[0]
 
 
 # Given back.

@@ -63,7 +63,8 @@ class StoredMember(CliqueMember):
 
         PodCliques of a former set of that name are not.
         """
-        return not (self.deleting or pcs.deleting) and self.set_uid in ("", pcs.uid)
+        is_current = self.place.pcs == pcs.name and self.set_uid in ("", pcs.uid)
+        return is_current and not (self.deleting or pcs.deleting)
 
 
 class ClaimedClique(StoredMember):
