@@ -266,8 +266,11 @@ class MnnvlOwners:
         obj = await find(self._client, ObjectRef(resource, stored.name, stored.namespace))
         if obj is None or obj["metadata"].get("uid") != stored.uid:
             return None
-        self._stores[resource].note(obj)
-        return read_mnnvl_resource(obj)
+        read = read_mnnvl_resource(obj)
+        # the watch selects only these, and would never remove another one from the store
+        if read.managed:
+            self._stores[resource].note(obj)
+        return read
 
     async def _write(self, stored: MnnvlResource, reference: JsonMap) -> Object:
         resource = _resource_of(stored)

@@ -6,7 +6,8 @@ import pytest
 
 from app.facts.grove.gang import read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
-from app.kube.api import Conflict, NotFound, ObjectRef
+from app.facts.table import DOMAINS
+from app.kube.api import Conflict, NotFound, ObjectRef, WatchEvent
 from tests.cluster.mnnvl import (
     BY_GANG,
     BY_SET,
@@ -23,6 +24,13 @@ from tests.cluster.offline import OfflineCluster
 
 OWNED = {**BY_GANG, "blockOwnerDeletion": True}
 """The reference that an adoption writes."""
+BINDING = {
+    "apiVersion": "grove.io/v1alpha1",
+    "kind": "ClusterTopologyBinding",
+    "metadata": {"name": "b"},
+    "spec": {"levels": []},
+}
+"""With it, the dialect is `bindings`."""
 
 
 async def test_a_gang_adopts_what_is_its_own() -> None:
@@ -128,3 +136,20 @@ async def test_a_gang_leaves_alone_what_is_not_its_own(stored: Any) -> None:
     cluster = OfflineCluster([SET, GANG, stored])
     assert await cluster.owners.adopt(gang(), dry_run=False) == []
     assert cluster.client.calls == []
+
+
+async def test_what_somebody_takes_out_of_our_hands_does_not_stay_in_the_cache() -> None:
+    """Who removes our label is seen by the watch, which then shows nothing of it any more."""
+    cluster = OfflineCluster([SET, GANG, domain([BY_GANG]), BINDING])
+    domains = cluster.stores[DOMAINS]
+    stored = domains.get("ns", "pcs-0-cd")
+    pcs = cluster.facts.cached_set("ns", "pcs")
+    assert stored is not None
+    assert pcs is not None
+    ref = ObjectRef(COMPUTE_DOMAIN, "pcs-0-cd", "ns")
+    labels = {"grove.io/mnnvl-managed": None}
+    taken = await cluster.client.patch(ref, {"metadata": {"labels": labels}})
+    await cluster.client.patch(ref, {"metadata": {"annotations": {"mine": "now"}}})
+    assert await cluster.owners.give_back(stored, pcs) is None
+    domains.apply(WatchEvent("DELETED", taken))
+    assert domains.get("ns", "pcs-0-cd") is None
