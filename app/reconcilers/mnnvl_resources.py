@@ -372,7 +372,8 @@ def subscribe(
         resource = after or before
         if resource is not None and resource.base_name:
             loop.add_after((key[0], resource.base_name), SETTLE_SECONDS)
-        if after is not None and owners.set_of(after) is not None:
+        # the sets may not be known yet
+        if after is not None and owners.rule.is_given_back(after):
             loop.add((key[0], after.base_name))
 
     cliques.subscribe(clique_changed)

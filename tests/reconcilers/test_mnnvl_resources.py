@@ -696,3 +696,12 @@ async def test_a_resource_of_a_podgang_is_looked_at_at_once() -> None:
     stored = changed(OWNED[0], namespace="ns", resourceVersion="100")
     world.stores[DOMAINS].apply(WatchEvent("ADDED", stored))
     assert loop.keys[KEY] == 0.0
+
+
+async def test_resources_of_podgangs_can_be_listed_before_the_sets() -> None:
+    """Caches are filled at the same time, and whoever listens must not end a list."""
+    world = World(later=True)
+    subscribe(Added(world), world.cliques, world.stores, world.owners)
+    world.stores[SETS].forget()
+    fill(world.stores[DOMAINS], [changed(OWNED[0], namespace="ns", resourceVersion="100")])
+    assert world.stores[DOMAINS].synced
