@@ -108,15 +108,19 @@ class Discovery:
 
     def note_redefined(self, crd: str) -> None:
         """To be called after a change of the spec of the CRD with this name."""
-        self._redefined.pop(crd, asyncio.Event()).set()
+        self._redefined.setdefault(crd, asyncio.Event()).set()
 
     async def redefined(self, resource: Resource) -> None:
         """Return some seconds after the spec of the CRD of `resource` has changed.
 
+        A change since the last call counts too. `resource` has one caller.
+
         An open watch of `resource` continues with the former schema, without the fields that this
         schema lacks.
         """
-        await self._redefined.setdefault(str(resource), asyncio.Event()).wait()
+        changed = self._redefined.setdefault(str(resource), asyncio.Event())
+        await changed.wait()
+        changed.clear()
         await asyncio.sleep(2 * self.settle_seconds)
 
     async def run(self) -> NoReturn:

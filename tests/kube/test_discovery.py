@@ -327,6 +327,31 @@ def test_a_crd_that_has_changed_is_told_of(change: Object, redefined: bool) -> N
     virtual.run(main())
 
 
+def test_a_crd_that_changes_again_is_told_of_again() -> None:
+    """The second schema is not in force yet when the list after the first change is read."""
+
+    async def main() -> None:
+        discovery = discovery_of(ApiServer())
+        told: list[float] = []
+
+        async def listen() -> None:
+            while True:
+                await discovery.redefined(COMPUTE_DOMAIN)
+                told.append(virtual.now())
+
+        listening = asyncio.create_task(listen())
+        await asyncio.sleep(10)
+        discovery.note_redefined(str(COMPUTE_DOMAIN))
+        await asyncio.sleep(1.5)
+        discovery.note_redefined(str(COMPUTE_DOMAIN))
+        await asyncio.sleep(10)
+        assert told == [12.0, 14.0]
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+
+    virtual.run(main())
+
+
 def test_a_new_version_that_cannot_be_read_does_not_take_the_former_one_away() -> None:
     async def main() -> None:
         server = ApiServer(resource_k8s_io={"v1beta1": ["resourceclaims"]})
