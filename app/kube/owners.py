@@ -91,13 +91,20 @@ class Owners:
             read = await self._client.get(
                 ObjectRef(resource, reference.name, scope), version=version, metadata_only=True
             )
-        except (NotFound, Rejected):
+        except (NotFound, Rejected) as error:
+            _check_is_final(error)
             return None
 
         if read["metadata"].get("uid") != reference.uid:
             return None
 
         return {**read, "apiVersion": reference.api_version, "kind": reference.kind}
+
+
+def _check_is_final(error: NotFound | Rejected) -> None:
+    """Raise `error` if a later call may be answered, such as after an expired token."""
+    if isinstance(error, Rejected) and error.passes:
+        raise error
 
 
 def controller_of(obj: Object) -> Controller | None:
@@ -131,7 +138,8 @@ class Kinds:
         group, _, version = api_version.rpartition("/")
         try:
             answer = await self._read(f"/apis/{api_version}" if group else f"/api/{api_version}")
-        except (NotFound, Rejected):
+        except (NotFound, Rejected) as error:
+            _check_is_final(error)
             return
 
         self._lists[api_version] = {

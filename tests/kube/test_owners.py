@@ -140,12 +140,19 @@ def test_what_may_not_be_read_ends_the_way(error: ClusterError) -> None:
     virtual.run(story())
 
 
-def test_an_api_server_in_trouble_is_no_answer_and_is_not_remembered() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [Unavailable("later", code=503), Rejected("Unauthorized", code=401)],
+    ids=["an API server in trouble", "an expired token"],
+)
+def test_what_may_be_answered_later_is_no_answer_and_is_not_remembered(
+    error: ClusterError,
+) -> None:
     async def story() -> None:
         client = cluster(*CHAIN)
-        client.fail_next("get", CRON_JOB, Unavailable("later", code=503))
+        client.fail_next("get", CRON_JOB, error)
         lookup = looking(client)
-        with pytest.raises(Unavailable):
+        with pytest.raises(type(error)):
             await lookup.top_owner("ns", controller("Job", "j"))
         assert (await lookup.top_owner("ns", controller("Job", "j")))["metadata"]["name"] == "c"
 
@@ -207,6 +214,14 @@ async def test_kinds_are_found_by_discovery(
         }
 
     assert await Kinds(read).find(api_version, kind) == resource
+
+
+async def test_an_expired_token_does_not_mean_that_a_kind_is_missing() -> None:
+    async def read(path: str) -> Object:
+        raise Rejected("Unauthorized", code=401)
+
+    with pytest.raises(Rejected):
+        await Kinds(read).find("batch/v1", "Job")
 
 
 async def test_a_list_is_asked_for_once() -> None:
