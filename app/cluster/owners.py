@@ -22,7 +22,7 @@ from app.facts.nvidia.mnnvl import (
 )
 from app.facts.table import CLAIMS, DOMAINS, GANGS, OF_GANG
 from app.groups import by_key
-from app.kube.api import Conflict, NotFound, Object, ObjectRef, Objects, Selection, find, list_all
+from app.kube.api import Conflict, NotFound, Object, ObjectRef, Objects, Selection, every, find
 from app.kube.discovery import Discovery
 from app.objects.metadata import annotations_of
 from app.objects.resource import Resource
@@ -197,7 +197,9 @@ class MnnvlOwners:
         for _ in range(TRIES):
             try:
                 return await self._write(current, reference)
-            except NotFound:
+            except NotFound as error:
+                if error.no_resource:
+                    raise
                 return None
             except Conflict:
                 read = await self._read(current)
@@ -223,15 +225,19 @@ class MnnvlOwners:
         return await _all(self.give_back(resource, pcs) for resource in owned)
 
     async def _read_owned(self, gang: SlimPodGang, pcs: PodCliqueSet) -> list[MnnvlResource]:
-        """Return the stored resources of `pcs` that `gang` owns and that have to be given back."""
+        """Return the stored resources of `pcs` that `gang` owns and that have to be given back.
+
+        A 404 is an error: a proxy may answer it while an API server restarts, and discovery may be
+        late after an upgrade of Kubernetes.
+        """
         labels = {MNNVL_MANAGED: "true", PCS_NAME: pcs.name, **_replica_of(gang, pcs)}
         selector = ",".join(f"{key}={value}" for key, value in labels.items())
         rule = self.rule
 
         owned: list[MnnvlResource] = []
-        for resource in self._stores:
+        for resource in filter(self._facts.is_served, self._stores):
             selection = Selection(resource, gang.namespace, labels=selector)
-            for obj in await list_all(self._client, selection):
+            for obj in await every(self._client, selection):
                 stored = read_mnnvl_resource(obj)
                 if rule.state(stored, gang) is not None and rule.is_given_back(stored):
                     owned.append(stored)

@@ -15,7 +15,7 @@ from app.facts.kinds import (
     RESOURCE_CLAIM,
 )
 from app.facts.table import CLAIMS, DOMAINS, GANGS
-from app.kube.api import ClusterError, Conflict, Rejected, Unavailable
+from app.kube.api import ClusterError, Conflict, NotServed, Rejected, Unavailable
 from app.kube.discovery import Discovery
 from app.stores.stores import fill
 from tests import builders
@@ -307,11 +307,28 @@ async def test_what_a_podgang_owns_is_read_from_the_api_server(
     assert owners(asking) == BY_SET
 
 
-async def test_while_it_cannot_be_read_nothing_is_deleted() -> None:
-    asking = caller(pcs(), gang(), *OWNED)
-    asking.cluster.client.fail_next("list", RESOURCE_CLAIM, Unavailable("down", code=503))
+PROXY = NotServed("404 page not found", code=404)
+"""What a proxy answers while an API server restarts, and an API server without that version."""
+
+
+@pytest.mark.parametrize("verb", ["list", "patch"])
+@pytest.mark.parametrize("error", [Unavailable("down", code=503), PROXY], ids=["503", "404"])
+async def test_while_it_cannot_be_read_or_written_nothing_is_deleted(
+    error: ClusterError, verb: str
+) -> None:
+    asking = caller(pcs(), gang(), OWNED[1])
+    asking.cluster.client.fail_next(verb, RESOURCE_CLAIM, error)
     assert (await asking.ask(PATH, deletion()))["status"]["code"] == 503
-    assert owners(asking) == BY_GANG
+    assert owners(asking) == {"ResourceClaim": ["uid-gang"]}
+    assert (await asking.ask(PATH, deletion()))["allowed"]
+    assert owners(asking) == {"ResourceClaim": ["uid-set"]}
+
+
+async def test_an_api_that_is_not_installed_has_nothing_to_give_back() -> None:
+    asking = caller(pcs(), gang(), OWNED[1])
+    del asking.cluster.client.served[COMPUTE_DOMAIN]
+    assert (await asking.ask(PATH, deletion()))["allowed"]
+    assert owners(asking) == {"ResourceClaim": ["uid-set"]}
 
 
 async def test_what_keeps_changing_is_tried_again_later() -> None:
