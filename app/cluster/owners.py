@@ -253,7 +253,7 @@ class MnnvlOwners:
         if stored is None:
             return None
 
-        pcs = await self._facts.read_set(gang.namespace, stored.place.pcs)
+        pcs = await self._facts.read_set(gang.namespace, stored.place.pcs, stored.set_uid)
         if pcs is None or pcs.deleting or stored.set_uid not in ("", pcs.uid):
             return None
         return pcs

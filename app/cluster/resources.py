@@ -157,31 +157,17 @@ class MnnvlResources:
         doubt: str | None,
     ) -> list[Object]:
         if doubt is None:
-            doubt = await self._doubt_about(plan)
+            ref = ObjectRef(POD_CLIQUE_SET, plan.set_name, plan.namespace)
+            stored = await find(self._client, ref)
+            doubt = _doubt_about(plan, stored)
+            if stored is not None and doubt is None:
+                # the cache may still have a former set of this name
+                plan = _owned_by(plan, stored["metadata"]["uid"])
+
         created = await self._ensure_all(plan, dry_run=doubt is not None)
         if created and doubt is not None:
             raise Unavailable(doubt)
         return created
-
-    async def _doubt_about(self, plan: Plan) -> str | None:
-        """Return why the stored set doesn't ask for the resources of `plan`, or None if it does.
-
-        The set is read from the API server.
-        """
-        name = plan.set_name
-        stored = await find(self._client, ObjectRef(POD_CLIQUE_SET, name, plan.namespace))
-        if stored is None:
-            return f'PodCliqueSet "{name}", which would own them, does not exist'
-
-        metadata = stored["metadata"]
-        if metadata.get("deletionTimestamp") is not None:
-            return f'PodCliqueSet "{name}", which would own them, is being deleted'
-        if plan.set_uid not in ("", metadata.get("uid")):
-            return _former_set(name)
-        if not asks_for(read_template(stored), plan):
-            return f'the template of PodCliqueSet "{name}" does not ask for them'
-
-        return None
 
     async def _ensure_all(
         self,
@@ -195,7 +181,7 @@ class MnnvlResources:
                 stored = await self._read(needed, plan) if dry_run else None
             if stored is None:
                 owner = await self._find_owner(plan)
-                plan = replace(plan, member=replace(plan.member, set_uid=owner))
+                plan = _owned_by(plan, owner)
                 stored = await self._create_or_read(needed, plan, created, dry_run=dry_run)
             if stored is not None:
                 await self._check(needed, stored, plan)
@@ -226,7 +212,7 @@ class MnnvlResources:
         cached = self._facts.cached_set(plan.namespace, plan.set_name)
         if cached is None and plan.set_uid:
             return plan.set_uid
-        pcs = await self._facts.read_set(plan.namespace, plan.set_name)
+        pcs = await self._facts.read_set(plan.namespace, plan.set_name, plan.set_uid)
         if pcs is None or pcs.deleting:
             state = "is being deleted" if pcs else "does not exist"
             raise Unavailable(f'PodCliqueSet "{plan.set_name}", which would own them, {state}')
@@ -321,6 +307,27 @@ class MnnvlResources:
 
         set_uid = controller_uid(obj, POD_CLIQUE_SET.kind)
         return owner.kind != POD_GANG.kind or not self._is_doomed(set_uid, plan)
+
+
+def _doubt_about(plan: Plan, stored: Object | None) -> str | None:
+    """Return why the `stored` set doesn't ask for the resources of `plan`, or None if it does."""
+    name = plan.set_name
+    if stored is None:
+        return f'PodCliqueSet "{name}", which would own them, does not exist'
+
+    metadata = stored["metadata"]
+    if metadata.get("deletionTimestamp") is not None:
+        return f'PodCliqueSet "{name}", which would own them, is being deleted'
+    if plan.set_uid not in ("", metadata.get("uid")):
+        return _former_set(name)
+    if not asks_for(read_template(stored), plan):
+        return f'the template of PodCliqueSet "{name}" does not ask for them'
+
+    return None
+
+
+def _owned_by(plan: Plan, set_uid: str) -> Plan:
+    return replace(plan, member=replace(plan.member, set_uid=set_uid))
 
 
 def _check_is_ours(needed: _Needed, stored: MnnvlResource, plan: Plan) -> None:

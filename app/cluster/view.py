@@ -209,13 +209,14 @@ class ClusterView:
         matching = [pcs for pcs in sets if not pcs.domains.isdisjoint(domains)]
         return sorted(matching, key=lambda pcs: pcs.key)
 
-    async def read_set(self, namespace: str, name: str) -> PodCliqueSet | None:
+    async def read_set(self, namespace: str, name: str, uid: str = "") -> PodCliqueSet | None:
         """Return a set from the cache, or from the API server if the cache lacks it.
 
-        None if it doesn't exist.
+        With a `uid`, one in the cache with another uid may be a former set, and is read again. None
+        if it doesn't exist.
         """
         cached = self.cached_set(namespace, name)
-        if cached is not None or not name:
+        if not name or (cached is not None and uid in ("", cached.uid)):
             return cached
         stored = await find(self._client, ObjectRef(POD_CLIQUE_SET, name, namespace))
         return None if stored is None else read_pod_clique_set(stored)

@@ -14,7 +14,7 @@ from app.facts.kinds import (
     POD_GANG,
     RESOURCE_CLAIM,
 )
-from app.facts.table import CLAIMS, DOMAINS, GANGS
+from app.facts.table import CLAIMS, DOMAINS, GANGS, SETS
 from app.kube.api import ClusterError, Conflict, NotServed, Rejected, Unavailable
 from app.kube.discovery import Discovery
 from app.stores.stores import fill
@@ -295,8 +295,21 @@ def is_not_filled(asking: Caller) -> None:
         asking.cluster.stores[row].forget()
 
 
+def has_a_former_set(asking: Caller) -> None:
+    """The set was deleted and created again, and the cache still has the former one."""
+    fill(asking.cluster.stores[SETS], [pcs(uid="uid-former", **LATER)])
+
+
 @pytest.mark.parametrize(
-    "otherwise", [is_changed_meanwhile, is_made_again, was_of_the_set, is_not_known, is_not_filled]
+    "otherwise",
+    [
+        is_changed_meanwhile,
+        is_made_again,
+        was_of_the_set,
+        is_not_known,
+        is_not_filled,
+        has_a_former_set,
+    ],
 )
 async def test_what_a_podgang_owns_is_read_from_the_api_server(
     otherwise: Callable[[Caller], None],
