@@ -26,7 +26,7 @@ from app.kube.api import Conflict, NotFound, Object, ObjectRef, Objects, Selecti
 from app.kube.discovery import Discovery
 from app.objects.metadata import annotations_of
 from app.objects.resource import Resource
-from app.objects.shape import JsonMap
+from app.objects.shape import JsonMap, map_at
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import OwnerRule, State
 from app.stores.stores import Stores
@@ -195,6 +195,9 @@ class MnnvlOwners:
         reference = POD_CLIQUE_SET.owner_reference(pcs.name, pcs.uid)
         current = stored
         for _ in range(TRIES):
+            # what nobody owns was orphaned with its set, which the cache may still have
+            if not current.owners and not await self._lives(pcs):
+                return None
             try:
                 return await self._write(current, reference)
             except NotFound as error:
@@ -208,6 +211,12 @@ class MnnvlOwners:
             current = read
 
         raise Conflict(f"{stored.kind} {stored.name} keeps changing", code=409)
+
+    async def _lives(self, pcs: PodCliqueSet) -> bool:
+        """Return whether the API server has `pcs`, and it is not being deleted."""
+        ref = ObjectRef(POD_CLIQUE_SET, pcs.name, pcs.namespace)
+        metadata = map_at(await find(self._client, ref, metadata_only=True) or {}, "metadata")
+        return metadata.get("uid") == pcs.uid and metadata.get("deletionTimestamp") is None
 
     async def give_back_all_of(self, gang: SlimPodGang) -> list[Object]:
         """Give back everything that the stored PodGang `gang` owns, and return it.

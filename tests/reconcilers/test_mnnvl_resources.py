@@ -670,6 +670,24 @@ async def test_what_podgangs_own_is_given_back(
     assert await world.happened() == ["MnnvlResourcesGivenBack"] * len(writes)
 
 
+@pytest.mark.parametrize(
+    "stored",
+    [
+        pytest.param([], id="the set is gone"),
+        pytest.param([pcs(**DELETED)], id="the set is being deleted"),
+        pytest.param([pcs("new")], id="the set was made anew"),
+    ],
+)
+async def test_what_was_orphaned_is_not_given_to_a_set_that_only_the_cache_has(
+    stored: list[Object],
+) -> None:
+    """The garbage collector would delete it under pods that were to stay (--cascade=orphan)."""
+    world = World(*stored, clique(), owned(DOMAIN), owned(CLAIM), later=True)
+    fill(world.stores[SETS], [pcs()])
+    await world.look()
+    assert world.writes() == []
+
+
 async def test_in_the_design_podgangs_keep_what_they_own() -> None:
     world = World(pcs(), podgang(), clique(), *OWNED)
     await world.look()
