@@ -215,16 +215,24 @@ class ClusterView:
         With a `uid`, one in the cache with another uid may be a former set, and is read again. None
         if it doesn't exist.
         """
-        cached = self.cached_set(namespace, name)
-        if not name or (cached is not None and uid in ("", cached.uid)):
+        cached = self._cached_set_with(uid, namespace, name)
+        if cached is not None or not name:
             return cached
         stored = await find(self._client, ObjectRef(POD_CLIQUE_SET, name, namespace))
         return None if stored is None else read_pod_clique_set(stored)
 
-    def about_clique(self, namespace: str, name: str) -> CliqueFacts:
-        """Return the facts about a PodClique of the set `name`, as the caches have them."""
+    def _cached_set_with(self, uid: str, namespace: str, name: str) -> PodCliqueSet | None:
+        """Return a set from the cache, or None. With a `uid`, another one doesn't count."""
+        cached = self.cached_set(namespace, name)
+        return cached if cached is not None and uid in ("", cached.uid) else None
+
+    def about_clique(self, namespace: str, name: str, uid: str) -> CliqueFacts:
+        """Return the facts about a PodClique of the set `name`, as the caches have them.
+
+        `uid` is that of the set, or "" if the PodClique does not name it.
+        """
         return CliqueFacts(
-            self.cached_set(namespace, name),
+            self._cached_set_with(uid, namespace, name),
             self._device_classes.ready("DeviceClasses").values(),
             self.dialect().reads_groups,
         )

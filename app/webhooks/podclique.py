@@ -45,7 +45,7 @@ class PodCliqueWebhook(Value):
             return ALLOWED
 
         name = clique.member.place.pcs
-        facts = self.facts.about_clique(request.namespace, name)
+        facts = self.facts.about_clique(request.namespace, name, clique.member.set_uid)
         if facts.pcs is None and name and not clique.own.are_complete:
             return Later(lambda: self._with_set(request, clique, facts))
 
@@ -62,7 +62,8 @@ class PodCliqueWebhook(Value):
         unread: tuple[str, ...] = ()
         try:
             async with patience(PATIENCE_SECONDS):
-                facts = replace(facts, pcs=await self.facts.read_set(request.namespace, name))
+                uid = clique.member.set_uid
+                facts = replace(facts, pcs=await self.facts.read_set(request.namespace, name, uid))
         except ClusterError as problem:
             unread = (
                 f'PodCliqueSet "{name}" could not be read ({problem.message}): its MNNVL'

@@ -153,6 +153,17 @@ async def test_annotations_of_the_set_count_cached_or_read_once(cached: bool) ->
     assert len(reads) == (1 if cached else 2), "the second one is before a write"
 
 
+async def test_annotations_of_a_former_set_do_not_count() -> None:
+    """The set was deleted and created again, and the cache still has the former one."""
+    caller = Caller(cluster(annotated_set()))
+    former = annotated_set(enabled="true")
+    former["metadata"] |= {"uid": "former", "resourceVersion": "1"}
+    fill(caller.cluster.stores[SETS], [former])
+    review = bare(load(WORKER))
+    response = await caller.ask("/mutate/podclique", review)
+    assert claims_of(review, response) is None
+
+
 @pytest.mark.parametrize(
     ("own", "reads"),
     [
