@@ -52,8 +52,8 @@ class CurrentGang(Value):
 
     @property
     def is_marked_in_vain(self) -> bool:
-        """Whether it has the annotation, and no resource."""
-        return not self.states and value_at(self.gang.view, _ADOPTED) is not ABSENT
+        """Whether it has the annotation, and no resource that is not being deleted."""
+        return self.adopted is ABSENT and value_at(self.gang.view, _ADOPTED) is not ABSENT
 
 
 class PodGangReconciler:

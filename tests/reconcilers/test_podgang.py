@@ -344,15 +344,21 @@ async def test_an_annotation_is_removed_once_everything_is_given_back() -> None:
     assert world.stored()["metadata"]["annotations"] == {}
 
 
-async def test_what_the_cache_does_not_show_is_given_back_before_the_annotation_goes() -> None:
+@pytest.mark.parametrize("has_more", [False, True], ids=["", "beside a claim on its way out"])
+async def test_what_the_cache_does_not_show_is_given_back_before_the_annotation_goes(
+    has_more: bool,
+) -> None:
     stored = gang(annotations={"grove.io/mnnvl-resources-adopted": "true"})
     owned = resource(COMPUTE_DOMAIN, OURS, "train-0-cd")
-    world = World(MemoryClient([TOPOLOGY, pcs(), stored, owned], served=BINDINGS))
+    going = resource(RESOURCE_CLAIM, OURS, "train-0-mnnvl-claim")
+    going["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}
+    more = [going] if has_more else []
+    world = World(MemoryClient([TOPOLOGY, pcs(), stored, owned, *more], served=BINDINGS))
     world.stores[DOMAINS].forget()
     fill(world.stores[DOMAINS], [])
     await world.reconcile()
     assert world.writes() == [("patch", "ComputeDomain"), ("patch", "PodGang")]
-    assert world.owners() == {"ComputeDomain train-0-cd": ["uid-train"]}
+    assert world.owners()["ComputeDomain train-0-cd"] == ["uid-train"]
     assert world.stored()["metadata"]["annotations"] == {}
     assert await world.happened() == ["MnnvlResourcesGivenBack"]
 
