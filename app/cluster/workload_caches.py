@@ -34,13 +34,8 @@ class WorkloadCaches:
 
     @property
     def synced(self) -> bool:
-        """Whether all caches are filled.
-
-        An API server always serves Pods: after a 404, their cache is empty although there may be
-        Pods, and has to be filled again.
-        """
-        filled = all(store.synced for _, store in self.stores)
-        return self.pods.served and self.topologies.synced and filled
+        """Whether all caches are filled."""
+        return self.topologies.synced and all(store.synced for _, store in self.stores)
 
     def key_of(self, pod: StoredPod) -> Key:
         """Return the namespace and the key of the KAI PodGroup of `pod`.

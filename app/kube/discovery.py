@@ -5,6 +5,7 @@ which some API servers lack.
 """
 
 import asyncio
+import contextlib
 import logging
 import random as system_random
 from collections.abc import Awaitable, Callable, Collection, Iterable
@@ -82,10 +83,11 @@ class Discovery:
 
         If the last refresh does not know one of them, `run` refreshes soon. Raise ClusterError.
         """
-        lists = {
-            group_version: await self._plurals(group_version)
-            for group_version in _known_groups(resources)
-        }
+        lists: dict[GroupVersion, frozenset[str]] = {}
+        for group_version in _known_groups(resources):
+            with contextlib.suppress(NotFound):
+                lists[group_version] = await self._plurals(group_version)
+
         served = {resource for resource in resources if _best(resource, lists) is not None}
         if any(self.served_version(resource) is None for resource in served):
             self.trigger()
@@ -177,10 +179,11 @@ class Discovery:
     async def _read_lists(
         self, group_versions: Iterable[GroupVersion]
     ) -> dict[GroupVersion, ClusterError]:
-        """Read the lists of group versions.
+        """Read the lists of group versions, which the API server has just named.
 
-        Return which can't be read: of these, the last lists stay. Before the first refresh there
-        are none, so the ClusterError is raised.
+        Return which can't be read: of these, the last lists stay. A 404 is no answer either: a
+        proxy answers so while an API server restarts. Before the first refresh there are no last
+        lists, so the ClusterError is raised.
         """
         lists: dict[GroupVersion, frozenset[str]] = {}
         unread: dict[GroupVersion, ClusterError] = {}
@@ -226,10 +229,7 @@ class Discovery:
 
     async def _plurals(self, group_version: GroupVersion) -> frozenset[str]:
         group, version = group_version
-        try:
-            answer = await self._read(f"/apis/{group}/{version}" if group else f"/api/{version}")
-        except NotFound:
-            return frozenset()
+        answer = await self._read(f"/apis/{group}/{version}" if group else f"/api/{version}")
         return frozenset(str(item.get("name", "")) for item in answer.get("resources") or [])
 
     def _set_served(self, versions: dict[Resource, str | None]) -> None:

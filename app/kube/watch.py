@@ -79,7 +79,7 @@ async def run_store(
 
     `served_changed` returns when the set of served resources has changed. A resource that is not
     served is tried again after that. `not_found` is called if a resource that counts as served is
-    not found: after an upgrade, an API server may serve another version of it.
+    not found: discovery may be late, and the store is emptied only when it is not served there.
     """
     pace = pace or Pace()
     backoff = Backoff(pace.random, most=pace.retry_most)
@@ -87,14 +87,17 @@ async def run_store(
         try:
             version = await list_into(client, store, selection, pace)
             await follow(client, store, selection, version, pace, backoff)
-        except NotFound:
-            store.count_restart("not_served")
-            store.mark_not_served()
-            # Another API server may be quicker than this one.
-            is_served = client.served_version(selection.resource) is not None
-            if is_served:
+        except NotFound as error:
+            pause = pace.not_served_retry
+            if client.served_version(selection.resource) is None:
+                store.count_restart("not_served")
+                store.mark_not_served()
+            else:
+                # a proxy may answer for an API server that restarts
+                store.fail(f"{selection.resource}: {error}", error)
                 not_found()
-            await _wait(served_changed, backoff.next() if is_served else pace.not_served_retry)
+                pause = backoff.next()
+            await _wait(served_changed, pause)
         except Gone:
             store.count_restart("gone")
             await asyncio.sleep(backoff.next())

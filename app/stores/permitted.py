@@ -119,8 +119,8 @@ class PermittedStores:
                 store,
                 selection_of(row, namespace),
                 pace=self._pace,
-                served_changed=self._discovery.changed,
-                not_found=self._not_found,
+                served_changed=self._served_changed,
+                not_found=self._discovery.trigger,
                 needs_right=True,
             )
         except Rejected:
@@ -139,10 +139,10 @@ class PermittedStores:
         self._changed()
         await asyncio.sleep(self._namespaces.again)
 
-    def _not_found(self) -> None:
-        """Show at once that a kind is not served any more, even if it had no objects."""
+    async def _served_changed(self) -> None:
+        """Show at once that a kind is not served, even if it had no objects, and wait."""
         self._changed()
-        self._discovery.trigger()
+        await self._discovery.changed()
 
     async def _visible(self) -> tuple[str, ...]:
         """Return the namespaces to read one by one."""

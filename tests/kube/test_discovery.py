@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM, WORKLOAD
-from app.kube.api import NotFound, Object, ObjectRef, Unavailable
+from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Unavailable
 from app.kube.discovery import Discovery, watch_crds
 from app.objects.resource import CRD, NODE, POD, Resource
 from tests.kube import virtual
@@ -18,7 +18,13 @@ CORE = {"v1": ["nodes", "pods"]}
 
 
 class ApiServer:
-    """The discovery documents of a cluster: plurals by group and version."""
+    """The discovery documents of a cluster: plurals by group and version.
+
+    `error` is that of a path in `broken`: 404 is what a proxy may answer while an API server
+    restarts.
+    """
+
+    error: type[ClusterError] = Unavailable
 
     def __init__(self, **groups: dict[str, list[str]]) -> None:
         self.groups = {name.replace("_", "."): versions for name, versions in groups.items()}
@@ -28,7 +34,7 @@ class ApiServer:
     async def read(self, path: str) -> Object:
         self.asked.append(path)
         if path in self.broken:
-            raise Unavailable(f"{path} is down", code=503)
+            raise self.error(f"{path} is down")
         if path == "/apis":
             return {
                 "groups": [_group(name, list(versions)) for name, versions in self.groups.items()]
@@ -131,15 +137,21 @@ def test_only_groups_that_we_know_are_read() -> None:
         ),
     ],
 )
+@pytest.mark.parametrize("error", [Unavailable, NotFound])
 def test_a_version_that_is_down_counts_as_before(
-    groups: dict[str, dict[str, list[str]]], down: str, resource: Resource, version: str
+    groups: dict[str, dict[str, list[str]]],
+    down: str,
+    resource: Resource,
+    version: str,
+    error: type[ClusterError],
 ) -> None:
     async def main() -> None:
         server = ApiServer(**groups)
+        server.error = error
         refreshed = discovery_of(server)
         await refreshed.refresh()
         server.broken.add(down)
-        with pytest.raises(Unavailable, match="is down"):
+        with pytest.raises(error, match="is down"):
             await refreshed.refresh()
         assert refreshed.served_version(resource) == version
 

@@ -11,6 +11,7 @@ from app.facts.kinds import COMPUTE_DOMAIN
 from app.kube.api import (
     Gone,
     NotFound,
+    NotServed,
     Object,
     ObjectRef,
     Page,
@@ -323,6 +324,24 @@ async def test_a_list_that_is_not_found_although_the_resource_is_served_is_soon_
     async with running(client, store, DOMAINS, served_changed=asyncio.Event().wait):
         await asyncio.sleep(5)
         assert (names(store), store.served) == (["a"], True)
+
+
+@in_virtual_time
+async def test_what_is_known_stays_until_discovery_says_that_it_is_not_served() -> None:
+    """A proxy in front of an API server that restarts may answer a list with 404."""
+    client = MemoryClient([node("a")])
+    store = new_store()
+    asked: list[float] = []
+    async with running(client, store, not_found=lambda: asked.append(virtual.now())):
+        client.fail_next("list", NODE, NotServed("404 page not found", code=404), times=5)
+        client.forget_history()
+        client.drop_watches()
+        await asyncio.sleep(5)
+        assert asked
+        assert (names(store), store.served) == (["a"], True)
+        assert store.problem.endswith("404 page not found")
+        await asyncio.sleep(60)
+        assert (names(store), store.problem) == (["a"], "")
 
 
 @in_virtual_time

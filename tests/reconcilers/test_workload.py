@@ -12,7 +12,7 @@ import pytest
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import K8S_POD_GROUP, KAI_TOPOLOGY, POD_GROUP, PRIORITY_CLASS, WORKLOAD
 from app.facts.table import KAI_TOPOLOGIES
-from app.kube.api import Conflict, Object, ObjectRef, Rejected
+from app.kube.api import Conflict, NotServed, Object, ObjectRef, Rejected
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.owners import FRESH_SECONDS, Owners
@@ -770,18 +770,25 @@ def test_the_seconds_of_a_podgroup_are_not_kept_after_it_is_gone() -> None:
     virtual.run(story())
 
 
-def test_no_podgroup_is_deleted_while_pods_cannot_be_listed() -> None:
+@pytest.mark.parametrize("resource", [POD, PRIORITY_CLASS], ids=["Pods", "PriorityClasses"])
+def test_podgroups_stay_as_they_are_while_a_list_is_not_found(resource: Resource) -> None:
     """A proxy in front of an API server that restarts may answer a list with 404."""
 
     async def story() -> None:
-        world = World(workload("w", {"g": 2}), pod("p", "w", "g"))
+        of_pod = pod("p", "w", "g")
+        of_pod["spec"]["priorityClassName"] = "high"
+        world = World(workload("w", {"g": 2}), of_pod, priority_class("high"))
         async with world.leading():
-            world.caches.pods.mark_not_served()
-            await asyncio.sleep(EMPTY_SECONDS * 2)
-            assert world.count("delete", POD_GROUP) == 0
-            fill(world.caches.pods, world.client.objects(POD))
-            await asyncio.sleep(EMPTY_SECONDS * 2)
-            assert (world.told(), world.count("delete", POD_GROUP)) == ({"p": "w-g"}, 0)
+            before = world.client.objects(POD_GROUP)
+            assert before[0]["spec"]["priorityClassName"] == "high"
+            missing = NotServed("404 page not found", code=404)
+            world.client.fail_next("list", resource, missing, times=5)
+            world.client.forget_history()
+            world.client.drop_watches()
+            await asyncio.sleep(EMPTY_SECONDS * 3)
+            assert world.client.objects(POD_GROUP) == before
+            await asyncio.sleep(60)
+            assert world.client.objects(POD_GROUP) == before
 
     virtual.run(story())
 

@@ -138,8 +138,10 @@ async def test_a_right_that_is_taken_away_empties_its_scope() -> None:
 
 async def test_a_kind_that_is_gone_is_looked_for_again() -> None:
     class Gone(WatchedMemory):
+        gone = False
+
         async def list(self, selection: Selection, **options: Any) -> Page:
-            if selection.resource == POD_CLIQUE_SET:
+            if selection.resource == POD_CLIQUE_SET and self.gone:
                 self.served.pop(selection.resource, None)
                 raise NotFound("not found", code=404)
             return await super().list(selection, **options)
@@ -149,9 +151,16 @@ async def test_a_kind_that_is_gone_is_looked_for_again() -> None:
 
     client = Gone()
     stores = PermittedStores(client, [WIDE_SETS], client.discovery)
+    told = list[bool]()
+    stores.subscribe(lambda name: told.extend(store.served for store in stores.stores.values()))
     discovering = asyncio.create_task(client.discovery.run())
     async with in_background(stores.run()):
-        await until(lambda: client.discovery.known)
-        await until(lambda: client.discovery.served_version(POD_CLIQUE_SET) is None)
+        await until(lambda: stores.ready)
+        assert told[-1:] == [True]
+        client.gone = True
+        client.forget_history()
+        client.drop_watches()
+        await until(lambda: told[-1:] == [False])
+        assert client.discovery.served_version(POD_CLIQUE_SET) is None
         assert (stores.ready, list(stores.problems())) == (True, [])
     discovering.cancel()
