@@ -5,7 +5,6 @@ which some API servers lack.
 """
 
 import asyncio
-import contextlib
 import logging
 import random as system_random
 from collections.abc import Awaitable, Callable, Collection, Iterable
@@ -85,8 +84,12 @@ class Discovery:
         """
         lists: dict[GroupVersion, frozenset[str]] = {}
         for group_version in _known_groups(resources):
-            with contextlib.suppress(NotFound):
+            try:
                 lists[group_version] = await self._plurals(group_version)
+            except NotFound:
+                # so a proxy may answer for an API server that restarts
+                if group_version in self._lists:
+                    raise
 
         served = {resource for resource in resources if _best(resource, lists) is not None}
         if any(self.served_version(resource) is None for resource in served):

@@ -213,6 +213,19 @@ def test_whether_a_resource_is_served_at_this_moment(plurals: list[str], serves:
     virtual.run(main())
 
 
+def test_a_404_for_a_version_that_was_served_is_no_answer_at_this_moment() -> None:
+    async def main() -> None:
+        server = ApiServer(resource_nvidia_com={"v1beta1": ["others"]})
+        server.error = NotFound
+        discovery = discovery_of(server)
+        async with running(discovery):
+            server.broken.add("/apis/resource.nvidia.com/v1beta1")
+            with pytest.raises(NotFound):
+                await discovery.served_now([COMPUTE_DOMAIN])
+
+    virtual.run(main())
+
+
 def test_subscribers_hear_what_changed_and_only_that() -> None:
     async def main() -> None:
         heard: list[tuple[Resource, str | None]] = []
