@@ -301,9 +301,10 @@ class MnnvlOwners:
 def _replica_of(gang: GangIdentity, pcs: PodCliqueSet) -> dict[str, str]:
     """Return the label of the resources of the replica in which `gang` is.
 
-    Earlier releases of Grove only write the replica into the name: `<pcs>-<replica>[-...]`.
+    Earlier releases of Grove only write the replica into the name: `<pcs>-<replica>[-...]`. Later
+    ones replace the end of a long name by a hash, which may be part of the replica.
     """
-    replica = gang.name.removeprefix(f"{pcs.name}-").partition("-")[0]
+    replica = gang.place.replica or gang.name.removeprefix(f"{pcs.name}-").partition("-")[0]
     return {PCS_REPLICA: replica} if replica.isdecimal() else {}
 
 

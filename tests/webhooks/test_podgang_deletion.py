@@ -116,6 +116,19 @@ async def test_a_migration_deletes_no_resource_of_running_pods() -> None:
     assert owners(asking) == BY_SET
 
 
+async def test_the_label_of_a_podgang_names_its_replica_if_its_name_was_shortened() -> None:
+    labels = {**builders.gang_labels("train"), "grove.io/podcliqueset-replica-index": "0"}
+    renamed = gang(name="train-1-hash", labels=labels)
+    owned = [
+        {**obj, "metadata": {**obj["metadata"], "ownerReferences": [owner]}}
+        for obj in OWNED
+        for owner in [reference("PodGang", "train-1-hash", "uid-gang")]
+    ]
+    asking = caller(pcs(), renamed, *owned)
+    assert (await asking.ask(PATH, deletion(renamed)))["allowed"]
+    assert owners(asking) == BY_SET
+
+
 async def test_a_bulk_deletion_has_no_name() -> None:
     asking = caller(pcs(), gang(), *OWNED)
     review = deletion()
