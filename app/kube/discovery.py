@@ -243,6 +243,9 @@ class Discovery:
         for resource in differing:
             for subscriber in self._subscribers:
                 subscriber(resource, versions[resource])
+        if any(versions[resource] is None for resource in differing):
+            # an API server that starts may not name all groups yet
+            self.trigger()
         if differing:
             self._changed.set()
             self._changed = asyncio.Event()

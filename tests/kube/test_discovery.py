@@ -226,6 +226,28 @@ def test_a_404_for_a_version_that_was_served_is_no_answer_at_this_moment() -> No
     virtual.run(main())
 
 
+def test_what_is_gone_is_soon_looked_for_again() -> None:
+    """An API server that starts may not name all groups of CRDs yet."""
+
+    async def main() -> None:
+        server = ApiServer(resource_nvidia_com={"v1beta1": ["computedomains"]})
+        discovery = discovery_of(server)
+        async with running(discovery):
+            known = dict(server.groups)
+            server.groups.clear()
+            await discovery.changed()
+            assert discovery.served_version(COMPUTE_DOMAIN) is None
+            server.groups |= known
+            async with asyncio.timeout(10):
+                await discovery.changed()
+            assert discovery.served_version(COMPUTE_DOMAIN) == "v1beta1"
+            before = len(server.asked)
+            await asyncio.sleep(200)
+            assert server.asked[before:].count("/apis") <= 2
+
+    virtual.run(main())
+
+
 def test_subscribers_hear_what_changed_and_only_that() -> None:
     async def main() -> None:
         heard: list[tuple[Resource, str | None]] = []
