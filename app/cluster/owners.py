@@ -144,7 +144,7 @@ class MnnvlOwners:
         it without the annotation: the webhook for deletions is called only for a PodGang with it,
         so it is written first. None either if the API server serves a later Grove's API by now: a
         replica that knows it gives back what is adopted here, and Grove deletes the PodGang then.
-        Conflict if one has changed since.
+        None for a PodGang of a former set either. Conflict if one has changed since.
         """
         adoptable = self.states_of(gang).get("adoptable")
         # What another PodGang adopts during these reads leads to a Conflict.
@@ -160,8 +160,20 @@ class MnnvlOwners:
         obj = await self._read_gang(gang)
         if obj is None or not (dry_run or MNNVL_ADOPTED in annotations_of(obj)):
             return False
-        # Discovery may have found a later Grove during the read.
+        if await self._is_of_former_set(gang):
+            return False
+        # Discovery may have found a later Grove during the reads.
         return not self.gives_back and not (self.may_be_late and await self.later_dialect())
+
+    async def _is_of_former_set(self, gang: GangIdentity) -> bool:
+        """Return whether the set of `gang` is gone, or was created again.
+
+        The garbage collector will delete `gang` with everything that it owns.
+        """
+        if not gang.set_uid:
+            return False
+        pcs = await self._facts.read_set(gang.namespace, gang.place.pcs, gang.set_uid)
+        return pcs is None or pcs.uid != gang.set_uid
 
     # In later dialects.
 

@@ -71,6 +71,16 @@ async def test_a_gang_never_takes_what_another_controls() -> None:
     assert cluster.client.writes() == []
 
 
+@pytest.mark.parametrize("sets", [[SET], []], ids=["it was made anew", "it is gone"])
+async def test_a_gang_of_a_former_set_takes_nothing(sets: list[Any]) -> None:
+    """The garbage collector will delete the PodGang with everything that it owns."""
+    former = {**BY_SET, "uid": "former"}
+    doomed = {**GANG, "metadata": {**GANG["metadata"], "ownerReferences": [former]}}  # type: ignore[dict-item]
+    cluster = OfflineCluster([*sets, doomed, domain(), claim()])
+    assert await cluster.owners.adopt(read_gang(doomed, "ns"), dry_run=False) == []
+    assert cluster.client.writes() == []
+
+
 async def test_a_dry_adoption_writes_nothing() -> None:
     cluster = OfflineCluster([SET, GANG, domain()])
     (planned,) = await cluster.owners.adopt(gang(), dry_run=True)
