@@ -63,24 +63,36 @@ async def read_namespace(
     the object `asked`, PodCliques of other sets are not read either.
     """
 
-    async def read(resource: Resource) -> None:
-        if resource in _ONLY_FOR_ROOM and not room:
-            return
-        of_set = asked if resource == kinds.POD_CLIQUE else None
-        if of_set and of_set.kind == kinds.POD_CLIQUE_SET.kind:
-            await _cliques_of(reading, of_set)
-        elif not namespace or not resource.namespaced:
-            await reading.list_everywhere(resource)
-        elif room and resource in _OF_CLUSTER:
-            await reading.list_everywhere(resource, namespace)
-        else:
-            await reading.list(resource, namespace)
+    async def read(resources: Iterable[Resource]) -> None:
+        reads = (_read(reading, resource, namespace, room, asked) for resource in resources)
+        await asyncio.gather(*reads)
 
     later = {*_OF_CLAIMS, *_OF_VOLUMES}
-    await asyncio.gather(*(read(each) for each in reading.rows if each not in later))
-    await asyncio.gather(*map(read, _needed(reading, namespace, asked)))
+    await read(resource for resource in reading.rows if resource not in later)
+    await read(_needed(reading, namespace, asked))
     if not room:
         reading.skip(ROOM)
+
+
+async def _read(
+    reading: Reading,
+    resource: Resource,
+    namespace: str,
+    room: bool,
+    asked: Ref | None,
+) -> None:
+    if resource in _ONLY_FOR_ROOM and not room:
+        return
+
+    of_set = asked if resource == kinds.POD_CLIQUE else None
+    if of_set and of_set.kind == kinds.POD_CLIQUE_SET.kind:
+        await _cliques_of(reading, of_set)
+    elif not namespace or not resource.namespaced:
+        await reading.list_everywhere(resource)
+    elif room and resource in _OF_CLUSTER:
+        await reading.list_everywhere(resource, namespace)
+    else:
+        await reading.list(resource, namespace)
 
 
 async def _cliques_of(reading: Reading, pcs: Ref) -> None:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import is_device, resources_of
+from app.explain.known.domains import Path
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected, unfit_because
 from app.explain.placing.packer import Rules
@@ -175,14 +176,18 @@ class Obstacle(Value, dict=True):
         if len(like) > 1 or len(self.short.bound) > MOST_PARTS:
             return None  # one domain is not enough for all of them, or trying it out takes long
 
-        empty = self.gang.placements_of(self.short).rooms(Assumption(free="empty"))
-        large = {room.domain.path for room in empty if room.pods >= self.short.count}
+        large = self._large_enough()
         promising = (room for room in self.placements.now.rooms if room.domain.path in large)
         for room in itertools.islice(promising, MOST_TRIED):
             emptied = frozenset(self.usable(room))
             if self.placements.under(Assumption(emptied=emptied)).fits:
                 return room
         return None
+
+    def _large_enough(self) -> set[Path]:
+        """Return the paths of the domains that have room for what is short once they are empty."""
+        rooms = self.gang.placements_of(self.short).rooms(Assumption(free="empty"))
+        return {room.domain.path for room in rooms if room.pods >= self.short.count}
 
     def holders(self, room: DomainRoom | None = None) -> str:
         """Whose pods hold what it needs, in a domain or on all nodes that are open to it."""
