@@ -8,6 +8,7 @@ tenth of a core is used.
 import asyncio
 import contextlib
 import logging
+import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,7 @@ from app.explain.known.index import Index
 from app.explain.known.snapshot import BY_RESOURCE, Snapshot
 from app.facts.grove.status import StatusCondition
 from app.facts.named import Ref
+from app.kube.backoff import Backoff
 from app.kube.client import HttpClient
 from app.kube.events import Recorder
 from app.kube.readonly import ReadOnlyClient
@@ -84,19 +86,36 @@ class WaitingDuty:
         raise AssertionError("these tasks never end")
 
     async def _look_again(self, live: Live) -> NoReturn:
+        """Look again and again, also after a failure.
+
+        It must not end the leader: reconcilers and verdicts do not depend on explanations.
+        """
+        backoff = Backoff(random.random, first=self._pacing.look)
         looked = Looker()
         while True:
-            seen = live.revision
-            facts = replace(live.facts(self._clock()), skipped=frozenset({_NOT_READ}))
-            started = time.monotonic()
-            self._found = await asyncio.to_thread(looked.at, facts, self._settings.after_seconds)
-            self._note_unseen(facts)
-            everything_told = await self._tell(facts, is_current=live.trouble is None)
+            try:
+                await self._look(live, looked)
+                backoff.reset()
+            except Exception:
+                looked = Looker()
+                self._found = Overdue()
+                wait = backoff.next()
+                logger.exception("why gangs wait can't be told; again in %.1f s", wait)
+                await asyncio.sleep(wait)
 
-            self._seconds = looked.seconds
-            pause = max(self._pacing.look, self._pacing.share * looked.seconds)
-            await asyncio.sleep(max(0.0, pause - (time.monotonic() - started)))
-            await self._until_due(live, seen, everything_told)
+    async def _look(self, live: Live, looked: "Looker") -> None:
+        """Look once, tell what was seen, and wait until the next look is due."""
+        seen = live.revision
+        facts = replace(live.facts(self._clock()), skipped=frozenset({_NOT_READ}))
+        started = time.monotonic()
+        self._found = await asyncio.to_thread(looked.at, facts, self._settings.after_seconds)
+        self._note_unseen(facts)
+        everything_told = await self._tell(facts, is_current=live.trouble is None)
+
+        self._seconds = looked.seconds
+        pause = max(self._pacing.look, self._pacing.share * looked.seconds)
+        await asyncio.sleep(max(0.0, pause - (time.monotonic() - started)))
+        await self._until_due(live, seen, everything_told)
 
     async def _tell(self, facts: Snapshot, *, is_current: bool) -> bool:
         """Write what differs, unless facts are missing or old: they would be taken for true."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -23,7 +24,8 @@ from app.kube.credentials import from_kubeconfig
 from app.kube.events import Recorder
 from app.sample import Sample
 from app.sandbox.processes import free_port
-from app.waiting.overdue import Blocked, overdue
+from app.waiting import watcher
+from app.waiting.overdue import Blocked, Overdue, overdue
 from app.waiting.teller import CONDITION, Pacing
 from app.waiting.watcher import RESOURCES, WaitingDuty
 from tests.explain import fleet
@@ -212,6 +214,33 @@ async def test_what_a_killed_leader_left_is_corrected_and_removed(
         async with on_duty(server, settings()) as duty:
             await eventually(lambda: reason(admin), lambda has: has is None)
             await eventually(counts(duty), lambda has: has == {})
+
+
+async def test_a_look_that_fails_ends_nothing_and_is_repeated(
+    kind: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failures = iter(["a bug", "the same bug"])
+
+    def fails_twice(*arguments: Any) -> Overdue:
+        for failure in failures:
+            raise LookupError(failure)
+        return overdue(*arguments)
+
+    monkeypatch.setattr(watcher, "overdue", fails_twice)
+    async with alone(kind, tmp_path) as (server, store, admin):
+        await store.show(facts(**{**start("design"), **FULL}))
+        async with on_duty(server, settings()) as duty:
+            await eventually(lambda: reason(admin), lambda has: has == "NoDomainFits")
+            await eventually(counts(duty), lambda has: "NoDomainFits" in has)
+
+    logged = [record for record in caplog.records if "why gangs wait can't be told" in record.msg]
+    assert [str(record.exc_info[1]) for record in logged if record.exc_info] == [
+        "a bug",
+        "the same bug",
+    ]
 
 
 async def test_a_quiet_cluster_gets_no_write(kind: str, tmp_path: Path) -> None:
