@@ -11,7 +11,6 @@ behind it.
 import asyncio
 import functools
 import logging
-import ssl
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -73,16 +72,16 @@ def protocol(exchange: Callable[[], "Exchange"], port: int, certificates: Path) 
 
     from app.admission.asgi import AdmissionApp
     from app.admission.serving import ConnectionLimits
+    from app.certificates.files import file_source
     from app.server.listener import Listener, bind
     from app.server.process import settle_garbage_collector
 
     async def run() -> None:
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(certificates / "tls.crt", certificates / "tls.key")
+        certificate = file_source(certificates, b"").certificate
         app = AdmissionApp(exchange(), never)
         settle_garbage_collector()
         sock = bind("127.0.0.1", port)
-        await Listener(app, sock, context, ConnectionLimits()).run_until_stopped()
+        await Listener(app, sock, certificate, ConnectionLimits()).run_until_stopped()
 
     uvloop.run(run())
 

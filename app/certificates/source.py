@@ -38,8 +38,11 @@ class ServingCertificate:
 
     def __init__(self, client_cas: bytes = b"") -> None:
         self.client_cas = client_cas
-        self.context = _server_context(client_cas)
-        self.context.sni_callback = self._hand_over
+        self.context = self._first_context(client_cas)
+        """The context with which a handshake begins. Other client CAs have another one.
+
+        A client can resume the sessions of one context, and shows no certificate then.
+        """
         self.info: CertificateInfo | None = None
         self._pair: Pair | None = None
         self._newest: ssl.SSLContext | None = None
@@ -64,9 +67,16 @@ class ServingCertificate:
 
         Raise ValueError or OSError, without a change, if they are invalid.
         """
+        context = self._first_context(client_cas)
         if self._pair:
             self._newest = _context_of(self._pair, client_cas)
+        self.context = context
         self.client_cas = client_cas
+
+    def _first_context(self, client_cas: bytes) -> ssl.SSLContext:
+        context = _server_context(client_cas)
+        context.sni_callback = self._hand_over
+        return context
 
     def _hand_over(
         self,

@@ -10,6 +10,7 @@ from functools import partial
 from app.admission.asgi import AdmissionApp
 from app.admission.connection import Connection
 from app.admission.serving import ConnectionLimits, Serving
+from app.certificates.source import ServingCertificate
 from app.sample import Sample, counter, gauge
 from app.server.door import Handshakes
 from app.server.handover import ToUvicorn
@@ -30,13 +31,13 @@ class Listener:
         self,
         app: AdmissionApp,
         sock: socket.socket,
-        context: ssl.SSLContext,
+        certificate: ServingCertificate,
         limits: ConnectionLimits,
     ) -> None:
         self.serving = Serving(app.exchange, ToUvicorn(app), limits)
         self.handshakes = Handshakes(self.serving.limits.connections)
         self._sock = sock
-        self._context = context
+        self._certificate = certificate
         self._listening = asyncio.Event()
         self._stopping = asyncio.Event()
 
@@ -90,7 +91,8 @@ class Listener:
     def renew(self) -> None:
         """End each connection that is open now with its next response.
 
-        Its client may have shown a certificate of a CA that is no longer trusted.
+        Its client may have shown a certificate of a CA that is no longer trusted. Connections
+        whose handshake has begun and is not complete end in the same way, see `_entered`.
         """
         for connection in self.serving.connections:
             connection.retire()
@@ -101,8 +103,16 @@ class Listener:
 
     def _accepted(self) -> TlsTransport:
         seconds = self.serving.limits.request_seconds
-        make = partial(Connection, self.serving)
-        return TlsTransport(self._context, make, self.handshakes, seconds)
+        context = self._certificate.context
+        make = partial(self._entered, context)
+        return TlsTransport(context, make, self.handshakes, seconds)
+
+    def _entered(self, context: ssl.SSLContext) -> Connection:
+        """Return the connection of a handshake that began with `context`, and is complete now."""
+        connection = Connection(self.serving)
+        if context is not self._certificate.context:
+            connection.retire()
+        return connection
 
     async def _finish(self) -> None:
         self.drain()

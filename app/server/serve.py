@@ -202,7 +202,7 @@ async def serving(
         readiness = Readiness([source, cluster])
         app = _app(configuration, cluster, Reports(metrics, log, readiness.ready, readiness.notes))
         limits = ConnectionLimits(connections=configuration.server.max_connections)
-        listener = Listener(app, sock, source.certificate.context, limits)
+        listener = Listener(app, sock, source.certificate, limits)
         allow_files(listener.most_connections)
         for samples in (readiness.samples, log.samples, listener.samples):
             metrics.add(samples)

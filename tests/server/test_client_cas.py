@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator
@@ -26,7 +27,8 @@ from app.certificates.client_cas import ClientCas
 from app.certificates.issue import make_ca
 from tests.reviews import load
 from tests.server.test_listener import Waiting, answer, listening, uid_of, verdict_request
-from tests.server.test_serving import ROOT, server
+from tests.server.test_serving import PATIENCE, ROOT, server
+from tests.server.test_tls import Client
 
 CONFIGURED = """
 apiVersion: config.grove.io/v1alpha1
@@ -132,6 +134,61 @@ async def test_other_client_cas_are_used_from_the_next_connection(tmp_path: Path
         for _, writer in (opened, accepted):
             writer.close()
     assert len(waiting.seen.verdicts) == 4
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_session_of_a_former_client_ca_is_not_resumed(
+    tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    file, former = client_certificate(tmp_path, "former")
+    next_file, _ = client_certificate(tmp_path, "current")
+    former.maximum_version = version
+    waiting = Waiting(tmp_path, client_cas=file.read_bytes())
+    cas = ClientCas(file, waiting.source.certificate, waiting.listener.renew)
+    former.load_verify_locations(waiting.directory / "ca.crt")
+    port = waiting.listener.port
+    async with listening(waiting):
+        answered, session = await asyncio.to_thread(asked, port, former, None)
+        assert b'"allowed":true' in answered
+        answered, session = await asyncio.to_thread(asked, port, former, session)
+        assert b'"allowed":true' in answered
+
+        file.write_bytes(next_file.read_bytes())
+        assert cas.poll()
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await asyncio.to_thread(asked, port, former, session)
+    assert len(waiting.seen.verdicts) == 2
+
+
+def asked(
+    port: int, context: ssl.SSLContext, session: ssl.SSLSession | None
+) -> tuple[bytes, ssl.SSLSession | None]:
+    """Ask for a verdict in the `session` of an earlier connection, if there is one."""
+    with (
+        socket.create_connection(("localhost", port), timeout=PATIENCE) as raw,
+        context.wrap_socket(raw, server_hostname="localhost", session=session) as connection,
+    ):
+        connection.sendall(verdict_request())
+        return connection.recv(65536), connection.session
+
+
+async def test_a_handshake_that_began_under_former_client_cas_allows_one_request(
+    tmp_path: Path,
+) -> None:
+    file, former = client_certificate(tmp_path, "former")
+    next_file, _ = client_certificate(tmp_path, "current")
+    waiting = Waiting(tmp_path, client_cas=file.read_bytes())
+    cas = ClientCas(file, waiting.source.certificate, waiting.listener.renew)
+    former.load_verify_locations(waiting.directory / "ca.crt")
+    async with listening(waiting):
+        client = Client(waiting, former)
+        await client.begin()
+        file.write_bytes(next_file.read_bytes())
+        assert cas.poll()
+        await client.shake_hands()
+        client.write(verdict_request())
+        assert b"\r\nconnection: close\r\n" in await client.read()
+        client.writer.close()
 
 
 async def as_client(

@@ -68,7 +68,7 @@ class Waiting:
         self.listener = Listener(
             app,
             bind("127.0.0.1", 0),
-            self.source.certificate.context,
+            self.source.certificate,
             limits or ConnectionLimits(),
         )
 

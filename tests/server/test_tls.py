@@ -33,15 +33,26 @@ from tests.server.test_serving import PATIENCE
 class Client:
     """A TLS client over a plain stream, which sees and says each step itself."""
 
-    def __init__(self, server: Waiting) -> None:
-        context = ssl.create_default_context(cafile=server.directory / "ca.crt")
+    def __init__(self, server: Waiting, context: ssl.SSLContext | None = None) -> None:
+        context = context or ssl.create_default_context(cafile=server.directory / "ca.crt")
         self._port = server.listener.port
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
 
     async def connect(self) -> None:
+        await self.begin()
+        await self.shake_hands()
+
+    async def begin(self) -> None:
+        """Send the first bytes of a handshake, and wait until they have been answered."""
         self._reader, self.writer = await asyncio.open_connection("127.0.0.1", self._port)
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self._tls.do_handshake()
+        self._send()
+        self._incoming.write(await self._reader.read(65536))
+
+    async def shake_hands(self) -> None:
         await self._until(self._tls.do_handshake)
 
     def write(self, data: bytes, *, last: bool = False) -> None:
