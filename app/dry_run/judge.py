@@ -210,7 +210,13 @@ def describe(judgement: Judgement) -> Sequence[str]:
     return [visible(line) for line in _lines(judgement)]
 
 
-_MARKS = {"allowed": "ALLOWED", "patched": "PATCHED", "refused": "REFUSED", "failed": "FAILED "}
+_MARKS = {
+    "allowed": "ALLOWED",
+    "patched": "PATCHED",
+    "warned": "WARNED ",
+    "refused": "REFUSED",
+    "failed": "FAILED ",
+}
 _INDENT = " " * 11
 
 

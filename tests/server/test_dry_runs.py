@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from app.config.schema import Configuration, Enforcement
 from app.server.dry_runs import MAX_DRY_RUN
 from tests.dry_run.attacks import LONG_ALIASES, MANY_LAUGHS
 from tests.reviews import Caller, load
@@ -116,6 +117,14 @@ async def test_text_is_for_people() -> None:
         'ClusterTopology "grove-topology" is managed by the operator: user "dry-run"' in answer.text
     )
     assert lines[-1] == "-        Thing (no name): no webhook looks at this Thing"
+
+
+async def test_text_says_what_a_trial_period_only_warns_of() -> None:
+    served = Served(Configuration(enforcement=Enforcement(mode="warn")))
+    answer = await served.request("POST", "/dry-run?output=text", content=yaml.safe_dump(BAD))
+    title, warning = answer.text.splitlines()
+    assert title == "WARNED   PodGroup a"
+    assert warning.startswith("           warning: would be refused: invalid subgroup name")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from app.config.schema import Configuration
 from app.server.endpoints import Reports, build_app
 from app.server.metrics import Metrics
 from app.server.verdict_log import VerdictLog
-from app.webhooks.registry import routes_over
+from app.webhooks.registry import routes_over, served_routes
 from tests.admission.ways import ask_both
 from tests.reviews import cluster, load
 from tests.server.test_access import GET, app_with
@@ -21,11 +21,11 @@ from tests.server.test_access import GET, app_with
 class Served:
     """The whole app, in process."""
 
-    def __init__(self) -> None:
+    def __init__(self, configuration: Configuration | None = None) -> None:
         self.cluster = cluster()
         self.checks: dict[str, str | None] = {"cache/nodes": None}
         self.metrics = Metrics()
-        routes = routes_over(Configuration(), self.cluster)
+        routes = served_routes(configuration or Configuration(), self.cluster)
         self.app = build_app(routes, Reports(self.metrics, None, lambda: self.checks))
 
     async def request(self, method: str, path: str, **options: Any) -> httpx.Response:
