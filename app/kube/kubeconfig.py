@@ -8,6 +8,7 @@ import itertools
 import logging
 import os
 import shlex
+import shutil
 import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -39,6 +40,9 @@ _LOGINS = {
 The plugins themselves are not interactive.
 """
 
+_USUAL = reader.KUBE_CONFIG_DEFAULT_LOCATION or str(Path.home() / ".kube/config")
+"""The files that kubectl reads by default. If KUBECONFIG is empty, it counts as not set."""
+
 _UNREADABLE = (ConfigException, OSError, ValueError, TypeError, AttributeError, yaml.YAMLError)
 
 
@@ -57,14 +61,16 @@ class KubeconfigCredentials:
         try:
             await self._read()
         except _UNREADABLE as error:
+            reason = " ".join(str(error).split())
             raise ClusterError(
-                f"no credentials for the cluster: {error}", reason="Credentials"
+                f"no credentials for the cluster: {reason}", reason="Credentials"
             ) from error
 
     async def _read(self) -> None:
         _require_file(self._path)
         merged = _merged(self._path)
         _require_context(merged, self._context)
+        _require_user(merged, self._context)
         await reader.load_kube_config_from_dict(merged, self._context, self._configuration)
         self.impersonation = _impersonation_of(merged, self._context)
 
@@ -94,7 +100,7 @@ class KubeconfigCredentials:
 
     def files(self) -> Sequence[str]:
         configuration = self._configuration
-        kubeconfigs = str(self._path or reader.KUBE_CONFIG_DEFAULT_LOCATION).split(os.pathsep)
+        kubeconfigs = _files_of(self._path)
         named = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
         return [*kubeconfigs, *filter(None, named)]
 
@@ -124,9 +130,8 @@ def _require_file(path: Path | None) -> None:
     """
     if path is not None and not path.is_file():
         raise ConfigException(f"there is no file {path}")
-    usual = reader.KUBE_CONFIG_DEFAULT_LOCATION
-    if path is None and not any(map(_is_file, usual.split(os.pathsep))):
-        raise ConfigException(f"there is no kubeconfig {usual}; give --kubeconfig FILE")
+    if path is None and not any(map(_is_file, _files_of(None))):
+        raise ConfigException(f"there is no kubeconfig {_USUAL}; give --kubeconfig FILE")
 
 
 def _require_context(merged: Any, context: str | None) -> None:
@@ -139,8 +144,30 @@ def _require_context(merged: Any, context: str | None) -> None:
         raise ConfigException(f"no context is current; give --context, of {names}")
 
 
+def _require_user(merged: Any, context: str | None) -> None:
+    """Raise an exception if the user of a context, or the plugin of that user, is missing.
+
+    A missing plugin is not `Credentials`: no login would help.
+    """
+    name, user = _user_of(merged, context)
+    if name and name not in _entries(merged, "user"):
+        raise ConfigException(f"the context names the user {name}, who is not in the kubeconfig")
+
+    plugin = map_of(user.get("exec"))
+    command = str(plugin.get("command") or "")
+    if command and shutil.which(command) is None:
+        hint = " ".join(str(plugin.get("installHint") or "").split())
+        text = f"no credentials for the cluster: {command}, the plugin of the user {name}, is not"
+        raise ClusterError(f"{text} installed, or not in PATH{hint and f': {hint}'}")
+
+
 def _is_file(name: str) -> bool:
     return Path(name).expanduser().is_file()
+
+
+def _has_content(name: str) -> bool:
+    path = Path(name).expanduser()
+    return path.is_file() and path.stat().st_size > 0
 
 
 def namespace_of(path: Path | None, context: str | None) -> str:
@@ -178,9 +205,22 @@ def _current(merged: Any) -> str:
     return str(merged.safe_get("current-context") or "")
 
 
+def _files_of(path: Path | None) -> list[str]:
+    return str(path or _USUAL).split(os.pathsep)
+
+
 def _merged(path: Path | None) -> Any:
-    """Return the kubeconfig as a node: several files are merged, as kubectl does it."""
-    return reader.KubeConfigMerger(str(path or reader.KUBE_CONFIG_DEFAULT_LOCATION)).config
+    """Return the kubeconfig as a node: several files are merged, as kubectl does it.
+
+    Files without content are passed over.
+    """
+    names = [name for name in _files_of(path) if _has_content(name)]
+    if not names:
+        raise ConfigException(f"{path or _USUAL} is empty")
+    try:
+        return reader.KubeConfigMerger(os.pathsep.join(names)).config
+    except (AttributeError, LookupError, TypeError):
+        raise ConfigException(f"{os.pathsep.join(names)} is not a kubeconfig") from None
 
 
 def renewal_of(path: Path | None, context: str | None) -> str:
@@ -233,5 +273,5 @@ def _impersonation_of(merged: Any, context: str | None) -> Headers:
 def _user_of(merged: Any, context: str | None) -> tuple[str, JsonMap]:
     """Return the name of the user of a context, and the user, which is empty if there is none."""
     chosen = _entries(merged, "context").get(context or _current(merged), {})
-    name = str(chosen.get("user"))
+    name = str(chosen.get("user") or "")
     return name, _entries(merged, "user").get(name, {})

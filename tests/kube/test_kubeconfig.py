@@ -1,5 +1,6 @@
 """Which command renews the credentials of a kubeconfig."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from app.kube.kubeconfig import renewal_of
+from app.cluster.connect import how_to_renew
+from app.kube.api import ClusterError
+from app.kube.kubeconfig import KubeconfigCredentials, renewal_of
 
 AWS = ["eks", "get-token", "--cluster-name", "prod"]
 USERS: dict[str, tuple[dict[str, Any], str]] = {
@@ -58,6 +61,68 @@ def test_the_command_that_renews(name: str, tmp_path: Path) -> None:
     )
     assert (renewal_of(path, None), renewal_of(path, "a")) == (expected, expected)
     assert (renewal_of(path, "b"), renewal_of(path, "absent")) == ("", "")
+
+
+CONTEXT = """
+current-context: a
+clusters: [{name: c, cluster: {server: "https://localhost:1"}}]
+contexts: [{name: a, context: {cluster: c, user: u}}]
+"""
+PLUGIN = "{apiVersion: client.authentication.k8s.io/v1, command: no-such-plugin, installHint: %s}"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "FILE is empty"),
+        ("# only a comment", "FILE is not a kubeconfig"),
+        ("- a", "FILE is not a kubeconfig"),
+        ("text", "FILE is not a kubeconfig"),
+        ("a:\n\tb: c", "while scanning for the next token found character '\\t'"),
+        (CONTEXT, "the context names the user u, who is not in the kubeconfig"),
+    ],
+)
+async def test_what_is_wrong_with_a_kubeconfig_is_said(
+    content: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(content)
+    with pytest.raises(ClusterError) as raised:
+        await KubeconfigCredentials(path, None).load()
+    said = raised.value.message.replace(str(path), "FILE")
+    assert said.startswith(f"no credentials for the cluster: {message}")
+    assert "\n" not in said
+
+
+async def test_no_login_helps_if_a_plugin_is_not_installed(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    user = PLUGIN % '"get it\\nat example.com"'
+    path.write_text(f"{CONTEXT}users: [{{name: u, user: {{exec: {user}}}}}]\n")
+    with pytest.raises(ClusterError) as raised:
+        await KubeconfigCredentials(path, None).load()
+    assert raised.value.message == (
+        "no credentials for the cluster: no-such-plugin, the plugin of the user u, is not"
+        " installed, or not in PATH: get it at example.com"
+    )
+    assert how_to_renew(raised.value, path, None) == ""
+
+
+@pytest.mark.parametrize("is_set", [False, True], ids=["KUBECONFIG is empty", "its first file is"])
+def test_empty_is_like_missing(is_set: bool, tmp_path: Path) -> None:
+    (tmp_path / ".kube").mkdir()
+    config = tmp_path / ".kube" / "config"
+    config.write_text(f"{CONTEXT.replace('user: u', 'user: u, namespace: mine')}")
+    (tmp_path / "empty").touch()
+    named = f"{tmp_path / 'empty'}{os.pathsep}{config}" if is_set else ""
+    code = "from app.kube.kubeconfig import namespace_of; print(namespace_of(None, None))"
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "HOME": str(tmp_path), "KUBECONFIG": named},
+    )
+    assert ended.stdout == "mine\n"
 
 
 def test_no_kubeconfig_names_no_command(tmp_path: Path) -> None:
