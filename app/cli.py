@@ -7,6 +7,7 @@ import argparse
 import atexit
 import gc
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ atexit.register(gc.freeze)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    _print_what_can_be_shown()
     argv = sys.argv[1:] if argv is None else argv
     parser, commands = _parsers()
     if COMPLETING in os.environ:
@@ -56,6 +58,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # the reader of our output, such as `head`, has ended; this prevents the flush at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+
+
+def _print_what_can_be_shown() -> None:
+    """Print the code of a character that a terminal without UTF-8 doesn't have."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _load(name: str) -> Command:

@@ -36,6 +36,22 @@ def test_a_reader_that_went_away_gets_no_traceback(arguments: tuple[str, ...]) -
     assert (process.returncode, said) == (141, b"")
 
 
+def test_a_terminal_without_utf_8_gets_codes_of_characters_that_it_does_not_have(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "thing.yaml"
+    file.write_bytes("{kind: Thing, metadata: {name: \u00e9\u251c}}".encode())
+    ended = subprocess.run(
+        [sys.executable, "-m", "app", "check", str(file)],
+        capture_output=True,
+        check=False,
+        cwd=EXAMPLES.parent.parent,
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+    )
+    assert ended.stderr == b""
+    assert b"Thing \xe9\\u251c: no webhook" in ended.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
