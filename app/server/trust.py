@@ -61,7 +61,7 @@ def takes_tokens(pod: Object) -> bool:
 class ReviewTokens(Part):
     """The token in the webhook configuration, and the paths with it in `routes`.
 
-    `now` is the time in seconds since the epoch.
+    `now` is the time in seconds since the epoch. `clock` is monotonic, in seconds.
     """
 
     name = "review-tokens"
@@ -74,15 +74,17 @@ class ReviewTokens(Part):
         observe: Observe,
         *,
         now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._settings = settings
         self._routes = routes
         routes["/"] = root_route(routes)
         self._now = now
+        self._clock = clock
         self._configurations = WatchStore[Object](lambda obj: obj)
         self._pods = WatchStore[bool](takes_tokens)
-        self._rewrites = Rewrites(window=60.0, clock=now)
+        self._rewrites = Rewrites(window=60.0, clock=clock)
         self._current: frozenset[str] = frozenset()
         self._valid: dict[str, float] = {}
         """When each token that is valid was last in the configuration, as far as we know."""
@@ -173,7 +175,7 @@ class ReviewTokens(Part):
 
     def _accept(self, tokens: Collection[str]) -> None:
         """Make `tokens` valid, and those that were in the configuration a moment ago."""
-        at = self._now()
+        at = self._clock()
         self._valid |= dict.fromkeys((*self._current, *tokens), at)
         self._current = frozenset(tokens)
         self._valid = {

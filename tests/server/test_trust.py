@@ -54,6 +54,8 @@ class World:
         self.client = MemoryClient([configuration or installed(), *pods])
         self.replicas: list[tuple[ReviewTokens, Exchange]] = []
         self.offline = OfflineCluster([])
+        self.ahead = 0.0
+        """Seconds by which the wall clock differs."""
 
     @contextlib.asynccontextmanager
     async def running(self, count: int = 1) -> AsyncIterator[None]:
@@ -71,7 +73,8 @@ class World:
             Certificates(),
             exchange.routes,
             lambda name, result, seconds: None,
-            now=lambda: START + virtual.now(),
+            now=lambda: START + self.ahead + virtual.now(),
+            clock=virtual.now,
         )
         self.replicas.append((tokens, exchange))
         return tokens
@@ -235,6 +238,26 @@ def test_a_configuration_without_the_annotation_is_left_alone() -> None:
             assert world.client.writes() == []
             assert "no writes" in world.replicas[0][0].notes()["callers"]
             assert [sample.value for sample in world.replicas[0][0].samples()] == [0.0]
+
+    virtual.run(story())
+
+
+def test_a_wall_clock_that_is_set_back_keeps_no_token_alive() -> None:
+    async def story() -> None:
+        world = World(pod("a"))
+        async with world.running():
+            for _ in range(6):
+                former = world.token()
+                await asyncio.sleep(LIFE_SECONDS)
+            newest = world.token()
+            assert world.trusts(former) == [True]
+
+            world.ahead = -24 * LIFE_SECONDS
+            await asyncio.sleep(3 * FORMER_SECONDS)
+            assert world.token() not in (former, newest)
+            assert world.trusts(former) == world.trusts(newest) == [False]
+            ((tokens, _),) = world.replicas
+            assert tokens.notes() == {"callers": "reviews of API servers have a token"}
 
     virtual.run(story())
 
