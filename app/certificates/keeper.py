@@ -34,6 +34,7 @@ from app.certificates.issue import make_ca, make_leaf
 from app.certificates.rotate import (
     Terms,
     due,
+    early,
     is_own_ca,
     new_holdings,
     next_due,
@@ -264,6 +265,8 @@ class CertificateReconciler(CertificateSource):
         trusted = self._bundles.seconds_trusted(holdings.ca.cert_pem)
         settled = trusted is not None and trusted >= self.settings.settle_seconds
         reason = due(holdings, self.names, now, self.terms, settled=settled)
+        if self._shown is None or self._is_shown(holdings):
+            reason = reason or early(holdings, now)  # there is no better one to show
 
         return (
             None

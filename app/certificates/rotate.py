@@ -85,6 +85,16 @@ def due(
     )
 
 
+def early(holdings: Holdings, now: datetime) -> Reason | None:
+    """Return the step that replaces a certificate of the future, or None if there is none.
+
+    A clock that was wrong for a while has made it. To clients it is like an expired one.
+    """
+    if now < inspect(holdings.ca.cert_pem).not_before:
+        return "issue"
+    return "leaf" if now < inspect(holdings.leaf.cert_pem).not_before else None
+
+
 def _due_under_one_ca(
     holdings: Holdings,
     names: Collection[str],

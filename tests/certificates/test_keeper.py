@@ -369,6 +369,25 @@ async def test_what_a_fast_clock_has_made_is_not_shown_before_it_is_valid(cluste
     assert shown(replica) == fingerprint(cluster.holdings())
 
 
+@pytest.mark.parametrize("is_new", [False, True], ids=["goes on", "starts anew"])
+@pytest.mark.parametrize("jump", [70 * DAY, 300 * DAY, 400 * DAY], ids=["leaf", "CA", "both"])
+async def test_what_a_clock_has_made_that_was_wrong_for_a_while_is_made_again(
+    cluster: Cluster, jump: timedelta, *, is_new: bool
+) -> None:
+    (replica,) = await running(cluster)
+    cluster.clock.now += jump
+    await pass_by(cluster, timedelta(seconds=WANTED.settle_seconds), replica)
+    cluster.clock.now -= jump
+    assert not cluster.accepts(replica)
+
+    if is_new:
+        (replica,) = await running(cluster)
+    await settle(replica)
+    await pass_by(cluster, timedelta(seconds=WANTED.settle_seconds), replica)
+    assert (cluster.accepts(replica), replica.last_error) == (True, None)
+    assert shown(replica) == fingerprint(cluster.holdings())
+
+
 @pytest.mark.parametrize(
     "labels", [{}, {"app.kubernetes.io/managed-by": "Helm"}], ids=["no label", "another's"]
 )
