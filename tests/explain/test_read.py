@@ -199,6 +199,14 @@ def test_kinds_without_a_document_are_not_judged() -> None:
     assert "pods" not in read.skipped
 
 
+def test_of_an_object_that_is_there_twice_the_last_one_counts() -> None:
+    objects = objects_of(FULL)
+    former = [{**obj, "spec": {}, "status": {}} for obj in objects]
+    assert facts_of([*former, *objects], NOW) == facts_of(objects, NOW)
+    nameless = [{**obj, "metadata": {}} for obj in objects]
+    assert len(facts_of([*nameless, *nameless], NOW).pods) == 2 * len(facts_of(objects, NOW).pods)
+
+
 def test_the_cause_is_short_for_a_missing_right_only() -> None:
     assert cause(DENIED) == "no right to list"
     assert cause(Unavailable("broken", code=503)) == "broken"

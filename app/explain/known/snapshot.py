@@ -32,7 +32,7 @@ from app.facts.nvidia.computedomain import ComputeDomain, DomainClique
 from app.facts.table import CHANNELS, ROOM, Row
 from app.groups import by_key
 from app.objects.resource import EVENT, Resource
-from app.objects.shape import JsonMap
+from app.objects.shape import JsonMap, map_at, text_at
 from app.value import Value
 
 T = TypeVar("T")
@@ -259,9 +259,19 @@ _BY_KIND["", EVENT.kind] = BY_RESOURCE[EVENT]
 
 
 def projected(objects: Iterable[JsonMap]) -> dict[str, list[Any]]:
-    """Return facts by field, of objects of any kinds; those that explain nothing are left out."""
-    rows = ((_row_of(obj), obj) for obj in objects)
-    return by_key((row.name, row.read(obj)) for row, obj in rows if row)
+    """Return facts by field, of objects of any kinds; those that explain nothing are left out.
+
+    If an object is there more than once, such as in two dumps, the last one counts.
+    """
+    latest: dict[Hashable, tuple[str, Any]] = {}
+    for position, obj in enumerate(objects):
+        row = _row_of(obj)
+        if row:
+            metadata = map_at(obj, "metadata")
+            name = text_at(metadata, "name") or position
+            latest[row.name, text_at(metadata, "namespace"), name] = (row.name, row.read(obj))
+
+    return by_key(latest.values())
 
 
 def _row_of(obj: JsonMap) -> Row[Any] | None:
