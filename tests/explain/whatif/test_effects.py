@@ -278,6 +278,19 @@ def run(
 
 
 @pytest.mark.untraced
+def test_of_a_set_that_is_in_a_file_twice_the_last_one_is_planned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "apply.yaml"
+    path.write_text(f"---\n{json.dumps(set_of(8, 3))}\n---\n{json.dumps(set_of(8, 1))}\n")
+    _, out, _ = run(tmp_path, capsys, facts(**RUNNING), "--if", str(path))
+    lines = [line.strip() for line in out.splitlines()]
+    assert lines[1:3] == [
+        "1 gang gets a place:",
+        "inference/new-0  4 pods  would start in zone-b/rack-b2",
+    ]
+
+
 def test_a_set_in_a_file_is_planned_as_grove_would_make_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -271,7 +271,8 @@ def _applied(supposed: Supposed, edit: Applying) -> Supposed:
     }
     kinds = Counter(str(document.get("kind")) for document in documents)
     line = f"apply {edit.source}: {listed((counted(n, kind) for kind, n in kinds.items()), 8)}"
-    made = [document for document in documents if document.get("kind") == SetWithStatus.kind]
+    of_sets = (document for document in documents if document.get("kind") == SetWithStatus.kind)
+    made = {set_ref(document): document for document in of_sets}.values()
 
     return supposed.then(
         line,
