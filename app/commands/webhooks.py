@@ -59,9 +59,11 @@ def _ca_bundle(url: str, ca_file: Path | None) -> bytes:
     ):
         raise UnusableInput("--url takes https://host:port, and needs --ca-file with it")
 
-    bundle = text_of(str(ca_file)).encode()
     try:
+        bundle = text_of(str(ca_file)).encode()
         split_bundle(bundle)
+    except UnusableInput as problem:
+        raise UnusableInput(f"{ca_file}: {problem}") from None
     except ValueError:
         raise UnusableInput(f"{ca_file}: not a PEM bundle of certificates") from None
 

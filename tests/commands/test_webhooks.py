@@ -33,6 +33,15 @@ def test_webhook_configurations_for_a_url(capsys: Any, tmp_path: Path) -> None:
     assert targets[0]["url"] == "https://localhost:8443/mutate/podclique"
 
 
+def test_a_file_of_cas_that_can_not_be_read_is_named(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "ca.crt"
+    assert main(["webhooks", "--url", "https://x", "--ca-file", str(path)]) == 2
+    assert capsys.readouterr().err == f"{path}: can't be read: No such file or directory\n"
+    path.write_text("no PEM")
+    assert main(["webhooks", "--url", "https://x", "--ca-file", str(path)]) == 2
+    assert capsys.readouterr().err == f"{path}: not a PEM bundle of certificates\n"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["--url", "http://x", "--ca-file", "f"], ["--url", "https://x"], ["--service", "x"]],
