@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from app.dry_run.budget import OF_FILE, Budget, UnusableInput
+from app.dry_run.budget import OF_FILE, Budget, NoDocument, UnusableInput
 from app.dry_run.documents import read_documents
 from app.dry_run.stream import stream_documents
 from app.kube.api import Object
@@ -14,7 +14,11 @@ from app.kube.api import Object
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
-def files_in(names: Sequence[str], is_taken: Callable[[str], bool]) -> list[str]:
+def _no_others(file: str) -> bool:
+    return False
+
+
+def files_in(names: Sequence[str], is_taken: Callable[[str], bool] = _no_others) -> list[str]:
     """Return `names`, in which a directory is replaced by its files.
 
     They are in the order of their names: documents, and other files for which `is_taken` is true.
@@ -28,14 +32,14 @@ def documents_of(names: Sequence[str]) -> list[tuple[str, Object]]:
 
     Raise UnusableInput.
     """
-    documents = []
-    for name in names:
-        for path in _files(name):
-            try:
-                read = read_documents(text_of(path), Budget(OF_FILE))
-            except UnusableInput as problem:
-                raise UnusableInput(f"{path}: {problem}") from None
+    documents: list[tuple[str, Object]] = []
+    without: list[str] = []
+    for path in files_in(names):
+        with _named(path, without):
+            read = read_documents(text_of(path), Budget(OF_FILE))
             documents += [(path, document) for document in read]
+    if without and not documents:
+        raise UnusableInput(without[0])
     return documents
 
 
@@ -49,13 +53,31 @@ def stream_of(names: Sequence[str]) -> Iterator[Object]:
 
     Raise UnusableInput.
     """
-    for name in names:
-        for path in _files(name):
-            try:
-                with _opened(path) as source:
-                    yield from stream_documents(source)
-            except UnusableInput as problem:
-                raise UnusableInput(f"{path}: {problem}") from None
+    is_empty = True
+    without: list[str] = []
+    for path in files_in(names):
+        with _named(path, without), _opened(path) as source:
+            for document in stream_documents(source):
+                is_empty = False
+                yield document
+    if without and is_empty:
+        raise UnusableInput(without[0])
+
+
+@contextlib.contextmanager
+def _named(path: str, without: list[str]) -> Iterator[None]:
+    """Name the file of an UnusableInput.
+
+    A file that has text and no document, such as an empty List, is none: its problem is added to
+    `without`.
+    """
+    try:
+        yield
+    except UnusableInput as problem:
+        text = f"{path}: {problem}"
+        if not isinstance(problem, NoDocument) or not problem.has_text:
+            raise UnusableInput(text) from None
+        without.append(text)
 
 
 @contextlib.contextmanager
@@ -76,7 +98,7 @@ def _opened(name: str) -> Iterator[TextIO]:
         raise UnusableInput(f"can't be read: {cause}") from None
 
 
-def _files(name: str, is_taken: Callable[[str], bool] = lambda file: False) -> list[str]:
+def _files(name: str, is_taken: Callable[[str], bool]) -> list[str]:
     path = Path(name)
     if name == "-" or not path.is_dir():
         return [name]

@@ -15,6 +15,14 @@ class UnusableInput(ValueError):
     """
 
 
+class NoDocument(UnusableInput):
+    """The text has no document. If it `has_text`, that are Lists without items, or comments."""
+
+    def __init__(self, *, has_text: bool) -> None:
+        super().__init__("there is no document in it")
+        self.has_text = has_text
+
+
 class ReadingLimits(Value):
     """The most that may be read.
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from app.dry_run.budget import OF_REQUEST, Budget, UnusableInput
+from app.dry_run.budget import OF_REQUEST, Budget, NoDocument, UnusableInput
 from app.dry_run.expansion import spend_json, spend_yaml
 from app.json import NotJson, from_json, to_json
 from app.kube.api import Object
@@ -18,7 +18,7 @@ def read_documents(text: str, budget: Budget | None = None) -> list[Object]:
     """Return the documents in YAML or JSON text.
 
     The items of a List count as documents. `budget` is what they may cost, by default as much as
-    those of a request. Raise UnusableInput if there are none or too many.
+    those of a request. Raise UnusableInput if there are too many, and NoDocument if there are none.
     """
     documents: list[Object] = []
     try:
@@ -45,7 +45,7 @@ def read_documents(text: str, budget: Budget | None = None) -> list[Object]:
         ) from None
 
     if not documents:
-        raise UnusableInput("there is no document in it")
+        raise NoDocument(has_text=bool(text.strip()))
 
     return documents
 

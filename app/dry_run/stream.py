@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from app.dry_run.budget import OF_FILE, Budget, UnusableInput
+from app.dry_run.budget import OF_FILE, Budget, NoDocument, UnusableInput
 from app.dry_run.documents import read_documents
 from app.kube.api import Object
 
@@ -24,7 +24,7 @@ _ITEMS = "items"
 def stream_documents(source: TextIO) -> Iterator[Object]:
     """Yield the documents of a text, and the items of its Lists.
 
-    Raise UnusableInput if it is neither YAML nor JSON, or if there is none.
+    Raise UnusableInput if it is neither YAML nor JSON, and NoDocument if there is none.
     """
     text = _Text(source)
     first = text.peek()
@@ -34,7 +34,7 @@ def stream_documents(source: TextIO) -> Iterator[Object]:
         empty = False
         yield document
     if empty:
-        raise UnusableInput("there is no document in it")
+        raise NoDocument(has_text=bool(first))
 
 
 class _Text:
@@ -222,4 +222,7 @@ class _Items:
 def _parsed(lines: list[str]) -> list[Object]:
     if not any(line.strip() and line.lstrip()[:1] not in "#%" for line in lines):
         return []
-    return read_documents("\n".join([*lines, ""]), Budget(OF_FILE))
+    try:
+        return read_documents("\n".join([*lines, ""]), Budget(OF_FILE))
+    except NoDocument:
+        return []

@@ -39,6 +39,34 @@ def written(folder: Path, snapshot: Snapshot, name: str = "cluster.yaml") -> str
     return str(path)
 
 
+NO_OBJECTS = {
+    "a.json": '{"apiVersion": "v1", "items": [], "kind": "List"}',
+    "z.yaml": "apiVersion: v1\nitems: []\nkind: List\n",
+    "zz.yaml": "# nothing\n",
+}
+"""What kubectl prints if there is none of a kind, and a comment."""
+
+
+@pytest.mark.parametrize("name", NO_OBJECTS)
+def test_a_kind_of_which_there_is_none_is_passed_over(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / name
+    empty.write_text(NO_OBJECTS[name])
+    missing = f"{empty}: there is no document in it\n"
+    assert main(["explain", "llm", "--offline", str(empty)]) == 2
+    assert capsys.readouterr().err == missing
+    assert main(["check", str(empty)]) == 2
+    assert capsys.readouterr().err == missing
+
+    written(tmp_path, facts(**FULL))
+    assert main(["explain", "llm", "--offline", str(tmp_path)]) == 1
+    assert main(["check", str(tmp_path)]) == 0
+    empty.write_text("")
+    assert main(["explain", "llm", "--offline", str(tmp_path)]) == 2
+    assert main(["check", str(tmp_path)]) == 2
+
+
 @pytest.mark.untraced
 def test_reasons_are_1_and_have_numbers_and_remedies(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
