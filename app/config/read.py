@@ -33,6 +33,10 @@ _UNFIT = (LookupError, AttributeError, TypeError, ArithmeticError)
 """What PyYAML raises for a value that does not fit its tag, such as a KeyError for `!!bool 7`."""
 
 
+_EXPECTED = {"tuple_type": "a list", "model_type": "a map"}
+"""What is expected in place of a value, by the type of the finding, in the words of YAML."""
+
+
 def read_configuration(text: str, source: str) -> Configuration:
     """Return the configuration in `text`, a YAML document.
 
@@ -112,6 +116,8 @@ def _finding(error: Any) -> str:
         path = path.index(step) if isinstance(step, int) else path.child(str(step))
     if error["type"] == "extra_forbidden":
         return f"{path}: unknown key"
+    if error["type"] in _EXPECTED:
+        return f"{path}: must be {_EXPECTED[error['type']]}"
     return f"{path}: {error['msg'].removeprefix('Value error, ')}"
 
 

@@ -90,7 +90,7 @@ def test_an_empty_name_is_the_default_while_the_topology_is_disabled() -> None:
             "clusterTopology: {name: A_b}", ["clusterTopology.name: must be a lowercase"], id="name"
         ),
         pytest.param(
-            "clusterTopology:", ["file: clusterTopology: Input should be"], id="null section"
+            "clusterTopology:", ["file: clusterTopology: must be a map"], id="null section"
         ),
         pytest.param(
             "clusterTopology: {enabled: true, levels: [{domain: rack, key: a}, {domain: rack, key: -}]}",
@@ -177,9 +177,10 @@ def test_an_empty_name_is_the_default_while_the_topology_is_disabled() -> None:
         ),
         pytest.param(
             "authorization: {authorizedUsers: alice}",
-            ["file: authorization.authorizedUsers: Input should be a valid tuple"],
+            ["file: authorization.authorizedUsers: must be a list"],
             id="one user in place of a list",
         ),
+        pytest.param("mnnvl: auto", ["file: mnnvl: must be a map"], id="a text as a section"),
         pytest.param(
             "clusterTopology: {levels: [{domain: rack, key: r, x: 1}, {domain: host}]}",
             [
