@@ -4,13 +4,14 @@ This module is imported only if a kubeconfig is read.
 """
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import os
 import shlex
 import shutil
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,17 @@ The plugins themselves are not interactive.
 _USUAL = reader.KUBE_CONFIG_DEFAULT_LOCATION or str(Path.home() / ".kube/config")
 """The files that kubectl reads by default. If KUBECONFIG is empty, it counts as not set."""
 
+PLUGIN_SECONDS = 5.0
+"""The time of an exec plugin after which its user is told."""
+
 _UNREADABLE = (ConfigException, OSError, ValueError, TypeError, AttributeError, yaml.YAMLError)
+
+
+logger = logging.getLogger(__name__)
+
+
+class MissingPlugin(OSError):
+    """An exec plugin is not installed, so that no login helps."""
 
 
 class KubeconfigCredentials:
@@ -61,17 +72,18 @@ class KubeconfigCredentials:
         try:
             await self._read()
         except _UNREADABLE as error:
-            reason = " ".join(str(error).split())
-            raise ClusterError(
-                f"no credentials for the cluster: {reason}", reason="Credentials"
-            ) from error
+            text = f"no credentials for the cluster: {' '.join(str(error).split())}"
+            reason = "" if isinstance(error, MissingPlugin) else "Credentials"
+            raise ClusterError(text, reason=reason) from error
 
     async def _read(self) -> None:
         _require_file(self._path)
         merged = _merged(self._path)
         _require_context(merged, self._context)
         _require_user(merged, self._context)
-        await reader.load_kube_config_from_dict(merged, self._context, self._configuration)
+        name, user = _user_of(merged, self._context)
+        with _told_if_slow(name, user):
+            await reader.load_kube_config_from_dict(merged, self._context, self._configuration)
         self.impersonation = _impersonation_of(merged, self._context)
 
     @property
@@ -145,10 +157,7 @@ def _require_context(merged: Any, context: str | None) -> None:
 
 
 def _require_user(merged: Any, context: str | None) -> None:
-    """Raise an exception if the user of a context, or the plugin of that user, is missing.
-
-    A missing plugin is not `Credentials`: no login would help.
-    """
+    """Raise ConfigException if the user of a context is missing, MissingPlugin if its plugin is."""
     name, user = _user_of(merged, context)
     if name and name not in _entries(merged, "user"):
         raise ConfigException(f"the context names the user {name}, who is not in the kubeconfig")
@@ -157,8 +166,30 @@ def _require_user(merged: Any, context: str | None) -> None:
     command = str(plugin.get("command") or "")
     if command and shutil.which(command) is None:
         hint = " ".join(str(plugin.get("installHint") or "").split())
-        text = f"no credentials for the cluster: {command}, the plugin of the user {name}, is not"
-        raise ClusterError(f"{text} installed, or not in PATH{hint and f': {hint}'}")
+        text = f"{command}, the plugin of the user {name}, is not installed, or not in PATH"
+        raise MissingPlugin(text + (hint and f": {hint}"))
+
+
+@contextlib.contextmanager
+def _told_if_slow(name: str, user: JsonMap) -> Iterator[None]:
+    """Tell who waits for the exec plugin of `user`, if it takes long.
+
+    The reader keeps what a plugin says, such as where to log in.
+    """
+    if not user.get("exec"):
+        yield
+        return
+
+    text = (
+        "the plugin of the user %s has not answered for %g s; if it wants you to log in, do that"
+        " with kubectl first"
+    )
+    loop = asyncio.get_running_loop()
+    telling = loop.call_later(PLUGIN_SECONDS, logger.warning, text, name, PLUGIN_SECONDS)
+    try:
+        yield
+    finally:
+        telling.cancel()
 
 
 def _is_file(name: str) -> bool:

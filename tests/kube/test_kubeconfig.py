@@ -1,5 +1,6 @@
 """Which command renews the credentials of a kubeconfig."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 from app.cluster.connect import how_to_renew
+from app.kube import kubeconfig
 from app.kube.api import ClusterError
 from app.kube.kubeconfig import KubeconfigCredentials, renewal_of
 
@@ -105,6 +107,27 @@ async def test_no_login_helps_if_a_plugin_is_not_installed(tmp_path: Path) -> No
         " installed, or not in PATH: get it at example.com"
     )
     assert how_to_renew(raised.value, path, None) == ""
+
+
+async def test_who_waits_for_a_plugin_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(kubeconfig, "PLUGIN_SECONDS", 0.1)
+    version = "client.authentication.k8s.io/v1"
+    answer = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": "t"}}
+    plugin = tmp_path / "plugin"
+    plugin.write_text(
+        f"#!/bin/sh\necho log in at example.com >&2\nsleep 1\necho '{json.dumps(answer)}'\n"
+    )
+    plugin.chmod(0o755)
+    path = tmp_path / "config"
+    user = json.dumps({"exec": {"apiVersion": version, "command": str(plugin)}})
+    path.write_text(f"{CONTEXT}users: [{{name: u, user: {user}}}]\n")
+    await KubeconfigCredentials(path, None).load()
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "the plugin of the user u has not answered for 0.1 s; if it wants you to log in, do that"
+        " with kubectl first"
+    ]
 
 
 @pytest.mark.parametrize("is_set", [False, True], ids=["KUBECONFIG is empty", "its first file is"])
