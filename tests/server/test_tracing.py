@@ -91,9 +91,9 @@ def exchange(collector: Collector, answer: Verdict | Exception | None = None) ->
     return Exchange({PATH: route}, lambda *observed: None, trace=trace)
 
 
-def ask(asked: Exchange, traceparent: bytes) -> Answer | Awaitable[Answer]:
+def ask(asked: Exchange, traceparent: bytes, body: bytes = BODY) -> Answer | Awaitable[Answer]:
     headers = {b"content-type": b"application/json", b"traceparent": traceparent}
-    return asked.answer(asked.routes[PATH], b"", headers, BODY)
+    return asked.answer(asked.routes[PATH], b"", headers, body)
 
 
 def values(span: Span) -> dict[str, str | int]:
@@ -115,6 +115,14 @@ def test_a_verdict_is_a_span_in_the_trace_of_the_api_server(collector: Collector
         "admission.code": 200,
     }
     assert span.status.code == 0
+
+
+def test_no_text_of_a_review_makes_a_long_attribute(collector: Collector) -> None:
+    long = "x" * 1_000_000
+    review = {**REVIEW, "request": {**REVIEW["request"], "uid": long, "namespace": long}}
+    ask(exchange(collector, ALLOWED), SAMPLED, json.dumps(review).encode())
+    found = values(collector.spans.get(timeout=30))
+    assert {len(str(found[name])) for name in ("k8s.namespace.name", "admission.uid")} == {1000}
 
 
 def test_a_failure_of_ours_is_an_error_of_the_span(collector: Collector) -> None:

@@ -67,6 +67,17 @@ def test_long_messages_are_cut_and_order_is_kept() -> None:
     assert {len(str(line["message"])) for line in logged} == {1000}
 
 
+def test_no_text_of_a_review_makes_a_long_line() -> None:
+    long = "x" * 1_000_000
+    stream = Kept()
+    for readable in (False, True):
+        log = VerdictLog(stream, readable=readable)
+        asked = replace(request(), uid=long, username=long, namespace=long, name=long)
+        log.record("/path", asked.uid, asked, not_allowed(long), 0.001)
+        log.close()
+    assert [len(line) < 6_000 for line in stream.getvalue().splitlines()] == [True, True]
+
+
 def test_a_reader_that_went_away_stops_nothing() -> None:
     class Broken(io.BytesIO):
         def write(self, _: object) -> int:
