@@ -21,6 +21,7 @@ from app.admission.verdict import (
 )
 from app.objects.fields import quote
 from app.objects.jsonpatch import applies
+from app.objects.names import is_label
 from app.value import Value
 
 Handler = Callable[[Request], Verdict | Later]
@@ -42,7 +43,8 @@ class Route(Value):
     `also` are further pairs of kind and resource of the same group. If the route is `on_trial`, it
     warns in place of refusing. Only API servers know the path of a `trusted` route. `others` are
     further routes of the same path, for other kinds. A route that `needs_namespace` refuses
-    requests without one. `failure` judges exceptions of `handler`, and `parse` reads its requests.
+    requests without a valid one. `failure` judges exceptions of `handler`, and `parse` reads its
+    requests.
     """
 
     path: str
@@ -141,10 +143,9 @@ def _judge_envelope(route: Route, request: Request) -> Verdict | None:
         findings = shape_findings(request)
         if findings:
             return judged(findings)
-    if route.needs_namespace and not request.namespace:
+    if route.needs_namespace and not is_label(request.namespace):
         return bad_request(
-            "request.namespace must be a string that is not empty: a"
-            f" {route.kind} is in a namespace"
+            f"request.namespace must be the name of a namespace: a {route.kind} is in one"
         )
 
     return None

@@ -12,6 +12,7 @@ from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQ
 from app.facts.kubernetes.node import Grouping, NodeLabels, Pairs
 from app.kube.api import Key, ObjectRef, Objects, Unavailable, find
 from app.kube.store import WatchStore
+from app.objects.names import is_subdomain
 from app.objects.resource import Resource
 from app.rules.dialects.dialect import Dialect, NoTopology
 from app.rules.mnnvl.wanted import CliqueFacts
@@ -213,10 +214,11 @@ class ClusterView:
         """Return a set from the cache, or from the API server if the cache lacks it.
 
         With a `uid`, one in the cache with another uid may be a former set, and is read again. None
-        if it doesn't exist.
+        if it doesn't exist, as none does whose name is not valid: anybody may send a review that
+        names one in megabytes.
         """
         cached = self._cached_set_with(uid, namespace, name)
-        if cached is not None or not name:
+        if cached is not None or not is_subdomain(name):
             return cached
         stored = await find(self._client, ObjectRef(POD_CLIQUE_SET, name, namespace))
         return None if stored is None else read_pod_clique_set(stored)

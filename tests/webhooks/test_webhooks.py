@@ -24,14 +24,14 @@ from tests.webhooks.test_podgang_adoption import owners
 
 
 @pytest.mark.parametrize("case", ["podclique.replica-scope-0-worker", "podgang.update"])
-@pytest.mark.parametrize("namespace", [None, ""])
+@pytest.mark.parametrize("namespace", [None, "", "..", "a/b", "a" * 64])
 async def test_a_request_without_a_namespace_is_a_bad_request(case: str, namespace: Any) -> None:
     caller = Caller()
     review = load(case)
     review["request"]["namespace"] = namespace
     response = await caller.ask(path_of(case), review)
     kind = review["request"]["kind"]["kind"]
-    message = f"request.namespace must be a string that is not empty: a {kind} is in a namespace"
+    message = f"request.namespace must be the name of a namespace: a {kind} is in one"
     assert (response["status"]["code"], response["status"]["message"]) == (400, message)
     assert caller.cluster.client.writes() == []
 
@@ -44,6 +44,18 @@ async def test_a_second_clique_of_a_replica_is_judged_like_the_first_if_its_set_
     first, second = [await caller.ask(path_of(case), load(case)) for case in cases]
     assert (first["allowed"], second) == (True, {**second, "allowed": True})
     assert len(patch_of(first)) == len(patch_of(second)) > 0
+
+
+@pytest.mark.parametrize("name", ["..", "a/../b", "A", "a" * 300])
+@pytest.mark.parametrize("case", ["podclique.replica-scope-0-worker", "podgang.replica-0"])
+async def test_a_set_that_can_not_exist_is_not_read(case: str, name: str) -> None:
+    offline = OfflineCluster([NODE], levels=LEVELS)
+    review = load(case)
+    metadata = review["request"]["object"]["metadata"]
+    metadata["labels"]["grove.io/pcs-name"] = name
+    metadata.pop("annotations", None)
+    await Caller(offline).ask(path_of(case), review)
+    assert [call for call in offline.client.calls if call.verb == "get"] == []
 
 
 @pytest.mark.parametrize("exists", [True, False])
