@@ -340,5 +340,5 @@ def one_line(warning: str) -> str:
 
     It is printable, and so short that the API server doesn't cut it.
     """
-    text = visible(warning)
+    text = visible(warning[: _MAX_WARNING + 1])  # which takes a time for each character
     return text if len(text) <= _MAX_WARNING else f"{text[: _MAX_WARNING - 3]}..."

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import time
 from typing import Any, TypedDict
 
 import pytest
@@ -346,3 +347,9 @@ def test_outcomes_are_a_small_fixed_set(verdict: Verdict, outcome: str) -> None:
 )
 def test_a_warning_fits_into_a_header(warning: str, shown: str) -> None:
     assert one_line(warning) == shown
+
+
+def test_the_time_for_a_warning_does_not_grow_with_its_length() -> None:
+    begin = time.process_time()
+    assert len(one_line("\u00e9" * 5_000_000)) == 256
+    assert time.process_time() - begin < 0.2
