@@ -5,7 +5,8 @@ Kind and shape are checked, and every failure becomes a verdict.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from app.admission.review import Parse, Request, parse, shape_findings
 from app.admission.verdict import (
@@ -88,10 +89,12 @@ class Route(Value):
         )
 
 
-def decide(route: Route, request: Request, seconds: float) -> Verdict | Awaitable[Verdict]:
+def decide(
+    route: Route, request: Request, seconds: float
+) -> Verdict | Coroutine[Any, Any, Verdict]:
     """Return the verdict of `route` on `request` if all facts are cached.
 
-    Otherwise, return an awaitable that returns it within `seconds`. Neither raises any error except
+    Otherwise, return a coroutine that returns it within `seconds`. Neither raises any error except
     CancelledError.
     """
     try:

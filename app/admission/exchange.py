@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from app.admission.decide import Route, decide
 from app.admission.review import BadReview, Request, encode, salvage_uid
-from app.admission.verdict import Verdict, bad_request
+from app.admission.verdict import Verdict, bad_request, unavailable
 from app.json import to_json
 from app.objects.time import duration
 from app.objects.tokens import split_token
@@ -34,6 +34,12 @@ FEW_BYTES = 256 * 1024
 
 SALVAGED = 4096
 """The number of bytes at the beginning of a body that is too large in which its uid is searched."""
+
+MOST_WAITING = MAX_VALUES
+"""The values in all reviews that wait for their verdict and may come from anybody.
+
+While a verdict is awaited, its review stays in memory.
+"""
 
 DEFAULT_TIMEOUT = 10.0
 JSON = b"application/json"
@@ -68,7 +74,7 @@ class Exchange:
     `connection` and `asgi` check that, and answer others with `UNKNOWN_CALLER`.
     """
 
-    __slots__ = ("_observe", "_trace", "only_known", "routes", "waiting")
+    __slots__ = ("_observe", "_trace", "_waiting_values", "only_known", "routes", "waiting")
 
     def __init__(
         self,
@@ -86,6 +92,8 @@ class Exchange:
         self.only_known = only_known
         self.waiting = 0
         """The number of requests whose verdict is awaited at the moment."""
+        self._waiting_values = 0
+        """The values in those of them that are not trusted."""
         self._observe = observe
         self._trace = trace
 
@@ -119,7 +127,13 @@ class Exchange:
         if isinstance(verdict, Verdict):
             return self._answered(route, request, verdict, begin, headers)
 
-        return self._awaited(route, request, verdict, begin, headers)
+        values = 0 if request.trusted else values_in(body)
+        if self._waiting_values + values > MOST_WAITING:
+            verdict.close()
+            return self._answered(route, request, unavailable(TOO_MANY), begin, headers)
+
+        self._waiting_values += values
+        return self._awaited(route, request, self._counted(verdict, values), begin, headers)
 
     def route(self, path: str) -> Route | None:
         """Return the route of `path`, or None.
@@ -150,6 +164,13 @@ class Exchange:
 
     def samples(self) -> Iterator[Sample]:
         yield gauge("in_flight_requests", "Awaited verdicts.", self.waiting)
+
+    async def _counted(self, verdict: Awaitable[Verdict], values: int) -> Verdict:
+        """Await a verdict on a review of so many values."""
+        try:
+            return await verdict
+        finally:
+            self._waiting_values -= values
 
     async def _awaited(
         self,
@@ -228,13 +249,20 @@ def check_content_type(content_type: bytes, body: bytes) -> None:
 def check_values(body: bytes) -> None:
     """Raise BadReview with code 413 if parsing the body would take too much memory.
 
-    That is, far more than the body itself. Each map, list and member has one of three characters;
-    those in strings are counted too.
+    That is, far more than the body itself.
     """
-    if body.count(b",") + body.count(b"{") + body.count(b"[") > MAX_VALUES:
+    if values_in(body) > MAX_VALUES:
         raise BadReview(
             f"the body has more than {MAX_VALUES} maps, lists and members", salvage_uid(body), 413
         )
+
+
+def values_in(body: bytes) -> int:
+    """Return the number of maps, lists and members in JSON.
+
+    Each has one of three characters; those in strings are counted too.
+    """
+    return body.count(b",") + body.count(b"{") + body.count(b"[")
 
 
 def status(code: int, message: str) -> Answer:
@@ -250,6 +278,7 @@ def status(code: int, message: str) -> Answer:
     )
 
 
+TOO_MANY = "too many large reviews wait for their verdicts: try again"
 TOO_LARGE = f"the body is larger than the limit of {MAX_BODY // (1024 * 1024)} MiB"
 
 UNKNOWN_CALLER = status(

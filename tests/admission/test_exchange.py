@@ -11,11 +11,12 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from app.admission.asgi import AdmissionApp
 from app.admission.decide import Route
 from app.admission.exchange import FEW_BYTES, MAX_BODY, MAX_VALUES, Exchange, deadline
-from app.admission.verdict import Later, patched
+from app.admission.verdict import ALLOWED, Later, Verdict, patched
 from tests.admission.ways import ask_both
 from tests.reviews import JSON_HEADERS, Caller, Seen, load, not_found
 
@@ -524,3 +525,43 @@ async def test_a_patch_that_can_not_be_written_is_the_users_to_mend() -> None:
     status = response["status"]
     assert (status["code"], status["message"]) == (400, "the object is nested too deeply")
     assert [verdict.code for _, _, verdict in seen.verdicts] == [400, 400]
+
+
+async def test_reviews_of_strangers_that_wait_have_a_limit_together() -> None:
+    released = asyncio.Event()
+
+    async def judge() -> Verdict:
+        await released.wait()
+        return ALLOWED
+
+    review = load("podgroup.valid")
+    review["request"]["object"]["spec"]["junk"] = [0] * 400_000
+    body = json.dumps(review, separators=(",", ":")).encode()
+    judged = Route(
+        "/a",
+        "scheduling.run.ai",
+        "PodGroup",
+        "podgroups",
+        "",
+        frozenset({"CREATE"}),
+        lambda _: Later(judge),
+    )
+    trusted = replace(judged, trusted=True)
+    exchange = Exchange({}, Seen())
+
+    def ask(route: Route) -> Any:
+        return exchange.answer(route, b"", {b"content-type": b"application/json"}, body)
+
+    for _ in range(2):
+        waiting = [asyncio.ensure_future(ask(judged))]
+        code, refused = ask(judged)
+        assert (code, json.loads(refused)["response"]["status"]["code"]) == (200, 503)
+        waiting.append(asyncio.ensure_future(ask(trusted)))
+        await asyncio.sleep(0)
+        waiting.pop(0).cancel()
+        await asyncio.sleep(0)
+        waiting.append(asyncio.ensure_future(ask(judged)))
+        released.set()
+        answers = await asyncio.gather(*waiting)
+        assert ["503" in answer.decode() for _, answer in answers] == [False] * 2
+        released.clear()
