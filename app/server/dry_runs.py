@@ -18,6 +18,13 @@ from app.kube.api import Object
 
 MAX_DRY_RUN = 2 * 1024 * 1024
 WAITING_DRY_RUNS = 16
+JUDGED_DRY_RUNS = 3
+"""The most dry runs whose documents are in memory.
+
+Those of one may take 50 MiB, for as long as their verdicts wait for the API server.
+"""
+JUDGING_SECONDS = 100.0
+"""A little less than the time after which the connection of a dry run is closed."""
 DRY_RUN_USER = "dry-run"
 
 
@@ -49,21 +56,24 @@ class DryRuns:
     def __init__(self, routes: Mapping[str, Route]) -> None:
         self._routes = routes
         self._turn = asyncio.Lock()
+        self._judging = asyncio.Semaphore(JUDGED_DRY_RUNS)
         self._waiting = 0
-        """The number of dry runs that read or wait."""
+        """The number of dry runs that are not judged yet."""
 
     async def answer(self, request: Request, parameters: Parameters) -> Response:
         unknown = sorted(set(request.query_params) - set(Parameters.model_fields))
         if unknown:
             known = ", ".join(sorted(Parameters.model_fields))
             return _error(400, f"there is no parameter {', '.join(unknown)}; there are {known}")
-        if self._waiting >= WAITING_DRY_RUNS:
-            busy = _error(503, "too many dry runs at once: try again in a moment")
-            busy.headers["Retry-After"] = "1"
-            return busy
-
         try:
-            documents, replaced = await self._documents(request, parameters.old)
+            text = await _body(request)
+            if self._waiting >= WAITING_DRY_RUNS:
+                busy = _error(503, "too many dry runs at once: try again in a moment")
+                busy.headers["Retry-After"] = "1"
+                return busy
+            judged = await self._in_turn(text, parameters)
+        except TimeoutError:
+            return _error(503, f"no verdicts within {JUDGING_SECONDS:g} s: give fewer documents")
         except ClientDisconnect:
             return Response(status_code=499)
         except BodyTooLarge as problem:
@@ -71,17 +81,16 @@ class DryRuns:
         except UnusableInput as problem:
             return _error(400, str(problem))
 
-        judged = await self._judged(documents, parameters.asker(replaced))
-
         return await asyncio.to_thread(_judged_response, judged, parameters.output)
 
-    async def _documents(self, request: Request, old: str) -> tuple[list[Object], list[Object]]:
-        """Return the documents in the body, and those in `old`."""
-        text = await _body(request)
+    async def _in_turn(self, text: str, parameters: Parameters) -> list[Judgement]:
+        """Read the documents in `text`, and judge them, while few others are judged."""
         self._waiting += 1
         try:
-            async with self._turn:
-                return await asyncio.to_thread(_read, text, old)
+            async with self._judging, asyncio.timeout(JUDGING_SECONDS):
+                async with self._turn:
+                    documents, replaced = await asyncio.to_thread(_read, text, parameters.old)
+                return await self._judged(documents, parameters.asker(replaced))
         finally:
             self._waiting -= 1
 

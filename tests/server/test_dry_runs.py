@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from app.config.schema import Configuration, Enforcement
+from app.dry_run.judge import Judgement
+from app.server import dry_runs
 from app.server.dry_runs import MAX_DRY_RUN
 from tests.dry_run.attacks import LONG_ALIASES, MANY_LAUGHS
 from tests.reviews import Caller, load
@@ -239,6 +241,37 @@ async def test_of_many_dry_runs_at_once_some_are_asked_to_come_again() -> None:
         "1"
     }
     assert (await served.request("POST", "/dry-run", content=CLIQUE)).status_code == 200
+
+
+async def test_few_dry_runs_are_in_memory_at_once_and_none_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    numbers: list[int] = []
+    now = 0
+    seconds = 0.05
+
+    async def judge(_routes: Any, document: Any, _asker: Any) -> Judgement:
+        nonlocal now
+        now += 1
+        numbers.append(now)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            now -= 1
+        return Judgement(document)
+
+    monkeypatch.setattr(dry_runs, "judge", judge)
+    served = Served()
+    asked = [served.request("POST", "/dry-run", content="kind: Thing") for _ in range(8)]
+    assert {answer.status_code for answer in await asyncio.gather(*asked)} == {200}
+    assert max(numbers) == dry_runs.JUDGED_DRY_RUNS
+
+    seconds = 1000.0
+    monkeypatch.setattr(dry_runs, "JUDGING_SECONDS", 0.1)
+    asked = [served.request("POST", "/dry-run", content="kind: Thing") for _ in range(8)]
+    answers = await asyncio.gather(*asked)
+    assert {answer.status_code for answer in answers} == {503}
+    assert answers[0].json()["error"] == "no verdicts within 0.1 s: give fewer documents"
 
 
 async def test_a_body_that_is_too_large_is_said() -> None:
