@@ -8,7 +8,9 @@ import os
 import pkgutil
 import sys
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -32,6 +34,8 @@ settings.load_profile("parallel")
 os.environ.pop("COLUMNS", None)
 os.unsetenv("COLUMNS")
 
+
+TESTS = Path(__file__).parent
 
 LIBRARIES = (
     *("aiohttp", "cel", "cryptography.x509", "fastapi", "httpx", "jinja2", "jsonpatch"),
@@ -132,6 +136,8 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         with trace.on():
             for module in pkgutil.walk_packages(app.__path__, "app."):
                 importlib.import_module(module.name)
+    if hasattr(session.config, "workerinput") and are_all_wanted(session.config):
+        import_modules(session.config.workerinput)
 
     return (yield)
 
@@ -141,6 +147,32 @@ def imports_are_traced(config: pytest.Config) -> bool:
     if hasattr(config, "workerinput"):
         return bool(config.workerinput["workerid"] == "gw0")
     return not config.getoption("numprocesses", None)
+
+
+def are_all_wanted(config: pytest.Config) -> bool:
+    """Whether all tests are run, and not those of some folders or files."""
+    return [Path(argument).resolve() for argument in config.args] == [TESTS]
+
+
+def import_modules(workerinput: Mapping[str, Any]) -> None:
+    """Imports the modules of `app` and of the tests, in each worker from another one on: what one
+    worker has compiled, others only load.
+
+    If all of them began at the first module, each would compile nearly everything. In a new clone,
+    that takes longer than all else that a worker does before its first test.
+    """
+    of_app = [module.name for module in pkgutil.walk_packages(app.__path__, "app.")]
+    of_tests = [
+        ".".join(path.relative_to(TESTS.parent).with_suffix("").parts)
+        for path in sorted(TESTS.rglob("test_*.py"))
+    ]
+    names = of_app + of_tests
+    number = int(workerinput["workerid"].removeprefix("gw"))
+    first = number * len(names) // workerinput["workercount"]
+    for name in names[first:] + names[:first]:
+        # Collection imports it again, and reports what is wrong.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(name)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
