@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import importlib
+import importlib.util
 import logging
 import os
 import pkgutil
@@ -34,6 +35,10 @@ settings.load_profile("parallel")
 os.environ.pop("COLUMNS", None)
 os.unsetenv("COLUMNS")
 
+# httpx asks for it at each request. Python would look for it in all folders of its path, 20,000 times
+# in a run of all tests: it doesn't keep in mind that a module is missing.
+if importlib.util.find_spec("sniffio") is None:
+    sys.modules["sniffio"] = None  # type: ignore[assignment]
 
 TESTS = Path(__file__).parent
 
