@@ -105,19 +105,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ModuleS
 
 
 class FewReports:
-    """A worker reports the call of a test, and its setup and teardown only if they don't pass.
+    """A worker reports the call of a test, and its setup and teardown only if they don't pass; not
+    that a test begins and ends.
 
     To write, send, read and count a report takes as much processor time as a small test.
     """
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-        hook = item.ihook
-        hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         for report in runtestprotocol(item, log=False, nextitem=nextitem):
             if report.when == "call" or not report.passed:
-                hook.pytest_runtest_logreport(report=report)
-        hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+                item.ihook.pytest_runtest_logreport(report=report)
         return True
 
 
