@@ -1,5 +1,7 @@
 """The names of Queues in one object: written once, with pauses, and never in part."""
 
+import pytest
+
 from app.cluster.rows import LISTED_QUEUES
 from app.facts.kinds import QUEUE_NAMES
 from app.facts.table import QUEUE_NAMES as NAMES
@@ -123,6 +125,7 @@ async def test_too_many_names_are_not_listed_in_part() -> None:
     assert system.names == []
 
 
+@pytest.mark.untraced
 async def test_20_000_names_of_50_characters_are_listed() -> None:
     names = [f"{number:05}" + "q" * 45 for number in range(20_000)]
     system = System(*names)

@@ -352,6 +352,7 @@ def test_members_are_found_by_name(podgroup: str, member: PodGroupClique | None)
     assert PodGroupCliques(PCS).find(podgroup) == member
 
 
+@pytest.mark.untraced
 def test_members_of_a_thousand_groups_whose_names_have_dashes() -> None:
     names = [f"pool-{number}" for number in range(1000)]
     template = {
