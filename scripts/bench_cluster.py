@@ -218,7 +218,16 @@ GROUPS = {
     "events.k8s.io": ["v1"],
     "resource.k8s.io": ["v1"],
 }
-BUILT_IN = ("/apis/events.k8s.io/v1/events", "/apis/resource.k8s.io/v1/")
+GROUP_VERSIONS = (
+    "/api/v1",
+    *(f"/apis/{g}/{v}" for g, versions in GROUPS.items() for v in versions),
+)
+BUILT_IN = (
+    "/api/v1/persistentvolumeclaims",
+    "/apis/events.k8s.io/v1/events",
+    "/apis/resource.k8s.io/v1/",
+    "/apis/storage.k8s.io/v1/storageclasses",
+)
 
 
 class Lists:
@@ -250,14 +259,10 @@ class Lists:
             ]
             return 200, json.dumps({"kind": "APIGroupList", "groups": groups}).encode()
 
-        group_version = parts.path.rstrip("/")
-        plurals = [
-            path.rpartition("/")[2]
-            for path in self._lists
-            if path.rpartition("/")[0] == group_version
-        ]
-        if plurals:
-            return 200, json.dumps({"resources": [{"name": plural} for plural in plurals]}).encode()
+        if parts.path in GROUP_VERSIONS:
+            places = (path.rpartition("/") for path in self._lists)
+            resources = [{"name": plural} for place, _, plural in places if place == parts.path]
+            return 200, json.dumps({"resources": resources}).encode()
 
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         path, namespace, name = split(parts.path)

@@ -163,7 +163,21 @@ async def _spared_collector(live: Live) -> None:
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the command."""
+    """A server that leaves signals to the command.
+
+    It does not wake up ten times a second to look whether it has to end.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._stopped = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        await self._stopped.wait()
+
+    def stop(self) -> None:
+        self.should_exit = True
+        self._stopped.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -200,4 +214,4 @@ async def _serving(
             yield
         finally:
             streams.close()
-            server.should_exit = True
+            server.stop()
