@@ -164,6 +164,8 @@ class Index(Belongings):
 
         KAI counts that as room.
         """
+        if not self.terminating:
+            return self.free(names)
         return self._without("lasting", self.used_by_lasting, names)
 
     def _without(
@@ -201,6 +203,8 @@ class Index(Belongings):
     @cached_property
     def soon_free_gpus(self) -> list[int]:
         """GPUs that terminating pods have on each node, in thousandths."""
+        if not self.terminating:
+            return [0] * len(self.nodes)
         names = self.gpu_names
         places = zip(self.soon_free(names), self.free(names), strict=True)
         return [sum(soon) - sum(now) for soon, now in places]
@@ -237,8 +241,6 @@ class Index(Belongings):
 
     @cached_property
     def used_by_lasting(self) -> ByNode:
-        if not self.terminating:
-            return self.used
         ending = {id(claim) for claim in self._claims_of_terminating}
         taken = taken_gpus(
             (claim for claim in self.facts.claims if id(claim) not in ending), self.slices
