@@ -11,14 +11,12 @@ from app import __version__
 from app.admission.exchange import Trace
 from app.admission.review import Request
 from app.admission.verdict import Verdict
+from app.server.verdict_log import MOST_CHARACTERS
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
 _EXPORT_SECONDS = 5
-_MOST = 1000
-"""Characters of an attribute. Whoever reaches the port chooses the names in a review."""
-
 _MISSING = (
     "tracing.endpoint needs the packages of grove-admission[tracing]; the image has them if it was"
     " built with --build-arg EXTRAS=tracing"
@@ -81,8 +79,8 @@ def _tracer(url: str) -> "Tracer":
 def _attributes(request: Request, verdict: Verdict) -> dict[str, str | int]:
     """Return what identifies the request in the log, and its verdict. No value of an object."""
     return {
-        "k8s.namespace.name": request.namespace[:_MOST],
-        "admission.uid": request.uid[:_MOST],
+        "k8s.namespace.name": request.namespace[:MOST_CHARACTERS],
+        "admission.uid": request.uid[:MOST_CHARACTERS],
         "admission.operation": request.operation,
         "admission.verdict": verdict.outcome,
         "admission.code": verdict.code,

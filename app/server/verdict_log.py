@@ -14,7 +14,7 @@ from app.logs import time_of_day, timestamp
 from app.sample import Sample, counter
 from app.visible import visible
 
-_MOST = 1000
+MOST_CHARACTERS = 1000
 """Characters of each text of a line. Whoever reaches the port chooses the names in a review."""
 
 _FLUSH_LINES = 256
@@ -63,14 +63,14 @@ class VerdictLog:
         subject: _Subject | None = None
         if request:
             subject = (
-                request.username[:_MOST],
+                request.username[:MOST_CHARACTERS],
                 request.operation,
-                request.namespace[:_MOST],
-                request.name[:_MOST],
+                request.namespace[:MOST_CHARACTERS],
+                request.name[:MOST_CHARACTERS],
                 request.dry_run,
             )
 
-        self._records.append((time.time(), path, uid[:_MOST], subject, verdict, seconds))
+        self._records.append((time.time(), path, uid[:MOST_CHARACTERS], subject, verdict, seconds))
         if len(self._records) >= _FLUSH_LINES or verdict.code >= 500:
             self.flush()
 
@@ -99,7 +99,7 @@ class VerdictLog:
         kind = path.rpartition("/")[2]
         line = f"{time_of_day(at)}  {verdict.outcome:8} {operation} {kind} {place} by {user}"
         line += " (dry run)" if dry_run else ""
-        line += f": {verdict.message[:_MOST]}" if verdict.message else ""
+        line += f": {verdict.message[:MOST_CHARACTERS]}" if verdict.message else ""
 
         return visible(line).encode()
 
@@ -121,7 +121,7 @@ class VerdictLog:
         line["code"] = verdict.code
         line["ms"] = int(seconds * 1_000_000) / 1000
         if verdict.message:
-            line["message"] = verdict.message[:_MOST]
+            line["message"] = verdict.message[:MOST_CHARACTERS]
 
         return to_json(line)
 
