@@ -80,11 +80,11 @@ class KubeconfigCredentials:
         _require_file(self._path)
         merged = _merged(self._path)
         _require_context(merged, self._context)
-        _require_user(merged, self._context)
         name, user = _user_of(merged, self._context)
+        _require_plugin(name, user)
         with _told_if_slow(name, user):
             await reader.load_kube_config_from_dict(merged, self._context, self._configuration)
-        self.impersonation = _impersonation_of(merged, self._context)
+        self.impersonation = _impersonation_of(name, user)
 
     @property
     def host(self) -> str:
@@ -156,12 +156,8 @@ def _require_context(merged: Any, context: str | None) -> None:
         raise ConfigException(f"no context is current; give --context, of {names}")
 
 
-def _require_user(merged: Any, context: str | None) -> None:
-    """Raise ConfigException if the user of a context is missing, MissingPlugin if its plugin is."""
-    name, user = _user_of(merged, context)
-    if name and name not in _entries(merged, "user"):
-        raise ConfigException(f"the context names the user {name}, who is not in the kubeconfig")
-
+def _require_plugin(name: str, user: JsonMap) -> None:
+    """Raise MissingPlugin if the exec plugin of a user is not installed."""
     plugin = map_of(user.get("exec"))
     command = str(plugin.get("command") or "")
     if command and shutil.which(command) is None:
@@ -289,12 +285,11 @@ def _login(command: str, arguments: list[str], variables: dict[str, str]) -> str
     return login
 
 
-def _impersonation_of(merged: Any, context: str | None) -> Headers:
-    """Return the headers for the user of a context, which kubernetes_asyncio doesn't make.
+def _impersonation_of(name: str, user: JsonMap) -> Headers:
+    """Return the headers for a user, which kubernetes_asyncio doesn't make.
 
     Raise ConfigException if its fields can't be followed.
     """
-    name, user = _user_of(merged, context)
     try:
         return impersonation_headers(user)
     except (TypeError, ValueError) as error:
@@ -302,7 +297,14 @@ def _impersonation_of(merged: Any, context: str | None) -> Headers:
 
 
 def _user_of(merged: Any, context: str | None) -> tuple[str, JsonMap]:
-    """Return the name of the user of a context, and the user, which is empty if there is none."""
+    """Return the name of the user of a context, and the user, which is empty if there is none.
+
+    Raise ConfigException if the context names a user who is missing.
+    """
     chosen = _entries(merged, "context").get(context or _current(merged), {})
     name = str(chosen.get("user") or "")
-    return name, _entries(merged, "user").get(name, {})
+    users = _entries(merged, "user")
+    if name and name not in users:
+        raise ConfigException(f"the context names the user {name}, who is not in the kubeconfig")
+
+    return name, users.get(name, {})
