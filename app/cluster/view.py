@@ -226,7 +226,7 @@ class ClusterView:
     def _cached_set_with(self, uid: str, namespace: str, name: str) -> PodCliqueSet | None:
         """Return a set from the cache, or None. With a `uid`, another one doesn't count."""
         cached = self.cached_set(namespace, name)
-        return cached if cached is not None and uid in ("", cached.uid) else None
+        return cached if cached is not None and cached.has_uid(uid) else None
 
     def about_clique(self, namespace: str, name: str, uid: str) -> CliqueFacts:
         """Return the facts about a PodClique of the set `name`, as the caches have them.

@@ -63,7 +63,7 @@ class StoredMember(CliqueMember):
 
         PodCliques of a former set of that name are not.
         """
-        is_current = self.place.pcs == pcs.name and self.set_uid in ("", pcs.uid)
+        is_current = self.place.pcs == pcs.name and pcs.has_uid(self.set_uid)
         return is_current and not (self.deleting or pcs.deleting)
 
 
