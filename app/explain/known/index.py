@@ -70,7 +70,10 @@ class Index(Belongings):
         limits = {name for name in _LIMITS if getattr(before, name) != getattr(facts, name)}
         changed = {*changes, *limits}
         if _OF_NODES & changed:
+            nodes = self.nodes
             self._take_nodes()
+            if list(map(_capacity, nodes)) != list(map(_capacity, self.nodes)):
+                changed.add(_CAPACITY)
         self._forget(changed)
 
     def _take_nodes(self) -> None:
@@ -89,7 +92,7 @@ class Index(Belongings):
             if of & changed:
                 self.__dict__.pop(name, None)
 
-        if (_OF_NODES | _OF_USE) & changed:
+        if _OF_ROOM & changed:
             self._was_free |= self._free
             self._free = {}
 
@@ -153,7 +156,7 @@ class Index(Belongings):
             made = {kind: tuple(has.get(name, 0) for name in names) for kind, has in kinds.items()}
             return [made[id(node.allocatable)] for node in self.nodes]
 
-        return self.remembered(("allocatable", names), vectors, _OF_NODES)
+        return self.remembered(("allocatable", names), vectors, [_CAPACITY])
 
     def free(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
         """Return what each node has left of these resources."""
@@ -272,22 +275,29 @@ _EMPTY = Snapshot()
 _KINDS = [name for name in Snapshot.__struct_fields__ if isinstance(getattr(_EMPTY, name), tuple)]
 _LIMITS = {"unseen", "skipped", "absent"}
 """The fields that say what is not known."""
+_CAPACITY = "capacity"
+"""Stands for the names of all nodes and what they have, which a cordon does not change."""
 _NOTHING: Amounts = {}
 
 _OF_NODES = {"nodes", "slices"}
 _OF_USE = {"pods", "claims", "slices"}
+_OF_ROOM = {_CAPACITY, *_OF_USE}
 MADE_OF = {
     "open_nodes": _OF_NODES,
     "open_for_gpus": _OF_NODES,
     "has_pools": {"nodes"},
-    "gpu_names": _OF_NODES,
-    "gpus": _OF_NODES,
-    "left_gpus": _OF_NODES | _OF_USE,
-    "free_gpus": _OF_NODES | _OF_USE,
-    "soon_free_gpus": _OF_NODES | _OF_USE,
+    "gpu_names": {_CAPACITY},
+    "gpus": {_CAPACITY},
+    "left_gpus": _OF_ROOM,
+    "free_gpus": _OF_ROOM | _OF_NODES,
+    "soon_free_gpus": _OF_ROOM,
     "used": _OF_USE,
     "used_by_lasting": _OF_USE,
     "_taken": {"claims", "slices"},
     "_group_of_owner": {"pod_groups"},
 }
-"""The facts that each cached property is made of."""
+"""What each cached property is made of, of the facts and of the capacity."""
+
+
+def _capacity(node: Node) -> tuple[str, Amounts]:
+    return node.name, node.allocatable
