@@ -72,7 +72,7 @@ class Index(Belongings):
         if _OF_NODES & changed:
             nodes = self.nodes
             self._take_nodes()
-            if list(map(_capacity, nodes)) != list(map(_capacity, self.nodes)):
+            if not _have_the_same(nodes, self.nodes):
                 changed.add(_CAPACITY)
         self._forget(changed)
 
@@ -299,5 +299,9 @@ MADE_OF = {
 """What each cached property is made of, of the facts and of the capacity."""
 
 
-def _capacity(node: Node) -> tuple[str, Amounts]:
-    return node.name, node.allocatable
+def _have_the_same(before: Sequence[Node], now: Sequence[Node]) -> bool:
+    """Return whether they are the same nodes with the same resources."""
+    return len(before) == len(now) and all(
+        was is node or (was.name, was.allocatable) == (node.name, node.allocatable)
+        for was, node in zip(before, now, strict=True)
+    )
