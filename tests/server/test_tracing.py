@@ -121,8 +121,8 @@ def test_no_text_of_a_review_makes_a_long_attribute(collector: Collector) -> Non
     long = "x" * 1_000_000
     review = {**REVIEW, "request": {**REVIEW["request"], "uid": long, "namespace": long}}
     ask(exchange(collector, ALLOWED), SAMPLED, json.dumps(review).encode())
-    found = values(collector.spans.get(timeout=30))
-    assert {len(str(found[name])) for name in ("k8s.namespace.name", "admission.uid")} == {1000}
+    span = values(collector.spans.get(timeout=30))
+    assert {len(str(span[name])) for name in ("k8s.namespace.name", "admission.uid")} == {1000}
 
 
 def test_a_failure_of_ours_is_an_error_of_the_span(collector: Collector) -> None:
