@@ -193,16 +193,25 @@ class MnnvlResources:
 
         Existing resources are not changed: one that is being deleted, or whose owner is gone, is
         restored later, when it no longer exists. NotOurs if another object has the name,
-        Unavailable if a later call may succeed.
+        Unavailable if a later call may succeed, such as if the owner is a former set, which only
+        the cache has.
         """
         self._check_served(plan)
         created: list[Object] = []
         for needed in self._needed(plan):
             stored = needed.store.get(plan.namespace, needed.name)
-            stored = stored or await self._create_or_read(needed, plan, created, dry_run=False)
+            if stored is None:
+                await self._check_owner(plan)
+                stored = await self._create_or_read(needed, plan, created, dry_run=False)
             if stored is not None:
                 _check_is_ours(needed, stored, plan)
         return created
+
+    async def _check_owner(self, plan: Plan) -> None:
+        """Raise Unavailable if the API server does not have the set that the cache has."""
+        owner = OwnerRef(POD_CLIQUE_SET.kind, plan.set_name, plan.set_uid)
+        if not await self._exists(owner, plan):
+            raise Unavailable(f'PodCliqueSet "{plan.set_name}", which would own them, is gone')
 
     async def _find_owner(self, plan: Plan) -> str:
         """Return the uid of the set that will own the resources.

@@ -437,3 +437,20 @@ async def test_the_owner_is_the_set_that_is_stored_and_not_a_former_one(owner: s
     created = await cluster.resources.ensure(plan(owner=owner), dry_run=False)
     owners = [obj["metadata"]["ownerReferences"][0]["uid"] for obj in created]
     assert owners == ["u", "u"]
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        pytest.param([], id="gone"),
+        pytest.param([SET | {"metadata": {**SET["metadata"], **DELETED}}], id="being deleted"),  # type: ignore[dict-item]
+        pytest.param([SET | {"metadata": {**SET["metadata"], "uid": "new"}}], id="created again"),  # type: ignore[dict-item]
+    ],
+)
+async def test_nothing_is_restored_for_a_set_that_only_the_cache_has(stored: list[Any]) -> None:
+    """The garbage collector would delete it again and again, maybe under the first pods."""
+    cluster = OfflineCluster(stored)
+    fill(cluster.stores[SETS], [SET])
+    with pytest.raises(Unavailable, match='PodCliqueSet "pcs", which would own them, is gone'):
+        await cluster.resources.restore(plan())
+    assert cluster.client.writes() == []
