@@ -201,9 +201,10 @@ class ClusterView:
         sets = self._sets.ready("PodCliqueSets").by_index(table.OF_NAMESPACE, (namespace, ""))
         return sorted(sets, key=lambda pcs: pcs.name)
 
-    def cached_set(self, namespace: str, name: str) -> PodCliqueSet | None:
-        """Return a set from the cache, or None."""
-        return self._sets.ready("PodCliqueSets").get(namespace, name)
+    def cached_set(self, namespace: str, name: str, uid: str = "") -> PodCliqueSet | None:
+        """Return a set from the cache, or None. With a `uid`, another one doesn't count."""
+        cached = self._sets.ready("PodCliqueSets").get(namespace, name)
+        return cached if cached is not None and cached.has_uid(uid) else None
 
     def sets_with_domains(self, domains: Collection[str]) -> list[PodCliqueSet]:
         sets = self._sets.ready("PodCliqueSets").values()
@@ -217,16 +218,11 @@ class ClusterView:
         if it doesn't exist, as none does whose name is not valid: anybody may send a review that
         names one in megabytes.
         """
-        cached = self._cached_set_with(uid, namespace, name)
+        cached = self.cached_set(namespace, name, uid)
         if cached is not None or not is_subdomain(name):
             return cached
         stored = await find(self._client, ObjectRef(POD_CLIQUE_SET, name, namespace))
         return None if stored is None else read_pod_clique_set(stored)
-
-    def _cached_set_with(self, uid: str, namespace: str, name: str) -> PodCliqueSet | None:
-        """Return a set from the cache, or None. With a `uid`, another one doesn't count."""
-        cached = self.cached_set(namespace, name)
-        return cached if cached is not None and cached.has_uid(uid) else None
 
     def about_clique(self, namespace: str, name: str, uid: str) -> CliqueFacts:
         """Return the facts about a PodClique of the set `name`, as the caches have them.
@@ -234,7 +230,7 @@ class ClusterView:
         `uid` is that of the set, or "" if the PodClique does not name it.
         """
         return CliqueFacts(
-            self._cached_set_with(uid, namespace, name),
+            self.cached_set(namespace, name, uid),
             self._device_classes.ready("DeviceClasses").values(),
             self.dialect().reads_groups,
         )

@@ -150,7 +150,7 @@ class PodGangReconciler:
 
     async def _constraints(self, gang: OpenGang) -> list[Edit]:
         """Return the changes to the constraints of `gang`."""
-        pcs = await self._facts.read_set(gang.namespace, gang.place.pcs)
+        pcs = await self._facts.read_set(gang.namespace, gang.place.pcs, gang.set_uid)
         try:
             return self._facts.dialect().podgang_changes(gang.view, pcs, self._facts)
         except Unavailable:

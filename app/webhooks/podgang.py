@@ -42,7 +42,7 @@ class PodGangWebhook(Value):
             return judged(findings)
 
         gang = replace(read_gang(request.object, request.namespace), uid=_stored_uid(request))
-        pcs = self.facts.cached_set(request.namespace, gang.place.pcs)
+        pcs = self.facts.cached_set(request.namespace, gang.place.pcs, gang.set_uid)
         adopting = self._adopting(request, gang.uid)
         if pcs is None or adopting is not None:
             return Later(lambda: self._complete(request, gang, adopting))
@@ -80,7 +80,7 @@ class PodGangWebhook(Value):
         effects = list[Effect]()
         try:
             async with patience(PATIENCE_SECONDS):
-                pcs = await self.facts.read_set(request.namespace, gang.place.pcs)
+                pcs = await self.facts.read_set(request.namespace, gang.place.pcs, gang.set_uid)
                 if adopting is not None:
                     written = await self.owners.adopt(adopting, dry_run=request.dry_run)
                     effects = [Effect("adopt", obj) for obj in written]

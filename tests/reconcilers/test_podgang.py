@@ -223,6 +223,15 @@ async def test_a_preferred_level_that_hinders_is_removed_once() -> None:
     assert world.writes() == [("patch", "PodGang")]
 
 
+async def test_a_podgang_has_the_constraints_of_its_set_and_not_of_a_former_one() -> None:
+    """The set was deleted and created again, and the cache still has the former one."""
+    world = World(MemoryClient([pcs(), gang(ownerReferences=[BY_PCS]), TOPOLOGY]))
+    former = pcs(domain=None)
+    fill(world.stores[SETS], [in_namespace(former, uid="former")])
+    await world.reconcile()
+    assert world.stored()["spec"]["topologyConstraint"]["packConstraint"]["required"] == RACK
+
+
 async def test_what_others_wrote_into_the_podgang_stays() -> None:
     theirs = gang(annotations={"theirs": "1"})
     theirs["spec"]["podgroups"][0]["podReferences"] = [{"name": "p", "namespace": "ns"}]

@@ -77,6 +77,25 @@ async def test_a_set_that_is_not_cached_is_read_once(exists: bool) -> None:
     assert ("warnings" in response) is not exists
 
 
+async def test_a_gang_gets_the_constraints_of_its_set_and_not_of_a_former_one() -> None:
+    """The set was deleted and created again, and the cache still has the former one."""
+    pcs = load("podcliqueset.topology-three-levels")["request"]["object"]
+    pcs["metadata"]["uid"] = "new"
+    former = {**pcs, "metadata": {**pcs["metadata"], "uid": "former"}}
+    former["spec"] = load("podcliqueset.no-topology")["request"]["object"]["spec"]
+    offline = OfflineCluster([NODE, pcs], levels=LEVELS)
+    fill(offline.stores[SETS], [former])
+    gang = load("podgang.replica-0")
+    metadata = gang["request"]["object"]["metadata"]
+    metadata["labels"] |= {"grove.io/pcs-name": "tas-deep"}
+    metadata["ownerReferences"] = [POD_CLIQUE_SET.owner_reference("tas-deep", "new")]
+    response = await Caller(offline).ask("/mutate/podgang", gang)
+    spec = apply_patch(gang["request"]["object"], patch_of(response))["spec"]
+    constraint = spec["topologyConstraint"]["packConstraint"]
+    assert constraint["required"] == "topology.kubernetes.io/zone"
+    assert [call.resource for call in offline.client.calls] == [POD_CLIQUE_SET]
+
+
 async def test_a_gang_without_labels_is_warned_about() -> None:
     gang = load("podgang.replica-0")
     gang["request"]["object"]["metadata"]["labels"] = None
