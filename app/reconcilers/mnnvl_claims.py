@@ -128,7 +128,10 @@ class MnnvlClaimsReconciler:
         if pcs is None or not lacking:
             self._lacking.pop(key, None)
             self._notices.forget(key)
-            return None if pcs is None else await self._pods.report(key, regarding_set(pcs))
+            if pcs is not None:
+                return await self._pods.report(key, regarding_set(pcs))
+            self._pods.forget(key)
+            return None
 
         self._lacking[key] = len(lacking)
         pause = self._pauses.get(pcs.namespace)

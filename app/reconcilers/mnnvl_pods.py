@@ -47,6 +47,12 @@ class PodsWithoutClaim:
         self._repaired.clear()
         self._listed.clear()
 
+    def forget(self, key: Key) -> None:
+        """Look for no Pods of the set `key`."""
+        self._repaired.pop(key, None)
+        if not self._repaired:
+            self._listed.clear()
+
     def expect(self, key: Key, cliques: list[str]) -> None:
         """Look for Pods of `cliques`, PodCliques of the set `key`, after `WAIT_SECONDS`."""
         repaired = self._repaired.setdefault(key, Repaired(set(), 0.0))
@@ -66,10 +72,7 @@ class PodsWithoutClaim:
             return remaining
 
         pods = await self._pods_since(key[0], repaired.at)
-        self._repaired.pop(key, None)
-        if not self._repaired:
-            self._listed.clear()
-
+        self.forget(key)
         names = sorted(
             name for clique in repaired.cliques for name in pods.get((key[0], clique), ())
         )

@@ -358,6 +358,25 @@ def test_a_podclique_that_has_gone_meanwhile_is_forgotten() -> None:
     virtual.run(main())
 
 
+def test_pods_of_a_set_that_is_deleted_after_a_repair_are_forgotten() -> None:
+    """Lists of Pods would otherwise be kept for the rest of the term."""
+
+    async def main() -> None:
+        world = World(pcs(), clique(NAMES[0]), pcs("other"), clique("other-0-w", "other"))
+        assert await world.step() == WAIT_SECONDS
+        assert await world.step(("ns", "other")) == WAIT_SECONDS
+        world.cluster.stores[SETS].mark_not_served()
+        await asyncio.sleep(WAIT_SECONDS)
+        assert await world.step() is None
+        fill(world.cluster.stores[SETS], [pcs(), pcs("other")])
+        assert await world.step() is None
+        assert world.lists_of_pods() == 0
+        assert await world.step(("ns", "other")) is None
+        assert world.lists_of_pods() == 1
+
+    virtual.run(main())
+
+
 def test_a_podclique_that_asks_no_more_is_not_counted_as_a_write_in_vain() -> None:
     async def main() -> None:
         world = World(pcs(), clique(NAMES[0]), on=False)
