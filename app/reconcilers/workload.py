@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from app.cluster.rows import BY_GROUP, BY_POD_GROUP, BY_WORKLOAD, StoredPod, StoredPodGroup
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import POD_GROUP
-from app.kube.api import Client, ClusterError, Key, NotFound, Object, ObjectRef
+from app.kube.api import Client, ClusterError, Key, NotFound, Object, ObjectRef, Rejected
 from app.kube.discovery import Discovery
 from app.kube.events import Notices, Recorder
 from app.kube.loop import Loop
@@ -162,7 +162,10 @@ class WorkloadReconciler:
         desired = desired_pod_group(group, sources, self._conventions)
         try:
             stored, pause = await self._pod_groups.put(key[0], group, desired)
-        except ClusterError:
+        except ClusterError as error:
+            if isinstance(error, Rejected) and not error.passes:
+                note = f'PodGroup "{group.pod_group_name}" can\'t be written: {error.message}'
+                self._notices.say(key, first_pods(members.waiting), "PodGroupNotWritten", note)
             await self._pods.mark(key, members.waiting)
             raise
 

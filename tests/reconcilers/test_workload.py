@@ -569,6 +569,12 @@ def test_a_pod_is_marked_whatever_keeps_its_podgroup_from_being_made() -> None:
                 {"p": "true", "q": "true"},
                 {"p": None, "q": None},
             )
+            assert world.happened() == [("p", "PodGroupNotWritten"), ("q", "PodGroupNotWritten")]
+            (note, _) = {event["note"] for event in world.client.objects(EVENT)}
+            assert note.endswith("can't be written: a webhook says no")
+            world.client.refusing = False
+            await asyncio.sleep(60)
+            assert world.told() == {"p": "w-g", "q": None}
 
     virtual.run(story())
 
