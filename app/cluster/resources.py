@@ -201,7 +201,8 @@ class MnnvlResources:
         for needed in self._needed(plan):
             stored = needed.store.get(plan.namespace, needed.name)
             if stored is None:
-                await self._check_owner(plan)
+                if not created:
+                    await self._check_owner(plan)
                 stored = await self._create_or_read(needed, plan, created, dry_run=False)
             if stored is not None:
                 _check_is_ours(needed, stored, plan)
