@@ -1,4 +1,7 @@
-"""The trace context of the request that is judged: https://www.w3.org/TR/trace-context/."""
+"""What our own calls for a verdict know of the request that is judged.
+
+Its trace context is that of https://www.w3.org/TR/trace-context/.
+"""
 
 from contextvars import ContextVar
 
@@ -7,3 +10,6 @@ TRACEPARENT: ContextVar[str] = ContextVar("traceparent", default="")
 
 "" without tracing.
 """
+
+IS_STRANGE: ContextVar[bool] = ContextVar("is_strange", default=False)
+"""Whether anybody may have sent it, so that its calls must not delay those for other verdicts."""

@@ -14,7 +14,7 @@ from app.json import to_json
 from app.objects.time import duration
 from app.objects.tokens import split_token
 from app.sample import Sample, gauge
-from app.trace import TRACEPARENT
+from app.trace import IS_STRANGE, TRACEPARENT
 
 MAX_BODY = 7 * 1024 * 1024
 """Bytes.
@@ -182,6 +182,7 @@ class Exchange:
     ) -> Answer:
         if self._trace is not None:
             TRACEPARENT.set(_traceparent(headers))
+        IS_STRANGE.set(not request.trusted)
         self.waiting += 1
         try:
             return self._answered(route, request, await verdict, begin, headers)

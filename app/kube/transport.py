@@ -8,7 +8,7 @@ import math
 import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
@@ -24,7 +24,7 @@ from app.kube.http_library import aiohttp
 from app.kube.reach import Reach
 from app.kube.trust import ServerTrust
 from app.objects.resource import LEASE
-from app.trace import TRACEPARENT
+from app.trace import IS_STRANGE, TRACEPARENT
 from app.value import Value
 
 Params = dict[str, str]
@@ -33,6 +33,11 @@ JSON = "application/json"
 _USER_AGENT = f"grove-admission/{__version__}"
 _LONG = 2**16
 """Bytes of a body that takes about a millisecond to decode."""
+STRANGE_CALLS = 10
+"""The most calls at a time for verdicts that anybody may have asked for.
+
+All other calls wait for no more than these, for their turn and for a connection.
+"""
 _UNLIMITED = frozenset({str(LEASE)})
 """Resources without a rate limit.
 
@@ -89,6 +94,7 @@ class Transport:
         self.reach = Reach()
         self._trust = ServerTrust(credentials, limits.look)
         self._turns = TokenBucket(limits.qps, limits.burst)
+        self._strangers = asyncio.Semaphore(STRANGE_CALLS)
         self._decoder = Decoder()
 
     async def close(self) -> None:
@@ -102,8 +108,11 @@ class Transport:
         A read is tried again if the cluster is unavailable; a write only if the API server has
         rejected it with 429 and Retry-After. Raise ClusterError.
         """
+        line: AbstractAsyncContextManager[Any] = nullcontext()
+        if IS_STRANGE.get():
+            line = self._strangers
         try:
-            async with asyncio.timeout(self._limits.total):
+            async with asyncio.timeout(self._limits.total), line:
                 return await self._tries(request)
         except TimeoutError:
             self._count(request, "error")

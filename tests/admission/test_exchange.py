@@ -17,6 +17,7 @@ from app.admission.asgi import AdmissionApp
 from app.admission.decide import Route
 from app.admission.exchange import FEW_BYTES, MAX_BODY, MAX_VALUES, Exchange, deadline
 from app.admission.verdict import ALLOWED, Later, Verdict, patched
+from app.trace import IS_STRANGE
 from tests.admission.ways import ask_both
 from tests.reviews import JSON_HEADERS, Caller, Seen, load, not_found
 
@@ -485,6 +486,21 @@ async def test_a_verdict_that_does_not_come_is_a_503_in_time() -> None:
     response = await asked(app, "10ms")
     assert (response["uid"], response["status"]["code"]) == (UID, 503)
     assert "too slow" in response["status"]["message"]
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+async def test_calls_for_a_verdict_know_whether_anybody_may_have_asked(trusted: bool) -> None:
+    seen: list[bool] = []
+
+    async def judge() -> Verdict:
+        seen.append(IS_STRANGE.get())
+        return ALLOWED
+
+    app, _ = app_with(lambda _: Later(judge))
+    routes = app.exchange.routes
+    routes[PATH] = replace(routes[PATH], trusted=trusted)
+    assert (await asked(app, "10s"))["allowed"]
+    assert seen == [not trusted] * 2
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -34,9 +34,9 @@ from app.kube.api import (
 )
 from app.kube.client import HttpClient
 from app.kube.impersonation import Headers
-from app.kube.transport import CallLimits
+from app.kube.transport import STRANGE_CALLS, CallLimits
 from app.objects.resource import LEASE, NODE, POD, SECRET
-from app.trace import TRACEPARENT
+from app.trace import IS_STRANGE, TRACEPARENT
 from tests.kube.credentials import PlainCredentials
 
 QUICK = CallLimits(connect=20.0, total=20.0, pause=0.01)
@@ -500,6 +500,37 @@ async def test_leases_do_not_wait_their_turn() -> None:
         await client.get(ObjectRef(NODE, "a"))
         await client.get(ObjectRef(LEASE, "leader", "ns"))
         assert client.calls == {("get", "nodes", "200"): 1, ("get", str(LEASE), "200"): 1}
+
+
+async def test_calls_for_strangers_leave_turns_and_connections_for_others() -> None:
+    asked: list[str] = []
+    begun = asyncio.Event()
+    released = asyncio.Event()
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        asked.append(request.path)
+        if "stranger" in request.path:
+            if len(asked) == STRANGE_CALLS:
+                begun.set()
+            await released.wait()
+        return web.json_response({})
+
+    async with (
+        client_of(answer, CallLimits(total=5.0, qps=1000.0, burst=1, connections=50)) as (
+            client,
+            _,
+        ),
+        asyncio.TaskGroup() as tasks,
+    ):
+        token = IS_STRANGE.set(True)
+        for number in range(10 * STRANGE_CALLS):
+            tasks.create_task(client.get(ObjectRef(NODE, f"stranger-{number}")))
+        IS_STRANGE.reset(token)
+        await begun.wait()
+        await client.get(ObjectRef(NODE, "known"))
+        assert len(asked) <= STRANGE_CALLS + 1
+        released.set()
+    assert len(asked) == 10 * STRANGE_CALLS + 1
 
 
 # Beside calls.
