@@ -9,6 +9,7 @@ import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
@@ -250,11 +251,27 @@ class Transport:
 
 
 def _proxy_of_environment(url: URL) -> str | None:
-    """Return the proxy for `url` in HTTPS_PROXY or HTTP_PROXY.
+    """Return the proxy for `url` in HTTPS_PROXY or HTTP_PROXY, as kubectl does.
 
-    None if there is none or NO_PROXY has the host.
+    None if there is none, for this machine, or if NO_PROXY has the host, its domain or network.
     """
-    return None if url.host is None or proxy_bypass(url.host) else getproxies().get(url.scheme)
+    host = url.host
+    if host is None or host == "localhost" or proxy_bypass(host):
+        return None
+
+    proxies = getproxies()
+    spared = ["127.0.0.0/8", "::1", *proxies.get("no", "").split(",")]
+    if any(_is_within(host, network.strip()) for network in spared):
+        return None
+    return proxies.get(url.scheme)
+
+
+def _is_within(host: str, network: str) -> bool:
+    """Return whether `host` is an address of `network`, which may be none."""
+    try:
+        return ip_address(host) in ip_network(network, strict=False)
+    except ValueError:
+        return False
 
 
 @asynccontextmanager

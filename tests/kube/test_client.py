@@ -389,12 +389,20 @@ async def test_credentials_are_renewed_after_a_401() -> None:
 
 
 @pytest.mark.parametrize(
-    ("no_proxy", "asked"),
-    [("", ["http://127.0.0.9:1/api/v1/nodes/a"]), ("127.0.0.9", [])],
-    ids=["a proxy", "not for this host"],
+    ("host", "no_proxy", "is_asked"),
+    [
+        pytest.param("192.0.2.1", "", True, id="a proxy"),
+        pytest.param("0.0.0.0", "0.0.0.0", False, id="not for this host"),
+        pytest.param("0.0.0.0", "a.example, 0.0.0.0/8", False, id="not for this network"),
+        pytest.param("192.0.2.1", "192.0.3.0/24,::/0", True, id="for another network"),
+        pytest.param("api.example", "192.0.2.0/24", True, id="for a name"),
+        pytest.param("127.0.0.9", "", False, id="not for this machine"),
+        pytest.param("localhost", "", False, id="not for its name"),
+        pytest.param("[::1]", "", False, id="not for its address of IPv6"),
+    ],
 )
-async def test_the_proxy_of_the_environment_is_used(
-    no_proxy: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
+async def test_the_proxy_of_the_environment_is_used_as_by_kubectl(
+    host: str, no_proxy: str, is_asked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     urls: list[str] = []
 
@@ -405,12 +413,10 @@ async def test_the_proxy_of_the_environment_is_used(
     async with serving(proxy) as server:
         monkeypatch.setenv("http_proxy", server.url)
         monkeypatch.setenv("no_proxy", no_proxy)
-        async with HttpClient(
-            PlainCredentials("http://127.0.0.9:1", "token"), ALL, QUICK
-        ) as client:
-            with contextlib.nullcontext() if asked else pytest.raises(Unavailable):
+        async with HttpClient(PlainCredentials(f"http://{host}:1", "token"), ALL, QUICK) as client:
+            with contextlib.nullcontext() if is_asked else pytest.raises(Unavailable):
                 assert await client.get(ObjectRef(NODE, "a")) == {"metadata": {"name": "a"}}
-    assert urls == asked
+    assert urls == ([f"http://{host}:1/api/v1/nodes/a"] if is_asked else [])
 
 
 async def test_credentials_in_netrc_are_not_for_an_api_server(
