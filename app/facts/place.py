@@ -5,6 +5,7 @@ from sys import intern
 from typing import Any
 
 from app.facts import labels
+from app.objects.names import MAX_LABEL
 from app.objects.shape import JsonMap, text_of
 from app.value import Value
 
@@ -64,12 +65,22 @@ def read_place(of: JsonMap) -> Place:
     """
     values = tuple(map(of.get, _KEYS))
     try:
+        return _shared_place(values)
+    except TypeError:  # a list or a map, which has no hash, or a text that is too long
         return _place(values)
-    except TypeError:  # a list or a map, which has no hash
-        return _place(tuple(map(text_of, values)))
 
 
 @lru_cache(maxsize=256)
+def _shared_place(values: tuple[Any, ...]) -> Place:
+    """Return the place for some values. Raise TypeError for a text that no label has.
+
+    Anybody may send a review with megabytes in its labels, and none of them should be kept.
+    """
+    if any(len(text_of(value)) > MAX_LABEL for value in values):
+        raise TypeError
+    return _place(values)
+
+
 def _place(values: tuple[Any, ...]) -> Place:
     """Return the place for the values of _KEYS, which may be of any type.
 

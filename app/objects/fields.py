@@ -20,6 +20,13 @@ REASON_FORBIDDEN = "FieldValueForbidden"
 REASON_TYPE = "FieldValueTypeInvalid"
 REASON_TOO_MANY = "FieldValueTooMany"
 
+MOST_ITEMS = 10_000
+"""Items of a list that rules look at.
+
+An API server stores at most 1.5 MiB, which are fewer cliques, PodGroups or SubGroups: who writes
+them is stored with their names.
+"""
+
 _MAX_QUOTED = 200
 """Characters of a quoted value. The rest is cut off."""
 
@@ -80,13 +87,18 @@ def quote(value: Any) -> str:
 
     Control characters are escaped, and a long text is cut.
     """
+    length = 0
+    if isinstance(value, str):
+        length = len(value) + 2
+        value = value[:_MAX_QUOTED]  # first: a finding about each of many parts may quote one text
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
     except RecursionError:
         return "(nested too deeply to be shown)"
     if not text.isprintable():
         text = json.dumps(value, default=str)
-    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}... ({len(text)} characters)"
+    length = max(length, len(text))
+    return text if length <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}... ({length} characters)"
 
 
 def invalid(path: FieldPath, value: Any, detail: str) -> FieldError:
@@ -118,6 +130,11 @@ def wrong_type(path: FieldPath, value: Any, expected: str) -> FieldError:
     return FieldError(str(path), REASON_TYPE, f"Invalid value: {quote(value)}: must be {expected}")
 
 
+def too_many(path: FieldPath, items: Sequence[Any]) -> FieldError:
+    message = f"Too many: {len(items)}: must have at most {MOST_ITEMS} items"
+    return FieldError(str(path), REASON_TOO_MANY, message)
+
+
 def summary(findings: Sequence[FieldError]) -> str:
     """Return all findings on one line, as the API server prints them.
 
@@ -137,13 +154,15 @@ def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
 def walk_list(holder: Any, name: str, path: FieldPath, findings: Findings) -> list[Any]:
     """Return the list at `holder[name]`, or an empty list if it is absent or null.
 
-    For a value of another type, adds a finding and returns an empty list. `path` is the path of
-    `holder`.
+    For a value of another type, and for more than MOST_ITEMS, adds a finding and returns an empty
+    list. `path` is the path of `holder`.
     """
     value = holder.get(name)
     if isinstance(value, list):
-        return value
-    if value is not None:
+        if len(value) <= MOST_ITEMS:
+            return value
+        findings.append(too_many(path.child(name), value))
+    elif value is not None:
         findings.append(wrong_type(path.child(name), value, "a list"))
     return []
 

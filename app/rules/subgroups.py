@@ -31,6 +31,8 @@ def validate_pod_group(obj: JsonMap) -> Findings:
         return []
     if not isinstance(subgroups, list):
         return [fields.wrong_type(_PATH, subgroups, "a list")]
+    if len(subgroups) > fields.MOST_ITEMS:
+        return [fields.too_many(_PATH, subgroups)]
     return [] if _is_plainly_valid(subgroups) else _find_problems(subgroups)
 
 

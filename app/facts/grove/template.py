@@ -13,6 +13,7 @@ from app.facts.grove.annotations import group_in
 from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.fields import FieldError, FieldPath, Findings, as_map, walk_list, walk_map
+from app.objects.names import MAX_SUBDOMAIN
 from app.objects.shape import JsonMap, Object, int_of, list_of, map_of
 from app.value import Value
 
@@ -212,6 +213,14 @@ def read_template(obj: JsonMap, *, groups_read: bool = True) -> Template:
     )
 
 
+def _name(value: Any) -> str:
+    """Return the name of a group or a clique.
+
+    A longer one than an object can have is cut, because findings about many parts may contain it.
+    """
+    return str(value)[:MAX_SUBDOMAIN]
+
+
 def _parts_in(template: JsonMap, kind: str, findings: Findings) -> Iterator[tuple[SetPart, Object]]:
     """Yield the groups or the cliques of `template`, each with its content."""
     field = _LISTS[kind]
@@ -219,7 +228,7 @@ def _parts_in(template: JsonMap, kind: str, findings: Findings) -> Iterator[tupl
     for position, item in enumerate(walk_list(template, field, _TEMPLATE, findings)):
         at = path.index(position)
         content = as_map(item, at, findings) or {}
-        owner = (kind, str(content.get("name") or ""))
+        owner = (kind, _name(content.get("name") or ""))
         yield _read_part(owner, at, content, content, findings), content
 
 
@@ -246,7 +255,7 @@ def _read_group(part: SetPart, content: JsonMap, findings: Findings) -> GroupTem
         part,
         int_of(content.get("replicas"), 1),
         int_of(content.get("minAvailable"), 1),
-        tuple(map(str, walk_list(content, "cliqueNames", part.path, findings))),
+        tuple(map(_name, walk_list(content, "cliqueNames", part.path, findings))),
     )
 
 

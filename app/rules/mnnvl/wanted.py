@@ -16,7 +16,7 @@ from app.facts.grove.template import CliqueTemplate, Template, owner_text
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, PCSG_REPLICA
 from app.facts.place import Place, read_place
-from app.objects.fields import FieldError, FieldPath, Findings, forbidden
+from app.objects.fields import FieldError, FieldPath, Findings, forbidden, quote
 from app.objects.metadata import annotations_of, labels_of
 from app.objects.names import is_index
 from app.objects.shape import JsonMap, map_of, maps_at, maps_of, text_at
@@ -274,9 +274,10 @@ def both_in_set(template: Template) -> Iterator[FieldError]:
 
 def _both(path: FieldPath, group: str, reason: str = "") -> FieldError:
     cause = f" ({reason})" if reason else ""
+    named = quote(group)
     return forbidden(
         path,
-        f'{MNNVL_ENABLED}: "true" and {MNNVL_GROUP}: "{group}" exclude each other{cause}, because'
+        f'{MNNVL_ENABLED}: "true" and {MNNVL_GROUP}: {named} exclude each other{cause}, because'
         f" each pod would get two claims for one NVLink channel. Keep {MNNVL_GROUP} if Grove"
         f" manages MNNVL here (autoMNNVLEnabled), and {MNNVL_ENABLED} otherwise; {MNNVL_GROUP}:"
         ' "none" takes a clique out of a group',

@@ -16,7 +16,7 @@ from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
 from app.facts.grove.podgang import read_told
 from app.facts.grove.topology import Level
 from app.facts.labels import POD_GANG_ROLE, TOPOLOGY_NAME
-from app.objects.fields import FieldPath
+from app.objects.fields import MOST_ITEMS, FieldPath
 from app.objects.metadata import annotations_of, labels_of
 from app.objects.shape import JsonMap, list_of, map_at, map_of, maps_at, text_of
 from app.rules.topology.members import PodGroupClique, PodGroupCliques
@@ -53,7 +53,8 @@ def gang_warnings(gang: JsonMap, topology_of: TopologyOf) -> list[str]:
     parts = {WHOLE: _part(spec, topology, at, WHOLE)}
 
     group_of: dict[str, str] = {}
-    for position, entry in enumerate(list_of(spec.get("topologyConstraintGroupConfigs"))):
+    entries = list_of(spec.get("topologyConstraintGroupConfigs"))[:MOST_ITEMS]
+    for position, entry in enumerate(entries):
         name = f"group {position}"
         path = at.child("topologyConstraintGroupConfigs").index(position)
         parts[name] = _part(entry, topology, path, WHOLE)
@@ -61,7 +62,7 @@ def gang_warnings(gang: JsonMap, topology_of: TopologyOf) -> list[str]:
             str(podgroup): name for podgroup in list_of(map_of(entry).get("podGroupNames"))
         }
 
-    for position, podgroup in enumerate(list_of(spec.get("podgroups"))):
+    for position, podgroup in enumerate(list_of(spec.get("podgroups"))[:MOST_ITEMS]):
         path = at.child("podgroups").index(position)
         parent = group_of.get(str(map_of(podgroup).get("name")), WHOLE)
         parts[f"podgroup {position}"] = _part(podgroup, topology, path, parent)

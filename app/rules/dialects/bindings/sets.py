@@ -18,6 +18,7 @@ from app.objects.fields import (
     Findings,
     forbidden,
     invalid,
+    quote,
     required,
 )
 from app.objects.shape import JsonMap
@@ -147,7 +148,7 @@ def _read_names(constraints: Sequence[Packing]) -> tuple[dict[Owner, str], Findi
         if packing.topology_name and packing.topology_name != first:
             text = (
                 "all topologyName values of a PodCliqueSet must be the same, and another one is"
-                f' "{first}"'
+                f" {quote(first)}"
             )
             findings.append(invalid(at, packing.topology_name, text))
         names[packing.owner] = name

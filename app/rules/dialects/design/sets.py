@@ -8,7 +8,7 @@ webhook.
 
 from collections.abc import Iterator, Mapping
 
-from app.facts.grove.template import Owner, SetPart, Template, owner_text, read_template
+from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text, read_template
 from app.facts.grove.topology import DOMAINS, ClusterTopology
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath, Findings
@@ -139,6 +139,12 @@ def _findings(constraints: Constraints, topology: ClusterTopology) -> Findings:
         for constraint in constraints.all
         if constraint.domain in DOMAINS
     }
+    # once for each owner: many parts may have one name by mistake, and many groups above it
+    narrowest = {
+        owner: max(constraints.template.above(owner), key=lambda above: ranks.get(above, 0))
+        for owner in ranks
+        if owner != SET
+    }
     existing = topology.domains
     findings: Findings = []
     for constraint in constraints.all:
@@ -148,7 +154,9 @@ def _findings(constraints: Constraints, topology: ClusterTopology) -> Findings:
             continue
         if domain not in existing:
             findings.append(_not_found(constraint, topology))
-        findings += _too_broad(constraint, constraints.template, ranks, topology)
+        findings += _too_broad(
+            constraint, narrowest.get(constraint.part.owner, SET), ranks, topology
+        )
 
     return findings
 
@@ -161,21 +169,17 @@ def _not_found(constraint: Constraint, topology: ClusterTopology) -> FieldError:
 
 def _too_broad(
     constraint: Constraint,
-    template: Template,
+    narrowest: Owner,
     ranks: Mapping[Owner, int],
     topology: ClusterTopology,
 ) -> Iterator[FieldError]:
-    """Yield a finding if a constraint above this one is narrower.
+    """Yield a finding if the `narrowest` constraint above this one is narrower.
 
     `ranks` are positions in DOMAINS.
     """
-    rank = DOMAINS.index(constraint.domain)
-    above = template.above(constraint.part.owner)
-    narrower = [owner for owner in above if ranks.get(owner, 0) > rank]
-    if not narrower:
+    if ranks.get(narrowest, 0) <= DOMAINS.index(constraint.domain):
         return
 
-    narrowest = max(narrower, key=ranks.__getitem__)
     domain = DOMAINS[ranks[narrowest]]
     text = (
         f'must be as strict as packDomain "{domain}" of {owner_text(narrowest)}, or stricter;'
