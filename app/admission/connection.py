@@ -119,8 +119,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
-        self._is_known = not self._exchange.only_known or bool(transport.get_extra_info("peercert"))
-        self._watch = self._loop.call_later(self._limits.watch_seconds, self._look)
+        self._look()
         self._serving.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -413,12 +412,19 @@ class Connection(asyncio.Protocol):
         self._serving.hand_over(self._serving, self._transport, request)
         self._serving.closed(self)
 
+    def _has_certificate(self) -> bool:
+        """Return whether the caller has a valid certificate, or needs none."""
+        needed = self._exchange.only_known
+        return not needed or self._transport.get_extra_info("peercert") is not None
+
     def _look(self) -> None:
         """Close the connection if it has been idle for too long.
 
-        It is also closed if a request or the reading of an answer takes too long.
+        It is also closed if a request or the reading of an answer takes too long. A certificate of
+        the caller may have expired.
         """
         now = self._loop.time()
+        self._is_known = self._has_certificate()
         self._watch = self._loop.call_later(self._limits.watch_seconds, self._look)
         if self._is_active:
             self._is_active = False

@@ -10,7 +10,8 @@ verdict takes as much processor time as with uvloop's (`./scripts/bench verdicts
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 _RECORD = 16 * 1024
@@ -167,7 +168,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "peercert":
-            return self._tls.getpeercert() if self._tls is not None else default
+            shown = self._tls.getpeercert() if self._tls is not None else None
+            return shown if shown and not _has_expired(shown) else default
         if name == "sslcontext":
             return self._context
         return self._raw.get_extra_info(name, default)
@@ -278,3 +280,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _has_expired(certificate: Mapping[str, Any]) -> bool:
+    """Return whether a certificate has expired after it was shown.
+
+    A client that resumes a session shows none again.
+    """
+    return ssl.cert_time_to_seconds(certificate["notAfter"]) < time.time()

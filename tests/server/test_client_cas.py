@@ -5,6 +5,7 @@ import json
 import socket
 import ssl
 import sys
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from app.admission.serving import ConnectionLimits
 from app.certificates.client_cas import ClientCas
 from app.certificates.issue import make_ca
 from tests.reviews import load
@@ -158,6 +160,31 @@ async def test_a_session_of_a_former_client_ca_is_not_resumed(
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await asyncio.to_thread(asked, port, former, session)
     assert len(waiting.seen.verdicts) == 2
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_certificate_that_has_expired_gives_no_verdict_in_a_session_or_a_connection(
+    tmp_path: Path, version: ssl.TLSVersion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, client = client_certificate(tmp_path, "ours")
+    client.maximum_version = version
+    limits = ConnectionLimits(watch_seconds=0.01)
+    waiting = Waiting(tmp_path, limits, client_cas=file.read_bytes())
+    async with listening(waiting):
+        opened = await as_client(waiting, client)
+        await verdict_of(opened)
+        _, session = await asyncio.to_thread(asked, waiting.listener.port, client, None)
+        assert len(waiting.seen.verdicts) == 2
+
+        two_hours_later = time.time() + 7200
+        monkeypatch.setattr(time, "time", lambda: two_hours_later)
+        answered, _ = await asyncio.to_thread(asked, waiting.listener.port, client, session)
+        assert answered.startswith(b"HTTP/1.1 401 ")
+        async with asyncio.timeout(PATIENCE):
+            while b" 401 " not in (await verdict_of(opened))[0]:
+                waiting.seen.verdicts.clear()
+                await asyncio.sleep(0)
+        opened[1].close()
 
 
 def asked(
