@@ -47,17 +47,35 @@ def main(argv: Sequence[str] | None = None) -> int:
         # the parser of all commands would print the usage of none of them
         commands.get(name, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
 
+    return _run(command, arguments)
+
+
+def _run(command: Command, arguments: argparse.Namespace) -> int:
+    """Run a command, and return its exit code, or that of what has ended it."""
     try:
-        return command.run(arguments)
+        code = command.run(arguments)
+        sys.stdout.flush()
+        return code
     except (ConfigurationError, UnusableInput) as problem:
         complain(problem, kept="\n")
         return UNUSABLE
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # the reader of our output, such as `head`, has ended; this prevents the flush at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # the reader of our output, such as `head`, has ended
+        _print_no_more()
         return 141
+    except OSError as problem:
+        # a folder that may not be looked into, or, without a name, a full disk
+        if problem.filename is None:
+            _print_no_more()
+        complain(f"{problem.filename or 'the output'}: {problem.strerror or problem}")
+        return UNUSABLE
+
+
+def _print_no_more() -> None:
+    """Prevent the flush at the end, which would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_what_can_be_shown() -> None:

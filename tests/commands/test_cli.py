@@ -1,5 +1,6 @@
 """The command line: what it prints and how it ends."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -34,6 +35,42 @@ def test_a_reader_that_went_away_gets_no_traceback(arguments: tuple[str, ...]) -
         assert process.stderr is not None
         said = process.stderr.read()
     assert (process.returncode, said) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check", str(EXAMPLES)],
+        ["explain", "three-levels", "--offline", str(EXAMPLES / "podcliqueset-three-levels.yaml")],
+        ["webhooks"],
+        ["policies", "--mutating"],
+        ["certs", "check", str(EXAMPLES)],
+    ],
+    ids=lambda arguments: str(arguments[0]),
+)
+def test_an_output_that_can_not_be_written_is_said(arguments: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "app", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            cwd=EXAMPLES.parent.parent,
+        )
+    expected = "can't explain: [Errno 28]" if arguments[0] == "explain" else "the output:"
+    assert (ended.returncode, ended.stderr) == (2, f"{expected} No space left on device\n")
+
+
+def test_a_file_that_may_not_be_looked_at_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def refused(_: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", "hidden/file.yaml")
+
+    monkeypatch.setattr(Path, "is_dir", refused)
+    assert main(["check", "hidden/file.yaml"]) == 2
+    assert capsys.readouterr().err == "hidden/file.yaml: Permission denied\n"
 
 
 def test_a_terminal_without_utf_8_gets_codes_of_characters_that_it_does_not_have(
