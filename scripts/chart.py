@@ -270,8 +270,9 @@ def policies() -> str:
         1,
     )
     body = "---\n".join(_with_actions(document) for document in text.split("---\n"))
-    marking = _documents(marking_policies(Configuration()))
-    body += f"""{{{{- if .Capabilities.APIVersions.Has "{MARKING}" }}}}
+    marking = _with_workloads(_documents(marking_policies(_with_marked_workloads())))
+    is_enabled = configured(True, "workloads", "enabled")
+    body += f"""{{{{- if and (.Capabilities.APIVersions.Has "{MARKING}") ({is_enabled}) }}}}
 ---
 {in_namespace(marking)}{{{{- end }}}}
 """
@@ -297,9 +298,36 @@ def _with_actions(document: str) -> str:
     return replaced(document, former, f"  validationActions: {actions}\n")
 
 
+def configured(default: Any, *path: str) -> str:
+    """Return the expression of a value of the configuration."""
+    return f"dig {' '.join(map(json.dumps, (*path, default)))} .Values.config"
+
+
+def _with_marked_workloads() -> Configuration:
+    labels = {key: f"marked-{key.lower()}" for key in LABELS_OF_QUEUES}
+    workloads = {"schedulerName": "marked-scheduler", "labels": labels}
+    return Configuration.model_validate({"workloads": workloads})
+
+
+def _with_workloads(text: str) -> str:
+    """Return policies with the section `workloads` of the values in place of what is marked."""
+    defaults = Configuration().model_dump(by_alias=True)["workloads"]
+    name = configured(defaults["schedulerName"], "workloads", "schedulerName")
+    text = text.replace("marked-scheduler", f"{{{{ {name} }}}}")
+    for key in LABELS_OF_QUEUES:
+        label = configured(defaults["labels"][key], "workloads", "labels", key)
+        text = text.replace(f"marked-{key.lower()}", f"{{{{ {label} }}}}")
+    return text
+
+
+LABELS_OF_QUEUES = ("queue", "project", "nodePool")
+"""The keys of `workloads.labels` on which the queue guard depends."""
+
+
 def queue_guard() -> str:
     marked = "kai-namespace"
-    text = in_namespace(_documents(queue_policies(Configuration(), "refuse", marked)))
+    policies = queue_policies(_with_marked_workloads(), "refuse", marked)
+    text = _with_workloads(in_namespace(_documents(policies)))
     text = text.replace(marked, "{{ .Values.queueGuard.kaiNamespace }}")
     text = text.replace(
         "  validationActions:\n  - Deny\n",

@@ -94,5 +94,13 @@ def test_the_chart_guards_queues_in_either_mode(mode: Mode) -> None:
     assert of_chart("queue-guard", values) == by_name(expected)
 
 
+def test_the_guard_of_the_chart_knows_the_configured_labels_and_scheduler() -> None:
+    labels = {"queue": "example.com/queue", "project": "team", "nodePool": "example.com/pool"}
+    config = {"workloads": {"schedulerName": "other", "labels": labels}}
+    values = {"config": config, "queueGuard": {"mode": "refuse"}}
+    expected = [NAMES, *queue_policies(Configuration.model_validate(config), "refuse", KAI)]
+    assert of_chart("queue-guard", values) == by_name(expected)
+
+
 def test_by_default_the_chart_has_no_policies() -> None:
     assert of_chart("policies", {}) + of_chart("queue-guard", {}) == []
