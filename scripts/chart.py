@@ -168,14 +168,9 @@ def _with_certificates(text: str) -> str:
     (variable,) = pod["containers"][0]["env"]
     secret = pod["volumes"][0]["secret"]["secretName"]
 
-    first = "          env:\n"
-    text = replaced(
-        text,
-        first,
-        f"{first}            {{{{- if {CERT_MANAGER} }}}}\n"
-        f"            - {{name: {variable['name']}, value: {variable['value']}}}\n"
-        "            {{- end }}\n",
-    )
+    former = f"{variable['name']}, value: self-managed"
+    mode = f'{{{{ {CERT_MANAGER} | ternary "{variable["value"]}" "self-managed" }}}}'
+    text = replaced(text, former, f"{variable['name']}, value: {mode}")
     memory = "          emptyDir: {medium: Memory, sizeLimit: 1Mi}\n"
     return replaced(
         text,

@@ -4,6 +4,7 @@ takes them.
 That their rules are those which the server needs is in `tests/doctor/test_permissions.py`.
 """
 
+import copy
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from app.sandbox.manifests import OWN
 from app.sandbox.real import RealApiServer, find_binaries
 from tests.rendered import (
     FOLDERS,
+    MANIFESTS,
     OVERLAYS,
     Object,
     configuration,
@@ -254,6 +256,25 @@ def test_the_configuration_can_be_used_and_drains_within_the_grace_period(overla
     ]
     assert used.server.drain_seconds + 20 < grace
     assert used.certificates.mode == ("files" if overlay == "cert-manager" else "self-managed")
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_overlay_decides_who_makes_certificates_whatever_the_configuration_says(
+    overlay: str,
+) -> None:
+    example = (MANIFESTS / "examples" / "configuration.yaml").read_text()
+    objects = copy.deepcopy(rendered(f"overlays/{overlay}"))
+    for obj in objects:
+        if "config.yaml" in obj.get("data", ()):
+            obj["data"]["config.yaml"] = example
+    assert "mode: files" in example
+    mode = "files" if overlay == "cert-manager" else "self-managed"
+    assert configuration(objects).certificates.mode == mode
+
+
+def test_a_node_can_be_drained_of_a_single_replica() -> None:
+    budget = of_kind(rendered("overlays/self-managed"), "PodDisruptionBudget")["spec"]
+    assert (budget["maxUnavailable"], "minAvailable" in budget) == (1, False)
 
 
 def exposed() -> set[str]:
