@@ -85,8 +85,30 @@ def service() -> str:
     return template("base/service.yaml", text, SERVER)
 
 
+NAMES = {
+    "certificates": ("namespace", "secretName", "serviceName", "webhookConfigurations"),
+    "leaderElection": ("namespace", "name"),
+}
+"""The keys of the configuration with names of objects, which the chart and its RBAC rules fix."""
+
+
+def checks_of_names() -> str:
+    """Return a check of each of NAMES: with another one, the server would lack rights."""
+    defaults = Configuration().model_dump(by_alias=True)
+    lines = []
+    for section, keys in NAMES.items():
+        for key in keys:
+            default = ".Release.Namespace" if key == "namespace" else f'"{defaults[section][key]}"'
+            name = f'dig "{section}" "{key}" {default} .Values.config'
+            problem = f"config.{section}.{key}: names of objects are fixed, leave it out"
+            lines.append(
+                f'{{{{- if ne ({name}) {default} }}}}{{{{ fail "{problem}" }}}}{{{{- end }}}}'
+            )
+    return "".join(f"{line}\n" for line in lines)
+
+
 def configuration() -> str:
-    text = f"""apiVersion: v1
+    text = f"""{checks_of_names()}apiVersion: v1
 kind: ConfigMap
 metadata:
   name: {{{{ include "grove-admission.configuration" . }}}}
@@ -108,6 +130,11 @@ def version() -> str:
 def deployment() -> str:
     text = in_namespace(source("base/deployment.yaml"))
     text = replaced(text, "  replicas: 2\n", "  replicas: {{ .Values.replicas }}\n")
+    port = '{{ dig "server" "port" 8443 .Values.config }}'
+    text = replaced(text, "containerPort: 8443}", f"containerPort: {port}}}")
+    seconds = '{{ add 30 (dig "server" "drainSeconds" 10 .Values.config | ceil) }}'
+    grace = "terminationGracePeriodSeconds: "
+    text = replaced(text, f"{grace}45\n", f"{grace}{seconds}\n")
     text = replaced(
         text,
         f"image: grove-admission:{version()}\n",

@@ -4,6 +4,7 @@ import json
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -193,6 +194,25 @@ def test_each_setting_is_where_it_belongs() -> None:
     assert configuration(render(CHART, values)).mnnvl.claim_mode == "template"
 
 
+@pytest.mark.parametrize(
+    ("server", "port", "grace"),
+    [
+        pytest.param({"port": 9443, "drainSeconds": 600}, 9443, 630, id="other values"),
+        pytest.param({"drainSeconds": 0.5}, 8443, 31, id="a part of a second"),
+        pytest.param({"drainSeconds": None}, 8443, 40, id="the default of the server"),
+        pytest.param(None, 8443, 40, id="no section"),
+    ],
+)
+def test_the_deployment_follows_the_port_and_the_time_to_drain(
+    server: dict[str, Any] | None, port: int, grace: int
+) -> None:
+    objects = by_name(render(CHART, {"config": {"server": server}}))
+    pod = objects["Deployment", "grove-admission"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["ports"] == [{"name": "https", "containerPort": port}]
+    assert pod["terminationGracePeriodSeconds"] == grace
+
+
 def test_a_change_of_the_configuration_replaces_the_replicas() -> None:
     def name(drain_seconds: int) -> str:
         objects = render(CHART, {"config": {"server": {"drainSeconds": drain_seconds}}})
@@ -215,6 +235,8 @@ def test_a_change_of_the_configuration_replaces_the_replicas() -> None:
         ({"webhooks": {"failurePolicy": {"pod": "Fail"}}}, "/webhooks/failurePolicy"),
         ({"monitoring": {"enabled": "yes"}}, "/monitoring/enabled"),
         ({"replica": 2}, "replica"),
+        ({"config": {"leaderElection": {"name": "other"}}}, "config.leaderElection.name"),
+        ({"config": {"certificates": {"namespace": "a"}}}, "config.certificates.namespace"),
     ],
 )
 def test_a_bad_value_is_refused_with_its_path(values: Values, path: str) -> None:
