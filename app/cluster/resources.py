@@ -131,13 +131,19 @@ class MnnvlResources:
         `doubt` about the review.
         """
         self._check_served(plan)
+        # what creates nothing takes no turn: nobody can let others wait for theirs
+        if dry_run:
+            return await self._ensure_all(plan, dry_run=True)
+        if doubt is not None:
+            return await self._leave_to_leader(plan, doubt)
+
         key = (plan.namespace, plan.base_name)
         lock = self._in_flight.setdefault(key, asyncio.Lock())
         try:
             async with lock:
-                if dry_run or self.is_ensured(plan):
-                    return await self._ensure_all(plan, dry_run)
-                return await self._ensure_asked(plan, doubt)
+                if self.is_ensured(plan):
+                    return await self._ensure_all(plan, dry_run=False)
+                return await self._ensure_asked(plan)
         finally:
             if not lock.locked():
                 self._in_flight.pop(key, None)
@@ -151,23 +157,23 @@ class MnnvlResources:
                     " up here"
                 )
 
-    async def _ensure_asked(
-        self,
-        plan: Plan,
-        doubt: str | None,
-    ) -> list[Object]:
-        if doubt is None:
-            ref = ObjectRef(POD_CLIQUE_SET, plan.set_name, plan.namespace)
-            stored = await find(self._client, ref)
-            doubt = _doubt_about(plan, stored)
-            if stored is not None and doubt is None:
-                # the cache may still have a former set of this name
-                plan = _owned_by(plan, stored["metadata"]["uid"])
+    async def _ensure_asked(self, plan: Plan) -> list[Object]:
+        ref = ObjectRef(POD_CLIQUE_SET, plan.set_name, plan.namespace)
+        stored = await find(self._client, ref)
+        doubt = _doubt_about(plan, stored)
+        if doubt is not None:
+            return await self._leave_to_leader(plan, doubt)
 
-        created = await self._ensure_all(plan, dry_run=doubt is not None)
-        if created and doubt is not None:
+        # the cache may still have a former set of this name
+        assert stored is not None
+        plan = _owned_by(plan, stored["metadata"]["uid"])
+        return await self._ensure_all(plan, dry_run=False)
+
+    async def _leave_to_leader(self, plan: Plan, doubt: str) -> list[Object]:
+        """Return nothing. Raise Unavailable with the `doubt` if the leader has to create some."""
+        if await self._ensure_all(plan, dry_run=True):
             raise Unavailable(doubt)
-        return created
+        return []
 
     async def _ensure_all(
         self,

@@ -354,6 +354,15 @@ async def test_a_first_try_that_fails_does_not_hold_up_the_others() -> None:
     assert cluster.resources._in_flight == {}
 
 
+async def test_a_stranger_who_waits_for_the_api_server_lets_nobody_wait() -> None:
+    cluster = OfflineCluster([SET])
+    stranger = cluster.resources.ensure(plan(), dry_run=False, doubt="it may be anybody's")
+    assert stranger.send(None) is None  # a call, which is never answered
+    async with asyncio.timeout(60):
+        assert len(await cluster.resources.ensure(plan(), dry_run=False)) == 2
+    stranger.close()
+
+
 async def test_a_cancelled_try_lets_the_next_one_in() -> None:
     cluster = OfflineCluster([SET])
     task = asyncio.ensure_future(cluster.resources.ensure(plan(), dry_run=False))
