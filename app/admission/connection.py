@@ -166,6 +166,10 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         self._transport.abort()
 
+    @property
+    def review_size(self) -> int:
+        return len(self._review)
+
     def judge(self) -> Answer | Awaitable[Answer] | None:
         review = self._review
         self._review = b""
@@ -414,8 +418,7 @@ class Connection(asyncio.Protocol):
 
     def _has_certificate(self) -> bool:
         """Return whether the caller has a valid certificate, or needs none."""
-        needed = self._exchange.only_known
-        return not needed or self._transport.get_extra_info("peercert") is not None
+        return not self._exchange.only_known or bool(self._transport.get_extra_info("peercert"))
 
     def _look(self) -> None:
         """Close the connection if it has been idle for too long.

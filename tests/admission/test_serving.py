@@ -1,0 +1,54 @@
+"""Verdicts share the turns of the event loop with everything else."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+
+from app.admission.exchange import Exchange
+from app.admission.serving import TURN_SECONDS, Serving
+from tests.reviews import Seen
+
+
+class Judged:
+    """A request whose verdict takes some seconds."""
+
+    def __init__(self, review_size: int, judged: Callable[[int], None]) -> None:
+        self.review_size = review_size
+        self._judged = judged
+
+    def judge(self) -> tuple[int, bytes]:
+        self._judged(self.review_size)
+        return 200, b""
+
+    def take(self, answer: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("seconds", "turns"),
+    [
+        pytest.param(TURN_SECONDS / 100, [[8, 9, 2, 5]], id="quick ones together"),
+        pytest.param(TURN_SECONDS * 2, [[8], [2], [5], [9]], id="slow ones, short ones first"),
+    ],
+)
+async def test_what_comes_at_once_is_judged_as_far_as_a_turn_allows(
+    seconds: float, turns: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    judged: list[int] = []
+
+    def note(size: int) -> None:
+        nonlocal now
+        now += seconds
+        judged.append(size)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    serving = Serving(Exchange({}, Seen()), lambda *_: None)
+    later = [serving.judges_later(Judged(size, note)) for size in (1, 8, 9, 2, 5)]
+    assert later == [False, True, True, True, True]
+    for turn in [*turns, []]:
+        judged.clear()
+        await asyncio.sleep(0)
+        assert judged == turn
