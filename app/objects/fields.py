@@ -23,8 +23,8 @@ REASON_TOO_MANY = "FieldValueTooMany"
 MOST_ITEMS = 10_000
 """Items of a list that rules look at.
 
-An API server stores at most 1.5 MiB, which are fewer cliques, PodGroups or SubGroups: who writes
-them is stored with their names.
+An API server stores at most 1.5 MiB of an object. These are fewer cliques, because who wrote each
+is stored too. SubGroups that are all valid may be more.
 """
 
 _MAX_QUOTED = 200

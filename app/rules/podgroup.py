@@ -3,7 +3,7 @@
 Source: https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/pkg/apis/scheduling/v2alpha2/podgroup_types.go
 """
 
-from app.objects.fields import FieldPath
+from app.objects.fields import MOST_ITEMS, FieldPath
 from app.objects.shape import JsonMap, list_of, map_of, text_at
 from app.rules.topology.placing import WHOLE, PartLevels, TopologyOf, placing_warnings
 
@@ -20,7 +20,7 @@ def constraint_warnings(obj: JsonMap, topology_of: TopologyOf) -> list[str]:
         return []
 
     parts = {WHOLE: _part(spec, _SPEC, WHOLE)}
-    for position, subgroup in enumerate(list_of(spec.get("subGroups"))):
+    for position, subgroup in enumerate(list_of(spec.get("subGroups"))[:MOST_ITEMS]):
         holder = map_of(subgroup)
         at = _SPEC.child("subGroups").index(position)
         parts[text_at(holder, "name")] = _part(holder, at, text_at(holder, "parent"))

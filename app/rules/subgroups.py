@@ -31,9 +31,11 @@ def validate_pod_group(obj: JsonMap) -> Findings:
         return []
     if not isinstance(subgroups, list):
         return [fields.wrong_type(_PATH, subgroups, "a list")]
+    if _is_plainly_valid(subgroups):
+        return []
     if len(subgroups) > fields.MOST_ITEMS:
         return [fields.too_many(_PATH, subgroups)]
-    return [] if _is_plainly_valid(subgroups) else _find_problems(subgroups)
+    return _find_problems(subgroups)
 
 
 def _is_plainly_valid(subgroups: list[Any]) -> bool:

@@ -99,6 +99,12 @@ def test_a_long_list_is_refused_as_a_whole(
     )
 
 
+def test_subgroups_that_are_all_valid_are_allowed_however_many_they_are() -> None:
+    path, kind, _, _ = LISTS["SubGroups"]
+    valid = [{"name": f"s{number}", "topologyConstraint": {}} for number in range(MOST_ITEMS + 1)]
+    assert asked(path, kind, {"spec": {"subGroups": valid}})["allowed"]
+
+
 def test_of_a_long_list_that_is_not_refused_the_begin_is_looked_at() -> None:
     held = {"topologyConstraint": {"packConstraint": {"required": "a"}}}
     gang = {"spec": {"podgroups": [held] * (MOST_ITEMS + 1)}}
