@@ -214,6 +214,7 @@ def _node(index: Index, position: int) -> Values:
     groups = dict.fromkeys(_group_of(index, pod) for pod in index.pods_on.get(node.name, ()))
     why = ["cordoned"] if node.unschedulable else []
     why += [] if node.ready else ["not ready"]
+    why += [node.pressure] if node.pressure else []
     why += ["tainted"] if node.taints and not node.unschedulable else []
 
     return {

@@ -107,6 +107,23 @@ def test_labels_of_a_file_may_be_no_texts() -> None:
     assert read_node({"metadata": {"name": "n", "labels": {"a": 1}}}).labels == {"a": "1"}
 
 
+@pytest.mark.parametrize(
+    ("type_", "status", "pressure"),
+    [
+        ("DiskPressure", "True", "DiskPressure"),
+        ("NetworkUnavailable", "Unknown", "NetworkUnavailable"),
+        ("DiskPressure", "False", ""),
+        ("FrequentKubeletRestart", "True", ""),
+    ],
+)
+def test_a_condition_that_keeps_kai_away_from_a_node(
+    type_: str, status: str, pressure: str
+) -> None:
+    conditions = [{"type": "Ready", "status": "True"}, {"type": type_, "status": status}]
+    node = read_node({"metadata": {"name": "n"}, "status": {"conditions": conditions}})
+    assert (node.ready, node.pressure, node.takes_pods) == (True, pressure, not pressure)
+
+
 def test_a_pod_with_a_part_of_a_gpu_that_is_gated() -> None:
     conditions = [
         {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"},

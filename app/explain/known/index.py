@@ -116,7 +116,7 @@ class Index(Belongings):
     @cached_property
     def open_nodes(self) -> list[bool]:
         """Which nodes take pods that select nothing and tolerate nothing."""
-        return [node.ready and not node.unschedulable and not node.taints for node in self.nodes]
+        return [node.takes_pods and not node.taints for node in self.nodes]
 
     @cached_property
     def open_for_gpus(self) -> list[bool]:
@@ -125,10 +125,7 @@ class Index(Belongings):
         A taint that is named after them keeps others away: ExtendedResourceToleration, an admission
         plugin of Kubernetes, has these pods tolerate it.
         """
-        return [
-            node.ready and not node.unschedulable and all(t.key == GPU for t in node.taints)
-            for node in self.nodes
-        ]
+        return [node.takes_pods and all(t.key == GPU for t in node.taints) for node in self.nodes]
 
     @cached_property
     def gpu_names(self) -> tuple[str, ...]:

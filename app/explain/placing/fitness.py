@@ -35,12 +35,14 @@ def untolerated(shape: Shape, node: Node) -> Taint | None:
 def unfit_because(shape: Shape, node: Node) -> str:
     """Return why new pods of this shape may not be bound to this node.
 
-    It is one or two words; "" if they may, if it has room.
+    It is one or a few words; "" if they may, if it has room.
     """
     if not node.ready:
         return "not ready"
     if node.unschedulable:
         return "cordoned"
+    if node.pressure:
+        return f"with {node.pressure}"
     taint = untolerated(shape, node) if node.taints else None
     if taint:
         return f"tainted {taint.key}"

@@ -146,10 +146,12 @@ def _unfit(
     return about(evidence, "NodesUnfit", text, remedy, "platform", objects=refs, commands=commands)
 
 
+_STEPS = {"cordoned": "uncordon the nodes", "tainted": "tolerate the taints or remove them"}
+
+
 def _what_opens(obstacle: Obstacle, whys: list[str]) -> str:
     """Return what opens nodes, and whether they are free then."""
-    remedies = {"cordoned": "uncordon the nodes", "not ready": "repair the nodes"}
-    steps = (remedies.get(why, "tolerate the taints or remove them") for why in whys)
+    steps = (_STEPS.get(why.partition(" ")[0], "repair the nodes") for why in whys)
     remedy = listed(dict.fromkeys(steps))
     if obstacle.placements.under(OPENED).fits:
         return remedy

@@ -11,7 +11,7 @@ from app.facts.kubernetes.selectors import Taint, read_taints
 from app.facts.named import ClusterScoped, interned
 from app.facts.quantity import Amounts, amounts
 from app.objects.metadata import labels_of
-from app.objects.shape import JsonMap, map_at, map_of, maps_of
+from app.objects.shape import JsonMap, map_at, map_of, maps_of, text_at
 from app.value import Value
 
 Labels = Mapping[str, str]
@@ -60,8 +60,15 @@ def _positions(keys: Texts, grouping: Grouping) -> tuple[int, ...]:
     return tuple(position for position, key in enumerate(keys) if key in grouping)
 
 
+_PRESSURE = {"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"}
+"""Conditions of a node that is ready, and that KAI gives no pods all the same."""
+
+
 class Node(ClusterScoped):
-    """What decides on placement. Other annotations and images are not kept."""
+    """What decides on placement. Other annotations and images are not kept.
+
+    `pressure` is a condition that keeps KAI away, such as DiskPressure; "" if there is none.
+    """
 
     kind = "Node"
     labels: Labels = field(default_factory=dict)
@@ -69,6 +76,12 @@ class Node(ClusterScoped):
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True
+    pressure: str = ""
+
+    @property
+    def takes_pods(self) -> bool:
+        """Whether pods may be bound to it that tolerate its taints."""
+        return self.ready and not self.unschedulable and not self.pressure
 
 
 def read_node(obj: JsonMap) -> Node:
@@ -82,6 +95,7 @@ def read_node(obj: JsonMap) -> Node:
         read_taints(spec.get("taints")),
         spec.get("unschedulable") is True,
         _is_ready(status.get("conditions")),
+        _pressure(status.get("conditions")),
     )
 
 
@@ -107,3 +121,9 @@ def _is_ready(conditions: Any) -> bool:
     return all(
         item.get("status") == "True" for item in maps_of(conditions) if item.get("type") == "Ready"
     )
+
+
+def _pressure(conditions: Any) -> str:
+    """Return the first condition that keeps KAI away (its CheckNodeConditionPredicate)."""
+    types = (text_at(item, "type") for item in maps_of(conditions) if item.get("status") != "False")
+    return next(filter(_PRESSURE.__contains__, types), "")

@@ -211,7 +211,7 @@ def _like(model: Node, name: str) -> Node:
     """
     labels = {key: name if value == model.name else value for key, value in model.labels.items()}
     taints = tuple(taint for taint in model.taints if not taint.key.startswith(_OF_NODE))
-    return replace(model, name=name, labels=labels, taints=taints, unschedulable=False, ready=True)
+    return Node(name, labels, model.allocatable, taints)
 
 
 def _copied(part: ResourceSlice, name: str) -> ResourceSlice:
