@@ -127,12 +127,10 @@ def gang_of_pod_group(index: Index, group: KaiPodGroup) -> Gang:
     It is made from its SubGroups, or of all its pods together.
     """
     pods = _alive(index.pods_of_group.get(group.key, ()))
-    return Gang(
-        group.ref,
-        _unit_of_subgroups(index, group, pods),
-        topology_of(index, group.topology),
-        pod_group=group,
-    )
+    topology = topology_of(index, group.topology)
+    subgroups = tuple(replace(sub, told=topology.by_keys(sub.told)) for sub in group.subgroups)
+    group = replace(group, told=topology.by_keys(group.told), subgroups=subgroups)
+    return Gang(group.ref, _unit_of_subgroups(index, group, pods), topology, pod_group=group)
 
 
 def gang_of_pod(index: Index, pod: Pod) -> Gang:

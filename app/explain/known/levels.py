@@ -71,6 +71,12 @@ class Topology(Value):
         broader = self.wider(told.required) if told.preferred else ()
         return told.preferred in [level.key for level in broader]
 
+    def by_keys(self, told: SchedulerConstraint) -> SchedulerConstraint:
+        """Return a constraint with node labels in place of their aliases, as KAI reads it."""
+        keys = dict(self.kai.aliases) if self.kai else {}
+        levels = (told.required, told.preferred)
+        return SchedulerConstraint(*(keys.get(level, level) for level in levels))
+
     def name_of(self, key: str) -> str:
         """Return the level of a node label, the label itself if no level has it."""
         names = [level.domain for level in self.levels if level.key == key]

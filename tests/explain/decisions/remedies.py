@@ -158,7 +158,7 @@ def _key(level: str) -> str:
 def _wider(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
     for constraint in cluster.constraints(reason.parts):
         for name in ("required", _FIELDS["required"]):
-            if constraint.get(name) == _key(match["narrow"]):
+            if constraint.get(name) in (_key(match["narrow"]), match["narrow"]):
                 constraint[name] = _key(match["wide"])
 
 
