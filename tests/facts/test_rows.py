@@ -83,6 +83,19 @@ def test_words_of_kai_without_reasons() -> None:
     assert group.said == (Said("R", "no room"),)
 
 
+def test_parts_that_name_a_topology_and_no_level_of_it() -> None:
+    topology = {"topology": "t"}
+    subgroups = [
+        {"name": "b", "topologyConstraint": topology},
+        {"name": "c", "topologyConstraint": {**topology, "preferredTopologyLevel": "rack"}},
+        {"name": "d"},
+    ]
+    spec = {"topologyConstraint": topology, "subGroups": subgroups}
+    group = read_kai_pod_group({**NAMED, "spec": spec})
+    assert group.aimless == ("a", "b")
+    assert [subgroup.topology for subgroup in group.subgroups] == ["t", "t", ""]
+
+
 def test_a_bound_that_is_no_number_of_devices() -> None:
     gpu = {"quota": float("inf"), "limit": -1}
     queue = read_queue({**NAMED, "spec": {"resources": {"gpu": gpu}}})

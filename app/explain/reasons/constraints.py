@@ -73,13 +73,7 @@ def _unknown_keys(gang: Gang) -> Reasons:
         yield from _no_topology(gang)
         return
 
-    told = {
-        key
-        for part in gang.whole.parts()
-        for key in (part.told.required, part.told.preferred)
-        if key
-    }
-    unknown = sorted(told - {*topology.keys, *dict(kai.aliases)})
+    unknown = sorted(_told(gang) - {*topology.keys, *dict(kai.aliases)})
     if unknown:
         text = (
             f"{listed(unknown)} is no level of KAI's Topology {kai.name}: it has"
@@ -88,6 +82,17 @@ def _unknown_keys(gang: Gang) -> Reasons:
         evidence = Evidence(gang.ref, "spec.topologyConstraint", listed(unknown))
         remedy, who = _known_keys(gang, unknown)
         yield about(evidence, "LevelUnknown", text, remedy, who)
+
+
+def _told(gang: Gang) -> set[str]:
+    """Return the levels that KAI looks for in the Topology of the gang.
+
+    It looks for those of a SubGroup in the Topology that the SubGroup names.
+    """
+    subgroups = gang.pod_group.subgroups if gang.pod_group else ()
+    elsewhere = {sub.name for sub in subgroups if sub.topology not in ("", gang.named_topology)}
+    told = (part.told for part in gang.whole.parts() if part.name not in elsewhere)
+    return {key for each in told for key in (each.required, each.preferred) if key}
 
 
 def _known_keys(gang: Gang, unknown: Sequence[str]) -> tuple[str, Who]:

@@ -219,6 +219,19 @@ def level_without_topology(gang: Gang) -> Reasons:
         )
 
 
+def topology_without_level(gang: Gang) -> Reasons:
+    """The PodGroup names a topology and no level of it (`calculateRelevantDomainLevels` of KAI)."""
+    group = gang.pod_group
+    if group and group.aimless:
+        text = (
+            f"Topology {group.topology} is named for {listed(group.aimless)}, and no level of it:"
+            " KAI never places that"
+        )
+        evidence = Evidence(group.ref, "topologyConstraint.requiredTopologyLevel", "absent")
+        remedy = f"ask for one of {listed(gang.topology.keys, 16)}, or leave the topology out"
+        yield about(evidence, "LevelUnknown", text, remedy, "you", parts=group.aimless)
+
+
 def _matters(
     gang: Gang,
     name: str,

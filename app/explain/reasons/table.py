@@ -310,6 +310,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(refused.level_without_topology, ("pod_groups",)),
     Rule(
+        refused.topology_without_level,
+        ("pod_groups",),
+        _grouped,
+        "LevelUnknown",
+    ),
+    Rule(
         refused.domains_joined,
         ("nodes", *TOPOLOGY),
         _placed_constrained,

@@ -1,5 +1,6 @@
 """KAI's PodGroups."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import field
@@ -21,7 +22,7 @@ class SubGroup(Value):
     """A SubGroup of a PodGroup.
 
     `needed` is how many of its own SubGroups are needed, None for all. `unnamed` are the levels
-    that KAI ignores, because they don't say which topology they are of.
+    that KAI ignores, because they don't say which topology they are of: `topology` is "".
     """
 
     name: str = ""
@@ -30,6 +31,7 @@ class SubGroup(Value):
     told: SchedulerConstraint = UNBOUND
     needed: int | None = None
     unnamed: SchedulerConstraint = UNBOUND
+    topology: str = ""
 
 
 class Said(Value):
@@ -49,7 +51,8 @@ class Said(Value):
 class KaiPodGroup(Namespaced):
     """A PodGroup of scheduling.run.ai.
 
-    `owners` are uids. `delay` is preemptionDelay in seconds.
+    `owners` are uids. `delay` is preemptionDelay in seconds. `aimless` are the names of the parts,
+    its own too, that name a topology and no level of it.
     """
 
     kind = "PodGroup"
@@ -69,6 +72,7 @@ class KaiPodGroup(Namespaced):
     needed: int | None = None
     unnamed: SchedulerConstraint = UNBOUND
     priority_class: str = ""
+    aimless: tuple[str, ...] = ()
 
 
 def read_kai_pod_group(obj: JsonMap) -> KaiPodGroup:
@@ -94,6 +98,7 @@ def read_kai_pod_group(obj: JsonMap) -> KaiPodGroup:
         needed=_minimum_of_subgroups(spec),
         unnamed=unnamed,
         priority_class=text_at(spec, "priorityClassName"),
+        aimless=tuple(_aimless(text_at(metadata, "name"), spec)),
     )
 
 
@@ -106,6 +111,7 @@ def _subgroup(item: JsonMap) -> SubGroup:
         told,
         _minimum_of_subgroups(item),
         unnamed,
+        _named_topology(item),
     )
 
 
@@ -118,7 +124,19 @@ def _constraints(holder: JsonMap) -> tuple[SchedulerConstraint, SchedulerConstra
     required = text_at(constraint, "requiredTopologyLevel")
     preferred = text_at(constraint, "preferredTopologyLevel")
     levels = SchedulerConstraint(required, preferred)
-    return (levels, UNBOUND) if text_at(constraint, "topology") else (UNBOUND, levels)
+    return (levels, UNBOUND) if _named_topology(holder) else (UNBOUND, levels)
+
+
+def _named_topology(holder: JsonMap) -> str:
+    return text_at(map_at(holder, "topologyConstraint"), "topology")
+
+
+def _aimless(name: str, spec: JsonMap) -> Iterator[str]:
+    """Yield the names of the parts of a PodGroup that name a topology and no level of it."""
+    subgroups = ((text_at(item, "name"), item) for item in maps_of(spec.get("subGroups")))
+    for part, holder in ((name, spec), *subgroups):
+        if _named_topology(holder) and not _constraints(holder)[0]:
+            yield part
 
 
 def _minimum_of_subgroups(holder: JsonMap) -> int | None:
@@ -129,8 +147,7 @@ def _minimum_of_subgroups(holder: JsonMap) -> int | None:
 def _topology(spec: JsonMap) -> str:
     """Return that of the whole group, or else of the first SubGroup that has one."""
     holders = (spec, *maps_of(spec.get("subGroups")))
-    names = (text_at(map_at(holder, "topologyConstraint"), "topology") for holder in holders)
-    return next(filter(None, names), "")
+    return next(filter(None, map(_named_topology, holders)), "")
 
 
 def _said(conditions: Any) -> tuple[Said, ...]:

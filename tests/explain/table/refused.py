@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from app.facts.constraint import SchedulerConstraint
+from app.facts.constraint import UNBOUND, SchedulerConstraint
 from tests.explain.fleet import (
     RACK,
     RACKS,
@@ -54,6 +54,15 @@ IGNORED = {
 BUSY = fill(*RACKS, but=("gpu-00", "gpu-01", "gpu-12"))
 
 REFUSED = (
+    Row(
+        "LevelUnknown",
+        "the PodGroup names a topology and no level of it",
+        {"pod_groups": (pod_group(told=UNBOUND, aimless=("llm-0",)),)},
+        "Topology grove-topology is named for llm-0, and no level of it: KAI never places that",
+        "you",
+        {"pod_groups": (pod_group(),)},
+        also=("GangUnconstrained",),
+    ),
     Row(
         "PreferredBroader",
         "a replica requires a rack and prefers a zone",
