@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang, whole_demand
 from app.explain.known.amounts import gpus_of
-from app.explain.known.index import Index
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
 from app.explain.placing.placements import EMPTY, OPENED, SOON, Assumption, Placements
@@ -21,11 +20,9 @@ from app.explain.reasons.room import (
     selector_words,
     selects,
 )
-from app.explain.reasons.shares import group_is_preemptible, priority_of
+from app.explain.reasons.shares import losing_against
 from app.explain.reasons.words import amount, counted, listed, pods_of
-from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod
-from app.facts.named import Key
 
 
 def level_of(gang: Gang, demand: Demand) -> str:
@@ -259,11 +256,7 @@ def _evicted_for(obstacle: Obstacle) -> list[Pod]:
     """
     gang = obstacle.gang
     group = gang.pod_group
-    facts = gang.facts
-    if not group or "priorities" in facts.unseen.keys() | facts.skipped:
-        return []
-
-    losing = _losing_against(gang.index, group)
+    losing = losing_against(gang.index, group) if group else ()
     if not losing:
         return []
 
@@ -274,18 +267,6 @@ def _evicted_for(obstacle: Obstacle) -> list[Pod]:
     ]
     gone = frozenset(map(attrgetter("key"), victims))
     return victims if victims and obstacle.placements.under(Assumption(gone=gone)).fits else []
-
-
-def _losing_against(index: Index, group: KaiPodGroup) -> set[Key]:
-    """Return the PodGroups in the same queue that KAI evicts for `group`."""
-    own = priority_of(index, group.priority_class)
-    return {
-        other.key
-        for other in index.facts.pod_groups
-        if other.queue == group.queue
-        and priority_of(index, other.priority_class) < own
-        and group_is_preemptible(index, other)
-    }
 
 
 def _pods_in_the_way(obstacle: Obstacle) -> Iterator[Pod]:

@@ -6,12 +6,15 @@ Also whom KAI evicts: as its PodGroup says, or by the value of its PriorityClass
 
 from collections.abc import Callable, Iterator
 
+from msgspec.structs import replace
+
 from app.explain.gangs.gang import Gang
-from app.explain.known.amounts import gpus_of
+from app.explain.known.amounts import gpus_of, requests
 from app.explain.known.index import Index
 from app.explain.reasons.words import amount, plain
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue, Share
+from app.facts.named import Key
 from app.value import Value
 
 NOT_PREEMPTIBLE = 100
@@ -51,24 +54,40 @@ def chain(index: Index, name: str) -> Iterator[Queue]:
 
 
 def over_limit(gang: Gang, name: str) -> Excess | None:
-    """Return the first limit that the gang would exceed, in a queue or in one above it."""
-    return _exceeded(gang, name, lambda share: (share.limit, share.allocated))
+    """Return the first limit that the gang would exceed, in a queue or in one above it.
+
+    None if KAI keeps within the limits by evicting others of the gang's own queue.
+    """
+    first = _exceeded(gang, name, lambda _, share: (share.limit, share.allocated))
+    group = gang.pod_group
+    if not first or not group:
+        return first
+
+    pods_of_group = gang.index.pods_of_group
+    losing = (pods_of_group.get(key, ()) for key in losing_against(gang.index, group))
+    evicted = requests(pod for pods in losing for pod in pods if pod.node)
+
+    def once_evicted(resource: str, share: Share) -> tuple[int | None, int]:
+        return share.limit, share.allocated - evicted.get(resource, 0)
+
+    over = _exceeded(gang, name, once_evicted)
+    return over and replace(over, used=over.used + evicted.get(over.resource, 0))
 
 
 def over_quota(gang: Gang, name: str) -> Excess | None:
     """Return the first quota that the gang would exceed if it is not preemptible."""
-    return _exceeded(gang, name, lambda share: (share.quota, share.allocated_fixed))
+    return _exceeded(gang, name, lambda _, share: (share.quota, share.allocated_fixed))
 
 
 def _exceeded(
     gang: Gang,
     name: str,
-    bound_of: Callable[[Share], tuple[int | None, int]],
+    bound_of: Callable[[str, Share], tuple[int | None, int]],
 ) -> Excess | None:
     """Return the first bound that the gang would exceed; `bound_of` gives it, and what is used."""
     for queue in chain(gang.index, name):
         for resource, share in queue.shares.items():
-            bound, used = bound_of(share)
+            bound, used = bound_of(resource, share)
             asked = gang.demand.asks(resource)
             if bound is not None and asked and used + asked > bound:
                 return Excess(queue, resource, bound, used, asked)
@@ -104,6 +123,23 @@ def _has_placed(index: Index, name: str) -> bool:
         return any(pod.node and gpus_of(dict(pod.shape.requests)) for pod in pods)
 
     return index.remembered(("placed in", name), look, of=("pod_groups", "pods"))
+
+
+def losing_against(index: Index, group: KaiPodGroup) -> set[Key]:
+    """Return the PodGroups in the same queue that KAI evicts for `group`.
+
+    None if PriorityClasses are not known.
+    """
+    if "priorities" in index.facts.unseen.keys() | index.facts.skipped:
+        return set()
+    own = priority_of(index, group.priority_class)
+    return {
+        other.key
+        for other in index.facts.pod_groups
+        if other.queue == group.queue
+        and priority_of(index, other.priority_class) < own
+        and group_is_preemptible(index, other)
+    }
 
 
 def group_is_preemptible(index: Index, group: KaiPodGroup) -> bool:
