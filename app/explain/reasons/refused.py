@@ -9,7 +9,7 @@ from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Path, joined_names
 from app.explain.placing.demand import Demand
-from app.explain.placing.placements import EMPTY
+from app.explain.placing.placements import EMPTY, OPENED
 from app.explain.reasons.placement import level_of, parts, replaced
 from app.explain.reasons.reason import Evidence, Reason, Reasons, about
 from app.explain.reasons.room import Obstacle, obstacle_of
@@ -100,8 +100,11 @@ def _culprit(obstacle: Obstacle) -> tuple[Demand, str]:
         if remedy:
             return part, remedy
 
-    each = (f"{add} to each required one", _preferring(demand, narrowest.key))
-    remedy = _first_that_helps(obstacle, [each])
+    each = f"{add} to each required one"
+    preferring = _preferring(demand, narrowest.key)
+    remedy = _first_that_helps(obstacle, [(each, preferring)])
+    if not remedy and obstacle.gang.placements_of(preferring).under(OPENED).fits:
+        remedy = f"{each}, and open the nodes there that are closed"
     return obstacle.short_if_empty, remedy or "leave out all constraints"
 
 
