@@ -11,12 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, POD_GANG_MAP
+from app.facts.kinds import POD_CLIQUE, POD_GANG, POD_GANG_MAP
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from tests import builders
-from tests.proof.grove import DesiredSet, Operator, reference
+from tests.proof.grove import GROUP, DesiredSet, Operator, reference
 
-GROUP = "pool"
 MIN_AVAILABLE = 1
 TEMPLATE_REPLICAS = 2
 
@@ -78,20 +77,7 @@ class EpochOperator(Operator):
         }
         for clique in template["cliques"]:
             clique["annotations"] = _annotations(desired, clique["name"])
-        try:
-            stored = await self._client.get(ObjectRef(POD_CLIQUE_SET, name, self._namespace))
-        except NotFound:
-            created: Object = await self._timed(
-                self._client.create(POD_CLIQUE_SET, pcs, self._namespace)
-            )
-            return created
-        if stored["metadata"].get("deletionTimestamp"):
-            raise NotFound("it is being deleted")
-        patch = {"spec": pcs["spec"]}
-        patched: Object = await self._timed(
-            self._client.patch(ObjectRef(POD_CLIQUE_SET, name, self._namespace), patch)
-        )
-        return patched
+        return await self._put_set(pcs, {"spec": pcs["spec"]})
 
     async def _write_replica(self, pcs: Object, replica: int, desired: DesiredGroups) -> None:
         planned = await self._planned(pcs, replica, desired)
@@ -176,12 +162,14 @@ class EpochOperator(Operator):
         pcs_name = pcs["metadata"]["name"]
         clique = name.rpartition("-")[2]
         labels = builders.labels(pcs_name, replica, gang, grove=True)
+        owner = pcs
         if clique == "leader":
+            owner = await self._write_group(pcs, replica)
             index = int(name.rpartition("-")[0].rpartition("-")[2])
             labels = builders.labels(pcs_name, replica, gang, GROUP, index, grove=True)
         obj = builders.pod_clique(name, labels)
         obj["metadata"] |= {
-            "ownerReferences": [reference(pcs)],
+            "ownerReferences": [reference(owner)],
             "annotations": _annotations(desired, clique),
         }
         reset = {**obj["spec"]["podSpec"], "resourceClaims": None}

@@ -1,5 +1,8 @@
 """Grove's operator and its users, for one namespace: what is desired, and what the operator does
 about it again and again, whether it succeeds or not.
+
+As by the real one, PodCliques of a scaling group belong to their PodCliqueScalingGroup, and what a
+former PodCliqueSet of the name has left is given to the new one, unless it is collected before.
 """
 
 import asyncio
@@ -7,13 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET, POD_GANG
+from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SCALING_GROUP, POD_CLIQUE_SET, POD_GANG
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from tests import builders
 from tests.proof.clock import Clock
 
-MEMBERS = ("worker", "leader")
+GROUP = "pool"
+MEMBERS = ("worker", f"{GROUP}-0-leader")
 
 
 @dataclass
@@ -79,7 +83,7 @@ class Operator:
         await self._scale_in(name, desired.replicas)
 
     async def _scale_in(self, name: str, replicas: int) -> None:
-        for resource in (POD_GANG, POD_CLIQUE):
+        for resource in (POD_GANG, POD_CLIQUE_SCALING_GROUP, POD_CLIQUE):
             selector = f"app.kubernetes.io/part-of={name}"
             for item in (
                 await self._client.list(Selection(resource, self._namespace, labels=selector))
@@ -102,19 +106,22 @@ class Operator:
         pcs["metadata"]["annotations"] = {
             key: value for key, value in annotations.items() if value is not None
         }
+        return await self._put_set(
+            pcs, {"metadata": {"annotations": annotations}, "spec": pcs["spec"]}
+        )
+
+    async def _put_set(self, pcs: Object, patch: Object) -> Object:
+        ref = ObjectRef(POD_CLIQUE_SET, pcs["metadata"]["name"], self._namespace)
         try:
-            stored = await self._client.get(ObjectRef(POD_CLIQUE_SET, name, self._namespace))
+            stored = await self._client.get(ref)
         except NotFound:
             created: Object = await self._timed(
                 self._client.create(POD_CLIQUE_SET, pcs, self._namespace)
             )
             return created
-        patch = {"metadata": {"annotations": annotations}, "spec": pcs["spec"]}
         if stored["metadata"].get("deletionTimestamp"):
             raise NotFound("it is being deleted")
-        patched: Object = await self._timed(
-            self._client.patch(ObjectRef(POD_CLIQUE_SET, name, self._namespace), patch)
-        )
+        patched: Object = await self._timed(self._client.patch(ref, patch))
         return patched
 
     async def _write_clique(
@@ -122,9 +129,14 @@ class Operator:
     ) -> None:
         """Creates the PodClique, or sets its spec to that of the template."""
         name = pcs["metadata"]["name"]
-        labels = builders.labels(name, replica, f"{name}-{replica}", grove=True)
+        owner = pcs
+        group = None
+        if member.startswith(GROUP):
+            owner = await self._write_group(pcs, replica)
+            group = GROUP
+        labels = builders.labels(name, replica, f"{name}-{replica}", group, grove=True)
         clique = builders.pod_clique(f"{name}-{replica}-{member}", labels, scope=desired.scope)
-        clique["metadata"] |= {"ownerReferences": [reference(pcs)], "annotations": {}}
+        clique["metadata"] |= {"ownerReferences": [reference(owner)], "annotations": {}}
         if not desired.inherited:
             clique["metadata"]["annotations"] = desired.annotations()
         reset = {**clique["spec"]["podSpec"], "resourceClaims": None}
@@ -134,6 +146,18 @@ class Operator:
             "spec": {"podSpec": reset},
         }
         await self._write(POD_CLIQUE, clique, patch)
+
+    async def _write_group(self, pcs: Object, replica: int) -> Object:
+        name = pcs["metadata"]["name"]
+        group = {
+            "metadata": {
+                "name": f"{name}-{replica}-{GROUP}",
+                "labels": builders.gang_labels(name),
+                "ownerReferences": [reference(pcs)],
+            },
+            "spec": {"cliqueNames": ["leader"]},
+        }
+        return await self._write(POD_CLIQUE_SCALING_GROUP, group, {})
 
     async def _write_gang(self, pcs: Object, replica: int) -> None:
         """Creates the PodGang, or replaces its labels and what the operator thinks is the spec."""
@@ -146,19 +170,26 @@ class Operator:
         gang["metadata"]["ownerReferences"] = [reference(pcs)]
         await self._write(POD_GANG, gang, {"spec": {**gang["spec"], "topologyConstraint": None}})
 
-    async def _write(self, resource: Any, obj: Object, patch: Object) -> None:
-        name = obj["metadata"]["name"]
+    async def _write(self, resource: Any, obj: Object, patch: Object) -> Object:
+        """Creates the object, or changes it and its owner, and returns it."""
+        ref = ObjectRef(resource, obj["metadata"]["name"], self._namespace)
+        stored: Object
         try:
-            stored = await self._client.get(ObjectRef(resource, name, self._namespace))
+            stored = await self._client.get(ref)
         except NotFound:
-            await self._timed(self._client.create(resource, obj, self._namespace))
-            return
-        as_it_should_be = all(
+            stored = await self._timed(self._client.create(resource, obj, self._namespace))
+            return stored
+        if stored["metadata"].get("deletionTimestamp"):
+            raise NotFound("it is being deleted")
+        owners = obj["metadata"]["ownerReferences"]
+        as_it_should_be = stored["metadata"].get("ownerReferences") == owners and all(
             obj["metadata"].get(field, {}).items() <= stored["metadata"].get(field, {}).items()
             for field in ("annotations", "labels")
         )
-        if not stored["metadata"].get("deletionTimestamp") and (self.resets or not as_it_should_be):
-            await self._timed(self._client.patch(ObjectRef(resource, name, self._namespace), patch))
+        if self.resets or not as_it_should_be:
+            metadata = {**patch.get("metadata", {}), "ownerReferences": owners}
+            stored = await self._timed(self._client.patch(ref, {**patch, "metadata": metadata}))
+        return stored
 
     async def _timed(self, call: Any) -> Any:
         begin = self._clock.now
@@ -179,11 +210,11 @@ class Operator:
             self.refusals.append(error.message)
 
 
-def reference(pcs: Object) -> Object:
-    metadata = pcs["metadata"]
+def reference(owner: Object) -> Object:
+    metadata = owner["metadata"]
     return {
         "apiVersion": "grove.io/v1alpha1",
-        "kind": "PodCliqueSet",
+        "kind": owner["kind"],
         "name": metadata["name"],
         "uid": metadata["uid"],
         "controller": True,

@@ -26,8 +26,8 @@ from app.kube.client import HttpClient
 from app.objects.resource import CRD, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from app.rules.mnnvl.wanted import ClaimedClique, read_demand
 from app.webhooks.configurations import NAME, UrlTarget, webhook_configurations
-from tests.proof.epochs import GROUP, DesiredGroups, EpochOperator
-from tests.proof.grove import Operator
+from tests.proof.epochs import DesiredGroups, EpochOperator
+from tests.proof.grove import GROUP, Operator
 from tests.proof.invariants import Foreign, listed
 from tests.proof.schedule import (
     BINDINGS,
