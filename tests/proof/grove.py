@@ -54,6 +54,8 @@ class Operator:
         self.slowest = 0.0
         self.refusals: list[str] = []
         """What was rejected although it was right."""
+        self.created = list[Object]()
+        """The PodCliqueSets as they began, in this order."""
         self._client = client
         self._namespace = namespace
         self._clock = clock
@@ -118,6 +120,7 @@ class Operator:
             created: Object = await self._timed(
                 self._client.create(POD_CLIQUE_SET, pcs, self._namespace)
             )
+            self.created.append(created)
             return created
         if stored["metadata"].get("deletionTimestamp"):
             raise NotFound("it is being deleted")

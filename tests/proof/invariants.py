@@ -1,6 +1,7 @@
 """What holds after every schedule, read from the API server alone."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.topology import ClusterTopology, levels_of_cluster_topology
@@ -22,6 +23,11 @@ from tests.builders import managed
 from tests.proof.grove import MEMBERS, DesiredSet
 
 MANAGED = "grove.io/mnnvl-managed"
+
+TOLERATED = 2
+"""How often something may be made for a former set: a server may have read it just before it was
+deleted.
+"""
 
 
 class Foreign:
@@ -115,6 +121,28 @@ async def violations(
     return broken + [
         problem for gang in gangs.values() for problem in _constrained(gang, sets, topology)
     ]
+
+
+def created_in_vain(created: Iterable[Object], sets: Sequence[Object]) -> list[str]:
+    """What was made again and again for a set when another one had its name, and was collected.
+
+    `created` is what servers have created, and `sets` are PodCliqueSets as they began.
+    """
+    vain = Counter[str]()
+    for obj in created:
+        for owner in obj["metadata"].get("ownerReferences", ()):
+            current = [
+                pcs["metadata"]["uid"]
+                for pcs in sets
+                if pcs["metadata"]["name"] == owner["name"] and _version(pcs) < _version(obj)
+            ]
+            if current and owner["uid"] != current[-1]:
+                vain[f"{obj['metadata']['name']} was made for the former set {owner['uid']}"] += 1
+    return [f"{what} {count} times" for what, count in vain.items() if count > TOLERATED]
+
+
+def _version(obj: Object) -> int:
+    return int(obj["metadata"]["resourceVersion"])
 
 
 def _as_desired(

@@ -4,6 +4,7 @@ servers.
 
 import asyncio
 import contextlib
+import json
 import ssl
 import weakref
 from collections.abc import AsyncIterator
@@ -11,6 +12,9 @@ from random import Random
 
 import aiohttp
 from aiohttp import web
+
+from app.kube.api import Object
+from app.objects.resource import Resource
 
 _HOP = {"transfer-encoding", "content-length", "connection", "date", "server"}
 _WRITES = ("POST", "PATCH", "PUT", "DELETE")
@@ -44,13 +48,21 @@ class FaultyProxy:
     ) -> None:
         self.share = share
         self.injected = 0
+        self.created = list[Object]()
+        """What the server has created."""
         self._upstream = upstream
         self._context = context
         self._random = random
         self._session: aiohttp.ClientSession | None = None
         self._runner: web.AppRunner | None = None
         self._transports = weakref.WeakSet[asyncio.Transport]()
+        self._held = ("", 0.0)
+        """The resource whose watches are late, by its name in paths, and until when."""
         self.url = ""
+
+    def hold(self, resource: Resource, seconds: float) -> None:
+        """From now on, nothing of `resource` is watched for so long; other watches go on."""
+        self._held = resource.plural, asyncio.get_running_loop().time() + seconds
 
     async def start(self) -> None:
         connector = aiohttp.TCPConnector(ssl=self._context, limit=0)
@@ -132,7 +144,10 @@ class FaultyProxy:
             headers = {
                 key: value for key, value in answer.headers.items() if key.lower() not in _HOP
             }
-            return web.Response(status=answer.status, body=await answer.read(), headers=headers)
+            body = await answer.read()
+            if request.method == "POST" and answer.status == 201:
+                self.created.append(json.loads(body))
+            return web.Response(status=answer.status, body=body, headers=headers)
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         async with self._call(request) as answer:
@@ -140,7 +155,12 @@ class FaultyProxy:
                 status=answer.status, headers={"Content-Type": "application/json"}
             )
             await response.prepare(request)
+            clock = asyncio.get_running_loop().time
+            resource = request.path.rpartition("/")[2]
             async for line in answer.content:
+                held, until = self._held
+                if held == resource:
+                    await asyncio.sleep(until - clock())
                 if self._fails(0.5):
                     fault = self._random.choice(("late", "twice", "half", "silent"))
                     if fault == "late":

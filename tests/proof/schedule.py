@@ -6,7 +6,7 @@ invariants hold.
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -15,7 +15,13 @@ from typing import NoReturn
 import yaml
 
 from app.commands.beside import ApiServer
-from app.facts.kinds import COMPUTE_DOMAIN, POD_GANG, RESOURCE_CLAIM
+from app.facts.kinds import (
+    COMPUTE_DOMAIN,
+    POD_CLIQUE,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    RESOURCE_CLAIM,
+)
 from app.facts.nvidia.mnnvl import is_reserved
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
@@ -25,12 +31,12 @@ from app.webhooks.configurations import NAME, UrlTarget, webhook_configurations
 from tests.integration.system import connect
 from tests.proof.clock import TICK, Clock
 from tests.proof.grove import DesiredSet, Operator
-from tests.proof.invariants import Foreign, violations
+from tests.proof.invariants import Foreign, created_in_vain, violations
 from tests.proof.network import Balancer, FaultyProxy
 from tests.proof.pods import Pods
 from tests.proof.replica import Replica
 
-CHAOS_SECONDS = 3.5
+CHAOS_SECONDS = 2.2
 PATIENCE_SECONDS = 60.0
 START_SECONDS = 180.0
 """How long there is chaos, until when invariants have to hold after it, and how long a player may
@@ -42,6 +48,10 @@ SLOWEST_SECONDS = 11.0
 
 LEASE_SECONDS = 0.3
 """The time between looks whether the holder of the Lease was killed."""
+
+RESOURCES = (COMPUTE_DOMAIN, RESOURCE_CLAIM)
+LATE = (*[POD_CLIQUE_SET] * 12, POD_CLIQUE, POD_GANG, *RESOURCES)
+"""Whose watches are late while a set is made anew, more than once if it is likelier."""
 
 SHARE = 0.2
 """Of the calls that fail while the network is bad."""
@@ -89,8 +99,10 @@ class Schedule:
         self._levels = LEVELS[0]
         self._balancer = Balancer(self._random)
         self._replicas = list[Replica]()
+        self._proxies = list[FaultyProxy]()
+        """Those of all servers that there ever were."""
         self._context = ssl.create_default_context(cafile=api.ca_file)
-        self._faults = self._most_leaders = 0
+        self._most_leaders = 0
         self._dead: set[str] = set()
         """The identities of servers that were killed."""
         self._clock = Clock()
@@ -126,13 +138,13 @@ class Schedule:
                     task.cancel()
                 await self._end(admin)
         self.report.slowest = operator.slowest
-        self.report.faults = self._faults + sum(
-            replica.proxy.injected for replica in self._replicas
-        )
+        self.report.faults = sum(proxy.injected for proxy in self._proxies)
         if self._most_leaders > 1:
             self.report.broken.append("two leaders at once")
         if operator.slowest > SLOWEST_SECONDS:
             self.report.broken.append(f"a request took {operator.slowest:.1f} s")
+        created = [obj for proxy in self._proxies for obj in proxy.created]
+        self.report.broken += created_in_vain(created, operator.created)
         self.report.broken += [f"rejected: {message}" for message in sorted(set(operator.refusals))]
         return self.report
 
@@ -175,6 +187,7 @@ class Schedule:
 
     async def _replica(self, share: float) -> Replica:
         proxy = FaultyProxy(self._api.url, self._context, self._random, share)
+        self._proxies.append(proxy)
         replica = Replica(
             proxy, self._balancer, self._token, self._folder, self._levels, self._mnnvl
         )
@@ -185,7 +198,6 @@ class Schedule:
         former = self._replicas[number]
         await former.kill()
         self._dead |= {former.identity} - {""}
-        self._faults += former.proxy.injected
         self._replicas[number] = await self._replica(share)
 
     async def _free_leases(self) -> NoReturn:
@@ -219,6 +231,7 @@ class Schedule:
             self.report.count(name)
             with contextlib.suppress(ClusterError):
                 await step()
+        await self._make_anew(admin, operator)
 
     def _steps(
         self, admin: HttpClient, operator: Operator
@@ -241,6 +254,9 @@ class Schedule:
         async def remove() -> None:
             operator.sets[name] = None
 
+        async def recreate() -> None:
+            await self._recreate(admin, [name])
+
         async def delete_by_hand() -> None:
             await self._delete_one(
                 admin, self._random.choice((COMPUTE_DOMAIN, RESOURCE_CLAIM, POD_GANG))
@@ -258,6 +274,7 @@ class Schedule:
             *[("change set", desire)] * 4,
             *[("scale", scale)] * 6,
             ("delete set", remove),
+            ("recreate set", recreate),
             *[("delete by hand", delete_by_hand)] * 8,
             *[("start pod", self._pods.start)] * 6,
             *[("end pod", self._pods.end)] * 3,
@@ -269,6 +286,36 @@ class Schedule:
     async def _compact(self) -> None:
         if isinstance(self._api, Sandbox):
             self._api.compact()
+
+    async def _recreate(self, admin: HttpClient, names: Iterable[str]) -> None:
+        """Delete sets, which the operator makes again at once, while each server is slow to see
+        changes of one kind.
+        """
+        for replica in self._replicas:
+            replica.proxy.hold(self._random.choice(LATE), self._random.uniform(1.0, 30.0))
+        for name in names:
+            with contextlib.suppress(NotFound):
+                await admin.delete(ObjectRef(POD_CLIQUE_SET, name, self.namespace))
+
+    async def _make_anew(self, admin: HttpClient, operator: Operator) -> None:
+        """Delete all sets, and then resources of the new ones while servers know the former ones.
+
+        Nothing fails but watches, which are late: a server that has to try again later would see
+        the new sets by then. One set at least has replicas. What is deleted is left to us.
+        """
+        for replica in self._replicas:
+            replica.proxy.share = 0.0
+        await self._replace_dead()
+        await until("ready, with a leader", self._is_led)
+        operator.sets[self._random.choice(SETS)] = DesiredSet(2)
+        await self._recreate(admin, SETS)
+        rounds = operator.rounds
+        await until("through with the new sets", lambda: operator.rounds > rounds + 1)
+        operator.resets = False
+        for resource in RESOURCES * 2:
+            await self._delete_one(admin, resource)
+            await asyncio.sleep(0.4)
+        operator.resets = True
 
     async def _delete_one(self, admin: HttpClient, resource: Resource) -> None:
         items = (await admin.list(Selection(resource, self.namespace))).items
@@ -308,7 +355,7 @@ class Schedule:
         operator.resets = False
         rounds = operator.rounds
         await until("through once more", lambda: operator.rounds > rounds + 1)
-        for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
+        for resource in RESOURCES:
             await self._delete_one(admin, resource)
         await self._pods.end_all()
 

@@ -18,7 +18,7 @@ from tests.proof.migration import CalmMigration
 from tests.proof.network import FaultyProxy
 from tests.proof.schedule import Report, Schedule, run_seed
 
-SEEDS = range(tries(5, 10))
+SEEDS = range(tries(3, 10))
 MIGRATIONS = range(tries(1, 3))
 AT_ONCE = 4
 
@@ -32,7 +32,7 @@ def test_whatever_happens_nothing_is_lost_leaked_or_stuck(tmp_path: Path) -> Non
     """Several at a time: a schedule mostly waits."""
     reports = reports_of(Schedule, SEEDS, tmp_path)
     assert {report.seed: report.broken for report in reports if report.broken} == {}
-    assert sum(report.faults for report in reports) > 100
+    assert sum(report.faults for report in reports) > 40
 
 
 @pytest.mark.slow
