@@ -195,7 +195,8 @@ class Connection(asyncio.Protocol):
             if self._kept:
                 self._read_kept()
             if self._has_ended:
-                self._close_if_done()
+                # later, because `_read` may have further requests
+                self._loop.call_soon(self._close_if_done)
         except Exception:  # the other requests of this turn need their answers
             self._fail()
 

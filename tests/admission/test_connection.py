@@ -608,6 +608,7 @@ async def test_a_client_that_ends_its_stream_with_the_request_gets_the_answer_fi
     assert (stays_open, [wire.closed for wire in turn.wires]) == ([False, True], [False] * 3)
     await asyncio.sleep(0)
     assert turn.order == [*FIRST, "read", "read", "judged a", "judged b", "answered", "answered"]
+    await asyncio.sleep(0)
     assert [wire.closed for wire in turn.wires] == [False, True, False]
     turn.lose_all()
 

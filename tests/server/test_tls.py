@@ -98,11 +98,22 @@ ENDS = {
     "a verdict": (verdict_request(), 1),
     "verdicts": (verdict_request() * 3, 3),
     "a verdict that waits": (verdict_request(SLOW) + verdict_request(), 2),
+    "verdicts behind one that waits": (verdict_request(SLOW) + verdict_request() * 3, 4),
+    "verdicts that wait, and others": ((verdict_request(SLOW) + verdict_request()) * 3, 6),
+    "handed over behind one that waits": (
+        verdict_request(SLOW) + verdict_request() + request(),
+        3,
+    ),
     "a large verdict": (verdict_request(LONG), 1),
+    "large verdicts": (verdict_request(LONG) * 40, 40),
     "handed over": (request(), 1),
     "handed over behind a verdict": (verdict_request() + request(), 2),
     "half a request": (verdict_request()[:-1], 0),
     "half a request behind a verdict": (verdict_request() + request()[:-1], 1),
+    "half a request behind one that waits": (
+        verdict_request(SLOW) + verdict_request() + request()[:-1],
+        2,
+    ),
 }
 
 
